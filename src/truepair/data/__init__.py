@@ -1,0 +1,1 @@
+"""What people did: reading it, simulating it, splitting it."""

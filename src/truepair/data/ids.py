@@ -1,0 +1,177 @@
+"""IdMap: the ids people use (strings, integers, UUIDs) <-> the codes 0 … n-1 that arrays use."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from truepair.errors import InputError
+
+Codes = npt.NDArray[np.int64]
+
+
+def canonical_ids(values: Any, what: str = "id") -> pa.Array:
+    """`values` as one Arrow array of int64, uint64, large_string, large_binary or uuid; nulls stay null.
+
+    Integers of any width become int64, text of any Arrow layout becomes large_string, and floats that
+    are all whole (pandas makes them of integers with gaps) become integers again.
+    """
+    array = _to_arrow(values, what)
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        return canonical_ids(array.dictionary_decode(), what)
+    if pa.types.is_null(kind):
+        return pa.nulls(len(array), pa.int64())
+    if pa.types.is_integer(kind):
+        return _narrowest_integer(array)
+    if pa.types.is_floating(kind):
+        return _whole_floats(array, what)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind == pa.string_view():
+        return array.cast(pa.large_string())
+    if kind == pa.uuid():
+        return array
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        return array.cast(pa.large_binary())
+    raise InputError(f"{what} ids of type {kind} cannot be used; give integers, strings or UUIDs.")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class IdMap:
+    """The distinct ids in sorted order; the code of an id is its place in that order.
+
+    Sorted, so that the same interactions in another row order give the same codes.
+
+    >>> ids = IdMap.of(["b", "a", "b"])
+    >>> ids.codes(["b", "a"]), ids.outside([0, 1]).to_pylist()
+    (array([1, 0]), ['a', 'b'])
+    """
+
+    ids: pa.Array
+
+    @staticmethod
+    def of(values: Any, what: str = "id") -> IdMap:
+        """The map of all distinct ids among `values`."""
+        array = canonical_ids(values, what)
+        if array.null_count:
+            raise InputError(f"{array.null_count} {what} ids are missing (null or NaN); drop those rows.")
+        plain = _storage(array).unique()
+        plain = plain.take(pc.sort_indices(plain))
+        return IdMap(_as_type(plain, array.type))
+
+    @staticmethod
+    def range(n: int) -> IdMap:
+        """The ids 0 … n-1 themselves, for matrices whose rows have no other name."""
+        return IdMap(pa.array(np.arange(n, dtype=np.int64)))
+
+    def codes(self, values: Any, what: str = "id") -> Codes:
+        """The codes of `values`; an id that is not in the map is an error that names it."""
+        codes = self.find(values, what)
+        if (codes < 0).any():
+            array = canonical_ids(values, what)
+            unknown = array.filter(pa.array(codes < 0)).unique()
+            shown = ", ".join(repr(x) for x in unknown.slice(0, 5).to_pylist())
+            more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
+            raise InputError(f"unknown {what}: {shown}{more}; {len(self)} are known: {self._sample()}.")
+        return codes
+
+    def find(self, values: Any, what: str = "id") -> Codes:
+        """The codes of `values`, -1 for an id that is not in the map."""
+        array = canonical_ids(values, what)
+        if array.type != self.ids.type:
+            array = _same_kind(array, self.ids.type, what)
+        found = pc.index_in(_storage(array), value_set=_storage(self.ids))
+        return np.asarray(found.fill_null(-1), dtype=np.int64)
+
+    def outside(self, codes: npt.ArrayLike) -> pa.Array:
+        """The ids that `codes` stand for, as an Arrow array."""
+        return self.ids.take(pa.array(np.asarray(codes, dtype=np.int64)))
+
+    def union(self, other: IdMap, what: str = "id") -> IdMap:
+        """The map of the ids of both."""
+        theirs = _same_kind(other.ids, self.ids.type, what)
+        return IdMap.of(pa.concat_arrays([self.ids, theirs]), what)
+
+    def digest(self) -> bytes:
+        """A checksum of the ids that does not depend on the machine."""
+        plain = _storage(self.ids)
+        if pa.types.is_integer(plain.type):
+            content = plain.to_numpy().astype("<i8" if plain.type == pa.int64() else "<u8").tobytes()
+        else:
+            plain = plain.cast(pa.large_binary())
+            content = pc.binary_length(plain).to_numpy().astype("<i8").tobytes() + b"".join(plain.to_pylist())
+        return hashlib.blake2b(str(self.ids.type).encode() + b"\0" + content, digest_size=16).digest()
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, IdMap) and bool(self.ids.equals(other.ids))
+
+    def __hash__(self) -> int:
+        return hash(self.digest())
+
+    def __repr__(self) -> str:
+        return f"<IdMap of {len(self)} {self.ids.type} ids: {self._sample()}>"
+
+    def _sample(self) -> str:
+        shown = ", ".join(repr(x) for x in self.ids.slice(0, 3).to_pylist())
+        return shown + (", …" if len(self) > 3 else "")
+
+
+def _to_arrow(values: Any, what: str) -> pa.Array:
+    if isinstance(values, pa.ChunkedArray):
+        return values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
+    if isinstance(values, pa.Array):
+        return values
+    if isinstance(values, IdMap):
+        return values.ids
+    if isinstance(values, str | bytes):
+        raise InputError(f"{what} ids must be a list or an array, not the single value {values!r}.")
+    try:
+        if not isinstance(values, np.ndarray) and hasattr(values, "__arrow_c_stream__"):
+            return pa.chunked_array(values).combine_chunks()
+        return pa.array(values, from_pandas=True)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError) as error:
+        raise InputError(f"{what} ids must be of one kind (integers, strings or UUIDs): {error}.") from error
+
+
+def _narrowest_integer(array: pa.Array) -> pa.Array:
+    try:
+        return array.cast(pa.int64())
+    except pa.ArrowInvalid:  # above 2^63 - 1
+        return array.cast(pa.uint64())
+
+
+def _whole_floats(array: pa.Array, what: str) -> pa.Array:
+    array = pc.if_else(pc.is_nan(array), None, array)
+    try:
+        return array.cast(pa.int64())
+    except pa.ArrowInvalid as error:
+        raise InputError(
+            f"{what} ids are floating-point numbers that are not all whole ({error}); "
+            "give integers, strings or UUIDs, or check that the columns are not swapped."
+        ) from error
+
+
+def _same_kind(array: pa.Array, kind: pa.DataType, what: str) -> pa.Array:
+    if array.type == kind or len(array) == 0:
+        return array.cast(kind) if array.type != kind else array
+    if pa.types.is_integer(array.type) and pa.types.is_integer(kind):
+        return array.cast(kind, safe=False) if kind == pa.uint64() else array
+    raise InputError(
+        f"{what} ids are of type {array.type} here and of type {kind} elsewhere; convert one to the other."
+    )
+
+
+def _storage(array: pa.Array) -> pa.Array:
+    return array.storage if isinstance(array, pa.ExtensionArray) else array
+
+
+def _as_type(plain: pa.Array, kind: pa.DataType) -> pa.Array:
+    return pa.ExtensionArray.from_storage(kind, plain) if isinstance(kind, pa.BaseExtensionType) else plain

@@ -1,0 +1,207 @@
+"""Interactions: who did what, as frozen arrays in one canonical order."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import scipy.sparse as sp
+
+from truepair.data.ids import Codes, IdMap
+from truepair.errors import InputError, check_number, check_whole
+
+Values = npt.NDArray[np.float64] | npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one step of reading or filtering removed."""
+
+    what: str
+    rows: int
+    users: int = 0
+    items: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.what}: removed {self.rows:,} rows, {self.users:,} users, {self.items:,} items"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Interactions:
+    """Distinct (user, item) pairs, sorted by user, then item, with optional rating, weight and time.
+
+    `users` and `items` hold codes; `user_ids` and `item_ids` turn them back into the caller's ids.
+    The arrays are read-only copies. A pair may occur once only: `read_interactions` has policies for
+    repeated rows.
+
+    >>> Interactions(np.array([1, 0]), np.array([0, 2]), IdMap.of(["ann", "bob"]), IdMap.range(3))
+    <Interactions: 2 users x 3 items, 2 pairs, density 33.33%>
+    """
+
+    users: Codes
+    items: Codes
+    user_ids: IdMap
+    item_ids: IdMap
+    rating: Values | None = None
+    weight: Values | None = None
+    time: Values | None = None
+    history: tuple[Step, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        users = _checked_codes("users", self.users, self.n_users)
+        items = _checked_codes("items", self.items, self.n_items)
+        if len(users) != len(items):
+            raise InputError(f"{len(users)} users but {len(items)} items; each row needs one of both.")
+        key = users * self.n_items + items
+        order = None if (np.diff(key) > 0).all() else np.argsort(key, kind="stable")
+        if order is not None and (repeated := int((np.diff(key[order]) == 0).sum())):
+            raise InputError(f"{repeated} rows repeat a (user, item) pair; `read_interactions` merges them.")
+        for name, column in {"users": users, "items": items, **self._extra_columns()}.items():
+            if len(column) != len(users):
+                raise InputError(f"{name} has {len(column)} values for {len(users)} rows.")
+            column = column.copy() if order is None else column[order]
+            column.flags.writeable = False
+            object.__setattr__(self, name, column)
+
+    # --- sizes -------------------------------------------------------------------------------------
+
+    @property
+    def n_users(self) -> int:
+        """How many users there are, with or without an interaction."""
+        return len(self.user_ids)
+
+    @property
+    def n_items(self) -> int:
+        """How many items the catalogue has, with or without an interaction."""
+        return len(self.item_ids)
+
+    @property
+    def density(self) -> float:
+        """The share of all (user, item) pairs that were observed."""
+        cells = self.n_users * self.n_items
+        return len(self) / cells if cells else 0.0
+
+    @cached_property
+    def user_counts(self) -> Codes:
+        """How many items each user has."""
+        return np.bincount(self.users, minlength=self.n_users)
+
+    @cached_property
+    def item_counts(self) -> Codes:
+        """How many users each item has: its popularity."""
+        return np.bincount(self.items, minlength=self.n_items)
+
+    # --- views -------------------------------------------------------------------------------------
+
+    @cached_property
+    def indptr(self) -> Codes:
+        """Row pointers: the items of user u are `items[indptr[u]:indptr[u + 1]]`, in increasing order."""
+        return np.concatenate([[0], np.cumsum(self.user_counts)])
+
+    def items_of(self, user: int) -> Codes:
+        """The item codes of one user code, in increasing order."""
+        return self.items[self.indptr[user] : self.indptr[user + 1]]
+
+    def csr(self) -> sp.csr_array:
+        """A users x items matrix of ones."""
+        return sp.csr_array((np.ones(len(self), np.float32), self.items, self.indptr), self._shape)
+
+    def to_table(self) -> pa.Table:
+        """An Arrow table in the caller's ids: user, item, and rating, weight, time where present."""
+        ids = {"user": self.user_ids.outside(self.users), "item": self.item_ids.outside(self.items)}
+        return pa.table({**ids, **self._extra_columns()})
+
+    @cached_property
+    def hash(self) -> str:
+        """A checksum of ids, pairs and columns; the same on every machine, whatever the row order was."""
+        digest = hashlib.blake2b(self.user_ids.digest() + self.item_ids.digest(), digest_size=16)
+        for name, column in {"users": self.users, "items": self.items, **self._extra_columns()}.items():
+            digest.update(name.encode() + column.dtype.str.encode())
+            digest.update(column.astype(column.dtype.newbyteorder("<")).tobytes())
+        return digest.hexdigest()
+
+    # --- smaller versions --------------------------------------------------------------------------
+
+    def take(self, rows: npt.NDArray[np.bool_] | Codes) -> Interactions:
+        """Only these rows (a mask or places); users, items and their codes stay."""
+        columns: dict[str, Any] = {name: column[rows] for name, column in self._extra_columns().items()}
+        return replace(self, users=self.users[rows], items=self.items[rows], **columns)
+
+    def with_min_rating(self, least: float) -> Interactions:
+        """Only rows rated `least` or more; users and items left without a row are dropped."""
+        least = check_number("min_rating", least)
+        if self.rating is None:
+            raise InputError(f"min_rating = {least:g} needs a rating column, and there is none.")
+        return self._shrunk(self.rating >= least, f"rating below {least:g}")
+
+    def k_core(self, users: int, items: int | None = None) -> Interactions:
+        """Only users with ≥ `users` items and items with ≥ `items` users, repeated until both hold."""
+        users = check_whole("core of users", users, 1)
+        items = check_whole("core of items", users if items is None else items, 1)
+        keep = np.ones(len(self), dtype=bool)
+        while True:
+            per_user = np.bincount(self.users[keep], minlength=self.n_users)
+            per_item = np.bincount(self.items[keep], minlength=self.n_items)
+            still = keep & (per_user[self.users] >= users) & (per_item[self.items] >= items)
+            if still.sum() == keep.sum():
+                break
+            keep = still
+        return self._shrunk(keep, f"outside the core (users ≥ {users} items, items ≥ {items} users)")
+
+    def report(self) -> str:
+        """What every step of reading and filtering removed, a line each."""
+        return "\n".join([*map(str, self.history), repr(self)])
+
+    def _shrunk(self, keep: npt.NDArray[np.bool_], what: str) -> Interactions:
+        if not keep.any():
+            raise InputError(f"nothing is left of {len(self):,} rows: all are {what}. Lower the bound.")
+        kept_users, users = np.unique(self.users[keep], return_inverse=True)
+        kept_items, items = np.unique(self.items[keep], return_inverse=True)
+        step = Step(what, int((~keep).sum()), self.n_users - len(kept_users), self.n_items - len(kept_items))
+        return Interactions(
+            users,
+            items,
+            IdMap(self.user_ids.outside(kept_users)),
+            IdMap(self.item_ids.outside(kept_items)),
+            **{name: column[keep] for name, column in self._extra_columns().items()},
+            history=(*self.history, step),
+        )
+
+    @property
+    def _shape(self) -> tuple[int, int]:
+        return self.n_users, self.n_items
+
+    def _extra_columns(self) -> dict[str, Values]:
+        columns = {name: getattr(self, name) for name in ("rating", "weight", "time")}
+        return {name: np.asarray(column) for name, column in columns.items() if column is not None}
+
+    def __len__(self) -> int:
+        return len(self.users)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Interactions) and self.hash == other.hash
+
+    def __hash__(self) -> int:
+        return hash(self.hash)
+
+    def __repr__(self) -> str:
+        extra = "".join(f", {name}" for name in self._extra_columns())
+        return (
+            f"<Interactions: {self.n_users:,} users x {self.n_items:,} items, {len(self):,} pairs, "
+            f"density {self.density:.2%}{extra}>"
+        )
+
+
+def _checked_codes(name: str, codes: npt.ArrayLike, n: int) -> Codes:
+    array = np.asarray(codes)
+    if array.ndim != 1 or (len(array) and array.dtype.kind not in "iu"):
+        raise InputError(f"{name} must be a 1-D array of whole numbers, not {array.ndim}-D {array.dtype}.")
+    array = array.astype(np.int64)
+    if len(array) and (array.min() < 0 or array.max() >= n):
+        raise InputError(f"{name} has codes from {array.min()} to {array.max()}; allowed are 0 to {n - 1}.")
+    return array

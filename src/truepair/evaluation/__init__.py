@@ -1,0 +1,1 @@
+"""Metrics per user, their averages, and whether a difference is real."""

@@ -1,0 +1,1 @@
+"""Encoder, loss, sampler and interactions in; fitted matrices out."""
