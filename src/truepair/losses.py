@@ -1,0 +1,283 @@
+"""Losses: functions of scores, one row at a time.
+
+A row is the paper's data entry (u, i, i₁…i_M, j₁…j_N) after scoring:
+
+    pos         s⁺          [B]     the anchor, an item the user has
+    extra       s'₁ … s'_M  [B, M]  more items of the same user (M may be 0)
+    unlabelled  s₁ … s_N    [B, N]  items the user has no interaction with (N ≥ 1)
+
+A loss is a frozen value with its parameters; calling it gives one number a row, and the caller reduces.
+It never sees an embedding. This file needs PyTorch and truepair's error texts, nothing else, so that a
+loss can be used in any training loop:
+
+>>> loss = DPL(tau=0.05)
+>>> pos, extra, unlabelled = torch.zeros(4), torch.zeros(4, 3), torch.zeros(4, 5)
+>>> loss(pos, extra, unlabelled).mean()
+tensor(0.6931)
+
+Everything is computed from logarithms (logsigmoid, logsumexp), so scores of ±1e4 are safe in float32.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import ClassVar, Literal, NamedTuple, Self
+
+import torch
+import torch.nn.functional as F  # noqa: N812, the name everybody uses
+from torch import Tensor
+
+from truepair.errors import InputError, check_choice, check_number
+
+Prior = float | tuple[float, ...] | Literal["density"]
+
+
+class Rows(NamedTuple):
+    """What a loss says of a batch: the loss of each row, and which rows met the floor (if it has one)."""
+
+    loss: Tensor  # [B]
+    clamped: Tensor | None  # [B], bool
+
+
+class Loss(ABC):
+    """One number for each row of scores."""
+
+    uses_extra: ClassVar[bool] = False
+
+    def __call__(self, pos: Tensor, extra: Tensor, unlabelled: Tensor, users: Tensor | None = None) -> Tensor:
+        """The loss of each row, [B]. `users` [B] is needed only where τ is one number per user."""
+        return self.rows(pos, extra, unlabelled, users).loss
+
+    def rows(self, pos: Tensor, extra: Tensor, unlabelled: Tensor, users: Tensor | None = None) -> Rows:
+        """The loss of each row, and which rows were clamped."""
+        _check_shapes(pos, extra, unlabelled)
+        return self._rows(pos, extra, unlabelled, users)
+
+    @abstractmethod
+    def _rows(self, pos: Tensor, extra: Tensor, unlabelled: Tensor, users: Tensor | None) -> Rows: ...
+
+
+@dataclass(frozen=True)
+class BPR(Loss):
+    """Bayesian personalised ranking: softplus(−(s⁺ − s)); with N > 1 the mean over the N."""
+
+    def _rows(self, pos: Tensor, extra: Tensor, unlabelled: Tensor, users: Tensor | None) -> Rows:
+        return Rows(F.softplus(unlabelled - pos[:, None]).mean(dim=1), None)
+
+
+@dataclass(frozen=True)
+class InfoNCE(Loss):
+    """Softmax of the anchor against N unlabelled items: log(e^{s⁺/t} + Σ_n e^{s_n/t}) − s⁺/t."""
+
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check_temperature(self.temperature)
+
+    def _rows(self, pos: Tensor, extra: Tensor, unlabelled: Tensor, users: Tensor | None) -> Rows:
+        relative = (unlabelled - pos[:, None]) / self.temperature  # [B, N]
+        return Rows(F.softplus(relative.logsumexp(dim=1)), None)
+
+
+@dataclass(frozen=True)
+class _Debiased(Loss):
+    """A loss that subtracts the positives expected among the unlabelled: the prior τ, and its uses.
+
+    τ is the share of positives among unlabelled pairs: a number in [0, 1), one number per user, or
+    "density" (the share of observed pairs, a lower bound), which training fills in from the data.
+    """
+
+    uses_extra: ClassVar[bool] = True
+    tau: Prior = "density"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tau", _checked_prior(self.tau))
+
+    def with_density(self, density: float) -> Self:
+        """This loss with τ = `density` where τ was "density", else unchanged."""
+        return replace(self, tau=density) if self.tau == "density" else self
+
+    @cached_property
+    def _tau_per_user(self) -> Tensor:
+        return torch.tensor(self.tau, dtype=torch.float64)
+
+    def _tau_rows(self, scores: Tensor, users: Tensor | None) -> Tensor:
+        """τ of each row, [B] (or a scalar tensor where one number serves all)."""
+        if self.tau == "density":
+            raise InputError(
+                f"{type(self).__name__}(tau='density') does not know the data; "
+                "give a number or call .with_density(interactions.density)."
+            )
+        if isinstance(self.tau, float):
+            return scores.new_tensor(self.tau)
+        if users is None:
+            raise InputError("tau is one number per user; pass users=, the user code of each row.")
+        if len(users) and int(users.max()) >= len(self.tau):
+            raise InputError(f"tau has {len(self.tau)} users, but a row is of user {int(users.max())}.")
+        return self._tau_per_user.to(scores.device)[users].to(scores.dtype)
+
+
+@dataclass(frozen=True)
+class DCL(_Debiased):
+    """Debiased contrastive loss: −s⁺/t + log(e^{s⁺/t} + G).
+
+    G = max( (Σ_n e^{s_n/t} − N·τ·mean_m e^{s'_m/t}) / (1−τ),  N·e^{min_score/t} )
+
+    `min_score` is the least score an item can have: −1 for cosine scores (as published); choose it for
+    inner products, where nothing bounds them. M = 0 drops the second term.
+    """
+
+    temperature: float = 1.0
+    min_score: float = -1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_temperature(self.temperature)
+        check_number("min_score", self.min_score)
+
+    def _rows(self, pos: Tensor, extra: Tensor, unlabelled: Tensor, users: Tensor | None) -> Rows:
+        # all exponents are taken relative to the anchor, so that e^{s⁺/t} = 1
+        tau, n = self._tau_rows(pos, users), unlabelled.shape[1]
+        log_sum = self._log_sum((unlabelled - pos[:, None]) / self.temperature)  # [B]
+        if extra.shape[1]:
+            log_extra = _log_mean_exp((extra - pos[:, None]) / self.temperature)
+            log_sum = _log_difference(log_sum, log_extra + tau.log() + math.log(n))
+        log_g = log_sum - torch.log1p(-tau)
+        floor = (self.min_score - pos) / self.temperature + math.log(n)
+        return Rows(F.softplus(torch.maximum(log_g, floor)), log_g < floor)
+
+    def _log_sum(self, relative: Tensor) -> Tensor:
+        return relative.logsumexp(dim=1)
+
+
+@dataclass(frozen=True)
+class HCL(DCL):
+    """Hard contrastive loss: DCL with Σ_n e^{s_n/t} replaced by Σ_n ω_n e^{s_n/t}.
+
+    ω_n = e^{β s_n/t} / mean_k e^{β s_k/t}; gradients flow through ω, as in the original. β = 0 is DCL.
+    """
+
+    beta: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_number("beta", self.beta, 0)
+
+    def _log_sum(self, relative: Tensor) -> Tensor:
+        hard = ((1 + self.beta) * relative).logsumexp(dim=1)
+        return hard - _log_mean_exp(self.beta * relative)
+
+
+@dataclass(frozen=True)
+class DPL(_Debiased):
+    """Debiased pairwise loss: −log max(P, bound), the paper's own.
+
+    P = ( mean_n σ(s⁺−s_n) − τ·mean_m σ(s⁺−s'_m) ) / (1−τ);  M = 0 drops the second term.
+
+    The difference can be negative on a small sample, so P is bounded below:
+    clamp="hard":      bound = floor. A row below it has no gradient (the authors' choice).
+    clamp="relative":  bound = floor · mean_n σ(s⁺−s_n). The corrected probability may not fall below
+                       that share of the uncorrected one; a row there follows the uncorrected gradient.
+
+    With hard samples: train on the top N of C candidates (the `dns` sampler) and raise τ, or use DPLHard.
+    """
+
+    floor: float = 0.01
+    clamp: Literal["hard", "relative"] = "hard"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_number("floor", self.floor, 0, 1, open_low=True)
+        check_choice("clamp", self.clamp, ["hard", "relative"])
+
+    def _rows(self, pos: Tensor, extra: Tensor, unlabelled: Tensor, users: Tensor | None) -> Rows:
+        tau = self._tau_rows(pos, users)
+        log_pu = self._log_pu(F.logsigmoid(pos[:, None] - unlabelled), unlabelled)  # [B]
+        log_p = log_pu
+        if extra.shape[1]:
+            log_pp = _log_mean_exp(F.logsigmoid(pos[:, None] - extra))  # [B]
+            log_p = _log_difference(log_pu, log_pp + tau.log())
+        log_p = log_p - torch.log1p(-tau)
+        bound = torch.full_like(log_p, math.log(self.floor))
+        if self.clamp == "relative":
+            bound = bound + log_pu
+        return Rows(-torch.maximum(log_p, bound), log_p < bound)
+
+    def _log_pu(self, log_sigma: Tensor, unlabelled: Tensor) -> Tensor:
+        """log mean_n σ(s⁺−s_n)."""
+        return _log_mean_exp(log_sigma)
+
+
+@dataclass(frozen=True)
+class DPLHard(DPL):
+    """DPL whose unlabelled mean leans to hard items: Σ_n w_n σ(s⁺−s_n), w = softmax(β·s_n).
+
+    No gradient flows through w. The hard draw holds more hidden positives, so τ wants to be larger
+    than for DPL (the paper: 0.3 on MovieLens-100k, 0.25 on MovieLens-1M). β = 0 is DPL.
+    """
+
+    beta: float = field(default=1.0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_number("beta", self.beta, 0)
+
+    def _log_pu(self, log_sigma: Tensor, unlabelled: Tensor) -> Tensor:
+        log_weight = torch.log_softmax(self.beta * unlabelled.detach(), dim=1)
+        return (log_sigma + log_weight).logsumexp(dim=1)
+
+
+LOSSES: dict[str, type[Loss]] = {
+    "bpr": BPR,
+    "infonce": InfoNCE,
+    "dcl": DCL,
+    "hcl": HCL,
+    "dpl": DPL,
+    "dpl-hard": DPLHard,
+}
+
+
+def _log_mean_exp(x: Tensor) -> Tensor:
+    return x.logsumexp(dim=1) - math.log(x.shape[1])
+
+
+def _log_difference(log_a: Tensor, log_b: Tensor) -> Tensor:
+    """log(a − b) from the logarithms; −∞ where b ≥ a. Its gradient is never NaN."""
+    gap = log_b - log_a
+    positive = gap < -1e-20
+    safe = torch.where(positive, gap, -1.0)  # keeps the branch not taken away from log(0) and its gradient
+    return torch.where(positive, log_a + torch.log(-torch.expm1(safe)), -math.inf)
+
+
+def _check_shapes(pos: Tensor, extra: Tensor, unlabelled: Tensor) -> None:
+    rows = len(pos) if pos.ndim == 1 else -1
+    if rows < 0 or extra.ndim != 2 or unlabelled.ndim != 2 or {len(extra), len(unlabelled)} != {rows}:
+        raise InputError(
+            "scores must be pos [B], extra [B, M] and unlabelled [B, N]; "
+            f"got {list(pos.shape)}, {list(extra.shape)} and {list(unlabelled.shape)}."
+        )
+    if unlabelled.shape[1] == 0:
+        raise InputError("N = 0: a row needs at least one unlabelled score.")
+
+
+def _check_temperature(temperature: float) -> None:
+    check_number("temperature", temperature, 0, open_low=True)
+
+
+def _checked_prior(tau: Prior | Sequence[float] | Tensor) -> Prior:
+    remedy = "τ is a share: 0 means that no unlabelled pair is positive."
+    if isinstance(tau, str):
+        check_choice("tau", tau, ["density"])
+        return "density"
+    if isinstance(tau, float | int) or getattr(tau, "ndim", 1) == 0:
+        return check_number("tau", tau, 0, 1, open_high=True, remedy=remedy)
+    per_user = torch.as_tensor(tau, dtype=torch.float64)
+    bad = ~((per_user >= 0) & (per_user < 1))
+    if per_user.ndim != 1 or bool(bad.any()):
+        first = int(bad.nonzero()[0, 0]) if per_user.ndim == 1 else 0
+        check_number(f"tau of user {first}", per_user[first], 0, 1, open_high=True, remedy=remedy)
+    return tuple(per_user.tolist())

@@ -1,0 +1,353 @@
+"""Every loss against a slow oracle: the printed formulas in 60-digit arithmetic, differentiated numerically."""
+
+import dataclasses
+import itertools
+import os
+import subprocess
+import sys
+
+import mpmath
+import pytest
+import torch
+from mpmath import mpf
+
+from truepair.errors import InputError
+from truepair.losses import BPR, DCL, DPL, HCL, LOSSES, DPLHard, InfoNCE
+
+mpmath.mp.dps = 60
+
+
+# --- the oracle: formulas as printed, no logarithm tricks ----------------------------------------------
+
+
+def sigma(x):
+    return 1 / (1 + mpmath.exp(-x))
+
+
+def mean(values):
+    return sum(values) / len(values)
+
+
+def oracle_bpr(loss, tau, s, extra, unl):
+    return mean([-mpmath.log(sigma(s - x)) for x in unl])
+
+
+def oracle_infonce(loss, tau, s, extra, unl):
+    t = mpf(loss.temperature)
+    return -mpmath.log(mpmath.exp(s / t) / (mpmath.exp(s / t) + sum(mpmath.exp(x / t) for x in unl)))
+
+
+def contrastive(loss, tau, s, extra, unl, weights):
+    t, n = mpf(loss.temperature), len(unl)
+    total = sum(w * mpmath.exp(x / t) for w, x in zip(weights, unl, strict=True))
+    wrong = n * tau * mean([mpmath.exp(x / t) for x in extra]) if extra else 0
+    g = max((total - wrong) / (1 - tau), n * mpmath.exp(mpf(loss.min_score) / t))
+    return -s / t + mpmath.log(mpmath.exp(s / t) + g)
+
+
+def oracle_dcl(loss, tau, s, extra, unl):
+    return contrastive(loss, tau, s, extra, unl, [1] * len(unl))
+
+
+def oracle_hcl(loss, tau, s, extra, unl):
+    raw = [mpmath.exp(mpf(loss.beta) * x / mpf(loss.temperature)) for x in unl]
+    return contrastive(loss, tau, s, extra, unl, [w / mean(raw) for w in raw])
+
+
+def pairwise(loss, tau, s, extra, unl, weights):
+    pu = sum(w * sigma(s - x) for w, x in zip(weights, unl, strict=True))
+    pp = mean([sigma(s - x) for x in extra]) if extra else 0
+    bound = mpf(loss.floor) * (pu if loss.clamp == "relative" else 1)
+    return -mpmath.log(max((pu - tau * pp) / (1 - tau), bound))
+
+
+def oracle_dpl(loss, tau, s, extra, unl):
+    return pairwise(loss, tau, s, extra, unl, [mpf(1) / len(unl)] * len(unl))
+
+
+def oracle_dpl_hard(loss, tau, s, extra, unl, fixed_weights=None):
+    raw = [mpmath.exp(mpf(loss.beta) * x) for x in (fixed_weights or unl)]
+    return pairwise(loss, tau, s, extra, unl, [w / sum(raw) for w in raw])
+
+
+ORACLES = {
+    "bpr": oracle_bpr,
+    "infonce": oracle_infonce,
+    "dcl": oracle_dcl,
+    "hcl": oracle_hcl,
+    "dpl": oracle_dpl,
+    "dpl-hard": oracle_dpl_hard,
+}
+
+CASES = [
+    ("bpr", BPR()),
+    ("infonce", InfoNCE(temperature=0.7)),
+    ("dcl", DCL(tau=0.1, temperature=0.5)),
+    ("dcl", DCL(tau=0.3, temperature=1.3, min_score=-4.0)),
+    ("hcl", HCL(tau=0.1, temperature=0.8, beta=0.6)),
+    ("hcl", HCL(tau=0.0, beta=2.0)),
+    ("dpl", DPL(tau=0.0)),
+    ("dpl", DPL(tau=0.07)),
+    ("dpl", DPL(tau=0.4, floor=0.02)),
+    ("dpl", DPL(tau=0.4, floor=0.2, clamp="relative")),
+    ("dpl", DPL(tau=0.9, floor=0.05, clamp="relative")),
+    ("dpl-hard", DPLHard(tau=0.3, beta=1.5)),
+    ("dpl-hard", DPLHard(tau=0.25, beta=0.3, clamp="relative")),
+]
+
+
+def case_id(case):
+    return repr(case[1]) if isinstance(case, tuple) else None
+
+
+def oracle_value(name, loss, row, weights_from=None):
+    tau = mpf(getattr(loss, "tau", 0))
+    if name == "dpl-hard":
+        return oracle_dpl_hard(loss, tau, *row, fixed_weights=weights_from)
+    return ORACLES[name](loss, tau, *row)
+
+
+def oracle_row(name, loss, pos, extra, unl):
+    """Value and gradient (with respect to pos, extra, unlabelled) of one row."""
+    flat = [mpf(x) for x in (pos, *extra, *unl)]
+    m = len(extra)
+
+    def value(x):
+        return oracle_value(name, loss, (x[0], x[1 : 1 + m], x[1 + m :]), weights_from=flat[1 + m :])
+
+    h, gradient = mpf(10) ** -20, []
+    for k in range(len(flat)):
+        up, down = list(flat), list(flat)
+        up[k] += h
+        down[k] -= h
+        gradient.append(float((value(up) - value(down)) / (2 * h)))
+    return float(value(flat)), gradient
+
+
+def value_and_gradient(loss, pos, extra, unl):
+    leaves = [x.clone().requires_grad_() for x in (pos, extra, unl)]
+    rows = loss(*leaves)
+    grads = torch.autograd.grad(rows.sum(), leaves, allow_unused=True)
+    grads = [torch.zeros_like(x) if g is None else g for x, g in zip(leaves, grads, strict=True)]
+    return rows.detach(), torch.cat([grads[0][:, None], grads[1], grads[2]], dim=1)
+
+
+def check_against_oracle(name, loss, pos, extra, unl, rtol, atol):
+    values, gradients = value_and_gradient(loss, pos, extra, unl)
+    for b in range(len(pos)):
+        value, gradient = oracle_row(name, loss, pos[b].item(), extra[b].tolist(), unl[b].tolist())
+        assert values[b].item() == pytest.approx(value, rel=rtol, abs=atol)
+        assert gradients[b].tolist() == pytest.approx(gradient, rel=rtol, abs=atol)
+
+
+@pytest.mark.parametrize("case", CASES, ids=case_id)
+@pytest.mark.parametrize(("b", "m", "n"), [(1, 0, 1), (3, 1, 1), (2, 0, 5), (5, 3, 2), (3, 7, 11)])
+@pytest.mark.parametrize("scale", [0.3, 3.0])
+def test_value_and_gradient_equal_the_oracle_in_float64(case, b, m, n, scale):
+    name, loss = case
+    g = torch.Generator().manual_seed(b * 100 + m * 10 + n)
+    pos, extra, unl = (
+        scale * torch.randn(shape, generator=g, dtype=torch.float64) for shape in [(b,), (b, m), (b, n)]
+    )
+    check_against_oracle(name, loss, pos, extra, unl, rtol=1e-9, atol=1e-11)
+
+
+EXTREMES = torch.tensor([-1e4, -90.0, 0.0, 90.0, 1e4])
+
+
+@pytest.mark.parametrize("case", CASES, ids=case_id)
+def test_scores_of_plus_minus_ten_thousand_are_safe_in_float32(case):
+    name, loss = case
+    grid = torch.tensor(list(itertools.product(range(5), repeat=3)))
+    pos, extra, unl = EXTREMES[grid[:, 0]], EXTREMES[grid[:, 1:2]], EXTREMES[grid[:, 2:]]
+    extra, unl = torch.cat([extra, extra.flip(0)], 1), torch.cat([unl, unl.roll(7, 0)], 1)
+    values, gradients = value_and_gradient(loss, pos, extra, unl)
+    assert values.isfinite().all()
+    assert gradients.isfinite().all()
+    away = [b for b in range(len(pos)) if not on_a_kink(name, loss, pos[b], extra[b], unl[b])]
+    assert len(away) > 60
+    # float32 resolves 2e4 to 2e-3, and that is the exponent's error
+    check_against_oracle(name, loss, pos[away], extra[away], unl[away], rtol=4e-3, atol=4e-3)
+
+
+def on_a_kink(name, loss, pos, extra, unl):
+    """Equal extremes can put a row exactly on its floor, where the gradient is one of two: leave it out."""
+    rows = [
+        float(oracle_value(name, loss, shifted(pos, extra, unl, d), unl.tolist())) for d in (-1e-6, 0, 1e-6)
+    ]
+    slopes = (rows[1] - rows[0]) / 1e-6, (rows[2] - rows[1]) / 1e-6
+    return abs(slopes[0] - slopes[1]) > 1e-3
+
+
+def shifted(pos, extra, unl, delta):
+    return mpf(pos.item()) + mpf(delta), [mpf(x) for x in extra.tolist()], [mpf(x) for x in unl.tolist()]
+
+
+# --- the identities that tie the losses together -------------------------------------------------------
+
+
+def scores(b=64, m=4, n=5, seed=0):
+    g = torch.Generator().manual_seed(seed)
+    return [torch.randn(s, generator=g, dtype=torch.float64) for s in [(b,), (b, m), (b, n)]]
+
+
+def assert_same(a, b, inputs):
+    for left, right in zip(value_and_gradient(a, *inputs), value_and_gradient(b, *inputs), strict=True):
+        torch.testing.assert_close(left, right)
+
+
+def test_bpr_is_dpl_without_prior_and_one_unlabelled_item_where_the_floor_does_not_bind():
+    pos, extra, unl = scores(n=1)
+    for m in (0, 4):
+        assert_same(BPR(), DPL(tau=0.0, floor=1e-9), (pos, extra[:, :m], unl))
+
+
+def test_hcl_with_beta_zero_is_dcl():
+    assert_same(HCL(tau=0.1, beta=0.0, temperature=0.6), DCL(tau=0.1, temperature=0.6), scores())
+
+
+def test_dcl_with_prior_zero_is_infonce_where_the_floor_does_not_bind():
+    assert_same(DCL(tau=0.0, temperature=0.6, min_score=-50), InfoNCE(temperature=0.6), scores())
+
+
+def test_dpl_hard_with_beta_zero_is_dpl():
+    assert_same(DPLHard(tau=0.1, beta=0.0), DPL(tau=0.1), scores())
+
+
+def test_no_extra_positives_drop_the_second_term():
+    pos, _, unl = scores()
+    none = torch.empty(len(pos), 0, dtype=torch.float64)
+    p = torch.sigmoid(pos[:, None] - unl).mean(1) / (1 - 0.2)
+    torch.testing.assert_close(DPL(tau=0.2, floor=1e-9)(pos, none, unl), -p.log())
+
+
+# --- the floor -----------------------------------------------------------------------------------------
+
+
+def clamped_row():
+    """The anchor is far below the unlabelled items and above the extra positives: the difference is < 0."""
+    return torch.tensor([0.0]), torch.tensor([[-3.0, -2.0]]), torch.tensor([[4.0, 5.0]])
+
+
+def test_hard_clamp_stops_the_gradient_and_counts_the_row():
+    loss = DPL(tau=0.3)
+    rows = loss.rows(*clamped_row())
+    value, gradient = value_and_gradient(loss, *clamped_row())
+    assert rows.clamped.tolist() == [True]
+    assert value.item() == pytest.approx(-torch.log(torch.tensor(0.01)).item())
+    assert gradient.abs().sum() == 0
+
+
+def test_relative_clamp_keeps_the_uncorrected_gradient_alive():
+    loss = DPL(tau=0.3, clamp="relative")
+    _, gradient = value_and_gradient(loss, *clamped_row())
+    _, uncorrected = value_and_gradient(DPL(tau=0.0, floor=1e-9), *clamped_row())
+    assert loss.rows(*clamped_row()).clamped.tolist() == [True]
+    torch.testing.assert_close(gradient, uncorrected)
+    assert gradient[0, 0] < -0.9
+
+
+def test_relative_clamp_equals_the_plain_value_where_it_does_not_bind():
+    inputs = scores()
+    free = ~DPL(tau=0.05, clamp="relative").rows(*inputs).clamped & ~DPL(tau=0.05).rows(*inputs).clamped
+    assert free.sum() > 50
+    torch.testing.assert_close(DPL(tau=0.05, clamp="relative")(*inputs)[free], DPL(tau=0.05)(*inputs)[free])
+
+
+def test_losses_without_a_floor_count_nothing():
+    assert BPR().rows(*scores()).clamped is None
+    assert InfoNCE().rows(*scores()).clamped is None
+
+
+# --- the prior -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [DCL, HCL, DPL, DPLHard])
+def test_one_prior_per_user_is_each_row_with_its_own_number(kind):
+    pos, extra, unl = scores(b=6)
+    users = torch.tensor([2, 0, 1, 1, 2, 0])
+    tau = (0.0, 0.1, 0.3)
+    together = kind(tau=tau)(pos, extra, unl, users)
+    for b, u in enumerate(users.tolist()):
+        alone = kind(tau=tau[u])(pos[b : b + 1], extra[b : b + 1], unl[b : b + 1])
+        torch.testing.assert_close(together[b : b + 1], alone)
+
+
+def test_priors_come_as_arrays_too():
+    assert DPL(tau=torch.tensor([0.25, 0.5])).tau == (0.25, 0.5)
+    assert DPL(tau=torch.tensor(0.25)).tau == 0.25
+
+
+def test_density_is_filled_in_from_the_data():
+    assert DPL(tau="density").with_density(0.06).tau == 0.06
+    assert DPL(tau=0.2).with_density(0.06).tau == 0.2
+    with pytest.raises(InputError, match="with_density"):
+        DPL(tau="density")(*scores())
+
+
+@pytest.mark.parametrize("tau", [-0.01, 1.0, 1.5, float("nan"), float("inf")])
+@pytest.mark.parametrize("kind", [DCL, HCL, DPL, DPLHard])
+def test_prior_out_of_range_is_an_error_with_the_value_and_the_range(kind, tau):
+    with pytest.raises(InputError, match=rf"tau = {tau}.* must be a finite number ≥ 0 and < 1"):
+        kind(tau=tau)
+
+
+def test_prior_of_one_user_out_of_range_names_the_user():
+    with pytest.raises(InputError, match=r"tau of user 1 = .*1\.2"):
+        DPL(tau=[0.1, 1.2])
+
+
+def test_prior_per_user_wants_the_users():
+    with pytest.raises(InputError, match="pass users="):
+        DPL(tau=[0.1, 0.2])(*scores())
+    with pytest.raises(InputError, match="tau has 2 users, but a row is of user 5"):
+        DPL(tau=[0.1, 0.2])(*scores(b=1), users=torch.tensor([5]))
+
+
+def test_unknown_word_for_the_prior():
+    with pytest.raises(InputError, match="Did you mean 'density'"):
+        DPL(tau="densty")
+
+
+# --- bad input and habits ------------------------------------------------------------------------------
+
+
+def test_wrong_shapes_are_named():
+    pos, extra, unl = scores()
+    with pytest.raises(InputError, match=r"got \[64\], \[64, 4\] and \[64\]"):
+        DPL(tau=0.1)(pos, extra, unl[:, 0])
+    with pytest.raises(InputError, match="N = 0"):
+        DPL(tau=0.1)(pos, extra, unl[:, :0])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: InfoNCE(temperature=0.0), "temperature = 0.0 .* > 0"),
+        (lambda: DPL(tau=0.1, floor=0.0), "floor = 0.0 .* > 0 and ≤ 1"),
+        (lambda: DPL(tau=0.1, clamp="soft"), "clamp = 'soft' is not known; choose one of 'hard', 'relative'"),
+        (lambda: HCL(tau=0.1, beta=-1.0), "beta = -1.0 .* ≥ 0"),
+        (lambda: DCL(tau=0.1, min_score=float("-inf")), "min_score = -inf"),
+    ],
+)
+def test_bad_parameters_are_named_with_their_range(make, message):
+    with pytest.raises(InputError, match=message):
+        make()
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_every_registered_loss_is_frozen_comparable_and_has_an_oracle(name):
+    loss = LOSSES[name]()
+    assert name in ORACLES
+    assert loss == LOSSES[name]()
+    assert hash(loss) == hash(LOSSES[name]())
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        loss.tau = 0.5
+
+
+def test_losses_need_nothing_else_of_the_library():
+    code = "import sys, truepair.losses; print(sorted(m for m in sys.modules if m.startswith('truepair')))"
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ, check=True
+    )
+    assert out.stdout.strip() == "['truepair', 'truepair.errors', 'truepair.losses']"
