@@ -1,4 +1,4 @@
-"""Every loss against a slow oracle: the printed formulas in 60-digit arithmetic, differentiated numerically."""
+"""Every loss against a slow oracle: the printed formulas, in 60-digit arithmetic."""
 
 import dataclasses
 import itertools

@@ -23,9 +23,9 @@ def stream_key(seed: int, *path: int) -> int:
     >>> stream_key(0, 1, 2) == stream_key(0, 1, 2) != stream_key(0, 2, 1)
     True
     """
-    key = _mix_int(seed & _MASK)
+    key = _mix_int((seed + _GAMMA) & _MASK)
     for part in path:
-        key = _mix_int((key + (part & _MASK) * _GAMMA + 1) & _MASK)
+        key = _mix_int(((key ^ _mix_int((part + 2 * _GAMMA) & _MASK)) + _GAMMA) & _MASK)
     return key
 
 
