@@ -1,0 +1,150 @@
+"""Encoders: two matrices whose dot products are the scores.
+
+An encoder is a frozen description; `start` turns it into trainable parameters for given interactions.
+Evaluation, saving and serving see only the two matrices that the started encoder gives.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+import torch.nn.functional as F  # noqa: N812, the name everybody uses
+from torch import Tensor, nn
+
+from truepair.data.interactions import Interactions
+from truepair.errors import check_choice, check_number, check_whole
+
+
+@dataclass(frozen=True)
+class MF:
+    """Matrix factorisation: a free vector for each user and each item.
+
+    scoring="dot":     s = ⟨e_u, e_i⟩
+    scoring="cosine":  s = cos(e_u, e_i) / temperature
+    """
+
+    dim: int = 64
+    scoring: Literal["dot", "cosine"] = "dot"
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_whole("dim", self.dim, 1)
+        check_choice("scoring", self.scoring, ["dot", "cosine"])
+        check_number("temperature", self.temperature, 0, open_low=True)
+
+    def start(self, interactions: Interactions, seed: int, device: torch.device) -> StartedEncoder:
+        """Fresh parameters (xavier-normal, a function of the seed alone) on `device`."""
+        return StartedEncoder(self, interactions.n_users, interactions.n_items, seed).to(device)
+
+
+@dataclass(frozen=True)
+class LightGCN(MF):
+    """Vectors averaged over the user-item graph: the mean over 0 … hops of Âᵏ E.
+
+    Â = D^{-1/2} A D^{-1/2} is the symmetrically normalised bipartite adjacency matrix. hops = 0 is MF.
+    """
+
+    hops: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_whole("hops", self.hops, 0)
+
+    def start(self, interactions: Interactions, seed: int, device: torch.device) -> StartedEncoder:
+        """Fresh parameters and the normalised graph on `device`."""
+        graph = Graph(interactions, device) if self.hops else None
+        size = interactions.n_users, interactions.n_items
+        return StartedEncoder(self, *size, seed, graph, self.hops).to(device)
+
+
+ENCODERS: dict[str, type[MF]] = {"mf": MF, "lightgcn": LightGCN}
+
+
+class StartedEncoder(nn.Module):
+    """Trainable embeddings; calling it gives (users [n_users, d], items [n_items, d])."""
+
+    def __init__(
+        self, encoder: MF, n_users: int, n_items: int, seed: int, graph: Graph | None = None, hops: int = 0
+    ) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(seed)
+        self.encoder, self.graph, self.hops = encoder, graph, hops
+        self.user = nn.Parameter(_xavier_normal(n_users, encoder.dim, generator))
+        self.item = nn.Parameter(_xavier_normal(n_items, encoder.dim, generator))
+
+    def forward(self) -> tuple[Tensor, Tensor]:
+        """The two matrices."""
+        users, items = self._propagated()
+        if self.encoder.scoring == "cosine":
+            return F.normalize(users) / self.encoder.temperature, F.normalize(items)
+        return users, items
+
+    def _propagated(self) -> tuple[Tensor, Tensor]:
+        if self.graph is None:
+            return self.user, self.item
+        layers: list[tuple[Tensor, Tensor]] = [(self.user, self.item)]
+        for _ in range(self.hops):
+            layers.append(self.graph.spread(*layers[-1]))
+        users, items = zip(*layers, strict=True)
+        return torch.stack(users).mean(dim=0), torch.stack(items).mean(dim=0)
+
+
+class Graph:
+    """The normalised user-item graph on a device, in both directions."""
+
+    def __init__(self, interactions: Interactions, device: torch.device) -> None:
+        # a user or item without interactions has no edge to weigh: any divisor does
+        per_user = np.sqrt(np.maximum(interactions.user_counts, 1))
+        per_item = np.sqrt(np.maximum(interactions.item_counts, 1))
+        values = 1 / (per_user[interactions.users] * per_item[interactions.items])
+        matrix = sp.csr_array(
+            (values.astype(np.float32), interactions.items, interactions.indptr),
+            shape=(interactions.n_users, interactions.n_items),
+        )
+        self.to_users = _torch_csr(matrix, device)  # [n_users, n_items]
+        self.to_items = _torch_csr(sp.csr_array(matrix.T), device)  # [n_items, n_users]
+
+    def spread(self, users: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
+        """One hop: each side becomes the weighted sum of its neighbours."""
+        return _product(self.to_users, self.to_items, items), _product(self.to_items, self.to_users, users)
+
+
+class _SparseProduct(torch.autograd.Function):
+    """matrix @ dense, whose gradient is transposed @ gradient (both are stored, none is computed)."""
+
+    @staticmethod
+    def forward(ctx: Any, matrix: Tensor, transposed: Tensor, dense: Tensor) -> Tensor:
+        ctx.transposed = transposed
+        return matrix @ dense
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None, Tensor]:
+        return None, None, ctx.transposed @ gradients[0]
+
+
+def _product(matrix: Tensor, transposed: Tensor, dense: Tensor) -> Tensor:
+    result: Tensor = _SparseProduct.apply(matrix, transposed, dense)  # type: ignore[no-untyped-call]
+    return result
+
+
+def _torch_csr(matrix: sp.csr_array, device: torch.device) -> Tensor:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
+        return torch.sparse_csr_tensor(
+            torch.tensor(matrix.indptr, dtype=torch.int64),
+            torch.tensor(matrix.indices, dtype=torch.int64),
+            torch.tensor(matrix.data),
+            size=matrix.shape,
+            device=device,
+            check_invariants=True,
+        )
+
+
+def _xavier_normal(n: int, dim: int, generator: torch.Generator) -> Tensor:
+    return torch.randn(n, dim, generator=generator) * math.sqrt(2 / (n + dim))
