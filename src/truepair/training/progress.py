@@ -1,0 +1,51 @@
+"""A progress bar for training: loss, validation score, clamped share, time left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from truepair.training.result import EpochRecord
+
+
+class Progress:
+    """Told of every step and every epoch; this one shows nothing."""
+
+    def step(self) -> None:
+        """One batch is done."""
+
+    def epoch(self, record: EpochRecord) -> None:
+        """One epoch is done."""
+
+
+@contextmanager
+def show_progress(shown: bool, epochs: int, done: int, steps: int, metric: str) -> Iterator[Progress]:
+    """A bar on stderr over what is left of `epochs` of `steps` batches each, if `shown`."""
+    if not shown:
+        yield Progress()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import Progress as RichProgress
+
+    text = TextColumn("{task.description}")
+    columns = (text, BarColumn(), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
+    with RichProgress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(f"epoch {done}/{epochs}", total=epochs * steps, completed=done * steps)
+
+        class _Bar(Progress):
+            def step(self) -> None:
+                bar.advance(task)
+
+            def epoch(self, record: EpochRecord) -> None:
+                bar.update(task, description=describe_epoch(record, epochs, metric))
+
+        yield _Bar()
+
+
+def describe_epoch(record: EpochRecord, epochs: int, metric: str) -> str:
+    """One line about an epoch."""
+    facts = [f"epoch {record.epoch}/{epochs}", f"loss {record.loss:.4f}"]
+    facts += [f"{metric} {record.score:.4f}"] if record.score is not None else []
+    facts += [f"clamped {record.clamped:.1%}"] if record.clamped is not None else []
+    return "  ".join(facts)

@@ -1,0 +1,93 @@
+"""What training tells while it runs, and what it gives when it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from truepair.data.interactions import Interactions
+from truepair.encoders import MF
+from truepair.losses import Loss
+from truepair.sampling import Matrices, Sampler
+from truepair.training.settings import Settings
+
+
+@dataclass(frozen=True)
+class EpochRecord:
+    """One epoch: mean loss, share of clamped rows (None where the loss has no floor), validation score."""
+
+    epoch: int
+    loss: float
+    clamped: float | None
+    score: float | None
+    learning_rate: float
+    seconds: float
+
+
+class EpochState:
+    """What `on_epoch` sees after an epoch: its number (from 1), its loss, and the matrices as they are."""
+
+    def __init__(self, epoch: int, loss: float, matrices: Callable[[], Matrices]) -> None:
+        self.epoch, self.loss, self._matrices = epoch, loss, matrices
+
+    def matrices(self) -> Matrices:
+        """(users, items), detached, on the training device."""
+        return self._matrices()
+
+
+class OnEpoch(Protocol):
+    """Called after an epoch; a number it returns is a validation score, higher is better."""
+
+    def __call__(self, state: EpochState, /) -> float | None:
+        """A validation score, or None."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that a run depends on."""
+
+    encoder: MF
+    loss: Loss
+    sampler: Sampler
+    interactions: Interactions
+    settings: Settings
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FitResult:
+    """Fitted matrices (on the CPU) and how they came about.
+
+    With a validation score they are those of the best epoch, else of the last.
+    """
+
+    users: Tensor  # [n_users, d]
+    items: Tensor  # [n_items, d]
+    history: tuple[EpochRecord, ...]
+    epoch: int  # the epoch the matrices are from, counted from 1
+    stopped_early: bool
+    job: Job
+    n_saturated_users: int  # users with every item: they have nothing to be compared with, so no anchors
+
+    @property
+    def score(self) -> float | None:
+        """The validation score of the epoch the matrices are from."""
+        return self.history[self.epoch - 1].score
+
+    @property
+    def clamped(self) -> float | None:
+        """The share of rows that met the loss's floor, over all epochs."""
+        shares = [record.clamped for record in self.history if record.clamped is not None]
+        return sum(shares) / len(shares) if shares else None
+
+    def __repr__(self) -> str:
+        facts: list[Any] = [f"epoch {self.epoch} of {len(self.history)}", f"loss {self.history[-1].loss:.4f}"]
+        facts += [f"validation {self.score:.4f}"] if self.score is not None else []
+        facts += [f"{self.clamped:.1%} of rows clamped"] if self.clamped is not None else []
+        facts += ["stopped early"] if self.stopped_early else []
+        facts += (
+            [f"{self.n_saturated_users} users with every item left out"] if self.n_saturated_users else []
+        )
+        return f"<FitResult: {tuple(self.users.shape)} x {tuple(self.items.shape)}, {', '.join(facts)}>"

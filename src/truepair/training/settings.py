@@ -1,0 +1,89 @@
+"""Settings: one frozen, validated description of a training run."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from truepair.errors import InputError, check_choice, check_number, check_whole
+
+Schedule = Literal["constant", "step", "linear", "cosine"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to train, apart from encoder, loss and sampler.
+
+    n_extra, n_unlabelled   M and N of a data entry. A loss without use for extra positives draws none.
+    learning_rate, schedule "constant"; "step": times `decay` from epoch `decay_epoch` on;
+                            "linear": to 0 over all epochs; "cosine": to 0 along half a cosine.
+    weight_decay            L2 on all parameters in every step, added to the gradient (the paper's).
+    l2_users, l2_items      L2 on the rows a data entry touches: ½·l2·‖e‖², added to the entry's loss.
+    patience                stop when the validation metric has not improved for so many epochs.
+    validate_every          epochs between two validations.
+    device                  "auto" is CUDA where there is one, else the CPU.
+    """
+
+    epochs: int = 100
+    batch_size: int = 1024
+    n_extra: int = 5
+    n_unlabelled: int = 5
+    optimizer: Literal["adam", "sgd"] = "adam"
+    learning_rate: float = 1e-3
+    schedule: Schedule = "constant"
+    decay_epoch: int = 100
+    decay: float = 0.1
+    weight_decay: float = 0.0
+    l2_users: float = 0.0
+    l2_items: float = 0.0
+    patience: int | None = None
+    validate_every: int = 1
+    seed: int = 0
+    device: str = "auto"
+
+    def __post_init__(self) -> None:
+        check_whole("epochs", self.epochs, 1)
+        check_whole("batch_size", self.batch_size, 1)
+        check_whole("n_extra (M)", self.n_extra, 0, 10_000)
+        check_whole("n_unlabelled (N)", self.n_unlabelled, 1, 1_000_000)
+        check_choice("optimizer", self.optimizer, ["adam", "sgd"])
+        check_choice("schedule", self.schedule, ["constant", "step", "linear", "cosine"])
+        check_number("learning_rate", self.learning_rate, 0, open_low=True)
+        check_whole("decay_epoch", self.decay_epoch, 0)
+        check_number("decay", self.decay, 0, 1, open_low=True)
+        for name in ("weight_decay", "l2_users", "l2_items"):
+            check_number(name, getattr(self, name), 0)
+        if self.patience is not None:
+            check_whole("patience", self.patience, 1, remedy="None trains all epochs.")
+        check_whole("validate_every", self.validate_every, 1)
+        check_whole("seed", self.seed, 0, 2**63 - 1)
+        self.torch_device()
+
+    def learning_rate_at(self, epoch: int) -> float:
+        """The learning rate of an epoch, counted from 0."""
+        if self.schedule == "step":
+            return self.learning_rate * (self.decay if epoch >= self.decay_epoch else 1.0)
+        if self.schedule == "linear":
+            return self.learning_rate * (1 - epoch / self.epochs)
+        if self.schedule == "cosine":
+            return self.learning_rate * (1 + math.cos(math.pi * epoch / self.epochs)) / 2
+        return self.learning_rate
+
+    def torch_device(self) -> torch.device:
+        """The device to train on."""
+        if self.device == "auto":
+            return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        try:
+            device = torch.device(self.device)
+        except RuntimeError as error:
+            raise InputError(
+                f"device = {self.device!r} is not known; use 'auto', 'cpu' or 'cuda'."
+            ) from error
+        if device.type == "cuda" and not torch.cuda.is_available():
+            raise InputError(
+                f"device = {self.device!r}: this PyTorch sees no CUDA device; use 'cpu' or 'auto'."
+            )
+        return device
