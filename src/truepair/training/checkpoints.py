@@ -7,6 +7,7 @@ numbers are functions of (seed, epoch, step), so the tensors and the epoch are t
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -39,7 +40,8 @@ def save_checkpoint(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[st
         os.replace(fresh, path)
         _sync_folder(path.parent)
     except OSError as error:
-        fresh.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            fresh.unlink()
         kept = "the one before it is untouched" if path.exists() else "there was none before"
         raise CheckpointError(f"cannot write the checkpoint {path}: {error}; {kept}.") from error
 

@@ -1,0 +1,116 @@
+"""Split: what is learnt from, chosen by, and judged on, with what a reader must know about it."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+
+import numpy as np
+import numpy.typing as npt
+
+from truepair.data.interactions import Interactions
+from truepair.errors import InputError
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Split:
+    """Three disjoint sets of interactions over the same users and items, and the recipe that made them.
+
+    `remarks` is what the recipe has to say; `notes` adds what the parts themselves show.
+    """
+
+    train: Interactions
+    valid: Interactions | None
+    test: Interactions
+    recipe: str
+    remarks: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, part in self.parts.items():
+            _check_same_ids(name, part, self.train)
+        for (a, first), (b, second) in combinations(self.parts.items(), 2):
+            if shared := int(rows_in(first, second).sum()):
+                raise InputError(
+                    f"{shared:,} pairs are in {a} and in {b}; a pair belongs to one part only. "
+                    "`split_given(…, overlap='drop')` removes such pairs."
+                )
+        if not len(self.train):
+            sizes = ", ".join(f"{name} has {len(part):,} pairs" for name, part in self.parts.items())
+            raise InputError(f"{self.recipe} leaves nothing for train: {sizes}. Hold out less.")
+
+    @property
+    def parts(self) -> dict[str, Interactions]:
+        """The parts that there are, by name: train, valid (unless it is None) and test."""
+        named = {"train": self.train, "valid": self.valid, "test": self.test}
+        return {name: part for name, part in named.items() if part is not None}
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of any result on this split must know: empty parts, and what train never saw."""
+        held_out = [(name, part) for name, part in self.parts.items() if name != "train"]
+        return (*self.remarks, *(note for name, part in held_out for note in _unseen(name, part, self.train)))
+
+    @cached_property
+    def hash(self) -> str:
+        """A checksum of the parts; the same on every machine, whatever the recipe was called."""
+        content = "\n".join(f"{name} {part.hash}" for name, part in self.parts.items())
+        return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Split) and self.hash == other.hash
+
+    def __hash__(self) -> int:
+        return hash(self.hash)
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{name} {len(part):,}" for name, part in self.parts.items())
+        shape = f"{self.train.n_users:,} users x {self.train.n_items:,} items"
+        notes = "".join(f"\n  note: {note}" for note in self.notes)
+        return f"<Split {self.recipe}: {shape}, pairs: {sizes}{notes}>"
+
+
+def rows_in(part: Interactions, other: Interactions) -> Mask:
+    """Which rows of `part` are pairs of `other` too; both have the same ids."""
+    keys = [x.users * x.n_items + x.items for x in (part, other)]
+    return np.isin(keys[0], keys[1], assume_unique=True)
+
+
+def counted_note(n: int, noun: str, text: str) -> tuple[str, ...]:
+    """One note with its count, or none where there is nothing to say."""
+    return (f"{counted(n, noun)} {text}",) if n else ()
+
+
+def counted(n: int, noun: str) -> str:
+    """`1 pair`, `2 pairs`."""
+    return f"{n:,} {noun}{'s' if n != 1 else ''}"
+
+
+def _unseen(name: str, part: Interactions, train: Interactions) -> tuple[str, ...]:
+    """What train has never seen of this part."""
+    if not len(part):
+        return (f"{name} is empty",)
+    of_new_item = train.item_counts[part.items] == 0
+    of_new_user = train.user_counts[part.users] == 0
+    new_items = counted(len(np.unique(part.items[of_new_item])), "item")
+    new_users = len(np.unique(part.users[of_new_user]))
+    pairs = counted(int(of_new_user.sum()), "pair")
+    return (
+        *counted_note(int(of_new_item.sum()), f"{name} pair", f"of {new_items} never seen in train"),
+        *counted_note(new_users, f"{name} user", f"with nothing in train ({pairs})"),
+    )
+
+
+def _check_same_ids(name: str, part: Interactions, train: Interactions) -> None:
+    for what, ours, theirs in (
+        ("user", part.user_ids, train.user_ids),
+        ("item", part.item_ids, train.item_ids),
+    ):
+        if ours is not theirs and ours != theirs:
+            raise InputError(
+                f"{name} has other {what} ids ({len(ours):,}) than train ({len(theirs):,}); "
+                "`split_given` unites the ids of separate parts."
+            )

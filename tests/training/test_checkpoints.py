@@ -1,0 +1,208 @@
+"""A run killed at any moment goes on and ends with the same bits; a bad file is an error, not a surprise."""
+
+import dataclasses
+import errno
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+import torch
+from test_reference import scores_of, two_tastes
+
+from truepair.encoders import MF, LightGCN
+from truepair.errors import CheckpointError, TrainingError
+from truepair.losses import BPR, DPL
+from truepair.sampling import DNS, Uniform
+from truepair.training import Settings, fit_reference
+
+SETTINGS = Settings(epochs=6, batch_size=50, n_extra=2, n_unlabelled=2, learning_rate=0.02, weight_decay=1e-4)
+
+# Trains in a process of its own that kills itself, as SIGKILL does, at the named moment.
+VICTIM = """
+import os, signal, sys
+sys.path.insert(0, {folder!r})
+import test_checkpoints as t
+import truepair.training.checkpoints as checkpoints
+import truepair.training.reference as reference
+
+moment, count, path = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+module, name = {{"step": (reference._Run, "train_step"), "written": (os, "replace"), "saving": (os, "fsync"),
+                "validation": (reference._Run, "validate")}}[moment]
+real, calls = getattr(module, name), []
+
+def until_killed(*args, **kwargs):
+    calls.append(1)
+    if len(calls) == count:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(*args, **kwargs)
+
+setattr(module, name, until_killed)
+t.train(path)
+"""
+
+
+def train(path=None, encoder="mf", epochs=6):
+    kinds = {"mf": (MF(dim=4), Uniform()), "lightgcn": (LightGCN(dim=4, hops=2), DNS(pool=6))}
+    settings = dataclasses.replace(SETTINGS, epochs=epochs)
+    on_epoch = scores_of(*([0.1, 0.5, 0.2, 0.3, 0.6, 0.4] * 2)) if path is None else resumable_scores
+    return fit_reference(
+        kinds[encoder][0], DPL(tau=0.1), kinds[encoder][1], two_tastes(), settings, on_epoch, checkpoint=path
+    )
+
+
+def resumable_scores(state):
+    return [0.1, 0.5, 0.2, 0.3, 0.6, 0.4][(state.epoch - 1) % 6]
+
+
+def assert_same_run(a, b):
+    assert torch.equal(a.users, b.users)
+    assert torch.equal(a.items, b.items)
+    assert a.epoch == b.epoch
+    timeless = [[dataclasses.replace(record, seconds=0) for record in run.history] for run in (a, b)]
+    assert timeless[0] == timeless[1]
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return train()
+
+
+@pytest.mark.parametrize(
+    ("moment", "count"),
+    [
+        ("step", 1),  # before anything was saved
+        ("step", 13),  # in the middle of an epoch
+        ("validation", 4),
+        ("saving", 1),  # the first checkpoint is half written
+        ("saving", 5),  # a later one is, beside a whole one
+        ("written", 3),  # written, not yet renamed
+        ("step", 30),  # the last step of the last epoch
+    ],
+)
+def test_killed_and_resumed_equals_uninterrupted_bit_for_bit(moment, count, tmp_path, whole):
+    path = tmp_path / "run.ckpt"
+    script = VICTIM.format(folder=str(Path(__file__).parent))
+    killed = subprocess.run([sys.executable, "-c", script, moment, str(count), str(path)], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert_same_run(train(path), whole)
+
+
+@pytest.mark.parametrize("encoder", ["mf", "lightgcn"])
+def test_stopping_after_every_epoch_changes_nothing(encoder, tmp_path):
+    path = tmp_path / "run.ckpt"
+    for epochs in range(1, 7):
+        resumed = train(path, encoder, epochs)
+    assert_same_run(resumed, train(None, encoder))
+
+
+def test_a_finished_run_gives_its_result_again(tmp_path, whole):
+    path = tmp_path / "deep" / "folder" / "run.ckpt"
+    assert_same_run(train(path), whole)
+    assert_same_run(train(path), whole)
+
+
+def test_checkpoints_now_and_then_and_at_the_end(tmp_path, monkeypatch):
+    saved = []
+    monkeypatch.setattr("truepair.training.reference._Run.save", lambda run: saved.append(run.epoch))
+    fit_reference(
+        MF(dim=4), BPR(), Uniform(), two_tastes(), SETTINGS, checkpoint=tmp_path / "x", checkpoint_every=4
+    )
+    assert saved == [4, 6]
+
+
+def test_sgd_has_no_moments_and_resumes_too(tmp_path):
+    settings = dataclasses.replace(SETTINGS, optimizer="sgd", learning_rate=1.0)
+
+    def run(path, epochs):
+        shorter = dataclasses.replace(settings, epochs=epochs)
+        return fit_reference(MF(dim=4), BPR(), Uniform(), two_tastes(), shorter, checkpoint=path)
+
+    run(tmp_path / "c", 3)
+    assert_same_run(run(tmp_path / "c", 6), run(None, 6))
+
+
+# --- bad files -----------------------------------------------------------------------------------------
+
+
+def test_a_checkpoint_of_another_run_names_what_differs(tmp_path):
+    path = tmp_path / "run.ckpt"
+    train(path)
+    other = dataclasses.replace(SETTINGS, learning_rate=0.5)
+    with pytest.raises(
+        CheckpointError, match=r"another run: .*learning_rate was 0\.02, is 0\.5.*Give another file"
+    ):
+        fit_reference(MF(dim=4), DPL(tau=0.1), Uniform(), two_tastes(), other, checkpoint=path)
+    with pytest.raises(CheckpointError, match=r"interactions was '.*', is '"):
+        fit_reference(MF(dim=4), DPL(tau=0.1), Uniform(), two_tastes(seed=1), SETTINGS, checkpoint=path)
+    with pytest.raises(CheckpointError, match=r"loss was 'DPL', is 'BPR'"):
+        fit_reference(MF(dim=4), BPR(), Uniform(), two_tastes(), SETTINGS, checkpoint=path)
+
+
+@pytest.mark.parametrize("schedule", ["linear", "cosine"])
+def test_a_schedule_that_looks_ahead_cannot_be_made_longer(schedule, tmp_path):
+    settings = dataclasses.replace(SETTINGS, schedule=schedule, epochs=2)
+    fit_reference(MF(dim=4), BPR(), Uniform(), two_tastes(), settings, checkpoint=tmp_path / "c")
+    longer = dataclasses.replace(settings, epochs=3)
+    with pytest.raises(CheckpointError, match="epochs was 2, is 3"):
+        fit_reference(MF(dim=4), BPR(), Uniform(), two_tastes(), longer, checkpoint=tmp_path / "c")
+
+
+def damage(path, how):
+    content = path.read_bytes()
+    if how == "truncated":
+        path.write_bytes(content[: len(content) // 2])
+    if how == "empty":
+        path.write_bytes(b"")
+    if how == "text":
+        path.write_text("user,item\n1,2\n")
+    if how == "bit flip":
+        path.write_bytes(content[:-5] + bytes([content[-5] ^ 16]) + content[-4:])
+    if how == "huge header":
+        path.write_bytes((2**60).to_bytes(8, "little") + content[8:])
+    if how == "foreign":
+        safetensors.torch.save_file({"x": torch.zeros(3)}, path)
+
+
+@pytest.mark.parametrize("how", ["truncated", "empty", "text", "bit flip", "huge header", "foreign"])
+def test_a_damaged_checkpoint_is_named_and_left_alone(how, tmp_path):
+    path = tmp_path / "run.ckpt"
+    train(path, epochs=1)
+    damage(path, how)
+    before = path.read_bytes()
+    with pytest.raises(CheckpointError, match=r"run\.ckpt .*Delete it to start anew"):
+        train(path)
+    assert path.read_bytes() == before
+
+
+def test_a_full_disk_leaves_the_old_checkpoint_whole(tmp_path, monkeypatch, whole):
+    path = tmp_path / "run.ckpt"
+    train(path, epochs=2)
+    before = path.read_bytes()
+
+    def full(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(CheckpointError, match="No space left on device; the one before it is untouched"):
+            train(path)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+    assert_same_run(train(path), whole)
+
+
+def test_a_folder_without_permission_or_no_folder(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CheckpointError, match=r"cannot write the checkpoint .* there was none before"):
+        train(tmp_path / "file" / "run.ckpt", epochs=1)
+
+
+def test_divergence_keeps_the_last_good_checkpoint(tmp_path):
+    path = tmp_path / "run.ckpt"
+    settings = dataclasses.replace(SETTINGS, optimizer="sgd", learning_rate=1e20, epochs=50)
+    with pytest.raises(TrainingError, match=r"run\.ckpt holds the last good epoch|the loss became"):
+        fit_reference(MF(dim=4), BPR(), Uniform(), two_tastes(), settings, checkpoint=path)
