@@ -1,1 +1,62 @@
-"""truepair learns recommenders from what people did, without punishing what they have not seen yet."""
+"""truepair learns recommenders from what people did, without punishing what they have not seen yet.
+
+    import truepair as tp
+
+    split = tp.split_random(tp.read_interactions("clicks.csv"), valid=0.1)
+    best = tp.Validation(split.valid, exclude=split.train, metric="ndcg@20")
+    fit = tp.fit(tp.MF(dim=64), tp.DPL(), tp.Uniform(), split.train, tp.Settings(patience=10), best)
+    print(tp.evaluate_split(fit.users, fit.items, split, on="test").table())
+
+Names are loaded when they are first used, so `import truepair.losses` brings PyTorch and nothing else.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from truepair.data.interactions import Interactions as Interactions
+    from truepair.data.reading import read_interactions as read_interactions
+    from truepair.data.simulation import simulate_world as simulate_world
+    from truepair.data.split import Split as Split
+    from truepair.data.splitting import split_random as split_random
+    from truepair.encoders import MF as MF
+    from truepair.encoders import LightGCN as LightGCN
+    from truepair.evaluation import Validation as Validation
+    from truepair.evaluation import evaluate_split as evaluate_split
+    from truepair.losses import BPR as BPR
+    from truepair.losses import DPL as DPL
+    from truepair.sampling import Uniform as Uniform
+    from truepair.training import Settings as Settings
+    from truepair.training import fit as fit
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Interactions": "data.interactions",
+    "read_interactions": "data.reading",
+    "simulate_world": "data.simulation",
+    "Split": "data.split",
+    "split_random": "data.splitting",
+    "BPR": "losses",
+    "DPL": "losses",
+    "MF": "encoders",
+    "LightGCN": "encoders",
+    "Uniform": "sampling",
+    "Settings": "training",
+    "fit": "training",
+    "Validation": "evaluation",
+    "evaluate_split": "evaluation",
+}
+__all__ = [*_HOME]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module 'truepair' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"truepair.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,98 @@
+"""Comparison: whether one model is better than another, over the same users."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import numpy as np
+
+from truepair.errors import InputError, check_choice
+from truepair.evaluation.evaluation import Evaluation
+from truepair.evaluation.statistics import bootstrap_interval, holm, sign_flip_test
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A metric of a less that of b: the mean difference, its bootstrap interval, and two p-values.
+
+    `p_value` is of this comparison alone; `p_corrected` takes into account those made with it.
+    """
+
+    metric: str
+    mean_a: float
+    mean_b: float
+    difference: float
+    low: float
+    high: float
+    p_value: float
+    p_corrected: float
+    a: str = "a"
+    b: str = "b"
+
+    def __str__(self) -> str:
+        return (
+            f"{self.metric}: {self.a} {self.mean_a:.4f}, {self.b} {self.mean_b:.4f}, difference "
+            f"{self.difference:+.4f} [{self.low:+.4f}, {self.high:+.4f}], p = {self.p_corrected:.4g}"
+        )
+
+
+def compare(
+    a: Evaluation, b: Evaluation, metric: str, *, level: float = 0.95, flips: int = 10_000, seed: int = 0
+) -> Comparison:
+    """Compare two models on the users both were evaluated on, user by user.
+
+    The interval is the bootstrap interval of the mean difference a - b; the p-value is that of the
+    two-sided sign-flip test.
+    """
+    _check_same_users(a, b)
+    difference = a.values(metric) - b.values(metric)
+    low, high = bootstrap_interval(difference, level, seed=seed)
+    p = sign_flip_test(difference, flips=flips, seed=seed)
+    return Comparison(metric, a.mean(metric), b.mean(metric), float(difference.mean()), low, high, p, p)
+
+
+def compare_all(
+    evaluations: Mapping[str, Evaluation],
+    metrics: str | Sequence[str],
+    baseline: str | None = None,
+    *,
+    level: float = 0.95,
+    flips: int = 10_000,
+    seed: int = 0,
+) -> list[Comparison]:
+    """Compare each model with `baseline`, or every pair without one, on one metric or several.
+
+    `p_corrected` is Holm's correction over all the comparisons of this call.
+    """
+    pairs = _pairs_of_names(list(evaluations), baseline)
+    found = [
+        replace(
+            compare(evaluations[a], evaluations[b], metric, level=level, flips=flips, seed=seed), a=a, b=b
+        )
+        for metric in ([metrics] if isinstance(metrics, str) else metrics)
+        for a, b in pairs
+    ]
+    if not found:
+        raise InputError("metrics is empty; name one metric or more, such as 'ndcg@20'.")
+    corrected = holm([comparison.p_value for comparison in found])
+    return [replace(one, p_corrected=p) for one, p in zip(found, corrected, strict=True)]
+
+
+def _pairs_of_names(names: list[str], baseline: str | None) -> list[tuple[str, str]]:
+    if len(names) < 2:
+        raise InputError(f"{len(names)} evaluations cannot be compared; give two or more.")
+    if baseline is None:
+        return list(combinations(names, 2))
+    check_choice("baseline", baseline, names)
+    return [(name, baseline) for name in names if name != baseline]
+
+
+def _check_same_users(a: Evaluation, b: Evaluation) -> None:
+    only_a, only_b = (len(np.setdiff1d(x.users, y.users)) for x, y in ((a, b), (b, a)))
+    if only_a or only_b:
+        raise InputError(
+            f"the users differ: {only_a:,} were evaluated in a only, {only_b:,} in b only; "
+            "evaluate both models on the same target."
+        )

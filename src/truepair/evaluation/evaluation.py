@@ -1,0 +1,191 @@
+"""Evaluation: full ranking of the catalogue for every user who has something to be found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, Protocol
+
+import numpy.typing as npt
+import torch
+
+from truepair.data.ids import Codes
+from truepair.data.interactions import Interactions
+from truepair.errors import InputError, check_choice, check_whole
+from truepair.evaluation.metrics import CATALOGUE_METRICS, METRICS, Floats, parse_metric
+from truepair.evaluation.statistics import bootstrap_interval
+from truepair.evaluation.task import Task
+from truepair.ranking import Exclude, Matrix
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Evaluation:
+    """What an evaluation found: metrics per user, by names such as "ndcg@20", and over all lists."""
+
+    users: Codes  # (n_users,) the codes of the evaluated users
+    per_user: Mapping[str, Floats]  # name -> (n_users,) in the order of `users`
+    catalogue: Mapping[str, float]  # coverage, novelty and gini at each K
+    ks: tuple[int, ...]
+    n_users_without_target: int
+    n_unseen_pairs: int  # target pairs whose item nobody has in train: no model can know them
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "users", _read_only(self.users))
+        read_only = {name: _read_only(values) for name, values in self.per_user.items()}
+        object.__setattr__(self, "per_user", read_only)
+
+    @property
+    def n_users(self) -> int:
+        """How many users were evaluated: those with one target item or more."""
+        return len(self.users)
+
+    @cached_property
+    def means(self) -> dict[str, float]:
+        """The mean over users of every per-user metric."""
+        return {name: float(values.mean()) for name, values in self.per_user.items()}
+
+    def mean(self, name: str) -> float:
+        """The mean over users of a metric; for coverage, novelty and gini, the figure itself."""
+        metric, _ = parse_metric(name, [*METRICS, *CATALOGUE_METRICS], self.ks)
+        return self.means[name] if metric in METRICS else self.catalogue[name]
+
+    def values(self, name: str) -> Floats:
+        """A metric of each user, in the order of `users`."""
+        parse_metric(name, METRICS, self.ks)
+        return self.per_user[name]
+
+    def interval(self, name: str, level: float = 0.95, seed: int = 0) -> tuple[float, float]:
+        """The bootstrap interval over users of a metric's mean."""
+        return bootstrap_interval(self.values(name), level, seed=seed)
+
+    def table(self) -> str:
+        """All means as text: a row a metric, a column a K."""
+        rows = ["".join([f"{'':10}", *(f"{f'@{k}':>9}" for k in self.ks)])]
+        for metric in [*METRICS, *CATALOGUE_METRICS]:
+            figures = (f"{self.mean(f'{metric}@{k}'):9.4f}" for k in self.ks)
+            rows.append("".join([f"{metric:10}", *figures]))
+        counts = (
+            f"{self.n_users:,} users evaluated, {self.n_users_without_target:,} without a target item; "
+            f"{self.n_unseen_pairs:,} target pairs of items unseen in training"
+        )
+        return "\n".join([*rows, counts])
+
+    def __repr__(self) -> str:
+        shown = ", ".join(
+            f"{m}@{self.ks[-1]} {self.mean(f'{m}@{self.ks[-1]}'):.4f}" for m in ("ndcg", "recall")
+        )
+        return f"<Evaluation: {self.n_users:,} users, {shown}, K = {', '.join(map(str, self.ks))}>"
+
+
+def evaluate(
+    users: Matrix,
+    items: Matrix,
+    target: Interactions,
+    *,
+    exclude: Exclude,
+    ks: Sequence[int] = (5, 10, 20),
+    train: Interactions | None = None,
+) -> Evaluation:
+    """Rank the whole catalogue for every user of `target` and see where the target items come.
+
+    `exclude` holds what must not be recommended again: train when `target` is the validation part,
+    train and validation when it is the test part. `train`, by default the first of `exclude`, says
+    which items are known and how popular they are.
+    """
+    task = Task.checked(target, exclude, train)
+    ks = _checked_ks(ks)
+    listed, hits = task.ranked(users, items, ks[-1])
+    popularity = task.train.item_counts
+    return Evaluation(
+        users=task.users,
+        per_user={f"{name}@{k}": f(hits[:, :k], task.n_target) for name, f in METRICS.items() for k in ks},
+        catalogue={
+            f"{name}@{k}": f(listed[:, :k], popularity) for name, f in CATALOGUE_METRICS.items() for k in ks
+        },
+        ks=ks,
+        n_users_without_target=target.n_users - len(task.users),
+        n_unseen_pairs=int((popularity[target.items] == 0).sum()),
+    )
+
+
+class SplitParts(Protocol):
+    """Anything with a train part and, perhaps, a validation and a test part."""
+
+    @property
+    def train(self) -> Interactions:
+        """What the model learned from."""
+
+    @property
+    def valid(self) -> Interactions | None:
+        """What early stopping and tuning looked at."""
+
+    @property
+    def test(self) -> Interactions | None:
+        """What nobody looked at."""
+
+
+def evaluate_split(
+    users: Matrix,
+    items: Matrix,
+    split: SplitParts,
+    on: Literal["valid", "test"],
+    ks: Sequence[int] = (5, 10, 20),
+) -> Evaluation:
+    """Evaluate on one part of a split; the parts before it are excluded from the lists."""
+    parts = {"valid": split.valid, "test": split.test}
+    target = parts[check_choice("on", on, parts)]
+    if target is None:
+        raise InputError(f"on = {on!r}, but the split has no such part; make a split that has one.")
+    earlier = [split.train] + ([split.valid] if on == "test" and split.valid is not None else [])
+    return evaluate(users, items, target, exclude=earlier, ks=ks, train=split.train)
+
+
+class HasMatrices(Protocol):
+    """Anything that gives a user matrix and an item matrix: an encoder, a fit in progress."""
+
+    def matrices(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """(users (n_users, d), items (n_items, d))."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Validation:
+    """One figure for a model in training: the mean of `metric` on `target`. More is better."""
+
+    target: Interactions
+    exclude: Exclude
+    metric: str = "ndcg@20"
+
+    def __post_init__(self) -> None:
+        _, k = parse_metric(self.metric)
+        if k > self.target.n_items:
+            raise InputError(
+                f"metric = {self.metric!r}, but the catalogue has {self.target.n_items} items; lower K."
+            )
+        _ = self._task  # its checks, now rather than after the first epoch
+
+    @cached_property
+    def _task(self) -> Task:
+        return Task.checked(self.target, self.exclude, None)
+
+    def __call__(self, model: HasMatrices) -> float:
+        """The mean of the metric, for the matrices the model has now."""
+        name, k = parse_metric(self.metric)
+        _, hits = self._task.ranked(*model.matrices(), k)
+        return float(METRICS[name](hits, self._task.n_target).mean())
+
+    def __repr__(self) -> str:
+        return f"<Validation: {self.metric} over {len(self.target):,} pairs>"
+
+
+def _checked_ks(ks: Sequence[int]) -> tuple[int, ...]:
+    ks = list(ks) if isinstance(ks, Iterable) else [ks]
+    if not ks:
+        raise InputError("ks is empty; give one length of list or more, such as ks=(5, 10, 20).")
+    return tuple(sorted({check_whole("K", k, 1) for k in ks}))
+
+
+def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    view = array.view()
+    view.flags.writeable = False
+    return view

@@ -1,0 +1,107 @@
+"""Statistics over users: how sure a mean is, and whether a difference could be chance.
+
+All draws come from `truepair.randomness`: the same seed gives the same figures on every machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from truepair.errors import InputError, check_number, check_whole
+from truepair.evaluation.metrics import Floats
+from truepair.randomness import random_bits, stream_key
+
+_BLOCK = 1 << 20  # draws held at a time
+_BOOTSTRAP, _SIGN_FLIP = 1, 2  # names of streams
+
+
+def bootstrap_interval(
+    values: npt.ArrayLike, level: float = 0.95, *, resamples: int = 2_000, seed: int = 0
+) -> tuple[float, float]:
+    """The percentile bootstrap interval of the mean: n values are drawn with replacement, again and again.
+
+    (low, high) are the (1 - level) / 2 and (1 + level) / 2 quantiles of the resampled means.
+
+    >>> bootstrap_interval([1.0, 1.0, 1.0])
+    (1.0, 1.0)
+    """
+    level = check_number("level", level, 0, 1, open_low=True, open_high=True)
+    resamples = check_whole("resamples", resamples, 1)
+    numbers = _checked_values(values)
+
+    def resampled_means(key: int, count: int) -> Floats:
+        n = np.uint64(len(numbers))
+        drawn = (random_bits(key, count * len(numbers)) >> np.uint64(32)) * n >> np.uint64(32)
+        return np.asarray(numbers[drawn.astype(np.int64)].reshape(count, -1).mean(axis=1))
+
+    means = _in_blocks(resampled_means, resamples, len(numbers), seed, _BOOTSTRAP)
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def sign_flip_test(differences: npt.ArrayLike, *, flips: int = 10_000, seed: int = 0) -> float:
+    """The two-sided p-value of a mean paired difference, by randomisation.
+
+    If a and b were equally good, each user's difference could as well have had the other sign. With
+    random signs s, p = (1 + #{|Σ s_u d_u| ≥ |Σ d_u|}) / (1 + flips).
+
+    >>> sign_flip_test([0.0, 0.0])
+    1.0
+    """
+    flips = check_whole("flips", flips, 1)
+    numbers = _checked_values(differences)
+    numbers = numbers[numbers != 0]  # their sign changes nothing
+    observed = abs(numbers.sum())
+    rounding = 1e-12 * np.abs(numbers).sum()  # sums in another order may differ by this; they count as ties
+
+    def flipped_sums(key: int, count: int) -> Floats:
+        words = -(-len(numbers) // 64)
+        octets = random_bits(key, count * words).astype("<u8").view(np.uint8).reshape(count, -1)
+        plus = np.unpackbits(octets, axis=1, count=len(numbers))  # (count, n) of 0 and 1
+        return np.asarray(2 * (plus @ numbers) - numbers.sum())
+
+    if len(numbers) == 0:
+        return 1.0
+    sums = _in_blocks(flipped_sums, flips, len(numbers), seed, _SIGN_FLIP)
+    return float((1 + (np.abs(sums) >= observed - rounding).sum()) / (1 + flips))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """p-values corrected for being several, by Holm: they bound the chance of any false discovery.
+
+    In rising order p₁ ≤ … ≤ p_m, the corrected value is max over j ≤ i of min(1, (m - j + 1) p_j).
+
+    >>> holm([0.5, 0.25, 0.125])
+    [0.5, 0.5, 0.375]
+    """
+    p = _checked_values(p_values)
+    if p.min() < 0 or p.max() > 1:
+        raise InputError(f"p-values go from {p.min():g} to {p.max():g}; they must lie in [0, 1].")
+    order = np.argsort(p, kind="stable")
+    corrected = np.empty_like(p)
+    corrected[order] = np.minimum(1, np.maximum.accumulate(np.arange(len(p), 0, -1) * p[order]))
+    return [float(x) for x in corrected]
+
+
+def _in_blocks(draw: Callable[[int, int], Floats], times: int, n: int, seed: int, stream: int) -> Floats:
+    """`times` draws of `draw(key, count)`, at most about `_BLOCK` random numbers at once."""
+    block = max(1, _BLOCK // n)
+
+    def parts() -> Iterator[Floats]:
+        for start in range(0, times, block):
+            yield draw(stream_key(seed, stream, start), min(block, times - start))
+
+    return np.concatenate(list(parts()))
+
+
+def _checked_values(values: npt.ArrayLike) -> Floats:
+    numbers = np.asarray(values, dtype=np.float64)
+    if numbers.ndim != 1 or len(numbers) == 0 or not np.isfinite(numbers).all():
+        raise InputError(
+            f"an array of shape {numbers.shape} with {(~np.isfinite(numbers)).sum()} values that are not "
+            "finite cannot be used; give a 1-D array of one or more finite numbers."
+        )
+    return numbers

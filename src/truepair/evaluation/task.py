@@ -1,0 +1,95 @@
+"""Task: what an evaluation is asked to find, checked once, and the ranking that looks for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from truepair.data.ids import Codes
+from truepair.data.interactions import Interactions
+from truepair.errors import InputError
+from truepair.evaluation.metrics import Hits
+from truepair.ranking import Exclude, Matrix, as_masks, check_shapes, top_k
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A target that can be found: some pairs, none of them excluded, by users who were trained on."""
+
+    target: Interactions
+    masks: tuple[Interactions, ...]  # what must not be listed
+    train: Interactions  # what is known
+
+    @staticmethod
+    def checked(target: Interactions, exclude: Exclude, train: Interactions | None) -> Task:
+        """The task, or an error that says why it makes no sense; `train` defaults to the first exclude."""
+        masks = as_masks(exclude)
+        if train is None and not masks:
+            raise InputError("exclude is empty and train is not given; pass the train part as one of them.")
+        task = Task(target, masks, masks[0] if train is None else train)
+        task._check_codes()
+        task._check_target()
+        return task
+
+    @cached_property
+    def users(self) -> Codes:
+        """The users with one target item or more, rising (n,)."""
+        return np.flatnonzero(self.target.user_counts)
+
+    @cached_property
+    def n_target(self) -> Codes:
+        """How many target items each of `users` has (n,)."""
+        return self.target.user_counts[self.users]
+
+    def ranked(self, users: Matrix, items: Matrix, k: int) -> tuple[Codes, Hits]:
+        """The listed items (n, k), -1 for none, and which of them are target items (n, k)."""
+        check_shapes((len(users), len(items)), [self.target], "target")
+        listed = top_k(users, items, k, rows=self.users, exclude=self.masks).items
+        pairs = self.users[:, None] * self.target.n_items + listed
+        return listed, (listed >= 0) & _among(pairs, _pairs(self.target))
+
+    def _check_codes(self) -> None:
+        target = self.target
+        check_shapes((target.n_users, target.n_items), self.masks)
+        check_shapes((target.n_users, target.n_items), [self.train], "train")
+        for other in (*self.masks, self.train):
+            if (other.user_ids, other.item_ids) != (target.user_ids, target.item_ids):
+                raise InputError(
+                    "target and exclude or train have other ids, so the same code means another user or "
+                    "item; use parts of one split, which share their codes."
+                )
+
+    def _check_target(self) -> None:
+        if len(self.target) == 0:
+            raise InputError(
+                "nothing to evaluate: target has no pairs; give the split a larger held-out share."
+            )
+        pairs = _pairs(self.target)
+        hidden = np.zeros(len(pairs), dtype=bool)
+        for mask in self.masks:
+            hidden |= _among(pairs, _pairs(mask))
+        if hidden.any():
+            raise InputError(
+                f"{hidden.sum():,} of {len(pairs):,} target pairs are also in exclude, so no list can hold "
+                "them; exclude only what came before the target."
+            )
+        if not self.train.user_counts[self.users].any():
+            raise InputError(
+                f"none of the {len(self.users):,} users of target has a training interaction; "
+                "use train and target of one split that keeps each user in both."
+            )
+
+
+def _pairs(interactions: Interactions) -> Codes:
+    """One number a pair, rising."""
+    return interactions.users * interactions.n_items + interactions.items
+
+
+def _among(pairs: Codes, rising: Codes) -> Hits:
+    """Which of `pairs` occur in `rising`."""
+    if len(rising) == 0:
+        return np.zeros(pairs.shape, dtype=bool)
+    places = np.minimum(np.searchsorted(rising, pairs), len(rising) - 1)
+    return np.asarray(rising[places] == pairs)

@@ -1,0 +1,110 @@
+"""Imports go one way, from the data to the product; and importing truepair stays light."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import truepair
+
+ROOT = Path(truepair.__file__).parent
+
+# The way of the data, as docs/map.md draws it: a module imports only from lines above it.
+ORDER = [
+    "errors",
+    "randomness",
+    "data.ids",
+    "data.interactions",
+    "data.files",
+    "data.text",
+    "data.formats",
+    "data.memory",
+    "data.columns",
+    "data.reading",
+    "data.simulation",
+    "data.split",
+    "data.splitting",
+    "sampling",
+    "losses",
+    "encoders",
+    "training.settings",
+    "training.result",
+    "training.progress",
+    "training.checkpoints",
+    "training.reference",
+    "training",
+    "ranking",
+    "evaluation.metrics",
+    "evaluation.statistics",
+    "evaluation.task",
+    "evaluation.evaluation",
+    "evaluation.comparison",
+    "evaluation",
+]
+
+
+def name_of(path):
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("truepair"):
+            yield node.module.removeprefix("truepair").removeprefix(".")
+        if isinstance(node, ast.Import):
+            yield from (a.name.removeprefix("truepair.") for a in node.names if a.name.startswith("truepair"))
+
+
+MODULES = {name_of(path): path for path in ROOT.rglob("*.py")}
+
+
+def test_every_module_has_its_line():
+    assert sorted(ORDER) == sorted(set(MODULES) - {"", "data"})
+
+
+@pytest.mark.parametrize("module", ORDER)
+def test_a_module_imports_only_from_lines_above_it(module):
+    above = ORDER[: ORDER.index(module)]
+    assert [name for name in imported(MODULES[module]) if name not in above] == []
+
+
+def test_training_cannot_see_the_test_set():
+    for module in ORDER:
+        if module.startswith(("training", "sampling", "losses", "encoders")):
+            assert not [n for n in imported(MODULES[module]) if n.startswith(("evaluation", "data.split"))]
+
+
+def modules_after(code):
+    program = f"import sys\n{code}\nprint('\\n'.join(sys.modules))"
+    return set(
+        subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True
+        ).stdout.split()
+    )
+
+
+def test_importing_truepair_loads_no_kernels_plots_or_web_code():
+    everything = "import truepair\nfor name in truepair.__all__: getattr(truepair, name)"
+    loaded = {name.partition(".")[0] for name in modules_after(everything)}
+    assert not loaded & {
+        "numba",
+        "triton",
+        "matplotlib",
+        "fastapi",
+        "uvicorn",
+        "starlette",
+        "pandas",
+        "polars",
+        "rich",
+    }
+
+
+def test_public_names_exist_and_unknown_ones_say_so():
+    for name in truepair.__all__:
+        assert getattr(truepair, name) is not None
+    assert set(truepair.__all__) <= set(dir(truepair))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = truepair.nothing

@@ -1,0 +1,182 @@
+import re
+
+import numpy as np
+import pytest
+import torch
+
+from truepair import ranking
+from truepair.data.ids import IdMap
+from truepair.data.interactions import Interactions
+from truepair.errors import InputError
+from truepair.randomness import random_order
+from truepair.ranking import TopK, top_k
+
+DEVICES = [
+    "cpu",
+    pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")),
+]
+
+
+def interactions(pairs, n_users, n_items):
+    users, items = np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2).T
+    return Interactions(users, items, IdMap.range(n_users), IdMap.range(n_items))
+
+
+def random_interactions(rng, n_users, n_items, share):
+    users, items = np.nonzero(rng.random((n_users, n_items)) < share)
+    return Interactions(users, items, IdMap.range(n_users), IdMap.range(n_items))
+
+
+def oracle(users, items, k, rows=None, exclude=()):
+    """The slow, obvious way: every score, sorted by (score, place in the tie order)."""
+    rows = range(len(users)) if rows is None else rows
+    tie_place = np.argsort(random_order(ranking._TIE_KEY, len(items)))
+    lists = TopK(np.full((len(rows), k), -1), np.full((len(rows), k), -np.inf, np.float32))
+    for row, user in enumerate(rows):
+        hidden = {int(i) for mask in exclude for i in mask.items_of(user)}
+        scores = {i: float(users[user] @ items[i]) for i in range(len(items)) if i not in hidden}
+        best = sorted(scores, key=lambda i: (-scores[i], tie_place[i]))[:k]
+        lists.items[row, : len(best)] = best
+        lists.scores[row, : len(best)] = [scores[i] for i in best]
+    return lists
+
+
+def assert_same(got, expected):
+    np.testing.assert_array_equal(got.items, expected.items)
+    np.testing.assert_array_equal(got.scores, expected.scores)
+
+
+# --- the oracle ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("k", [1, 2, 7, 30])
+@pytest.mark.parametrize("block", [1, 3, 16, 17, 100, None])
+def test_ties_masks_and_blocks_equal_a_full_stable_sort(k, block, device):
+    rng = np.random.default_rng(k)
+    users = rng.integers(-1, 2, (17, 3)).astype(np.float32)  # scores -3 … 3: nearly everything is tied
+    items = rng.integers(-1, 2, (30, 3)).astype(np.float32)
+    exclude = [random_interactions(rng, 17, 30, share) for share in (0.3, 0.4)]
+    on_device = [torch.tensor(matrix, device=device) for matrix in (users, items)]
+    assert_same(top_k(*on_device, k, exclude=exclude, block=block), oracle(users, items, k, exclude=exclude))
+    assert_same(top_k(*on_device, k, block=block), oracle(users, items, k))
+
+
+def test_scores_without_ties_equal_the_oracle():
+    rng = np.random.default_rng(5)
+    users, items = rng.normal(size=(9, 4)).astype(np.float32), rng.normal(size=(50, 4)).astype(np.float32)
+    got, expected = top_k(users, items, 12), oracle(users, items, 12)
+    np.testing.assert_array_equal(got.items, expected.items)
+    np.testing.assert_allclose(got.scores, expected.scores, rtol=1e-5, atol=1e-6)
+
+
+def test_rows_may_be_any_users_in_any_order_even_twice():
+    rng = np.random.default_rng(1)
+    users, items = rng.integers(-2, 3, (8, 3)), rng.integers(-2, 3, (20, 3))
+    mask = random_interactions(rng, 8, 20, 0.5)
+    rows = [5, 0, 5, 7]
+    got = top_k(users, items, 6, rows=rows, exclude=mask, block=2)
+    assert_same(got, oracle(users, items, 6, rows, [mask]))
+
+
+def test_no_rows_give_empty_lists():
+    got = top_k(np.ones((3, 2)), np.ones((4, 2)), 2, rows=[])
+    assert (got.items.shape, got.items.dtype, got.scores.dtype) == ((0, 2), np.int64, np.float32)
+
+
+# --- ties ----------------------------------------------------------------------------------------------
+
+
+def test_a_constant_scorer_lists_the_fixed_pseudo_random_order():
+    got = top_k(np.ones((3, 1)), np.ones((1000, 1)), 20)
+    np.testing.assert_array_equal(got.items, np.tile(random_order(ranking._TIE_KEY, 1000)[:20], (3, 1)))
+    assert 300 < got.items.mean() < 700  # low codes are not favoured
+
+
+def test_negative_zero_ties_with_zero():
+    items = np.array([[0.0], [-0.0]] * 50)
+    got = top_k(np.array([[1.0], [-1.0]]), items, 30)
+    np.testing.assert_array_equal(got.items, np.tile(random_order(ranking._TIE_KEY, 100)[:30], (2, 1)))
+    assert not np.signbit(got.scores).any()
+
+
+def test_an_all_masked_tie_at_the_end_is_padding_not_a_tie():
+    mask = interactions([(0, i) for i in range(1, 10)], 1, 10)
+    got = top_k(np.ones((1, 1)), np.ones((10, 1)), 3, exclude=mask)
+    assert got.items.tolist() == [[0, -1, -1]]
+    assert got.scores.tolist() == [[1.0, -np.inf, -np.inf]]
+
+
+def test_a_user_with_every_item_masked_gets_an_empty_list():
+    mask = interactions([(1, i) for i in range(4)], 2, 4)
+    got = top_k(np.ones((2, 1)), np.arange(4.0)[:, None], 4, exclude=mask)
+    assert got.items.tolist() == [[3, 2, 1, 0], [-1] * 4]
+    assert got.scores[1].tolist() == [-np.inf] * 4
+
+
+# --- what is accepted ----------------------------------------------------------------------------------
+
+
+def test_accepts_arrays_and_tensors_of_several_types():
+    users, items = np.eye(3), np.arange(12.0).reshape(4, 3)
+    expected = top_k(users, items, 2)
+    read_only = np.asfortranarray(items.astype(np.float32))
+    read_only.flags.writeable = False
+    for other in (
+        read_only,
+        torch.tensor(items, requires_grad=True),
+        torch.tensor(items).half(),
+        items.astype(int),
+    ):
+        assert_same(top_k(users, other, 2), expected)
+
+
+def test_leaves_its_input_alone():
+    items = torch.arange(12.0).view(4, 3).requires_grad_()
+    before = items.detach().clone()
+    top_k(torch.eye(3), items, 2, exclude=interactions([(0, 1)], 3, 4))
+    assert torch.equal(items, before)
+    assert items.grad is None
+
+
+def test_never_builds_all_scores_at_once(monkeypatch):
+    monkeypatch.setattr(ranking, "_BLOCK_BYTES", 4 * 10 * 3)  # room for three users of ten items
+    shapes = []
+    best = ranking._best
+    monkeypatch.setattr(ranking, "_best", lambda scores, k: shapes.append(scores.shape) or best(scores, k))
+    top_k(np.ones((8, 2)), np.ones((10, 2)), 1)
+    assert [tuple(shape) for shape in shapes] == [(3, 10), (3, 10), (2, 10)]
+
+
+# --- errors --------------------------------------------------------------------------------------------
+
+NAN = np.array([[1.0, np.nan], [np.inf, 0.0], [0.0, 0.0]])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"k": 0}, "k = 0 is out of range; it must be a whole number ≥ 1"),
+        ({"k": 5}, "k = 5 is larger than the catalogue of 4 items; ask for k ≤ 4"),
+        ({"block": 0}, "block = 0 is out of range"),
+        ({"users": NAN}, "2 of 3 rows of users hold NaN or infinity; the model diverged"),
+        ({"items": NAN[:1]}, "1 of 1 rows of items hold NaN"),
+        ({"items": np.full((4, 2), 1e300)}, "4 of 4 rows of items hold NaN or infinity"),
+        (
+            {"users": np.full((3, 2), 1e20), "items": np.full((4, 2), 1e20)},
+            "beyond float32; scale the matrices",
+        ),
+        ({"items": np.ones((4, 3))}, "users have 2 dimensions but items have 3"),
+        ({"users": np.ones(2)}, "users must be a matrix (rows x dimensions), not 1-D"),
+        ({"rows": [3]}, "rows go from 3 to 3; user codes are 0 to 2"),
+        ({"rows": [-1, 2]}, "rows go from -1 to 2"),
+        ({"rows": [True, False, True]}, "rows must be a 1-D array of user codes, not 1-D bool"),
+        ({"rows": [[1]]}, "rows must be a 1-D array of user codes, not 2-D"),
+        ({"exclude": interactions([], 3, 5)}, "exclude has 3 users x 5 items, but 3 x 4 are ranked"),
+        ({"exclude": [interactions([], 3, 4), interactions([], 2, 4)]}, "exclude has 2 users x 4 items"),
+    ],
+)
+def test_errors_say_what_is_wrong(arguments, message):
+    good = {"users": np.ones((3, 2)), "items": np.ones((4, 2)), "k": 2}
+    with pytest.raises(InputError, match=re.escape(message)):
+        top_k(**{**good, **arguments})
