@@ -7,18 +7,10 @@ import pytest
 import torch
 from scipy import stats
 
-from truepair.data.ids import IdMap
-from truepair.data.interactions import Interactions
 from truepair.errors import InputError
 from truepair.randomness import random_bits, random_order, random_words, stream_key
 from truepair.sampling import BNS, DNS, SAMPLERS, Draws, Popularity, Uniform, pair_scores
-
-
-def interactions_of(rows, n_items):
-    """Interactions from a list of item lists, one a user."""
-    users = np.repeat(np.arange(len(rows)), [len(r) for r in rows])
-    items = np.concatenate([np.asarray(r, dtype=int) for r in rows])
-    return Interactions(users, items, IdMap.range(len(rows)), IdMap.range(n_items))
+from worlds import interactions_of
 
 
 def random_interactions(n_users=30, n_items=50, share=0.3, seed=0):

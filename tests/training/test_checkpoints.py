@@ -11,20 +11,20 @@ from pathlib import Path
 import pytest
 import safetensors.torch
 import torch
-from test_reference import scores_of, two_tastes
 
 from truepair.encoders import MF, LightGCN
 from truepair.errors import CheckpointError, TrainingError
 from truepair.losses import BPR, DPL
 from truepair.sampling import DNS, Uniform
 from truepair.training import Settings, fit_reference
+from worlds import two_tastes
 
 SETTINGS = Settings(epochs=6, batch_size=50, n_extra=2, n_unlabelled=2, learning_rate=0.02, weight_decay=1e-4)
 
 # Trains in a process of its own that kills itself, as SIGKILL does, at the named moment.
 VICTIM = """
 import os, signal, sys
-sys.path.insert(0, {folder!r})
+sys.path[:0] = {folders!r}
 import test_checkpoints as t
 import truepair.training.checkpoints as checkpoints
 import truepair.training.reference as reference
@@ -48,14 +48,13 @@ t.train(path)
 def train(path=None, encoder="mf", epochs=6):
     kinds = {"mf": (MF(dim=4), Uniform()), "lightgcn": (LightGCN(dim=4, hops=2), DNS(pool=6))}
     settings = dataclasses.replace(SETTINGS, epochs=epochs)
-    on_epoch = scores_of(*([0.1, 0.5, 0.2, 0.3, 0.6, 0.4] * 2)) if path is None else resumable_scores
     return fit_reference(
-        kinds[encoder][0], DPL(tau=0.1), kinds[encoder][1], two_tastes(), settings, on_epoch, checkpoint=path
+        kinds[encoder][0], DPL(tau=0.1), kinds[encoder][1], two_tastes(), settings, scores, checkpoint=path
     )
 
 
-def resumable_scores(state):
-    return [0.1, 0.5, 0.2, 0.3, 0.6, 0.4][(state.epoch - 1) % 6]
+def scores(state):
+    return [0.1, 0.5, 0.2, 0.3, 0.6, 0.4][state.epoch - 1]
 
 
 def assert_same_run(a, b):
@@ -85,7 +84,7 @@ def whole():
 )
 def test_killed_and_resumed_equals_uninterrupted_bit_for_bit(moment, count, tmp_path, whole):
     path = tmp_path / "run.ckpt"
-    script = VICTIM.format(folder=str(Path(__file__).parent))
+    script = VICTIM.format(folders=[str(Path(__file__).parent), str(Path(__file__).parent.parent)])
     killed = subprocess.run([sys.executable, "-c", script, moment, str(count), str(path)], check=False)
     assert killed.returncode == -signal.SIGKILL
     assert_same_run(train(path), whole)

@@ -16,16 +16,9 @@ from truepair.randomness import stream_key
 from truepair.sampling import DNS, SAMPLERS, Draws, Uniform
 from truepair.training import ENGINES, Settings, fit_reference
 from truepair.training.progress import describe_epoch
+from worlds import two_tastes
 
 FAST = Settings(epochs=2, batch_size=16, n_extra=2, n_unlabelled=3, learning_rate=0.05)
-
-
-def two_tastes(n_users=40, n_items=30, each=6, seed=0):
-    """Even users like even items, odd users odd ones; all have `each` of their half."""
-    rng = np.random.default_rng(seed)
-    rows = [rng.choice(np.arange(u % 2, n_items, 2), each, replace=False) for u in range(n_users)]
-    users = np.repeat(np.arange(n_users), each)
-    return Interactions(users, np.concatenate(rows), IdMap.range(n_users), IdMap.range(n_items))
 
 
 def taste_auc(result, data):
