@@ -47,7 +47,8 @@ def main() -> None:
     parser.add_argument("--only", choices=RUNS, help="one of the runs")
     args = parser.parse_args()
 
-    split = split_given(*(read_interactions(args.data / f"100k_{part}.csv") for part in ("train", "test")))
+    train, test = (read_interactions(args.data / f"100k_{part}.csv") for part in ("train", "test"))
+    split = split_given(train, test)
     print(split)
     for name in [args.only] if args.only else RUNS:
         encoder, loss, m, n, authors, bar = RUNS[name]

@@ -136,6 +136,8 @@ def _product(matrix: Tensor, transposed: Tensor, dense: Tensor) -> Tensor:
 def _torch_csr(matrix: sp.csr_array, device: torch.device) -> Tensor:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
+        # PyTorch 2.11 says this even when the check is asked for, as it is here
+        warnings.filterwarnings("ignore", message="Sparse invariant checks are implicitly disabled")
         return torch.sparse_csr_tensor(
             torch.tensor(matrix.indptr, dtype=torch.int64),
             torch.tensor(matrix.indices, dtype=torch.int64),

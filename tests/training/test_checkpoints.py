@@ -19,7 +19,9 @@ from truepair.sampling import DNS, Uniform
 from truepair.training import Settings, fit_reference
 from worlds import two_tastes
 
-SETTINGS = Settings(epochs=6, batch_size=50, n_extra=2, n_unlabelled=2, learning_rate=0.02, weight_decay=1e-4)
+SETTINGS = Settings(
+    epochs=6, batch_size=50, n_extra=2, n_unlabelled=2, learning_rate=0.02, weight_decay=1e-4, device="cpu"
+)
 
 # Trains in a process of its own that kills itself, as SIGKILL does, at the named moment.
 VICTIM = """

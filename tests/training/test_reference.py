@@ -18,7 +18,7 @@ from truepair.training import ENGINES, Settings, fit_reference
 from truepair.training.progress import describe_epoch
 from worlds import two_tastes
 
-FAST = Settings(epochs=2, batch_size=16, n_extra=2, n_unlabelled=3, learning_rate=0.05)
+FAST = Settings(epochs=2, batch_size=16, n_extra=2, n_unlabelled=3, learning_rate=0.05, device="cpu")
 
 
 def taste_auc(result, data):

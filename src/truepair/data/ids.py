@@ -22,23 +22,48 @@ def canonical_ids(values: Any, what: str = "id") -> pa.Array:
     Integers of any width become int64, text of any Arrow layout becomes large_string, and floats that
     are all whole (pandas makes them of integers with gaps) become integers again.
     """
-    array = _to_arrow(values, what)
+    array = to_arrow(values, f"{what} ids")
     kind = array.type
-    if pa.types.is_dictionary(kind):
-        return canonical_ids(array.dictionary_decode(), what)
     if pa.types.is_null(kind):
         return pa.nulls(len(array), pa.int64())
     if pa.types.is_integer(kind):
         return _narrowest_integer(array)
     if pa.types.is_floating(kind):
         return _whole_floats(array, what)
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind == pa.string_view():
-        return array.cast(pa.large_string())
-    if kind == pa.uuid():
+    if is_text(kind) or kind == pa.uuid():
         return array
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
+    if _is_bytes(kind):
         return array.cast(pa.large_binary())
     raise InputError(f"{what} ids of type {kind} cannot be used; give integers, strings or UUIDs.")
+
+
+def to_arrow(values: Any, what: str) -> pa.Array:
+    """`values` (a list, a NumPy, pandas, polars or Arrow array) as one Arrow array; NaN becomes null.
+
+    Categories become their values, and text becomes large_string.
+    """
+    if isinstance(values, pa.ChunkedArray):
+        kind = _plain_type(values.type)
+        return pa.chunked_array([to_arrow(chunk, what) for chunk in values.chunks], kind).combine_chunks()
+    if isinstance(values, pa.DictionaryArray):
+        return to_arrow(values.dictionary, what).take(values.indices)
+    if isinstance(values, pa.Array):
+        return values.cast(_plain_type(values.type)) if is_text(values.type) else values
+    if isinstance(values, IdMap):
+        return values.ids
+    if isinstance(values, str | bytes):
+        raise InputError(f"{what} must be a list or an array, not the single value {values!r}.")
+    try:
+        if not isinstance(values, np.ndarray) and hasattr(values, "__arrow_c_stream__"):
+            return to_arrow(pa.chunked_array(values), what)
+        return to_arrow(_inferred(values), what)
+    except (pa.ArrowException, TypeError, OverflowError) as error:
+        raise InputError(f"{what} must be 1-D and of one kind, all integers or all text: {error}.") from error
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether `kind` is one of Arrow's string layouts."""
+    return kind in (pa.string(), pa.large_string(), pa.string_view())
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -60,9 +85,8 @@ class IdMap:
         array = canonical_ids(values, what)
         if array.null_count:
             raise InputError(f"{array.null_count} {what} ids are missing (null or NaN); drop those rows.")
-        plain = _storage(array).unique()
-        plain = plain.take(pc.sort_indices(plain))
-        return IdMap(_as_type(plain, array.type))
+        distinct = _distinct(array)
+        return IdMap(distinct.take(pc.sort_indices(_storage(distinct))))
 
     @staticmethod
     def range(n: int) -> IdMap:
@@ -71,10 +95,10 @@ class IdMap:
 
     def codes(self, values: Any, what: str = "id") -> Codes:
         """The codes of `values`; an id that is not in the map is an error that names it."""
-        codes = self.find(values, what)
+        array = canonical_ids(values, what)
+        codes = self.find(array, what)
         if (codes < 0).any():
-            array = canonical_ids(values, what)
-            unknown = array.filter(pa.array(codes < 0)).unique()
+            unknown = _distinct(array.filter(pa.array(codes < 0)))
             shown = ", ".join(repr(x) for x in unknown.slice(0, 5).to_pylist())
             more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
             raise InputError(f"unknown {what}: {shown}{more}; {len(self)} are known: {self._sample()}.")
@@ -82,9 +106,7 @@ class IdMap:
 
     def find(self, values: Any, what: str = "id") -> Codes:
         """The codes of `values`, -1 for an id that is not in the map."""
-        array = canonical_ids(values, what)
-        if array.type != self.ids.type:
-            array = _same_kind(array, self.ids.type, what)
+        array = _where_it_fits(canonical_ids(values, what), self.ids.type, what)
         found = pc.index_in(_storage(array), value_set=_storage(self.ids))
         return np.asarray(found.fill_null(-1), dtype=np.int64)
 
@@ -94,8 +116,11 @@ class IdMap:
 
     def union(self, other: IdMap, what: str = "id") -> IdMap:
         """The map of the ids of both."""
-        theirs = _same_kind(other.ids, self.ids.type, what)
-        return IdMap.of(pa.concat_arrays([self.ids, theirs]), what)
+        if not len(self) or not len(other):
+            return self if len(self) else other
+        wide = other.ids.type if self.ids.type == pa.int64() else self.ids.type
+        both = [_where_it_fits(ids, wide, what) for ids in (self.ids, other.ids)]
+        return IdMap.of(pa.concat_arrays(both), what)
 
     def digest(self) -> bytes:
         """A checksum of the ids that does not depend on the machine."""
@@ -124,21 +149,22 @@ class IdMap:
         return shown + (", …" if len(self) > 3 else "")
 
 
-def _to_arrow(values: Any, what: str) -> pa.Array:
-    if isinstance(values, pa.ChunkedArray):
-        return values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
-    if isinstance(values, pa.Array):
-        return values
-    if isinstance(values, IdMap):
-        return values.ids
-    if isinstance(values, str | bytes):
-        raise InputError(f"{what} ids must be a list or an array, not the single value {values!r}.")
+def _inferred(values: Any) -> pa.Array:
     try:
-        if not isinstance(values, np.ndarray) and hasattr(values, "__arrow_c_stream__"):
-            return pa.chunked_array(values).combine_chunks()
         return pa.array(values, from_pandas=True)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError) as error:
-        raise InputError(f"{what} ids must be of one kind (integers, strings or UUIDs): {error}.") from error
+    except OverflowError:  # Arrow guesses int64 for Python integers, also above 2^63 - 1
+        return pa.array(values, pa.uint64(), from_pandas=True)
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    # 32-bit offsets overflow when chunks of long text are joined, and few functions take string_view
+    return pa.large_string() if is_text(kind) else kind
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    variable = kind in (pa.binary(), pa.large_binary(), pa.binary_view())
+    return variable or bool(pa.types.is_fixed_size_binary(kind))
 
 
 def _narrowest_integer(array: pa.Array) -> pa.Array:
@@ -159,19 +185,29 @@ def _whole_floats(array: pa.Array, what: str) -> pa.Array:
         ) from error
 
 
-def _same_kind(array: pa.Array, kind: pa.DataType, what: str) -> pa.Array:
-    if array.type == kind or len(array) == 0:
-        return array.cast(kind) if array.type != kind else array
-    if pa.types.is_integer(array.type) and pa.types.is_integer(kind):
-        return array.cast(kind, safe=False) if kind == pa.uint64() else array
-    raise InputError(
-        f"{what} ids are of type {array.type} here and of type {kind} elsewhere; convert one to the other."
-    )
+def _where_it_fits(array: pa.Array, kind: pa.DataType, what: str) -> pa.Array:
+    """`array` as `kind`; integers that `kind` cannot hold become null, another kind of id is an error."""
+    if array.type == kind:
+        return array
+    if array.null_count == len(array):
+        return pa.nulls(len(array), kind)
+    if not (pa.types.is_integer(array.type) and pa.types.is_integer(kind)):
+        raise InputError(
+            f"{what} ids are of type {array.type} here and of type {kind} elsewhere; "
+            "convert one to the other."
+        )
+    if kind == pa.int64():  # the two share 0 … 2^63 - 1
+        fits = pc.less_equal(array, pa.scalar(2**63 - 1, array.type))
+    else:
+        fits = pc.greater_equal(array, pa.scalar(0, array.type))
+    return pc.if_else(fits, array, None).cast(kind)
+
+
+def _distinct(array: pa.Array) -> pa.Array:
+    plain = _storage(array).unique()  # Arrow has no `unique` for extension types such as uuid
+    kind = array.type
+    return pa.ExtensionArray.from_storage(kind, plain) if isinstance(kind, pa.BaseExtensionType) else plain
 
 
 def _storage(array: pa.Array) -> pa.Array:
     return array.storage if isinstance(array, pa.ExtensionArray) else array
-
-
-def _as_type(plain: pa.Array, kind: pa.DataType) -> pa.Array:
-    return pa.ExtensionArray.from_storage(kind, plain) if isinstance(kind, pa.BaseExtensionType) else plain

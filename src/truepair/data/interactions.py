@@ -61,12 +61,12 @@ class Interactions:
         order = None if (np.diff(key) > 0).all() else np.argsort(key, kind="stable")
         if order is not None and (repeated := int((np.diff(key[order]) == 0).sum())):
             raise InputError(f"{repeated} rows repeat a (user, item) pair; `read_interactions` merges them.")
-        for name, column in {"users": users, "items": items, **self._extra_columns()}.items():
+        extra = {name: _checked_values(name, column) for name, column in self._extra_columns().items()}
+        for name, column in {"users": users, "items": items, **extra}.items():
             if len(column) != len(users):
                 raise InputError(f"{name} has {len(column)} values for {len(users)} rows.")
             column = column.copy() if order is None else column[order]
-            column.flags.writeable = False
-            object.__setattr__(self, name, column)
+            object.__setattr__(self, name, _read_only(column))
 
     # --- sizes -------------------------------------------------------------------------------------
 
@@ -89,19 +89,19 @@ class Interactions:
     @cached_property
     def user_counts(self) -> Codes:
         """How many items each user has."""
-        return np.bincount(self.users, minlength=self.n_users)
+        return _read_only(np.bincount(self.users, minlength=self.n_users))
 
     @cached_property
     def item_counts(self) -> Codes:
         """How many users each item has: its popularity."""
-        return np.bincount(self.items, minlength=self.n_items)
+        return _read_only(np.bincount(self.items, minlength=self.n_items))
 
     # --- views -------------------------------------------------------------------------------------
 
     @cached_property
     def indptr(self) -> Codes:
         """Row pointers: the items of user u are `items[indptr[u]:indptr[u + 1]]`, in increasing order."""
-        return np.concatenate([[0], np.cumsum(self.user_counts)])
+        return _read_only(np.concatenate([[0], np.cumsum(self.user_counts)]))
 
     def items_of(self, user: int) -> Codes:
         """The item codes of one user code, in increasing order."""
@@ -121,8 +121,8 @@ class Interactions:
         """A checksum of ids, pairs and columns; the same on every machine, whatever the row order was."""
         digest = hashlib.blake2b(self.user_ids.digest() + self.item_ids.digest(), digest_size=16)
         for name, column in {"users": self.users, "items": self.items, **self._extra_columns()}.items():
-            digest.update(name.encode() + column.dtype.str.encode())
-            digest.update(column.astype(column.dtype.newbyteorder("<")).tobytes())
+            little = column.astype(column.dtype.newbyteorder("<"), copy=False)
+            digest.update(name.encode() + little.dtype.str.encode() + little.tobytes())
         return digest.hexdigest()
 
     # --- smaller versions --------------------------------------------------------------------------
@@ -163,6 +163,8 @@ class Interactions:
         kept_users, users = np.unique(self.users[keep], return_inverse=True)
         kept_items, items = np.unique(self.items[keep], return_inverse=True)
         step = Step(what, int((~keep).sum()), self.n_users - len(kept_users), self.n_items - len(kept_items))
+        if not (step.rows or step.users or step.items):
+            return self  # the history tells only of steps that removed something
         return Interactions(
             users,
             items,
@@ -204,4 +206,18 @@ def _checked_codes(name: str, codes: npt.ArrayLike, n: int) -> Codes:
     array = array.astype(np.int64)
     if len(array) and (array.min() < 0 or array.max() >= n):
         raise InputError(f"{name} has codes from {array.min()} to {array.max()}; allowed are 0 to {n - 1}.")
+    return array
+
+
+def _checked_values(name: str, values: npt.NDArray[Any]) -> Values:
+    if values.ndim != 1 or (len(values) and values.dtype.kind not in "iufb"):
+        raise InputError(f"{name} must be a 1-D array of numbers, not {values.ndim}-D {values.dtype}.")
+    column: Values = values.astype(np.float64) if values.dtype.kind == "f" else values.astype(np.int64)
+    if bad := int((~np.isfinite(column)).sum()):
+        raise InputError(f"{name} has {bad} values that are NaN or infinite; drop those rows.")
+    return column
+
+
+def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    array.flags.writeable = False
     return array

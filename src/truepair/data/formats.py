@@ -1,0 +1,188 @@
+"""Formats: a file or folder -> raw columns; the registry of all formats."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import scipy.sparse as sp
+
+from truepair.data.columns import BY_POSITION, Raw
+from truepair.data.files import File, told
+from truepair.data.memory import matrix_source
+from truepair.data.text import (
+    SEPARATORS,
+    read_adjacency,
+    read_csv,
+    read_delimited,
+    read_movielens,
+    read_recbole,
+)
+from truepair.errors import InputError, check_choice, did_you_mean
+
+
+def open_path(
+    path: Path,
+    *,
+    format: str | None = None,
+    header: bool | None = None,
+    encoding: str = "utf-8",
+    given: frozenset[str] = frozenset(),
+) -> Raw:
+    """The raw columns of a file or a folder; the format is that of the suffix, or of the first lines.
+
+    `given` are the column names the caller gave: a first line that holds one of them is a header.
+    """
+    if header not in (None, True, False):
+        raise InputError(f"header = {header!r} is not allowed; give True, False, or None to look.")
+    if format is not None:
+        check_choice("format", format, FORMATS)
+    if not path.exists():
+        raise _not_there(path)
+    if path.is_dir():
+        return _folder(path, format)
+    if path.is_file() and path.stat().st_size == 0:
+        raise InputError(f"{path} is empty: it has 0 bytes.")
+    file = File(path, encoding, header, given)
+    return FORMATS[format or SUFFIXES.get(file.suffix) or _guessed(file)](file)
+
+
+def _guessed(file: File) -> str:
+    for magic, name in {b"PAR1": "parquet", b"ARROW1": "arrow"}.items():
+        if file.content.startswith(magic):
+            return name
+    lines = file.first_lines
+    if "::" in lines[0]:
+        return "movielens"
+    if any(separator in lines[0] for separator in SEPARATORS):
+        return "csv"
+    words = [line.split() for line in lines]
+    return "space" if file.is_named(words[0]) else _spaced(file, words)
+
+
+def _spaced(file: File, words: list[list[str]]) -> str:
+    """Adjacency has one line a user; first words that repeat on lines of one width are a table."""
+    width = len(words[0])
+    if {len(line) for line in words} != {width} or len({line[0] for line in words}) == len(words):
+        return "adjacency"
+    if width <= len(BY_POSITION):
+        return "space"
+    raise InputError(
+        f"{file.path} has {width} numbers on every line: it looks like a users x items matrix. "
+        "Wrap it: scipy.sparse.csr_array(numpy.loadtxt(path)); or pass format='adjacency'."
+    )
+
+
+def _folder(path: Path, format: str | None) -> Raw:
+    inside = [(file, file.relative_to(path).parts) for file in sorted(path.rglob("*")) if file.is_file()]
+    files = [file for file, parts in inside if not any(part.startswith((".", "_")) for part in parts)]
+    kinds = {SUFFIXES.get(file.suffix.lower(), "other") for file in files}
+    if len(kinds) == 1 and (kind := format or kinds.pop()) in ("parquet", "arrow"):
+        return _dataset(files, kind, path)
+    found = Counter(file.suffix or "no suffix" for file in files)
+    listed = ", ".join(f"{count} {suffix}" for suffix, count in found.most_common(8)) or "no data files"
+    raise InputError(
+        f"{path} is a folder with {listed}; a folder must hold files of one kind, Parquet or Arrow. "
+        "Give the path of one file."
+    )
+
+
+def _not_there(path: Path) -> InputError:
+    if not path.parent.is_dir():
+        return InputError(f"{path} does not exist, nor does the folder {path.parent}.")
+    return InputError(
+        f"{path} does not exist." + did_you_mean(path.name, (other.name for other in path.parent.iterdir()))
+    )
+
+
+def _table(file: File, kind: str) -> Raw:
+    if file.packing:
+        raise InputError(f"{file.path}: a {kind} file inside {file.packing} cannot be read; unpack it first.")
+    return _dataset([file.path], kind, file.path)
+
+
+def _arrow(file: File) -> Raw:
+    with file.path.open("rb") as stream:
+        is_file = stream.read(6) == b"ARROW1"
+    if is_file or file.packing:
+        return _table(file, "arrow")
+    with told(file.path, "an Arrow stream"), pa.ipc.open_stream(pa.BufferReader(file.content)) as stream:
+        table = stream.read_all()
+    return Raw(str(file.path), table.column_names, lambda positions: [table.column(at) for at in positions])
+
+
+def _dataset(files: list[Path], kind: str, source: Path) -> Raw:
+    import pyarrow.dataset as pa_dataset  # here, because it loads pandas where that is installed
+
+    what = f"{kind} data"
+    with told(source, what):
+        folder = {"partitioning": "hive", "partition_base_dir": str(source)} if source.is_dir() else {}
+        data = pa_dataset.dataset([str(path) for path in files], format=kind, **folder)
+    names = data.schema.names
+
+    def read(positions: Sequence[int]) -> Sequence[Any]:
+        with told(source, what):
+            return list(data.to_table(columns=[names[at] for at in positions]).columns)
+
+    return Raw(str(source), names, read)
+
+
+def _npz(file: File) -> Raw:
+    with (
+        told(file.path, "a SciPy sparse matrix"),
+        np.load(io.BytesIO(file.content), allow_pickle=False) as parts,
+    ):
+        if "format" in parts:
+            matrix = sp.load_npz(io.BytesIO(file.content))
+        else:
+            matrix = _unnamed_matrix(dict(parts), file.path)
+        if hasattr(matrix, "check_format"):
+            matrix.check_format(full_check=True)
+        return matrix_source(matrix, str(file.path))
+
+
+def _unnamed_matrix(parts: dict[str, Any], path: Path) -> Any:
+    """A matrix saved as its arrays alone: the length of `indptr` tells rows from columns."""
+    if {"data", "indices", "indptr", "shape"} - set(parts):
+        raise InputError(
+            f"{path} holds the arrays {sorted(parts)}; save a matrix with scipy.sparse.save_npz."
+        )
+    n_rows, n_columns = parts["shape"]
+    pointers = len(parts["indptr"]) - 1
+    if n_rows == n_columns or pointers not in (n_rows, n_columns):
+        raise InputError(f"{path} does not say its layout (csr or csc); save it with scipy.sparse.save_npz.")
+    layout = sp.csr_array if pointers == n_rows else sp.csc_array
+    return layout((parts["data"], parts["indices"], parts["indptr"]), shape=(int(n_rows), int(n_columns)))
+
+
+FORMATS: dict[str, Callable[[File], Raw]] = {
+    "csv": read_csv,
+    "tsv": partial(read_delimited, separator="\t"),
+    "space": partial(read_delimited, separator=" "),
+    "movielens": read_movielens,
+    "adjacency": read_adjacency,
+    "recbole": read_recbole,
+    "parquet": partial(_table, kind="parquet"),
+    "arrow": _arrow,
+    "npz": _npz,
+}
+"""Format name -> reader. "csv" finds its separator; "movielens" is split at `::`."""
+
+SUFFIXES = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".inter": "recbole",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".ipc": "arrow",
+    ".feather": "arrow",
+    ".npz": "npz",
+}
+"""Suffix -> format; other suffixes say nothing, so the first lines do."""

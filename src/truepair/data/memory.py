@@ -1,0 +1,85 @@
+"""Memory: tables, dicts, matrices and arrays -> raw columns, without a copy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import scipy.sparse as sp
+
+from truepair.data.columns import BY_POSITION, Raw
+from truepair.data.interactions import Step
+from truepair.errors import InputError
+
+
+def memory_source(source: Any) -> Raw:
+    """The raw columns of an object; one that is not understood is an error that lists what is."""
+    if sp.issparse(source):
+        return matrix_source(source, "the matrix")
+    if isinstance(source, np.ndarray):
+        return _array(source)
+    if isinstance(source, tuple) and 2 <= len(source) <= len(BY_POSITION):
+        return _arrays("the tuple", BY_POSITION, source)
+    if isinstance(source, Mapping):
+        return _arrays("the dict", [str(name) for name in source], list(source.values()))
+    if hasattr(source, "__arrow_c_stream__"):
+        return _table(source)
+    raise InputError(
+        f"source of type {type(source).__name__} cannot be read; give a path, a table (pandas, polars, "
+        "DuckDB, pyarrow), a dict of arrays, a SciPy sparse matrix, a NumPy array of 2 to 4 columns, or a "
+        "tuple (users, items, ratings, times) of 2 to 4 arrays."
+    )
+
+
+def matrix_source(matrix: Any, source: str) -> Raw:
+    """The stored entries of a SciPy matrix: rows are users, columns are items, values are ratings."""
+    if matrix.ndim != 2:
+        raise InputError(f"{source} has {matrix.ndim} dimension(s); give a users x items matrix.")
+    entries = matrix.tocoo()
+    stored = entries.data != 0
+    users, items = (np.asarray(index, np.int64) for index in (entries.row, entries.col))
+    n_users, n_items = len(np.unique(users)), len(np.unique(items))
+    empty = Step("empty row or column of the matrix", 0, matrix.shape[0] - n_users, matrix.shape[1] - n_items)
+    columns = [users[stored], items[stored], entries.data[stored]]
+    left_users, left_items = len(np.unique(columns[0])), len(np.unique(columns[1]))
+    zero = Step("explicit zero", int((~stored).sum()), n_users - left_users, n_items - left_items)
+    return Raw(
+        source,
+        BY_POSITION[:3],
+        lambda positions: [columns[at] for at in positions],
+        lambda row: f"row {columns[0][row]}, column {columns[1][row]} (counting from 0)",
+        steps=tuple(step for step in (empty, zero) if step.rows or step.users or step.items),
+    )
+
+
+def _arrays(source: str, names: Sequence[str], arrays: Sequence[Any]) -> Raw:
+    return Raw(source, names[: len(arrays)], lambda positions: [arrays[at] for at in positions])
+
+
+def _array(array: npt.NDArray[Any]) -> Raw:
+    if array.dtype.names is not None:
+        flat = array.reshape(-1)
+        return _arrays("the array", array.dtype.names, [flat[name] for name in array.dtype.names])
+    if array.ndim == 2 and 2 <= array.shape[1] <= len(BY_POSITION):
+        return _arrays("the array", BY_POSITION, list(np.asarray(array).T))
+    hint = (
+        "It looks like a users x items matrix: wrap it in scipy.sparse.csr_array. " if array.ndim == 2 else ""
+    )
+    raise InputError(
+        f"an array of shape {array.shape} cannot be read as columns (user, item, rating, time). {hint}"
+        "Allowed are arrays of 2 to 4 columns and structured arrays."
+    )
+
+
+def _table(source: Any) -> Raw:
+    try:
+        table = source if isinstance(source, pa.Table) else pa.table(source)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InputError(
+            f"the {type(source).__name__} cannot be read as a table: {error}. "
+            "Pass only the columns that are needed, each of one type."
+        ) from error
+    return Raw("the table", table.column_names, lambda positions: [table.column(at) for at in positions])

@@ -1,0 +1,163 @@
+"""Text: lines of fields, or of a user and the items -> raw columns of text."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+
+from truepair.data.columns import BY_POSITION, Raw
+from truepair.data.files import HEAD, File
+from truepair.data.interactions import Step
+from truepair.errors import InputError
+
+SEPARATORS = ",;\t|"
+"""What may stand between the fields of a line."""
+
+_BLOCK = 1 << 23  # bytes; no row may be longer than a block
+
+
+def read_csv(file: File) -> Raw:
+    """Fields apart by `,` `;` tab or `|`, whichever the first line has most of."""
+    first = re.sub(r'"[^"]*"', "", file.first_lines[0])
+    return read_delimited(file, max(SEPARATORS, key=first.count))
+
+
+def read_movielens(file: File) -> Raw:
+    """Fields apart by `::`, nothing quoted."""
+    # Arrow splits at one byte: the unit separator stands in for the two colons
+    return read_delimited(file, "\x1f", file.text.replace(b"::", b"\x1f"), quoted=False)
+
+
+def read_recbole(file: File) -> Raw:
+    """Fields apart by tabs below a header such as `user_id:token`."""
+    return read_delimited(file, "\t", named=lambda cell: cell.split(":")[0].strip())
+
+
+def read_delimited(
+    file: File,
+    separator: str,
+    text: bytes | None = None,
+    *,
+    quoted: bool = True,
+    named: Callable[[str], str] = str.strip,
+) -> Raw:
+    """Fields apart by one character; all cells stay text. `named` cleans a cell of the header."""
+    lines = _Lines(file.path, file.text if text is None else text, separator, quoted)
+    first, *more = [cells for _, cells in itertools.islice(lines.records(HEAD), 2)]
+    names = [named(cell) for cell in first]
+    header = file.is_header(names)
+    if header and not more:
+        raise InputError(f"{file.path} has a header ({', '.join(names)}) and no rows below it.")
+    if not header:
+        names = [*BY_POSITION[: len(first)], *(f"column {at}" for at in range(len(BY_POSITION), len(first)))]
+    return Raw(
+        str(file.path),
+        names,
+        partial(lines.columns, header=header, width=len(names)),
+        partial(lines.place, header=header),
+        typed=False,
+        note=_note(header, len(names)),
+    )
+
+
+def read_adjacency(file: File) -> Raw:
+    """Words apart by spaces: a line is a user and all of their items."""
+    whole = pa.array([file.text], pa.large_binary()).cast(pa.large_string())
+    lines = pc.ascii_trim_whitespace(pc.split_pattern(whole, "\n").flatten())
+    full = np.flatnonzero(pc.not_equal(lines, "").to_numpy(zero_copy_only=False))
+    words = pc.ascii_split_whitespace(lines.take(pa.array(full)))
+    lengths = pc.list_value_length(words).to_numpy()
+    starts = np.cumsum(lengths) - lengths
+    flat = words.flatten()
+    is_item = np.ones(len(flat), dtype=bool)
+    is_item[starts] = False
+    line_of = np.repeat(np.arange(len(lengths)), lengths - 1)
+    users = flat.take(pa.array(starts))
+    columns = [users.take(pa.array(line_of)), flat.filter(pa.array(is_item))]
+    alone = pc.count_distinct(users).as_py() - pc.count_distinct(columns[0]).as_py()
+    return Raw(
+        str(file.path),
+        BY_POSITION[:2],
+        lambda positions: [columns[at] for at in positions],
+        lambda row: f"line {full[line_of[row]] + 1}",
+        typed=False,
+        steps=(Step("line with a user and no item", 0, alone),) if alone else (),
+    )
+
+
+@dataclass(frozen=True)
+class _Lines:
+    path: Path
+    text: bytes
+    separator: str
+    quoted: bool
+
+    def columns(self, positions: Sequence[int], header: bool, width: int) -> Sequence[Any]:
+        """The columns at `positions`, read by Arrow."""
+        keys = [str(at) for at in range(width)]
+        read = pa_csv.ReadOptions(column_names=keys, skip_rows_after_names=int(header), block_size=_BLOCK)
+        parse = pa_csv.ParseOptions(
+            delimiter=self.separator,
+            quote_char='"' if self.quoted else False,
+            newlines_in_values=self.quoted and b'"' in self.text,
+        )
+        convert = pa_csv.ConvertOptions(
+            column_types=dict.fromkeys(keys, pa.large_string()),
+            include_columns=[keys[at] for at in positions],
+        )
+        # leading blank lines would count as the header that is skipped
+        stream = pa.BufferReader(self.text.lstrip(b"\r\n"))
+        try:
+            return list(pa_csv.read_csv(stream, read, parse, convert).columns)
+        except pa.ArrowInvalid as error:
+            raise self._ragged(width, error) from error
+
+    def place(self, row: int, header: bool) -> str:
+        """The physical line of a row."""
+        try:
+            return f"line {next(itertools.islice(self.records(), row + header, None))[0]}"
+        except csv.Error:  # a field too long for the csv module
+            return f"row {row + 1}"
+
+    def records(self, size: int | None = None) -> Iterator[tuple[int, list[str]]]:
+        """(physical line, cells) of each record that is not blank: slow, for first lines and for errors."""
+        stream = io.TextIOWrapper(io.BytesIO(self.text[:size]), "utf-8", errors="replace", newline="")
+        quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if self.quoted else csv.QUOTE_NONE
+        reader = csv.reader(stream, delimiter=self.separator, quoting=quoting)
+        line = 1
+        for cells in reader:
+            if cells:
+                yield line, cells
+            line = reader.line_num + 1
+
+    def _ragged(self, width: int, error: Exception) -> InputError:
+        # Arrow counts neither blank lines nor newlines within quotes, so its row is not the line to look at
+        with suppress(csv.Error):
+            for line, cells in self.records():
+                if len(cells) != width:
+                    return InputError(
+                        f"{self.path}, line {line}: expected {width} fields, as in the first line, found "
+                        f"{len(cells)}. Correct that line, or say what the file is with format=…."
+                    )
+        return InputError(f"{self.path} cannot be parsed: {error}.")
+
+
+def _note(header: bool, width: int) -> str:
+    if width == 1:
+        return f" Only one column was found; the separators known are {', '.join(map(repr, SEPARATORS))}."
+    if header:
+        return " The first line was taken as the header; if it is data, pass header=False."
+    return " The first line was taken as data; if it is a header, pass header=True."

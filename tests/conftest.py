@@ -1,0 +1,18 @@
+"""Fixtures that all tests share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder of public datasets: TRUEPAIR_DATA, else `shared/data` beside the checkout."""
+    beside = Path(__file__).parents[2] / "shared" / "data"
+    folder = Path(os.environ.get("TRUEPAIR_DATA", beside))
+    if not folder.is_dir():
+        pytest.skip(f"no real data: {folder} is not a folder; set TRUEPAIR_DATA")
+    return folder
