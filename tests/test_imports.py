@@ -29,6 +29,7 @@ ORDER = [
     "sampling",
     "losses",
     "encoders",
+    "tensorfile",
     "training.settings",
     "training.result",
     "training.progress",

@@ -21,8 +21,12 @@ class TrainingError(TruepairError, RuntimeError):
     """Training cannot go on; the message says where it stopped and what to try."""
 
 
-class CheckpointError(TruepairError, RuntimeError):
-    """A checkpoint cannot be read, or belongs to another run."""
+class StorageError(TruepairError, RuntimeError):
+    """A file that truepair wrote, or should write, cannot be used; the message names it and says why."""
+
+
+class DownloadError(TruepairError, RuntimeError):
+    """A file cannot be had from elsewhere; the message names the address and what to put where instead."""
 
 
 def did_you_mean(name: str, options: Iterable[str]) -> str:

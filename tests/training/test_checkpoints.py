@@ -13,7 +13,7 @@ import safetensors.torch
 import torch
 
 from truepair.encoders import MF, LightGCN
-from truepair.errors import CheckpointError, TrainingError
+from truepair.errors import StorageError, TrainingError
 from truepair.losses import BPR, DPL
 from truepair.sampling import DNS, Uniform
 from truepair.training import Settings, fit_reference
@@ -134,12 +134,12 @@ def test_a_checkpoint_of_another_run_names_what_differs(tmp_path):
     train(path)
     other = dataclasses.replace(SETTINGS, learning_rate=0.5)
     with pytest.raises(
-        CheckpointError, match=r"another run: .*learning_rate was 0\.02, is 0\.5.*Give another file"
+        StorageError, match=r"another run: .*learning_rate was 0\.02, is 0\.5.*Give another file"
     ):
         fit_reference(MF(dim=4), DPL(tau=0.1), Uniform(), two_tastes(), other, checkpoint=path)
-    with pytest.raises(CheckpointError, match=r"interactions was '.*', is '"):
+    with pytest.raises(StorageError, match=r"interactions was '.*', is '"):
         fit_reference(MF(dim=4), DPL(tau=0.1), Uniform(), two_tastes(seed=1), SETTINGS, checkpoint=path)
-    with pytest.raises(CheckpointError, match=r"loss was 'DPL', is 'BPR'"):
+    with pytest.raises(StorageError, match=r"loss was 'DPL', is 'BPR'"):
         fit_reference(MF(dim=4), BPR(), Uniform(), two_tastes(), SETTINGS, checkpoint=path)
 
 
@@ -148,7 +148,7 @@ def test_a_schedule_that_looks_ahead_cannot_be_made_longer(schedule, tmp_path):
     settings = dataclasses.replace(SETTINGS, schedule=schedule, epochs=2)
     fit_reference(MF(dim=4), BPR(), Uniform(), two_tastes(), settings, checkpoint=tmp_path / "c")
     longer = dataclasses.replace(settings, epochs=3)
-    with pytest.raises(CheckpointError, match="epochs was 2, is 3"):
+    with pytest.raises(StorageError, match="epochs was 2, is 3"):
         fit_reference(MF(dim=4), BPR(), Uniform(), two_tastes(), longer, checkpoint=tmp_path / "c")
 
 
@@ -174,7 +174,7 @@ def test_a_damaged_checkpoint_is_named_and_left_alone(how, tmp_path):
     train(path, epochs=1)
     damage(path, how)
     before = path.read_bytes()
-    with pytest.raises(CheckpointError, match=r"run\.ckpt .*Delete it to start anew"):
+    with pytest.raises(StorageError, match=r"run\.ckpt .*Delete it to start anew"):
         train(path)
     assert path.read_bytes() == before
 
@@ -189,7 +189,7 @@ def test_a_full_disk_leaves_the_old_checkpoint_whole(tmp_path, monkeypatch, whol
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        with pytest.raises(CheckpointError, match="No space left on device; the one before it is untouched"):
+        with pytest.raises(StorageError, match="No space left on device; the one before it is untouched"):
             train(path)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
@@ -198,7 +198,7 @@ def test_a_full_disk_leaves_the_old_checkpoint_whole(tmp_path, monkeypatch, whol
 
 def test_a_folder_without_permission_or_no_folder(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(CheckpointError, match=r"cannot write the checkpoint .* there was none before"):
+    with pytest.raises(StorageError, match=r"cannot write the truepair checkpoint .* there was none before"):
         train(tmp_path / "file" / "run.ckpt", epochs=1)
 
 

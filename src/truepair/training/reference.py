@@ -14,7 +14,7 @@ from torch import Tensor
 
 from truepair.data.interactions import Interactions
 from truepair.encoders import MF, StartedEncoder
-from truepair.errors import CheckpointError, InputError, TrainingError
+from truepair.errors import InputError, StorageError, TrainingError
 from truepair.losses import Loss, Rows
 from truepair.randomness import stream_key
 from truepair.sampling import Batch, Draws, Matrices, Sampler
@@ -196,7 +196,7 @@ class _Run:
         try:
             self.take_over(_grouped(tensors), facts)
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
-            raise CheckpointError(
+            raise StorageError(
                 f"{path} is not a whole checkpoint: {error}. Delete it to start anew."
             ) from error
 

@@ -1,0 +1,92 @@
+"""Tensor files: tensors and plain facts in one safetensors file, written whole or not at all.
+
+Opening one runs no code. A file is written beside the old one, flushed to disk and then renamed over it, so
+that at every moment a whole file lies there. A checksum of the content is in the header.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+from torch import Tensor
+
+from truepair.errors import StorageError
+
+
+def write_tensors(path: Path, kind: str, version: int, tensors: Mapping[str, Tensor], facts: Any) -> None:
+    """Write a file of this kind and version atomically; if that fails, the old file is still there."""
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    text = json.dumps(facts, allow_nan=False)
+    header = {"kind": kind, "version": str(version), "facts": text, "digest": _digest(tensors, text)}
+    fresh = path.with_name(path.name + ".writing")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(fresh, "wb") as file:
+            file.write(safetensors.torch.save(tensors, metadata=header))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(fresh, path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            fresh.unlink()
+        kept = "the one before it is untouched" if path.is_file() else "there was none before"
+        raise StorageError(f"cannot write the {kind} {path}: {error}; {kept}.") from error
+
+
+def read_tensors(path: Path, kind: str, version: int) -> tuple[dict[str, Tensor], Any]:
+    """The tensors and facts of a file of this kind; anything wrong with it is a StorageError."""
+    if not path.is_file():
+        raise StorageError(f"there is no {kind} at {path}; check the path.")
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            header = file.metadata() or {}
+            _check_header(path, header, kind, version)
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, no dict
+        facts = json.loads(header["facts"])
+    except (safetensors.SafetensorError, OSError, KeyError, ValueError, RecursionError) as error:
+        raise StorageError(
+            f"{path} cannot be read as a {kind}: {error}. It is damaged or foreign."
+        ) from error
+    if header.get("digest") != _digest(tensors, header["facts"]):
+        raise StorageError(f"{path} is damaged: its checksum does not match its content.")
+    return tensors, facts
+
+
+def _check_header(path: Path, header: Mapping[str, str], kind: str, version: int) -> None:
+    if header.get("kind") != kind:
+        raise StorageError(f"{path} is not a {kind}, but {header.get('kind', 'something foreign')!r:.60}.")
+    found = header.get("version", "")
+    if found.isascii() and found.isdigit() and int(found[:9]) > version:
+        raise StorageError(
+            f"{path} is a {kind} of version {found[:9]}; this truepair reads up to {version}. Upgrade truepair."
+        )
+    if found != str(version):
+        raise StorageError(
+            f"{path} is a {kind} of version {found!r:.20}, which never existed; it is damaged."
+        )
+
+
+def _digest(tensors: Mapping[str, Tensor], text: str) -> str:
+    digest = hashlib.blake2b(text.encode(), digest_size=16)
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
