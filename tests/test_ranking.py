@@ -140,12 +140,12 @@ def test_leaves_its_input_alone():
 
 
 def test_never_builds_all_scores_at_once(monkeypatch):
-    monkeypatch.setattr(ranking, "_BLOCK_BYTES", 4 * 10 * 3)  # room for three users of ten items
+    monkeypatch.setattr(ranking, "_BLOCK_BYTES", 4 * 10 * 40)  # room for 40 users of ten items
     shapes = []
     best = ranking._best
     monkeypatch.setattr(ranking, "_best", lambda scores, k: shapes.append(scores.shape) or best(scores, k))
-    top_k(np.ones((8, 2)), np.ones((10, 2)), 1)
-    assert [tuple(shape) for shape in shapes] == [(3, 10), (3, 10), (2, 10)]
+    top_k(np.ones((70, 2)), np.ones((10, 2)), 1)
+    assert [tuple(shape) for shape in shapes] == [(32, 10), (32, 10), (6, 10)]
 
 
 # --- errors --------------------------------------------------------------------------------------------
@@ -180,3 +180,17 @@ def test_errors_say_what_is_wrong(arguments, message):
     good = {"users": np.ones((3, 2)), "items": np.ones((4, 2)), "k": 2}
     with pytest.raises(InputError, match=re.escape(message)):
         top_k(**{**good, **arguments})
+
+
+@pytest.mark.parametrize(("n_items", "dim"), [(37, 5), (1500, 64)])
+def test_a_batch_equals_single_calls_bit_for_bit(n_items, dim):
+    rng = np.random.default_rng(3)
+    users, items = (
+        rng.normal(size=(90, dim)).astype(np.float32),
+        rng.normal(size=(n_items, dim)).astype(np.float32),
+    )
+    together = top_k(users, items, 10)
+    for rows in ([0], [41], [3, 89], list(range(20, 50))):
+        alone = top_k(users, items, 10, rows=rows)
+        np.testing.assert_array_equal(alone.items, together.items[rows])
+        np.testing.assert_array_equal(alone.scores, together.scores[rows])

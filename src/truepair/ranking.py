@@ -19,6 +19,7 @@ Exclude = Interactions | Sequence[Interactions]
 
 _TIE_KEY = 0x7135  # fixed for ever: ties are broken alike in every run, on every machine
 _BLOCK_BYTES = 48 << 20  # one block of scores
+_ROWS = 16  # blocks are multiples of this many rows
 
 
 class TopK(NamedTuple):
@@ -40,8 +41,8 @@ def top_k(
     """The `k` items with the highest score `users[u] · items[i]`, for each user code u in `rows`.
 
     `rows` defaults to all users; items of u in `exclude` are left out of u's list. A user with fewer
-    than k candidates gets item -1 with score -inf at the end. Scores are computed in float32, `block`
-    users at a time, on the device of `items`.
+    than k candidates gets item -1 with score -inf at the end. Scores are computed in float32, about
+    `block` users at a time, on the device of `items`; a list does not depend on who else is asked for.
 
     Equal scores are ordered by one fixed pseudo-random order of the item codes, the same for all users
     and all runs. They are not ordered by code: codes often follow popularity, and a model that gives
@@ -97,18 +98,28 @@ def _ranked(
     masked_columns = [column[mask.items] for mask in masks]
     columns_t = items[torch.from_numpy(order).to(items.device)].T  # (d, n_items)
     found = TopK(np.empty((n, k), np.int64), np.empty((n, k), np.float32))
-    buffer = items.new_empty(min(block, n), n_items)
+    block = max(block // _ROWS, 1) * _ROWS
+    buffer = items.new_empty(min(block, -(-n // _ROWS) * _ROWS), n_items)
     for start in range(0, n, block):
         part = codes[start : start + block]
-        scores = buffer[: len(part)]
         vectors = users[torch.from_numpy(part).to(users.device)].to(items.device)  # (b, d)
-        torch.mm(vectors, columns_t, out=scores)  # (b, n_items)
+        scores = _scores(vectors, columns_t, buffer)  # (b, n_items)
         for mask, their_columns in zip(masks, masked_columns, strict=True):
             _mask(scores, _places(mask.indptr, their_columns, part, n_items))
         values, best = (x.cpu().numpy() for x in _best(scores, k))
         found.items[start : start + block] = np.where(values > -np.inf, order[best], -1)
         found.scores[start : start + block] = values
     return found
+
+
+def _scores(vectors: torch.Tensor, columns_t: torch.Tensor, buffer: torch.Tensor) -> torch.Tensor:
+    """vectors @ columns_t, with the same bits for a row whatever rows come with it.
+
+    A product of a few rows takes another path through the library, and its sums round otherwise.
+    """
+    missing = -len(vectors) % _ROWS
+    padded = torch.nn.functional.pad(vectors, (0, 0, 0, missing)) if missing else vectors
+    return torch.mm(padded, columns_t, out=buffer[: len(padded)])[: len(vectors)]
 
 
 def _places(indptr: Codes, columns: Codes, part: Codes, n_items: int) -> Codes:

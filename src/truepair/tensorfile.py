@@ -67,7 +67,7 @@ def _check_header(path: Path, header: Mapping[str, str], kind: str, version: int
     found = header.get("version", "")
     if found.isascii() and found.isdigit() and int(found[:9]) > version:
         raise StorageError(
-            f"{path} is a {kind} of version {found[:9]}; this truepair reads up to {version}. Upgrade truepair."
+            f"{path} is a {kind} of version {found[:9]}; this truepair reads up to {version}; upgrade it."
         )
     if found != str(version):
         raise StorageError(
