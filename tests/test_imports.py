@@ -26,6 +26,14 @@ ORDER = [
     "data.simulation",
     "data.split",
     "data.splitting",
+    "data.parsers",
+    "data.placing",
+    "data.download",
+    "data.archives",
+    "data.dataset",
+    "data.datasets",
+    "data.fetching",
+    "data.catalogue",
     "sampling",
     "losses",
     "encoders",
@@ -35,6 +43,7 @@ ORDER = [
     "training.progress",
     "training.checkpoints",
     "training.reference",
+    "training.folding",
     "training",
     "ranking",
     "evaluation.metrics",
@@ -43,6 +52,9 @@ ORDER = [
     "evaluation.evaluation",
     "evaluation.comparison",
     "evaluation",
+    "tables",
+    "storage",
+    "recommender",
 ]
 
 

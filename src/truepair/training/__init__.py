@@ -9,6 +9,7 @@ from truepair.encoders import MF
 from truepair.errors import check_choice
 from truepair.losses import Loss
 from truepair.sampling import Sampler
+from truepair.training.folding import fold_in
 from truepair.training.reference import fit_reference
 from truepair.training.result import EpochRecord, EpochState, FitResult, Job, OnEpoch
 from truepair.training.settings import Settings
@@ -25,6 +26,7 @@ __all__ = [
     "Settings",
     "fit",
     "fit_reference",
+    "fold_in",
 ]
 
 

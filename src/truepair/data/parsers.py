@@ -1,0 +1,197 @@
+"""Parsers: a folder with a public dataset's raw files -> Interactions, Split, titles, Truth."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from truepair.data.ids import IdMap
+from truepair.data.interactions import Interactions
+from truepair.data.reading import read_interactions
+from truepair.data.split import Split
+from truepair.data.splitting import split_given
+from truepair.errors import InputError, check_number
+
+Titles = dict[int, str]
+"""Item id -> title."""
+
+
+@dataclass(frozen=True, repr=False)
+class Truth:
+    """What each of the users thinks of each of the items: a pair that is not positive is a known negative.
+
+    `positives` is over all users and items of the block, also those without a positive.
+    """
+
+    positives: Interactions
+
+    @cached_property
+    def labels(self) -> npt.NDArray[np.bool_]:
+        """(U, I): whether the pair is positive, by the codes of `positives`; read-only."""
+        labels = np.zeros((self.positives.n_users, self.positives.n_items), dtype=bool)
+        labels[self.positives.users, self.positives.items] = True
+        labels.flags.writeable = False
+        return labels
+
+    def __repr__(self) -> str:
+        found = self.positives
+        return (
+            f"<Truth: {found.n_users:,} users x {found.n_items:,} items, all labels known, "
+            f"{len(found):,} positives ({found.density:.2%})>"
+        )
+
+
+# --- MovieLens -------------------------------------------------------------------------------------
+
+
+def ml_100k(folder: Path) -> Interactions:
+    """u.data: user, item, rating, time, apart by tabs."""
+    return read_interactions(folder / "u.data", format="tsv", header=False)
+
+
+def ml_100k_titles(folder: Path) -> Titles:
+    """u.item, else the same titles from the table in RecBole's wheel."""
+    if (folder / "u.item").exists():
+        rows = _rows(folder / "u.item", "|", "latin-1")
+        return {int(item): title.strip() for item, title, *_ in rows}
+    rows = _rows(_present(folder, "ml-100k.item", "u.item"), "\t", "utf-8")
+    next(rows)  # the header
+    # the last brackets of a title became the year; the one item without a title has a misspelt "unknown"
+    return {int(i): "unknown" if year == "unkonwn" else f"{title} ({year})" for i, title, year, *_ in rows}
+
+
+def ml_1m(folder: Path) -> Interactions:
+    """ratings.dat, or a copy of it without its fourth column, the time."""
+    file = "ratings.dat" if (folder / "ratings.dat").exists() else "ratings_notime.dat"
+    return read_interactions(folder / file, format="movielens", header=False)
+
+
+def ml_1m_titles(folder: Path) -> Titles:
+    """movies.dat: item::title::genres."""
+    rows = _rows(_present(folder, "movies.dat"), "::", "latin-1")
+    return {int(item): title.strip() for item, title, *_ in rows}
+
+
+def paper_split(folder: Path) -> Split:
+    """100k_train.csv and 100k_test.csv, as the paper's authors published them."""
+    train, test = (read_interactions(folder / f"100k_{part}.csv") for part in ("train", "test"))
+    return split_given(train, test)
+
+
+def paper_split_titles(folder: Path) -> Titles:
+    """item_map.csv: the item of the split, its number in MovieLens, its title."""
+    with open(folder / "item_map.csv", encoding="utf-8", newline="") as file:
+        return {int(row["item"]): row["title"].strip() for row in csv.DictReader(file)}
+
+
+def paper_split_titles_of(ml_100k_folder: Path) -> Titles:
+    """The same titles from MovieLens itself: the authors numbered items as they first appear in u.data."""
+    titles = ml_100k_titles(ml_100k_folder)
+    items = dict.fromkeys(int(row[1]) for row in _rows(ml_100k_folder / "u.data", "\t", "ascii"))
+    return {number: titles[item] for number, item in enumerate(items)}
+
+
+# --- splits that were published ------------------------------------------------------------------------
+
+
+def lightgcn_split(folder: Path) -> Split:
+    """train.txt and test.txt: a line is a user and all of their items."""
+    train, test = (read_interactions(folder / f"{p}.txt", format="adjacency") for p in ("train", "test"))
+    return split_given(train, test)
+
+
+def coat_split(folder: Path) -> Split:
+    """train.ascii (what people chose to rate) and test.ascii (what chance chose): matrices, 0 is unknown.
+
+    Test loses the pairs that people had chosen already, which train keeps with the same rating.
+    """
+    train, test = (_of_matrix(folder / f"{part}.ascii") for part in ("train", "test"))
+    return split_given(train, test, overlap="drop")
+
+
+def yahoo_r3_split(folder: Path) -> Split:
+    """The two files as they are: 15,400 users chose for train, chance chose for 5,400 of them in test."""
+    train, test = _yahoo_parts(folder)
+    return split_given(train, test, overlap="drop")
+
+
+def yahoo_r3(folder: Path) -> Interactions:
+    """Both files' pairs of the users 1 … 5,400, who are in both: most likely what the paper used."""
+    table = pa.concat_tables([part.to_table() for part in _yahoo_parts(folder)])
+    return read_interactions(table.filter(pc.less_equal(table["user"], 5400)), duplicates="first")
+
+
+def union(split: Split) -> Interactions:
+    """All pairs of all parts."""
+    return read_interactions(pa.concat_tables([part.to_table() for part in split.parts.values()]))
+
+
+# --- labels that are all known -----------------------------------------------------------------------
+
+
+def kuairec(folder: Path) -> Interactions:
+    """The positives, over all items of the block: some have none."""
+    found = read_interactions(folder / "small_matrix_positives.csv")
+    items = IdMap.of([int(line) for line in (folder / "small_matrix_items.txt").read_text().split()], "item")
+    codes = items.codes(found.item_ids, "item")[found.items]
+    return Interactions(found.users, codes, found.user_ids, items)
+
+
+def kuairec_truth(folder: Path, threshold: float | None) -> Truth:
+    """Every pair of the block that is not among the positives is a negative."""
+    if threshold is not None:
+        raise InputError(f"threshold = {threshold!r}: kuairec has labels and no ratings; leave it out.")
+    return Truth(kuairec(folder))
+
+
+def jester5k(folder: Path) -> Interactions:
+    """jester5k.npz: a users x jokes matrix in SciPy's CSC arrays; ids are rows and columns."""
+    return read_interactions(folder / "jester5k.npz")
+
+
+def jester5k_truth(folder: Path, threshold: float | None) -> Truth:
+    """The users who rated every joke; positive is a rating above the threshold, 0 if none is given."""
+    least = 0.0 if threshold is None else check_number("threshold", threshold, -10, 10)
+    rated = jester5k(folder)
+    complete = np.flatnonzero(rated.user_counts == rated.n_items)
+    rating = np.asarray(rated.rating)
+    keep = np.isin(rated.users, complete) & (rating > least)
+    users = np.searchsorted(complete, rated.users[keep])
+    user_ids = IdMap(rated.user_ids.outside(complete))
+    return Truth(Interactions(users, rated.items[keep], user_ids, rated.item_ids, rating[keep]))
+
+
+# --- raw files -------------------------------------------------------------------------------------
+
+
+def _present(folder: Path, file: str, named: str | None = None) -> Path:
+    if not (folder / file).exists():
+        raise InputError(f"the titles are in {named or file}, which {folder} does not have; put it there.")
+    return folder / file
+
+
+def _rows(path: Path, separator: str, encoding: str) -> Iterator[list[str]]:
+    with open(path, encoding=encoding, newline="\n") as file:
+        for line in file:
+            yield line.rstrip("\r\n").split(separator)
+
+
+def _of_matrix(path: Path) -> Interactions:
+    matrix = np.loadtxt(path, dtype=np.int64, ndmin=2)
+    users, items = np.nonzero(matrix)
+    n_users, n_items = matrix.shape
+    rating = matrix[users, items].astype(np.float64)
+    return Interactions(users, items, IdMap.range(n_users), IdMap.range(n_items), rating)
+
+
+def _yahoo_parts(folder: Path) -> list[Interactions]:
+    files = [folder / f"ydata-ymusic-rating-study-v1_0-{part}.txt" for part in ("train", "test")]
+    return [read_interactions(file, format="tsv", header=False) for file in files]

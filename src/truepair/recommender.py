@@ -1,0 +1,421 @@
+"""Recommender: fit, recommend, similar items and users, scores, new people, save and load."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Self, cast
+
+import numpy as np
+import pyarrow as pa
+import torch
+import torch.nn.functional as F  # noqa: N812, the name everybody uses
+from torch import Tensor
+
+from truepair.data.columns import find_columns
+from truepair.data.ids import Codes, IdMap, canonical_ids
+from truepair.data.interactions import Interactions
+from truepair.data.memory import memory_source
+from truepair.data.reading import read_interactions
+from truepair.data.split import Split
+from truepair.data.splitting import split_given
+from truepair.encoders import ENCODERS, MF
+from truepair.errors import InputError, StorageError, check_choice, check_number, check_whole, did_you_mean
+from truepair.evaluation import Validation
+from truepair.losses import LOSSES, Loss, Prior
+from truepair.ranking import top_k
+from truepair.sampling import SAMPLERS, Sampler
+from truepair.storage import Model, load_model, save_model
+from truepair.tables import Output, output_of, to_output
+from truepair.training import FitResult, Settings, fit, fold_in
+
+Unknown = Literal["error", "popular"]
+_SETTINGS = [f.name for f in dataclasses.fields(Settings)]
+
+
+@dataclasses.dataclass(kw_only=True, eq=False, repr=False)
+class Recommender:
+    """Learns from interactions and recommends, in the caller's ids.
+
+    loss, encoder, sampler  a name ("dpl", "mf", "uniform") or a value such as `DPL(tau=0.05)`
+    dim, tau                for an encoder and a loss that are given by name
+    validation, metric      the share of the pairs that is held out to choose the epoch by this metric;
+                            0 trains all epochs on everything
+    batch_size              None: a 64th of the training pairs, from 64 to 1024
+    engine                  how to train; all other parameters are those of `Settings`
+
+    >>> clicks = {"user": ["ann", "ann", "bob", "bob"], "item": ["tea", "milk", "tea", "jam"]}
+    >>> model = Recommender(dim=4, epochs=5, validation=0).fit(clicks)
+    >>> model.recommend(["ann"], k=1).column("item").to_pylist()
+    ['jam']
+    """
+
+    # as scikit-learn wants it: parameters are kept as given, and checked when they are used
+    loss: str | Loss = "dpl"
+    encoder: str | MF = "mf"
+    sampler: str | Sampler = "uniform"
+    dim: int = 64
+    tau: Prior = "density"
+    validation: float = 0.1
+    metric: str = "ndcg@20"
+    engine: str = "reference"
+    epochs: int = 200
+    batch_size: int | None = None
+    n_extra: int = 5
+    n_unlabelled: int = 10
+    optimizer: Literal["adam", "sgd"] = "adam"
+    learning_rate: float = 3e-3
+    schedule: Literal["constant", "step", "linear", "cosine"] = "constant"
+    decay_epoch: int = 100
+    decay: float = 0.1
+    weight_decay: float = 1e-5
+    l2_users: float = 0.0
+    l2_items: float = 0.0
+    patience: int | None = 10
+    validate_every: int = 1
+    seed: int = 0
+    device: str = "auto"
+
+    # --- parameters ------------------------------------------------------------------------------------
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """All parameters by name."""
+        return {name: getattr(self, name) for name in _PARAMETERS}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change parameters; an unknown one is an error."""
+        for name, value in params.items():
+            if name not in _PARAMETERS:
+                raise InputError(f"{name!r} is no parameter of Recommender.{did_you_mean(name, _PARAMETERS)}")
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        defaults = {f.name: f.default for f in dataclasses.fields(Recommender)}
+        changed = {k: v for k, v in self.get_params().items() if v != defaults[k]}
+        state = f", fitted on {self.seen_}" if self._is_fitted() else ""
+        return f"Recommender({', '.join(f'{k}={v!r}' for k, v in changed.items())}{state})"
+
+    def job(self, n_pairs: int) -> tuple[MF, Loss, Sampler, Settings]:
+        """The checked encoder, loss, sampler and settings that the parameters mean for so many pairs."""
+        encoder, loss, sampler = self.encoder, self.loss, self.sampler
+        if isinstance(encoder, str):
+            encoder = ENCODERS[check_choice("encoder", encoder, ENCODERS)](dim=self.dim)
+        if isinstance(loss, str):
+            kind = LOSSES[check_choice("loss", loss, LOSSES)]
+            loss = kind(**({"tau": self.tau} if kind.uses_extra else {}))
+        if isinstance(sampler, str):
+            sampler = SAMPLERS[check_choice("sampler", sampler, SAMPLERS)]()
+        params = {name: getattr(self, name) for name in _SETTINGS}
+        if self.batch_size is None:
+            params["batch_size"] = min(max(n_pairs // 64, 64), 1024)
+        return encoder, loss, sampler, Settings(**params)
+
+    # --- fitting ---------------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        interactions: Any,
+        valid: Interactions | None = None,
+        *,
+        checkpoint: str | Path | None = None,
+        progress: bool = False,
+    ) -> Self:
+        """Learn from interactions: an `Interactions`, a `Split` (its test part is not touched), or
+        anything that `read_interactions` takes.
+
+        Without a validation part, a share `validation` of the pairs is held out to choose the epoch.
+        """
+        split = self._split(interactions, valid)
+        encoder, loss, sampler, settings = self.job(len(split.train))
+        on_epoch = Validation(split.valid, split.train, self.metric) if split.valid is not None else None
+        result = fit(
+            encoder,
+            loss,
+            sampler,
+            split.train,
+            settings if on_epoch else dataclasses.replace(settings, patience=None),
+            on_epoch,
+            engine=self.engine,
+            checkpoint=checkpoint,
+            progress=progress,
+        )
+        parts = [split.train] if split.valid is None else [split.train, split.valid]
+        self._take(Model(result.users, result.items, _joined(parts), self._facts(result, split)))
+        self.output_, self.result_ = output_of(interactions), result
+        return self
+
+    def _split(self, interactions: Any, valid: Interactions | None) -> Split:
+        if isinstance(interactions, Split):
+            return interactions
+        if not isinstance(interactions, Interactions):
+            interactions = read_interactions(interactions)
+        nothing = interactions.take(np.zeros(len(interactions), dtype=bool))
+        share = check_number("validation", self.validation, 0, 1, open_high=True)
+        if valid is not None or not share:
+            return split_given(interactions, nothing, valid)
+        carved = split_given(interactions, nothing, carve=share, seed=self.seed)
+        if carved.valid is None or not len(carved.valid):
+            raise InputError(f"validation = {share} of {len(interactions)} pairs is none; use validation=0.")
+        return carved
+
+    def _facts(self, result: FitResult, split: Split) -> dict[str, Any]:
+        record = result.history[result.epoch - 1]
+        return {
+            "parameters": {name: _described(value) for name, value in self.get_params().items()},
+            "tau": _described(getattr(result.job.loss, "tau", None)),
+            "data": split.train.hash,
+            "split": split.hash,
+            "epoch": result.epoch,
+            "training loss": record.loss,
+            "clamped share": result.clamped,
+            "metrics": {} if result.score is None else {f"validation {self.metric}": result.score},
+            "versions": {name: _version(name) for name in ("truepair", "torch", "numpy", "pyarrow")},
+        }
+
+    def _take(self, model: Model) -> None:
+        self.users_, self.items_, self.seen_ = model.users, model.items, model.seen
+        self.facts_ = model.facts
+
+    def _is_fitted(self) -> bool:
+        return hasattr(self, "users_")
+
+    def _check_fitted(self) -> None:
+        if not self._is_fitted():
+            raise InputError("this Recommender is not fitted yet; call fit(interactions) first.")
+
+    # --- recommending ----------------------------------------------------------------------------------
+
+    def recommend(
+        self,
+        users: Any = None,
+        k: int = 10,
+        *,
+        exclude_seen: bool = True,
+        exclude_items: Any = None,
+        only_items: Any = None,
+        unknown: Unknown = "error",
+    ) -> Any:
+        """A table of user, item, score, rank: the `k` best items of each user, best first.
+
+        All users if none are named. A user gets fewer than k rows only where fewer candidates exist.
+        `unknown="popular"` gives people who were not trained on the most popular items.
+        """
+        options = {"exclude_seen": exclude_seen, "exclude_items": exclude_items, "only_items": only_items}
+        parts = list(self.recommend_in_parts(users, k, unknown=unknown, **options))
+        return to_output(pa.concat_tables(parts), self.output_)
+
+    def recommend_in_parts(
+        self,
+        users: Any = None,
+        k: int = 10,
+        *,
+        exclude_seen: bool = True,
+        exclude_items: Any = None,
+        only_items: Any = None,
+        unknown: Unknown = "error",
+        part: int = 8192,
+    ) -> Iterator[pa.Table]:
+        """`recommend`, as Arrow tables of `part` users at a time, for writing to a file as it goes."""
+        self._check_fitted()
+        k = check_whole("k", k, 1)
+        check_choice("unknown", unknown, ["error", "popular"])
+        ids = self.seen_.user_ids.ids if users is None else canonical_ids(users, "user")
+        find = self.seen_.user_ids.find if unknown == "popular" else self.seen_.user_ids.codes
+        codes = find(ids, "user")
+        catalogue = _Catalogue.of(self, exclude_items, only_items)
+        for start in range(0, max(len(codes), 1), part):
+            chosen = slice(start, start + part)
+            yield catalogue.ranked(ids[chosen], codes[chosen], min(k, len(catalogue.items)), exclude_seen)
+
+    def similar_items(self, items: Any, k: int = 10) -> Any:
+        """A table of item, similar, score, rank: the `k` items of most similar vectors, by cosine."""
+        self._check_fitted()
+        return self._similar("item", self.items_, self.seen_.item_ids, items, k)
+
+    def similar_users(self, users: Any, k: int = 10) -> Any:
+        """A table of user, similar, score, rank: the `k` users of most similar vectors, by cosine."""
+        self._check_fitted()
+        return self._similar("user", self.users_, self.seen_.user_ids, users, k)
+
+    def _similar(self, what: str, matrix: Tensor, ids: IdMap, asked: Any, k: int) -> Any:
+        k = min(check_whole("k", k, 1), len(ids) - 1)
+        codes = ids.codes(asked, what)
+        directions = F.normalize(matrix)
+        itself = Interactions(np.arange(len(codes)), codes, IdMap.range(len(codes)), ids)
+        best = top_k(directions[torch.from_numpy(codes)], directions, k, exclude=itself)
+        rows = np.repeat(codes, k)
+        table = pa.table(
+            {
+                what: ids.outside(rows),
+                "similar": ids.outside(best.items.ravel()),
+                "score": best.scores.ravel(),
+                "rank": np.tile(np.arange(1, k + 1), len(codes)),
+            }
+        )
+        return to_output(table, self.output_)
+
+    def score(self, pairs: Any) -> Any:
+        """The table of pairs with their scores, in the order given; higher means better for that user."""
+        self._check_fitted()
+        raw = memory_source(pairs)
+        at = find_columns(raw, {"rating": False, "weight": False, "time": False})
+        users, items = raw.read([at["user"], at["item"]])
+        user_codes = self.seen_.user_ids.codes(users, "user")
+        item_codes = self.seen_.item_ids.codes(items, "item")
+        if len(user_codes) != len(item_codes):
+            raise InputError(f"{len(user_codes)} users but {len(item_codes)} items; a pair needs both.")
+        chosen = self.users_[torch.from_numpy(user_codes)], self.items_[torch.from_numpy(item_codes)]
+        table = pa.table(
+            {
+                "user": self.seen_.user_ids.outside(user_codes),
+                "item": self.seen_.item_ids.outside(item_codes),
+                "score": torch.einsum("nd,nd->n", *chosen).numpy(),
+            }
+        )
+        return to_output(table, output_of(pairs))
+
+    # --- new people ------------------------------------------------------------------------------------
+
+    def fold_in(self, history: Any, *, unknown: Literal["error", "drop"] = "error") -> Recommender:
+        """A recommender for people unseen in training, from what they did: same items, no retraining.
+
+        Their vectors are fitted by the same loss with the item vectors held fixed. The result has the
+        people of `history` as its users, and all methods of a fitted recommender.
+        """
+        self._check_fitted()
+        check_choice("unknown", unknown, ["error", "drop"])
+        people = history if isinstance(history, Interactions) else read_interactions(history)
+        items = self.seen_.item_ids.find(people.item_ids, "item")
+        if unknown == "error" and (items < 0).any():
+            self.seen_.item_ids.codes(people.item_ids, "item")  # the error that names them
+        known = items[people.items] >= 0
+        if not known.any():
+            raise InputError(
+                "the history holds no item that was trained on; use recommend(unknown='popular')."
+            )
+        pairs = Interactions(
+            people.users[known], items[people.items[known]], people.user_ids, self.seen_.item_ids
+        )
+        encoder, loss, sampler, settings = self.job(len(pairs))
+        vectors = fold_in(self.items_, encoder, loss, sampler, pairs, settings)
+        guest = Recommender(**self.get_params())
+        guest._take(Model(vectors, self.items_, pairs, {**self.facts_, "folded in": len(vectors)}))
+        guest.output_ = output_of(history)
+        return guest
+
+    # --- saving ----------------------------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> None:
+        """Write everything that `load` needs to one file, atomically; see docs/file-format.md."""
+        self._check_fitted()
+        save_model(path, Model(self.users_, self.items_, self.seen_, {**self.facts_, "output": self.output_}))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Recommender:
+        """A recommender that was saved; opening it runs no code of the file."""
+        model = load_model(path)
+        try:
+            params = {name: _rebuilt(name, value) for name, value in model.facts["parameters"].items()}
+            recommender = cls().set_params(**params)
+            recommender.job(n_pairs=0)
+            output = check_choice("output", model.facts["output"], ["arrow", "pandas", "polars"])
+        except (KeyError, TypeError, AttributeError, InputError) as error:
+            raise StorageError(f"{path} does not describe a Recommender: {error!r:.300}") from error
+        recommender._take(model)
+        recommender.output_ = cast(Output, output)
+        return recommender
+
+
+_PARAMETERS = [f.name for f in dataclasses.fields(Recommender)]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Catalogue:
+    """The items that may be recommended, with codes of their own."""
+
+    model: Recommender
+    items: Codes  # codes in the whole catalogue, rising
+    matrix: Tensor
+    seen: Interactions
+
+    @staticmethod
+    def of(model: Recommender, exclude_items: Any, only_items: Any) -> _Catalogue:
+        ids, n = model.seen_.item_ids, model.seen_.n_items
+        allowed = np.ones(n, dtype=bool)
+        if only_items is not None:
+            allowed[:] = False
+            allowed[ids.codes(only_items, "item")] = True
+        if exclude_items is not None:
+            allowed[ids.codes(exclude_items, "item")] = False
+        items = np.flatnonzero(allowed)
+        if not len(items):
+            raise InputError("no item is left to recommend; loosen only_items or exclude_items.")
+        kept = model.seen_.take(allowed[model.seen_.items])
+        place = np.cumsum(allowed) - 1
+        seen = Interactions(kept.users, place[kept.items], kept.user_ids, IdMap(ids.outside(items)))
+        return _Catalogue(model, items, model.items_[torch.from_numpy(items)], seen)
+
+    def ranked(self, ids: pa.Array, codes: Codes, k: int, exclude_seen: bool) -> pa.Table:
+        known = codes >= 0
+        items = np.empty((len(codes), k), dtype=np.int64)
+        scores = np.empty((len(codes), k), dtype=np.float32)
+        exclude = self.seen if exclude_seen else None
+        items[known], scores[known] = top_k(
+            self.model.users_, self.matrix, k, rows=codes[known], exclude=exclude
+        )
+        if not known.all():
+            items[~known], scores[~known] = self._popular(k)
+        real = items >= 0
+        return pa.table(
+            {
+                "user": ids.take(pa.array(np.repeat(np.arange(len(codes)), real.sum(axis=1)))),
+                "item": self.seen.item_ids.outside(items[real]),
+                "score": scores[real],
+                "rank": np.broadcast_to(np.arange(1, k + 1), items.shape)[real],
+            }
+        )
+
+    def _popular(self, k: int) -> tuple[Codes, Any]:
+        popularity = self.seen.item_counts
+        best = np.argsort(-popularity, kind="stable")[:k]
+        return best, (popularity[best] / max(self.seen.n_users, 1)).astype(np.float32)
+
+
+def _joined(parts: Sequence[Interactions]) -> Interactions:
+    first = parts[0]
+    users, items = (np.concatenate([getattr(part, name) for part in parts]) for name in ("users", "items"))
+    return Interactions(users, items, first.user_ids, first.item_ids)
+
+
+_REGISTRIES: dict[str, Mapping[str, type]] = {"loss": LOSSES, "encoder": ENCODERS, "sampler": SAMPLERS}
+
+
+def _described(value: Any) -> Any:
+    """A parameter as plain JSON: a loss, encoder or sampler becomes its kind and fields."""
+    for registry in _REGISTRIES.values():
+        for kind, made in registry.items():
+            if type(value) is made:
+                names = [f.name for f in dataclasses.fields(made)]
+                fields = {name: _described(getattr(value, name)) for name in names}
+                return {"kind": kind, **fields}
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    return list(value) if isinstance(value, tuple | list) else repr(value)
+
+
+def _rebuilt(name: str, value: Any) -> Any:
+    """The parameter that `_described` told of; only kinds in the registries can be made."""
+    if not isinstance(value, dict):
+        return value
+    fields = {key: field for key, field in value.items() if key != "kind"}
+    return _REGISTRIES[name][check_choice(name, value["kind"], _REGISTRIES[name])](**fields)
+
+
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"

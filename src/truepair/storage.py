@@ -1,0 +1,109 @@
+"""Storage: a fitted model in one file: two matrices, who has what, the ids, and plain facts; never pickle.
+
+docs/file-format.md describes the file. Opening one runs no code, and nothing in it is believed unchecked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from truepair.data.ids import IdMap
+from truepair.data.interactions import Interactions
+from truepair.errors import InputError, StorageError
+from truepair.tensorfile import read_tensors, write_tensors
+
+KIND, VERSION = "truepair model", 1
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """What a fitted recommender is: matrices, the interactions people are known to have, and facts."""
+
+    users: Tensor  # [n_users, d]
+    items: Tensor  # [n_items, d]
+    seen: Interactions
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+def save_model(path: str | Path, model: Model) -> None:
+    """Write the model atomically: a failure leaves what was there before."""
+    tensors = {
+        "users": model.users.float(),
+        "items": model.items.float(),
+        "seen.starts": torch.from_numpy(model.seen.indptr.copy()),
+        "seen.items": torch.from_numpy(model.seen.items.astype(np.int32)),
+        "ids.users": _ids_to_bytes(model.seen.user_ids),
+        "ids.items": _ids_to_bytes(model.seen.item_ids),
+    }
+    write_tensors(Path(path), KIND, VERSION, tensors, model.facts)
+
+
+def load_model(path: str | Path) -> Model:
+    """Read a model; a corrupt, foreign, hostile or newer file is a StorageError that says what is wrong."""
+    path = Path(path)
+    tensors, facts = read_tensors(path, KIND, VERSION)
+    try:
+        return _checked(tensors, facts)
+    except (InputError, KeyError, pa.ArrowException, OSError, ValueError, TypeError) as error:
+        raise StorageError(f"{path} is not a sound model: {error}") from error
+
+
+def _checked(tensors: dict[str, Tensor], facts: Any) -> Model:
+    if not isinstance(facts, dict):
+        raise InputError(f"its facts are a {type(facts).__name__}, not an object.")
+    users, items = (_matrix(name, tensors[name]) for name in ("users", "items"))
+    if users.shape[1] != items.shape[1]:
+        raise InputError(f"users have {users.shape[1]} dimensions, items {items.shape[1]}.")
+    user_ids = _bytes_to_ids("users", tensors["ids.users"], len(users))
+    item_ids = _bytes_to_ids("items", tensors["ids.items"], len(items))
+    seen = _seen(tensors["seen.starts"], tensors["seen.items"], user_ids, item_ids)
+    return Model(users, items, seen, facts)
+
+
+def _matrix(name: str, tensor: Tensor) -> Tensor:
+    if tensor.dtype != torch.float32 or tensor.ndim != 2 or not tensor.shape[1]:
+        raise InputError(f"{name} is {tensor.dtype} of shape {tuple(tensor.shape)}, not a float32 matrix.")
+    if broken := int((~tensor.isfinite()).any(dim=1).sum()):
+        raise InputError(f"{broken} rows of {name} hold NaN or infinity.")
+    return tensor
+
+
+def _seen(starts: Tensor, items: Tensor, user_ids: IdMap, item_ids: IdMap) -> Interactions:
+    if (starts.dtype, items.dtype) != (torch.int64, torch.int32) or (starts.ndim, items.ndim) != (1, 1):
+        raise InputError(f"seen is of {starts.dtype} and {items.dtype}, not of int64 and int32.")
+    counts = np.diff(starts.numpy())
+    whole = len(starts) == len(user_ids) + 1 and starts[0] == 0 and starts[-1] == len(items)
+    if not whole or (counts < 0).any():
+        raise InputError(f"seen.starts does not divide {len(items)} items among {len(user_ids)} users.")
+    users = np.repeat(np.arange(len(user_ids)), counts)
+    return Interactions(users, items.numpy().astype(np.int64), user_ids, item_ids)
+
+
+def _ids_to_bytes(ids: IdMap) -> Tensor:
+    sink = pa.BufferOutputStream()
+    table = pa.table({"id": ids.ids})
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return torch.frombuffer(bytearray(sink.getvalue()), dtype=torch.uint8)
+
+
+def _bytes_to_ids(name: str, content: Tensor, expected: int) -> IdMap:
+    if content.dtype != torch.uint8 or content.ndim != 1:
+        raise InputError(f"the ids of {name} are not bytes.")
+    with pa.ipc.open_stream(content.numpy().tobytes()) as stream:
+        table = stream.read_all()
+    table.validate(full=True)
+    found = table.column(0).combine_chunks()
+    if len(found) != expected:
+        raise InputError(f"there are {len(found)} ids for {expected} {name}.")
+    ids = IdMap.of(found, name)
+    if not ids.ids.equals(found):
+        raise InputError(f"the ids of {name} are not distinct and sorted.")
+    return ids

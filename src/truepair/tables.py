@@ -1,0 +1,28 @@
+"""Tables out: in the caller's own table type, where it can be told."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import pyarrow as pa
+
+Output = Literal["arrow", "pandas", "polars"]
+
+
+def output_of(source: Any) -> Output:
+    """The table type that goes with what the caller gave: pandas and polars get their own, others Arrow."""
+    family = type(source).__module__.partition(".")[0]
+    if family == "pandas":
+        return "pandas"
+    return "polars" if family == "polars" else "arrow"
+
+
+def to_output(table: pa.Table, output: Output) -> Any:
+    """The table as pandas, polars or pyarrow."""
+    if output == "pandas":
+        return table.to_pandas()
+    if output == "polars":
+        import polars
+
+        return polars.from_arrow(table)
+    return table

@@ -1,0 +1,156 @@
+"""Archives that mean harm: nothing is written but the members asked for, under names of our own."""
+
+from __future__ import annotations
+
+import hashlib
+import stat
+import struct
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from truepair.data import archives
+from truepair.data.archives import Member, extract
+from truepair.errors import DownloadError
+
+DATA = b"1\t2\t3\n" * 1000
+
+
+def zipped(
+    path: Path, *members: tuple[str | zipfile.ZipInfo, bytes], method: int = zipfile.ZIP_DEFLATED
+) -> Path:
+    with zipfile.ZipFile(path, "w", method) as archive:
+        for name, content in members:
+            archive.writestr(name, content)
+    return path
+
+
+def files_below(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir())
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "out"
+
+
+def wanted(out: Path, name: str = "set/u.data") -> list[Member]:
+    return [Member(name, out / "u.data", hashlib.sha256(DATA).hexdigest())]
+
+
+@pytest.mark.parametrize(
+    "method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA]
+)
+def test_only_what_was_asked_for(tmp_path: Path, out: Path, method: int) -> None:
+    archive = zipped(tmp_path / "a.zip", ("set/u.data", DATA), ("set/other", b"no"), method=method)
+    extract(archive, wanted(out), "the archive")
+    assert files_below(tmp_path) == ["a.zip", "out/u.data"]
+    assert (out / "u.data").read_bytes() == DATA
+
+
+def test_names_lead_nowhere(tmp_path: Path, out: Path) -> None:
+    hostile = ["../evil", "/tmp/truepair-evil", "set/../../evil", "C:\\evil", "..\\evil"]
+    archive = zipped(tmp_path / "a.zip", ("set/u.data", DATA), *((name, b"evil") for name in hostile))
+    extract(archive, wanted(out), "the archive")
+    assert files_below(tmp_path) == ["a.zip", "out/u.data"]
+    assert not Path("/tmp/truepair-evil").exists()
+
+
+@pytest.mark.parametrize("name", ["../u.data", "/u.data"])
+def test_even_hostile_names_become_our_own(tmp_path: Path, out: Path, name: str) -> None:
+    extract(zipped(tmp_path / "a.zip", (name, DATA)), wanted(out, name), "the archive")
+    assert files_below(tmp_path) == ["a.zip", "out/u.data"]
+
+
+def refused(archive: Path, out: Path, said: str, limit: int = 1 << 20) -> None:
+    with pytest.raises(DownloadError, match=said):
+        extract(archive, wanted(out), "the archive", limit)
+    assert not out.exists() or files_below(out) == []
+
+
+def test_links_and_folders(tmp_path: Path, out: Path) -> None:
+    link = zipfile.ZipInfo("set/u.data")
+    link.create_system, link.external_attr = 3, (stat.S_IFLNK | 0o777) << 16
+    refused(zipped(tmp_path / "a.zip", (link, b"/etc/passwd")), out, "set/u.data is a folder or a link")
+    folder = zipped(tmp_path / "b.zip", ("set/u.data/", b""))
+    with pytest.raises(DownloadError, match="a folder or a link"):
+        extract(folder, wanted(out, "set/u.data/"), "the archive")
+
+
+def test_a_member_that_is_missing_or_there_twice(tmp_path: Path, out: Path) -> None:
+    refused(
+        zipped(tmp_path / "a.zip", ("x", b"")), out, "has 0 members 'set/u.data' instead of one; it holds x"
+    )
+    refused(zipped(tmp_path / "b.zip"), out, "it holds nothing")
+    with pytest.warns(UserWarning, match="Duplicate name"):
+        twice = zipped(tmp_path / "c.zip", ("set/u.data", DATA), ("set/u.data", b"evil"))
+    refused(twice, out, "has 2 members")
+
+
+def test_too_many_members(tmp_path: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archives, "MOST_MEMBERS", 3)
+    many = zipped(tmp_path / "a.zip", ("set/u.data", DATA), *((f"{n}", b"") for n in range(3)))
+    refused(many, out, "lists 4 members; 3 are the most allowed")
+
+
+def test_a_bomb_that_declares_itself(tmp_path: Path, out: Path) -> None:
+    bomb = zipped(tmp_path / "a.zip", ("set/u.data", bytes(1 << 22)))
+    assert bomb.stat().st_size < 1 << 13
+    refused(bomb, out, "claims 4,194,304 bytes, and 1,048,576 are the most allowed")
+
+
+def test_a_bomb_that_lies(tmp_path: Path, out: Path) -> None:
+    bomb = zipped(tmp_path / "a.zip", ("set/u.data", bytes(1 << 22)))
+    content = bytearray(bomb.read_bytes())
+    for at, offset in ((content.index(b"PK\x03\x04"), 22), (content.index(b"PK\x01\x02"), 24)):
+        struct.pack_into("<I", content, at + offset, 1000)  # the uncompressed size
+    bomb.write_bytes(content)
+    refused(bomb, out, "cannot be read as a zip archive: Bad CRC-32")
+
+
+def test_a_stream_that_is_longer_than_declared(
+    tmp_path: Path, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = zipped(tmp_path / "a.zip", ("set/u.data", DATA))
+    monkeypatch.setattr(zipfile.ZipExtFile, "read", lambda self, n: bytes(n))  # without end
+    refused(archive, out, "set/u.data has more than 1,048,576 bytes")
+
+
+def test_wrong_content(tmp_path: Path, out: Path) -> None:
+    refused(
+        zipped(tmp_path / "a.zip", ("set/u.data", b"other")), out, "the archive: set/u.data gave a file whose"
+    )
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"<html>not a zip</html>", b"PK\x03\x04" + bytes(40), b"PK\x05\x06"]
+)
+def test_no_archive_at_all(tmp_path: Path, out: Path, content: bytes) -> None:
+    (tmp_path / "a.zip").write_bytes(content)
+    refused(tmp_path / "a.zip", out, "the archive cannot be read as a zip archive")
+
+
+def test_encrypted(tmp_path: Path, out: Path) -> None:
+    archive = zipped(tmp_path / "a.zip", ("set/u.data", DATA))
+    content = bytearray(archive.read_bytes())
+    for at, offset in ((content.index(b"PK\x03\x04"), 6), (content.index(b"PK\x01\x02"), 8)):
+        content[at + offset] |= 1
+    archive.write_bytes(content)
+    refused(archive, out, "cannot be read as a zip archive: .*encrypted")
+
+
+def test_damaged_archives_never_crash_or_leave_files(tmp_path: Path, out: Path) -> None:
+    """Every byte of a small archive changed once, and every truncation of it."""
+    archive = zipped(tmp_path / "a.zip", ("set/u.data", DATA))
+    whole = archive.read_bytes()
+    damaged = [whole[:at] + bytes([whole[at] ^ 0x5A]) + whole[at + 1 :] for at in range(len(whole))]
+    for content in damaged + [whole[:length] for length in range(len(whole))]:
+        archive.write_bytes(content)
+        try:
+            extract(archive, wanted(out), "the archive")
+        except DownloadError:
+            assert not out.exists() or files_below(out) == []
+        else:  # a byte that does not matter, such as one of the date
+            assert (out / "u.data").read_bytes() == DATA
+            (out / "u.data").unlink()

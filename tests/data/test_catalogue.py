@@ -1,0 +1,323 @@
+"""The catalogue: its entries, its parsers on made-up files, and the real files where they are at hand."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from truepair.data import catalogue, parsers
+from truepair.data.catalogue import (
+    DATASETS,
+    Dataset,
+    Truth,
+    fetch,
+    find_dataset,
+    load,
+    load_split,
+    load_titles,
+    load_truth,
+    locate,
+)
+from truepair.data.dataset import Addresses, Archive, Wheel
+from truepair.data.interactions import Interactions
+from truepair.data.placing import sha256_of
+from truepair.errors import InputError
+
+NAMES = list(DATASETS)
+REAL = [name for name in NAMES if name != "yahoo-r3"]
+
+
+@pytest.fixture(autouse=True)
+def no_other_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing here may look into the developer's own cache, or at a network."""
+    monkeypatch.delenv("TRUEPAIR_DATA", raising=False)
+    monkeypatch.setenv("TRUEPAIR_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("truepair.data.fetching._get", lambda *a: pytest.fail("looked at the network"))
+
+
+def rows_of(data: Interactions) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in data.to_table().to_pylist()]
+
+
+def put(folder: Path, files: dict[str, str], encoding: str = "utf-8") -> Path:
+    for name, text in files.items():
+        (folder / name).write_text(text, encoding=encoding)
+    return folder
+
+
+# --- the registry ------------------------------------------------------------------------------------
+
+
+def test_the_names() -> None:
+    assert [
+        *("ml-100k", "ml-100k-paper-split", "ml-1m", "gowalla", "yelp2018"),
+        *("coat", "kuairec", "jester5k", "yahoo-r3"),
+    ] == NAMES
+    assert all(name == dataset.name for name, dataset in DATASETS.items())
+
+
+@pytest.mark.parametrize("dataset", DATASETS.values(), ids=NAMES)
+def test_an_entry_says_all_there_is_to_say(dataset: Dataset) -> None:
+    assert "\n" not in dataset.about
+    assert dataset.terms
+    assert dataset.cite
+    assert dataset.page.startswith("https://")
+    assert bool(dataset.sources) != bool(dataset.by_hand)
+    assert min(dataset.users, dataset.items, dataset.pairs) > 0
+    names = [file.name for file in dataset.files]
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch("[0-9a-f]{64}", file.sha256) for file in dataset.files if file.sha256)
+    assert all(file.instead_of in names for file in dataset.files if file.instead_of)
+    assert all(re.fullmatch(r"[\w.-]+", name) for name in names)
+
+
+@pytest.mark.parametrize("dataset", DATASETS.values(), ids=NAMES)
+def test_a_source_has_all_that_is_needed(dataset: Dataset, tmp_path: Path) -> None:
+    for number, source in enumerate(dataset.sources):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        gives = [*source.files, source.becomes] if isinstance(source, Wheel) else source.files
+        for name in gives:
+            (folder / dataset.file(name).name).touch()
+        assert dataset.missing(folder) == []
+        if isinstance(source, Archive | Addresses):
+            assert source.url.startswith("https://")
+            assert source.url.endswith("/" if isinstance(source, Addresses) else ".zip")
+            # whole files are checked, one by one or with the archive
+            checked = isinstance(source, Archive) and source.sha256
+            assert checked or all(dataset.file(name).sha256 for name in source.files)
+        if isinstance(source, Archive):  # the file that makes the set complete comes last
+            assert not dataset.file(source.files[-1]).optional
+
+
+def test_unknown_names() -> None:
+    for call in (find_dataset, load, load_split, load_titles, load_truth, fetch, locate):
+        with pytest.raises(InputError, match=r"dataset = 'gowala' is not known.*Did you mean 'gowalla'\?"):
+            call("gowala")
+
+
+@pytest.mark.parametrize(
+    ("call", "has", "what"),
+    [
+        (load_split, "has_split", "given split"),
+        (load_titles, "has_titles", "titles"),
+        (load_truth, "has_truth", "complete labels"),
+    ],
+)
+def test_what_a_dataset_has_not(call: Any, has: str, what: str) -> None:
+    having = [name for name in NAMES if getattr(DATASETS[name], has)]
+    assert having
+    for name in set(NAMES) - set(having):
+        listed = ", ".join(map(repr, having))
+        with pytest.raises(
+            InputError, match=rf"dataset = '{name}' has no {what}; those that have: {listed}\."
+        ):
+            call(name)
+
+
+# --- parsers on made-up files ------------------------------------------------------------------------
+
+
+def test_ml_100k(tmp_path: Path) -> None:
+    put(tmp_path, {"u.data": "196\t242\t3\t881250949\n22\t242\t1\t878887116\n"})
+    assert rows_of(parsers.ml_100k(tmp_path)) == [(22, 242, 1.0, 878887116), (196, 242, 3.0, 881250949)]
+    with pytest.raises(InputError, match=r"the titles are in u\.item, which .* does not have; put it there"):
+        parsers.ml_100k_titles(tmp_path)
+    put(tmp_path, {"u.item": "242|Café (1995) |01-Jan-1995||http://x|0|1\n"}, "latin-1")
+    assert parsers.ml_100k_titles(tmp_path) == {242: "Café (1995)"}
+
+
+def test_ml_1m_with_and_without_time(tmp_path: Path) -> None:
+    put(tmp_path, {"ratings_notime.dat": "1::1193::5\n2::661::3\n"})
+    assert rows_of(parsers.ml_1m(tmp_path)) == [(1, 1193, 5.0), (2, 661, 3.0)]
+    put(tmp_path, {"ratings.dat": "1::1193::5::978300760\n2::661::3::978302109\n"})
+    assert rows_of(parsers.ml_1m(tmp_path)) == [(1, 1193, 5.0, 978300760), (2, 661, 3.0, 978302109)]
+    put(tmp_path, {"movies.dat": "1193::Léon: a film (1994)::Drama|War\n"}, "latin-1")
+    assert parsers.ml_1m_titles(tmp_path) == {1193: "Léon: a film (1994)"}
+
+
+def test_paper_split(tmp_path: Path) -> None:
+    put(
+        tmp_path,
+        {"100k_train.csv": "user,item,rating\n0,1,4\n1,0,5\n", "100k_test.csv": "user,item,rating\n0,2,3\n"},
+    )
+    split = parsers.paper_split(tmp_path)
+    assert rows_of(split.train) == [(0, 1, 4.0), (1, 0, 5.0)]
+    assert rows_of(split.test) == [(0, 2, 3.0)]
+    assert rows_of(parsers.union(split)) == [(0, 1, 4.0), (0, 2, 3.0), (1, 0, 5.0)]
+    put(tmp_path, {"item_map.csv": 'item,movie_id,title\n0,9,"Film, The (1990)"\n1,7,Other\n'})
+    assert parsers.paper_split_titles(tmp_path) == {0: "Film, The (1990)", 1: "Other"}
+
+
+def test_titles_of_the_paper_split_come_from_movielens_too(tmp_path: Path) -> None:
+    put(tmp_path, {"u.data": "5\t9\t3\t1\n5\t7\t3\t1\n6\t9\t3\t1\n", "u.item": "7|Seven|x\n9|Nine|x\n"})
+    assert parsers.paper_split_titles_of(tmp_path) == {0: "Nine", 1: "Seven"}
+
+
+def test_lightgcn_split(tmp_path: Path) -> None:
+    put(tmp_path, {"train.txt": "0 1 2\n1 2\n", "test.txt": "0 3\n1\n"})
+    split = parsers.lightgcn_split(tmp_path)
+    assert rows_of(split.train) == [(0, 1), (0, 2), (1, 2)]
+    assert rows_of(split.test) == [(0, 3)]
+    assert len(parsers.union(split)) == 4
+
+
+def test_coat(tmp_path: Path) -> None:
+    put(tmp_path, {"train.ascii": "0 4 0\n1 0 0\n", "test.ascii": "0 4 3\n0 5 0\n"})
+    split = parsers.coat_split(tmp_path)
+    assert rows_of(split.train) == [(0, 1, 4.0), (1, 0, 1.0)]
+    assert rows_of(split.test) == [(0, 2, 3.0), (1, 1, 5.0)]
+    assert "1 test pair also in train: dropped from test" in split.notes
+    assert rows_of(parsers.union(split).with_min_rating(4)) == [(0, 1, 4.0), (1, 1, 5.0)]
+
+
+def test_yahoo_r3(tmp_path: Path) -> None:
+    folder = tmp_path / "yahoo-r3"
+    folder.mkdir()
+    name = "ydata-ymusic-rating-study-v1_0-{}.txt"
+    train = "1\t14\t5\n1\t35\t1\n5400\t14\t2\n5401\t14\t4\n15400\t1000\t3\n"
+    put(folder, {name.format("train"): train, name.format("test"): "1\t49\t1\n1\t35\t4\n5400\t1\t3\n"})
+    split = load_split("yahoo-r3", tmp_path)
+    assert len(split.train) == 5
+    assert rows_of(split.test) == [(1, 49, 1.0), (5400, 1, 3.0)]
+    found = load("yahoo-r3", tmp_path)
+    assert rows_of(found) == [
+        *((1, 14, 5.0), (1, 35, 1.0), (1, 49, 1.0)),  # of two ratings of a pair, the one in train
+        *((5400, 1, 3.0), (5400, 14, 2.0)),
+    ]
+    assert found.user_ids.ids.to_pylist() == [1, 5400]
+    assert [step.rows for step in found.history] == [1]
+
+
+def test_kuairec(tmp_path: Path) -> None:
+    put(
+        tmp_path,
+        {"small_matrix_positives.csv": "user,item\n14,137\n19,137\n", "small_matrix_items.txt": "103\n137\n"},
+    )
+    truth = parsers.kuairec_truth(tmp_path, None)
+    assert truth.positives == parsers.kuairec(tmp_path)
+    assert rows_of(truth.positives) == [(14, 137), (19, 137)]
+    assert truth.labels.tolist() == [[False, True], [False, True]]
+    assert not truth.labels.flags.writeable
+    assert repr(truth) == "<Truth: 2 users x 2 items, all labels known, 2 positives (50.00%)>"
+    with pytest.raises(InputError, match=r"threshold = 2: kuairec has labels and no ratings; leave it out"):
+        parsers.kuairec_truth(tmp_path, 2)
+
+
+def test_jester5k(tmp_path: Path) -> None:
+    # columns are jokes: user 0 rated both, user 1 the first, user 2 both
+    arrays = {
+        "data": [1.5, -2.0, 3.0, -0.5, 4.0],
+        "indices": [0, 1, 2, 0, 2],
+        "indptr": [0, 3, 5],
+        "shape": [3, 2],
+    }
+    np.savez(tmp_path / "jester5k.npz", **{name: np.array(values) for name, values in arrays.items()})
+    assert rows_of(parsers.jester5k(tmp_path)) == [
+        *((0, 0, 1.5), (0, 1, -0.5), (1, 0, -2.0)),
+        *((2, 0, 3.0), (2, 1, 4.0)),
+    ]
+    truth = parsers.jester5k_truth(tmp_path, None)
+    assert truth.positives.user_ids.ids.to_pylist() == [0, 2]
+    assert truth.labels.tolist() == [[True, False], [True, True]]
+    assert parsers.jester5k_truth(tmp_path, 3).labels.tolist() == [[False, False], [False, True]]
+    with pytest.raises(InputError, match="threshold = 11 is out of range"):
+        parsers.jester5k_truth(tmp_path, 11)
+
+
+# --- the real files ----------------------------------------------------------------------------------
+
+
+def test_checksums_are_those_of_the_real_files(real_data: Path) -> None:
+    lines = (real_data / "SHA256SUMS").read_text().splitlines()
+    published = {path: checksum for checksum, path in (line.split() for line in lines)}
+    ours = {f"{name}/{file.name}": file.sha256 for name in REAL for file in DATASETS[name].files}
+    there = {path: checksum for path, checksum in published.items() if not path.endswith("/README")}
+    assert there.items() <= ours.items()
+    assert {path for path in ours if path not in there} == {"ml-100k/ml-100k.item", "ml-1m/ratings.dat"}
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_real_files_have_the_verified_numbers(real_data: Path, name: str) -> None:
+    dataset = DATASETS[name]
+    assert locate(name, real_data) == real_data / name
+    found = load(name, real_data)
+    assert (found.n_users, found.n_items, len(found)) == (dataset.users, dataset.items, dataset.pairs)
+    assert (found.rating is not None) == dataset.has_ratings
+    has_times = dataset.has_times and not (real_data / name / "ratings_notime.dat").exists()
+    assert (found.time is not None) == has_times
+    assert found.history == ()
+
+
+def test_a_checksum_of_a_real_file(real_data: Path) -> None:
+    assert sha256_of(real_data / "ml-100k" / "u.data") == DATASETS["ml-100k"].file("u.data").sha256
+
+
+@pytest.mark.parametrize(
+    ("name", "train", "test", "note"),
+    [
+        ("ml-100k-paper-split", 80_000, 20_000, "38 test pairs of 35 items never seen in train"),
+        ("gowalla", 810_128, 217_242, None),
+        ("yelp2018", 1_237_259, 324_147, None),
+        ("coat", 290 * 24, 290 * 16 - 366, "366 test pairs also in train: dropped from test"),
+    ],
+)
+def test_real_splits(real_data: Path, name: str, train: int, test: int, note: str | None) -> None:
+    split = load_split(name, real_data)
+    assert (len(split.train), len(split.test)) == (train, test)
+    assert split.notes == (() if note is None else (note,))
+    assert (split.train.n_users, split.train.n_items) == (DATASETS[name].users, DATASETS[name].items)
+
+
+def test_real_titles(real_data: Path) -> None:
+    titles = {name: load_titles(name, real_data) for name in NAMES if DATASETS[name].has_titles}
+    sizes = {name: len(found) for name, found in titles.items()}
+    assert sizes == {"ml-100k": 1_682, "ml-100k-paper-split": 1_682, "ml-1m": 3_883}
+    assert titles["ml-100k"][1] == titles["ml-1m"][1] == "Toy Story (1995)"
+    assert titles["ml-100k-paper-split"][0] == titles["ml-100k"][242] == "Kolya (1996)"
+    assert titles["ml-100k"][543] == "Misérables, Les (1995)"
+    for name, found in titles.items():
+        assert set(load(name, real_data).item_ids.ids.to_pylist()) <= set(found)
+
+
+def test_real_titles_of_the_paper_split_can_be_had_from_movielens(real_data: Path, tmp_path: Path) -> None:
+    given = load_titles("ml-100k-paper-split", real_data)
+    (tmp_path / "ml-100k").symlink_to(real_data / "ml-100k")
+    (tmp_path / "ml-100k-paper-split").mkdir()
+    for part in ("train", "test"):
+        there = tmp_path / "ml-100k-paper-split" / f"100k_{part}.csv"
+        there.symlink_to(real_data / "ml-100k-paper-split" / there.name)
+    assert load_titles("ml-100k-paper-split", tmp_path) == given
+
+
+def test_the_paper_split_is_movielens(real_data: Path) -> None:
+    """The same ratings, under other numbers."""
+    ours, theirs = load("ml-100k", real_data), load("ml-100k-paper-split", real_data)
+    assert sorted(ours.user_counts) == sorted(theirs.user_counts)
+    assert sorted(ours.item_counts) == sorted(theirs.item_counts)
+    assert np.sum(ours.rating) == np.sum(theirs.rating)
+
+
+def test_real_truth(real_data: Path) -> None:
+    kuairec = load_truth("kuairec", real_data)
+    assert kuairec.labels.shape == (1_411, 3_327)
+    assert kuairec.labels.sum() == 217_175
+    jester = load_truth("jester5k", real_data)
+    assert jester.labels.shape == (1_473, 100)
+    rated = load("jester5k", real_data)
+    matrix = np.zeros((5_000, 100))
+    matrix[rated.users, rated.items] = rated.rating
+    complete = rated.user_counts == 100
+    assert (jester.labels == (matrix[complete] > 0)).all()
+    assert (rated.rating.min(), rated.rating.max()) == (-9.95, 9.9)
+    higher = load_truth("jester5k", real_data, threshold=5.0)
+    assert (higher.labels == (matrix[complete] > 5)).all()
+    assert isinstance(higher, Truth)
+
+
+def test_public_names_exist() -> None:
+    assert all(hasattr(catalogue, name) for name in catalogue.__all__)

@@ -1,0 +1,178 @@
+"""Models on disk: what goes in comes out, and no file, however bad, does more than give an error."""
+
+import contextlib
+import errno
+import json
+import os
+import struct
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+
+from truepair.data.ids import IdMap
+from truepair.data.interactions import Interactions
+from truepair.errors import StorageError
+from truepair.storage import KIND, VERSION, Model, load_model, save_model
+from truepair.tensorfile import read_tensors, write_tensors
+from worlds import two_tastes
+
+
+@pytest.fixture
+def model():
+    seen = two_tastes(n_users=12, n_items=20, each=4)
+    g = torch.Generator().manual_seed(0)
+    return Model(torch.randn(12, 5, generator=g), torch.randn(20, 5, generator=g), seen, {"note": "hello"})
+
+
+@pytest.fixture
+def path(model, tmp_path):
+    save_model(tmp_path / "m.truepair", model)
+    return tmp_path / "m.truepair"
+
+
+def test_what_goes_in_comes_out(path, model):
+    loaded = load_model(path)
+    assert torch.equal(loaded.users, model.users)
+    assert torch.equal(loaded.items, model.items)
+    assert loaded.seen == model.seen
+    assert loaded.facts == model.facts
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [["ann", "bob", "çağ"], [1, 2, 2**40], [2**63, 2**63 + 1, 2**64 - 1], [b"\x00", b"\x01\x02", b"z"]],
+    ids=["text", "integers", "large", "bytes"],
+)
+def test_ids_of_any_kind(ids, tmp_path):
+    seen = Interactions(np.array([0, 2]), np.array([1, 1]), IdMap.of(ids), IdMap.of(["x", "y"]))
+    save_model(tmp_path / "m", Model(torch.ones(3, 2), torch.ones(2, 2), seen))
+    assert load_model(tmp_path / "m").seen.user_ids.ids.to_pylist() == ids
+
+
+def test_a_users_or_items_without_interactions_survive(tmp_path):
+    seen = Interactions(np.zeros(0, int), np.zeros(0, int), IdMap.range(3), IdMap.range(2))
+    save_model(tmp_path / "m", Model(torch.ones(3, 2), torch.ones(2, 2), seen))
+    assert load_model(tmp_path / "m").seen.n_users == 3
+
+
+# --- bad files -----------------------------------------------------------------------------------------
+
+
+def header_and_body(content):
+    size = struct.unpack("<Q", content[:8])[0]
+    return json.loads(content[8 : 8 + size]), content[8 + size :]
+
+
+def joined(header, body):
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + body
+
+
+def mutants(content, n, rng):
+    """Bit flips, truncations, insertions, swapped header fields, oversize headers."""
+    header, body = header_and_body(content)
+    names = [name for name in header if name != "__metadata__"]
+    for k in range(n):
+        kind = k % 6
+        if kind == 0:
+            changed = bytearray(content)
+            changed[rng.integers(len(changed))] ^= 1 << rng.integers(8)
+            yield bytes(changed)
+        elif kind == 1:
+            yield content[: rng.integers(len(content))]
+        elif kind == 2:
+            at = rng.integers(len(content))
+            yield content[:at] + rng.bytes(rng.integers(1, 9)) + content[at:]
+        elif kind == 3:
+            a, b = rng.choice(names, 2, replace=False)
+            yield joined({**header, a: header[b], b: header[a]}, body)
+        elif kind == 4:
+            yield struct.pack("<Q", int(rng.integers(len(content), 2**62))) + content[8:]
+        else:
+            a = rng.choice(names)
+            field = {**header[a], "shape": [int(x) for x in rng.integers(0, 2**33, 2)]}
+            yield joined({**header, a: field}, body)
+
+
+def test_a_thousand_mutants_give_a_thousand_clear_errors(path):
+    content = path.read_bytes()
+    rng = np.random.default_rng(0)
+    for mutant in mutants(content, 1000, rng):
+        path.write_bytes(mutant)
+        with pytest.raises(StorageError, match=r"m\.truepair .*(damaged|not a|cannot be read|not a sound)"):
+            load_model(path)
+
+
+def rewritten(path, change):
+    """The file with its tensors or facts changed by someone who knows how to write a right checksum."""
+    tensors, facts = read_tensors(path, KIND, VERSION)
+    changed = change(tensors, facts)
+    write_tensors(path, KIND, VERSION, tensors, changed if isinstance(changed, list) else facts)
+
+
+HOSTILE = {
+    "NaN": (lambda t, f: t["users"].__setitem__((0, 0), float("nan")), "1 rows of users hold NaN"),
+    "other dimension": (lambda t, f: t.update(items=torch.ones(20, 7)), "users have 5 dimensions, items 7"),
+    "too few users": (lambda t, f: t.update(users=torch.ones(3, 5)), "12 ids for 3 users"),
+    "no items": (lambda t, f: t.pop("items"), "not a sound model"),
+    "a vector": (lambda t, f: t.update(users=torch.ones(12)), "not a float32 matrix"),
+    "doubles": (lambda t, f: t.update(users=torch.ones(12, 5).double()), "not a float32 matrix"),
+    "item out of range": (lambda t, f: t["seen.items"].__setitem__(0, 99), "items has codes"),
+    "repeated pair": (lambda t, f: t["seen.items"].__setitem__(1, int(t["seen.items"][0])), "repeat a"),
+    "negative start": (lambda t, f: t["seen.starts"].__setitem__(1, -5), "does not divide"),
+    "huge start": (lambda t, f: t["seen.starts"].__setitem__(-1, 2**60), "does not divide"),
+    "ids are junk": (lambda t, f: t.update({"ids.users": torch.zeros(64, dtype=torch.uint8)}), "not a sound"),
+    "ids are empty": (lambda t, f: t.update({"ids.users": torch.zeros(0, dtype=torch.uint8)}), "not a sound"),
+    "facts are a list": (lambda t, f: [1, 2], "facts are a list"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_file_with_a_right_checksum_is_still_checked(name, path):
+    change, message = HOSTILE[name]
+    rewritten(path, change)
+    with pytest.raises(StorageError, match=message):
+        load_model(path)
+
+
+def test_junk_in_the_arrow_bytes_with_a_right_checksum(path):
+    """Every byte of the ids changed in turn, the checksum made right: an error, or ids that are sound."""
+    tensors, facts = read_tensors(path, KIND, VERSION)
+    before = tensors["ids.users"].clone()
+    for at in range(0, len(before), 3):
+        tensors["ids.users"] = before.clone()
+        tensors["ids.users"][at] ^= 0xA5
+        write_tensors(path, KIND, VERSION, tensors, facts)
+        with contextlib.suppress(StorageError):
+            assert len(load_model(path).seen.user_ids) == 12
+
+
+def test_foreign_newer_and_missing_files(path, tmp_path):
+    safetensors.torch.save_file({"x": torch.zeros(2)}, tmp_path / "foreign")
+    with pytest.raises(StorageError, match="is not a truepair model, but 'something foreign'"):
+        load_model(tmp_path / "foreign")
+    write_tensors(tmp_path / "newer", KIND, VERSION + 1, {"x": torch.zeros(2)}, {})
+    with pytest.raises(StorageError, match=r"of version 2; this truepair reads up to 1; upgrade"):
+        load_model(tmp_path / "newer")
+    write_tensors(tmp_path / "checkpoint", "truepair checkpoint", 1, {"x": torch.zeros(2)}, {})
+    with pytest.raises(StorageError, match="is not a truepair model, but 'truepair checkpoint'"):
+        load_model(tmp_path / "checkpoint")
+    with pytest.raises(StorageError, match="there is no truepair model at"):
+        load_model(tmp_path / "nothing")
+    with pytest.raises(StorageError, match="there is no truepair model at"):
+        load_model(tmp_path)
+
+
+def test_a_full_disk_leaves_the_old_model_intact(path, model, monkeypatch):
+    before = path.read_bytes()
+
+    def full(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StorageError, match="No space left on device; the one before it is untouched"):
+        save_model(path, model)
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
