@@ -2,10 +2,10 @@
 
     import truepair as tp
 
-    split = tp.split_random(tp.read_interactions("clicks.csv"), valid=0.1)
-    best = tp.Validation(split.valid, exclude=split.train, metric="ndcg@20")
-    fit = tp.fit(tp.MF(dim=64), tp.DPL(), tp.Uniform(), split.train, tp.Settings(patience=10), best)
-    print(tp.evaluate_split(fit.users, fit.items, split, on="test").table())
+    split = tp.split_random(tp.read_interactions("clicks.csv"), test=0.2, valid=0.1)
+    model = tp.Recommender(loss="dpl", encoder="mf", dim=64).fit(split)
+    print(tp.evaluate_split(model.users_, model.items_, split, on="test").table())
+    print(model.recommend(["ann"], k=10))
 
 Names are loaded when they are first used, so `import truepair.losses` brings PyTorch and nothing else.
 """
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from truepair.evaluation import evaluate_split as evaluate_split
     from truepair.losses import BPR as BPR
     from truepair.losses import DPL as DPL
+    from truepair.recommender import Recommender as Recommender
     from truepair.sampling import Uniform as Uniform
     from truepair.training import Settings as Settings
     from truepair.training import fit as fit
@@ -48,6 +49,7 @@ _HOME = {
     "fit": "training",
     "Validation": "evaluation",
     "evaluate_split": "evaluation",
+    "Recommender": "recommender",
 }
 __all__ = [*_HOME]
 
