@@ -41,8 +41,8 @@ def main() -> None:
     theirs, target = split.train.take(new[split.train.users]), split.test.take(new[split.test.users])
     for encoder in ("mf", "lightgcn"):
         settings = {"encoder": encoder, "epochs": args.epochs, "validation": 0}
-        retrained = Recommender(**settings).fit(split.train)  # type: ignore[arg-type]
-        others = Recommender(**settings).fit(split.train.take(~new[split.train.users]))  # type: ignore[arg-type]
+        retrained = Recommender(**settings).fit(split.train)
+        others = Recommender(**settings).fit(split.train.take(~new[split.train.users]))
         folded = others.fold_in(theirs)
         a, b = recall(retrained, target, split.train), recall(folded, target, theirs)
         print(f"{encoder}: recall@20 of new people: retrained {a:.4f}, folded in {b:.4f}, ratio {b / a:.1%}")

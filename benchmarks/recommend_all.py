@@ -40,9 +40,7 @@ def main() -> None:
                 file.write_table(part)
         seconds, rows = time.perf_counter() - began, pq.read_metadata(path).num_rows
     print(f"{clicks}: {rows:,} rows to Parquet in {seconds:.2f} s")
-    print(
-        f"peak memory {peak_mb():.0f} MB for the whole program, {peak_mb() - before:.0f} MB of it for this step"
-    )
+    print(f"peak memory {peak_mb():.0f} MB in all, {peak_mb() - before:.0f} MB of it for this step")
 
 
 if __name__ == "__main__":
