@@ -15,7 +15,7 @@ check: $(INSTALLED)
 	$(BIN)/mypy
 
 demo: $(INSTALLED)
-	$(BIN)/python examples/quickstart.py
+	$(BIN)/truepair demo --out truepair-demo.html
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("truepair needs Python 3.11 or newer; set PYTHON=…") if sys.version_info < (3, 11) else None'

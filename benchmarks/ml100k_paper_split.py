@@ -16,7 +16,7 @@ from pathlib import Path
 
 from truepair.data.reading import read_interactions
 from truepair.data.splitting import split_given
-from truepair.encoders import MF, LightGCN
+from truepair.encoders import MF, Encoder, LightGCN
 from truepair.evaluation import evaluate_split
 from truepair.losses import BPR, DPL, Loss
 from truepair.sampling import Uniform
@@ -27,7 +27,7 @@ TAU = 0.07
 AUTHORS_DPL = DPL(tau=TAU, floor=0.01 / (1 - TAU))
 
 # name: encoder, loss, M, N, NDCG@20 of the authors' own program on this split, the least we accept
-RUNS: dict[str, tuple[MF, Loss, int, int, float, str]] = {
+RUNS: dict[str, tuple[Encoder, Loss, int, int, float, str]] = {
     "MF DPL (10,10)": (MF(dim=32), AUTHORS_DPL, 10, 10, 0.4281, "≥ .426"),
     "MF BPR": (MF(dim=32), BPR(), 0, 1, 0.4196, ".415–.424"),
     "LightGCN DPL (5,1)": (LightGCN(dim=32, hops=1), AUTHORS_DPL, 5, 1, 0.4016, "≥ .399"),

@@ -54,7 +54,39 @@ ORDER = [
     "evaluation",
     "tables",
     "storage",
+    "parameters",
+    "shelf",
     "recommender",
+    "adapters",
+    "adapters.implicit.factors",
+    "adapters.implicit.model",
+    "adapters.implicit.als",
+    "adapters.implicit.bpr",
+    "adapters.implicit.dpl",
+    "adapters.implicit",
+    "experiments",
+    "experiments.report",
+    "experiments.figures",
+    "experiments.demo_result",
+    "experiments.demo_output",
+    "experiments.demo",
+    "commands",
+    "commands.voice",
+    "commands.options",
+    "commands.sources",
+    "commands.parameters",
+    "commands.idtext",
+    "commands.writing",
+    "commands.demo",
+    "commands.data",
+    "commands.fit",
+    "commands.evaluate",
+    "commands.recommend",
+    "commands.similar",
+    "commands.compare",
+    "commands.doctor",
+    "cli",
+    "__main__",
 ]
 
 
@@ -65,6 +97,7 @@ def name_of(path):
 
 def imported(path):
     for node in ast.walk(ast.parse(path.read_text())):
+        assert not (isinstance(node, ast.ImportFrom) and node.level), "imports are written out, not relative"
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("truepair"):
             yield node.module.removeprefix("truepair").removeprefix(".")
         if isinstance(node, ast.Import):

@@ -351,3 +351,36 @@ def test_losses_need_nothing_else_of_the_library():
         [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ, check=True
     )
     assert out.stdout.strip() == "['truepair', 'truepair.errors', 'truepair.losses']"
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("where", ["pos", "extra", "unlabelled"])
+def test_a_score_that_is_not_a_number_is_never_hidden(name, where):
+    kind = LOSSES[name]
+    if where == "extra" and not kind.uses_extra:
+        pytest.skip("this loss does not look at extra positives")
+    loss = kind(tau=0.1) if kind.uses_extra else kind()
+    inputs = dict(zip(("pos", "extra", "unlabelled"), scores(b=2), strict=True))
+    inputs[where][0] = float("nan")
+    rows = loss(**inputs)
+    assert rows[0].isnan()
+    assert rows[1].isfinite()
+
+
+@pytest.mark.parametrize("kind", [DCL, HCL, DPL, DPLHard])
+def test_a_prior_close_to_one_is_safe_in_float32(kind):
+    pos, extra, unl = (x.float() for x in scores())
+    assert kind(tau=1 - 1e-9)(pos, extra, unl).isfinite().all()
+
+
+@pytest.mark.parametrize("tau", [[], [[0.1], [0.2]], None, ["a"], {}])
+def test_a_prior_of_another_shape(tau):
+    with pytest.raises(InputError, match="give a number, one number per user, or 'density'"):
+        DPL(tau=tau)
+
+
+def test_numpy_numbers_become_plain_ones():
+    import numpy as np
+
+    loss = DPL(tau=np.float32(0.25), floor=np.float64(0.5))
+    assert (type(loss.tau), type(loss.floor)) == (float, float)

@@ -245,10 +245,15 @@ def test_bns_equals_its_rule_in_plain_python(in_batch, n):
 
 
 def test_bns_on_an_item_nobody_has_that_scores_highest_is_no_nan():
-    data = interactions_of([[0], [1]], 4)  # items 2 and 3 have no interaction: p = 0
+    """Item 3 scores highest (F = 1) and nobody has it (p = 0): unbias is 0/0, and counts as one half."""
+    data = interactions_of([[0], [1]], 4)
     matrices = torch.ones(2, 1), torch.tensor([[0.0], [1.0], [2.0], [3.0]])
-    draws = Draws(data, BNS(pool=3))
-    assert set(draws.batch(draws.anchors, 0, 1, 5, matrices).unlabelled.flatten().tolist()) <= {0, 1, 2, 3}
+    draws = Draws(data, BNS(pool=200))  # every unlabelled item is among the candidates
+    chosen = draws.batch(draws.anchors, 0, 1, 5, matrices).unlabelled.flatten().tolist()
+    for user, item in zip((0, 1), chosen, strict=True):
+        candidates = [j for j in range(4) if j != user]
+        risks = plain_bns(data, matrices, user, user, candidates, list(range(4)), 5.0)
+        assert item == candidates[int(np.argmin(risks))]
 
 
 def test_choice_by_score_without_scores_is_an_error():
@@ -260,12 +265,57 @@ def test_choice_by_score_without_scores_is_an_error():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: DNS(pool=0), "pool = 0 .* ≥ 1"),
+        (lambda: DNS(pool=0), "pool = 0 .* ≥ 2"),
         (lambda: BNS(weight=-1), "weight = -1 .* ≥ 0"),
         (lambda: Popularity(alpha=float("nan")), "alpha = nan"),
-        (lambda: DNS(pool=3).candidates(4), "N = 4 .* pool of 3; raise pool to 4"),
+        (lambda: DNS(pool=3).candidates(4), "N = 4 of a pool of 3 is no choice; raise pool above 4"),
     ],
 )
 def test_bad_parameters(make, message):
     with pytest.raises(InputError, match=message):
         make()
+
+
+def test_an_item_never_seen_counts_as_seen_once():
+    data = interactions_of([[0], [0], [0, 1]], 4)  # popularity 3, 1, 0, 0
+    drawn = Draws(data, Popularity(1.0)).unlabelled_items(torch.zeros(300, dtype=torch.int64), 100, key=4)
+    assert chi_square_p(drawn.flatten().numpy(), np.array([0.0, 1.0, 1.0, 1.0])) > 1e-3
+
+
+@pytest.mark.parametrize("alpha", [50.0, 400.0, 1e6])
+def test_extreme_popularity_still_draws_from_the_catalogue(alpha):
+    data = random_interactions(n_users=200, n_items=40)
+    drawn = Draws(data, Popularity(alpha)).unlabelled_items(torch.arange(200), 50, key=4)
+    known = data.csr().toarray() > 0
+    assert drawn.max() < 40
+    assert not known[torch.arange(200)[:, None], drawn].any()
+
+
+def test_the_order_and_every_draw_depend_on_seed_epoch_and_step():
+    draws = Draws(random_interactions(), Uniform())
+    orders = {
+        tuple(torch.cat(list(draws.epoch(seed, epoch, 64))).tolist()) for seed in (0, 1) for epoch in (0, 1)
+    }
+    assert len(orders) == 4
+    batches = [
+        draws.batch(draws.anchors, 9, 9, stream_key(*path))
+        for path in [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1)]
+    ]
+    for column in ("extra", "unlabelled"):
+        assert len({tuple(getattr(batch, column).flatten().tolist()) for batch in batches}) == 4
+
+
+def test_extra_and_unlabelled_are_drawn_independently():
+    """A user with 2 known and 2 unlabelled items: all four combinations are equally likely."""
+    draws = Draws(interactions_of([[0, 1]], 4), Uniform())
+    batch = draws.batch(draws.anchors.repeat(20_000), 1, 1, key=3)
+    table = np.zeros((2, 2))
+    np.add.at(table, (batch.extra[:, 0].numpy(), batch.unlabelled[:, 0].numpy() - 2), 1)
+    assert stats.chi2_contingency(table).pvalue > 1e-3
+
+
+def test_known_mask_is_membership_of_the_whole_catalogue():
+    users = torch.tensor([5, 0, 1, 5])
+    np.testing.assert_array_equal(
+        Draws(ODD, Uniform()).known_mask(users).numpy(), ODD.csr().toarray()[users.numpy()] > 0
+    )

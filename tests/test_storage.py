@@ -161,7 +161,7 @@ def test_foreign_newer_and_missing_files(path, tmp_path):
         load_model(tmp_path / "checkpoint")
     with pytest.raises(StorageError, match="there is no truepair model at"):
         load_model(tmp_path / "nothing")
-    with pytest.raises(StorageError, match="there is no truepair model at"):
+    with pytest.raises(StorageError, match="is a folder, not a truepair model"):
         load_model(tmp_path)
 
 

@@ -18,12 +18,12 @@ import torch.nn.functional as F  # noqa: N812, the name everybody uses
 from torch import Tensor, nn
 
 from truepair.data.interactions import Interactions
-from truepair.errors import check_choice, check_number, check_whole
+from truepair.errors import check_choice, check_number, check_whole, settle
 
 
 @dataclass(frozen=True)
-class MF:
-    """Matrix factorisation: a free vector for each user and each item.
+class Encoder:
+    """How users and items become vectors, and how two vectors become a score.
 
     scoring="dot":     s = ⟨e_u, e_i⟩
     scoring="cosine":  s = cos(e_u, e_i) / temperature
@@ -34,9 +34,9 @@ class MF:
     temperature: float = 1.0
 
     def __post_init__(self) -> None:
-        check_whole("dim", self.dim, 1)
         check_choice("scoring", self.scoring, ["dot", "cosine"])
-        check_number("temperature", self.temperature, 0, open_low=True)
+        temperature = check_number("temperature", self.temperature, 0, open_low=True)
+        settle(self, dim=check_whole("dim", self.dim, 1), temperature=temperature)
 
     def start(self, interactions: Interactions, seed: int, device: torch.device) -> StartedEncoder:
         """Fresh parameters (xavier-normal, a function of the seed alone) on `device`."""
@@ -44,7 +44,12 @@ class MF:
 
 
 @dataclass(frozen=True)
-class LightGCN(MF):
+class MF(Encoder):
+    """Matrix factorisation: a free vector for each user and each item."""
+
+
+@dataclass(frozen=True)
+class LightGCN(Encoder):
     """Vectors averaged over the user-item graph: the mean over 0 … hops of Âᵏ E.
 
     Â = D^{-1/2} A D^{-1/2} is the symmetrically normalised bipartite adjacency matrix. hops = 0 is MF.
@@ -54,7 +59,7 @@ class LightGCN(MF):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_whole("hops", self.hops, 0)
+        settle(self, hops=check_whole("hops", self.hops, 0))
 
     def start(self, interactions: Interactions, seed: int, device: torch.device) -> StartedEncoder:
         """Fresh parameters and the normalised graph on `device`."""
@@ -63,14 +68,20 @@ class LightGCN(MF):
         return StartedEncoder(self, *size, seed, graph, self.hops).to(device)
 
 
-ENCODERS: dict[str, type[MF]] = {"mf": MF, "lightgcn": LightGCN}
+ENCODERS: dict[str, type[Encoder]] = {"mf": MF, "lightgcn": LightGCN}
 
 
 class StartedEncoder(nn.Module):
     """Trainable embeddings; calling it gives (users [n_users, d], items [n_items, d])."""
 
     def __init__(
-        self, encoder: MF, n_users: int, n_items: int, seed: int, graph: Graph | None = None, hops: int = 0
+        self,
+        encoder: Encoder,
+        n_users: int,
+        n_items: int,
+        seed: int,
+        graph: Graph | None = None,
+        hops: int = 0,
     ) -> None:
         super().__init__()
         generator = torch.Generator().manual_seed(seed)

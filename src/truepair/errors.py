@@ -51,6 +51,19 @@ def check_choice(what: str, value: object, options: Iterable[str]) -> str:
     )
 
 
+def check_type(what: str, value: object, kind: type | tuple[type, ...], remedy: str) -> None:
+    """An error with the remedy if `value` is not of the kind that is needed."""
+    if not isinstance(value, kind):
+        given = f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
+        raise InputError(f"{what} is {given}, which cannot be used here; {remedy}.")
+
+
+def settle(frozen: object, **fields: object) -> None:
+    """Give the fields of a frozen value, under construction, what checking them made of them."""
+    for name, value in fields.items():
+        object.__setattr__(frozen, name, value)
+
+
 def check_whole(
     what: str, value: SupportsIndex | object, low: int, high: int | None = None, remedy: str = ""
 ) -> int:

@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Literal, NamedTuple, Self
 
@@ -31,7 +31,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812, the name everybody uses
 from torch import Tensor
 
-from truepair.errors import InputError, check_choice, check_number
+from truepair.errors import InputError, check_choice, check_number, settle
 
 Prior = float | tuple[float, ...] | Literal["density"]
 
@@ -57,6 +57,10 @@ class Loss(ABC):
         _check_shapes(pos, extra, unlabelled)
         return self._rows(pos, extra, unlabelled, users)
 
+    def with_density(self, density: float) -> Self:
+        """This loss with τ = `density` where τ was "density"; any other loss is unchanged."""
+        return self
+
     @abstractmethod
     def _rows(self, pos: Tensor, extra: Tensor, unlabelled: Tensor, users: Tensor | None) -> Rows: ...
 
@@ -76,7 +80,7 @@ class InfoNCE(Loss):
     temperature: float = 1.0
 
     def __post_init__(self) -> None:
-        _check_temperature(self.temperature)
+        settle(self, temperature=_checked_temperature(self.temperature))
 
     def _rows(self, pos: Tensor, extra: Tensor, unlabelled: Tensor, users: Tensor | None) -> Rows:
         relative = (unlabelled - pos[:, None]) / self.temperature  # [B, N]
@@ -95,30 +99,31 @@ class _Debiased(Loss):
     tau: Prior = "density"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "tau", _checked_prior(self.tau))
+        settle(self, tau=_checked_prior(self.tau))
 
     def with_density(self, density: float) -> Self:
         """This loss with τ = `density` where τ was "density", else unchanged."""
         return replace(self, tau=density) if self.tau == "density" else self
 
     @cached_property
-    def _tau_per_user(self) -> Tensor:
+    def _tau_tensor(self) -> Tensor:
         return torch.tensor(self.tau, dtype=torch.float64)
 
-    def _tau_rows(self, scores: Tensor, users: Tensor | None) -> Tensor:
-        """τ of each row, [B] (or a scalar tensor where one number serves all)."""
+    def _log_tau(self, scores: Tensor, users: Tensor | None) -> tuple[Tensor, Tensor]:
+        """log τ and log(1−τ) of each row, [B] (or scalars where one number serves all)."""
         if self.tau == "density":
             raise InputError(
                 f"{type(self).__name__}(tau='density') does not know the data; "
                 "give a number or call .with_density(interactions.density)."
             )
-        if isinstance(self.tau, float):
-            return scores.new_tensor(self.tau)
+        tau = self._tau_tensor.to(scores.device)  # float64: 1 − τ must not round to 0
+        if tau.ndim == 0:
+            return tau.log().to(scores.dtype), torch.log1p(-tau).to(scores.dtype)
         if users is None:
             raise InputError("tau is one number per user; pass users=, the user code of each row.")
-        if len(users) and int(users.max()) >= len(self.tau):
-            raise InputError(f"tau has {len(self.tau)} users, but a row is of user {int(users.max())}.")
-        return self._tau_per_user.to(scores.device)[users].to(scores.dtype)
+        if len(users) and (int(users.max()) >= len(tau) or int(users.min()) < 0):
+            raise InputError(f"tau has {len(tau)} users, but a row is of user {int(users.max())}.")
+        return tau[users].log().to(scores.dtype), torch.log1p(-tau[users]).to(scores.dtype)
 
 
 @dataclass(frozen=True)
@@ -136,17 +141,17 @@ class DCL(_Debiased):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_temperature(self.temperature)
-        check_number("min_score", self.min_score)
+        settle(self, temperature=_checked_temperature(self.temperature))
+        settle(self, min_score=check_number("min_score", self.min_score))
 
     def _rows(self, pos: Tensor, extra: Tensor, unlabelled: Tensor, users: Tensor | None) -> Rows:
         # all exponents are taken relative to the anchor, so that e^{s⁺/t} = 1
-        tau, n = self._tau_rows(pos, users), unlabelled.shape[1]
+        (log_tau, log_rest), n = self._log_tau(pos, users), unlabelled.shape[1]
         log_sum = self._log_sum((unlabelled - pos[:, None]) / self.temperature)  # [B]
         if extra.shape[1]:
             log_extra = _log_mean_exp((extra - pos[:, None]) / self.temperature)
-            log_sum = _log_difference(log_sum, log_extra + tau.log() + math.log(n))
-        log_g = log_sum - torch.log1p(-tau)
+            log_sum = _log_difference(log_sum, log_extra + log_tau + math.log(n))
+        log_g = log_sum - log_rest
         floor = (self.min_score - pos) / self.temperature + math.log(n)
         return Rows(F.softplus(torch.maximum(log_g, floor)), log_g < floor)
 
@@ -165,7 +170,7 @@ class HCL(DCL):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_number("beta", self.beta, 0)
+        settle(self, beta=check_number("beta", self.beta, 0))
 
     def _log_sum(self, relative: Tensor) -> Tensor:
         hard = ((1 + self.beta) * relative).logsumexp(dim=1)
@@ -191,17 +196,17 @@ class DPL(_Debiased):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_number("floor", self.floor, 0, 1, open_low=True)
+        settle(self, floor=check_number("floor", self.floor, 0, 1, open_low=True))
         check_choice("clamp", self.clamp, ["hard", "relative"])
 
     def _rows(self, pos: Tensor, extra: Tensor, unlabelled: Tensor, users: Tensor | None) -> Rows:
-        tau = self._tau_rows(pos, users)
+        log_tau, log_rest = self._log_tau(pos, users)
         log_pu = self._log_pu(F.logsigmoid(pos[:, None] - unlabelled), unlabelled)  # [B]
         log_p = log_pu
         if extra.shape[1]:
             log_pp = _log_mean_exp(F.logsigmoid(pos[:, None] - extra))  # [B]
-            log_p = _log_difference(log_pu, log_pp + tau.log())
-        log_p = log_p - torch.log1p(-tau)
+            log_p = _log_difference(log_pu, log_pp + log_tau)
+        log_p = log_p - log_rest
         bound = torch.full_like(log_p, math.log(self.floor))
         if self.clamp == "relative":
             bound = bound + log_pu
@@ -220,11 +225,11 @@ class DPLHard(DPL):
     than for DPL (the paper: 0.3 on MovieLens-100k, 0.25 on MovieLens-1M). β = 0 is DPL.
     """
 
-    beta: float = field(default=1.0)
+    beta: float = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_number("beta", self.beta, 0)
+        settle(self, beta=check_number("beta", self.beta, 0))
 
     def _log_pu(self, log_sigma: Tensor, unlabelled: Tensor) -> Tensor:
         log_weight = torch.log_softmax(self.beta * unlabelled.detach(), dim=1)
@@ -246,11 +251,12 @@ def _log_mean_exp(x: Tensor) -> Tensor:
 
 
 def _log_difference(log_a: Tensor, log_b: Tensor) -> Tensor:
-    """log(a − b) from the logarithms; −∞ where b ≥ a. Its gradient is never NaN."""
+    """log(a − b) from the logarithms; −∞ where b ≥ a. Its gradient is never NaN, unless a or b is."""
     gap = log_b - log_a
     positive = gap < -1e-20
     safe = torch.where(positive, gap, -1.0)  # keeps the branch not taken away from log(0) and its gradient
-    return torch.where(positive, log_a + torch.log(-torch.expm1(safe)), -math.inf)
+    nothing = torch.where(gap.isnan(), gap, -math.inf)  # a score that is not a number must not look clamped
+    return torch.where(positive, log_a + torch.log(-torch.expm1(safe)), nothing)
 
 
 def _check_shapes(pos: Tensor, extra: Tensor, unlabelled: Tensor) -> None:
@@ -264,8 +270,8 @@ def _check_shapes(pos: Tensor, extra: Tensor, unlabelled: Tensor) -> None:
         raise InputError("N = 0: a row needs at least one unlabelled score.")
 
 
-def _check_temperature(temperature: float) -> None:
-    check_number("temperature", temperature, 0, open_low=True)
+def _checked_temperature(temperature: float) -> float:
+    return check_number("temperature", temperature, 0, open_low=True)
 
 
 def _checked_prior(tau: Prior | Sequence[float] | Tensor) -> Prior:
@@ -275,9 +281,16 @@ def _checked_prior(tau: Prior | Sequence[float] | Tensor) -> Prior:
         return "density"
     if isinstance(tau, float | int) or getattr(tau, "ndim", 1) == 0:
         return check_number("tau", tau, 0, 1, open_high=True, remedy=remedy)
-    per_user = torch.as_tensor(tau, dtype=torch.float64)
-    bad = ~((per_user >= 0) & (per_user < 1))
-    if per_user.ndim != 1 or bool(bad.any()):
-        first = int(bad.nonzero()[0, 0]) if per_user.ndim == 1 else 0
-        check_number(f"tau of user {first}", per_user[first], 0, 1, open_high=True, remedy=remedy)
+    try:
+        per_user = torch.as_tensor(tau, dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError):
+        per_user = torch.empty(0)
+    if per_user.ndim != 1 or not len(per_user):
+        raise InputError(
+            f"tau = {tau!r:.80} cannot be used; give a number, one number per user, or 'density'."
+        )
+    bad = (~((per_user >= 0) & (per_user < 1))).nonzero()
+    if len(bad):
+        first = int(bad[0, 0])
+        check_number(f"tau of user {first}", float(per_user[first]), 0, 1, open_high=True, remedy=remedy)
     return tuple(per_user.tolist())

@@ -7,9 +7,13 @@ of NumPy or PyTorch.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
-import torch
+
+if TYPE_CHECKING:  # splitting and reading do without it
+    import torch
 
 _GAMMA = 0x9E3779B97F4A7C15
 _MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
@@ -48,6 +52,8 @@ def random_order(key: int, n: int) -> npt.NDArray[np.int64]:
 
 def random_words(key: int, shape: tuple[int, ...], device: torch.device) -> torch.Tensor:
     """The same words as `random_bits`, as non-negative int64 of 63 bits (the lowest one is dropped)."""
+    import torch
+
     n = int(np.prod(shape))
     x = torch.arange(1, n + 1, dtype=torch.int64, device=device)
     x = x.mul_(_signed(_GAMMA)).add_(_signed(key))

@@ -11,7 +11,7 @@ import torch
 
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
-from truepair.errors import InputError, check_whole
+from truepair.errors import InputError, check_type, check_whole
 from truepair.randomness import random_order
 
 Matrix = torch.Tensor | npt.NDArray[Any]
@@ -67,7 +67,12 @@ def as_masks(exclude: Exclude | None) -> tuple[Interactions, ...]:
     """`exclude` as a tuple, whether it was none, one or several."""
     if exclude is None:
         return ()
-    return (exclude,) if isinstance(exclude, Interactions) else tuple(exclude)
+    masks = (exclude,) if isinstance(exclude, Interactions) else exclude
+    remedy = "give Interactions, or a list of them, such as split.train"
+    check_type("exclude", masks, (tuple, list), remedy)
+    for mask in masks:
+        check_type("exclude", mask, Interactions, remedy)
+    return tuple(masks)
 
 
 def check_shapes(shape: tuple[int, int], others: Sequence[Interactions], what: str = "exclude") -> None:

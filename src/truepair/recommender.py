@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.metadata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self, cast
 
@@ -15,18 +15,20 @@ import torch.nn.functional as F  # noqa: N812, the name everybody uses
 from torch import Tensor
 
 from truepair.data.columns import find_columns
-from truepair.data.ids import Codes, IdMap, canonical_ids
+from truepair.data.ids import IdMap, canonical_ids
 from truepair.data.interactions import Interactions
 from truepair.data.memory import memory_source
 from truepair.data.reading import read_interactions
 from truepair.data.split import Split
 from truepair.data.splitting import split_given
-from truepair.encoders import ENCODERS, MF
+from truepair.encoders import ENCODERS, Encoder
 from truepair.errors import InputError, StorageError, check_choice, check_number, check_whole, did_you_mean
 from truepair.evaluation import Validation
 from truepair.losses import LOSSES, Loss, Prior
+from truepair.parameters import described, rebuilt
 from truepair.ranking import top_k
 from truepair.sampling import SAMPLERS, Sampler
+from truepair.shelf import Shelf
 from truepair.storage import Model, load_model, save_model
 from truepair.tables import Output, output_of, to_output
 from truepair.training import FitResult, Settings, fit, fold_in
@@ -54,7 +56,7 @@ class Recommender:
 
     # as scikit-learn wants it: parameters are kept as given, and checked when they are used
     loss: str | Loss = "dpl"
-    encoder: str | MF = "mf"
+    encoder: str | Encoder = "mf"
     sampler: str | Sampler = "uniform"
     dim: int = 64
     tau: Prior = "density"
@@ -64,7 +66,7 @@ class Recommender:
     epochs: int = 200
     batch_size: int | None = None
     n_extra: int = 5
-    n_unlabelled: int = 10
+    n_unlabelled: int = 5
     optimizer: Literal["adam", "sgd"] = "adam"
     learning_rate: float = 3e-3
     schedule: Literal["constant", "step", "linear", "cosine"] = "constant"
@@ -98,7 +100,7 @@ class Recommender:
         state = f", fitted on {self.seen_}" if self._is_fitted() else ""
         return f"Recommender({', '.join(f'{k}={v!r}' for k, v in changed.items())}{state})"
 
-    def job(self, n_pairs: int) -> tuple[MF, Loss, Sampler, Settings]:
+    def job(self, n_pairs: int) -> tuple[Encoder, Loss, Sampler, Settings]:
         """The checked encoder, loss, sampler and settings that the parameters mean for so many pairs."""
         encoder, loss, sampler = self.encoder, self.loss, self.sampler
         if isinstance(encoder, str):
@@ -164,8 +166,8 @@ class Recommender:
     def _facts(self, result: FitResult, split: Split) -> dict[str, Any]:
         record = result.history[result.epoch - 1]
         return {
-            "parameters": {name: _described(value) for name, value in self.get_params().items()},
-            "tau": _described(getattr(result.job.loss, "tau", None)),
+            "parameters": {name: described(value) for name, value in self.get_params().items()},
+            "tau": described(getattr(result.job.loss, "tau", None)),
             "data": split.train.hash,
             "split": split.hash,
             "epoch": result.epoch,
@@ -225,10 +227,10 @@ class Recommender:
         ids = self.seen_.user_ids.ids if users is None else canonical_ids(users, "user")
         find = self.seen_.user_ids.find if unknown == "popular" else self.seen_.user_ids.codes
         codes = find(ids, "user")
-        catalogue = _Catalogue.of(self, exclude_items, only_items)
+        shelf = Shelf.of(self.items_, self.seen_, exclude_items, only_items)
         for start in range(0, max(len(codes), 1), part):
             chosen = slice(start, start + part)
-            yield catalogue.ranked(ids[chosen], codes[chosen], min(k, len(catalogue.items)), exclude_seen)
+            yield shelf.ranked(self.users_, ids[chosen], codes[chosen], k, exclude_seen)
 
     def similar_items(self, items: Any, k: int = 10) -> Any:
         """A table of item, similar, score, rank: the `k` items of most similar vectors, by cosine."""
@@ -300,6 +302,7 @@ class Recommender:
             people.users[known], items[people.items[known]], people.user_ids, self.seen_.item_ids
         )
         encoder, loss, sampler, settings = self.job(len(pairs))
+        loss = loss.with_density(_mean(self.facts_["tau"]))  # the prior that was trained with
         vectors = fold_in(self.items_, encoder, loss, sampler, pairs, settings)
         guest = Recommender(**self.get_params())
         guest._take(Model(vectors, self.items_, pairs, {**self.facts_, "folded in": len(vectors)}))
@@ -318,7 +321,7 @@ class Recommender:
         """A recommender that was saved; opening it runs no code of the file."""
         model = load_model(path)
         try:
-            params = {name: _rebuilt(name, value) for name, value in model.facts["parameters"].items()}
+            params = {name: rebuilt(name, value) for name, value in model.facts["parameters"].items()}
             recommender = cls().set_params(**params)
             recommender.job(n_pairs=0)
             output = check_choice("output", model.facts["output"], ["arrow", "pandas", "polars"])
@@ -332,86 +335,14 @@ class Recommender:
 _PARAMETERS = [f.name for f in dataclasses.fields(Recommender)]
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Catalogue:
-    """The items that may be recommended, with codes of their own."""
-
-    model: Recommender
-    items: Codes  # codes in the whole catalogue, rising
-    matrix: Tensor
-    seen: Interactions
-
-    @staticmethod
-    def of(model: Recommender, exclude_items: Any, only_items: Any) -> _Catalogue:
-        ids, n = model.seen_.item_ids, model.seen_.n_items
-        allowed = np.ones(n, dtype=bool)
-        if only_items is not None:
-            allowed[:] = False
-            allowed[ids.codes(only_items, "item")] = True
-        if exclude_items is not None:
-            allowed[ids.codes(exclude_items, "item")] = False
-        items = np.flatnonzero(allowed)
-        if not len(items):
-            raise InputError("no item is left to recommend; loosen only_items or exclude_items.")
-        kept = model.seen_.take(allowed[model.seen_.items])
-        place = np.cumsum(allowed) - 1
-        seen = Interactions(kept.users, place[kept.items], kept.user_ids, IdMap(ids.outside(items)))
-        return _Catalogue(model, items, model.items_[torch.from_numpy(items)], seen)
-
-    def ranked(self, ids: pa.Array, codes: Codes, k: int, exclude_seen: bool) -> pa.Table:
-        known = codes >= 0
-        items = np.empty((len(codes), k), dtype=np.int64)
-        scores = np.empty((len(codes), k), dtype=np.float32)
-        exclude = self.seen if exclude_seen else None
-        items[known], scores[known] = top_k(
-            self.model.users_, self.matrix, k, rows=codes[known], exclude=exclude
-        )
-        if not known.all():
-            items[~known], scores[~known] = self._popular(k)
-        real = items >= 0
-        return pa.table(
-            {
-                "user": ids.take(pa.array(np.repeat(np.arange(len(codes)), real.sum(axis=1)))),
-                "item": self.seen.item_ids.outside(items[real]),
-                "score": scores[real],
-                "rank": np.broadcast_to(np.arange(1, k + 1), items.shape)[real],
-            }
-        )
-
-    def _popular(self, k: int) -> tuple[Codes, Any]:
-        popularity = self.seen.item_counts
-        best = np.argsort(-popularity, kind="stable")[:k]
-        return best, (popularity[best] / max(self.seen.n_users, 1)).astype(np.float32)
-
-
 def _joined(parts: Sequence[Interactions]) -> Interactions:
     first = parts[0]
     users, items = (np.concatenate([getattr(part, name) for part in parts]) for name in ("users", "items"))
     return Interactions(users, items, first.user_ids, first.item_ids)
 
 
-_REGISTRIES: dict[str, Mapping[str, type]] = {"loss": LOSSES, "encoder": ENCODERS, "sampler": SAMPLERS}
-
-
-def _described(value: Any) -> Any:
-    """A parameter as plain JSON: a loss, encoder or sampler becomes its kind and fields."""
-    for registry in _REGISTRIES.values():
-        for kind, made in registry.items():
-            if type(value) is made:
-                names = [f.name for f in dataclasses.fields(made)]
-                fields = {name: _described(getattr(value, name)) for name in names}
-                return {"kind": kind, **fields}
-    if value is None or isinstance(value, str | int | float | bool):
-        return value
-    return list(value) if isinstance(value, tuple | list) else repr(value)
-
-
-def _rebuilt(name: str, value: Any) -> Any:
-    """The parameter that `_described` told of; only kinds in the registries can be made."""
-    if not isinstance(value, dict):
-        return value
-    fields = {key: field for key, field in value.items() if key != "kind"}
-    return _REGISTRIES[name][check_choice(name, value["kind"], _REGISTRIES[name])](**fields)
+def _mean(tau: Any) -> Any:
+    return sum(tau) / len(tau) if isinstance(tau, list) else tau
 
 
 def _version(name: str) -> str:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
-from truepair.errors import InputError, check_number, check_whole
+from truepair.errors import InputError, check_number, check_whole, settle
 from truepair.randomness import random_words, stream_key
 
 Matrices = tuple[Tensor, Tensor]  # users [n_users, d], items [n_items, d]; a score is their dot product
@@ -69,11 +69,12 @@ class Popularity(Sampler):
     alpha: float = 0.75
 
     def __post_init__(self) -> None:
-        check_number("alpha", self.alpha, 0)
+        settle(self, alpha=check_number("alpha", self.alpha, 0))
 
     def item_weights(self, popularity: Codes) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-        """popularity^alpha."""
-        return np.maximum(popularity, 1).astype(np.float64) ** self.alpha
+        """popularity^alpha, relative to the most popular item's."""
+        log = np.log(np.maximum(popularity, 1))
+        return np.asarray(np.exp(self.alpha * (log - log.max())))
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class DNS(Sampler):
     pool: int = 32
 
     def __post_init__(self) -> None:
-        check_whole("pool", self.pool, 1)
+        settle(self, pool=check_whole("pool", self.pool, 2))
 
     def candidates(self, n: int) -> int:
         """The pool."""
@@ -111,8 +112,7 @@ class BNS(Sampler):
     in_batch: bool = False
 
     def __post_init__(self) -> None:
-        check_whole("pool", self.pool, 1)
-        check_number("weight", self.weight, 0)
+        settle(self, pool=check_whole("pool", self.pool, 2), weight=check_number("weight", self.weight, 0))
 
     def candidates(self, n: int) -> int:
         """The pool."""
@@ -125,7 +125,7 @@ class BNS(Sampler):
         info = torch.sigmoid(scores - pair_scores(matrices, users, batch.pos[:, None]))
         rival = candidates[:, 0] if self.in_batch else torch.arange(draws.n_items, device=users.device)
         rival_scores = matrices[0][users] @ matrices[1][rival].T  # [B, R]
-        known = draws.known(users[:, None], rival[None, :])  # [B, R]
+        known = draws.known(users[:, None], rival) if self.in_batch else draws.known_mask(users)  # [B, R]
         below = torch.where(known, torch.inf, rival_scores)
         f = torch.stack(
             [  # an item counts itself, whatever the last bit of the two ways to score it says
@@ -225,6 +225,15 @@ class Draws:
         place = place + self._passed[steps] - self._passed[self._indptr[users]][:, None]
         return torch.searchsorted(self._ends, place, right=True)
 
+    def known_mask(self, users: Tensor) -> Tensor:
+        """Whether each item of the catalogue is known of each user. [B, n_items]"""
+        counts = self._counts[users]
+        rows = torch.repeat_interleave(torch.arange(len(users), device=self.device), counts)
+        place = torch.arange(len(rows), device=self.device) - (counts.cumsum(0) - counts)[rows]
+        mask = torch.zeros(len(users), self.n_items, dtype=torch.bool, device=self.device)
+        mask[rows, self._items[self._indptr[users][rows] + place]] = True
+        return mask
+
     def known(self, users: Tensor, items: Tensor) -> Tensor:
         """Whether each (user, item) is a known interaction; shapes broadcast."""
         keys = users * self.n_items + items
@@ -243,8 +252,8 @@ def _best(criterion: Tensor, candidates: Tensor, n: int) -> Tensor:
 
 
 def _checked_pool(pool: int, n: int) -> int:
-    if n > pool:
-        raise InputError(f"N = {n} items cannot be chosen from a pool of {pool}; raise pool to {n} or more.")
+    if n >= pool:
+        raise InputError(f"N = {n} of a pool of {pool} is no choice; raise pool above {n}, or lower N.")
     return pool
 
 

@@ -35,15 +35,19 @@ def write_tensors(path: Path, kind: str, version: int, tensors: Mapping[str, Ten
             os.fsync(file.fileno())
         os.replace(fresh, path)
         _sync_folder(path.parent)
-    except OSError as error:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             fresh.unlink()
+        if not isinstance(error, OSError):
+            raise
         kept = "the one before it is untouched" if path.is_file() else "there was none before"
         raise StorageError(f"cannot write the {kind} {path}: {error}; {kept}.") from error
 
 
 def read_tensors(path: Path, kind: str, version: int) -> tuple[dict[str, Tensor], Any]:
     """The tensors and facts of a file of this kind; anything wrong with it is a StorageError."""
+    if path.is_dir():
+        raise StorageError(f"{path} is a folder, not a {kind}; name a file in it.")
     if not path.is_file():
         raise StorageError(f"there is no {kind} at {path}; check the path.")
     try:
@@ -85,8 +89,9 @@ def _digest(tensors: Mapping[str, Tensor], text: str) -> str:
 
 
 def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    with contextlib.suppress(OSError):  # not every system can flush a folder
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -165,3 +165,10 @@ def test_digest_tells_ids_apart() -> None:
 
 def test_repr_tells_what_is_inside() -> None:
     assert repr(IdMap.of(["a", "b", "c", "d"])) == "<IdMap of 4 large_string ids: 'a', 'b', 'c', …>"
+
+
+def test_codes_of_any_shape_and_nobody() -> None:
+    ids = IdMap.of(["a", "b", "c"])
+    assert ids.outside(np.array([[2, 0], [1, -1]])).to_pylist() == ["c", "a", "b", None]
+    with pytest.raises(InputError, match="codes go from -2 to 3; allowed are -1 to 2"):
+        ids.outside([-2, 3])

@@ -590,3 +590,37 @@ def test_public_datasets(
     assert found.to_table().column_names == ["user", "item", *columns]
     assert pa.types.is_integer(found.user_ids.ids.type)
     assert sum(step.rows for step in found.history) == 0
+
+
+@pytest.mark.parametrize("word", ["NULL", "null", "NaN", "nan", "NA", "N/A", "None", "<NA>", " ", ""])
+@pytest.mark.parametrize("side", ["user", "item"])
+def test_files_spell_missing_ids_in_many_ways(tmp_path: Path, word: str, side: str) -> None:
+    path = tmp_path / "clicks.csv"
+    row = f"{word},3" if side == "user" else f"3,{word}"
+    path.write_text(f"user,item\n1,2\n{row}\n4,5\n")
+    with pytest.raises(InputError, match=rf"1 of 3 rows have no {side} .* the first at line 3"):
+        read_interactions(path)
+    assert rows_of(read_interactions(path, missing="drop")) == [(1, 2), (4, 5)]
+
+
+def test_typed_tables_keep_such_words_as_ids() -> None:
+    assert rows_of(read_interactions({"user": ["NA", "FR"], "item": [1, 2]})) == [("FR", 2), ("NA", 1)]
+
+
+def test_spaces_around_ids_in_files_are_not_part_of_them(tmp_path: Path) -> None:
+    (tmp_path / "clicks.csv").write_text("user, item\n1, 2\n 1, 3\nann , 2\n")
+    assert rows_of(read_interactions(tmp_path / "clicks.csv")) == [("1", 2), ("1", 3), ("ann", 2)]
+
+
+def test_a_quote_that_is_never_closed_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "clicks.csv"
+    path.write_text('user,item,title\n1,10,a\n2,11,"b\n3,12,c\n4,13,d\n')
+    with pytest.raises(InputError, match="a quote is opened after line 2 and never closed"):
+        read_interactions(path)
+    path.write_text('user,item,title\n1,10,5" disk\n2,11,b\n')
+    assert len(read_interactions(path)) == 2
+
+
+def test_masked_arrays_are_refused() -> None:
+    with pytest.raises(InputError, match="a masked array cannot be read"):
+        read_interactions(np.ma.masked_equal(np.array([[1, 2], [3, 4]]), 4))

@@ -1,3 +1,4 @@
+import dataclasses
 import re
 
 import numpy as np
@@ -88,3 +89,25 @@ def test_compare_all_with_a_baseline(three):
 def test_errors_say_what_is_wrong(call, message):
     with pytest.raises(InputError, match=re.escape(message)):
         call()
+
+
+def test_level_and_flips_are_used(three):
+    narrow, wide = (compare(*list(three.values())[:2], "ndcg@5", level=level) for level in (0.5, 0.99))
+    assert wide.low < narrow.low
+    assert narrow.high < wide.high
+    few = compare(evaluation([1.0] * 30), evaluation([0.0] * 30), "ndcg@5", flips=9)
+    assert few.p_value == pytest.approx(0.1)
+
+
+def test_different_targets_are_not_compared():
+    a, b = evaluation([0.1, 0.2]), evaluation([0.1, 0.3])
+    with pytest.raises(InputError, match="evaluated on different targets"):
+        compare(dataclasses.replace(a, target="x"), dataclasses.replace(b, target="y"), "ndcg@5")
+    with pytest.raises(InputError, match="an evaluation is a str"):
+        compare(a, "b", "ndcg@5")
+
+
+@pytest.mark.parametrize("seed", [-1, 2**64, 0.5])
+def test_seeds_are_checked(seed):
+    with pytest.raises(InputError, match="seed = "):
+        compare(evaluation([0.1, 0.2]), evaluation([0.1, 0.3]), "ndcg@5", seed=seed)

@@ -12,11 +12,13 @@ import pytest
 import safetensors.torch
 import torch
 
+from truepair.data.splitting import split_random
 from truepair.encoders import MF, LightGCN
 from truepair.errors import StorageError, TrainingError
+from truepair.evaluation import Validation
 from truepair.losses import BPR, DPL
 from truepair.sampling import DNS, Uniform
-from truepair.training import Settings, fit_reference
+from truepair.training import Settings, fit, fit_reference
 from worlds import two_tastes
 
 SETTINGS = Settings(
@@ -141,6 +143,97 @@ def test_a_checkpoint_of_another_run_names_what_differs(tmp_path):
         fit_reference(MF(dim=4), DPL(tau=0.1), Uniform(), two_tastes(seed=1), SETTINGS, checkpoint=path)
     with pytest.raises(StorageError, match=r"loss was 'DPL', is 'BPR'"):
         fit_reference(MF(dim=4), BPR(), Uniform(), two_tastes(), SETTINGS, checkpoint=path)
+
+
+OTHER_SETTINGS = {
+    "batch_size": 51,
+    "n_extra": 1,
+    "n_unlabelled": 1,
+    "optimizer": "sgd",
+    "learning_rate": 0.5,
+    "schedule": "step",
+    "decay_epoch": 7,
+    "decay": 0.2,
+    "weight_decay": 0.0,
+    "l2_users": 0.1,
+    "l2_items": 0.1,
+    "validate_every": 2,
+    "seed": 1,
+}
+
+
+@pytest.mark.parametrize("name", OTHER_SETTINGS)
+def test_any_other_setting_is_another_run(name, tmp_path):
+    path = tmp_path / "run.ckpt"
+    fit_reference(
+        MF(dim=4), BPR(), Uniform(), two_tastes(), dataclasses.replace(SETTINGS, epochs=1), checkpoint=path
+    )
+    other = dataclasses.replace(SETTINGS, epochs=1, **{name: OTHER_SETTINGS[name]})
+    with pytest.raises(StorageError, match=rf"another run: .*{name} was"):
+        fit_reference(MF(dim=4), BPR(), Uniform(), two_tastes(), other, checkpoint=path)
+
+
+def test_every_setting_is_told_apart():
+    free = {"epochs", "device", "patience"}
+    assert set(OTHER_SETTINGS) == {f.name for f in dataclasses.fields(Settings)} - free
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"encoder": MF(dim=5)}, "encoder.dim was 4, is 5"),
+        ({"encoder": LightGCN(dim=4)}, "encoder was 'MF', is 'LightGCN'"),
+        ({"loss": DPL(tau=0.2)}, r"loss.tau was 0\.1, is 0\.2"),
+        ({"loss": DPL(tau=[0.1] * 40)}, r"loss.tau was 0\.1, is '40 values"),
+        ({"sampler": DNS(pool=7)}, "sampler was 'Uniform', is 'DNS'"),
+        ({"on_epoch": None}, "on_epoch was 'a function', is None"),
+    ],
+    ids=str,
+)
+def test_any_other_part_is_another_run(changes, message, tmp_path):
+    path = tmp_path / "run.ckpt"
+    train(path, epochs=2)
+    job = {"encoder": MF(dim=4), "loss": DPL(tau=0.1), "sampler": Uniform(), "on_epoch": scores}
+    with pytest.raises(StorageError, match=message):
+        fit_reference(interactions=two_tastes(), settings=SETTINGS, checkpoint=path, **{**job, **changes})
+
+
+def test_other_priors_per_user_are_another_run(tmp_path):
+    def run(tau):
+        short = dataclasses.replace(SETTINGS, epochs=1)
+        fit_reference(MF(dim=4), DPL(tau=tau), Uniform(), two_tastes(), short, checkpoint=tmp_path / "c")
+
+    run([0.1] * 40)
+    with pytest.raises(StorageError, match=r"loss.tau was '40 values"):
+        run([0.1] * 39 + [0.2])
+
+
+def test_another_validation_is_another_run(tmp_path):
+    split = split_random(two_tastes(), 0.2, valid=0.2)
+
+    def run(metric, target):
+        validation = Validation(target, split.train, metric)
+        short = dataclasses.replace(SETTINGS, epochs=1)
+        fit_reference(MF(dim=4), BPR(), Uniform(), split.train, short, validation, checkpoint=tmp_path / "c")
+
+    run("ndcg@5", split.valid)
+    run("ndcg@5", split.valid)
+    for metric, target in (("recall@5", split.valid), ("ndcg@5", split.test)):
+        with pytest.raises(StorageError, match="on_epoch was 'ndcg@5 on"):
+            run(metric, target)
+
+
+def test_fewer_epochs_than_are_done(tmp_path):
+    train(tmp_path / "c", epochs=4)
+    with pytest.raises(StorageError, match="4 epochs are done, more than epochs = 2"):
+        train(tmp_path / "c", epochs=2)
+
+
+def test_fit_hands_on_the_checkpoint_and_how_often(tmp_path, monkeypatch):
+    saved = []
+    monkeypatch.setattr("truepair.training.reference._Run.save", lambda run: saved.append(run.epoch))
+    fit(MF(dim=4), BPR(), Uniform(), two_tastes(), SETTINGS, checkpoint=tmp_path / "x", checkpoint_every=4)
+    assert saved == [4, 6]
 
 
 @pytest.mark.parametrize("schedule", ["linear", "cosine"])

@@ -94,6 +94,27 @@ def test_updates_equal_the_formulas(loss, changes):
     np.testing.assert_allclose(ours.items.numpy(), theirs[1], rtol=2e-3, atol=2e-4)
 
 
+def test_l2_of_lightgcn_is_on_its_own_vectors_not_on_the_averaged_ones():
+    data = two_tastes(n_users=8, n_items=16)
+    settings = dataclasses.replace(
+        FAST, epochs=1, batch_size=100, optimizer="sgd", l2_users=0.3, learning_rate=0.5
+    )
+    result, plain = (
+        fit_reference(
+            LightGCN(dim=3, hops=1), BPR(), Uniform(), data, dataclasses.replace(settings, l2_users=l2)
+        )
+        for l2 in (0.3, 0.0)
+    )
+    started = LightGCN(dim=3, hops=1).start(data, settings.seed, torch.device("cpu"))
+    # one step: the only difference is −rate·l2·(share of the batch)·e_u, seen through the layer mean
+    change = (
+        -0.5 * 0.3 * torch.from_numpy(data.user_counts / len(data)).float()[:, None] * started.user.detach()
+    )
+    neighbours = started.graph.spread(change, torch.zeros(16, 3))
+    torch.testing.assert_close(result.users - plain.users, change / 2, rtol=1e-3, atol=1e-6)
+    torch.testing.assert_close(result.items - plain.items, neighbours[1] / 2, rtol=1e-3, atol=1e-6)
+
+
 def test_schedules():
     def rates(**changes):
         settings = Settings(epochs=4, learning_rate=1.0, **changes)
@@ -167,8 +188,17 @@ def test_one_prior_per_user_equals_one_number_where_all_agree(data):
 
 
 def test_clamped_rows_are_counted_and_shown(data):
-    result = fit_reference(MF(dim=4), DPL(tau=0.9), Uniform(), data, FAST)
+    counted = []
+
+    class Watched(DPL):
+        def rows(self, *args):
+            rows = super().rows(*args)
+            counted.extend(rows.clamped.tolist())
+            return rows
+
+    result = fit_reference(MF(dim=4), Watched(tau=0.9), Uniform(), data, FAST)
     assert 0 < result.clamped < 1
+    assert result.clamped == pytest.approx(np.mean(counted))
     assert f"{result.clamped:.1%} of rows clamped" in repr(result)
     assert fit_reference(MF(dim=4), BPR(), Uniform(), data, FAST).clamped is None
 
@@ -188,7 +218,7 @@ def test_users_with_all_one_or_no_items_do_no_harm(sampler):
     result = fit_reference(MF(dim=4), DPL(), SAMPLERS[sampler](), odd_interactions(), settings)
     assert result.users.isfinite().all()
     assert result.n_saturated_users == 1
-    assert "1 users with every item left out" in repr(result)
+    assert "users with every item, left out: 1" in repr(result)
 
 
 def test_nothing_unlabelled_at_all_is_an_error():
@@ -235,6 +265,19 @@ def test_validation_now_and_then_and_after_the_last_epoch(data):
     assert [record.score for record in result.history] == [None, 0.1, None, 0.2, 0.15]
 
 
+def test_patience_is_judged_only_where_something_was_measured(data):
+    on_epoch = scores_of(0.1, 0.2, 0.3, 0.4)
+    settings = dataclasses.replace(FAST, epochs=20, validate_every=5, patience=3)
+    result = fit_reference(MF(dim=4), BPR(), Uniform(), data, settings, on_epoch)
+    assert (sorted(on_epoch.seen), result.epoch, result.stopped_early) == ([5, 10, 15, 20], 20, False)
+
+
+def test_what_on_epoch_saw_does_not_change_afterwards(data):
+    kept = []
+    fit_reference(MF(dim=4), BPR(), Uniform(), data, FAST, lambda state: kept.append(state.matrices()))
+    assert not torch.equal(kept[0][0], kept[1][0])
+
+
 def test_on_epoch_may_only_watch(data):
     result = fit_reference(MF(dim=4), BPR(), Uniform(), data, FAST, lambda state: None)
     assert result.epoch == 2
@@ -254,12 +297,61 @@ def test_a_score_that_is_no_number_is_an_error(data):
 # --- what goes wrong -----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_run_that_diverges_stops_with_advice(loss, data):
+    settings = dataclasses.replace(FAST, learning_rate=1e25, optimizer="sgd", weight_decay=0.3, epochs=50)
+    with pytest.raises(
+        TrainingError, match=r"(became (nan|inf)|infinite or NaN) at epoch .*Lower learning_rate"
+    ):
+        fit_reference(MF(dim=4), LOSSES[loss](), Uniform(), data, settings)
+
+
+def test_an_infinite_vector_is_noticed_before_the_loss_is(data):
+    settings = dataclasses.replace(
+        FAST, epochs=1, batch_size=10_000, optimizer="sgd", learning_rate=3e38, weight_decay=100.0
+    )
+    with pytest.raises(TrainingError, match="a vector became infinite or NaN at epoch 1, step 1 of 1"):
+        fit_reference(MF(dim=4), BPR(), Uniform(), data, settings)
+
+
 def test_a_loss_that_is_not_finite_stops_with_advice(data):
     settings = dataclasses.replace(FAST, learning_rate=1e25, optimizer="sgd", epochs=50)
     with pytest.raises(
         TrainingError, match=r"the loss became (nan|inf) at epoch \d+, step \d+ of 15.*Lower learning_rate"
     ):
         fit_reference(MF(dim=4), BPR(), Uniform(), data, settings)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"encoder": "mf"}, r"encoder is a str, .*MF\(dim=64\)"),
+        ({"encoder": MF}, r"encoder is the class MF, .*MF\(dim=64\)"),
+        ({"loss": Uniform()}, r"loss is a Uniform, .*DPL\(tau=0.05\)"),
+        ({"sampler": "uniform"}, r"sampler is a str, .*Uniform\(\)"),
+        ({"interactions": [1]}, "interactions is a list, .*read_interactions"),
+        ({"settings": {}}, "settings is a dict"),
+        ({"on_epoch": 5}, "on_epoch = 5 cannot be called"),
+        ({"checkpoint_every": 0}, "checkpoint_every = 0 .* ≥ 1"),
+    ],
+    ids=str,
+)
+def test_arguments_of_another_kind_are_named(changes, message, data):
+    job = {"encoder": MF(dim=4), "loss": BPR(), "sampler": Uniform(), "interactions": data, "settings": FAST}
+    with pytest.raises(InputError, match=message):
+        fit_reference(**{**job, **changes})
+
+
+def test_choosing_all_of_the_pool_is_no_choice(data):
+    settings = dataclasses.replace(FAST, n_unlabelled=5)
+    with pytest.raises(InputError, match="N = 5 of a pool of 5 is no choice; raise pool above 5, or lower N"):
+        fit_reference(MF(dim=4), BPR(), SAMPLERS["bns"](), data, settings)
+
+
+def test_numpy_numbers_are_numbers(data, tmp_path):
+    settings = Settings(epochs=np.int64(1), seed=np.int64(3), learning_rate=np.float32(0.5), device="cpu")
+    result = fit_reference(MF(dim=np.int64(4)), BPR(), Uniform(), data, settings, checkpoint=tmp_path / "c")
+    assert result.users.shape == (40, 4)
 
 
 def test_priors_for_another_number_of_users(data):
@@ -283,7 +375,7 @@ def test_priors_for_another_number_of_users(data):
         ({"patience": 0}, "patience = 0 .* None trains all epochs"),
         ({"seed": -1}, "seed = -1"),
         ({"seed": True}, "seed = True"),
-        ({"device": "gpu"}, "device = 'gpu' is not known; use 'auto', 'cpu' or 'cuda'"),
+        ({"device": "gpu"}, "device = 'gpu' is not known; use 'auto', 'cpu', 'cuda' or"),
     ],
 )
 def test_bad_settings_are_named_with_their_range(changes, message):

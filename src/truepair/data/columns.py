@@ -32,6 +32,9 @@ HABITS = {
 }
 """The names each role goes by, in lower case and without `_`, `-` and spaces."""
 
+NOTHING = ("NULL", "null", "NaN", "nan", "NA", "N/A", "None", "<NA>")
+"""How files of text spell a missing value."""
+
 BY_POSITION = ("user", "item", "rating", "time")
 """What columns without a name are."""
 
@@ -96,8 +99,11 @@ def identifiers(raw: Raw, role: str, values: Any) -> pa.Array:
     ids = canonical_ids(values, role)
     if not is_text(ids.type):
         return ids
-    if pc.any(pc.equal(ids, "")).as_py():
-        ids = pc.if_else(pc.equal(ids, ""), None, ids)
+    if not raw.typed:  # a file has no other way to say that there is nothing
+        ids = pc.utf8_trim_whitespace(ids)
+    absent = pc.is_in(ids, pa.array([""] if raw.typed else ["", *NOTHING], ids.type))
+    if pc.any(absent).as_py():
+        ids = pc.if_else(absent, None, ids)
     return ids if raw.typed else _exact_integers(ids)
 
 

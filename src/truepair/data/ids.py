@@ -111,8 +111,13 @@ class IdMap:
         return np.asarray(found.fill_null(-1), dtype=np.int64)
 
     def outside(self, codes: npt.ArrayLike) -> pa.Array:
-        """The ids that `codes` stand for, as an Arrow array."""
-        return self.ids.take(pa.array(np.asarray(codes, dtype=np.int64)))
+        """The ids that `codes` (of any shape) stand for, as one flat Arrow array; -1 gives null."""
+        flat = np.asarray(codes, dtype=np.int64).ravel()
+        if len(flat) and (flat.min() < -1 or flat.max() >= len(self)):
+            raise InputError(
+                f"codes go from {flat.min()} to {flat.max()}; allowed are -1 to {len(self) - 1}."
+            )
+        return self.ids.take(pa.array(flat, mask=flat < 0))
 
     def union(self, other: IdMap, what: str = "id") -> IdMap:
         """The map of the ids of both."""

@@ -60,6 +60,8 @@ def _arrays(source: str, names: Sequence[str], arrays: Sequence[Any]) -> Raw:
 
 
 def _array(array: npt.NDArray[Any]) -> Raw:
+    if isinstance(array, np.ma.MaskedArray):
+        raise InputError("a masked array cannot be read; give its rows without a masked value, as an array.")
     if array.dtype.names is not None:
         flat = array.reshape(-1)
         return _arrays("the array", array.dtype.names, [flat[name] for name in array.dtype.names])

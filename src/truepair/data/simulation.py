@@ -124,6 +124,7 @@ def simulate_world(
     (tau, density), dim = _check_shares(tau, density), check_whole("dim", dim, 2)
     exposure = check_choice("exposure", exposure, EXPOSURES)
     skew, noise = check_number("skew", skew, 0, 100), check_number("noise", noise, 0, 1e6)
+    check_whole("n_users · n_items", n_users * n_items, 1, 2**33, "The complete truth must fit in memory.")
     rng = np.random.default_rng(check_whole("seed", seed, 0))
     n_observed, n_positive = _sizes(n_users * n_items, density, tau)
 

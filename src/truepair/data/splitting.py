@@ -302,7 +302,7 @@ def _check_valid(share: float, name: str = "valid") -> float:
 
 
 def _check_seed(seed: int) -> int:
-    return check_whole("seed", seed, 0)
+    return check_whole("seed", seed, 0, 2**63 - 1)
 
 
 def _check_some_users_shared(train: Interactions, test: Interactions) -> None:

@@ -118,6 +118,8 @@ class _Lines:
             column_types=dict.fromkeys(keys, pa.large_string()),
             include_columns=[keys[at] for at in positions],
         )
+        if self.quoted and self.text.count(b'"') % 2:
+            self._check_last_quote()
         # leading blank lines would count as the header that is skipped
         stream = pa.BufferReader(self.text.lstrip(b"\r\n"))
         try:
@@ -132,11 +134,22 @@ class _Lines:
         except csv.Error:  # a field too long for the csv module
             return f"row {row + 1}"
 
-    def records(self, size: int | None = None) -> Iterator[tuple[int, list[str]]]:
+    def _check_last_quote(self) -> None:
+        """An error if a quote is never closed: everything after it would be one cell."""
+        lines: list[int] = [0]
+        try:
+            lines.extend(line for line, _ in self.records(strict=True))
+        except csv.Error as error:
+            if "unexpected end of data" in str(error):
+                raise InputError(
+                    f"{self.path}: a quote is opened after line {lines[-1]} and never closed; remove it."
+                ) from error
+
+    def records(self, size: int | None = None, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
         """(physical line, cells) of each record that is not blank: slow, for first lines and for errors."""
         stream = io.TextIOWrapper(io.BytesIO(self.text[:size]), "utf-8", errors="replace", newline="")
         quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if self.quoted else csv.QUOTE_NONE
-        reader = csv.reader(stream, delimiter=self.separator, quoting=quoting)
+        reader = csv.reader(stream, delimiter=self.separator, quoting=quoting, strict=strict)
         line = 1
         for cells in reader:
             if cells:

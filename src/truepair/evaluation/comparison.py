@@ -8,7 +8,7 @@ from itertools import combinations
 
 import numpy as np
 
-from truepair.errors import InputError, check_choice
+from truepair.errors import InputError, check_choice, check_type
 from truepair.evaluation.evaluation import Evaluation
 from truepair.evaluation.statistics import bootstrap_interval, holm, sign_flip_test
 
@@ -90,9 +90,13 @@ def _pairs_of_names(names: list[str], baseline: str | None) -> list[tuple[str, s
 
 
 def _check_same_users(a: Evaluation, b: Evaluation) -> None:
+    for evaluation in (a, b):
+        check_type("an evaluation", evaluation, Evaluation, "compare what evaluate gives")
     only_a, only_b = (len(np.setdiff1d(x.users, y.users)) for x, y in ((a, b), (b, a)))
     if only_a or only_b:
         raise InputError(
             f"the users differ: {only_a:,} were evaluated in a only, {only_b:,} in b only; "
             "evaluate both models on the same target."
         )
+    if a.target != b.target:
+        raise InputError("the two were evaluated on different targets, by the same users; use the same one.")

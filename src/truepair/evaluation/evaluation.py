@@ -29,6 +29,7 @@ class Evaluation:
     ks: tuple[int, ...]
     n_users_without_target: int
     n_unseen_pairs: int  # target pairs whose item nobody has in train: no model can know them
+    target: str = ""  # the checksum of the target, for telling one judgement from another
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "users", _read_only(self.users))
@@ -106,6 +107,7 @@ def evaluate(
         ks=ks,
         n_users_without_target=target.n_users - len(task.users),
         n_unseen_pairs=int((popularity[target.items] == 0).sum()),
+        target=target.hash,
     )
 
 
@@ -167,6 +169,12 @@ class Validation:
     @cached_property
     def _task(self) -> Task:
         return Task.checked(self.target, self.exclude, None)
+
+    @cached_property
+    def identity(self) -> str:
+        """What is measured, for telling one validation from another."""
+        known = ", ".join(part.hash for part in self._task.masks)
+        return f"{self.metric} on {self.target.hash} without {known}"
 
     def __call__(self, model: HasMatrices) -> float:
         """The mean of the metric, for the matrices the model has now."""

@@ -88,6 +88,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 def _in_blocks(draw: Callable[[int, int], Floats], times: int, n: int, seed: int, stream: int) -> Floats:
     """`times` draws of `draw(key, count)`, at most about `_BLOCK` random numbers at once."""
+    seed = check_whole("seed", seed, 0, 2**63 - 1)
     block = max(1, _BLOCK // n)
 
     def parts() -> Iterator[Floats]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
-from truepair.errors import InputError
+from truepair.errors import InputError, check_type
 from truepair.evaluation.metrics import Hits
 from truepair.ranking import Exclude, Matrix, as_masks, check_shapes, top_k
 
@@ -25,6 +25,7 @@ class Task:
     @staticmethod
     def checked(target: Interactions, exclude: Exclude, train: Interactions | None) -> Task:
         """The task, or an error that says why it makes no sense; `train` defaults to the first exclude."""
+        check_type("target", target, Interactions, "give the part to find, such as split.valid or split.test")
         masks = as_masks(exclude)
         if train is None and not masks:
             raise InputError("exclude is empty and train is not given; pass the train part as one of them.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from truepair.data.interactions import Interactions
-from truepair.encoders import MF
+from truepair.encoders import Encoder
 from truepair.errors import check_choice
 from truepair.losses import Loss
 from truepair.sampling import Sampler
@@ -31,7 +31,7 @@ __all__ = [
 
 
 def fit(
-    encoder: MF,
+    encoder: Encoder,
     loss: Loss,
     sampler: Sampler,
     interactions: Interactions,

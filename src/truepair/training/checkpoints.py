@@ -33,16 +33,17 @@ def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise StorageError(f"{error} Delete it to start anew.") from error
 
 
-def describe_job(job: Job) -> dict[str, Any]:
+def describe_job(job: Job, on_epoch: object) -> dict[str, Any]:
     """All that the numbers of a run depend on, as plain JSON."""
-    described: dict[str, Any] = {"interactions": job.interactions.hash}
+    validation = getattr(on_epoch, "identity", None if on_epoch is None else "a function")
+    described: dict[str, Any] = {"interactions": job.interactions.hash, "on_epoch": validation}
     for part in ("encoder", "loss", "sampler"):
         described[part] = type(getattr(job, part)).__name__
         described |= {f"{part}.{k}": v for k, v in _fields(getattr(job, part)).items()}
     described |= _fields(job.settings)
     del described["device"]  # a run may move to another device, though only the CPU repeats every bit
-    if job.settings.schedule in ("constant", "step"):
-        del described["epochs"]  # these schedules do not look ahead, so a run may be made longer
+    if job.settings.schedule in ("constant", "step") and job.settings.validate_every == 1:
+        del described["epochs"]  # nothing here looks ahead to the last epoch, so a run may be made longer
     return described
 
 
@@ -55,6 +56,8 @@ def check_same_job(path: Path, saved: Mapping[str, Any], job: Mapping[str, Any])
 
 
 def _fields(value: Any) -> dict[str, Any]:
+    if not dataclasses.is_dataclass(value):
+        return {"value": repr(value)}
     return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
 
 

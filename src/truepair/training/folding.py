@@ -9,7 +9,7 @@ import torch.nn.functional as F  # noqa: N812, the name everybody uses
 from torch import Tensor, nn
 
 from truepair.data.interactions import Interactions
-from truepair.encoders import MF, StartedEncoder
+from truepair.encoders import Encoder, StartedEncoder
 from truepair.losses import Loss
 from truepair.sampling import Sampler
 from truepair.training.reference import fit_reference
@@ -19,7 +19,7 @@ EPOCHS, BATCH, RATE = 60, 1 << 16, 0.1
 
 
 @dataclass(frozen=True)
-class _FixedItems(MF):
+class _FixedItems(Encoder):
     """An encoder whose items are given; only the users are learnt, from zero."""
 
     items: Tensor = field(default_factory=lambda: torch.empty(0, 0), compare=False)
@@ -45,7 +45,7 @@ class _StartedUsers(StartedEncoder):
 
 
 def fold_in(
-    items: Tensor, encoder: MF, loss: Loss, sampler: Sampler, history: Interactions, settings: Settings
+    items: Tensor, encoder: Encoder, loss: Loss, sampler: Sampler, history: Interactions, settings: Settings
 ) -> Tensor:
     """The vectors [n_users, d] of the users of `history`, whose item codes are the rows of `items`.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,8 @@ import torch.nn.functional as F  # noqa: N812, the name everybody uses
 from torch import Tensor
 
 from truepair.data.interactions import Interactions
-from truepair.encoders import MF, StartedEncoder
-from truepair.errors import InputError, StorageError, TrainingError
+from truepair.encoders import Encoder, StartedEncoder
+from truepair.errors import InputError, StorageError, TrainingError, check_type, check_whole
 from truepair.losses import Loss, Rows
 from truepair.randomness import stream_key
 from truepair.sampling import Batch, Draws, Matrices, Sampler
@@ -25,7 +25,7 @@ from truepair.training.settings import Settings
 
 
 def fit_reference(
-    encoder: MF,
+    encoder: Encoder,
     loss: Loss,
     sampler: Sampler,
     interactions: Interactions,
@@ -43,14 +43,14 @@ def fit_reference(
     `checkpoint` names a file to save to after every `checkpoint_every` epochs; if it is there already, the
     run goes on from it, and on the CPU ends with the same bits as a run that was never interrupted.
     """
-    if settings.patience is not None and on_epoch is None:
-        raise InputError(f"patience = {settings.patience} needs on_epoch to give a validation score.")
+    _check_types(encoder, loss, sampler, interactions, settings, on_epoch)
+    checkpoint_every = check_whole("checkpoint_every", checkpoint_every, 1)
     job = Job(encoder, _with_known_prior(loss, interactions), sampler, interactions, settings)
-    run = _Run(job, Path(checkpoint) if checkpoint is not None else None)
+    run = _Run(job, on_epoch, Path(checkpoint) if checkpoint is not None else None)
     metric = str(getattr(on_epoch, "metric", "validation"))
     with show_progress(progress, settings.epochs, run.epoch, run.steps, metric) as bar:
         while run.epoch < settings.epochs and not run.patience_is_over():
-            run.train_epoch(on_epoch, bar)
+            run.train_epoch(bar)
             last = run.epoch == settings.epochs or run.patience_is_over()
             if run.checkpoint is not None and (last or run.epoch % checkpoint_every == 0):
                 run.save()
@@ -60,14 +60,11 @@ def fit_reference(
 class _Run:
     """The state of a run between epochs."""
 
-    def __init__(self, job: Job, checkpoint: Path | None) -> None:
+    def __init__(self, job: Job, on_epoch: OnEpoch | None, checkpoint: Path | None) -> None:
         settings = job.settings
-        self.job, self.checkpoint, self.device = job, checkpoint, settings.torch_device()
+        self.job, self.on_epoch, self.device = job, on_epoch, settings.torch_device()
+        self.checkpoint, self.saved = checkpoint, 0  # the epoch that lies in the checkpoint
         self.draws = Draws(job.interactions, job.sampler, self.device)
-        if not len(self.draws.anchors):
-            raise InputError(
-                "every user has every item, so nothing is unlabelled; there is nothing to learn."
-            )
         self.steps = math.ceil(len(self.draws.anchors) / settings.batch_size)
         self.model = job.encoder.start(job.interactions, settings.seed, self.device)
         self.optimizer = _optimizer(self.model, settings)
@@ -81,7 +78,7 @@ class _Run:
         """How many epochs are done."""
         return len(self.history)
 
-    def train_epoch(self, on_epoch: OnEpoch | None, bar: Progress) -> None:
+    def train_epoch(self, bar: Progress) -> None:
         settings, began = self.job.settings, time.perf_counter()
         rate = settings.learning_rate_at(self.epoch)
         for group in self.optimizer.param_groups:
@@ -95,7 +92,7 @@ class _Run:
             bar.step()
         share = float(torch.stack(clamped).sum()) / len(self.draws.anchors) if clamped else None
         loss = self.mean_loss(torch.stack(losses), rate)
-        score = self.validate(on_epoch, loss)
+        score = self.validate(loss)
         seconds = time.perf_counter() - began
         self.history.append(EpochRecord(self.epoch + 1, loss, share, score, rate, seconds))
         bar.epoch(self.history[-1])
@@ -125,48 +122,55 @@ class _Run:
         return torch.stack(terms).sum() / (2 * len(batch.users)) if terms else 0.0
 
     def mean_loss(self, losses: Tensor, rate: float) -> float:
-        """The mean over the rows, from the sums of the steps; an error with advice if one is not finite."""
+        """The mean over the rows, from the sums of the steps; an error with advice if there is none."""
         bad = (~losses.isfinite()).nonzero()
         if len(bad):
             step = int(bad[0, 0])
-            kept = f" The checkpoint {self.checkpoint} holds the last good epoch." if self.checkpoint else ""
-            raise TrainingError(
-                f"the loss became {float(losses[step])} at epoch {self.epoch + 1}, step {step + 1} of "
-                f"{self.steps}, with learning rate {rate:g}. Lower learning_rate, raise weight_decay or "
-                f"the temperature, or use scoring='cosine', which bounds the scores.{kept}"
-            )
+            raise self.diverged(f"the loss became {float(losses[step])}", step + 1, rate)
+        if not all(bool(weights.isfinite().all()) for weights in self.model.parameters()):
+            raise self.diverged("a vector became infinite or NaN", self.steps, rate)
         return float(losses.double().sum()) / len(self.draws.anchors)
 
-    def validate(self, on_epoch: OnEpoch | None, loss: float) -> float | None:
+    def diverged(self, what: str, step: int, rate: float) -> TrainingError:
+        """What happened, where, and what to try."""
+        kept = f" {self.checkpoint} holds the run as it was after epoch {self.saved}." if self.saved else ""
+        return TrainingError(
+            f"{what} at epoch {self.epoch + 1}, step {step} of {self.steps}, with learning rate {rate:g}. "
+            f"Lower learning_rate, or use scoring='cosine', which bounds the scores.{kept}"
+        )
+
+    def validate(self, loss: float) -> float | None:
         """Ask `on_epoch` for a score where one is due, and keep the best matrices."""
         epoch, settings = self.epoch + 1, self.job.settings
-        if on_epoch is None or (epoch % settings.validate_every and epoch != settings.epochs):
+        if self.on_epoch is None or (epoch % settings.validate_every and epoch != settings.epochs):
             return None
-        score = on_epoch(EpochState(epoch, loss, self.matrices))
+        score = self.on_epoch(EpochState(epoch, loss, self.matrices))
         if score is None:
             return None
-        score = float(score)
-        if not math.isfinite(score):
-            raise TrainingError(f"the validation score is {score} after epoch {epoch}; it must be a number.")
+        if isinstance(score, str) or not math.isfinite(score):
+            raise TrainingError(
+                f"the validation score is {score!r} after epoch {epoch}; it must be a number."
+            )
         if self.best is None or score > self.best[1]:
-            users, items = self.matrices()
-            self.best = epoch, score, (users.clone(), items.clone())
-        return score
+            self.best = epoch, float(score), self.matrices()
+        return float(score)
 
     def patience_is_over(self) -> bool:
         patience = self.job.settings.patience
-        return patience is not None and self.best is not None and self.epoch - self.best[0] >= patience
+        if patience is None or self.best is None or self.history[-1].score is None:
+            return False  # between two validations nothing is known
+        return self.epoch - self.best[0] >= patience
 
     @torch.no_grad()
     def matrices(self) -> Matrices:
         users, items = self.model()
-        return users.detach(), items.detach()
+        return users.detach().clone(), items.detach().clone()
 
     def result(self) -> FitResult:
         epoch, _, (users, items) = self.best or (self.epoch, 0.0, self.matrices())
         return FitResult(
-            users=users.cpu().clone(),
-            items=items.cpu().clone(),
+            users=users.cpu(),
+            items=items.cpu(),
             history=tuple(self.history),
             epoch=epoch,
             stopped_early=self.epoch < self.job.settings.epochs,
@@ -184,15 +188,16 @@ class _Run:
         if self.best is not None:
             tensors |= {"best.users": self.best[2][0], "best.items": self.best[2][1]}
         facts = {
-            "job": describe_job(self.job),
+            "job": describe_job(self.job, self.on_epoch),
             "history": [asdict(record) for record in self.history],
             "best": None if self.best is None else self.best[:2],
         }
         save_checkpoint(self.checkpoint, tensors, facts)
+        self.saved = self.epoch
 
     def restore(self, path: Path) -> None:
         tensors, facts = load_checkpoint(path)
-        check_same_job(path, facts.get("job", {}), describe_job(self.job))
+        check_same_job(path, facts.get("job", {}), describe_job(self.job, self.on_epoch))
         try:
             self.take_over(_grouped(tensors), facts)
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
@@ -208,6 +213,9 @@ class _Run:
             state.setdefault(int(place), {})[key] = value
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": state})
         self.history = [EpochRecord(**record) for record in facts["history"]]
+        self.saved = self.epoch
+        if self.epoch > self.job.settings.epochs:
+            raise ValueError(f"{self.epoch} epochs are done, more than epochs = {self.job.settings.epochs}")
         if facts["best"] is not None:
             best = groups["best"]
             epoch, score = facts["best"]
@@ -224,13 +232,27 @@ def _grouped(tensors: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
 
 def _with_known_prior(loss: Loss, interactions: Interactions) -> Loss:
     tau = getattr(loss, "tau", None)
-    if tau == "density":
-        return replace(loss, tau=interactions.density)  # type: ignore[type-var]
     if isinstance(tau, tuple) and len(tau) != interactions.n_users:
         raise InputError(
             f"tau has {len(tau)} values, one per user, but there are {interactions.n_users} users."
         )
-    return loss
+    if interactions.density == 1:
+        raise InputError("every user has every item, so nothing is unlabelled; there is nothing to learn.")
+    return loss.with_density(interactions.density)
+
+
+def _check_types(
+    encoder: object, loss: object, sampler: object, data: object, settings: Settings, on_epoch: object
+) -> None:
+    check_type("encoder", encoder, Encoder, "give a value such as MF(dim=64)")
+    check_type("loss", loss, Loss, "give a value such as DPL(tau=0.05)")
+    check_type("sampler", sampler, Sampler, "give a value such as Uniform()")
+    check_type("interactions", data, Interactions, "read it with read_interactions, or take split.train")
+    check_type("settings", settings, Settings, "give a value such as Settings(epochs=100)")
+    if on_epoch is not None and not callable(on_epoch):
+        raise InputError(f"on_epoch = {on_epoch!r} cannot be called; give a Validation or a function.")
+    if settings.patience is not None and on_epoch is None:
+        raise InputError(f"patience = {settings.patience} needs on_epoch to give a validation score.")
 
 
 def _optimizer(model: StartedEncoder, settings: Settings) -> torch.optim.Optimizer:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from truepair.data.interactions import Interactions
-from truepair.encoders import MF
+from truepair.encoders import Encoder
 from truepair.losses import Loss
 from truepair.sampling import Matrices, Sampler
 from truepair.training.settings import Settings
@@ -49,7 +49,7 @@ class OnEpoch(Protocol):
 class Job:
     """All that a run depends on."""
 
-    encoder: MF
+    encoder: Encoder
     loss: Loss
     sampler: Sampler
     interactions: Interactions
@@ -88,6 +88,6 @@ class FitResult:
         facts += [f"{self.clamped:.1%} of rows clamped"] if self.clamped is not None else []
         facts += ["stopped early"] if self.stopped_early else []
         facts += (
-            [f"{self.n_saturated_users} users with every item left out"] if self.n_saturated_users else []
+            [f"users with every item, left out: {self.n_saturated_users}"] if self.n_saturated_users else []
         )
         return f"<FitResult: {tuple(self.users.shape)} x {tuple(self.items.shape)}, {', '.join(facts)}>"

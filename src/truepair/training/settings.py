@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 
-from truepair.errors import InputError, check_choice, check_number, check_whole
+from truepair.errors import InputError, check_choice, check_number, check_whole, settle
 
 Schedule = Literal["constant", "step", "linear", "cosine"]
 
@@ -45,21 +46,27 @@ class Settings:
     device: str = "auto"
 
     def __post_init__(self) -> None:
-        check_whole("epochs", self.epochs, 1)
-        check_whole("batch_size", self.batch_size, 1)
-        check_whole("n_extra (M)", self.n_extra, 0, 10_000)
-        check_whole("n_unlabelled (N)", self.n_unlabelled, 1, 1_000_000)
         check_choice("optimizer", self.optimizer, ["adam", "sgd"])
         check_choice("schedule", self.schedule, ["constant", "step", "linear", "cosine"])
-        check_number("learning_rate", self.learning_rate, 0, open_low=True)
-        check_whole("decay_epoch", self.decay_epoch, 0)
-        check_number("decay", self.decay, 0, 1, open_low=True)
-        for name in ("weight_decay", "l2_users", "l2_items"):
-            check_number(name, getattr(self, name), 0)
-        if self.patience is not None:
-            check_whole("patience", self.patience, 1, remedy="None trains all epochs.")
-        check_whole("validate_every", self.validate_every, 1)
-        check_whole("seed", self.seed, 0, 2**63 - 1)
+        patience = self.patience
+        if patience is not None:
+            patience = check_whole("patience", patience, 1, remedy="None trains all epochs.")
+        settle(
+            self,
+            epochs=check_whole("epochs", self.epochs, 1),
+            batch_size=check_whole("batch_size", self.batch_size, 1),
+            n_extra=check_whole("n_extra (M)", self.n_extra, 0, 10_000),
+            n_unlabelled=check_whole("n_unlabelled (N)", self.n_unlabelled, 1, 1_000_000),
+            learning_rate=check_number("learning_rate", self.learning_rate, 0, open_low=True),
+            decay_epoch=check_whole("decay_epoch", self.decay_epoch, 0),
+            decay=check_number("decay", self.decay, 0, 1, open_low=True),
+            weight_decay=check_number("weight_decay", self.weight_decay, 0),
+            l2_users=check_number("l2_users", self.l2_users, 0),
+            l2_items=check_number("l2_items", self.l2_items, 0),
+            patience=patience,
+            validate_every=check_whole("validate_every", self.validate_every, 1),
+            seed=check_whole("seed", self.seed, 0, 2**63 - 1),
+        )
         self.torch_device()
 
     def learning_rate_at(self, epoch: int) -> float:
@@ -76,14 +83,12 @@ class Settings:
         """The device to train on."""
         if self.device == "auto":
             return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        try:
-            device = torch.device(self.device)
-        except RuntimeError as error:
+        if not isinstance(self.device, str) or not re.fullmatch(r"cpu|cuda(:\d+)?", self.device):
             raise InputError(
-                f"device = {self.device!r} is not known; use 'auto', 'cpu' or 'cuda'."
-            ) from error
-        if device.type == "cuda" and not torch.cuda.is_available():
+                f"device = {self.device!r} is not known; use 'auto', 'cpu', 'cuda' or 'cuda:0' …."
+            )
+        if self.device != "cpu" and not torch.cuda.is_available():
             raise InputError(
                 f"device = {self.device!r}: this PyTorch sees no CUDA device; use 'cpu' or 'auto'."
             )
-        return device
+        return torch.device(self.device)

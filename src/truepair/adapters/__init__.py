@@ -1,0 +1,1 @@
+"""Adapters: truepair behind the interfaces of other libraries."""

@@ -1,0 +1,12 @@
+"""There is no alternating least squares in truepair; this module says so to programs that look for it."""
+
+from __future__ import annotations
+
+
+def __getattr__(name: str) -> object:
+    if name == "AlternatingLeastSquares":
+        raise ImportError(
+            "truepair has no AlternatingLeastSquares; it has bpr.BayesianPersonalizedRanking and "
+            "dpl.DebiasedPairwise, with the same methods. Keep `import implicit` for ALS."
+        )
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

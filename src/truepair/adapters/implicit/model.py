@@ -1,0 +1,192 @@
+"""Model: fitting, folding in, saving and loading behind implicit's interface."""
+
+from __future__ import annotations
+
+import inspect
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+
+from truepair.adapters.implicit.factors import Factors, Matrix, pairs_of
+from truepair.data.interactions import Interactions
+from truepair.encoders import MF
+from truepair.errors import StorageError, check_choice
+from truepair.losses import Loss
+from truepair.randomness import stream_key
+from truepair.sampling import Draws, Uniform
+from truepair.storage import Model, load_model, save_model
+from truepair.training import EpochState, Settings, fit, fold_in
+
+Callback = Callable[[int, float, int, int], Any]
+
+
+class PairwiseModel(Factors):
+    """A pairwise loss, trained by stochastic gradient descent as implicit trains BPR.
+
+    A step takes many pairs at once and moves by the sum of their gradients, so `learning_rate` and
+    `regularization` mean what they mean in implicit, where each pair is a step of its own. There is no
+    bias for items: factors have `factors` columns, where implicit's BPR has one more. `num_threads` is
+    left to PyTorch, and unlabelled items are always verified. `dtype` is that of the factors given out.
+    """
+
+    _kind: ClassVar[str]
+
+    def __init__(
+        self,
+        factors: int = 100,
+        learning_rate: float = 0.01,
+        regularization: float = 0.01,
+        dtype: Any = np.float32,
+        iterations: int = 100,
+        use_gpu: bool | None = None,
+        num_threads: int = 0,
+        verify_negative_samples: bool = True,
+        random_state: Any = None,
+    ) -> None:
+        self.factors, self.learning_rate, self.regularization = factors, learning_rate, regularization
+        self.dtype, self.iterations, self.use_gpu = np.dtype(dtype), iterations, use_gpu
+        self.num_threads, self.verify_negative_samples = num_threads, verify_negative_samples
+        self.random_state = random_state
+
+    def _loss(self) -> Loss:
+        raise NotImplementedError
+
+    def _numbers(self) -> tuple[int, int]:
+        """How many extra positives and unlabelled items (M, N) go with a pair."""
+        return 0, 1
+
+    # --- fitting ---------------------------------------------------------------------------------------
+
+    def fit(self, user_items: Any, show_progress: bool = True, callback: Callback | None = None) -> None:
+        """Learn from the nonzero entries of a users x items CSR matrix; their values are not looked at.
+
+        `callback(epoch, seconds, correct, skipped)` is called after each epoch: `correct` of the pairs
+        score above an unlabelled item drawn at random, and none is ever skipped.
+        """
+        pairs = pairs_of(user_items)
+        settings = self._settings(min(pairs.n_users, pairs.n_items))
+        told = None if callback is None else _Told(callback, pairs, settings)
+        result = fit(
+            MF(dim=self.factors), self._loss(), Uniform(), pairs, settings, told, progress=show_progress
+        )
+        self._seen, self._fitted_loss = pairs, result.job.loss
+        self.user_factors = result.users.numpy().astype(self.dtype)
+        self.item_factors = result.items.numpy().astype(self.dtype)
+
+    def _settings(self, n_rows: int = 1) -> Settings:
+        """Training as implicit means it, for a smaller side of `n_rows` users or items.
+
+        So many pairs a step: each vector is then moved about once in it, as if by one pair at a time.
+        """
+        n_extra, n_unlabelled = self._numbers()
+        batch = min(max(n_rows, 16), 1024)
+        devices = {None: "auto", True: "cuda", False: "cpu"}
+        return Settings(
+            epochs=self.iterations,
+            batch_size=batch,
+            n_extra=n_extra,
+            n_unlabelled=n_unlabelled,
+            optimizer="sgd",
+            learning_rate=self.learning_rate * batch,
+            l2_users=self.regularization,
+            l2_items=self.regularization * 2 / (1 + n_extra + n_unlabelled),  # a pair's, however many items
+            seed=_seed(self.random_state),
+            device=devices[self.use_gpu],
+        )
+
+    def recalculate_user(self, userid: Any, user_items: Any) -> Matrix:
+        """Vectors for the rows of `user_items`, by the model's loss with its items held fixed."""
+        self._check_fitted()
+        self._check_width(user_items)
+        history = pairs_of(user_items)
+        items = torch.from_numpy(self.item_factors.astype(np.float32))
+        vectors = torch.zeros(history.n_users, items.shape[1])
+        learnable = (history.user_counts > 0) & (history.user_counts < history.n_items)
+        if learnable.any():
+            encoder, settings = MF(dim=items.shape[1]), self._settings()
+            vectors = fold_in(items, encoder, self._fitted_loss, Uniform(), history, settings)
+        rows = vectors.numpy().astype(self.dtype)
+        return rows[0] if np.isscalar(userid) else rows
+
+    # --- saving ----------------------------------------------------------------------------------------
+
+    def save(self, fileobj_or_path: Any) -> None:
+        """Write the model to a path or an open binary file, in truepair's own format; no pickle.
+
+        The path is taken as it is: no `.npz` is added to it.
+        """
+        self._check_fitted()
+        if hasattr(fileobj_or_path, "write"):
+            with tempfile.TemporaryDirectory() as folder:
+                self.save(Path(folder) / "model")
+                fileobj_or_path.write((Path(folder) / "model").read_bytes())
+            return
+        users, items = (
+            torch.from_numpy(m.astype(np.float32)) for m in (self.user_factors, self.item_factors)
+        )
+        facts = {"adapter": self._kind, **self._facts()}
+        save_model(fileobj_or_path, Model(users, items, self._seen, facts))
+
+    def _facts(self) -> dict[str, Any]:
+        params: dict[str, Any] = {name: getattr(self, name) for name in _parameters(type(self))}
+        params["dtype"] = self.dtype.name
+        params["random_state"] = _seed(self.random_state) if self.random_state is not None else None
+        return {"parameters": params, "tau": getattr(self._fitted_loss, "tau", None)}
+
+    @classmethod
+    def load(cls, fileobj_or_path: Any) -> Self:
+        """A model that was saved; opening it runs no code of the file."""
+        if hasattr(fileobj_or_path, "read"):
+            with tempfile.TemporaryDirectory() as folder:
+                (Path(folder) / "model").write_bytes(fileobj_or_path.read())
+                return cls.load(Path(folder) / "model")
+        stored = load_model(fileobj_or_path)
+        try:
+            check_choice("adapter", stored.facts["adapter"], [cls._kind])
+            model = cls(**stored.facts["parameters"])
+            model._fitted_loss = model._loss_of(stored.facts["tau"])
+            model._settings()  # its checks
+        except (KeyError, TypeError, ValueError) as error:
+            raise StorageError(f"{fileobj_or_path} is no {cls.__name__}: {error!r:.300}") from error
+        model._seen = stored.seen
+        model.user_factors = stored.users.numpy().astype(model.dtype)
+        model.item_factors = stored.items.numpy().astype(model.dtype)
+        return model
+
+    def _loss_of(self, tau: Any) -> Loss:
+        """The loss as it was fitted: with the prior that it found."""
+        return self._loss()
+
+
+class _Told:
+    """Calls the caller's function after each epoch, in implicit's words."""
+
+    def __init__(self, callback: Callback, pairs: Interactions, settings: Settings) -> None:
+        self.callback, self.seed, self.began = callback, settings.seed, time.perf_counter()
+        self.draws = Draws(pairs, Uniform(), settings.torch_device())
+
+    def __call__(self, state: EpochState, /) -> None:
+        began, self.began = self.began, time.perf_counter()
+        users, items = state.matrices()
+        batch = self.draws.batch(self.draws.anchors, 0, 1, stream_key(self.seed, state.epoch, 1))
+        gap = items[batch.pos] - items[batch.unlabelled[:, 0]]
+        correct = int(((users[batch.users] * gap).sum(dim=1) > 0).sum())
+        self.callback(state.epoch - 1, self.began - began, correct, 0)
+
+
+def _parameters(kind: type[PairwiseModel]) -> list[str]:
+    return list(inspect.signature(kind).parameters)
+
+
+def _seed(random_state: Any) -> int:
+    """A seed from what implicit takes: None, a number, or one of NumPy's generators."""
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31))
+    if isinstance(random_state, int | np.integer):
+        return int(random_state)
+    return int(np.random.default_rng(random_state).integers(2**31))

@@ -1,0 +1,113 @@
+"""Parameters: a TOML file, options and --set, in that order of rising weight -> a Recommender."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from truepair.errors import InputError, check_choice
+
+if TYPE_CHECKING:
+    from truepair.recommender import Recommender
+
+_MAY_BE_NONE = ("patience", "batch_size")
+_DEFAULT = " [default: {default}]"
+
+
+@dataclass(frozen=True)
+class Training:
+    """Parameters of `Recommender` that have an option of their own; None is not given."""
+
+    encoder: Annotated[str | None, typer.Option(help="The encoder: {encoders.ENCODERS}." + _DEFAULT)] = None
+    sampler: Annotated[str | None, typer.Option(help="The sampler: {sampling.SAMPLERS}." + _DEFAULT)] = None
+    dim: Annotated[int | None, typer.Option(help="The length of the vectors." + _DEFAULT)] = None
+    tau: Annotated[
+        str | None,
+        typer.Option(help="The prior, for losses that use it: a number, or `density`." + _DEFAULT),
+    ] = None
+    epochs: Annotated[int | None, typer.Option(help="At most so many epochs." + _DEFAULT)] = None
+    patience: Annotated[
+        str | None,
+        typer.Option(help="Stop so many epochs after the best; `none` trains all." + _DEFAULT),
+    ] = None
+    batch_size: Annotated[
+        int | None, typer.Option(help="Pairs a step; by the size of the data if not given.")
+    ] = None
+    learning_rate: Annotated[float | None, typer.Option(help="The step size." + _DEFAULT)] = None
+    weight_decay: Annotated[float | None, typer.Option(help="L2 on all parameters." + _DEFAULT)] = None
+    n_unlabelled: Annotated[int | None, typer.Option(help="Unlabelled items a pair." + _DEFAULT)] = None
+    validation: Annotated[
+        float | None,
+        typer.Option(help="The share of the pairs held out to choose the epoch; 0 for none." + _DEFAULT),
+    ] = None
+    metric: Annotated[str | None, typer.Option(help="What to choose and judge by." + _DEFAULT)] = None
+    seed: Annotated[int | None, typer.Option(help="The seed of every draw." + _DEFAULT)] = None
+    engine: Annotated[str | None, typer.Option(help="How to train: {training.ENGINES}." + _DEFAULT)] = None
+    device: Annotated[str | None, typer.Option(help="Where to train: auto, cpu, cuda." + _DEFAULT)] = None
+    config: Annotated[
+        Path | None, typer.Option(help="A TOML file of parameters; options and --set override it.")
+    ] = None
+    set: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Any parameter of Recommender; may be repeated."),
+    ] = None
+
+    def recommender(self, **more: Any) -> Recommender:
+        """The recommender that all of this describes, with its parameters checked."""
+        from truepair.recommender import Recommender
+
+        options = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("config", "set")}
+        given = {name: value for name, value in {**options, **more}.items() if value is not None}
+        given |= {name: _value(given[name]) for name in ("tau", "patience") if name in given}
+        settings = {**read_toml(self.config), **given, **dict(map(_assignment, self.set or []))}
+        model = Recommender().set_params(**settings)  # an unknown one is an error
+        model.set_params(**{name: _plain(name, value) for name, value in settings.items()})
+        model.job(n_pairs=0)  # its checks, before anything is read
+        return model
+
+
+def read_toml(path: Path | None) -> dict[str, Any]:
+    """The flat keys and values of a TOML file; none without a file."""
+    if path is None:
+        return {}
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"cannot read the settings {path}: {error.strerror or error}.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not TOML: {error}.") from error
+
+
+def _assignment(text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise InputError(f"--set {text!r} is not of the form key=value, such as dim=32.")
+    return key.strip().replace("-", "_"), _value(value.strip())
+
+
+def _value(text: str) -> Any:
+    """A value as TOML has it, `none` for None, or the text itself."""
+    if text.lower() == "none":
+        return None
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _plain(name: str, value: Any) -> Any:
+    """The value, if it can stand in a line: a loss, encoder or sampler goes by its name."""
+    if name in ("loss", "encoder", "sampler"):
+        from truepair.encoders import ENCODERS
+        from truepair.losses import LOSSES
+        from truepair.sampling import SAMPLERS
+
+        kinds: dict[str, Any] = {"loss": LOSSES, "encoder": ENCODERS, "sampler": SAMPLERS}
+        return check_choice(name, value, kinds[name])
+    if not isinstance(value, str | int | float) and (value is not None or name not in _MAY_BE_NONE):
+        raise InputError(f"{name} = {value!r} cannot be set from here; give a number, or a name.")
+    return value

@@ -1,0 +1,119 @@
+"""Writing: tables, part after part, into a file that appears when it is whole, or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from truepair.errors import InputError, StorageError, check_choice
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def write_parquet(parts: Iterable[pa.Table], file: BinaryIO) -> None:
+    """One row group a part."""
+    import pyarrow.parquet as pq
+
+    parts = iter(parts)
+    first = next(parts)
+    with pq.ParquetWriter(file, first.schema, compression="zstd") as writer:
+        writer.write_table(first)
+        for part in parts:
+            writer.write_table(part)
+
+
+def write_csv(parts: Iterable[pa.Table], file: BinaryIO) -> None:
+    """A header and one line a row."""
+    import pyarrow.csv as pa_csv
+
+    parts = map(with_plain_ids, parts)
+    first = next(parts)
+    with pa_csv.CSVWriter(file, first.schema) as writer:
+        writer.write_table(first)
+        for part in parts:
+            writer.write_table(part)
+
+
+def write_jsonl(parts: Iterable[pa.Table], file: BinaryIO) -> None:
+    """One JSON object a row."""
+    for part in map(with_plain_ids, parts):
+        lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in part.to_pylist())
+        file.write("".join(lines).encode())
+
+
+WRITERS: dict[str, Callable[[Iterable[Any], BinaryIO], None]] = {
+    "parquet": write_parquet,
+    "csv": write_csv,
+    "jsonl": write_jsonl,
+}
+_SUFFIXES = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+
+
+def format_of(path: Path | None, format: str | None) -> str | None:
+    """The format asked for, else the one of the suffix; None without both."""
+    if format is not None:
+        return check_choice("format", format, WRITERS)
+    if path is None:
+        return None
+    if path.suffix.lower() not in _SUFFIXES:
+        raise InputError(
+            f"{path} does not tell its format; end it in {', '.join(_SUFFIXES)}, or give "
+            f"--format {'|'.join(WRITERS)}."
+        )
+    return _SUFFIXES[path.suffix.lower()]
+
+
+def check_output(path: Path) -> None:
+    """An error where `path` cannot be written, before any work is done for it."""
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; name a file to write.")
+    if not path.parent.is_dir():
+        raise InputError(f"cannot write {path}: there is no folder {path.parent}; make it first.")
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise StorageError(
+            f"cannot write {path}: {error.strerror or error}; check the permissions of {path.parent}."
+        ) from error
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write, which takes the place of `path` at the end, if all went well."""
+    fresh = path.with_name(path.name + ".writing")
+    try:
+        with open(fresh, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(fresh, path)
+    except OSError as error:
+        raise StorageError(f"cannot write {path}: {error.strerror or error}.") from error
+    finally:
+        with contextlib.suppress(OSError):
+            fresh.unlink()
+
+
+def with_plain_ids(table: pa.Table) -> pa.Table:
+    """The table with UUIDs and bytes as text, for formats that have no such type."""
+    import pyarrow as pa
+
+    columns = {}
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        plain = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+        is_text = pa.types.is_large_string(column.type)
+        columns[name] = (
+            column if plain or is_text else pa.array(map(_as_text, column.to_pylist()), pa.large_string())
+        )
+    return pa.table(columns)
+
+
+def _as_text(value: Any) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

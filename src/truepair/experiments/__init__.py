@@ -1,0 +1,1 @@
+"""Experiments: whole runs from data to a report."""
