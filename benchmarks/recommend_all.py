@@ -1,4 +1,4 @@
-"""Top-20 lists for everybody, written to Parquet: seconds and memory above what the loaded model needs.
+"""Top-20 lists for everybody, written to Parquet by a fresh process: seconds and peak memory (on Linux).
 
 python benchmarks/recommend_all.py --data DIR     # DIR holds ml-1m/ratings.dat or ml-1m/ratings_notime.dat
 """
@@ -6,19 +6,35 @@ python benchmarks/recommend_all.py --data DIR     # DIR holds ml-1m/ratings.dat 
 from __future__ import annotations
 
 import argparse
-import resource
+import subprocess
+import sys
 import tempfile
-import time
 from pathlib import Path
-
-import pyarrow.parquet as pq
 
 from truepair.data.catalogue import load
 from truepair.recommender import Recommender
 
+PROGRAM = r"""
+import re, sys, time
+import pyarrow.parquet as pq
+from truepair.recommender import Recommender
 
-def peak_mb() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+def peak():  # of this process alone: getrusage would count what its parent had before
+    return int(re.search(r"VmHWM:\s+(\d+)", open("/proc/self/status").read())[1]) / 1024
+
+imported = peak()
+model = Recommender.load(sys.argv[1])
+began = time.perf_counter()
+parts = model.recommend_in_parts(k=20)
+first = next(parts)
+with pq.ParquetWriter(sys.argv[2], first.schema) as file:
+    file.write_table(first)
+    for part in parts:
+        file.write_table(part)
+seconds = time.perf_counter() - began
+rows = pq.read_metadata(sys.argv[2]).num_rows
+print(f"{rows:,} rows in {seconds:.2f} s; peak {peak():.0f} MB, {peak() - imported:.0f} MB above the imports")
+"""
 
 
 def main() -> None:
@@ -27,20 +43,12 @@ def main() -> None:
     )
     parser.add_argument("--data", type=Path, help="folder with the datasets, one folder each")
     clicks = load("ml-1m", parser.parse_args().data)
-    model = Recommender(dim=64, epochs=1, validation=0, n_unlabelled=1, n_extra=0, loss="bpr").fit(clicks)
-    model.recommend(k=20)  # the first call pays for imports
-    before, began = peak_mb(), time.perf_counter()
+    model = Recommender(loss="bpr", dim=64, epochs=1, validation=0, n_unlabelled=1).fit(clicks)
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "lists.parquet"
-        parts = model.recommend_in_parts(k=20)
-        first = next(parts)
-        with pq.ParquetWriter(path, first.schema) as file:
-            file.write_table(first)
-            for part in parts:
-                file.write_table(part)
-        seconds, rows = time.perf_counter() - began, pq.read_metadata(path).num_rows
-    print(f"{clicks}: {rows:,} rows to Parquet in {seconds:.2f} s")
-    print(f"peak memory {peak_mb():.0f} MB in all, {peak_mb() - before:.0f} MB of it for this step")
+        paths = [str(Path(folder) / name) for name in ("model.truepair", "lists.parquet")]
+        model.save(paths[0])
+        print(clicks, flush=True)
+        subprocess.run([sys.executable, "-c", PROGRAM, *paths], check=True)
 
 
 if __name__ == "__main__":
