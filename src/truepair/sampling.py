@@ -178,7 +178,7 @@ class Draws:
         self._stride = int(ends[-1]) + 1
         self._ends, self._passed = on_device(ends), on_device(passed)
         self._gaps = on_device(users * self._stride + before)
-        self._pair_keys = on_device(users * self.n_items + items)
+        self._pair_keys = on_device(interactions.keys)
         self._indptr, self._counts = on_device(indptr), on_device(interactions.user_counts)
         self._users, self._items, self.free = on_device(users), on_device(items), on_device(free)
         counts = interactions.item_counts

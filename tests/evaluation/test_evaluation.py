@@ -1,5 +1,5 @@
 import re
-from dataclasses import FrozenInstanceError, dataclass
+from dataclasses import FrozenInstanceError
 
 import numpy as np
 import pytest
@@ -7,6 +7,7 @@ import torch
 
 from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
+from truepair.data.split import Split
 from truepair.errors import InputError
 from truepair.evaluation import CATALOGUE_METRICS, METRICS, Validation, evaluate, evaluate_split
 
@@ -19,13 +20,6 @@ DEVICES = [
 def interactions(pairs, n_users=4, n_items=6):
     users, items = np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2).T
     return Interactions(users, items, IdMap.range(n_users), IdMap.range(n_items))
-
-
-@dataclass(frozen=True)
-class Parts:
-    train: Interactions
-    valid: Interactions | None
-    test: Interactions | None
 
 
 # Every user scores the items 5, 4, 3, 2, 1, 0 from the top.
@@ -63,16 +57,16 @@ def test_by_hand_train_and_validation_excluded_at_test(device):
 
 
 def test_validation_part_is_not_excluded_at_validation():
-    found = evaluate_split(USERS, ITEMS, Parts(TRAIN, VALID, TEST), on="valid", ks=(1,))
+    found = evaluate_split(USERS, ITEMS, Split(TRAIN, VALID, TEST, "given"), on="valid", ks=(1,))
     assert found.per_user["hit@1"].tolist() == [1, 0]  # lists: 0: 4, 1: 3
 
 
 def test_evaluate_split_excludes_what_came_before():
-    ours = evaluate_split(USERS, ITEMS, Parts(TRAIN, VALID, TEST), on="test", ks=(1, 3))
+    ours = evaluate_split(USERS, ITEMS, Split(TRAIN, VALID, TEST, "given"), on="test", ks=(1, 3))
     by_hand = evaluate(USERS, ITEMS, TEST, exclude=[TRAIN, VALID], ks=(1, 3))
     assert ours.means == by_hand.means
     assert ours.catalogue == by_hand.catalogue
-    without = evaluate_split(USERS, ITEMS, Parts(TRAIN, None, TEST), on="test", ks=(1, 3))
+    without = evaluate_split(USERS, ITEMS, Split(TRAIN, None, TEST, "given"), on="test", ks=(1, 3))
     assert without.means == evaluate(USERS, ITEMS, TEST, exclude=TRAIN, ks=(1, 3)).means
 
 
@@ -224,6 +218,6 @@ def test_errors_of_names_and_parts():
     with pytest.raises(InputError, match="metric = 'coverage' is not known"):
         found.interval("coverage@3")  # one figure for all lists has no users to resample
     with pytest.raises(InputError, match=r"on = 'tset' is not known.*Did you mean 'test'"):
-        evaluate_split(USERS, ITEMS, Parts(TRAIN, VALID, TEST), on="tset")
+        evaluate_split(USERS, ITEMS, Split(TRAIN, VALID, TEST, "given"), on="tset")
     with pytest.raises(InputError, match="on = 'valid', but the split has no such part"):
-        evaluate_split(USERS, ITEMS, Parts(TRAIN, None, TEST), on="valid")
+        evaluate_split(USERS, ITEMS, Split(TRAIN, None, TEST, "given"), on="valid")

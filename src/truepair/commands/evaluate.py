@@ -53,13 +53,12 @@ def held_out(given: Interactions, seen: Interactions) -> tuple[Interactions, dic
     import numpy as np
 
     from truepair.data.interactions import Interactions
-    from truepair.data.split import rows_in
 
     users = seen.user_ids.find(given.user_ids, "user")[given.users]
     items = seen.item_ids.find(given.item_ids, "item")[given.items]
     known = (users >= 0) & (items >= 0)
     target = Interactions(users[known], items[known], seen.user_ids, seen.item_ids)
-    trained_on = rows_in(target, seen)
+    trained_on = seen.has(target.users, target.items)
     left_out = {
         "the model does not know the user": int((users < 0).sum()),
         "the model does not know the item": int(((users >= 0) & (items < 0)).sum()),

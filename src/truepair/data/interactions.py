@@ -107,6 +107,19 @@ class Interactions:
         """The item codes of one user code, in increasing order."""
         return self.items[self.indptr[user] : self.indptr[user + 1]]
 
+    @cached_property
+    def keys(self) -> Codes:
+        """One number a pair, user·n_items + item, rising."""
+        return _read_only(self.users * self.n_items + self.items)
+
+    def has(self, users: npt.ArrayLike, items: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+        """Whether each (user, item), by code, is a pair; shapes broadcast."""
+        wanted = np.asarray(users) * self.n_items + np.asarray(items)
+        if not len(self):
+            return np.zeros(wanted.shape, dtype=bool)
+        places = np.minimum(np.searchsorted(self.keys, wanted), len(self) - 1)
+        return np.asarray(self.keys[places] == wanted)
+
     def csr(self) -> sp.csr_array:
         """A users x items matrix of ones."""
         return sp.csr_array((np.ones(len(self), np.float32), self.items, self.indptr), self._shape)

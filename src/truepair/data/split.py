@@ -33,7 +33,7 @@ class Split:
         for name, part in self.parts.items():
             _check_same_ids(name, part, self.train)
         for (a, first), (b, second) in combinations(self.parts.items(), 2):
-            if shared := int(rows_in(first, second).sum()):
+            if shared := int(second.has(first.users, first.items).sum()):
                 raise InputError(
                     f"{shared:,} pairs are in {a} and in {b}; a pair belongs to one part only. "
                     "`split_given(…, overlap='drop')` removes such pairs."
@@ -71,12 +71,6 @@ class Split:
         shape = f"{self.train.n_users:,} users x {self.train.n_items:,} items"
         notes = "".join(f"\n  note: {note}" for note in self.notes)
         return f"<Split {self.recipe}: {shape}, pairs: {sizes}{notes}>"
-
-
-def rows_in(part: Interactions, other: Interactions) -> Mask:
-    """Which rows of `part` are pairs of `other` too; both have the same ids."""
-    keys = [x.users * x.n_items + x.items for x in (part, other)]
-    return np.isin(keys[0], keys[1], assume_unique=True)
 
 
 def counted_note(n: int, noun: str, text: str) -> tuple[str, ...]:

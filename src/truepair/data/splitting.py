@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from truepair.data.ids import Codes, IdMap
 from truepair.data.interactions import Interactions, Values
-from truepair.data.split import Mask, Split, counted_note, rows_in
+from truepair.data.split import Mask, Split, counted_note
 from truepair.errors import InputError, check_choice, check_number, check_whole
 from truepair.randomness import random_bits, random_order, stream_key
 
@@ -262,7 +262,7 @@ def _apart(parts: dict[str, Interactions], overlap: str) -> tuple[dict[str, Inte
     notes: list[str] = []
     for name, part in parts.items():
         for other, theirs in kept.items():
-            shared = rows_in(part, theirs)
+            shared = theirs.has(part.users, part.items)
             note = counted_note(int(shared.sum()), f"{name} pair", f"also in {other}")
             if note and overlap == "error":
                 raise InputError(f"{note[0]}; give overlap='drop' to drop them from {name}.")

@@ -12,7 +12,8 @@ import torch
 
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
-from truepair.errors import InputError, check_choice, check_whole
+from truepair.data.split import Split
+from truepair.errors import InputError, check_choice, check_type, check_whole
 from truepair.evaluation.metrics import CATALOGUE_METRICS, METRICS, Floats, parse_metric
 from truepair.evaluation.statistics import bootstrap_interval
 from truepair.evaluation.task import Task
@@ -111,30 +112,15 @@ def evaluate(
     )
 
 
-class SplitParts(Protocol):
-    """Anything with a train part and, perhaps, a validation and a test part."""
-
-    @property
-    def train(self) -> Interactions:
-        """What the model learned from."""
-
-    @property
-    def valid(self) -> Interactions | None:
-        """What early stopping and tuning looked at."""
-
-    @property
-    def test(self) -> Interactions | None:
-        """What nobody looked at."""
-
-
 def evaluate_split(
     users: Matrix,
     items: Matrix,
-    split: SplitParts,
+    split: Split,
     on: Literal["valid", "test"],
     ks: Sequence[int] = (5, 10, 20),
 ) -> Evaluation:
     """Evaluate on one part of a split; the parts before it are excluded from the lists."""
+    check_type("split", split, Split, "make one with split_random, or with split_given")
     parts = {"valid": split.valid, "test": split.test}
     target = parts[check_choice("on", on, parts)]
     if target is None:

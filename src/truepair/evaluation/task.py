@@ -48,8 +48,7 @@ class Task:
         """The listed items (n, k), -1 for none, and which of them are target items (n, k)."""
         check_shapes((len(users), len(items)), [self.target], "target")
         listed = top_k(users, items, k, rows=self.users, exclude=self.masks).items
-        pairs = self.users[:, None] * self.target.n_items + listed
-        return listed, (listed >= 0) & _among(pairs, _pairs(self.target))
+        return listed, (listed >= 0) & self.target.has(self.users[:, None], listed)
 
     def _check_codes(self) -> None:
         target = self.target
@@ -67,13 +66,12 @@ class Task:
             raise InputError(
                 "nothing to evaluate: target has no pairs; give the split a larger held-out share."
             )
-        pairs = _pairs(self.target)
-        hidden = np.zeros(len(pairs), dtype=bool)
+        hidden = np.zeros(len(self.target), dtype=bool)
         for mask in self.masks:
-            hidden |= _among(pairs, _pairs(mask))
+            hidden |= mask.has(self.target.users, self.target.items)
         if hidden.any():
             raise InputError(
-                f"{hidden.sum():,} of {len(pairs):,} target pairs are also in exclude, so no list can hold "
+                f"{hidden.sum():,} of {len(hidden):,} target pairs are also in exclude, so no list can hold "
                 "them; exclude only what came before the target."
             )
         if not self.train.user_counts[self.users].any():
@@ -81,16 +79,3 @@ class Task:
                 f"none of the {len(self.users):,} users of target has a training interaction; "
                 "use train and target of one split that keeps each user in both."
             )
-
-
-def _pairs(interactions: Interactions) -> Codes:
-    """One number a pair, rising."""
-    return interactions.users * interactions.n_items + interactions.items
-
-
-def _among(pairs: Codes, rising: Codes) -> Hits:
-    """Which of `pairs` occur in `rising`."""
-    if len(rising) == 0:
-        return np.zeros(pairs.shape, dtype=bool)
-    places = np.minimum(np.searchsorted(rising, pairs), len(rising) - 1)
-    return np.asarray(rising[places] == pairs)
