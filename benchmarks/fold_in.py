@@ -23,8 +23,11 @@ from truepair.ranking import top_k
 from truepair.recommender import Recommender
 
 
-def recall(model: Recommender, target: Interactions, seen: Interactions) -> float:
-    return evaluate(model.users_, model.items_, target, exclude=seen).mean("recall@20")
+def recall(model: Recommender, target: Interactions) -> float:
+    """Over the target's people, whatever codes they have in this model."""
+    users = model.seen_.user_ids.find(target.user_ids)[target.users]
+    known = Interactions(users, target.items, model.seen_.user_ids, model.seen_.item_ids)
+    return evaluate(model.users_, model.items_, known, exclude=model.seen_).mean("recall@20")
 
 
 def main() -> None:
@@ -44,7 +47,7 @@ def main() -> None:
         retrained = Recommender(**settings).fit(split.train)
         others = Recommender(**settings).fit(split.train.take(~new[split.train.users]))
         folded = others.fold_in(theirs)
-        a, b = recall(retrained, target, split.train), recall(folded, target, theirs)
+        a, b = recall(retrained, target), recall(folded, target)
         print(f"{encoder}: recall@20 of new people: retrained {a:.4f}, folded in {b:.4f}, ratio {b / a:.1%}")
         again = retrained.fold_in(split.train)
         lists = [top_k(m.users_, m.items_, 20, exclude=split.train).items for m in (retrained, again)]

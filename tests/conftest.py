@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
 
 
 @pytest.fixture(scope="session")
@@ -16,3 +17,7 @@ def real_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no real data: {folder} is not a folder; set TRUEPAIR_DATA")
     return folder
+
+
+# Tensors here are tiny, and on a busy machine PyTorch's threads wait for each other for minutes.
+torch.set_num_threads(1)

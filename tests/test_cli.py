@@ -545,7 +545,8 @@ def test_compare_judges_as_fit_does(clicks, tmp_path):
 
 def test_compare_tells_people(clicks):
     result = good("compare", clicks, *SMALL)
-    header, first, second, remark = result.stdout.splitlines()
+    header, first, second, remark, luck = result.stdout.splitlines()
+    assert luck == "one training run a loss: --seeds 3 takes the luck of training into account"
     assert header.split() == ["loss", "ndcg@5", "interval", "difference", "p", "verdict"]
     assert first.split()[0] == "bpr"
     assert first.endswith("baseline")

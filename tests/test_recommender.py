@@ -11,14 +11,14 @@ import torch
 
 from truepair.data.reading import read_interactions
 from truepair.data.simulation import simulate_world
-from truepair.data.splitting import split_random, split_random_per_user
+from truepair.data.splitting import split_given, split_random, split_random_per_user
 from truepair.encoders import LightGCN
 from truepair.errors import InputError, StorageError
 from truepair.evaluation import evaluate
-from truepair.losses import DPL, InfoNCE
-from truepair.ranking import top_k
+from truepair.losses import BPR, DPL, HCL, InfoNCE
 from truepair.recommender import Recommender
-from truepair.sampling import DNS
+from truepair.sampling import BNS, DNS, SAMPLERS
+from truepair.storage import Model, load_model, save_model
 from truepair.training import Settings
 from worlds import two_tastes
 
@@ -93,8 +93,9 @@ def test_a_batch_equals_single_calls_and_parts(model):
     pd.testing.assert_frame_equal(together, parts)
 
 
-def test_what_is_recommended_equals_what_is_evaluated(world):
-    split = split_random(world.observed, 0.2, valid=0.1)
+def test_what_is_recommended_equals_what_is_evaluated():
+    split = split_random(two_tastes(n_users=120, n_items=50, each=12), 0.2, valid=0.1)
+    assert (split.train.item_counts > 0).all()  # an item nobody has is evaluated, but never recommended
     fitted = Recommender(**QUICK).fit(split)
     lists = fitted.recommend(k=20).to_pandas()
     held_out = split.test.to_table().to_pandas().merge(lists, on=["user", "item"])
@@ -144,6 +145,7 @@ def test_score_is_the_score_of_the_list(model):
     table = model.recommend(["user 0005"], k=4)
     scored = model.score(table[["user", "item"]])
     np.testing.assert_allclose(scored.score, table.score, rtol=1e-5)
+    assert len(model.score(model.seen_)) == len(model.seen_)
 
 
 # --- habits of scikit-learn ----------------------------------------------------------------------------
@@ -202,8 +204,55 @@ def test_validation_given_carved_or_none(world):
     assert "validation ndcg@20" in carved.facts_["metrics"]
     assert nothing.facts_["metrics"] == {}
     assert nothing.result_.epoch == 8
-    with pytest.raises(InputError, match=r"validation = 0.1 of 4 pairs is none; use validation=0"):
+    with pytest.raises(InputError, match=r"validation = 0.1 of 4 pairs is none that can be held out"):
         Recommender().fit({"user": [1, 1, 2, 2], "item": [1, 2, 1, 3]})
+    with pytest.raises(InputError, match="a Split was given, and valid too"):
+        Recommender().fit(split, valid=split.test)
+    tables = [part.to_table().to_pandas() for part in (split.train, split.test)]
+    assert "validation ndcg@20" in Recommender(**QUICK).fit(tables[0], valid=tables[1]).facts_["metrics"]
+
+
+def test_nobody_and_nothing_is_held_out_entirely():
+    rng = np.random.default_rng(0)
+    singles = pd.DataFrame({"user": range(300), "item": rng.integers(0, 40, 300)})
+    more = pd.DataFrame({"user": np.repeat(range(300, 340), 5), "item": rng.integers(0, 40, 200)})
+    split = Recommender(validation=0.3)._split(pd.concat([singles, more]), None)
+    assert len(split.valid) > 10
+    assert (split.train.user_counts > 0).all()
+    assert (split.train.item_counts > 0).all()
+
+
+def test_who_and_what_is_only_in_test_is_unknown():
+    train = read_interactions({"user": list("aabbc"), "item": [1, 2, 1, 3, 2]})
+    test = read_interactions({"user": ["a", "z"], "item": [3, 4]})
+    fitted = Recommender(**{**QUICK, "validation": 0, "patience": None}).fit(split_given(train, test))
+    assert set(fitted.recommend(k=9, exclude_seen=False)["user"].to_pylist()) == {"a", "b", "c"}
+    assert 4 not in fitted.recommend(k=9, exclude_seen=False)["item"].to_pylist()
+    assert fitted.recommend(["z"], k=1, unknown="popular")["item"].to_pylist() in ([1], [2])
+    with pytest.raises(InputError, match="unknown user: 'z'"):
+        fitted.recommend(["z"])
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_every_sampler_works_by_name(name, clicks):
+    assert len(Recommender(sampler=name, **QUICK).fit(clicks).recommend(k=1)) == clicks.user.nunique()
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"metric": "ndgc@20"}, "Did you mean 'ndcg'"),
+        ({"engine": "fast"}, "engine = 'fast' is not known"),
+        ({"validation": "x"}, "validation = 'x'"),
+        ({"loss": 3}, "loss is a int, .*bpr, infonce"),
+        ({"encoder": LightGCN}, "encoder is the class LightGCN"),
+        ({"dim": 0}, "dim = 0"),
+    ],
+    ids=str,
+)
+def test_bad_parameters_are_told_before_training(params, message, clicks):
+    with pytest.raises(InputError, match=message):
+        Recommender(**{**QUICK, **params}).fit(clicks)
 
 
 def test_known_items_include_the_validation_part(world):
@@ -231,11 +280,38 @@ def test_new_people_of_a_taste_get_items_of_that_taste(encoder, loss):
 
 def test_folding_in_a_training_users_own_history_gives_nearly_their_list(world):
     split = split_random_per_user(world.observed, 0.2)
-    fitted = Recommender(**{**QUICK, "epochs": 30}).fit(split)
-    guests = fitted.fold_in(split.train)
-    theirs, ours = (top_k(m.users_, m.items_, 10, exclude=split.train).items for m in (fitted, guests))
-    overlap = np.mean([len(set(a) & set(b)) / 10 for a, b in zip(theirs, ours, strict=True)])
-    assert overlap > 0.5
+    fitted = Recommender(**{**QUICK, "epochs": 30}).fit(split.train)
+    theirs, ours = (m.recommend(k=10).to_pandas() for m in (fitted, fitted.fold_in(fitted.seen_)))
+    overlap = len(theirs.merge(ours, on=["user", "item"])) / len(theirs)
+    assert overlap > 0.6
+
+
+def test_only_people_with_a_history_are_folded_in(model, world, clicks):
+    few = world.observed.take(world.observed.users < 3)
+    assert (
+        model.fold_in(few).recommend(k=1)["user"].to_pylist() == few.user_ids.outside([0, 1, 2]).to_pylist()
+    )
+    half = pd.DataFrame({"user": ["a", "a", "b"], "item": [clicks.item[0], "x", "x"]})
+    guests = model.fold_in(half, unknown="drop")
+    assert guests.recommend(k=1).user.tolist() == ["a"]
+    popular = model.recommend(["b"], k=2, unknown="popular")
+    pd.testing.assert_frame_equal(guests.recommend(["b"], k=2, unknown="popular"), popular)
+
+
+def test_people_with_everything_and_alone_are_no_trouble(model, clicks):
+    everything = pd.DataFrame({"user": "z", "item": clicks.item.unique()})
+    guest = model.fold_in(everything)
+    assert len(guest.recommend(k=3)) == 0
+    assert len(guest.similar_users(["z"])) == 0
+
+
+@pytest.mark.parametrize("sampler", ["uniform", "popularity", "dns"])
+def test_folding_in_does_not_depend_on_who_comes_along(sampler, clicks):
+    model = Recommender(sampler=sampler, **QUICK).fit(clicks)
+    one = clicks[clicks.user == "user 0004"]
+    more = clicks[clicks.user.isin(["user 0001", "user 0004", "user 0009"])]
+    alone, together = (model.fold_in(h).recommend(["user 0004"], k=10) for h in (one, more))
+    pd.testing.assert_frame_equal(alone, together, rtol=1e-3)
 
 
 def test_history_with_unknown_items(model):
@@ -266,19 +342,98 @@ def test_parts_given_by_value_are_saved_too(clicks, tmp_path):
     assert loaded.get_params() == original.get_params()
 
 
+OTHER_PARAMETERS = {
+    "loss": HCL(tau=0.2, beta=0.5),
+    "encoder": LightGCN(dim=3, hops=2, scoring="cosine", temperature=0.3),
+    "sampler": BNS(pool=9, in_batch=True),
+    "dim": np.int64(5),
+    "tau": np.float32(0.25),
+    "validation": 0.2,
+    "metric": "recall@5",
+    "engine": "reference",
+    "epochs": np.int32(2),
+    "batch_size": 100,
+    "n_extra": 2,
+    "n_unlabelled": 3,
+    "optimizer": "sgd",
+    "learning_rate": np.float64(0.5),
+    "schedule": "cosine",
+    "decay_epoch": 3,
+    "decay": 0.5,
+    "weight_decay": 0.001,
+    "l2_users": 0.01,
+    "l2_items": 0.02,
+    "patience": None,
+    "validate_every": 2,
+    "seed": np.int64(7),
+    "device": "cpu",
+}
+
+
+def test_every_parameter_survives_saving(clicks, tmp_path):
+    original = Recommender(**OTHER_PARAMETERS).fit(clicks)
+    assert set(OTHER_PARAMETERS) == set(original.get_params())
+    original.save(tmp_path / "m")
+    assert Recommender.load(tmp_path / "m").get_params() == original.get_params()
+    array = Recommender(tau=np.full(clicks.user.nunique(), 0.1), **QUICK).fit(clicks)
+    array.save(tmp_path / "m")
+    assert Recommender.load(tmp_path / "m").tau == (0.1,) * clicks.user.nunique()
+    assert "tau=array" in repr(array)
+
+
+def test_a_loss_of_ones_own_trains_but_says_that_it_cannot_be_saved(clicks, tmp_path):
+    class Mine(BPR):
+        pass
+
+    fitted = Recommender(loss=Mine(), **QUICK).fit(clicks)
+    assert len(fitted.recommend(k=1))
+    with pytest.raises(InputError, match=r"loss = .*Mine.* cannot be saved; add its class to the registry"):
+        fitted.save(tmp_path / "m")
+
+
+def test_trained_on_a_gpu_served_without_one(model, tmp_path, monkeypatch):
+    model.save(tmp_path / "m")
+    stored = load_model(tmp_path / "m")
+    stored.facts["parameters"]["device"] = "cuda"
+    save_model(tmp_path / "m", stored)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert Recommender.load(tmp_path / "m").device == "auto"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda facts: facts.pop("tau"),
+        lambda facts: facts.update(tau=[]),
+        lambda facts: facts.update(tau=7),
+        lambda facts: facts.update(output="excel"),
+        lambda facts: facts.pop("parameters"),
+        lambda facts: facts["parameters"].update(metric=5),
+        lambda facts: facts["parameters"].update(loss=["a"]),
+        lambda facts: facts["parameters"].update(validation="x"),
+        lambda facts: facts["parameters"].update(surprise=1),
+    ],
+)
+def test_facts_that_make_no_sense(change, model, tmp_path):
+    model.save(tmp_path / "m")
+    stored = load_model(tmp_path / "m")
+    change(stored.facts)
+    save_model(tmp_path / "m", stored)
+    with pytest.raises(StorageError, match="does not describe a Recommender"):
+        Recommender.load(tmp_path / "m")
+
+
 def test_a_model_that_describes_no_recommender(model, tmp_path):
-    broken = Recommender(**QUICK)
-    broken._take(dataclasses.replace(_model_of(model), facts={"parameters": {"loss": {"kind": "os.system"}}}))
-    broken.output_ = "arrow"
-    broken.save(tmp_path / "m")
+    save_model(
+        tmp_path / "m",
+        dataclasses.replace(_model_of(model), facts={"parameters": {"loss": {"kind": "os.system"}}}),
+    )
     with pytest.raises(StorageError, match=r"does not describe a Recommender: .*os\.system"):
         Recommender.load(tmp_path / "m")
 
 
 def _model_of(fitted):
-    from truepair.storage import Model
-
-    return Model(fitted.users_, fitted.items_, fitted.seen_, fitted.facts_)
+    return Model(fitted.users_, fitted.items_, fitted.seen_, fitted.popularity_, fitted.facts_)
 
 
 def test_training_goes_on_from_a_checkpoint(clicks, tmp_path):

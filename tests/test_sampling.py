@@ -268,7 +268,7 @@ def test_choice_by_score_without_scores_is_an_error():
         (lambda: DNS(pool=0), "pool = 0 .* ≥ 2"),
         (lambda: BNS(weight=-1), "weight = -1 .* ≥ 0"),
         (lambda: Popularity(alpha=float("nan")), "alpha = nan"),
-        (lambda: DNS(pool=3).candidates(4), "N = 4 of a pool of 3 is no choice; raise pool above 4"),
+        (lambda: DNS(pool=3).candidates(4), "n_unlabelled = 4 of a pool of 3 is no choice; raise pool"),
     ],
 )
 def test_bad_parameters(make, message):

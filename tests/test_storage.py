@@ -7,6 +7,7 @@ import os
 import struct
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import safetensors.torch
 import torch
@@ -23,7 +24,8 @@ from worlds import two_tastes
 def model():
     seen = two_tastes(n_users=12, n_items=20, each=4)
     g = torch.Generator().manual_seed(0)
-    return Model(torch.randn(12, 5, generator=g), torch.randn(20, 5, generator=g), seen, {"note": "hello"})
+    matrices = torch.randn(12, 5, generator=g), torch.randn(20, 5, generator=g)
+    return Model(*matrices, seen, seen.item_counts, {"note": "hello"})
 
 
 @pytest.fixture
@@ -47,13 +49,13 @@ def test_what_goes_in_comes_out(path, model):
 )
 def test_ids_of_any_kind(ids, tmp_path):
     seen = Interactions(np.array([0, 2]), np.array([1, 1]), IdMap.of(ids), IdMap.of(["x", "y"]))
-    save_model(tmp_path / "m", Model(torch.ones(3, 2), torch.ones(2, 2), seen))
+    save_model(tmp_path / "m", Model(torch.ones(3, 2), torch.ones(2, 2), seen, seen.item_counts))
     assert load_model(tmp_path / "m").seen.user_ids.ids.to_pylist() == ids
 
 
 def test_a_users_or_items_without_interactions_survive(tmp_path):
     seen = Interactions(np.zeros(0, int), np.zeros(0, int), IdMap.range(3), IdMap.range(2))
-    save_model(tmp_path / "m", Model(torch.ones(3, 2), torch.ones(2, 2), seen))
+    save_model(tmp_path / "m", Model(torch.ones(3, 2), torch.ones(2, 2), seen, seen.item_counts))
     assert load_model(tmp_path / "m").seen.n_users == 3
 
 
@@ -112,6 +114,14 @@ def rewritten(path, change):
     write_tensors(path, KIND, VERSION, tensors, changed if isinstance(changed, list) else facts)
 
 
+def compressed_ids(n):
+    sink = pa.BufferOutputStream()
+    table = pa.table({"id": pa.array(range(n))})
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as stream:
+        stream.write_table(table)
+    return torch.frombuffer(bytearray(sink.getvalue()), dtype=torch.uint8)
+
+
 HOSTILE = {
     "NaN": (lambda t, f: t["users"].__setitem__((0, 0), float("nan")), "1 rows of users hold NaN"),
     "other dimension": (lambda t, f: t.update(items=torch.ones(20, 7)), "users have 5 dimensions, items 7"),
@@ -125,6 +135,9 @@ HOSTILE = {
     "huge start": (lambda t, f: t["seen.starts"].__setitem__(-1, 2**60), "does not divide"),
     "ids are junk": (lambda t, f: t.update({"ids.users": torch.zeros(64, dtype=torch.uint8)}), "not a sound"),
     "ids are empty": (lambda t, f: t.update({"ids.users": torch.zeros(0, dtype=torch.uint8)}), "not a sound"),
+    "other counts": (lambda t, f: t.update(popularity=torch.zeros(3, dtype=torch.int64)), "not 20 counts"),
+    "negative counts": (lambda t, f: t["popularity"].__setitem__(0, -1), "not 20 counts"),
+    "a bomb": (lambda t, f: t.update({"ids.users": compressed_ids(12)}), "compressed or malformed"),
     "facts are a list": (lambda t, f: [1, 2], "facts are a list"),
 }
 
@@ -140,13 +153,15 @@ def test_a_hostile_file_with_a_right_checksum_is_still_checked(name, path):
 def test_junk_in_the_arrow_bytes_with_a_right_checksum(path):
     """Every byte of the ids changed in turn, the checksum made right: an error, or ids that are sound."""
     tensors, facts = read_tensors(path, KIND, VERSION)
-    before = tensors["ids.users"].clone()
+    before, sound = tensors["ids.users"].clone(), 0
     for at in range(0, len(before), 3):
         tensors["ids.users"] = before.clone()
         tensors["ids.users"][at] ^= 0xA5
         write_tensors(path, KIND, VERSION, tensors, facts)
         with contextlib.suppress(StorageError):
             assert len(load_model(path).seen.user_ids) == 12
+            sound += 1
+    assert 0 < sound < len(before) / 3  # some changes are to padding or to an id; most are found
 
 
 def test_foreign_newer_and_missing_files(path, tmp_path):
@@ -163,6 +178,21 @@ def test_foreign_newer_and_missing_files(path, tmp_path):
         load_model(tmp_path / "nothing")
     with pytest.raises(StorageError, match="is a folder, not a truepair model"):
         load_model(tmp_path)
+
+
+def test_tensors_of_other_types_are_refused(path):
+    tensors, facts = read_tensors(path, KIND, VERSION)
+    header = {"kind": KIND, "version": str(VERSION), "facts": json.dumps(facts), "digest": "x"}
+    for dtype in (torch.bfloat16, torch.float16, torch.bool, torch.float8_e4m3fn):
+        changed = {**tensors, "users": tensors["users"].to(dtype)}
+        safetensors.torch.save_file(changed, path, metadata=header)
+        with pytest.raises(StorageError, match="damaged"):
+            load_model(path)
+
+
+def test_saving_onto_a_folder(model, tmp_path):
+    with pytest.raises(StorageError, match="it is a folder; name a file in it"):
+        save_model(tmp_path, model)
 
 
 def test_a_full_disk_leaves_the_old_model_intact(path, model, monkeypatch):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, Self, cast
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import torch
 import torch.nn.functional as F  # noqa: N812, the name everybody uses
@@ -20,18 +21,26 @@ from truepair.data.interactions import Interactions
 from truepair.data.memory import memory_source
 from truepair.data.reading import read_interactions
 from truepair.data.split import Split
-from truepair.data.splitting import split_given
+from truepair.data.splitting import split_given, split_random
 from truepair.encoders import ENCODERS, Encoder
-from truepair.errors import InputError, StorageError, check_choice, check_number, check_whole, did_you_mean
-from truepair.evaluation import Validation
+from truepair.errors import (
+    InputError,
+    StorageError,
+    check_choice,
+    check_number,
+    check_type,
+    check_whole,
+    did_you_mean,
+)
+from truepair.evaluation import Validation, parse_metric
 from truepair.losses import LOSSES, Loss, Prior
-from truepair.parameters import described, rebuilt
+from truepair.parameters import check_saveable, described, rebuilt
 from truepair.ranking import top_k
 from truepair.sampling import SAMPLERS, Sampler
 from truepair.shelf import Shelf
 from truepair.storage import Model, load_model, save_model
 from truepair.tables import Output, output_of, to_output
-from truepair.training import FitResult, Settings, fit, fold_in
+from truepair.training import ENGINES, FitResult, Settings, fit, fold_in
 
 Unknown = Literal["error", "popular"]
 _SETTINGS = [f.name for f in dataclasses.fields(Settings)]
@@ -96,7 +105,7 @@ class Recommender:
 
     def __repr__(self) -> str:
         defaults = {f.name: f.default for f in dataclasses.fields(Recommender)}
-        changed = {k: v for k, v in self.get_params().items() if v != defaults[k]}
+        changed = {k: v for k, v in self.get_params().items() if repr(v) != repr(defaults[k])}
         state = f", fitted on {self.seen_}" if self._is_fitted() else ""
         return f"Recommender({', '.join(f'{k}={v!r}' for k, v in changed.items())}{state})"
 
@@ -109,18 +118,36 @@ class Recommender:
             kind = LOSSES[check_choice("loss", loss, LOSSES)]
             loss = kind(**({"tau": self.tau} if kind.uses_extra else {}))
         if isinstance(sampler, str):
-            sampler = SAMPLERS[check_choice("sampler", sampler, SAMPLERS)]()
+            sampler = self._sampler(check_choice("sampler", sampler, SAMPLERS))
+        check_type(
+            "encoder", encoder, Encoder, f"give one of {', '.join(ENCODERS)}, or a value such as MF(dim=64)"
+        )
+        check_type("loss", loss, Loss, f"give one of {', '.join(LOSSES)}, or a value such as DPL(tau=0.05)")
+        check_type(
+            "sampler", sampler, Sampler, f"give one of {', '.join(SAMPLERS)}, or a value such as DNS()"
+        )
+        check_choice("engine", self.engine, ENGINES)
+        check_number("validation", self.validation, 0, 1, open_high=True)
+        parse_metric(self.metric)
         params = {name: getattr(self, name) for name in _SETTINGS}
         if self.batch_size is None:
             params["batch_size"] = min(max(n_pairs // 64, 64), 1024)
         return encoder, loss, sampler, Settings(**params)
+
+    def _sampler(self, name: str) -> Sampler:
+        """A sampler by name; one that chooses gets a pool that leaves a choice."""
+        sampler = SAMPLERS[name]()
+        pool = getattr(sampler, "pool", None)
+        if pool is None or pool > self.n_unlabelled:
+            return sampler
+        return dataclasses.replace(sampler, pool=2 * self.n_unlabelled)  # type: ignore[type-var]
 
     # --- fitting ---------------------------------------------------------------------------------------
 
     def fit(
         self,
         interactions: Any,
-        valid: Interactions | None = None,
+        valid: Any = None,
         *,
         checkpoint: str | Path | None = None,
         progress: bool = False,
@@ -128,8 +155,10 @@ class Recommender:
         """Learn from interactions: an `Interactions`, a `Split` (its test part is not touched), or
         anything that `read_interactions` takes.
 
-        Without a validation part, a share `validation` of the pairs is held out to choose the epoch.
+        Without a validation part, a share `validation` of the pairs is held out to choose the epoch; the
+        model does not learn from it, but knows it as seen. No user and no item is held out entirely.
         """
+        self.job(n_pairs=0)  # its checks, before any work
         split = self._split(interactions, valid)
         encoder, loss, sampler, settings = self.job(len(split.train))
         on_epoch = Validation(split.valid, split.train, self.metric) if split.valid is not None else None
@@ -145,23 +174,30 @@ class Recommender:
             progress=progress,
         )
         parts = [split.train] if split.valid is None else [split.train, split.valid]
-        self._take(Model(result.users, result.items, _joined(parts), self._facts(result, split)))
+        seen = _joined(parts)
+        popularity = np.where(split.train.item_counts > 0, seen.item_counts, 0)
+        self._take(Model(result.users, result.items, seen, popularity, self._facts(result, split)))
         self.output_, self.result_ = output_of(interactions), result
         return self
 
     def _split(self, interactions: Any, valid: Interactions | None) -> Split:
         if isinstance(interactions, Split):
+            if valid is not None:
+                raise InputError("a Split was given, and valid too; put the validation part into the split.")
             return interactions
-        if not isinstance(interactions, Interactions):
-            interactions = read_interactions(interactions)
-        nothing = interactions.take(np.zeros(len(interactions), dtype=bool))
-        share = check_number("validation", self.validation, 0, 1, open_high=True)
-        if valid is not None or not share:
-            return split_given(interactions, nothing, valid)
-        carved = split_given(interactions, nothing, carve=share, seed=self.seed)
-        if carved.valid is None or not len(carved.valid):
-            raise InputError(f"validation = {share} of {len(interactions)} pairs is none; use validation=0.")
-        return carved
+        everything = _as_interactions(interactions)
+        nothing = everything.take(np.zeros(len(everything), dtype=bool))
+        if valid is not None or not self.validation:
+            return split_given(everything, nothing, None if valid is None else _as_interactions(valid))
+        chosen = split_random(everything, self.validation, seed=self.seed).test
+        held_out = _with_company(everything, chosen.has(everything.users, everything.items))
+        if not held_out.any():
+            raise InputError(
+                f"validation = {self.validation} of {len(everything)} pairs is none that can be held out; "
+                "use validation=0."
+            )
+        recipe = f"validation={self.validation}, seed={self.seed}"
+        return Split(everything.take(~held_out), everything.take(held_out), nothing, recipe)
 
     def _facts(self, result: FitResult, split: Split) -> dict[str, Any]:
         record = result.history[result.epoch - 1]
@@ -179,7 +215,7 @@ class Recommender:
 
     def _take(self, model: Model) -> None:
         self.users_, self.items_, self.seen_ = model.users, model.items, model.seen
-        self.facts_ = model.facts
+        self.popularity_, self.facts_ = model.popularity, model.facts
 
     def _is_fitted(self) -> bool:
         return hasattr(self, "users_")
@@ -224,10 +260,16 @@ class Recommender:
         self._check_fitted()
         k = check_whole("k", k, 1)
         check_choice("unknown", unknown, ["error", "popular"])
-        ids = self.seen_.user_ids.ids if users is None else canonical_ids(users, "user")
-        find = self.seen_.user_ids.find if unknown == "popular" else self.seen_.user_ids.codes
-        codes = find(ids, "user")
-        shelf = Shelf.of(self.items_, self.seen_, exclude_items, only_items)
+        trained = self.seen_.user_counts > 0  # a split may name people who are only in its test part
+        known = (
+            self.seen_.user_ids
+            if trained.all()
+            else IdMap(self.seen_.user_ids.outside(np.flatnonzero(trained)))
+        )
+        ids = known.ids if users is None else canonical_ids(users, "user")
+        places = (known.find if unknown == "popular" else known.codes)(ids, "user")
+        codes = np.where(places < 0, -1, np.flatnonzero(trained)[places])
+        shelf = Shelf.of(self.items_, self.seen_, self.popularity_, exclude_items, only_items)
         for start in range(0, max(len(codes), 1), part):
             chosen = slice(start, start + part)
             yield shelf.ranked(self.users_, ids[chosen], codes[chosen], k, exclude_seen)
@@ -243,8 +285,9 @@ class Recommender:
         return self._similar("user", self.users_, self.seen_.user_ids, users, k)
 
     def _similar(self, what: str, matrix: Tensor, ids: IdMap, asked: Any, k: int) -> Any:
-        k = min(check_whole("k", k, 1), len(ids) - 1)
-        codes = ids.codes(asked, what)
+        codes, k = ids.codes(asked, what), min(check_whole("k", k, 1), len(ids) - 1)
+        if k == 0:  # there is nobody else
+            codes, k = codes[:0], 1
         directions = F.normalize(matrix)
         itself = Interactions(np.arange(len(codes)), codes, IdMap.range(len(codes)), ids)
         best = top_k(directions[torch.from_numpy(codes)], directions, k, exclude=itself)
@@ -262,7 +305,7 @@ class Recommender:
     def score(self, pairs: Any) -> Any:
         """The table of pairs with their scores, in the order given; higher means better for that user."""
         self._check_fitted()
-        raw = memory_source(pairs)
+        raw = memory_source(pairs.to_table() if isinstance(pairs, Interactions) else pairs)
         at = find_columns(raw, {"rating": False, "weight": False, "time": False})
         users, items = raw.read([at["user"], at["item"]])
         user_codes = self.seen_.user_ids.codes(users, "user")
@@ -285,27 +328,30 @@ class Recommender:
         """A recommender for people unseen in training, from what they did: same items, no retraining.
 
         Their vectors are fitted by the same loss with the item vectors held fixed. The result has the
-        people of `history` as its users, and all methods of a fitted recommender.
+        people of `history` who have an item as its users, and all methods of a fitted recommender.
         """
         self._check_fitted()
         check_choice("unknown", unknown, ["error", "drop"])
-        people = history if isinstance(history, Interactions) else read_interactions(history)
+        people = _as_interactions(history)
         items = self.seen_.item_ids.find(people.item_ids, "item")
-        if unknown == "error" and (items < 0).any():
-            self.seen_.item_ids.codes(people.item_ids, "item")  # the error that names them
         known = items[people.items] >= 0
+        if unknown == "error" and not known.all():
+            self.seen_.item_ids.codes(
+                people.item_ids.outside(people.items), "item"
+            )  # the error that names them
         if not known.any():
             raise InputError(
                 "the history holds no item that was trained on; use recommend(unknown='popular')."
             )
-        pairs = Interactions(
-            people.users[known], items[people.items[known]], people.user_ids, self.seen_.item_ids
-        )
+        guests, users = np.unique(people.users[known], return_inverse=True)
+        guest_ids = IdMap(people.user_ids.outside(guests))
+        pairs = Interactions(users, items[people.items[known]], guest_ids, self.seen_.item_ids)
         encoder, loss, sampler, settings = self.job(len(pairs))
         loss = loss.with_density(_mean(self.facts_["tau"]))  # the prior that was trained with
-        vectors = fold_in(self.items_, encoder, loss, sampler, pairs, settings)
+        vectors = fold_in(self.items_, encoder, loss, sampler, pairs, settings, self.popularity_)
         guest = Recommender(**self.get_params())
-        guest._take(Model(vectors, self.items_, pairs, {**self.facts_, "folded in": len(vectors)}))
+        facts = {**self.facts_, "folded in": pairs.hash}
+        guest._take(Model(vectors, self.items_, pairs, self.popularity_, facts))
         guest.output_ = output_of(history)
         return guest
 
@@ -314,7 +360,9 @@ class Recommender:
     def save(self, path: str | Path) -> None:
         """Write everything that `load` needs to one file, atomically; see docs/file-format.md."""
         self._check_fitted()
-        save_model(path, Model(self.users_, self.items_, self.seen_, {**self.facts_, "output": self.output_}))
+        check_saveable(self.facts_["parameters"])
+        facts = {**self.facts_, "output": self.output_}
+        save_model(path, Model(self.users_, self.items_, self.seen_, self.popularity_, facts))
 
     @classmethod
     def load(cls, path: str | Path) -> Recommender:
@@ -323,9 +371,12 @@ class Recommender:
         try:
             params = {name: rebuilt(name, value) for name, value in model.facts["parameters"].items()}
             recommender = cls().set_params(**params)
+            if str(recommender.device).startswith("cuda") and not torch.cuda.is_available():
+                recommender.device = "auto"  # trained on a GPU, served without one
             recommender.job(n_pairs=0)
+            check_number("tau", _mean(model.facts["tau"]) or 0.0, 0, 1, open_high=True)
             output = check_choice("output", model.facts["output"], ["arrow", "pandas", "polars"])
-        except (KeyError, TypeError, AttributeError, InputError) as error:
+        except (KeyError, TypeError, AttributeError, ZeroDivisionError, InputError) as error:
             raise StorageError(f"{path} does not describe a Recommender: {error!r:.300}") from error
         recommender._take(model)
         recommender.output_ = cast(Output, output)
@@ -333,6 +384,17 @@ class Recommender:
 
 
 _PARAMETERS = [f.name for f in dataclasses.fields(Recommender)]
+
+
+def _as_interactions(source: Any) -> Interactions:
+    return source if isinstance(source, Interactions) else read_interactions(source)
+
+
+def _with_company(everything: Interactions, held_out: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """`held_out` without the pairs whose user or item would have nothing left to learn from."""
+    users = np.bincount(everything.users[~held_out], minlength=everything.n_users)
+    items = np.bincount(everything.items[~held_out], minlength=everything.n_items)
+    return held_out & (users[everything.users] > 0) & (items[everything.items] > 0)
 
 
 def _joined(parts: Sequence[Interactions]) -> Interactions:

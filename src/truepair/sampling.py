@@ -158,8 +158,13 @@ class Draws:
     """
 
     def __init__(
-        self, interactions: Interactions, sampler: Sampler, device: torch.device | str = "cpu"
+        self,
+        interactions: Interactions,
+        sampler: Sampler,
+        device: torch.device | str = "cpu",
+        popularity: Codes | None = None,
     ) -> None:
+        """`popularity` [n_items] defaults to that of the interactions themselves."""
         if not len(interactions):
             raise InputError("there are no interactions to draw from.")
         self.sampler, self.device = sampler, torch.device(device)
@@ -169,7 +174,8 @@ class Draws:
             return torch.as_tensor(np.array(array), device=self.device)
 
         users, items, indptr = interactions.users, interactions.items, interactions.indptr
-        weights = _whole_weights(sampler.item_weights(interactions.item_counts), self.n_users)
+        popularity = interactions.item_counts if popularity is None else popularity
+        weights = _whole_weights(sampler.item_weights(popularity), self.n_users)
         ends = np.cumsum(weights)  # [n_items]
         passed = np.concatenate([[0], np.cumsum(weights[items])])  # [n + 1], weight of positives before row k
         before = (ends - weights)[items] - (passed[:-1] - passed[indptr[users]])
@@ -181,8 +187,7 @@ class Draws:
         self._pair_keys = on_device(interactions.keys)
         self._indptr, self._counts = on_device(indptr), on_device(interactions.user_counts)
         self._users, self._items, self.free = on_device(users), on_device(items), on_device(free)
-        counts = interactions.item_counts
-        self.popularity = on_device((counts / max(counts.sum(), 1)).astype(np.float32))
+        self.popularity = on_device((popularity / max(popularity.sum(), 1)).astype(np.float32))
         # an anchor needs something to be compared with: users who have every item have no anchors
         self.anchors = on_device(np.flatnonzero(free[users] > 0))
         self.n_saturated_users = int((free == 0).sum())
@@ -194,11 +199,29 @@ class Draws:
         for start in range(0, len(order), batch_size):
             yield order[start : start + batch_size]
 
-    def batch(self, anchors: Tensor, m: int, n: int, key: int, matrices: Matrices | None = None) -> Batch:
-        """The data entries of these anchors; `key` names the random numbers (see `stream_key`)."""
+    def batch(
+        self,
+        anchors: Tensor,
+        m: int,
+        n: int,
+        key: int,
+        matrices: Matrices | None = None,
+        *,
+        by_item: bool = False,
+    ) -> Batch:
+        """The data entries of these anchors; `key` names the random numbers (see `stream_key`).
+
+        With `by_item` an entry's draws depend on its own user and item only, not on its place among others.
+        """
         users, pos = self._users[anchors], self._items[anchors]
-        extra = self.known_items(users, m, stream_key(key, 1))
-        unlabelled = self._unlabelled(users, self.sampler.candidates(n), stream_key(key, 2))
+
+        def words(part: int, width: int) -> Tensor:
+            rows = self.n_items if by_item else len(anchors)
+            drawn = random_words(stream_key(key, part), (rows, width), self.device)
+            return drawn[pos] if by_item else drawn
+
+        extra = self._known_at(users, words(1, m))
+        unlabelled = self._unlabelled_at(users, words(2, self.sampler.candidates(n)))
         batch = Batch(users, pos, extra, unlabelled)
         if not self.sampler.needs_scores:
             return batch
@@ -209,18 +232,20 @@ class Draws:
 
     def known_items(self, users: Tensor, m: int, key: int) -> Tensor:
         """`m` of each user's own items, uniformly, with replacement. [B, M]"""
-        words = random_words(key, (len(users), m), self.device)
-        return self._items[self._indptr[users][:, None] + words % self._counts[users][:, None]]
+        return self._known_at(users, random_words(key, (len(users), m), self.device))
 
     def unlabelled_items(self, users: Tensor, n: int, key: int) -> Tensor:
         """`n` items that each user has no interaction with, by weight, with replacement. [B, N]"""
         full = users[self.free[users] == 0]
         if len(full):
             raise InputError(f"user {int(full[0])} has every item; nothing unlabelled is left to draw.")
-        return self._unlabelled(users, n, key)
+        return self._unlabelled_at(users, random_words(key, (len(users), n), self.device))
 
-    def _unlabelled(self, users: Tensor, n: int, key: int) -> Tensor:
-        place = random_words(key, (len(users), n), self.device) % self.free[users][:, None]
+    def _known_at(self, users: Tensor, words: Tensor) -> Tensor:
+        return self._items[self._indptr[users][:, None] + words % self._counts[users][:, None]]
+
+    def _unlabelled_at(self, users: Tensor, words: Tensor) -> Tensor:
+        place = words % self.free[users][:, None]
         steps = torch.searchsorted(self._gaps, users[:, None] * self._stride + place, right=True)
         place = place + self._passed[steps] - self._passed[self._indptr[users]][:, None]
         return torch.searchsorted(self._ends, place, right=True)
@@ -253,7 +278,9 @@ def _best(criterion: Tensor, candidates: Tensor, n: int) -> Tensor:
 
 def _checked_pool(pool: int, n: int) -> int:
     if n >= pool:
-        raise InputError(f"N = {n} of a pool of {pool} is no choice; raise pool above {n}, or lower N.")
+        raise InputError(
+            f"n_unlabelled = {n} of a pool of {pool} is no choice; raise pool, or lower n_unlabelled."
+        )
     return pool
 
 

@@ -23,14 +23,18 @@ class Shelf:
 
     items: Tensor  # [n, d]
     seen: Interactions
+    popularity: Codes  # [n]
 
     @staticmethod
-    def of(items: Tensor, seen: Interactions, exclude_items: Any, only_items: Any) -> Shelf:
-        """The whole catalogue, less what the caller's ids take away."""
-        ids, allowed = seen.item_ids, np.ones(seen.n_items, dtype=bool)
+    def of(
+        items: Tensor, seen: Interactions, popularity: Codes, exclude_items: Any, only_items: Any
+    ) -> Shelf:
+        """All items that were trained, less what the caller's ids take away."""
+        ids, allowed = seen.item_ids, popularity > 0
         if only_items is not None:
-            allowed[:] = False
-            allowed[ids.codes(only_items, "item")] = True
+            only = np.zeros(seen.n_items, dtype=bool)
+            only[ids.codes(only_items, "item")] = True
+            allowed = allowed & only
         if exclude_items is not None:
             allowed[ids.codes(exclude_items, "item")] = False
         kept = np.flatnonzero(allowed)
@@ -39,7 +43,7 @@ class Shelf:
         pairs = seen.take(allowed[seen.items])
         place = np.cumsum(allowed) - 1
         known = Interactions(pairs.users, place[pairs.items], pairs.user_ids, IdMap(ids.outside(kept)))
-        return Shelf(items[torch.from_numpy(kept)], known)
+        return Shelf(items[torch.from_numpy(kept)], known, popularity[kept])
 
     def ranked(self, users: Tensor, ids: pa.Array, codes: Codes, k: int, exclude_seen: bool) -> pa.Table:
         """The lists of these users as a table; code -1 is somebody unknown, who gets what is popular."""
@@ -61,6 +65,5 @@ class Shelf:
         )
 
     def _popular(self, k: int) -> tuple[Codes, npt.NDArray[np.float32]]:
-        popularity = self.seen.item_counts
-        best = np.argsort(-popularity, kind="stable")[:k]
-        return best, (popularity[best] / max(self.seen.n_users, 1)).astype(np.float32)
+        best = np.argsort(-self.popularity, kind="stable")[:k]
+        return best, (self.popularity[best] / self.popularity.sum()).astype(np.float32)

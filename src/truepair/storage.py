@@ -5,6 +5,7 @@ docs/file-format.md describes the file. Opening one runs no code, and nothing in
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from truepair.data.ids import IdMap
+from truepair.data.ids import Codes, IdMap
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError, StorageError
 from truepair.tensorfile import read_tensors, write_tensors
@@ -29,6 +30,7 @@ class Model:
     users: Tensor  # [n_users, d]
     items: Tensor  # [n_items, d]
     seen: Interactions
+    popularity: Codes  # [n_items], how many people had each item in training; 0 was never trained
     facts: dict[str, Any] = field(default_factory=dict)
 
 
@@ -39,6 +41,7 @@ def save_model(path: str | Path, model: Model) -> None:
         "items": model.items.float(),
         "seen.starts": torch.from_numpy(model.seen.indptr.copy()),
         "seen.items": torch.from_numpy(model.seen.items.astype(np.int32)),
+        "popularity": torch.from_numpy(model.popularity.copy()),
         "ids.users": _ids_to_bytes(model.seen.user_ids),
         "ids.items": _ids_to_bytes(model.seen.item_ids),
     }
@@ -51,7 +54,7 @@ def load_model(path: str | Path) -> Model:
     tensors, facts = read_tensors(path, KIND, VERSION)
     try:
         return _checked(tensors, facts)
-    except (InputError, KeyError, pa.ArrowException, OSError, ValueError, TypeError) as error:
+    except (InputError, KeyError, pa.ArrowException, OSError, ValueError, TypeError, struct.error) as error:
         raise StorageError(f"{path} is not a sound model: {error}") from error
 
 
@@ -64,7 +67,10 @@ def _checked(tensors: dict[str, Tensor], facts: Any) -> Model:
     user_ids = _bytes_to_ids("users", tensors["ids.users"], len(users))
     item_ids = _bytes_to_ids("items", tensors["ids.items"], len(items))
     seen = _seen(tensors["seen.starts"], tensors["seen.items"], user_ids, item_ids)
-    return Model(users, items, seen, facts)
+    popularity = tensors["popularity"]
+    if popularity.dtype != torch.int64 or popularity.shape != (len(items),) or bool((popularity < 0).any()):
+        raise InputError(f"popularity is not {len(items)} counts.")
+    return Model(users, items, seen, popularity.numpy(), facts)
 
 
 def _matrix(name: str, tensor: Tensor) -> Tensor:
@@ -94,9 +100,34 @@ def _ids_to_bytes(ids: IdMap) -> Tensor:
     return torch.frombuffer(bytearray(sink.getvalue()), dtype=torch.uint8)
 
 
+def _refuse_compressed(stream: bytes) -> None:
+    """An error if a part of an Arrow stream is compressed: we never write that, and a bomb would be.
+
+    The fourth field of a record batch's header says so (Message.fbs of the Arrow format).
+    """
+    for message in pa.ipc.MessageReader.open_stream(stream):
+        if message.type == "schema":
+            continue
+        header = message.metadata.to_pybytes()
+        table = _flatbuffer_field(header, struct.unpack_from("<I", header)[0], 2)
+        if table is None or _flatbuffer_field(header, table, 3) is not None:
+            raise InputError("the ids are compressed or malformed, and truepair writes neither.")
+
+
+def _flatbuffer_field(header: bytes, table: int, field: int) -> int | None:
+    """Where the table in a field of a flatbuffer's table lies; None if the field is absent."""
+    vtable = table - struct.unpack_from("<i", header, table)[0]
+    size = struct.unpack_from("<H", header, vtable)[0]
+    slot = 4 + 2 * field
+    offset = struct.unpack_from("<H", header, vtable + slot)[0] if slot < size else 0
+    place = table + offset
+    return int(place + struct.unpack_from("<I", header, place)[0]) if offset else None
+
+
 def _bytes_to_ids(name: str, content: Tensor, expected: int) -> IdMap:
     if content.dtype != torch.uint8 or content.ndim != 1:
         raise InputError(f"the ids of {name} are not bytes.")
+    _refuse_compressed(content.numpy().tobytes())
     with pa.ipc.open_stream(content.numpy().tobytes()) as stream:
         table = stream.read_all()
     table.validate(full=True)

@@ -26,7 +26,9 @@ def write_tensors(path: Path, kind: str, version: int, tensors: Mapping[str, Ten
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(facts, allow_nan=False)
     header = {"kind": kind, "version": str(version), "facts": text, "digest": _digest(tensors, text)}
-    fresh = path.with_name(path.name + ".writing")
+    if path.is_dir():
+        raise StorageError(f"cannot write the {kind} {path}: it is a folder; name a file in it.")
+    fresh = path.with_name(f"{path.name}.{os.getpid()}.writing")  # two processes never share one
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(fresh, "wb") as file:
@@ -55,12 +57,12 @@ def read_tensors(path: Path, kind: str, version: int) -> tuple[dict[str, Tensor]
             header = file.metadata() or {}
             _check_header(path, header, kind, version)
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, no dict
-        facts = json.loads(header["facts"])
-    except (safetensors.SafetensorError, OSError, KeyError, ValueError, RecursionError) as error:
+        facts, digest = json.loads(header["facts"]), _digest(tensors, header["facts"])
+    except (safetensors.SafetensorError, OSError, KeyError, ValueError, TypeError, RecursionError) as error:
         raise StorageError(
             f"{path} cannot be read as a {kind}: {error}. It is damaged or foreign."
         ) from error
-    if header.get("digest") != _digest(tensors, header["facts"]):
+    if header.get("digest") != digest:
         raise StorageError(f"{path} is damaged: its checksum does not match its content.")
     return tensors, facts
 

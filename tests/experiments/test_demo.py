@@ -195,8 +195,8 @@ def test_quiet_is_quiet(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("difference", "p", "said"),
     [
-        (0.02, 0.0001, "p < 0.001): DPL is better"),
-        (0.02, 0.012, "p = 0.012): DPL is better"),
+        (0.02, 0.0001, "p < 0.001): of these two trained models, DPL is better"),
+        (0.02, 0.012, "p = 0.012): of these two trained models, DPL is better"),
         (-0.02, 0.012, "BPR is better"),
         (0.02, 0.2, "no winner"),
     ],

@@ -344,7 +344,9 @@ def test_arguments_of_another_kind_are_named(changes, message, data):
 
 def test_choosing_all_of_the_pool_is_no_choice(data):
     settings = dataclasses.replace(FAST, n_unlabelled=5)
-    with pytest.raises(InputError, match="N = 5 of a pool of 5 is no choice; raise pool above 5, or lower N"):
+    with pytest.raises(
+        InputError, match="n_unlabelled = 5 of a pool of 5 is no choice; raise pool, or lower n_unlabelled"
+    ):
         fit_reference(MF(dim=4), BPR(), SAMPLERS["bns"](), data, settings)
 
 

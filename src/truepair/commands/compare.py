@@ -57,6 +57,9 @@ def compare(
     rows = [_row(name, merged[name], against.get(name), first.metric) for name in models]
     users = f"{next(iter(merged.values())).n_users:,} users, {seeds} seed{'s' if seeds > 1 else ''} a loss"
     told = f"95% intervals over {users}; p by sign flips, corrected by Holm; the baseline is the first loss"
+    told += (
+        "" if seeds > 1 else "\none training run a loss: --seeds 3 takes the luck of training into account"
+    )
     data = {"source": source, "split": split.hash, "metric": first.metric, "seeds": seeds}
     voice.give(f"{aligned(rows)}\n{told}", {**data, "losses": _data(runs, merged, against, first.metric)})
 

@@ -22,7 +22,7 @@ SHOWN = ("ndcg@20", "recall@20", "precision@20", "hit@20", "mrr@20", "map@20")
 DRAWN = ("ndcg@20", "recall@20", "precision@20", "map@20")  # those whose bars have one scale
 CATALOGUE = ("coverage@20", "novelty@20", "gini@20")
 HISTORY_SHOWN = 12
-CLICKS, TRUTH = "held-out clicks", "everything people truly like"
+CLICKS, TRUTH = "held-out interactions", "everything people truly like"
 
 
 # --- in words ------------------------------------------------------------------------------------------
@@ -36,10 +36,11 @@ def in_words(found: Comparison, on: str) -> str:
         f"a difference of {found.difference:+.4f}, 95% interval {found.low:+.4f} to {found.high:+.4f}."
     )
     if found.p_corrected >= 0.05:
-        return f"{what} Chance alone can explain that (p = {found.p_corrected:.2g}): no winner."
+        return f"{what} The choice of people alone can explain that (p = {found.p_corrected:.2g}): no winner."
     better = found.a if found.difference > 0 else found.b
     luck = f"p = {found.p_corrected:.2g}" if found.p_corrected >= 0.001 else "p < 0.001"
-    return f"{what} Chance alone hardly explains that ({luck}): {better} is better here."
+    verdict = f"of these two trained models, {better} is better"
+    return f"{what} The choice of people alone hardly explains that ({luck}): {verdict}."
 
 
 def metric_name(metric: str) -> str:

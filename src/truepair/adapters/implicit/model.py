@@ -109,7 +109,8 @@ class PairwiseModel(Factors):
         learnable = (history.user_counts > 0) & (history.user_counts < history.n_items)
         if learnable.any():
             encoder, settings = MF(dim=items.shape[1]), self._settings()
-            vectors = fold_in(items, encoder, self._fitted_loss, Uniform(), history, settings)
+            popularity = self._seen.item_counts
+            vectors = fold_in(items, encoder, self._fitted_loss, Uniform(), history, settings, popularity)
         rows = vectors.numpy().astype(self.dtype)
         return rows[0] if np.isscalar(userid) else rows
 
@@ -130,7 +131,7 @@ class PairwiseModel(Factors):
             torch.from_numpy(m.astype(np.float32)) for m in (self.user_factors, self.item_factors)
         )
         facts = {"adapter": self._kind, **self._facts()}
-        save_model(fileobj_or_path, Model(users, items, self._seen, facts))
+        save_model(fileobj_or_path, Model(users, items, self._seen, self._seen.item_counts, facts))
 
     def _facts(self) -> dict[str, Any]:
         params: dict[str, Any] = {name: getattr(self, name) for name in _parameters(type(self))}
