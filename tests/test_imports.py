@@ -55,6 +55,7 @@ ORDER = [
     "tables",
     "storage",
     "parameters",
+    "carving",
     "shelf",
     "recommender",
     "adapters",

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 import torch
 
+from truepair.carving import split_for_fitting
 from truepair.data.reading import read_interactions
 from truepair.data.simulation import simulate_world
 from truepair.data.splitting import split_given, split_random, split_random_per_user
@@ -216,7 +217,7 @@ def test_nobody_and_nothing_is_held_out_entirely():
     rng = np.random.default_rng(0)
     singles = pd.DataFrame({"user": range(300), "item": rng.integers(0, 40, 300)})
     more = pd.DataFrame({"user": np.repeat(range(300, 340), 5), "item": rng.integers(0, 40, 200)})
-    split = Recommender(validation=0.3)._split(pd.concat([singles, more]), None)
+    split = split_for_fitting(pd.concat([singles, more]), None, share=0.3, seed=0)
     assert len(split.valid) > 10
     assert (split.train.user_counts > 0).all()
     assert (split.train.item_counts > 0).all()

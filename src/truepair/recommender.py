@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.metadata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, Self, cast
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import torch
 import torch.nn.functional as F  # noqa: N812, the name everybody uses
 from torch import Tensor
 
+from truepair.carving import as_interactions, joined, split_for_fitting
 from truepair.data.columns import find_columns
 from truepair.data.ids import IdMap, canonical_ids
 from truepair.data.interactions import Interactions
 from truepair.data.memory import memory_source
-from truepair.data.reading import read_interactions
 from truepair.data.split import Split
-from truepair.data.splitting import split_given, split_random
 from truepair.encoders import ENCODERS, Encoder
 from truepair.errors import (
     InputError,
@@ -159,7 +157,7 @@ class Recommender:
         model does not learn from it, but knows it as seen. No user and no item is held out entirely.
         """
         self.job(n_pairs=0)  # its checks, before any work
-        split = self._split(interactions, valid)
+        split = split_for_fitting(interactions, valid, self.validation, self.seed)
         encoder, loss, sampler, settings = self.job(len(split.train))
         on_epoch = Validation(split.valid, split.train, self.metric) if split.valid is not None else None
         result = fit(
@@ -174,30 +172,11 @@ class Recommender:
             progress=progress,
         )
         parts = [split.train] if split.valid is None else [split.train, split.valid]
-        seen = _joined(parts)
+        seen = joined(parts)
         popularity = np.where(split.train.item_counts > 0, seen.item_counts, 0)
         self._take(Model(result.users, result.items, seen, popularity, self._facts(result, split)))
         self.output_, self.result_ = output_of(interactions), result
         return self
-
-    def _split(self, interactions: Any, valid: Interactions | None) -> Split:
-        if isinstance(interactions, Split):
-            if valid is not None:
-                raise InputError("a Split was given, and valid too; put the validation part into the split.")
-            return interactions
-        everything = _as_interactions(interactions)
-        nothing = everything.take(np.zeros(len(everything), dtype=bool))
-        if valid is not None or not self.validation:
-            return split_given(everything, nothing, None if valid is None else _as_interactions(valid))
-        chosen = split_random(everything, self.validation, seed=self.seed).test
-        held_out = _with_company(everything, chosen.has(everything.users, everything.items))
-        if not held_out.any():
-            raise InputError(
-                f"validation = {self.validation} of {len(everything)} pairs is none that can be held out; "
-                "use validation=0."
-            )
-        recipe = f"validation={self.validation}, seed={self.seed}"
-        return Split(everything.take(~held_out), everything.take(held_out), nothing, recipe)
 
     def _facts(self, result: FitResult, split: Split) -> dict[str, Any]:
         record = result.history[result.epoch - 1]
@@ -332,7 +311,7 @@ class Recommender:
         """
         self._check_fitted()
         check_choice("unknown", unknown, ["error", "drop"])
-        people = _as_interactions(history)
+        people = as_interactions(history)
         items = self.seen_.item_ids.find(people.item_ids, "item")
         known = items[people.items] >= 0
         if unknown == "error" and not known.all():
@@ -384,23 +363,6 @@ class Recommender:
 
 
 _PARAMETERS = [f.name for f in dataclasses.fields(Recommender)]
-
-
-def _as_interactions(source: Any) -> Interactions:
-    return source if isinstance(source, Interactions) else read_interactions(source)
-
-
-def _with_company(everything: Interactions, held_out: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """`held_out` without the pairs whose user or item would have nothing left to learn from."""
-    users = np.bincount(everything.users[~held_out], minlength=everything.n_users)
-    items = np.bincount(everything.items[~held_out], minlength=everything.n_items)
-    return held_out & (users[everything.users] > 0) & (items[everything.items] > 0)
-
-
-def _joined(parts: Sequence[Interactions]) -> Interactions:
-    first = parts[0]
-    users, items = (np.concatenate([getattr(part, name) for part in parts]) for name in ("users", "items"))
-    return Interactions(users, items, first.user_ids, first.item_ids)
 
 
 def _mean(tau: Any) -> Any:
