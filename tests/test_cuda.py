@@ -1,6 +1,7 @@
 """The same numbers on CUDA: draws equal to the bit, training equal to rounding. Skipped without a device."""
 
 import dataclasses
+from functools import partial
 
 import pytest
 import torch
@@ -9,8 +10,10 @@ from truepair.encoders import ENCODERS, MF, LightGCN
 from truepair.losses import DPL, LOSSES
 from truepair.randomness import random_words, stream_key
 from truepair.sampling import BNS, DNS, SAMPLERS, Draws, Popularity, Uniform
-from truepair.training import Settings, fit_reference
+from truepair.training import Settings, fit
 from worlds import two_tastes
+
+fit_reference = partial(fit, engine="reference")
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 

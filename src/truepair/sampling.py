@@ -154,7 +154,7 @@ class Draws:
     The unlabelled items of user u, laid end to end by weight, have total weight `free[u]`. A draw picks a
     place r in [0, free[u]) and finds the item there: `gaps` holds, for each known positive, the unlabelled
     weight before it, so one binary search says how many known positives to step over. Weights are whole
-    numbers, so all of this is exact.
+    numbers, so all of this is exact. The fused engines read the same tables and find the same items.
     """
 
     def __init__(
@@ -181,12 +181,12 @@ class Draws:
         before = (ends - weights)[items] - (passed[:-1] - passed[indptr[users]])
         free = ends[-1] - (passed[indptr[1:]] - passed[indptr[:-1]])
 
-        self._stride = int(ends[-1]) + 1
-        self._ends, self._passed = on_device(ends), on_device(passed)
-        self._gaps = on_device(users * self._stride + before)
+        self.stride = int(ends[-1]) + 1
+        self.ends, self.passed = on_device(ends), on_device(passed)  # [n_items], [n + 1]
+        self.gaps = on_device(users * self.stride + before)  # [n]
         self._pair_keys = on_device(interactions.keys)
-        self._indptr, self._counts = on_device(indptr), on_device(interactions.user_counts)
-        self._users, self._items, self.free = on_device(users), on_device(items), on_device(free)
+        self.indptr, self._counts = on_device(indptr), on_device(interactions.user_counts)
+        self.users, self.items, self.free = on_device(users), on_device(items), on_device(free)
         self.popularity = on_device((popularity / max(popularity.sum(), 1)).astype(np.float32))
         # an anchor needs something to be compared with: users who have every item have no anchors
         self.anchors = on_device(np.flatnonzero(free[users] > 0))
@@ -213,7 +213,7 @@ class Draws:
 
         With `by_item` an entry's draws depend on its own user and item only, not on its place among others.
         """
-        users, pos = self._users[anchors], self._items[anchors]
+        users, pos = self.users[anchors], self.items[anchors]
 
         def words(part: int, width: int) -> Tensor:
             rows = self.n_items if by_item else len(anchors)
@@ -242,13 +242,13 @@ class Draws:
         return self._unlabelled_at(users, random_words(key, (len(users), n), self.device))
 
     def _known_at(self, users: Tensor, words: Tensor) -> Tensor:
-        return self._items[self._indptr[users][:, None] + words % self._counts[users][:, None]]
+        return self.items[self.indptr[users][:, None] + words % self._counts[users][:, None]]
 
     def _unlabelled_at(self, users: Tensor, words: Tensor) -> Tensor:
         place = words % self.free[users][:, None]
-        steps = torch.searchsorted(self._gaps, users[:, None] * self._stride + place, right=True)
-        place = place + self._passed[steps] - self._passed[self._indptr[users]][:, None]
-        return torch.searchsorted(self._ends, place, right=True)
+        steps = torch.searchsorted(self.gaps, users[:, None] * self.stride + place, right=True)
+        place = place + self.passed[steps] - self.passed[self.indptr[users]][:, None]
+        return torch.searchsorted(self.ends, place, right=True)
 
     def known_mask(self, users: Tensor) -> Tensor:
         """Whether each item of the catalogue is known of each user. [B, n_items]"""
@@ -256,7 +256,7 @@ class Draws:
         rows = torch.repeat_interleave(torch.arange(len(users), device=self.device), counts)
         place = torch.arange(len(rows), device=self.device) - (counts.cumsum(0) - counts)[rows]
         mask = torch.zeros(len(users), self.n_items, dtype=torch.bool, device=self.device)
-        mask[rows, self._items[self._indptr[users][rows] + place]] = True
+        mask[rows, self.items[self.indptr[users][rows] + place]] = True
         return mask
 
     def known(self, users: Tensor, items: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,10 @@ from truepair.errors import StorageError, TrainingError
 from truepair.evaluation import Validation
 from truepair.losses import BPR, DPL
 from truepair.sampling import DNS, Uniform
-from truepair.training import Settings, fit, fit_reference
+from truepair.training import Settings, fit
 from worlds import two_tastes
+
+fit_reference = partial(fit, engine="reference")
 
 SETTINGS = Settings(
     epochs=6, batch_size=50, n_extra=2, n_unlabelled=2, learning_rate=0.02, weight_decay=1e-4, device="cpu"
@@ -32,10 +35,11 @@ sys.path[:0] = {folders!r}
 import test_checkpoints as t
 import truepair.training.checkpoints as checkpoints
 import truepair.training.reference as reference
+import truepair.training.running as running
 
 moment, count, path = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-module, name = {{"step": (reference._Run, "train_step"), "written": (os, "replace"), "saving": (os, "fsync"),
-                "validation": (reference._Run, "validate")}}[moment]
+module, name = {{"step": (reference.ReferenceTrainer, "train_step"), "written": (os, "replace"),
+                "saving": (os, "fsync"), "validation": (running.Run, "validate")}}[moment]
 real, calls = getattr(module, name), []
 
 def until_killed(*args, **kwargs):
@@ -110,7 +114,7 @@ def test_a_finished_run_gives_its_result_again(tmp_path, whole):
 
 def test_checkpoints_now_and_then_and_at_the_end(tmp_path, monkeypatch):
     saved = []
-    monkeypatch.setattr("truepair.training.reference._Run.save", lambda run: saved.append(run.epoch))
+    monkeypatch.setattr("truepair.training.running.Run.save", lambda run: saved.append(run.epoch))
     fit_reference(
         MF(dim=4), BPR(), Uniform(), two_tastes(), SETTINGS, checkpoint=tmp_path / "x", checkpoint_every=4
     )
@@ -231,7 +235,7 @@ def test_fewer_epochs_than_are_done(tmp_path):
 
 def test_fit_hands_on_the_checkpoint_and_how_often(tmp_path, monkeypatch):
     saved = []
-    monkeypatch.setattr("truepair.training.reference._Run.save", lambda run: saved.append(run.epoch))
+    monkeypatch.setattr("truepair.training.running.Run.save", lambda run: saved.append(run.epoch))
     fit(MF(dim=4), BPR(), Uniform(), two_tastes(), SETTINGS, checkpoint=tmp_path / "x", checkpoint_every=4)
     assert saved == [4, 6]
 

@@ -11,8 +11,8 @@ from truepair.training.result import EpochRecord
 class Progress:
     """Told of every step and every epoch; this one shows nothing."""
 
-    def step(self) -> None:
-        """One batch is done."""
+    def step(self, steps: int) -> None:
+        """So many more batches are done."""
 
     def epoch(self, record: EpochRecord) -> None:
         """One epoch is done."""
@@ -34,8 +34,8 @@ def show_progress(shown: bool, epochs: int, done: int, steps: int, metric: str) 
         task = bar.add_task(f"epoch {done}/{epochs}", total=epochs * steps, completed=done * steps)
 
         class _Bar(Progress):
-            def step(self) -> None:
-                bar.advance(task)
+            def step(self, steps: int) -> None:
+                bar.advance(task, steps)
 
             def epoch(self, record: EpochRecord) -> None:
                 bar.update(task, description=describe_epoch(record, epochs, metric))

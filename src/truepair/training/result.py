@@ -69,6 +69,7 @@ class FitResult:
     epoch: int  # the epoch the matrices are from, counted from 1
     stopped_early: bool
     job: Job
+    engine: str  # the engine that trained
     n_saturated_users: int  # users with every item: they have nothing to be compared with, so no anchors
 
     @property

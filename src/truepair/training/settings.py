@@ -32,7 +32,7 @@ class Settings:
     batch_size: int = 1024
     n_extra: int = 5
     n_unlabelled: int = 5
-    optimizer: Literal["adam", "sgd"] = "adam"
+    optimizer: Literal["adam", "sgd", "adagrad"] = "adam"
     learning_rate: float = 1e-3
     schedule: Schedule = "constant"
     decay_epoch: int = 100
@@ -46,7 +46,7 @@ class Settings:
     device: str = "auto"
 
     def __post_init__(self) -> None:
-        check_choice("optimizer", self.optimizer, ["adam", "sgd"])
+        check_choice("optimizer", self.optimizer, ["adam", "sgd", "adagrad"])
         check_choice("schedule", self.schedule, ["constant", "step", "linear", "cosine"])
         patience = self.patience
         if patience is not None:

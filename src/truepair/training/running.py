@@ -1,0 +1,178 @@
+"""The loop around every engine: validation, the best epoch, patience, checkpoints, progress, divergence."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from truepair.errors import StorageError, TrainingError, check_whole
+from truepair.sampling import Matrices
+from truepair.training.checkpoints import check_same_job, describe_job, load_checkpoint, save_checkpoint
+from truepair.training.progress import Progress, show_progress
+from truepair.training.result import EpochRecord, EpochState, FitResult, Job, OnEpoch
+from truepair.training.trainer import EpochTotals, Trainer
+
+
+def run_to_the_end(run: Run, checkpoint_every: int, progress: bool) -> FitResult:
+    """Train until the epochs or the patience are over."""
+    checkpoint_every = check_whole("checkpoint_every", checkpoint_every, 1)
+    metric = str(getattr(run.on_epoch, "metric", "validation"))
+    epochs, steps = run.job.settings.epochs, run.trainer.steps
+    with show_progress(progress, epochs, run.epoch, steps, metric) as bar:
+        while not run.is_over():
+            run.train_epoch(bar)
+            if run.checkpoint is not None and (run.is_over() or run.epoch % checkpoint_every == 0):
+                run.save()
+    return run.result()
+
+
+class Run:
+    """The state of a run between epochs; goes on from the file `checkpoint` where there is one."""
+
+    def __init__(
+        self, job: Job, engine: str, trainer: Trainer, on_epoch: OnEpoch | None, checkpoint: Path | None
+    ) -> None:
+        self.job, self.engine, self.trainer, self.on_epoch = job, engine, trainer, on_epoch
+        self.checkpoint, self.saved = checkpoint, 0  # the epoch that lies in the checkpoint
+        self.history: list[EpochRecord] = []
+        self.best: tuple[int, float, Matrices] | None = None  # epoch, score, matrices
+        if checkpoint is not None and checkpoint.exists():
+            self.restore(checkpoint)
+
+    @property
+    def epoch(self) -> int:
+        """How many epochs are done."""
+        return len(self.history)
+
+    @property
+    def rate(self) -> float:
+        """The learning rate of the epoch that comes."""
+        return self.job.settings.learning_rate_at(self.epoch)
+
+    def is_over(self) -> bool:
+        """Whether the epochs or the patience are over."""
+        return self.epoch >= self.job.settings.epochs or self.patience_is_over()
+
+    def train_epoch(self, bar: Progress) -> None:
+        """One epoch."""
+        began = time.perf_counter()
+        totals = self.trainer.train(self.epoch, self.rate, bar.step)
+        self.finish_epoch(totals, began)
+        bar.epoch(self.history[-1])
+
+    def finish_epoch(self, totals: EpochTotals, began: float) -> None:
+        """Check, validate and record an epoch that was trained."""
+        n, rate = self.trainer.n_anchors, self.rate
+        loss = self.mean_loss(totals.losses, rate)
+        clamped = None if totals.clamped is None else totals.clamped / n
+        score = self.validate(loss)
+        seconds = time.perf_counter() - began
+        self.history.append(EpochRecord(self.epoch + 1, loss, clamped, score, rate, seconds))
+
+    def mean_loss(self, losses: Tensor, rate: float) -> float:
+        """The mean over the rows, from the sums of the steps; an error with advice if there is none."""
+        bad = (~losses.isfinite()).nonzero()
+        if len(bad):
+            step = int(bad[0, 0])
+            raise self.diverged(f"the loss became {float(losses[step])}", step + 1, rate)
+        if not self.trainer.is_finite():
+            raise self.diverged("a vector became infinite or NaN", self.trainer.steps, rate)
+        return float(losses.double().sum()) / self.trainer.n_anchors
+
+    def diverged(self, what: str, step: int, rate: float) -> TrainingError:
+        """What happened, where, and what to try."""
+        kept = f" {self.checkpoint} holds the run as it was after epoch {self.saved}." if self.saved else ""
+        return TrainingError(
+            f"{what} at epoch {self.epoch + 1}, step {step} of {self.trainer.steps}, "
+            f"with learning rate {rate:g}. Lower learning_rate, or use scoring='cosine', "
+            f"which bounds the scores.{kept}"
+        )
+
+    def validate(self, loss: float) -> float | None:
+        """Ask `on_epoch` for a score where one is due, and keep the best matrices."""
+        epoch, settings = self.epoch + 1, self.job.settings
+        if self.on_epoch is None or (epoch % settings.validate_every and epoch != settings.epochs):
+            return None
+        score = self.on_epoch(EpochState(epoch, loss, self.trainer.matrices))
+        if score is None:
+            return None
+        if isinstance(score, str) or not math.isfinite(score):
+            raise TrainingError(
+                f"the validation score is {score!r} after epoch {epoch}; it must be a number."
+            )
+        if self.best is None or score > self.best[1]:
+            self.best = epoch, float(score), self.trainer.matrices()
+        return float(score)
+
+    def patience_is_over(self) -> bool:
+        """Whether the best epoch lies too far back."""
+        patience = self.job.settings.patience
+        if patience is None or self.best is None or self.history[-1].score is None:
+            return False  # between two validations nothing is known
+        return self.epoch - self.best[0] >= patience
+
+    def result(self) -> FitResult:
+        """The matrices of the best epoch, or of the last."""
+        epoch, _, (users, items) = self.best or (self.epoch, 0.0, self.trainer.matrices())
+        return FitResult(
+            users=users.cpu(),
+            items=items.cpu(),
+            history=tuple(self.history),
+            epoch=epoch,
+            stopped_early=self.epoch < self.job.settings.epochs,
+            job=self.job,
+            engine=self.engine,
+            n_saturated_users=self.trainer.n_saturated_users,
+        )
+
+    # --- checkpoints -------------------------------------------------------------------------------
+
+    def save(self) -> None:
+        """Write the checkpoint."""
+        assert self.checkpoint is not None
+        tensors = {f"trainer.{name}": value for name, value in self.trainer.state().items()}
+        if self.best is not None:
+            tensors |= {"best.users": self.best[2][0], "best.items": self.best[2][1]}
+        facts = {
+            "job": describe_job(self.job, self.on_epoch) | {"engine": self.engine},
+            "history": [asdict(record) for record in self.history],
+            "best": None if self.best is None else self.best[:2],
+        }
+        save_checkpoint(self.checkpoint, tensors, facts)
+        self.saved = self.epoch
+
+    def restore(self, path: Path) -> None:
+        """Go on from a checkpoint of the same job."""
+        tensors, facts = load_checkpoint(path)
+        job = describe_job(self.job, self.on_epoch) | {"engine": self.engine}
+        check_same_job(path, facts.get("job", {}), job)
+        try:
+            self.take_over(_grouped(tensors), facts)
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise StorageError(
+                f"{path} is not a whole checkpoint: {error}. Delete it to start anew."
+            ) from error
+
+    def take_over(self, groups: dict[str, dict[str, Tensor]], facts: dict[str, Any]) -> None:
+        """The state that `save` wrote."""
+        self.trainer.restore(groups["trainer"])
+        self.history = [EpochRecord(**record) for record in facts["history"]]
+        self.saved = self.epoch
+        if self.epoch > self.job.settings.epochs:
+            raise ValueError(f"{self.epoch} epochs are done, more than epochs = {self.job.settings.epochs}")
+        if facts["best"] is not None:
+            epoch, score = facts["best"]
+            self.best = epoch, score, (groups["best"]["users"], groups["best"]["items"])
+
+
+def _grouped(tensors: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+    groups: dict[str, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        group, _, rest = name.partition(".")
+        groups.setdefault(group, {})[rest] = tensor
+    return groups
