@@ -42,6 +42,7 @@ ORDER = [
     "training.result",
     "training.progress",
     "training.checkpoints",
+    "training.plan",
     "training.trainer",
     "training.reference",
     "training.running",
