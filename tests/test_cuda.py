@@ -7,10 +7,12 @@ import pytest
 import torch
 
 from truepair.encoders import ENCODERS, MF, LightGCN
-from truepair.losses import DPL, LOSSES
+from truepair.errors import TrainingError
+from truepair.losses import BPR, DPL, LOSSES, DPLHard, InfoNCE
 from truepair.randomness import random_words, stream_key
 from truepair.sampling import BNS, DNS, SAMPLERS, Draws, Popularity, Uniform
-from truepair.training import Settings, fit
+from truepair.training import Job, Settings, choose_engine, fit, fit_many
+from truepair.training.reference import ReferenceTrainer
 from worlds import two_tastes
 
 fit_reference = partial(fit, engine="reference")
@@ -73,3 +75,141 @@ def test_per_user_priors_cosine_and_resume(data, tmp_path):
         resumed = fit_reference(encoder, loss, Uniform(), data, shorter, checkpoint=tmp_path / "run.ckpt")
     whole = fit_reference(encoder, loss, Uniform(), data, settings)
     torch.testing.assert_close(resumed.users, whole.users, rtol=1e-2, atol=1e-3)
+
+
+# --- the fused engine: more of it is in training/test_gpu.py, which runs there too ---------------------
+
+
+def job_of(encoder, loss, data, sampler=None, **changes):
+    return Job(
+        encoder, loss, sampler or Uniform(), data, dataclasses.replace(SETTINGS, device="cuda", **changes)
+    )
+
+
+def fused_runs(jobs):
+    from truepair.training.gpu_runs import GpuRuns
+
+    return GpuRuns(jobs)
+
+
+def check_epochs(job, epochs=4, rate=0.005):
+    """The first epoch launches kernels, the second captures them, the others replay the graph."""
+    runs, theirs = fused_runs([job]), ReferenceTrainer(job)
+    ours = runs.trainers[0]
+    for epoch in range(epochs):
+        mine, expected = (each.train(epoch, rate, lambda steps: None) for each in (ours, theirs))
+        torch.testing.assert_close(mine.losses.float(), expected.losses.cpu(), rtol=1e-3, atol=1e-2)
+        assert (mine.clamped is None) == (expected.clamped is None)
+        assert (mine.clamped or 0) == pytest.approx(expected.clamped or 0, abs=3)
+        for a, b in zip(ours.matrices(), theirs.matrices(), strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-2, atol=2e-3)
+    assert runs.graph is not None
+    return runs
+
+
+def losses():
+    """One of each, with priors that clamp some rows."""
+    return [LOSSES[name](tau=0.2) if LOSSES[name].uses_extra else LOSSES[name]() for name in LOSSES]
+
+
+@pytest.mark.parametrize("loss", losses(), ids=str)
+@pytest.mark.parametrize("encoder", [MF(dim=24), LightGCN(dim=24, hops=2)], ids=str)
+def test_fused_epochs_equal_the_reference(loss, encoder, data):
+    check_epochs(job_of(encoder, loss, data, weight_decay=1e-3))
+
+
+@pytest.mark.parametrize(
+    ("encoder", "sampler", "changes"),
+    [
+        (MF(dim=64, scoring="cosine", temperature=0.2), Popularity(), {"n_extra": 10, "n_unlabelled": 10}),
+        (MF(dim=200), DNS(pool=17), {"l2_users": 0.1, "l2_items": 0.05}),
+        (LightGCN(dim=32, hops=3, scoring="cosine"), Uniform(), {"l2_users": 0.1, "l2_items": 0.05}),
+        (LightGCN(dim=7, hops=1), DNS(pool=6), {"n_extra": 0}),
+        (MF(dim=1), Uniform(), {"n_extra": 0, "n_unlabelled": 1}),
+    ],
+    ids=str,
+)
+def test_other_fused_shapes_equal_the_reference(encoder, sampler, changes, data):
+    check_epochs(job_of(encoder, DPL(tau=0.2), data, sampler, **changes))
+
+
+@pytest.mark.parametrize("table_bytes", [1 << 30, 25_000], ids=["one table", "several tables"])
+@pytest.mark.parametrize("loss", [BPR(), DPLHard(tau=[k % 9 / 10 for k in range(1500)])], ids=["bpr", "hard"])
+def test_rows_that_wait_equal_the_reference(loss, table_bytes, monkeypatch):
+    from truepair.training import gpu_runs
+
+    monkeypatch.setattr(gpu_runs, "_TABLE_BYTES", table_bytes)
+    sparse = two_tastes(n_users=1500, n_items=1000, each=4)
+    runs = check_epochs(job_of(MF(dim=16), loss, sparse, batch_size=64, weight_decay=1e-3, l2_users=0.01))
+    assert runs.lazy
+    assert len(runs.tables) == 1 or len(runs.tables) > 2
+    assert runs.steps > 90
+
+
+@pytest.mark.parametrize("encoder", [MF(dim=16), LightGCN(dim=16)], ids=str)
+def test_fused_runs_of_a_group_end_as_they_would_alone(encoder, data):
+    jobs = [
+        job_of(encoder, DPL(tau=tau), data, seed=seed, weight_decay=decay, l2_items=l2)
+        for tau, seed, decay, l2 in [(0.1, 1, 0, 0), (0.5, 2, 1e-2, 0.1), ([0.2] * data.n_users, 1, 0, 0.3)]
+    ]
+    rates = [0.005, 0.01, 0.002]
+    group, singles = fused_runs(jobs), [fused_runs([job]) for job in jobs]
+    for epoch in range(4):
+        epochs = [epoch, epoch + 3, epoch]
+        summary = group.train(epochs, rates)
+        for run, single in enumerate(singles):
+            expected = single.train([epochs[run]], [rates[run]])[0]
+            torch.testing.assert_close(
+                torch.from_numpy(summary[run]), torch.from_numpy(expected), rtol=1e-3, atol=2.0
+            )
+            for a, b in zip(group.matrices(run), single.matrices(0), strict=True):
+                torch.testing.assert_close(a, b, rtol=1e-2, atol=2e-3)
+
+
+def test_many_fused_runs_with_early_stopping_and_one_that_diverges(data):
+    jobs = [
+        job_of(MF(dim=8), InfoNCE(), data, epochs=6, patience=2),
+        job_of(MF(dim=8), InfoNCE(), data, epochs=6, learning_rate=1e30),
+        job_of(MF(dim=8), InfoNCE(), data, epochs=5, seed=9),
+        job_of(LightGCN(dim=8), InfoNCE(), data, epochs=4),
+    ]
+    scores = [0.1, 0.3, 0.2, 0.1, 0.9, 0.9]
+    found = fit_many(jobs, [lambda state: scores[state.epoch - 1], None, None, None])
+    assert [result.epoch for result in found if not isinstance(result, TrainingError)] == [2, 5, 4]
+    assert isinstance(found[1], TrainingError)
+    assert found[0].stopped_early
+    for place in (0, 2, 3):
+        job = jobs[place]
+        on_epoch = (lambda state: scores[state.epoch - 1]) if place == 0 else None
+        one = fit(job.encoder, job.loss, job.sampler, data, job.settings, on_epoch)
+        assert one.engine == found[place].engine == "gpu"
+        torch.testing.assert_close(one.users, found[place].users, rtol=1e-2, atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "batch"), [(MF(dim=8), 100), (MF(dim=8), 8), (LightGCN(dim=8), 100)], ids=str
+)
+def test_a_fused_run_goes_on_from_a_checkpoint(encoder, batch, data, tmp_path):
+    job = job_of(encoder, DPL(tau=0.1), data, batch_size=batch, n_extra=1, n_unlabelled=1)
+    for epochs in (3, 6):
+        settings = dataclasses.replace(job.settings, epochs=epochs, learning_rate=0.005)
+        parts = job.encoder, job.loss, job.sampler, data, settings
+        resumed = fit(*parts, engine="gpu", checkpoint=tmp_path / "run.ckpt")
+    whole = fit(*parts, engine="gpu")
+    torch.testing.assert_close(resumed.users, whole.users, rtol=1e-2, atol=1e-3)
+    assert [r.loss for r in resumed.history] == pytest.approx([r.loss for r in whole.history], rel=1e-3)
+
+
+def test_a_whole_fused_run_equals_the_reference(data):
+    job = job_of(MF(dim=8), DPL(tau=0.1), data, schedule="cosine", epochs=8, learning_rate=0.005)
+    assert choose_engine(job) == "gpu"
+    parts = job.encoder, job.loss, job.sampler, data, job.settings
+    ours, theirs = (fit(*parts, engine=engine) for engine in ("auto", "reference"))
+    torch.testing.assert_close(ours.items, theirs.items, rtol=1e-2, atol=2e-3)
+    assert [r.loss for r in ours.history] == pytest.approx([r.loss for r in theirs.history], rel=1e-3)
+
+
+def test_what_does_not_fit_a_gpu_falls_to_the_reference(data):
+    assert choose_engine(job_of(MF(dim=64), DPL(tau=0.1), data, n_unlabelled=600)) != "gpu"
+    assert choose_engine(job_of(MF(dim=8), DPL(tau=0.1), data, BNS())) != "gpu"
+    assert choose_engine(job_of(MF(dim=8), DPL(tau=0.1), data, optimizer="sgd")) != "gpu"

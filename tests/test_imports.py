@@ -15,6 +15,7 @@ ROOT = Path(truepair.__file__).parent
 ORDER = [
     "errors",
     "randomness",
+    "compiling",
     "data.ids",
     "data.interactions",
     "data.columns",
@@ -44,10 +45,32 @@ ORDER = [
     "training.checkpoints",
     "training.plan",
     "training.trainer",
+    "training.cpu_functions",
+    "training.cpu_losses",
+    "training.cpu_rows",
+    "training.cpu_lines",
+    "training.cpu_course",
+    "training.cpu_graph",
+    "training.cpu_batch",
+    "training.cpu_memory",
+    "training.cpu_steps",
+    "training.cpu",
+    "training.cpu_updates",
+    "training.cpu_draws",
+    "training.cpu_entries",
+    "training.cpu_fast",
+    "training.gpu_losses",
+    "training.gpu_kernels",
+    "training.gpu_graph",
+    "training.gpu_runs",
+    "training.gpu",
     "training.reference",
     "training.running",
+    "training.many",
     "training.folding",
     "training",
+    "ranking_cpu",
+    "ranking_blocks",
     "ranking",
     "evaluation.metrics",
     "evaluation.statistics",
@@ -74,6 +97,20 @@ ORDER = [
     "experiments.demo_result",
     "experiments.demo_output",
     "experiments.demo",
+    "benchmarks.outcome",
+    "benchmarks.machine",
+    "benchmarks.peers",
+    "benchmarks.ours",
+    "benchmarks.training",
+    "benchmarks.quality",
+    "benchmarks.lists",
+    "benchmarks.memory",
+    "benchmarks.scaling",
+    "benchmarks.plots",
+    "benchmarks.gpu",
+    "benchmarks.running",
+    "benchmarks.table",
+    "benchmarks",
     "commands",
     "commands.voice",
     "commands.options",
@@ -88,6 +125,7 @@ ORDER = [
     "commands.recommend",
     "commands.similar",
     "commands.compare",
+    "commands.bench",
     "commands.doctor",
     "cli",
     "__main__",
@@ -103,7 +141,9 @@ def imported(path):
     for node in ast.walk(ast.parse(path.read_text())):
         assert not (isinstance(node, ast.ImportFrom) and node.level), "imports are written out, not relative"
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("truepair"):
-            yield node.module.removeprefix("truepair").removeprefix(".")
+            module = node.module.removeprefix("truepair").removeprefix(".")
+            parts = {f"{module}.{alias.name}".removeprefix(".") for alias in node.names}  # perhaps modules
+            yield from parts & set(MODULES) or {module}
         if isinstance(node, ast.Import):
             yield from (a.name.removeprefix("truepair.") for a in node.names if a.name.startswith("truepair"))
 

@@ -1,20 +1,34 @@
 import re
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import torch
 
-from truepair import ranking
+from truepair import ranking, ranking_blocks, ranking_cpu
 from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError
 from truepair.randomness import random_order
 from truepair.ranking import TopK, top_k
 
+# "cpu" is the compiled way; "cpu blocks" is PyTorch's, for where Numba cannot be had, and CUDA's
 DEVICES = [
     "cpu",
+    "cpu blocks",
     pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")),
 ]
+
+
+@pytest.fixture
+def device(request, monkeypatch):
+    if request.param == "cpu blocks":
+        monkeypatch.setattr(ranking, "_compiled", lambda: None)
+    return request.param.split()[0]
+
+
+on_every_device = pytest.mark.parametrize("device", DEVICES, indirect=True)
 
 
 def interactions(pairs, n_users, n_items):
@@ -49,7 +63,7 @@ def assert_same(got, expected):
 # --- the oracle ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("device", DEVICES)
+@on_every_device
 @pytest.mark.parametrize("k", [1, 2, 7, 30])
 @pytest.mark.parametrize("block", [1, 3, 16, 17, 100, None])
 def test_ties_masks_and_blocks_equal_a_full_stable_sort(k, block, device):
@@ -62,7 +76,8 @@ def test_ties_masks_and_blocks_equal_a_full_stable_sort(k, block, device):
     assert_same(top_k(*on_device, k, block=block), oracle(users, items, k))
 
 
-def test_scores_without_ties_equal_the_oracle():
+@on_every_device
+def test_scores_without_ties_equal_the_oracle(device):
     rng = np.random.default_rng(5)
     users, items = rng.normal(size=(9, 4)).astype(np.float32), rng.normal(size=(50, 4)).astype(np.float32)
     got, expected = top_k(users, items, 12), oracle(users, items, 12)
@@ -70,7 +85,8 @@ def test_scores_without_ties_equal_the_oracle():
     np.testing.assert_allclose(got.scores, expected.scores, rtol=1e-5, atol=1e-6)
 
 
-def test_rows_may_be_any_users_in_any_order_even_twice():
+@on_every_device
+def test_rows_may_be_any_users_in_any_order_even_twice(device):
     rng = np.random.default_rng(1)
     users, items = rng.integers(-2, 3, (8, 3)), rng.integers(-2, 3, (20, 3))
     mask = random_interactions(rng, 8, 20, 0.5)
@@ -79,7 +95,8 @@ def test_rows_may_be_any_users_in_any_order_even_twice():
     assert_same(got, oracle(users, items, 6, rows, [mask]))
 
 
-def test_no_rows_give_empty_lists():
+@on_every_device
+def test_no_rows_give_empty_lists(device):
     got = top_k(np.ones((3, 2)), np.ones((4, 2)), 2, rows=[])
     assert (got.items.shape, got.items.dtype, got.scores.dtype) == ((0, 2), np.int64, np.float32)
 
@@ -87,27 +104,31 @@ def test_no_rows_give_empty_lists():
 # --- ties ----------------------------------------------------------------------------------------------
 
 
-def test_a_constant_scorer_lists_the_fixed_pseudo_random_order():
+@on_every_device
+def test_a_constant_scorer_lists_the_fixed_pseudo_random_order(device):
     got = top_k(np.ones((3, 1)), np.ones((1000, 1)), 20)
     np.testing.assert_array_equal(got.items, np.tile(random_order(ranking._TIE_KEY, 1000)[:20], (3, 1)))
     assert 300 < got.items.mean() < 700  # low codes are not favoured
 
 
-def test_negative_zero_ties_with_zero():
+@on_every_device
+def test_negative_zero_ties_with_zero(device):
     items = np.array([[0.0], [-0.0]] * 50)
     got = top_k(np.array([[1.0], [-1.0]]), items, 30)
     np.testing.assert_array_equal(got.items, np.tile(random_order(ranking._TIE_KEY, 100)[:30], (2, 1)))
     assert not np.signbit(got.scores).any()
 
 
-def test_an_all_masked_tie_at_the_end_is_padding_not_a_tie():
+@on_every_device
+def test_an_all_masked_tie_at_the_end_is_padding_not_a_tie(device):
     mask = interactions([(0, i) for i in range(1, 10)], 1, 10)
     got = top_k(np.ones((1, 1)), np.ones((10, 1)), 3, exclude=mask)
     assert got.items.tolist() == [[0, -1, -1]]
     assert got.scores.tolist() == [[1.0, -np.inf, -np.inf]]
 
 
-def test_a_user_with_every_item_masked_gets_an_empty_list():
+@on_every_device
+def test_a_user_with_every_item_masked_gets_an_empty_list(device):
     mask = interactions([(1, i) for i in range(4)], 2, 4)
     got = top_k(np.ones((2, 1)), np.arange(4.0)[:, None], 4, exclude=mask)
     assert got.items.tolist() == [[3, 2, 1, 0], [-1] * 4]
@@ -139,11 +160,14 @@ def test_leaves_its_input_alone():
     assert items.grad is None
 
 
-def test_never_builds_all_scores_at_once(monkeypatch):
-    monkeypatch.setattr(ranking, "_BLOCK_BYTES", 4 * 10 * 40)  # room for 40 users of ten items
+@pytest.mark.parametrize("device", ["cpu blocks"], indirect=True)
+def test_never_builds_all_scores_at_once(monkeypatch, device):
+    monkeypatch.setitem(ranking_blocks._BLOCK_BYTES, "cpu", 4 * 10 * 40)  # room for 40 users of ten items
     shapes = []
-    best = ranking._best
-    monkeypatch.setattr(ranking, "_best", lambda scores, k: shapes.append(scores.shape) or best(scores, k))
+    best = ranking_blocks._best
+    monkeypatch.setattr(
+        ranking_blocks, "_best", lambda scores, k: shapes.append(scores.shape) or best(scores, k)
+    )
     top_k(np.ones((70, 2)), np.ones((10, 2)), 1)
     assert [tuple(shape) for shape in shapes] == [(32, 10), (32, 10), (6, 10)]
 
@@ -183,7 +207,8 @@ def test_errors_say_what_is_wrong(arguments, message):
 
 
 @pytest.mark.parametrize(("n_items", "dim"), [(37, 5), (1500, 64)])
-def test_a_batch_equals_single_calls_bit_for_bit(n_items, dim):
+@on_every_device
+def test_a_batch_equals_single_calls_bit_for_bit(n_items, dim, device):
     rng = np.random.default_rng(3)
     users, items = (
         rng.normal(size=(90, dim)).astype(np.float32),
@@ -194,3 +219,79 @@ def test_a_batch_equals_single_calls_bit_for_bit(n_items, dim):
         alone = top_k(users, items, 10, rows=rows)
         np.testing.assert_array_equal(alone.items, together.items[rows])
         np.testing.assert_array_equal(alone.scores, together.scores[rows])
+
+
+# --- the compiled way against PyTorch's ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_items", [1, 31, 255, 256, 257, 1000])  # around the widths of chunks and strips
+@pytest.mark.parametrize("dim", [1, 4, 7, 64])
+def test_the_compiled_way_gives_the_lists_of_the_blocks(n_items, dim, monkeypatch):
+    rng = np.random.default_rng(n_items + dim)
+    users = rng.normal(size=(70, dim)).astype(np.float32).round(1)
+    items = rng.normal(size=(n_items, dim)).astype(np.float32).round(1)  # some scores are equal
+    masks = [random_interactions(rng, 70, n_items, share) for share in (0.1, 0.2, 0.7)]
+    k = min(n_items, 20)
+    compiled = [top_k(users, items, k, exclude=masks[:n]) for n in range(4)]
+    monkeypatch.setattr(ranking, "_compiled", lambda: None)
+    for n, got in enumerate(compiled):
+        expected = top_k(users, items, k, exclude=masks[:n])
+        np.testing.assert_allclose(got.scores, expected.scores, rtol=1e-5, atol=1e-5)
+        for row in np.flatnonzero((got.items != expected.items).any(axis=1)):
+            near = np.flatnonzero(got.items[row] != expected.items[row])  # sums that round otherwise
+            assert np.ptp(got.scores[row, near]) < 1e-5
+            assert dim > 1
+
+
+def test_scores_are_sums_in_the_order_of_the_dimensions():
+    rng = np.random.default_rng(0)
+    users, items = rng.normal(size=(5, 7)).astype(np.float32), rng.normal(size=(40, 7)).astype(np.float32)
+    found = top_k(users, items, 40)
+    for row, (codes, scores) in enumerate(zip(found.items, found.scores, strict=True)):
+        exact = np.zeros(40)
+        for at in range(7):  # a fused multiply-add rounds once: a float64 holds the product exactly
+            exact = np.float32(exact + users[row, at].astype(np.float64) * items[codes, at]).astype(float)
+        np.testing.assert_array_equal(scores, exact.astype(np.float32))
+
+
+@pytest.mark.parametrize("k", [1, 5, 300])
+def test_threads_change_nothing(k, monkeypatch):
+    rng = np.random.default_rng(2)
+    users, items = rng.integers(-2, 3, (300, 5)), rng.integers(-2, 3, (300, 5))
+    mask = random_interactions(rng, 300, 300, 0.3)
+    alone = top_k(users, items, k, exclude=mask)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
+    assert_same(top_k(users, items, k, exclude=mask, block=16), alone)
+
+
+def test_ranks_without_numba_too(monkeypatch):
+    ranking._compiled.cache_clear()
+    monkeypatch.setitem(sys.modules, "truepair.ranking_cpu", None)
+    monkeypatch.delattr("truepair.ranking_cpu", raising=False)
+    try:
+        assert ranking._compiled() is None
+        assert top_k(np.eye(2), np.array([[3, 0], [1, 2]]), 1).items.tolist() == [[0], [1]]
+        assert ranking.has_pairs(interactions([(0, 1)], 2, 3), np.zeros(2, int), np.arange(2)).tolist() == [
+            False,
+            True,
+        ]
+    finally:
+        ranking._compiled.cache_clear()
+
+
+def test_has_pairs_equals_has():
+    rng = np.random.default_rng(4)
+    for share in (0, 0.1, 0.6, 1):
+        part = random_interactions(rng, 9, 17, share)
+        users, items = (x.ravel() for x in np.mgrid[:9, -1:17])
+        expected = (items >= 0) & part.has(users, items)  # -1 is a place without an item
+        np.testing.assert_array_equal(ranking.has_pairs(part, users, items), expected)
+
+
+def test_several_threads_may_ask_at_once():
+    rng = np.random.default_rng(6)
+    users, items = rng.integers(-2, 3, (200, 5)), rng.integers(-2, 3, (300, 5))
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda rows: top_k(users, items, 5, rows=rows), [[7], [8, 9]] * 20))
+    for one, expected in zip(found, [[7], [8, 9]] * 20, strict=True):
+        assert_same(one, oracle(users, items, 5, expected))

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from truepair.commands.bench import bench
 from truepair.commands.compare import compare
 from truepair.commands.data import fetch, info, list_datasets
 from truepair.commands.demo import demo
@@ -78,8 +79,9 @@ _add(app, "evaluate", evaluate, "evaluate model.truepair next_week.csv -k 5,10,2
 _add(app, "recommend", recommend, "recommend model.truepair -k 20 -o lists.parquet")
 _add(app, "similar", similar, "similar model.truepair 50 181 -k 5")
 _add(app, "compare", compare, "compare ml-100k --losses bpr,dcl,dpl --seeds 3 --min-rating 4")
+_add(app, "bench", bench, "bench training ranking --rounds 5 --out bench.json")
 _add(app, "doctor", doctor, "doctor --json")
-_add(datasets, "list", list_datasets, "data list --data-dir ../shared/data")
+_add(datasets, "list", list_datasets, "data list --data-dir ~/datasets")
 _add(datasets, "info", info, "data info ml-100k")
 _add(datasets, "fetch", fetch, "data fetch ml-100k")
 

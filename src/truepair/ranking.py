@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,13 +15,12 @@ from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError, check_type, check_whole
 from truepair.randomness import random_order
+from truepair.ranking_blocks import rank_in_blocks
 
 Matrix = torch.Tensor | npt.NDArray[Any]
 Exclude = Interactions | Sequence[Interactions]
 
 _TIE_KEY = 0x7135  # fixed for ever: ties are broken alike in every run, on every machine
-_BLOCK_BYTES = 48 << 20  # one block of scores
-_ROWS = 16  # blocks are multiples of this many rows
 
 
 class TopK(NamedTuple):
@@ -58,9 +59,11 @@ def top_k(
     codes = _checked_rows(rows, n_users)
     masks = as_masks(exclude)
     check_shapes((n_users, n_items), masks)
-    block = max(1, _BLOCK_BYTES // (4 * n_items)) if block is None else check_whole("block", block, 1)
+    block = None if block is None else check_whole("block", block, 1)
     with torch.inference_mode():
-        return _ranked(user_matrix, item_matrix, k, codes, masks, block)
+        if item_matrix.device.type == "cpu" and _compiled() is not None:
+            return _ranked_at_once(user_matrix, item_matrix, k, codes, masks, block)
+        return TopK(*rank_in_blocks(user_matrix, item_matrix, _order(n_items), k, codes, masks, block))
 
 
 def as_masks(exclude: Exclude | None) -> tuple[Interactions, ...]:
@@ -85,85 +88,71 @@ def check_shapes(shape: tuple[int, int], others: Sequence[Interactions], what: s
             )
 
 
-# --- the ranking itself --------------------------------------------------------------------------------
+# --- the order of the columns --------------------------------------------------------------------------
 
 
-def _ranked(
+@lru_cache(maxsize=8)
+def _order(n_items: int) -> Codes:
+    """Column -> item: a tie goes to the lower column, on every device."""
+    return _read_only(random_order(_TIE_KEY, n_items))
+
+
+def _read_only(array: Codes) -> Codes:
+    array.flags.writeable = False
+    return array
+
+
+# --- on the CPU: compiled code -------------------------------------------------------------------------
+
+
+@cache
+def _compiled() -> Any:
+    """The module of compiled code; None where Numba cannot be imported: PyTorch ranks, slower and alike."""
+    try:
+        from truepair import ranking_cpu
+    except ImportError:
+        return None
+    return ranking_cpu
+
+
+def has_pairs(part: Interactions, users: Codes, items: Codes) -> npt.NDArray[np.bool_]:
+    """`part.has(users, items)` for arrays of one length; sooner where the pairs of a user follow each other.
+
+    An item of -1 is a place without one.
+    """
+    compiled = _compiled()
+    if compiled is None:
+        return (items >= 0) & part.has(users, items)
+    return np.asarray(compiled.has_pairs(part.indptr, part.items, part.n_items, users, items))
+
+
+def _ranked_at_once(
     users: torch.Tensor,
     items: torch.Tensor,
     k: int,
     codes: Codes,
     masks: tuple[Interactions, ...],
-    block: int,
+    block: int | None,
 ) -> TopK:
-    n, n_items = len(codes), len(items)
-    order = random_order(_TIE_KEY, n_items)  # column -> item: a tie then goes to the lower column
-    column = np.empty_like(order)
-    column[order] = np.arange(n_items)  # item -> column
-    masked_columns = [column[mask.items] for mask in masks]
-    columns_t = items[torch.from_numpy(order).to(items.device)].T  # (d, n_items)
-    found = TopK(np.empty((n, k), np.int64), np.empty((n, k), np.float32))
-    block = max(block // _ROWS, 1) * _ROWS
-    buffer = items.new_empty(min(block, -(-n // _ROWS) * _ROWS), n_items)
-    for start in range(0, n, block):
-        part = codes[start : start + block]
-        vectors = users[torch.from_numpy(part).to(users.device)].to(items.device)  # (b, d)
-        scores = _scores(vectors, columns_t, buffer)  # (b, n_items)
-        for mask, their_columns in zip(masks, masked_columns, strict=True):
-            _mask(scores, _places(mask.indptr, their_columns, part, n_items))
-        values, best = (x.cpu().numpy() for x in _best(scores, k))
-        found.items[start : start + block] = np.where(values > -np.inf, order[best], -1)
-        found.scores[start : start + block] = values
-    return found
+    compiled, n_items = _compiled(), len(items)
+    matrices = [np.ascontiguousarray(matrix.cpu().numpy()) for matrix in (users, items)]
+    masked = _masked_items(compiled, masks, codes)
+    block = compiled.BLOCK if block is None else block
+    return TopK(
+        *compiled.rank_on_cpu(*matrices, _order(n_items), k, codes, masked, block, torch.get_num_threads())
+    )
 
 
-def _scores(vectors: torch.Tensor, columns_t: torch.Tensor, buffer: torch.Tensor) -> torch.Tensor:
-    """vectors @ columns_t, with the same bits for a row whatever rows come with it.
-
-    A product of a few rows takes another path through the library, and its sums round otherwise.
-    """
-    missing = -len(vectors) % _ROWS
-    padded = torch.nn.functional.pad(vectors, (0, 0, 0, missing)) if missing else vectors
-    return torch.mm(padded, columns_t, out=buffer[: len(padded)])[: len(vectors)]
-
-
-def _places(indptr: Codes, columns: Codes, part: Codes, n_items: int) -> Codes:
-    """The flat places, in a block of scores for the users `part`, of the columns listed for each."""
-    starts, counts = indptr[part], indptr[part + 1] - indptr[part]
-    ends = np.cumsum(counts)
-    among = np.arange(ends[-1]) + np.repeat(starts - (ends - counts), counts)
-    row_starts = np.arange(len(part)) * n_items
-    return np.asarray(np.repeat(row_starts, counts) + columns[among])
-
-
-def _mask(scores: torch.Tensor, places: Codes) -> None:
-    scores.view(-1).index_fill_(0, torch.from_numpy(places).to(scores.device), -torch.inf)
-
-
-def _best(scores: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The k best (values, columns) of each row, by falling score, then rising column.
-
-    `torch.topk` may return any of several equal scores. One place more than asked for shows where a tie
-    crosses the end of the list; those rows alone are looked at again.
-    """
-    values, columns = torch.topk(scores, min(k + 1, scores.shape[1]))
-    if k < values.shape[1]:
-        crossing = (values[:, k - 1] == values[:, k]) & (values[:, k] > -torch.inf)
-        columns = columns[:, :k]
-        if crossing.any():
-            columns[crossing] = _lowest_columns(scores[crossing], values[crossing, k, None], k)
-    columns = columns.sort(dim=1).values
-    values = scores.gather(1, columns) + 0.0  # -0.0 becomes 0.0, for sorts that tell them apart
-    values, places = values.sort(dim=1, descending=True, stable=True)
-    return values, columns.gather(1, places)
-
-
-def _lowest_columns(scores: torch.Tensor, least: torch.Tensor, k: int) -> torch.Tensor:
-    """All columns above `least` (m, 1), filled up to k with the lowest columns equal to it."""
-    n_items = scores.shape[1]
-    rank = -torch.arange(n_items, dtype=torch.int32, device=scores.device)
-    rank = rank.expand_as(scores).masked_fill(scores < least, -n_items)  # (m, n_items)
-    return rank.masked_fill_(scores > least, 1).topk(k).indices
+def _masked_items(compiled: Any, masks: tuple[Interactions, ...], codes: Codes) -> tuple[Codes, Codes, Codes]:
+    """(starts, ends, items): row r, of user codes[r], must not list items[starts[r]:ends[r]]."""
+    if not masks:
+        nothing = np.zeros(len(codes), np.int64)
+        return nothing, nothing, _read_only(np.empty(0, np.int64))
+    starts, ends, items = masks[0].indptr[codes], masks[0].indptr[codes + 1], masks[0].items
+    for mask in masks[1:]:
+        starts, ends, items = compiled.joined(starts, ends, items, codes, mask.indptr, mask.items)
+        items = _read_only(items)  # as those of one mask are: for Numba it is another type if it is not
+    return starts, ends, items
 
 
 # --- checks --------------------------------------------------------------------------------------------
@@ -176,7 +165,7 @@ def _checked_matrices(users: Matrix, items: Matrix) -> tuple[torch.Tensor, torch
             f"users have {user_matrix.shape[1]} dimensions but items have {item_matrix.shape[1]}; "
             "both matrices must come from one model."
         )
-    largest = [float(m.abs().max()) if m.numel() else 0.0 for m in (user_matrix, item_matrix)]
+    largest = [_largest(matrix) for matrix in (user_matrix, item_matrix)]
     if largest[0] * largest[1] * user_matrix.shape[1] > torch.finfo(torch.float32).max:
         raise InputError(
             f"users up to {largest[0]:.3g} and items up to {largest[1]:.3g} give scores beyond float32; "
@@ -192,12 +181,21 @@ def _as_tensor(what: str, matrix: Matrix) -> torch.Tensor:
     matrix = matrix.detach().float()
     if matrix.ndim != 2:
         raise InputError(f"{what} must be a matrix (rows x dimensions), not {matrix.ndim}-D.")
-    if broken := int((~torch.isfinite(matrix)).any(dim=1).sum()):
+    if not math.isfinite(_largest(matrix)):
+        broken = int((~torch.isfinite(matrix)).any(dim=1).sum())
         raise InputError(
             f"{broken:,} of {len(matrix):,} rows of {what} hold NaN or infinity; "
             "the model diverged: train again with a lower learning rate."
         )
     return matrix
+
+
+def _largest(matrix: torch.Tensor) -> float:
+    """The largest |number|; NaN or infinite where one of them is. One pass, no copies."""
+    if not matrix.numel():
+        return 0.0
+    low, high = matrix.aminmax()
+    return float(torch.maximum(-low, high))
 
 
 def _checked_k(k: int, n_items: int) -> int:

@@ -38,7 +38,7 @@ from truepair.sampling import SAMPLERS, Sampler
 from truepair.shelf import Shelf
 from truepair.storage import Model, load_model, save_model
 from truepair.tables import Output, output_of, to_output
-from truepair.training import ENGINES, FitResult, Settings, fit, fold_in
+from truepair.training import AUTO, ENGINES, FitResult, Settings, fit, fold_in
 
 Unknown = Literal["error", "popular"]
 _SETTINGS = [f.name for f in dataclasses.fields(Settings)]
@@ -53,7 +53,8 @@ class Recommender:
     validation, metric      the share of the pairs that is held out to choose the epoch by this metric;
                             0 trains all epochs on everything
     batch_size              None: a 64th of the training pairs, from 64 to 1024
-    engine                  how to train; all other parameters are those of `Settings`
+    engine                  how to train: "auto" is the GPU engine on CUDA, else the CPU engine, else the
+                            reference; all other parameters are those of `Settings`
 
     >>> clicks = {"user": ["ann", "ann", "bob", "bob"], "item": ["tea", "milk", "tea", "jam"]}
     >>> model = Recommender(dim=4, epochs=5, validation=0).fit(clicks)
@@ -69,12 +70,12 @@ class Recommender:
     tau: Prior = "density"
     validation: float = 0.1
     metric: str = "ndcg@20"
-    engine: str = "reference"
+    engine: str = AUTO
     epochs: int = 200
     batch_size: int | None = None
     n_extra: int = 5
     n_unlabelled: int = 5
-    optimizer: Literal["adam", "sgd"] = "adam"
+    optimizer: Literal["adam", "sgd", "adagrad"] = "adam"
     learning_rate: float = 3e-3
     schedule: Literal["constant", "step", "linear", "cosine"] = "constant"
     decay_epoch: int = 100
@@ -124,7 +125,7 @@ class Recommender:
         check_type(
             "sampler", sampler, Sampler, f"give one of {', '.join(SAMPLERS)}, or a value such as DNS()"
         )
-        check_choice("engine", self.engine, ENGINES)
+        check_choice("engine", self.engine, [AUTO, *ENGINES])
         check_number("validation", self.validation, 0, 1, open_high=True)
         parse_metric(self.metric)
         params = {name: getattr(self, name) for name in _SETTINGS}
@@ -186,6 +187,7 @@ class Recommender:
             "data": split.train.hash,
             "split": split.hash,
             "epoch": result.epoch,
+            "engine": result.engine,
             "training loss": record.loss,
             "clamped share": result.clamped,
             "metrics": {} if result.score is None else {f"validation {self.metric}": result.score},

@@ -191,6 +191,8 @@ class Draws:
         # an anchor needs something to be compared with: users who have every item have no anchors
         self.anchors = on_device(np.flatnonzero(free[users] > 0))
         self.n_saturated_users = int((free == 0).sum())
+        self.longest_history = int(interactions.user_counts.max())
+        self.has_uniform_weights = bool((weights == 1).all())  # then an item's place is its code
 
     def epoch(self, seed: int, epoch: int, batch_size: int) -> Iterator[Tensor]:
         """All anchors once, in the order of (seed, epoch), in pieces of `batch_size`."""

@@ -55,7 +55,6 @@ def examine(data_dir: Path | None) -> dict[str, dict[str, Any]]:
 def _machine() -> dict[str, Any]:
     import torch
 
-    from truepair.recommender import Recommender
     from truepair.training import ENGINES, Settings
 
     devices = [torch.cuda.get_device_name(place) for place in range(torch.cuda.device_count())]
@@ -64,8 +63,22 @@ def _machine() -> dict[str, Any]:
         "cpu threads": f"{torch.get_num_threads()} of {os.cpu_count()}",
         "cuda devices": devices or None,
         "engines": list(ENGINES),
-        "will train with": f"engine {Recommender.engine!r} on {Settings().torch_device()}",
+        "will train with": f"engine {_engine()!r} on {Settings().torch_device()}",
     }
+
+
+def _engine() -> str:
+    """The engine that a Recommender without arguments trains with."""
+    import numpy as np
+
+    from truepair.data.ids import IdMap
+    from truepair.data.interactions import Interactions
+    from truepair.recommender import Recommender
+    from truepair.training import Job, choose_engine
+
+    encoder, loss, sampler, settings = Recommender().job(n_pairs=1)
+    some = Interactions(np.array([0]), np.array([0]), IdMap.range(1), IdMap.range(2))
+    return choose_engine(Job(encoder, loss, sampler, some, settings), Recommender.engine)
 
 
 def _data(data_dir: Path | None) -> dict[str, Any]:

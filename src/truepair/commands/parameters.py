@@ -46,7 +46,9 @@ class Training:
     ] = None
     metric: Annotated[str | None, typer.Option(help="What to choose and judge by." + _DEFAULT)] = None
     seed: Annotated[int | None, typer.Option(help="The seed of every draw." + _DEFAULT)] = None
-    engine: Annotated[str | None, typer.Option(help="How to train: {training.ENGINES}." + _DEFAULT)] = None
+    engine: Annotated[str | None, typer.Option(help="How to train: auto, {training.ENGINES}." + _DEFAULT)] = (
+        None
+    )
     device: Annotated[str | None, typer.Option(help="Where to train: auto, cpu, cuda." + _DEFAULT)] = None
     config: Annotated[
         Path | None, typer.Option(help="A TOML file of parameters; options and --set override it.")

@@ -11,7 +11,7 @@ from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError, check_type
 from truepair.evaluation.metrics import Hits
-from truepair.ranking import Exclude, Matrix, as_masks, check_shapes, top_k
+from truepair.ranking import Exclude, Matrix, as_masks, check_shapes, has_pairs, top_k
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,8 @@ class Task:
         """The listed items (n, k), -1 for none, and which of them are target items (n, k)."""
         check_shapes((len(users), len(items)), [self.target], "target")
         listed = top_k(users, items, k, rows=self.users, exclude=self.masks).items
-        return listed, (listed >= 0) & self.target.has(self.users[:, None], listed)
+        hits = has_pairs(self.target, np.repeat(self.users, k), listed.ravel())
+        return listed, hits.reshape(listed.shape)
 
     def _check_codes(self) -> None:
         target = self.target
@@ -68,7 +69,7 @@ class Task:
             )
         hidden = np.zeros(len(self.target), dtype=bool)
         for mask in self.masks:
-            hidden |= mask.has(self.target.users, self.target.items)
+            hidden |= has_pairs(mask, self.target.users, self.target.items)
         if hidden.any():
             raise InputError(
                 f"{hidden.sum():,} of {len(hidden):,} target pairs are also in exclude, so no list can hold "

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from truepair.data.interactions import Interactions
 from truepair.encoders import Encoder
-from truepair.errors import InputError, check_choice, check_type
+from truepair.errors import InputError, TrainingError, check_choice, check_type
 from truepair.losses import Loss
 from truepair.sampling import Sampler
+from truepair.training.cpu import CPU
+from truepair.training.cpu_fast import CPU_FAST
 from truepair.training.folding import fold_in
+from truepair.training.gpu import GPU
+from truepair.training.many import fit_together, groups_of
 from truepair.training.reference import REFERENCE
 from truepair.training.result import EpochRecord, EpochState, FitResult, Job, OnEpoch
 from truepair.training.running import Run, run_to_the_end
 from truepair.training.settings import Settings
 from truepair.training.trainer import Engine
 
-ENGINES: dict[str, Engine] = {"reference": REFERENCE}
+ENGINES: dict[str, Engine] = {"gpu": GPU, "cpu": CPU, "cpu-fast": CPU_FAST, "reference": REFERENCE}
 AUTO = "auto"
+_AUTO_ORDER = ("gpu", "cpu", "reference")  # the exact engines, fastest first
 
 __all__ = [
     "AUTO",
@@ -31,6 +38,7 @@ __all__ = [
     "Settings",
     "choose_engine",
     "fit",
+    "fit_many",
     "fold_in",
 ]
 
@@ -67,15 +75,58 @@ def fit(
     return run_to_the_end(run, checkpoint_every, progress)
 
 
+def fit_many(
+    jobs: Sequence[Job],
+    on_epoch: OnEpoch | Sequence[OnEpoch | None] | None = None,
+    *,
+    engine: str = AUTO,
+    progress: bool = False,
+) -> list[FitResult | TrainingError]:
+    """Train many runs, such as the trials of a sweep; each ends as the same run alone would.
+
+    On the GPU, runs that share the data and all shapes (encoder, dimension, kind of loss, M, N, sampler,
+    batch size) train at once, whatever their seeds, rates, priors and other numbers; elsewhere one after
+    the other. A run that diverges gives its TrainingError in place of a result, and the others go on.
+    `on_epoch` is one for all, or one for each.
+    """
+    on_epochs = list(on_epoch) if isinstance(on_epoch, Sequence) else [on_epoch] * len(jobs)
+    if len(on_epochs) != len(jobs):
+        raise InputError(f"on_epoch has {len(on_epochs)} values for {len(jobs)} jobs; give one, or as many.")
+    ready = [_checked_job(*_parts(job), each) for job, each in zip(jobs, on_epochs, strict=True)]
+    engines = [choose_engine(job, engine) for job in ready]
+    results: dict[int, FitResult | TrainingError] = {}
+    together = [place for place, name in enumerate(engines) if name == "gpu"]
+    for group in groups_of([ready[place] for place in together]):
+        places = [together[k] for k in group]
+        found = fit_together([ready[p] for p in places], [on_epochs[p] for p in places], progress)
+        results |= dict(zip(places, found, strict=True))
+    for place in (p for p in range(len(ready)) if p not in results):
+        try:
+            results[place] = fit(
+                *_parts(ready[place]), on_epochs[place], engine=engines[place], progress=progress
+            )
+        except TrainingError as error:
+            results[place] = error
+    return [results[place] for place in range(len(ready))]
+
+
 def choose_engine(job: Job, engine: str = AUTO) -> str:
-    """The engine for a job: the one named, if it can do it; for "auto" the first of `ENGINES` that can."""
+    """The engine for a job: the one named, if it can do it.
+
+    "auto" is the fastest exact engine that can: "gpu" on CUDA, "cpu" for what it has, else "reference".
+    """
     check_choice("engine", engine, [AUTO, *ENGINES])
+    job = replace(job, loss=job.loss.with_density(job.interactions.density))
     if engine == AUTO:
-        return next(name for name, candidate in ENGINES.items() if candidate.lacks(job) is None)
+        return next(name for name in _AUTO_ORDER if ENGINES[name].lacks(job) is None)
     if lack := ENGINES[engine].lacks(job):
         able = [name for name, other in ENGINES.items() if other.lacks(job) is None]
         raise InputError(f"engine = {engine!r}: {lack} Use {' or '.join(able)}, or 'auto'.")
     return engine
+
+
+def _parts(job: Job) -> tuple[Encoder, Loss, Sampler, Interactions, Settings]:
+    return job.encoder, job.loss, job.sampler, job.interactions, job.settings
 
 
 def _checked_job(

@@ -84,3 +84,8 @@ def lacking(job: Job, optimizers: tuple[str, ...], encoders: tuple[type[Encoder]
 
 def _name(value: object) -> str:
     return value.__name__ if isinstance(value, type) else repr(value)
+
+
+def next_power_of_two(n: int) -> int:
+    """The least power of two that is not below n."""
+    return 1 << (n - 1).bit_length()

@@ -1,0 +1,46 @@
+"""What was measured on: versions, processor, threads, GPU."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import re
+from pathlib import Path
+from typing import Any
+
+import torch
+
+_PACKAGES = ("truepair", "numpy", "scipy", "torch", "numba", "triton", "implicit", "cornac")
+
+
+def versions() -> dict[str, str | None]:
+    """The version of Python and of each package that counts; None where it is not installed."""
+    return {"python": platform.python_version()} | {name: _version(name) for name in _PACKAGES}
+
+
+def machine() -> dict[str, Any]:
+    """The machine as plain values."""
+    return {
+        "system": platform.platform(),
+        "cpu": _cpu_model(),
+        "cpus": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "gpus": [torch.cuda.get_device_name(place) for place in range(torch.cuda.device_count())],
+    }
+
+
+def _cpu_model() -> str:
+    """The processor's name, as the system tells it."""
+    try:
+        told = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    except OSError:
+        told = None
+    return told[1] if told else platform.processor() or platform.machine()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,63 @@
+"""Compiled code on the CPU: machine code kept on disk, a word before it is made, one caller at a time."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+# Numba's simplest thread pool ends the process when two Python threads enter parallel kernels at once.
+one_at_a_time = threading.Lock()
+
+
+def compiled_and_kept(function: _Function, **options: Any) -> _Function:
+    """`numba.njit`, with the machine code kept on disk where there is room for it.
+
+    Numba looks only at the file of a function, and not at those of the functions it calls, to tell whether
+    its machine code is still right. So it is kept in a folder named by all our sources.
+    """
+    import numba  # not before it is needed: it takes a while
+
+    config: Any = numba.config
+    theirs = config.CACHE_DIR
+    config.CACHE_DIR = str(_folder(theirs))
+    try:
+        return cast(_Function, numba.njit(cache=True, **options)(function))
+    except RuntimeError:  # there is no folder that can be written to: compile anew in each process
+        return cast(_Function, numba.njit(**options)(function))
+    finally:
+        config.CACHE_DIR = theirs
+
+
+@cache
+def _folder(given: str) -> Path:
+    """Within NUMBA_CACHE_DIR if that is set, else within the user's cache."""
+    package = Path(__file__).parent
+    digest = hashlib.blake2b(digest_size=8)
+    for source in sorted([*package.glob("*.py"), *(package / "training").glob("*.py")]):
+        digest.update(source.read_bytes())
+    cache_home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return (Path(given) if given else cache_home / "truepair" / "compiled") / digest.hexdigest()
+
+
+def announce_compilation(kernels: Iterable[Any]) -> None:
+    """Say on stderr that kernels are being compiled, if they will be: it takes seconds, once a machine."""
+    if not all(is_compiled(kernel) for kernel in kernels):
+        print("compiling for this machine; this happens once and takes some seconds …", file=sys.stderr)
+
+
+def is_compiled(kernel: Any) -> bool:
+    """Whether this process or the folder of machine code has a kernel."""
+    if kernel.overloads:
+        return True
+    function, folder = kernel.py_func, kernel.stats.cache_path
+    # Numba's names: module.function-line.python.nbi is the index of a function's compiled versions
+    stem = Path(function.__code__.co_filename).stem
+    return folder is not None and any(Path(folder).glob(f"{stem}.{function.__qualname__}-*.nbi"))

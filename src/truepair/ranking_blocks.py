@@ -1,0 +1,117 @@
+"""Top-k in blocks of scores, by PyTorch: on CUDA, and on the CPU where Numba cannot be had."""
+
+from __future__ import annotations
+
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from truepair.data.ids import Codes
+from truepair.data.interactions import Interactions
+
+Floats = npt.NDArray[np.float32]
+
+_BLOCK_BYTES = {"cpu": 48 << 20, "cuda": 1 << 30}  # one block of scores
+_ROWS = 16  # blocks are multiples of this many rows
+
+
+def rank_in_blocks(
+    users: torch.Tensor,
+    items: torch.Tensor,
+    order: Codes,
+    k: int,
+    codes: Codes,
+    masks: tuple[Interactions, ...],
+    block: int | None = None,
+) -> tuple[Codes, Floats]:
+    """The k best (items, scores) of the users `codes`; columns are items in the order `order`."""
+    n, n_items, device = len(codes), len(items), items.device
+    order_there = _on_device(order, device)
+    column = torch.empty_like(order_there)
+    column[order_there] = torch.arange(n_items, device=device)  # item -> column
+    columns_t = items[order_there].T  # (d, n_items)
+    found, found_scores = np.empty((n, k), np.int64), np.empty((n, k), np.float32)
+    block = max((_block_for(items) if block is None else block) // _ROWS, 1) * _ROWS
+    buffer = items.new_empty(min(block, -(-n // _ROWS) * _ROWS), n_items)
+    for start in range(0, n, block):
+        part = codes[start : start + block]
+        part_there = torch.from_numpy(part).to(device)
+        vectors = users[part_there.to(users.device)].to(device)  # (b, d)
+        scores = _scores(vectors, columns_t, buffer)  # (b, n_items)
+        for mask in masks:
+            rows, their_items = _pairs_of(mask, part, part_there)
+            scores.view(-1).index_fill_(0, rows * n_items + column[their_items], -torch.inf)
+        values, best = _best(scores, k)
+        listed = torch.where(values > -torch.inf, order_there[best], -1)
+        found[start : start + block] = listed.cpu().numpy()
+        found_scores[start : start + block] = values.cpu().numpy()
+    return found, found_scores
+
+
+_pairs_there: WeakKeyDictionary[Interactions, dict[torch.device, tuple[torch.Tensor, torch.Tensor]]] = (
+    WeakKeyDictionary()  # a validation masks the same pairs after every epoch: they are sent once
+)
+
+
+def _pairs_of(mask: Interactions, part: Codes, part_there: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The pairs of the users `part`: places among these users, and items."""
+    kept, device = _pairs_there.setdefault(mask, {}), part_there.device
+    if device not in kept:
+        kept[device] = _on_device(mask.indptr, device), _on_device(mask.items, device)
+    indptr, items = kept[device]
+    starts = indptr[part_there]
+    counts = indptr[part_there + 1] - starts
+    total = int((mask.indptr[part + 1] - mask.indptr[part]).sum())
+    rows = torch.repeat_interleave(counts, output_size=total)
+    among = torch.arange(total, device=device) + (starts - (counts.cumsum(0) - counts))[rows]
+    return rows, items[among]
+
+
+def _on_device(array: Codes, device: torch.device) -> torch.Tensor:
+    return torch.tensor(array, device=device)
+
+
+def _block_for(items: torch.Tensor) -> int:
+    """How many rows of scores to hold at a time."""
+    room = _BLOCK_BYTES["cpu"]
+    if items.device.type == "cuda":  # top-k needs some blocks more beside this one
+        room = min(_BLOCK_BYTES["cuda"], torch.cuda.mem_get_info(items.device)[0] // 8)
+    return max(1, room // (4 * len(items)))
+
+
+def _scores(vectors: torch.Tensor, columns_t: torch.Tensor, buffer: torch.Tensor) -> torch.Tensor:
+    """vectors @ columns_t, with the same bits for a row whatever rows come with it.
+
+    A product of a few rows takes another path through the library, and its sums round otherwise.
+    """
+    missing = -len(vectors) % _ROWS
+    padded = torch.nn.functional.pad(vectors, (0, 0, 0, missing)) if missing else vectors
+    return torch.mm(padded, columns_t, out=buffer[: len(padded)])[: len(vectors)]
+
+
+def _best(scores: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The k best (values, columns) of each row, by falling score, then rising column.
+
+    `torch.topk` may return any of several equal scores. One place more than asked for shows where a tie
+    crosses the end of the list; those rows alone are looked at again.
+    """
+    values, columns = torch.topk(scores, min(k + 1, scores.shape[1]))
+    if k < values.shape[1]:
+        crossing = (values[:, k - 1] == values[:, k]) & (values[:, k] > -torch.inf)
+        columns = columns[:, :k]
+        if crossing.any():
+            columns[crossing] = _lowest_columns(scores[crossing], values[crossing, k, None], k)
+    columns = columns.sort(dim=1).values
+    values = scores.gather(1, columns) + 0.0  # -0.0 becomes 0.0, for sorts that tell them apart
+    values, places = values.sort(dim=1, descending=True, stable=True)
+    return values, columns.gather(1, places)
+
+
+def _lowest_columns(scores: torch.Tensor, least: torch.Tensor, k: int) -> torch.Tensor:
+    """All columns above `least` (m, 1), filled up to k with the lowest columns equal to it."""
+    n_items = scores.shape[1]
+    rank = -torch.arange(n_items, dtype=torch.int32, device=scores.device)
+    rank = rank.expand_as(scores).masked_fill(scores < least, -n_items)  # (m, n_items)
+    return rank.masked_fill_(scores > least, 1).topk(k).indices

@@ -1,0 +1,58 @@
+"""Machine code is kept where it stays right: in a folder named by the sources, or nowhere."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numba
+
+from truepair import compiling
+from truepair.compiling import compiled_and_kept
+
+
+def twice(x):
+    return 2 * x
+
+
+def test_numba_s_own_folder_is_left_as_it_was(monkeypatch):
+    monkeypatch.setattr(numba.config, "CACHE_DIR", "elsewhere")
+    monkeypatch.setattr(compiling, "_folder", lambda given: Path(f"/nowhere/{given}"))
+    compiled_and_kept(twice)
+    assert numba.config.CACHE_DIR == "elsewhere"
+
+
+def test_the_users_folder_is_respected(tmp_path):
+    folder = compiling._folder(str(tmp_path))
+    assert folder.parent == tmp_path
+    assert compiling._folder("").parent.parts[-2:] == ("truepair", "compiled")
+
+
+def test_the_folder_changes_with_any_source(tmp_path):
+    """Numba would not notice a change in another file than the function's own."""
+    copy = tmp_path / "truepair"
+    shutil.copytree(Path(compiling.__file__).parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    program = "from truepair import compiling; print(compiling.__file__, compiling._folder(''))"
+
+    def folder():
+        told = subprocess.run(
+            [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
+        ).stdout.split()
+        assert Path(told[0]).is_relative_to(tmp_path)
+        return told[1]
+
+    before = folder()
+    assert folder() == before
+    with (copy / "training" / "cpu_losses.py").open("a") as source:
+        source.write("\n# another line\n")
+    assert folder() != before
+
+
+def test_no_machine_code_is_kept_where_there_is_no_room(monkeypatch):
+    def njit(cache=False, **options):
+        if cache:
+            raise RuntimeError("cannot cache function: no locator available")
+        return lambda function: (function, options)
+
+    monkeypatch.setattr(numba, "njit", njit)
+    assert compiled_and_kept(twice, nogil=True) == (twice, {"nogil": True})

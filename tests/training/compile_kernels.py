@@ -1,0 +1,78 @@
+"""Compile every kernel of the GPU engine for an NVIDIA GPU (sm_90), without one: a script that test_gpu runs.
+
+Launches are caught: instead of running, a kernel is compiled with the very arguments it was launched with.
+"""
+
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from triton.runtime.jit import JITFunction
+
+from truepair.encoders import MF, LightGCN
+from truepair.losses import BPR, DCL, DPL, HCL, DPLHard, InfoNCE
+from truepair.sampling import DNS, Popularity, Uniform
+from truepair.training import Job, Settings, gpu_graph
+from truepair.training.gpu_runs import GpuRuns
+from worlds import two_tastes
+
+TARGET = GPUTarget("cuda", 90, 32)
+POINTERS = {
+    torch.float32: "*fp32",
+    torch.float64: "*fp64",
+    torch.int8: "*i8",
+    torch.int32: "*i32",
+    torch.int64: "*i64",
+}
+DATA = two_tastes(n_users=12, n_items=10, each=3)
+done = set()
+
+
+def compile_instead(kernel, *args, grid, warmup, **given):
+    """In place of JITFunction.run: early launches and plain ones, whichever was asked for."""
+    given |= dict(zip((p.name for p in kernel.params), args, strict=False))
+    for early in (False, True) if "PDL" in given else (False,):
+        options = {"num_warps": given.get("num_warps", 4), "launch_pdl": early}
+        compile_with(kernel, given | {"PDL": early}, options)
+
+
+def compile_with(kernel, given, options):
+    """As Triton would: a size of 1 is a constant, pointers are aligned."""
+    signature, constants, attributes = {}, {}, {}
+    for place, parameter in enumerate(kernel.params):
+        value, name = given[parameter.name], parameter.name
+        if parameter.is_constexpr or (
+            not parameter.do_not_specialize and isinstance(value, int) and value == 1
+        ):
+            signature[name], constants[place,] = "constexpr", value
+        elif isinstance(value, torch.Tensor):
+            signature[name], attributes[place,] = POINTERS[value.dtype], [["tt.divisibility", 16]]
+        else:
+            signature[name] = "i32" if isinstance(value, int) else "fp32"
+    case = f"{kernel.__name__} {list(signature.values())} {list(constants.values())} {options}"
+    if case not in done:
+        done.add(case)
+        source = ASTSource(fn=kernel, signature=signature, constexprs=constants, attrs=attributes)
+        compiled = triton.compile(source, target=TARGET, options=options)
+        assert ".target sm_90" in compiled.asm["ptx"]
+        assert compiled.asm["cubin"]
+        print("compiled", case, flush=True)
+
+
+def launch_all(encoder, loss, sampler, m=10, n=10, batch=7, **changes):
+    """The kernels of an epoch, and of the matrices after it."""
+    settings = Settings(batch_size=batch, n_extra=m, n_unlabelled=n, device="cpu", **changes)
+    runs = GpuRuns([Job(encoder, loss, sampler, DATA, settings)])
+    runs.enqueue()
+    runs.matrices(0)
+
+
+if __name__ == "__main__":
+    JITFunction.run = compile_instead
+    tau = {"tau": 0.1}
+    for loss in (BPR(), InfoNCE(), DCL(**tau), HCL(**tau), DPL(**tau), DPLHard(clamp="relative", **tau)):
+        launch_all(MF(dim=32), loss, Uniform())
+    launch_all(MF(dim=64), DPL(**tau), Uniform(), m=1, n=1, batch=2)  # rows that wait
+    launch_all(MF(dim=7, scoring="cosine"), DPL(**tau), Popularity(), m=0, n=1, l2_users=0.1)
+    gpu_graph._LONG = 3  # so that some rows have many neighbours, and some few
+    launch_all(LightGCN(dim=64, hops=2), DPL(**tau), DNS(pool=9), m=2, n=3, l2_users=0.1)
