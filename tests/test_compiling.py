@@ -4,11 +4,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numba
 
 from truepair import compiling
-from truepair.compiling import compiled_and_kept
+from truepair.compiling import announce_compilation, compiled_and_kept
 
 
 def twice(x):
@@ -56,3 +57,19 @@ def test_no_machine_code_is_kept_where_there_is_no_room(monkeypatch):
 
     monkeypatch.setattr(numba, "njit", njit)
     assert compiled_and_kept(twice, nogil=True) == (twice, {"nogil": True})
+
+
+def test_compilation_is_announced_where_it_will_happen(tmp_path, capsys):
+    kernel = SimpleNamespace(py_func=twice, stats=SimpleNamespace(cache_path=str(tmp_path)))
+
+    def announced(kernel, variant=""):
+        announce_compilation([kernel], variant)
+        return "compiling for this machine" in capsys.readouterr().err
+
+    assert announced(kernel)
+    assert not announced(kernel)
+    assert announced(kernel, "graph")  # other types of arguments are other machine code
+    assert not announced(kernel, "graph")
+    homeless = SimpleNamespace(py_func=twice, stats=SimpleNamespace(cache_path=None))
+    assert announced(homeless)
+    assert announced(homeless)

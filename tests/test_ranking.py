@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from truepair import ranking, ranking_blocks, ranking_cpu
+from truepair import ranking, ranking_blocks
 from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError

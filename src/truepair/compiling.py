@@ -47,17 +47,23 @@ def _folder(given: str) -> Path:
     return (Path(given) if given else cache_home / "truepair" / "compiled") / digest.hexdigest()
 
 
-def announce_compilation(kernels: Iterable[Any]) -> None:
-    """Say on stderr that kernels are being compiled, if they will be: it takes seconds, once a machine."""
-    if not all(is_compiled(kernel) for kernel in kernels):
+def announce_compilation(kernels: Iterable[Any], variant: str = "") -> None:
+    """Say on stderr that kernels are being compiled, if they will be: it takes seconds, once a machine.
+
+    `variant` tells apart calls with other types of arguments, each of which is compiled.
+    """
+    marks = [_mark(kernel, variant) for kernel in kernels]
+    if any(mark is None or not mark.exists() for mark in marks):
         print("compiling for this machine; this happens once and takes some seconds …", file=sys.stderr)
+    for mark in marks:
+        if mark is not None:
+            mark.touch()
 
 
-def is_compiled(kernel: Any) -> bool:
-    """Whether this process or the folder of machine code has a kernel."""
-    if kernel.overloads:
-        return True
-    function, folder = kernel.py_func, kernel.stats.cache_path
-    # Numba's names: module.function-line.python.nbi is the index of a function's compiled versions
-    stem = Path(function.__code__.co_filename).stem
-    return folder is not None and any(Path(folder).glob(f"{stem}.{function.__qualname__}-*.nbi"))
+def _mark(kernel: Any, variant: str) -> Path | None:
+    """An empty file beside a kernel's machine code; None where there is no folder for it."""
+    folder, function = kernel.stats.cache_path, kernel.py_func
+    if folder is None or not Path(folder).is_dir():
+        return None
+    python = f"{sys.version_info.major}{sys.version_info.minor}"
+    return Path(folder) / f"{function.__module__}.{function.__qualname__}.{variant}.py{python}.announced"

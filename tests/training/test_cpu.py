@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from truepair.compiling import announce_compilation, is_compiled
 from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
 from truepair.encoders import MF, Encoder, LightGCN
@@ -343,19 +342,3 @@ def test_it_does_not_train_on_another_device(data):
 
 def test_one_user_with_one_item():
     check_equal(job_of(interactions_of([[1]], 3), batch_size=8), epochs=3)
-
-
-# --- compilation ---------------------------------------------------------------------------------------
-
-
-def test_compilation_is_announced_where_it_will_happen(tmp_path, capsys):
-    kernel = SimpleNamespace(overloads={}, py_func=nothing, stats=SimpleNamespace(cache_path=str(tmp_path)))
-    announce_compilation([kernel])
-    assert capsys.readouterr() == (
-        "",
-        "compiling for this machine; this happens once and takes some seconds …\n",
-    )
-    (tmp_path / "test_cpu.nothing-40.py311.nbi").touch()
-    assert is_compiled(kernel)
-    announce_compilation([kernel, SimpleNamespace(overloads={"compiled": 1})])
-    assert capsys.readouterr() == ("", "")

@@ -38,7 +38,7 @@ class CpuTrainer:
         from truepair.training import cpu_memory, cpu_rows, cpu_steps
         from truepair.training.cpu_course import narrow_tables_of
 
-        announce_compilation([cpu_steps.run_steps])
+        announce_compilation([cpu_steps.run_steps], "graph" if getattr(job.encoder, "hops", 0) else "")
         self.job, self.plan, self.done = job, plan_of(job), 0  # `done` counts the steps of all epochs
         data, settings, dim = job.interactions, job.settings, job.encoder.dim
         draws = Draws(data, job.sampler, "cpu")
@@ -53,7 +53,7 @@ class CpuTrainer:
         adam, hops = settings.optimizer == "adam", self.plan.hops
         self.user = cpu_memory.side_of(started.user, hops, adam)
         self.item = cpu_memory.side_of(started.item, hops, adam)
-        self.by_user, self.by_item = cpu_memory.neighbours_of(data, hops, dim)
+        self.graph: tuple[Any, Any] = cpu_memory.neighbours_of(data, hops, dim) if hops else (None, None)
         self.rows = cpu_memory.rows_of(self.plan, min(settings.batch_size, self.n_anchors), dim)
 
     # --- an epoch ----------------------------------------------------------------------------------

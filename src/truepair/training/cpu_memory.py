@@ -44,10 +44,7 @@ def side_of(start: Tensor, hops: int, adam: bool) -> Side:
 
 
 def neighbours_of(interactions: Interactions, hops: int, dim: int) -> tuple[Neighbours, Neighbours]:
-    """The two sides of the graph: the items of each user, the users of each item; empty without hops."""
-    if not hops:
-        nothing = np.zeros(0, dtype=np.int64)
-        return _neighbours(nothing, nothing, hops, dim), _neighbours(nothing, nothing, hops, dim)
+    """The two sides of the graph: the items of each user, the users of each item."""
     by_item = np.argsort(interactions.items, kind="stable")
     return (
         _neighbours(interactions.user_counts, interactions.items, hops, dim),

@@ -103,7 +103,7 @@ def descend(weights: Floats, gradient: Floats, rate: np.float32, decay: np.float
 @inner
 def do_part(
     now: Now, numbers: Numbers, rules: Rules, tables: Tables, narrow: NarrowTables, epoch: Epoch,
-    users: Side, items: Side, by_user: Neighbours, by_item: Neighbours, rows: Rows, room: Room,
+    users: Side, items: Side, by_user: Neighbours | None, by_item: Neighbours | None, rows: Rows, room: Room,
     thread: int, threads: int,
 ) -> None:  # fmt: skip
     """One thread's part of a phase."""
@@ -111,15 +111,16 @@ def do_part(
     if phase == DRAW:
         draw_rows(numbers, rules, tables, narrow, epoch, users, items, rows, now.step, size, thread, threads)
     elif phase in (ENCODE, SPREAD_BACK):
-        of_users = Part(users.weights, users.encoded, users.touched, users.needed)
-        of_items = Part(items.weights, items.encoded, items.touched, items.needed)
-        if phase == SPREAD_BACK:
-            of_users = Part(users.collected, users.gradient, users.touched, users.needed)
-            of_items = Part(items.collected, items.gradient, items.touched, items.needed)
-        spread(
-            by_user, by_item, of_users, of_items, now.most_users, now.most_items, now.all_rows, now.hop,
-            rules.hops, thread, threads,
-        )  # fmt: skip
+        if by_user is not None and by_item is not None:  # without a graph this is not even compiled
+            of_users = Part(users.weights, users.encoded, users.touched, users.needed)
+            of_items = Part(items.weights, items.encoded, items.touched, items.needed)
+            if phase == SPREAD_BACK:
+                of_users = Part(users.collected, users.gradient, users.touched, users.needed)
+                of_items = Part(items.collected, items.gradient, items.touched, items.needed)
+            spread(
+                by_user, by_item, of_users, of_items, now.most_users, now.most_items, now.all_rows,
+                now.hop, rules.hops, thread, threads,
+            )  # fmt: skip
     elif phase == LEARN:
         learn_rows(numbers, users, items, rows, size, thread, threads)
     elif phase == COLLECT:
@@ -138,7 +139,7 @@ def do_part(
 
 def _run_phase(
     now: Now, numbers: Numbers, rules: Rules, tables: Tables, narrow: NarrowTables, epoch: Epoch,
-    users: Side, items: Side, by_user: Neighbours, by_item: Neighbours, rows: Rows, room: Room,
+    users: Side, items: Side, by_user: Neighbours | None, by_item: Neighbours | None, rows: Rows, room: Room,
 ) -> None:  # fmt: skip
     """A phase, on as many threads as there is room for.
 
@@ -161,7 +162,8 @@ run_phase = inner(_run_phase, parallel=True, nogil=True, _nrt=False)
 
 def _run_steps(
     first: int, last: int, done: int, numbers: Numbers, rules: Rules, tables: Tables, narrow: NarrowTables,
-    epoch: Epoch, users: Side, items: Side, by_user: Neighbours, by_item: Neighbours, rows: Rows, room: Room,
+    epoch: Epoch, users: Side, items: Side, by_user: Neighbours | None, by_item: Neighbours | None,
+    rows: Rows, room: Room,
 ) -> None:  # fmt: skip
     """Steps first … last of an epoch; `done` steps were made before the epoch's first.
 
