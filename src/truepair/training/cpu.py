@@ -113,8 +113,8 @@ class CpuTrainer:
         from truepair.training.cpu_memory import room_of
 
         return (
-            self.numbers, rules, self.tables, self.narrow, course, self.user, self.item, self.by_user,
-            self.by_item, self.rows, room_of(self.rows, numba.get_num_threads()),
+            self.numbers, rules, self.tables, self.narrow, course, self.user, self.item, *self.graph,
+            self.rows, room_of(self.rows, numba.get_num_threads()),
         )  # fmt: skip
 
     # --- what is learnt ----------------------------------------------------------------------------
