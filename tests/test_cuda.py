@@ -19,6 +19,13 @@ fit_reference = partial(fit, engine="reference")
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 
+
+@pytest.fixture(autouse=True)
+def lazy_however_small(monkeypatch):
+    """So that tiny worlds meet the lazy updates too."""
+    monkeypatch.setattr("truepair.training.gpu_runs._LAZY_PARAMETERS", 0)
+
+
 SETTINGS = Settings(epochs=4, batch_size=100, n_extra=2, n_unlabelled=3, learning_rate=0.02, seed=3)
 
 

@@ -12,9 +12,11 @@ from triton.runtime.jit import JITFunction
 from truepair.encoders import MF, LightGCN
 from truepair.losses import BPR, DCL, DPL, HCL, DPLHard, InfoNCE
 from truepair.sampling import DNS, Popularity, Uniform
-from truepair.training import Job, Settings, gpu_graph
+from truepair.training import Job, Settings, gpu_graph, gpu_runs
 from truepair.training.gpu_runs import GpuRuns
 from worlds import two_tastes
+
+gpu_runs._LAZY_PARAMETERS = 0  # the kernels of large models too
 
 TARGET = GPUTarget("cuda", 90, 32)
 POINTERS = {

@@ -35,6 +35,13 @@ GpuRuns = gpu_runs.GpuRuns
 # NumPy, which the interpreter computes with, warns of branches that `where` does not take
 pytestmark = pytest.mark.filterwarnings("ignore:.* encountered in:RuntimeWarning")
 
+
+@pytest.fixture(autouse=True)
+def lazy_however_small(monkeypatch):
+    """So that tiny worlds meet the lazy updates too."""
+    monkeypatch.setattr("truepair.training.gpu_runs._LAZY_PARAMETERS", 0)
+
+
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 # Adam divides by the gradient's size, so on a GPU the order of a sum can move a weight visibly
 CLOSE = {"rtol": 1e-2, "atol": 2e-3} if DEVICE == "cuda" else {"rtol": 1e-4, "atol": 5e-6}
@@ -427,3 +434,10 @@ def test_every_kernel_compiles_for_an_nvidia_gpu(tmp_path):
     assert run.returncode == 0, run.stderr
     compiled = {line.split()[1] for line in run.stdout.splitlines() if line.startswith("compiled ")}
     assert compiled == {name for name in vars(gpu_kernels) if name.endswith("_kernel")}
+
+
+def test_few_parameters_are_not_worth_a_replay(monkeypatch):
+    job = job_of(MF(dim=2), BPR(), batch_size=1, n_unlabelled=1)
+    assert GpuRuns([job]).lazy
+    monkeypatch.setattr(gpu_runs, "_LAZY_PARAMETERS", 2 * (SMALL.n_users + SMALL.n_items) + 1)
+    assert not GpuRuns([job]).lazy

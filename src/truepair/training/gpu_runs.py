@@ -29,6 +29,7 @@ _TABLE_BYTES = 1 << 30  # at most so much for the drawn entries of a part of an 
 _TABLE_STEPS = 65_535  # and so many steps: a limit of CUDA's launch grids
 _GRAPH_STEPS = 20_000  # longer epochs are launched kernel by kernel: their graph would take gigabytes
 _BETAS = 0.9, 0.999
+_LAZY_PARAMETERS = 2_000_000  # below, a pass over all parameters is over before their replay is
 _ADAM_BLOCK = 512  # parameters that one program updates
 
 
@@ -58,7 +59,8 @@ class GpuRuns:
         self.hops = Hops(job.interactions, self.weights, self.plan.hops) if self.plan.hops else None
         # rows that nobody touches can wait, if they are many
         touched = min(self.batch, self.n_anchors) * (1 + self.plan.width)
-        self.lazy = self.hops is None and touched < self.n_rows
+        many = self.n_rows * self.dim >= _LAZY_PARAMETERS
+        self.lazy = self.hops is None and touched < self.n_rows and many
         self.tables = self._tables()
         self._allocate()
         self.pair_users, self.pair_items = self.draws.users.int(), self.draws.items.int()
