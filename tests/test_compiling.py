@@ -7,9 +7,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numba
+import pytest
 
 from truepair import compiling
-from truepair.compiling import announce_compilation, compiled_and_kept
+from truepair.compiling import announce_compilation, compiled_and_kept, parallel_kernel
+from truepair.errors import TrainingError
 
 
 def twice(x):
@@ -18,7 +20,6 @@ def twice(x):
 
 def test_numba_s_own_folder_is_left_as_it_was(monkeypatch):
     monkeypatch.setattr(numba.config, "CACHE_DIR", "elsewhere")
-    monkeypatch.setattr(compiling, "_folder", lambda given: Path(f"/nowhere/{given}"))
     compiled_and_kept(twice)
     assert numba.config.CACHE_DIR == "elsewhere"
 
@@ -73,3 +74,23 @@ def test_compilation_is_announced_where_it_will_happen(tmp_path, capsys):
     homeless = SimpleNamespace(py_func=twice, stats=SimpleNamespace(cache_path=None))
     assert announced(homeless)
     assert announced(homeless)
+
+
+def test_a_fork_after_training_is_told(monkeypatch):
+    monkeypatch.setitem(compiling._pool, "lost", True)
+    with pytest.raises(TrainingError, match=r"forked from one that had trained.*'spawn'"), parallel_kernel():
+        pass
+
+
+def test_a_folder_that_cannot_be_written_to_keeps_nothing(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(compiling, "_folder", lambda given: tmp_path / "file" / "below")
+    assert compiled_and_kept(twice).stats.cache_path is None
+
+
+def test_nobody_is_at_home(monkeypatch):
+    def nowhere(given):
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(compiling, "_folder", nowhere)
+    assert compiled_and_kept(twice)(3) == 6

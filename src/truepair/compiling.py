@@ -6,15 +6,41 @@ import hashlib
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from truepair.errors import TrainingError
+
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 # Numba's simplest thread pool ends the process when two Python threads enter parallel kernels at once.
-one_at_a_time = threading.Lock()
+_one_at_a_time = threading.Lock()
+_pool = {"started": False, "lost": False}  # Numba's threads; a forked process does not have its parent's
+
+
+@contextmanager
+def parallel_kernel() -> Iterator[None]:
+    """Around a call of a parallel kernel: one at a time, and none in a process forked after one."""
+    if _pool["lost"]:
+        raise TrainingError(
+            "this process was forked from one that had trained, and its threads did not come along. Start "
+            "processes by 'spawn' or 'forkserver', or use engine='cpu-fast'."
+        )
+    with _one_at_a_time:
+        _pool["started"] = True
+        yield
+
+
+def _after_fork() -> None:
+    global _one_at_a_time
+    _one_at_a_time, _pool["lost"] = threading.Lock(), _pool["started"]
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def compiled_and_kept(function: _Function, **options: Any) -> _Function:
@@ -27,10 +53,13 @@ def compiled_and_kept(function: _Function, **options: Any) -> _Function:
 
     config: Any = numba.config
     theirs = config.CACHE_DIR
-    config.CACHE_DIR = str(_folder(theirs))
     try:
+        folder = _folder(theirs)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / ".writable").touch()
+        config.CACHE_DIR = str(folder)
         return cast(_Function, numba.njit(cache=True, **options)(function))
-    except RuntimeError:  # there is no folder that can be written to: compile anew in each process
+    except (OSError, RuntimeError):  # there is no such folder: compile anew in each process
         return cast(_Function, numba.njit(**options)(function))
     finally:
         config.CACHE_DIR = theirs
@@ -57,7 +86,8 @@ def announce_compilation(kernels: Iterable[Any], variant: str = "") -> None:
         print("compiling for this machine; this happens once and takes some seconds …", file=sys.stderr)
     for mark in marks:
         if mark is not None:
-            mark.touch()
+            with suppress(OSError):
+                mark.touch()
 
 
 def _mark(kernel: Any, variant: str) -> Path | None:

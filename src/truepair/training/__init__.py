@@ -89,6 +89,9 @@ def fit_many(
     the other. A run that diverges gives its TrainingError in place of a result, and the others go on.
     `on_epoch` is one for all, or one for each.
     """
+    jobs = list(jobs)
+    for job in jobs:
+        check_type("jobs", job, Job, "give a list of Job values")
     on_epochs = list(on_epoch) if isinstance(on_epoch, Sequence) else [on_epoch] * len(jobs)
     if len(on_epochs) != len(jobs):
         raise InputError(f"on_epoch has {len(on_epochs)} values for {len(jobs)} jobs; give one, or as many.")
@@ -147,8 +150,9 @@ def _with_known_prior(loss: Loss, interactions: Interactions) -> Loss:
         raise InputError(
             f"tau has {len(tau)} values, one per user, but there are {interactions.n_users} users."
         )
-    if interactions.density == 1:
-        raise InputError("every user has every item, so nothing is unlabelled; there is nothing to learn.")
+    counts = interactions.user_counts
+    if len(interactions) and not ((counts > 0) & (counts < interactions.n_items)).any():
+        raise InputError("every user has every item, or none, so there is nothing to compare and to learn.")
     return loss.with_density(interactions.density)
 
 

@@ -52,7 +52,10 @@ def check_same_job(path: Path, saved: Mapping[str, Any], job: Mapping[str, Any])
     differing = [key for key in {**saved, **job} if saved.get(key) != job.get(key)]
     if differing:
         shown = "; ".join(f"{key} was {saved.get(key)!r}, is {job.get(key)!r}" for key in differing[:5])
-        raise StorageError(f"{path} is of another run: {shown}. Give another file, or delete this one.")
+        remedy = "Give another file, or delete this one."
+        if differing == ["engine"]:
+            remedy = f"Go on with engine={saved['engine']!r}, or give another file."
+        raise StorageError(f"{path} is of another run: {shown}. {remedy}")
 
 
 def _fields(value: Any) -> dict[str, Any]:

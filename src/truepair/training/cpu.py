@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812, the name everybody uses
 from torch import Tensor
 
-from truepair.compiling import announce_compilation, one_at_a_time
+from truepair.compiling import announce_compilation, parallel_kernel
 from truepair.encoders import StartedEncoder
 from truepair.sampling import Draws, Matrices
 from truepair.training.plan import FUSED_ENCODERS, Floats, lacking, plan_of
@@ -66,7 +66,7 @@ class CpuTrainer:
         arguments = self.arguments(self.rules(rate), course)
         while step < self.steps:
             last, began = min(step + size, self.steps), time.perf_counter()
-            with one_at_a_time:
+            with parallel_kernel():
                 run_steps(step, last, self.done, *arguments)
             advance(last - step)
             each, step = (time.perf_counter() - began) / (last - step), last
@@ -136,7 +136,7 @@ class CpuTrainer:
         from truepair.training.cpu_steps import run_steps
 
         arguments = self.arguments(self.rules(0.0), NO_EPOCH)
-        with one_at_a_time:
+        with parallel_kernel():
             run_steps(0, 0, 0, *arguments)
 
     def is_finite(self) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -147,17 +148,15 @@ def _zeros(rows: int, columns: int) -> Floats:
 
 def _lacks(job: Job) -> str | None:
     settings = job.settings
-    if settings.torch_device().type != "cpu":
-        return f"it trains on the CPU, and device = {settings.device!r} is not; set device='cpu'."
-    if settings.optimizer == "adam":
+    if find_spec("numba") is None:
+        return "it needs Numba, which is not installed (pip install numba)."
+    if settings.device not in ("auto", "cpu"):
+        return f"it trains on the CPU, not on device = {settings.device!r}; it has 'cpu' and 'auto'."
+    if settings.optimizer == "adam" or settings.weight_decay:
         return (
-            "it has no optimizer 'adam', which moves every row in every step; it has 'sgd', 'adagrad'. "
-            "Set optimizer='adagrad'."
-        )
-    if settings.weight_decay:
-        return (
-            f"weight_decay = {settings.weight_decay:g} moves every row in every step, and its steps touch "
-            "their own rows only. Set weight_decay=0 and use l2_users, l2_items."
+            f"optimizer = {settings.optimizer!r} with weight_decay = {settings.weight_decay:g} moves every "
+            "row in every step, and its steps touch their own rows only. Set optimizer='sgd' (or 'adagrad'), "
+            "weight_decay=0, l2_users=0.1, schedule='linear' and a learning_rate near 0.3."
         )
     return lacking(job, ("sgd", "adagrad"), (MF,))
 

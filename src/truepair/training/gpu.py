@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 
+import torch
+
 from truepair.sampling import DNS
 from truepair.training.plan import FUSED_ENCODERS, lacking, next_power_of_two, plan_of
 from truepair.training.result import Job
@@ -16,6 +18,9 @@ _WIDEST_POOL = 128  # slots of a row that is chosen from by score: slots x slots
 def _lacks(job: Job) -> str | None:
     if job.settings.torch_device().type != "cuda":
         return "it needs a CUDA device, and this run is on the CPU."
+    device = job.settings.torch_device()
+    if torch.version.hip is not None or torch.cuda.get_device_capability(device) < (7, 0):
+        return "it needs an NVIDIA GPU of compute capability 7.0 or later."
     if importlib.util.find_spec("triton") is None:
         return "it needs Triton, which comes with PyTorch's CUDA builds: pip install triton."
     return lacking(job, ("adam",), FUSED_ENCODERS) or too_wide(job)
@@ -32,7 +37,7 @@ def too_wide(job: Job) -> str | None:
             f"items x dimensions, each rounded up to a power of two, go up to {_MOST_NUMBERS:,}."
         )
     rows = job.interactions.n_users + job.interactions.n_items
-    if rows * job.encoder.dim >= 2**31:
+    if rows * job.encoder.dim > 2**31 - 2**10:
         return f"{rows:,} users and items of {job.encoder.dim} dimensions are too many for it (below 2^31)."
     if isinstance(job.sampler, DNS) and slots > _WIDEST_POOL:
         return f"1 + M + pool = {plan.width} items to choose from are too many for it (up to {_WIDEST_POOL})."

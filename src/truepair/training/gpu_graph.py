@@ -18,7 +18,8 @@ _SHORT = 8, 8, 2  # of the others a program takes so many rows, edges at once, w
 class Hops:
     """The normalised graph over users and items as rows of one matrix, and products with it."""
 
-    def __init__(self, interactions: Interactions, like: Tensor, hops: int) -> None:
+    def __init__(self, interactions: Interactions, like: Tensor, hops: int, overlaps: bool = False) -> None:
+        self.overlaps = overlaps  # whether a kernel may start while the one before it ends
         self.hops, (_, self.n_rows, self.dim) = hops, like.shape
         device = like.device
         users, items, n_users = interactions.users, interactions.items, interactions.n_users
@@ -77,7 +78,7 @@ class Hops:
             for listed, rows, edges, warps in ((self.long, 1, 128, 4), (self.short, *_SHORT)):
                 if not len(listed):
                     continue
-                overlap = {"PDL": early, "launch_pdl": early} if source.is_cuda else {"PDL": False}
+                overlap = {"PDL": True, "launch_pdl": True} if early else {"PDL": False}
                 kernels.hop_kernel[(triton.cdiv(len(listed), rows), runs)](
                     source, earlier, layer, target, self.indptr, self.neighbours, self.values, listed,
                     touched, len(listed), self.n_rows, step, 1 / (self.hops + 1) if last else 1.0, steps,
@@ -85,6 +86,6 @@ class Hops:
                     D=self.dim, DP=next_power_of_two(self.dim), ROWS=rows, EDGES=edges, num_warps=warps,
                     **overlap,
                 )  # fmt: skip
-                early = source.is_cuda
+                early = self.overlaps
             source, earlier = layer, target
         return out

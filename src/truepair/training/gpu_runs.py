@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,16 +48,19 @@ class GpuRuns:
     def __init__(self, jobs: Sequence[Job]) -> None:
         self.jobs, self.plans = list(jobs), [plan_of(job) for job in jobs]
         job, self.plan = jobs[0], self.plans[0]
-        self.device, self.batch = job.settings.torch_device(), job.settings.batch_size
+        self.device = job.settings.torch_device()
         self.draws = Draws(job.interactions, job.sampler, self.device)
         self.n_users, self.n_items, self.dim = self.draws.n_users, self.draws.n_items, job.encoder.dim
         self.n_rows, self.n_anchors = self.n_users + self.n_items, len(self.draws.anchors)
+        self.batch = min(job.settings.batch_size, self.n_anchors)
         self.steps = math.ceil(self.n_anchors / self.batch)
+        # a kernel may start while the one before it ends, where the GPU can do that
+        self.overlaps = self.is_cuda and torch.cuda.get_device_capability(self.device) >= (9, 0)
         self.weights = self._start()  # [runs, n_rows, d]
         self.means, self.squares, self.gradients = (torch.zeros_like(self.weights) for _ in range(3))
         self.numbers, self.tau, self.log_rest = self._numbers()
         self.has_l2 = any(job.settings.l2_users or job.settings.l2_items for job in jobs)
-        self.hops = Hops(job.interactions, self.weights, self.plan.hops) if self.plan.hops else None
+        self.hops = self._graph() if self.plan.hops else None
         # rows that nobody touches can wait, if they are many
         touched = min(self.batch, self.n_anchors) * (1 + self.plan.width)
         many = self.n_rows * self.dim >= _LAZY_PARAMETERS
@@ -68,7 +72,6 @@ class GpuRuns:
         self.before = before.int() if self.draws.stride < 2**31 else before
         self.epochs_run = 0
         self.graph: torch.cuda.CUDAGraph | None = None
-        self.trainers = [GpuTrainer(self, run) for run in range(len(jobs))]
 
     # --- setting up ------------------------------------------------------------------------------------
 
@@ -76,6 +79,9 @@ class GpuRuns:
         started = [StartedEncoder(j.encoder, self.n_users, self.n_items, j.settings.seed) for j in self.jobs]
         rows = [torch.cat([model.user.detach(), model.item.detach()]) for model in started]
         return torch.stack(rows).to(self.device)
+
+    def _graph(self) -> Hops:
+        return Hops(self.jobs[0].interactions, self.weights, self.plan.hops, self.overlaps)
 
     def _numbers(self) -> tuple[Tensor, Tensor, Tensor]:
         rows = [
@@ -112,7 +118,10 @@ class GpuRuns:
         def empty(*shape: int, dtype: torch.dtype) -> Tensor:
             return torch.zeros(*shape, dtype=dtype, device=self.device)
 
-        self.keys = empty(runs, dtype=torch.int64)
+        # what an epoch is told: the key of its draws, the steps before it, the bits of its learning rate
+        self.told = empty(3, runs, dtype=torch.int64)
+        self.told_here = torch.zeros(3, runs, dtype=torch.int64, pin_memory=self.is_cuda)
+        self.keys = self.told[0]
         self.rates = empty(runs, self.steps, 2, dtype=torch.float32)
         self.words = empty(runs, self.n_anchors, dtype=torch.int64)
         self.run_of_word = torch.arange(runs, device=self.device).repeat_interleave(self.n_anchors)
@@ -128,32 +137,49 @@ class GpuRuns:
         self.scores = empty(max(1, runs * self.batch * slots), dtype=torch.float32)
         self.summary = empty(runs, self.steps + 2, dtype=torch.float64)
 
+    @property
+    def trainers(self) -> list[GpuTrainer]:
+        """Each run as the loop around the engines sees it; the group does not hold on to them."""
+        return [GpuTrainer(self, run) for run in range(len(self.jobs))]
+
     # --- one epoch -------------------------------------------------------------------------------------
 
     def train(self, epochs: Sequence[int], rates: Sequence[float]) -> np.ndarray[Any, np.dtype[np.float64]]:
         """One epoch of every run. Gives [runs, steps + 2]: loss sums, clamped rows, finite or not."""
         keys = [stream_key(job.settings.seed, e) for job, e in zip(self.jobs, epochs, strict=True)]
-        self.keys.copy_(torch.from_numpy(np.array(keys, dtype=np.uint64).view(np.int64)))
-        self.rates.copy_(torch.from_numpy(self._rates(epochs, rates)))
-        if not self.is_cuda or self.epochs_run == 0 or self.steps > _GRAPH_STEPS:
-            self.enqueue()  # the first time compiles the kernels
-        else:
-            if self.graph is None:
-                self.graph = torch.cuda.CUDAGraph()
-                with torch.cuda.graph(self.graph):
-                    self.enqueue()
-            self.graph.replay()
+        self.told_here[0] = torch.from_numpy(np.array(keys, dtype=np.uint64).view(np.int64))
+        self.told_here[1] = torch.tensor(epochs) * self.steps
+        self.told_here[2] = torch.tensor(rates, dtype=torch.float64).view(torch.int64)
+        self.told.copy_(self.told_here, non_blocking=True)
+        with self._current_device():
+            if not self.is_cuda or self.epochs_run == 0 or self.steps > _GRAPH_STEPS:
+                self.enqueue()  # the first time compiles the kernels
+            else:
+                self._replay_graph()
         self.epochs_run += 1
         return self.summary.cpu().numpy()
 
-    def _rates(self, epochs: Sequence[int], rates: Sequence[float]) -> np.ndarray[Any, np.dtype[np.float32]]:
+    def _current_device(self) -> AbstractContextManager[object]:
+        """Triton launches on the current device, whatever the tensors are on."""
+        return torch.cuda.device(self.device) if self.is_cuda else nullcontext()
+
+    def _replay_graph(self) -> None:
+        if self.graph is None:
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
+                self.enqueue()
+        self.graph.replay()
+
+    def _set_rates(self) -> None:
         """Adam's two factors of each step, with the bias corrections of the steps since the start."""
-        t = np.asarray(epochs)[:, None] * self.steps + np.arange(1, self.steps + 1)  # [runs, steps]
-        first = np.asarray(rates)[:, None] / (1 - _BETAS[0] ** t)
-        return np.stack([first, 1 / np.sqrt(1 - _BETAS[1] ** t)], axis=2).astype(np.float32)
+        t = self.told[1][:, None] + torch.arange(1, self.steps + 1, device=self.device)  # [runs, steps]
+        rate = self.told[2].view(torch.float64)[:, None]
+        self.rates[:, :, 0] = rate / (1 - _BETAS[0] ** t.double())
+        self.rates[:, :, 1] = (1 - _BETAS[1] ** t.double()).rsqrt()
 
     def enqueue(self) -> None:
         """The kernels of an epoch, in order."""
+        self._set_rates()
         order = self._order()
         for table in self.tables:
             self._draw(table, order)
@@ -202,15 +228,15 @@ class GpuRuns:
     def _step(self, table: Table, step: int) -> None:
         place = step * self.batch
         left = min(self.batch, table.entries - place)
-        # a kernel may start while the one before it ends, except where that one was not of a step
-        early = self.is_cuda and step > 0 and not (self.has_l2 and self.hops)
+        # no early start where the one before is not a kernel of a step
+        early = self.overlaps and step > 0 and not (self.has_l2 and self.hops)
         source = self.weights
         if self.hops:
             source = self.hops.forward(self.weights, self.touched, table.steps, step, early)
         self._rows(table, source, place, left, early)
         spread = self.gradients
         if self.hops:
-            spread = self.hops.backward(self.gradients, self.touched, table.steps, step, self.is_cuda)
+            spread = self.hops.backward(self.gradients, self.touched, table.steps, step, self.overlaps)
         (self._lazy_adam if self.lazy else self._adam)(table, step, place, left, spread)
 
     @property
@@ -231,14 +257,14 @@ class GpuRuns:
         )  # fmt: skip
 
     def _overlap(self, early: bool) -> dict[str, Any]:
-        return {"PDL": early, "launch_pdl": early} if self.is_cuda else {"PDL": False}
+        return {"PDL": True, "launch_pdl": True} if early else {"PDL": False}
 
     def _adam(self, table: Table, step: int, place: int, left: int, spread: Tensor) -> None:
         grid = (triton.cdiv(self.n_rows * self.dim, _ADAM_BLOCK), len(self.jobs))
         kernels.adam_kernel[grid](
             self.weights, self.means, self.squares, self.gradients, spread, self.touches, self.numbers,
             self.rates, table.first_step + step, self.steps, self.n_rows, D=self.dim,
-            GRAPH=self.hops is not None, L2=self.has_l2, BLOCK=_ADAM_BLOCK, **self._overlap(True),
+            GRAPH=self.hops is not None, L2=self.has_l2, BLOCK=_ADAM_BLOCK, **self._overlap(self.overlaps),
         )  # fmt: skip
         if self.has_l2 and self.hops:
             self.touches.zero_()
@@ -251,14 +277,15 @@ class GpuRuns:
             self.step_bits, self.numbers, self.rates, place, step, self.steps, entries, left, table.entries,
             self.n_rows, self.bit_words, table.first_step, table.steps,
             WIDTH=self.plan.width, D=self.dim, DP=next_power_of_two(self.dim), ROWS=rows,
-            **self._overlap(True),
+            **self._overlap(self.overlaps),
         )  # fmt: skip
 
     # --- what comes out --------------------------------------------------------------------------------
 
     def matrices(self, run: int) -> Matrices:
         """Copies of one run's two matrices."""
-        rows = self.weights[run] if self.hops is None else self.hops.whole(self.weights, run)
+        with self._current_device():
+            rows = self.weights[run] if self.hops is None else self.hops.whole(self.weights, run)
         users, items = rows[: self.n_users].clone(), rows[self.n_users :].clone()
         if self.plan.cosine:
             return F.normalize(users) * self.plans[run].score_scale, F.normalize(items)

@@ -38,9 +38,10 @@ def fit_together(
     from truepair.training.gpu_runs import GpuRuns
 
     group = GpuRuns(jobs)
+    trainers = group.trainers
     runs = [
         Run(job, "gpu", trainer, on_epoch, None)
-        for job, trainer, on_epoch in zip(jobs, group.trainers, on_epochs, strict=True)
+        for job, trainer, on_epoch in zip(jobs, trainers, on_epochs, strict=True)
     ]
     results: dict[int, FitResult | TrainingError] = {}
     epochs = max(job.settings.epochs for job in jobs)
@@ -49,7 +50,7 @@ def fit_together(
             began = time.perf_counter()
             rates = [0.0 if place in results else run.rate for place, run in enumerate(runs)]
             summary = group.train([run.epoch for run in runs], rates)
-            for place, (run, trainer) in enumerate(zip(runs, group.trainers, strict=True)):
+            for place, (run, trainer) in enumerate(zip(runs, trainers, strict=True)):
                 if place in results:
                     continue
                 try:
