@@ -166,7 +166,7 @@ class GpuRuns:
         return torch.cuda.device(self.device) if self.is_cuda else nullcontext()
 
     def _replay_graphs(self) -> None:
-        """The epoch as captured graphs; several, so that the GPU works while the next is being launched."""
+        """The epoch as captured graphs of some steps each; one graph for all of them measured the same."""
         if not self.graphs:
             for piece in self._pieces():
                 pool = self.graphs[0].pool() if self.graphs else None
