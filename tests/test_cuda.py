@@ -110,7 +110,7 @@ def check_epochs(job, epochs=4, rate=0.005):
         assert (mine.clamped or 0) == pytest.approx(expected.clamped or 0, abs=3)
         for a, b in zip(ours.matrices(), theirs.matrices(), strict=True):
             torch.testing.assert_close(a, b, rtol=1e-2, atol=2e-3)
-    assert runs.graphs
+    assert runs.graph is not None
     return runs
 
 

@@ -76,8 +76,8 @@ def odd_world():
 class OnlyDraws(GpuRuns):
     """Draws the tables of an epoch and keeps what it drew; trains nothing."""
 
-    def _draw(self, table):
-        super()._draw(table)
+    def _draw(self, table, order):
+        super()._draw(table, order)
         shape = len(self.jobs), table.entries
         n = shape[0] * table.entries
         users = self.entry_users[:n].view(shape) & 0x7FFFFFFF  # the sign says who updates the row

@@ -7,9 +7,8 @@ kernels read, one set a run. A single run is a group of one.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +28,6 @@ from truepair.training.trainer import EpochTotals
 
 _TABLE_BYTES = 1 << 30  # at most so much for the drawn entries of a part of an epoch
 _TABLE_STEPS = 65_535  # and so many steps: a limit of CUDA's launch grids
-_GRAPH_PIECE = 128  # steps of one captured graph
 _GRAPH_STEPS = 20_000  # longer epochs are launched kernel by kernel: their graph would take gigabytes
 _BETAS = 0.9, 0.999
 _LAZY_PARAMETERS = 2_000_000  # below, a pass over all parameters is over before their replay is
@@ -73,7 +71,7 @@ class GpuRuns:
         before = self.draws.gaps - self.draws.users * self.draws.stride  # unlabelled weight before each pair
         self.before = before.int() if self.draws.stride < 2**31 else before
         self.epochs_run = 0
-        self.graphs: list[torch.cuda.CUDAGraph] = []
+        self.graph: torch.cuda.CUDAGraph | None = None
 
     # --- setting up ------------------------------------------------------------------------------------
 
@@ -157,7 +155,7 @@ class GpuRuns:
             if not self.is_cuda or self.epochs_run == 0 or self.steps > _GRAPH_STEPS:
                 self.enqueue()  # the first time compiles the kernels
             else:
-                self._replay_graphs()
+                self._replay_graph()
         self.epochs_run += 1
         return self.summary.cpu().numpy()
 
@@ -165,16 +163,12 @@ class GpuRuns:
         """Triton launches on the current device, whatever the tensors are on."""
         return torch.cuda.device(self.device) if self.is_cuda else nullcontext()
 
-    def _replay_graphs(self) -> None:
-        """The epoch as captured graphs of some steps each; one graph for all of them measured the same."""
-        if not self.graphs:
-            for piece in self._pieces():
-                pool = self.graphs[0].pool() if self.graphs else None
-                self.graphs.append(torch.cuda.CUDAGraph())
-                with torch.cuda.graph(self.graphs[-1], pool=pool, capture_error_mode="thread_local"):
-                    piece()
-        for graph in self.graphs:
-            graph.replay()
+    def _replay_graph(self) -> None:
+        if self.graph is None:
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
+                self.enqueue()
+        self.graph.replay()
 
     def _set_rates(self) -> None:
         """Adam's two factors of each step, with the bias corrections of the steps since the start."""
@@ -185,27 +179,12 @@ class GpuRuns:
 
     def enqueue(self) -> None:
         """The kernels of an epoch, in order."""
-        for piece in self._pieces():
-            piece()
-
-    def _pieces(self) -> Iterator[Callable[[], None]]:
-        """An epoch in parts."""
-        yield self._begin
-        for table in self.tables:
-            yield partial(self._draw, table)
-            for first in range(0, table.steps, _GRAPH_PIECE):
-                yield partial(self._some_steps, table, range(first, min(first + _GRAPH_PIECE, table.steps)))
-        yield self._sum_up
-
-    def _begin(self) -> None:
         self._set_rates()
-        self.order = self._order()
-
-    def _some_steps(self, table: Table, steps: Iterable[int]) -> None:
-        for step in steps:
-            self._step(table, step)
-
-    def _sum_up(self) -> None:
+        order = self._order()
+        for table in self.tables:
+            self._draw(table, order)
+            for step in range(table.steps):
+                self._step(table, step)
         sums = self.losses.view(len(self.jobs), self.steps, self.batch).sum(dim=2, dtype=torch.float64)
         self.summary[:, : self.steps] = sums
         self.summary[:, self.steps] = self.clamps.sum(dim=1)
@@ -222,7 +201,7 @@ class GpuRuns:
             order = order[by_run] % self.n_anchors
         return order
 
-    def _draw(self, table: Table) -> None:
+    def _draw(self, table: Table, order: Tensor) -> None:
         draws, plan, runs = self.draws, self.plan, len(self.jobs)
         if self.hops:
             self.touched.zero_()
@@ -230,7 +209,7 @@ class GpuRuns:
             self.step_bits.zero_()
         grid = (triton.cdiv(self.batch * plan.width, 256), table.steps, runs)
         kernels.draw_kernel[grid](
-            self.keys, self.order, draws.anchors, self.pair_users, self.pair_items, draws.indptr, self.before,
+            self.keys, order, draws.anchors, self.pair_users, self.pair_items, draws.indptr, self.before,
             draws.passed, draws.ends, draws.free, self.entry_users, self.entry_rows, self.touched,
             self.step_bits, self.n_anchors, self.n_users, self.n_items, self.n_rows, table.first_step,
             table.first_step * self.batch, table.entries, self.batch, self.bit_words,
