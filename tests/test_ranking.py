@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 
 from truepair import ranking, ranking_blocks
@@ -152,6 +153,56 @@ def test_accepts_arrays_and_tensors_of_several_types():
         assert_same(top_k(users, other, 2), expected)
 
 
+# --- sparse matrices -----------------------------------------------------------------------------------
+
+
+@on_every_device
+@pytest.mark.parametrize("which", ["users", "items", "both"])
+@pytest.mark.parametrize("block", [1, 17, None])
+def test_sparse_matrices_give_the_lists_of_dense_ones(which, block, device):
+    rng = np.random.default_rng(8)
+    users, items = (rng.integers(-1, 2, shape) * (rng.random(shape) < 0.5) for shape in ((40, 9), (30, 9)))
+    users[3], items[5] = 0, 0  # nothing in a row: a score of zero
+    mask = random_interactions(rng, 40, 30, 0.4)
+    sparse_users = sp.csr_array(users) if which != "items" else torch.tensor(users, device=device)
+    sparse_items = sp.csr_array(items) if which != "users" else torch.tensor(items, device=device)
+    got = top_k(sparse_users, sparse_items, 12, exclude=[mask, mask], block=block)
+    assert_same(got, oracle(users, items, 12, exclude=[mask]))
+    rows = [7, 3, 7]
+    assert_same(top_k(sparse_users, sparse_items, 4, rows=rows, block=block), oracle(users, items, 4, rows))
+    assert top_k(sparse_users, sparse_items, 4, rows=[]).items.shape == (0, 4)
+
+
+@on_every_device
+@pytest.mark.parametrize("which", ["users", "both"])
+def test_a_batch_of_sparse_rows_equals_single_calls_bit_for_bit(which, device):
+    rng = np.random.default_rng(3)
+    users = sp.csr_array(rng.normal(size=(50, 70)) * (rng.random((50, 70)) < 0.3))
+    items = rng.normal(size=(90, 70)).astype(np.float32)
+    items = sp.csr_array(items) if which == "both" else torch.tensor(items, device=device)
+    together = top_k(users, items, 10)
+    for rows in ([0], [41], [3, 49], list(range(20, 50))):
+        assert_same(top_k(users, items, 10, rows=rows), TopK(together.items[rows], together.scores[rows]))
+
+
+def test_the_whole_of_sparse_users_is_never_made_dense(monkeypatch):
+    monkeypatch.setitem(ranking_blocks._BLOCK_BYTES, "cpu", 4 * 10 * 40)  # room for 40 users of ten items
+    shapes, bag = [], torch.nn.functional.embedding_bag
+    monkeypatch.setattr(
+        torch.nn.functional,
+        "embedding_bag",
+        lambda *args, **kwargs: shapes.append(len(args[2])) or bag(*args, **kwargs),
+    )
+    top_k(sp.csr_array(np.ones((70, 3))), np.ones((10, 3)), 1)
+    assert shapes == [32, 32, 6]
+
+
+def test_other_formats_of_sparse_matrices():
+    users, items = np.eye(3), np.arange(12.0).reshape(4, 3)
+    for kind in (sp.csc_array, sp.coo_array, sp.csr_matrix):
+        assert_same(top_k(kind(users), items, 2), top_k(users, items, 2))
+
+
 def test_leaves_its_input_alone():
     items = torch.arange(12.0).view(4, 3).requires_grad_()
     before = items.detach().clone()
@@ -183,6 +234,9 @@ NAN = np.array([[1.0, np.nan], [np.inf, 0.0], [0.0, 0.0]])
         ({"k": 0}, "k = 0 is out of range; it must be a whole number ≥ 1"),
         ({"k": 5}, "k = 5 is larger than the catalogue of 4 items; ask for k ≤ 4"),
         ({"block": 0}, "block = 0 is out of range"),
+        ({"users": sp.csr_array(NAN)}, "2 of 3 rows of users hold NaN or infinity; the model diverged"),
+        ({"items": sp.csr_array(np.ones((4, 3)))}, "users have 2 dimensions but items have 3"),
+        ({"users": torch.ones(3, 2).to_sparse()}, "users is a sparse tensor of PyTorch; give a dense one"),
         ({"users": NAN}, "2 of 3 rows of users hold NaN or infinity; the model diverged"),
         ({"items": NAN[:1]}, "1 of 1 rows of items hold NaN"),
         ({"items": np.full((4, 2), 1e300)}, "4 of 4 rows of items hold NaN or infinity"),

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from truepair.carving import split_for_fitting
+from truepair.closed import CLOSED
 from truepair.data.reading import read_interactions
 from truepair.data.simulation import simulate_world
 from truepair.data.splitting import split_given, split_random, split_random_per_user
@@ -36,9 +37,9 @@ def clicks(world):
     return world.observed.to_table().to_pandas()
 
 
-@pytest.fixture(scope="module")
-def model(clicks):
-    return Recommender(**QUICK).fit(clicks)
+@pytest.fixture(scope="module", params=["mf", *CLOSED])
+def model(clicks, request):
+    return Recommender(encoder=request.param, **QUICK).fit(clicks)
 
 
 # --- recommending --------------------------------------------------------------------------------------
@@ -128,7 +129,8 @@ def test_no_users_give_an_empty_table(model):
     assert len(model.recommend(pd.Series([], dtype=str))) == 0
 
 
-def test_similar_items_and_users(model, clicks):
+def test_similar_items_and_users(clicks):
+    model = Recommender(**QUICK).fit(clicks)
     table = model.similar_items([clicks.item[0]], k=59)
     assert clicks.item[0] not in set(table.similar)
     assert len(table) == clicks.item.nunique() - 1
@@ -140,6 +142,30 @@ def test_similar_items_and_users(model, clicks):
     assert len(model.similar_users(["user 0001", "user 0002"], k=3)) == 6
     with pytest.raises(InputError, match="unknown item: 'x'"):
         model.similar_items(["x"])
+
+
+@pytest.mark.parametrize("encoder", ["itemknn", "ease"])
+def test_similar_items_and_users_without_training(encoder, clicks):
+    model = Recommender(encoder=encoder).fit(clicks)
+    item = clicks.item[0]
+    table = model.similar_items([item], k=59)
+    assert item not in set(table.similar)
+    assert len(table) == clicks.item.nunique() - 1
+    code, others = model.seen_.item_ids.codes([item])[0], model.seen_.item_ids.codes(table.similar)
+    weights = model.items_[[code]].toarray()[0] if encoder == "itemknn" else model.items_[code].numpy()
+    np.testing.assert_array_equal(table.score, weights[others])
+    assert (np.diff(table.score) <= 0).all()
+    alike = model.similar_users(["user 0001", "user 0002"], k=3)
+    rows = model.seen_.csr().toarray()
+    one, other = rows[model.seen_.user_ids.codes(alike.iloc[0][["user", "similar"]].tolist())]
+    assert alike.score[0] == pytest.approx(one @ other / np.sqrt(one.sum() * other.sum()), rel=1e-6)
+    with pytest.raises(InputError, match="unknown item: 'x'"):
+        model.similar_items(["x"])
+
+
+def test_popularity_knows_nothing_of_similar_items(clicks):
+    with pytest.raises(InputError, match="'popular' does not know which items are alike; fit another"):
+        Recommender(encoder="popular").fit(clicks).similar_items([clicks.item[0]])
 
 
 def test_score_is_the_score_of_the_list(model):
@@ -259,6 +285,89 @@ def test_bad_parameters_are_told_before_training(params, message, clicks):
 def test_known_items_include_the_validation_part(world):
     fitted = Recommender(**QUICK).fit(world.observed)
     assert len(fitted.seen_) == len(world.observed)
+
+
+# --- without training -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("encoder", CLOSED)
+def test_encoders_without_training_learn_from_everything_and_say_what_is_not_used(encoder, world):
+    fitted = Recommender(encoder=encoder).fit(world.observed)
+    assert fitted.facts_["data"] == world.observed.hash
+    assert fitted.facts_["metrics"] == {}
+    assert (fitted.facts_["engine"], fitted.facts_["epoch"]) == ("closed form", 0)
+    assert (fitted.facts_["tau"], fitted.facts_["training loss"]) == (None, None)
+    assert {"loss", "sampler", "epochs", "validation", "dim"} <= set(fitted.facts_["not used"])
+    assert not {"encoder", "metric", "device"} & set(fitted.facts_["not used"])
+    assert "Solved" in repr(fitted.result_)
+
+
+@pytest.mark.parametrize("encoder", CLOSED)
+def test_a_validation_part_is_judged_by_and_not_learnt_from(encoder, world):
+    split = split_random(world.observed, 0.2, valid=0.1)
+    fitted = Recommender(encoder=encoder).fit(split)
+    users, items = CLOSED[encoder]().solve(split.train)
+    expected = evaluate(users, items, split.valid, exclude=split.train, ks=(20,)).mean("ndcg@20")
+    assert fitted.facts_["metrics"] == {"validation ndcg@20": expected}
+    assert fitted.result_.score == expected
+    assert fitted.facts_["data"] == split.train.hash
+    assert len(fitted.seen_) == len(split.train) + len(split.valid)
+    assert f"validation {expected:.4f}" in repr(fitted.result_)
+
+
+def test_what_is_not_used_is_checked_all_the_same(clicks):
+    with pytest.raises(InputError, match="loss = 'dppl' is not known"):
+        Recommender(encoder="ease", loss="dppl").fit(clicks)
+    with pytest.raises(InputError, match=r"encoder = 'eaze' is not known.*'ease'. Did you mean 'ease'"):
+        Recommender(encoder="eaze").fit(clicks)
+    with pytest.raises(
+        InputError, match=r"encoder = EASE\(l2=500.0\) is not trained; .* one of mf, lightgcn"
+    ):
+        Recommender(encoder="ease").job(n_pairs=0)
+
+
+@pytest.mark.parametrize("encoder", CLOSED)
+def test_people_who_are_folded_in_get_the_lists_of_those_who_were_there(encoder, world):
+    fitted = Recommender(encoder=encoder).fit(world.observed)
+    theirs, ours = (m.recommend(k=10).to_pandas() for m in (fitted, fitted.fold_in(fitted.seen_)))
+    pd.testing.assert_frame_equal(theirs, ours)
+
+
+@pytest.mark.parametrize("encoder", CLOSED)
+@pytest.mark.parametrize(
+    "clicks",
+    [
+        {"user": ["a"], "item": ["x"]},
+        {"user": ["a", "b", "c"], "item": ["x"] * 3},
+        {"user": ["a", "a", "b", "b"], "item": ["x", "y"] * 2},
+        {"user": ["a", "b", "b", "b"], "item": ["x", "x", "y", "z"]},
+    ],
+    ids=["a pair", "an item", "everybody has all", "a user with one, a user with all"],
+)
+def test_the_smallest_catalogues_do_no_harm(encoder, clicks, tmp_path):
+    fitted = Recommender(encoder=encoder, device="cpu").fit(clicks)
+    everything = fitted.recommend(k=5, exclude_seen=False).to_pandas()
+    assert len(everything) == len(set(clicks["user"])) * len(set(clicks["item"]))
+    assert np.isfinite(everything.score).all()
+    assert len(fitted.recommend(k=5)) == len(everything) - len(clicks["user"])
+    fitted.save(tmp_path / "m")
+    assert Recommender.load(tmp_path / "m").recommend(k=5).equals(fitted.recommend(k=5))
+
+
+@pytest.mark.parametrize("encoder", CLOSED)
+def test_saved_matrices_come_back_bit_for_bit_and_are_those_of_the_encoder(encoder, world, tmp_path):
+    split = split_random(world.observed, 0.2, valid=0.1)
+    fitted = Recommender(encoder=encoder).fit(split)
+    fitted.save(tmp_path / "m")
+    loaded = Recommender.load(tmp_path / "m")
+    for a, b in ((loaded.users_, fitted.users_), (loaded.items_, fitted.items_)):
+        a, b = (x.numpy() if isinstance(x, torch.Tensor) else x.toarray() for x in (a, b))
+        np.testing.assert_array_equal(a, b)
+    stored = load_model(tmp_path / "m")
+    stored.facts["parameters"]["encoder"] = "mf" if encoder != "popular" else "ease"
+    save_model(tmp_path / "m", stored)
+    with pytest.raises(StorageError, match=r"describe a Recommender: .*(sparse rows|rows of \d+ numbers)"):
+        Recommender.load(tmp_path / "m")
 
 
 # --- new people ----------------------------------------------------------------------------------------

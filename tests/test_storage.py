@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import safetensors.torch
+import scipy.sparse as sp
 import torch
 
 from truepair.data.ids import IdMap
@@ -59,6 +60,38 @@ def test_a_users_or_items_without_interactions_survive(tmp_path):
     assert load_model(tmp_path / "m").seen.n_users == 3
 
 
+@pytest.fixture
+def sparse_path(model, tmp_path):
+    """A model of sparse users and sparse items, with a row of nothing in both."""
+    rng = np.random.default_rng(0)
+    users, items = (rng.normal(size=(n, 20)) * (rng.random((n, 20)) < 0.3) for n in (12, 20))
+    users[3], items[5] = 0, 0
+    rows = [sp.csr_array(matrix.astype(np.float32)) for matrix in (users, items)]
+    save_model(tmp_path / "s.truepair", Model(*rows, model.seen, model.popularity))
+    return tmp_path / "s.truepair"
+
+
+def test_sparse_matrices_come_out_too(sparse_path, model):
+    tensors, _ = read_tensors(sparse_path, KIND, VERSION)
+    assert {"users.starts", "users.columns", "users.values", "items.starts"} <= set(tensors)
+    assert not {"users", "items"} & set(tensors)
+    loaded = load_model(sparse_path)
+    again = sparse_path.with_name("again")
+    save_model(again, loaded)
+    for name, tensor in read_tensors(again, KIND, VERSION)[0].items():
+        assert torch.equal(tensor, tensors[name]), name
+    assert loaded.users.shape == (12, 20)
+    assert loaded.users.dtype == np.float32
+    assert loaded.users[[3]].nnz == 0
+
+
+def test_columns_in_any_order_are_saved_in_rising_order(tmp_path, model):
+    tangled = sp.csr_array((np.array([1, 2, 3.0]), np.array([4, 0, 4]), np.r_[0, np.full(12, 3)]), (12, 20))
+    save_model(tmp_path / "m", Model(tangled, sp.csr_array((20, 20)), model.seen, model.popularity))
+    assert load_model(tmp_path / "m").users.toarray()[0, [0, 4]].tolist() == [2.0, 4.0]
+    assert tangled.indices.tolist() == [4, 0, 4]  # the caller's own is as it was
+
+
 # --- bad files -----------------------------------------------------------------------------------------
 
 
@@ -98,12 +131,14 @@ def mutants(content, n, rng):
             yield joined({**header, a: field}, body)
 
 
-def test_a_thousand_mutants_give_a_thousand_clear_errors(path):
+@pytest.mark.parametrize("kind", ["path", "sparse_path"])
+def test_a_thousand_mutants_give_a_thousand_clear_errors(kind, request):
+    path = request.getfixturevalue(kind)
     content = path.read_bytes()
     rng = np.random.default_rng(0)
     for mutant in mutants(content, 1000, rng):
         path.write_bytes(mutant)
-        with pytest.raises(StorageError, match=r"m\.truepair .*(damaged|not a|cannot be read|upgrade it)"):
+        with pytest.raises(StorageError, match=r"[ms]\.truepair .*(damaged|not a|cannot be read|upgrade it)"):
             load_model(path)
 
 
@@ -148,6 +183,45 @@ def test_a_hostile_file_with_a_right_checksum_is_still_checked(name, path):
     rewritten(path, change)
     with pytest.raises(StorageError, match=message):
         load_model(path)
+
+
+HOSTILE_SPARSE = {
+    "NaN": (lambda t, f: t["users.values"].__setitem__(0, float("nan")), "1 values of users are NaN"),
+    "column out of range": (lambda t, f: t["users.columns"].__setitem__(0, 20), "not of 20 items"),
+    "column below zero": (lambda t, f: t["items.columns"].__setitem__(0, -1), "not of 20 items"),
+    "repeated column": (
+        lambda t, f: t["users.columns"].__setitem__(1, int(t["users.columns"][0])),
+        "not distinct and rising",
+    ),
+    "negative start": (lambda t, f: t["users.starts"].__setitem__(1, -5), "does not divide"),
+    "huge start": (lambda t, f: t["users.starts"].__setitem__(-1, 2**60), "does not divide"),
+    "fewer values": (lambda t, f: t.update({"users.values": torch.ones(3)}), "does not divide"),
+    "no values": (lambda t, f: t.pop("users.values"), "not a sound model"),
+    "no starts": (lambda t, f: t.update({"items.starts": torch.zeros(0).long()}), "not a sound model"),
+    "a start": (lambda t, f: t.update({"items.starts": torch.tensor(3)}), "not a sound model"),
+    "more users": (
+        lambda t, f: t.update({"users.starts": torch.cat([t["users.starts"], t["users.starts"][-1:]])}),
+        "12 ids for 13 users",
+    ),
+    "more items": (
+        lambda t, f: t.update({"items.starts": torch.cat([t["items.starts"], t["items.starts"][-1:]])}),
+        "20 ids for 21 items",
+    ),
+    "doubles": (lambda t, f: t.update({"users.values": t["users.values"].double()}), "not of int64, int32"),
+    "a matrix": (lambda t, f: t.update({"users.values": t["users.values"][None]}), "not of int64, int32"),
+    "dense items of another width": (
+        lambda t, f: t.update(items=torch.ones(20, 7)),
+        "20 dimensions, items 7",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE_SPARSE)
+def test_a_hostile_sparse_file_with_a_right_checksum_is_still_checked(name, sparse_path):
+    change, message = HOSTILE_SPARSE[name]
+    rewritten(sparse_path, change)
+    with pytest.raises(StorageError, match=message):
+        load_model(sparse_path)
 
 
 def test_junk_in_the_arrow_bytes_with_a_right_checksum(path):

@@ -9,15 +9,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 import torch
 
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError, check_type, check_whole
+from truepair.matrices import Rows, n_rows
 from truepair.randomness import random_order
 from truepair.ranking_blocks import rank_in_blocks
 
-Matrix = torch.Tensor | npt.NDArray[Any]
+Matrix = Rows | npt.NDArray[Any]
 Exclude = Interactions | Sequence[Interactions]
 
 _TIE_KEY = 0x7135  # fixed for ever: ties are broken alike in every run, on every machine
@@ -44,6 +46,7 @@ def top_k(
     `rows` defaults to all users; items of u in `exclude` are left out of u's list. A user with fewer
     than k candidates gets item -1 with score -inf at the end. Scores are computed in float32, about
     `block` users at a time, on the device of `items`; a list does not depend on who else is asked for.
+    Either matrix may be sparse (SciPy's); a product with sparse items is made in main memory.
 
     Equal scores are ordered by one fixed pseudo-random order of the item codes, the same for all users
     and all runs. They are not ordered by code: codes often follow popularity, and a model that gives
@@ -54,14 +57,19 @@ def top_k(
     ([[0, 2], [1, 2]], [[3.0, 2.0], [2.0, 1.0]])
     """
     user_matrix, item_matrix = _checked_matrices(users, items)
-    n_users, n_items = len(user_matrix), len(item_matrix)
+    n_users, n_items = n_rows(user_matrix), n_rows(item_matrix)
     k = _checked_k(k, n_items)
     codes = _checked_rows(rows, n_users)
     masks = as_masks(exclude)
     check_shapes((n_users, n_items), masks)
     block = None if block is None else check_whole("block", block, 1)
     with torch.inference_mode():
-        if item_matrix.device.type == "cpu" and _compiled() is not None:
+        if (
+            isinstance(user_matrix, torch.Tensor)
+            and isinstance(item_matrix, torch.Tensor)
+            and item_matrix.device.type == "cpu"
+            and _compiled() is not None
+        ):
             return _ranked_at_once(user_matrix, item_matrix, k, codes, masks, block)
         return TopK(*rank_in_blocks(user_matrix, item_matrix, _order(n_items), k, codes, masks, block))
 
@@ -158,14 +166,14 @@ def _masked_items(compiled: Any, masks: tuple[Interactions, ...], codes: Codes) 
 # --- checks --------------------------------------------------------------------------------------------
 
 
-def _checked_matrices(users: Matrix, items: Matrix) -> tuple[torch.Tensor, torch.Tensor]:
-    user_matrix, item_matrix = _as_tensor("users", users), _as_tensor("items", items)
+def _checked_matrices(users: Matrix, items: Matrix) -> tuple[Rows, Rows]:
+    user_matrix, item_matrix = _as_rows("users", users), _as_rows("items", items)
     if user_matrix.shape[1] != item_matrix.shape[1]:
         raise InputError(
             f"users have {user_matrix.shape[1]} dimensions but items have {item_matrix.shape[1]}; "
             "both matrices must come from one model."
         )
-    largest = [_largest(matrix) for matrix in (user_matrix, item_matrix)]
+    largest = [_largest(_numbers(matrix)) for matrix in (user_matrix, item_matrix)]
     if largest[0] * largest[1] * user_matrix.shape[1] > torch.finfo(torch.float32).max:
         raise InputError(
             f"users up to {largest[0]:.3g} and items up to {largest[1]:.3g} give scores beyond float32; "
@@ -174,27 +182,45 @@ def _checked_matrices(users: Matrix, items: Matrix) -> tuple[torch.Tensor, torch
     return user_matrix, item_matrix
 
 
-def _as_tensor(what: str, matrix: Matrix) -> torch.Tensor:
-    if not isinstance(matrix, torch.Tensor):
-        with np.errstate(over="ignore"):  # what overflows is infinite, and told below
-            matrix = torch.from_numpy(np.require(matrix, np.float32, ["C", "W"]))
-    matrix = matrix.detach().float()
-    if matrix.ndim != 2:
-        raise InputError(f"{what} must be a matrix (rows x dimensions), not {matrix.ndim}-D.")
-    if not math.isfinite(_largest(matrix)):
-        broken = int((~torch.isfinite(matrix)).any(dim=1).sum())
+def _as_rows(what: str, matrix: Matrix) -> Rows:
+    rows: Rows
+    with np.errstate(over="ignore"):  # what overflows is infinite, and told below
+        if sp.issparse(matrix):
+            rows = sp.csr_array(matrix).astype(np.float32, copy=False)
+        elif isinstance(matrix, torch.Tensor):
+            rows = matrix.detach().float()
+        else:
+            rows = torch.from_numpy(np.require(matrix, np.float32, ["C", "W"]))
+    if rows.ndim != 2:
+        raise InputError(f"{what} must be a matrix (rows x dimensions), not {rows.ndim}-D.")
+    if isinstance(rows, torch.Tensor) and rows.layout != torch.strided:
+        raise InputError(f"{what} is a sparse tensor of PyTorch; give a dense one, or SciPy's csr_array.")
+    if not math.isfinite(_largest(_numbers(rows))):
         raise InputError(
-            f"{broken:,} of {len(matrix):,} rows of {what} hold NaN or infinity; "
+            f"{_broken(rows):,} of {n_rows(rows):,} rows of {what} hold NaN or infinity; "
             "the model diverged: train again with a lower learning rate."
         )
-    return matrix
+    return rows
+
+
+def _numbers(rows: Rows) -> torch.Tensor:
+    """All numbers of it that are not left out for being zero."""
+    return rows if isinstance(rows, torch.Tensor) else torch.from_numpy(rows.data)
+
+
+def _broken(rows: Rows) -> int:
+    if isinstance(rows, torch.Tensor):
+        return int((~torch.isfinite(rows)).any(dim=1).sum())
+    places = np.flatnonzero(~np.isfinite(rows.data))
+    return len(np.unique(np.searchsorted(rows.indptr, places, side="right")))
 
 
 def _largest(matrix: torch.Tensor) -> float:
     """The largest |number|; NaN or infinite where one of them is. One pass, no copies."""
     if not matrix.numel():
         return 0.0
-    low, high = matrix.aminmax()
+    in_order = matrix if matrix.is_contiguous() else matrix.T  # of other orders it would make a copy
+    low, high = in_order.aminmax()
     return float(torch.maximum(-low, high))
 
 

@@ -10,16 +10,17 @@ import torch
 
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
+from truepair.matrices import Rows, n_rows
+from truepair.ranking_scores import ROWS, scores_of
 
 Floats = npt.NDArray[np.float32]
 
 _BLOCK_BYTES = {"cpu": 48 << 20, "cuda": 1 << 30}  # one block of scores
-_ROWS = 16  # blocks are multiples of this many rows
 
 
 def rank_in_blocks(
-    users: torch.Tensor,
-    items: torch.Tensor,
+    users: Rows,
+    items: Rows,
     order: Codes,
     k: int,
     codes: Codes,
@@ -27,19 +28,18 @@ def rank_in_blocks(
     block: int | None = None,
 ) -> tuple[Codes, Floats]:
     """The k best (items, scores) of the users `codes`; columns are items in the order `order`."""
-    n, n_items, device = len(codes), len(items), items.device
+    n, n_items = len(codes), n_rows(items)
+    device = items.device if isinstance(items, torch.Tensor) else torch.device("cpu")
     order_there = _on_device(order, device)
     column = torch.empty_like(order_there)
     column[order_there] = torch.arange(n_items, device=device)  # item -> column
-    columns_t = items[order_there].T  # (d, n_items)
     found, found_scores = np.empty((n, k), np.int64), np.empty((n, k), np.float32)
-    block = max((_block_for(items) if block is None else block) // _ROWS, 1) * _ROWS
-    buffer = items.new_empty(min(block, -(-n // _ROWS) * _ROWS), n_items)
+    block = max((_block_for(n_items, device) if block is None else block) // ROWS, 1) * ROWS
+    scores_of_block = scores_of(users, items, order_there, min(block, -(-n // ROWS) * ROWS))
     for start in range(0, n, block):
         part = codes[start : start + block]
         part_there = torch.from_numpy(part).to(device)
-        vectors = users[part_there.to(users.device)].to(device)  # (b, d)
-        scores = _scores(vectors, columns_t, buffer)  # (b, n_items)
+        scores = scores_of_block(part, part_there)  # (b, n_items)
         for mask in masks:
             rows, their_items = _pairs_of(mask, part, part_there)
             scores.view(-1).index_fill_(0, rows * n_items + column[their_items], -torch.inf)
@@ -73,22 +73,12 @@ def _on_device(array: Codes, device: torch.device) -> torch.Tensor:
     return torch.tensor(array, device=device)
 
 
-def _block_for(items: torch.Tensor) -> int:
+def _block_for(n_items: int, device: torch.device) -> int:
     """How many rows of scores to hold at a time."""
     room = _BLOCK_BYTES["cpu"]
-    if items.device.type == "cuda":  # top-k needs some blocks more beside this one
-        room = min(_BLOCK_BYTES["cuda"], torch.cuda.mem_get_info(items.device)[0] // 8)
-    return max(1, room // (4 * len(items)))
-
-
-def _scores(vectors: torch.Tensor, columns_t: torch.Tensor, buffer: torch.Tensor) -> torch.Tensor:
-    """vectors @ columns_t, with the same bits for a row whatever rows come with it.
-
-    A product of a few rows takes another path through the library, and its sums round otherwise.
-    """
-    missing = -len(vectors) % _ROWS
-    padded = torch.nn.functional.pad(vectors, (0, 0, 0, missing)) if missing else vectors
-    return torch.mm(padded, columns_t, out=buffer[: len(padded)])[: len(vectors)]
+    if device.type == "cuda":  # top-k needs some blocks more beside this one
+        room = min(_BLOCK_BYTES["cuda"], torch.cuda.mem_get_info(device)[0] // 8)
+    return max(1, room // (4 * n_items))
 
 
 def _best(scores: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -11,12 +11,11 @@ from typing import Any, Literal, Self, cast
 import numpy as np
 import pyarrow as pa
 import torch
-import torch.nn.functional as F  # noqa: N812, the name everybody uses
-from torch import Tensor
 
 from truepair.carving import as_interactions, joined, split_for_fitting
+from truepair.closed import ALL_ENCODERS, CLOSED, ClosedForm
 from truepair.data.columns import find_columns
-from truepair.data.ids import IdMap, canonical_ids
+from truepair.data.ids import Codes, IdMap, canonical_ids
 from truepair.data.interactions import Interactions
 from truepair.data.memory import memory_source
 from truepair.data.split import Split
@@ -32,16 +31,19 @@ from truepair.errors import (
 )
 from truepair.evaluation import Validation, parse_metric
 from truepair.losses import LOSSES, Loss, Prior
+from truepair.matrices import Rows, dense, dot_rows, take_rows, unit_rows
 from truepair.parameters import check_saveable, described, rebuilt
 from truepair.ranking import top_k
 from truepair.sampling import SAMPLERS, Sampler
 from truepair.shelf import Shelf
+from truepair.solving import Solved, solve
 from truepair.storage import Model, load_model, save_model
 from truepair.tables import Output, output_of, to_output
 from truepair.training import AUTO, ENGINES, FitResult, Settings, fit, fold_in
 
 Unknown = Literal["error", "popular"]
 _SETTINGS = [f.name for f in dataclasses.fields(Settings)]
+_USED_WITHOUT_TRAINING = ("encoder", "metric", "device")
 
 
 @dataclasses.dataclass(kw_only=True, eq=False, repr=False)
@@ -49,6 +51,8 @@ class Recommender:
     """Learns from interactions and recommends, in the caller's ids.
 
     loss, encoder, sampler  a name ("dpl", "mf", "uniform") or a value such as `DPL(tau=0.05)`
+    encoder                 "popular", "itemknn" and "ease" are found without training: of all parameters
+                            they use `metric` and `device` alone, and learn from everything given
     dim, tau                for an encoder and a loss that are given by name
     validation, metric      the share of the pairs that is held out to choose the epoch by this metric;
                             0 trains all epochs on everything
@@ -64,7 +68,7 @@ class Recommender:
 
     # as scikit-learn wants it: parameters are kept as given, and checked when they are used
     loss: str | Loss = "dpl"
-    encoder: str | Encoder = "mf"
+    encoder: str | Encoder | ClosedForm = "mf"
     sampler: str | Sampler = "uniform"
     dim: int = 64
     tau: Prior = "density"
@@ -108,19 +112,35 @@ class Recommender:
         state = f", fitted on {self.seen_}" if self._is_fitted() else ""
         return f"Recommender({', '.join(f'{k}={v!r}' for k, v in changed.items())}{state})"
 
+    def closed_form(self) -> ClosedForm | None:
+        """The encoder, if it is one without training."""
+        encoder = self.encoder
+        if isinstance(encoder, str) and encoder in CLOSED:
+            encoder = CLOSED[encoder]()
+        return encoder if isinstance(encoder, ClosedForm) else None
+
+    def check(self) -> None:
+        """An error if a parameter makes no sense, used or not."""
+        trained = {} if self.closed_form() is None else {"encoder": Recommender.encoder}
+        Recommender(**{**self.get_params(), **trained}).job(n_pairs=0)
+
     def job(self, n_pairs: int) -> tuple[Encoder, Loss, Sampler, Settings]:
         """The checked encoder, loss, sampler and settings that the parameters mean for so many pairs."""
         encoder, loss, sampler = self.encoder, self.loss, self.sampler
+        if (closed := self.closed_form()) is not None:
+            raise InputError(
+                f"encoder = {closed} is not trained; to train, give one of {', '.join(ENCODERS)}."
+            )
         if isinstance(encoder, str):
-            encoder = ENCODERS[check_choice("encoder", encoder, ENCODERS)](dim=self.dim)
+            encoder = ENCODERS[check_choice("encoder", encoder, ALL_ENCODERS)](dim=self.dim)
         if isinstance(loss, str):
             kind = LOSSES[check_choice("loss", loss, LOSSES)]
-            loss = kind(**({"tau": self.tau} if kind.uses_extra else {}))
+            loss = kind(**({"tau": self.tau} if kind.uses_prior else {}))
         if isinstance(sampler, str):
             sampler = self._sampler(check_choice("sampler", sampler, SAMPLERS))
-        check_type(
-            "encoder", encoder, Encoder, f"give one of {', '.join(ENCODERS)}, or a value such as MF(dim=64)"
-        )
+        remedy = f"give one of {', '.join(ALL_ENCODERS)}, or a value such as MF(dim=64)"
+        check_type("encoder", encoder, Encoder, remedy)
+        assert isinstance(encoder, Encoder)
         check_type("loss", loss, Loss, f"give one of {', '.join(LOSSES)}, or a value such as DPL(tau=0.05)")
         check_type(
             "sampler", sampler, Sampler, f"give one of {', '.join(SAMPLERS)}, or a value such as DNS()"
@@ -156,12 +176,28 @@ class Recommender:
 
         Without a validation part, a share `validation` of the pairs is held out to choose the epoch; the
         model does not learn from it, but knows it as seen. No user and no item is held out entirely.
+        An encoder without training has no epoch to choose and nothing to keep in a checkpoint: nothing is
+        held out for it, and a validation part that is given is judged by, and not learnt from.
         """
-        self.job(n_pairs=0)  # its checks, before any work
-        split = split_for_fitting(interactions, valid, self.validation, self.seed)
+        self.check()  # before any work
+        closed = self.closed_form()
+        split = split_for_fitting(interactions, valid, 0.0 if closed else self.validation, self.seed)
+        result: FitResult | Solved
+        if closed is not None:
+            result = solve(closed, split, self.metric, Settings(device=self.device).torch_device())
+        else:
+            result = self._train(split, checkpoint, progress)
+        parts = [split.train] if split.valid is None else [split.train, split.valid]
+        seen = joined(parts)
+        popularity = np.where(split.train.item_counts > 0, seen.item_counts, 0)
+        self._take(Model(result.users, result.items, seen, popularity, self._facts(result, split)))
+        self.output_, self.result_ = output_of(interactions), result
+        return self
+
+    def _train(self, split: Split, checkpoint: str | Path | None, progress: bool) -> FitResult:
         encoder, loss, sampler, settings = self.job(len(split.train))
         on_epoch = Validation(split.valid, split.train, self.metric) if split.valid is not None else None
-        result = fit(
+        return fit(
             encoder,
             loss,
             sampler,
@@ -172,24 +208,20 @@ class Recommender:
             checkpoint=checkpoint,
             progress=progress,
         )
-        parts = [split.train] if split.valid is None else [split.train, split.valid]
-        seen = joined(parts)
-        popularity = np.where(split.train.item_counts > 0, seen.item_counts, 0)
-        self._take(Model(result.users, result.items, seen, popularity, self._facts(result, split)))
-        self.output_, self.result_ = output_of(interactions), result
-        return self
 
-    def _facts(self, result: FitResult, split: Split) -> dict[str, Any]:
-        record = result.history[result.epoch - 1]
+    def _facts(self, result: FitResult | Solved, split: Split) -> dict[str, Any]:
+        trained = result if isinstance(result, FitResult) else None
+        unused = [] if trained else [name for name in _PARAMETERS if name not in _USED_WITHOUT_TRAINING]
         return {
             "parameters": {name: described(value) for name, value in self.get_params().items()},
-            "tau": described(getattr(result.job.loss, "tau", None)),
+            "tau": described(getattr(trained.job.loss, "tau", None)) if trained else None,
             "data": split.train.hash,
             "split": split.hash,
             "epoch": result.epoch,
             "engine": result.engine,
-            "training loss": record.loss,
+            "training loss": trained.history[trained.epoch - 1].loss if trained else None,
             "clamped share": result.clamped,
+            **({"not used": unused} if unused else {}),
             "metrics": {} if result.score is None else {f"validation {self.metric}": result.score},
             "versions": {name: _version(name) for name in ("truepair", "torch", "numpy", "pyarrow")},
         }
@@ -256,29 +288,38 @@ class Recommender:
             yield shelf.ranked(self.users_, ids[chosen], codes[chosen], k, exclude_seen)
 
     def similar_items(self, items: Any, k: int = 10) -> Any:
-        """A table of item, similar, score, rank: the `k` items of most similar vectors, by cosine."""
+        """A table of item, similar, score, rank: the `k` items of most similar vectors, by cosine.
+
+        Of an encoder without training: the `k` items that speak most for this one, by their weights.
+        """
         self._check_fitted()
-        return self._similar("item", self.items_, self.seen_.item_ids, items, k)
+        ids = self.seen_.item_ids
+        codes = ids.codes(items, "item")
+        if (closed := self.closed_form()) is not None:
+            queries, directions = closed.alike(self.items_, codes)
+        else:
+            directions = unit_rows(self.items_)
+            queries = take_rows(directions, codes)
+        return self._similar("item", queries, directions, ids, codes, k)
 
     def similar_users(self, users: Any, k: int = 10) -> Any:
         """A table of user, similar, score, rank: the `k` users of most similar vectors, by cosine."""
         self._check_fitted()
-        return self._similar("user", self.users_, self.seen_.user_ids, users, k)
+        directions, ids = unit_rows(self.users_), self.seen_.user_ids
+        codes = ids.codes(users, "user")
+        return self._similar("user", take_rows(directions, codes), directions, ids, codes, k)
 
-    def _similar(self, what: str, matrix: Tensor, ids: IdMap, asked: Any, k: int) -> Any:
-        codes, k = ids.codes(asked, what), min(check_whole("k", k, 1), len(ids) - 1)
+    def _similar(self, what: str, queries: Rows, matrix: Rows, ids: IdMap, codes: Codes, k: int) -> Any:
+        k, asked = min(check_whole("k", k, 1), len(ids) - 1), np.arange(len(codes))
         if k == 0:  # there is nobody else
-            codes, k = codes[:0], 1
-        directions = F.normalize(matrix)
-        itself = Interactions(np.arange(len(codes)), codes, IdMap.range(len(codes)), ids)
-        best = top_k(directions[torch.from_numpy(codes)], directions, k, exclude=itself)
-        rows = np.repeat(codes, k)
+            k, asked = 1, asked[:0]
+        best = top_k(queries, matrix, k, rows=asked, exclude=_alone(codes, ids))
         table = pa.table(
             {
-                what: ids.outside(rows),
+                what: ids.outside(np.repeat(codes[asked], k)),
                 "similar": ids.outside(best.items.ravel()),
                 "score": best.scores.ravel(),
-                "rank": np.tile(np.arange(1, k + 1), len(codes)),
+                "rank": np.tile(np.arange(1, k + 1), len(asked)),
             }
         )
         return to_output(table, self.output_)
@@ -293,12 +334,11 @@ class Recommender:
         item_codes = self.seen_.item_ids.codes(items, "item")
         if len(user_codes) != len(item_codes):
             raise InputError(f"{len(user_codes)} users but {len(item_codes)} items; a pair needs both.")
-        chosen = self.users_[torch.from_numpy(user_codes)], self.items_[torch.from_numpy(item_codes)]
         table = pa.table(
             {
                 "user": self.seen_.user_ids.outside(user_codes),
                 "item": self.seen_.item_ids.outside(item_codes),
-                "score": torch.einsum("nd,nd->n", *chosen).numpy(),
+                "score": dot_rows(self.users_, self.items_, user_codes, item_codes),
             }
         )
         return to_output(table, output_of(pairs))
@@ -308,7 +348,8 @@ class Recommender:
     def fold_in(self, history: Any, *, unknown: Literal["error", "drop"] = "error") -> Recommender:
         """A recommender for people unseen in training, from what they did: same items, no retraining.
 
-        Their vectors are fitted by the same loss with the item vectors held fixed. The result has the
+        Their vectors are fitted by the same loss with the item vectors held fixed; of an encoder without
+        training they are their history, exactly as if it had been there. The result has the
         people of `history` who have an item as its users, and all methods of a fitted recommender.
         """
         self._check_fitted()
@@ -327,14 +368,20 @@ class Recommender:
         guests, users = np.unique(people.users[known], return_inverse=True)
         guest_ids = IdMap(people.user_ids.outside(guests))
         pairs = Interactions(users, items[people.items[known]], guest_ids, self.seen_.item_ids)
-        encoder, loss, sampler, settings = self.job(len(pairs))
-        loss = loss.with_density(_mean(self.facts_["tau"]))  # the prior that was trained with
-        vectors = fold_in(self.items_, encoder, loss, sampler, pairs, settings, self.popularity_)
+        vectors = self._rows_of(pairs)
         guest = Recommender(**self.get_params())
         facts = {**self.facts_, "folded in": pairs.hash}
         guest._take(Model(vectors, self.items_, pairs, self.popularity_, facts))
         guest.output_ = output_of(history)
         return guest
+
+    def _rows_of(self, pairs: Interactions) -> Rows:
+        if (closed := self.closed_form()) is not None:
+            return closed.rows(pairs)
+        encoder, loss, sampler, settings = self.job(len(pairs))
+        loss = loss.with_density(_mean(self.facts_["tau"]))  # the prior that was trained with
+        items = dense("items", self.items_)
+        return fold_in(items, encoder, loss, sampler, pairs, settings, self.popularity_)
 
     # --- saving ----------------------------------------------------------------------------------------
 
@@ -354,7 +401,8 @@ class Recommender:
             recommender = cls().set_params(**params)
             if str(recommender.device).startswith("cuda") and not torch.cuda.is_available():
                 recommender.device = "auto"  # trained on a GPU, served without one
-            recommender.job(n_pairs=0)
+            recommender.check()
+            _check_rows(recommender.closed_form(), model)
             check_number("tau", _mean(model.facts["tau"]) or 0.0, 0, 1, open_high=True)
             output = check_choice("output", model.facts["output"], ["arrow", "pandas", "polars"])
         except (KeyError, TypeError, AttributeError, ZeroDivisionError, InputError) as error:
@@ -365,6 +413,20 @@ class Recommender:
 
 
 _PARAMETERS = [f.name for f in dataclasses.fields(Recommender)]
+
+
+def _alone(codes: Codes, ids: IdMap) -> Interactions:
+    """Somebody for each code, who has that one."""
+    return Interactions(np.arange(len(codes)), codes, IdMap.range(len(codes)), ids)
+
+
+def _check_rows(closed: ClosedForm | None, model: Model) -> None:
+    """An error if the matrices are not such as the encoder makes."""
+    if closed is None:
+        dense("users", model.users)
+        dense("items", model.items)
+    elif model.items.shape[1] != (expected := closed.width(model.seen.n_items)):
+        raise InputError(f"{closed} has rows of {expected} numbers, and its items {model.items.shape[1]}.")
 
 
 def _mean(tau: Any) -> Any:

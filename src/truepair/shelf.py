@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import torch
-from torch import Tensor
 
 from truepair.data.ids import Codes, IdMap
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError
+from truepair.matrices import Rows, take_rows
 from truepair.ranking import top_k
 
 
@@ -21,14 +20,12 @@ from truepair.ranking import top_k
 class Shelf:
     """Some items of the catalogue, with codes of their own, and who is known to have which of them."""
 
-    items: Tensor  # [n, d]
+    items: Rows  # [n, d]
     seen: Interactions
     popularity: Codes  # [n]
 
     @staticmethod
-    def of(
-        items: Tensor, seen: Interactions, popularity: Codes, exclude_items: Any, only_items: Any
-    ) -> Shelf:
+    def of(items: Rows, seen: Interactions, popularity: Codes, exclude_items: Any, only_items: Any) -> Shelf:
         """All items that were trained, less what the caller's ids take away."""
         ids, allowed = seen.item_ids, popularity > 0
         if only_items is not None:
@@ -43,11 +40,11 @@ class Shelf:
         pairs = seen.take(allowed[seen.items])
         place = np.cumsum(allowed) - 1
         known = Interactions(pairs.users, place[pairs.items], pairs.user_ids, IdMap(ids.outside(kept)))
-        return Shelf(items[torch.from_numpy(kept)], known, popularity[kept])
+        return Shelf(take_rows(items, kept), known, popularity[kept])
 
-    def ranked(self, users: Tensor, ids: pa.Array, codes: Codes, k: int, exclude_seen: bool) -> pa.Table:
+    def ranked(self, users: Rows, ids: pa.Array, codes: Codes, k: int, exclude_seen: bool) -> pa.Table:
         """The lists of these users as a table; code -1 is somebody unknown, who gets what is popular."""
-        k, known = min(k, len(self.items)), codes >= 0
+        k, known = min(k, self.seen.n_items), codes >= 0
         items = np.empty((len(codes), k), dtype=np.int64)
         scores = np.empty((len(codes), k), dtype=np.float32)
         exclude = self.seen if exclude_seen else None

@@ -12,12 +12,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 
 from truepair.data.ids import Codes, IdMap
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError, StorageError
+from truepair.matrices import Rows, by_columns, n_rows
 from truepair.tensorfile import read_tensors, write_tensors
 
 KIND, VERSION = "truepair model", 1
@@ -27,8 +29,8 @@ KIND, VERSION = "truepair model", 1
 class Model:
     """What a fitted recommender is: matrices, the interactions people are known to have, and facts."""
 
-    users: Tensor  # [n_users, d]
-    items: Tensor  # [n_items, d]
+    users: Rows  # [n_users, d]
+    items: Rows  # [n_items, d]
     seen: Interactions
     popularity: Codes  # [n_items], how many people had each item in training; 0 was never trained
     facts: dict[str, Any] = field(default_factory=dict)
@@ -37,8 +39,8 @@ class Model:
 def save_model(path: str | Path, model: Model) -> None:
     """Write the model atomically: a failure leaves what was there before."""
     tensors = {
-        "users": model.users.float(),
-        "items": model.items.float(),
+        **_parts("users", model.users),
+        **_parts("items", model.items),
         "seen.starts": torch.from_numpy(model.seen.indptr.copy()),
         "seen.items": torch.from_numpy(model.seen.items.astype(np.int32)),
         "popularity": torch.from_numpy(model.popularity.copy()),
@@ -61,24 +63,73 @@ def load_model(path: str | Path) -> Model:
 def _checked(tensors: dict[str, Tensor], facts: Any) -> Model:
     if not isinstance(facts, dict):
         raise InputError(f"its facts are a {type(facts).__name__}, not an object.")
-    users, items = (_matrix(name, tensors[name]) for name in ("users", "items"))
+    n_items = _count("items", tensors)
+    users, items = (_matrix(name, tensors, n_items) for name in ("users", "items"))
     if users.shape[1] != items.shape[1]:
         raise InputError(f"users have {users.shape[1]} dimensions, items {items.shape[1]}.")
-    user_ids = _bytes_to_ids("users", tensors["ids.users"], len(users))
-    item_ids = _bytes_to_ids("items", tensors["ids.items"], len(items))
+    if isinstance(users, sp.csr_array) and isinstance(items, Tensor):
+        items = by_columns(items)
+    user_ids = _bytes_to_ids("users", tensors["ids.users"], n_rows(users))
+    item_ids = _bytes_to_ids("items", tensors["ids.items"], n_items)
     seen = _seen(tensors["seen.starts"], tensors["seen.items"], user_ids, item_ids)
     popularity = tensors["popularity"]
-    if popularity.dtype != torch.int64 or popularity.shape != (len(items),) or bool((popularity < 0).any()):
-        raise InputError(f"popularity is not {len(items)} counts.")
+    if popularity.dtype != torch.int64 or popularity.shape != (n_items,) or bool((popularity < 0).any()):
+        raise InputError(f"popularity is not {n_items} counts.")
     return Model(users, items, seen, popularity.numpy(), facts)
 
 
-def _matrix(name: str, tensor: Tensor) -> Tensor:
+# --- matrices: one tensor, or three of a sparse one ----------------------------------------------------
+
+
+def _parts(name: str, matrix: Rows) -> dict[str, Tensor]:
+    if isinstance(matrix, Tensor):
+        return {name: matrix.float()}
+    rows = matrix.copy()
+    rows.sum_duplicates()  # sorts each row too
+    return {
+        f"{name}.starts": torch.from_numpy(rows.indptr.astype(np.int64)),
+        f"{name}.columns": torch.from_numpy(rows.indices.astype(np.int32)),
+        f"{name}.values": torch.from_numpy(rows.data.astype(np.float32)),
+    }
+
+
+def _count(name: str, tensors: dict[str, Tensor]) -> int:
+    """How many rows a matrix has, by the size of its tensor alone."""
+    return len(tensors[name]) if name in tensors else max(len(tensors[f"{name}.starts"]) - 1, 0)
+
+
+def _matrix(name: str, tensors: dict[str, Tensor], n_items: int) -> Rows:
+    if name in tensors:
+        return _dense(name, tensors[name])
+    starts, columns, values = (tensors[f"{name}.{part}"] for part in ("starts", "columns", "values"))
+    return _sparse(name, starts, columns, values, n_items)
+
+
+def _dense(name: str, tensor: Tensor) -> Tensor:
     if tensor.dtype != torch.float32 or tensor.ndim != 2 or not tensor.shape[1]:
         raise InputError(f"{name} is {tensor.dtype} of shape {tuple(tensor.shape)}, not a float32 matrix.")
     if broken := int((~tensor.isfinite()).any(dim=1).sum()):
         raise InputError(f"{broken} rows of {name} hold NaN or infinity.")
     return tensor
+
+
+def _sparse(name: str, starts: Tensor, columns: Tensor, values: Tensor, n_items: int) -> sp.csr_array:
+    """A row a user or item; the columns are items, so no file can ask for more room than it has items."""
+    kinds = (starts.dtype, columns.dtype, values.dtype)
+    if kinds != (torch.int64, torch.int32, torch.float32) or {starts.ndim, columns.ndim, values.ndim} != {1}:
+        raise InputError(f"{name} is of {', '.join(map(str, kinds))}, not of int64, int32 and float32.")
+    counts = starts.diff()
+    whole = len(starts) > 1 and starts[0] == 0 and starts[-1] == len(columns) == len(values)
+    if not whole or bool((counts < 0).any()):
+        raise InputError(f"{name}.starts does not divide {len(columns)} columns among {len(counts)} rows.")
+    if bool(((columns < 0) | (columns >= n_items)).any()):
+        raise InputError(f"{name} has columns that are not of {n_items} items.")
+    if not bool((torch.diff(torch.repeat_interleave(counts) * n_items + columns) > 0).all()):
+        raise InputError(f"{name} has a row whose columns are not distinct and rising.")
+    if broken := int((~values.isfinite()).sum()):
+        raise InputError(f"{broken} values of {name} are NaN or infinity.")
+    parts = (values.numpy(), columns.numpy(), starts.numpy())
+    return sp.csr_array(parts, shape=(len(counts), n_items))
 
 
 def _seen(starts: Tensor, items: Tensor, user_ids: IdMap, item_ids: IdMap) -> Interactions:

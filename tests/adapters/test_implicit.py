@@ -1,5 +1,6 @@
 """A program written for `implicit` runs on the adapter: same calls, shapes, types and errors."""
 
+import dataclasses
 import importlib
 import inspect
 import io
@@ -12,6 +13,7 @@ import torch
 import truepair.adapters.implicit as ours
 from truepair.adapters.implicit.factors import LOWEST
 from truepair.errors import InputError, StorageError
+from truepair.storage import load_model, save_model
 from worlds import two_tastes
 
 N_USERS, N_ITEMS = 40, 30
@@ -218,6 +220,15 @@ def test_a_model_of_another_kind_is_refused(tmp_path):
     fitted("bpr", iterations=1).save(tmp_path / "model")
     with pytest.raises(StorageError, match=r"no DebiasedPairwise.*implicit\.bpr"):
         OURS["dpl"].load(tmp_path / "model")
+
+
+def test_sparse_rows_are_no_factors(tmp_path):
+    fitted("bpr", iterations=1).save(tmp_path / "model")
+    stored = load_model(tmp_path / "model")
+    rows = [sp.csr_array(np.ones((n, N_ITEMS), np.float32)) for n in (N_USERS, N_ITEMS)]
+    save_model(tmp_path / "model", dataclasses.replace(stored, users=rows[0], items=rows[1]))
+    with pytest.raises(StorageError, match="users are sparse rows"):
+        OURS["bpr"].load(tmp_path / "model")
 
 
 def test_a_foreign_file_is_refused(tmp_path):

@@ -48,13 +48,10 @@ def fit(
     Ctrl-C keeps what is learnt so far; the same command goes on from there.
     """
     check_output(output)
-    kept = checkpoint or output.with_name(output.name + ".checkpoint")
-    check_output(kept)
-    if kept == output:
-        raise InputError(f"--checkpoint and --output are both {output}; give each a file of its own.")
     model = training.recommender(loss=loss)
+    kept = _checkpoint(model, output, checkpoint)
     data = _read(model, source, test, reading, voice)
-    if kept.exists():
+    if kept is not None and kept.exists():
         voice.say(f"going on from {kept}")
     try:
         model.fit(data, checkpoint=kept, progress=not voice.quiet)
@@ -63,10 +60,24 @@ def fit(
     except KeyboardInterrupt:
         _tell_how_to_go_on(kept, ctx.meta["truepair.args"])
         raise typer.Exit(130) from None
-    with contextlib.suppress(OSError):
-        kept.unlink()
+    if kept is not None:
+        with contextlib.suppress(OSError):
+            kept.unlink()
     told = {"source": source, "model": str(output), **_facts(model), "test": tested}
     voice.done(_summary(model, tested, output), told)
+
+
+def _checkpoint(model: Recommender, output: Path, given: Path | None) -> Path | None:
+    """Where to keep what is learnt so far; None for an encoder that is found at once."""
+    if (closed := model.closed_form()) is not None:
+        if given is not None:
+            raise InputError(f"--checkpoint {given}: {closed} is found at once, without one; leave it out.")
+        return None
+    kept = given or output.with_name(output.name + ".checkpoint")
+    check_output(kept)
+    if kept == output:
+        raise InputError(f"--checkpoint and --output are both {output}; give each a file of its own.")
+    return kept
 
 
 def _read(model: Recommender, source: str, test: str | None, reading: Reading, voice: Voice) -> Any:
@@ -74,7 +85,8 @@ def _read(model: Recommender, source: str, test: str | None, reading: Reading, v
         data = reading.interactions(source, progress=not voice.quiet)
         voice.say(data.report())
         return data
-    split = reading.split(source, test, model.validation, model.seed, progress=not voice.quiet)
+    share = 0.0 if model.closed_form() is not None else model.validation  # there is no epoch to choose
+    split = reading.split(source, test, share, model.seed, progress=not voice.quiet)
     voice.say(f"{split.train.report()}\n{split}")
     return split
 
@@ -116,8 +128,8 @@ def _summary(model: Recommender, tested: dict[str, Any], output: Path) -> str:
     return "\n".join([*lines, f"saved to {output}"])
 
 
-def _tell_how_to_go_on(kept: Path, args: list[str]) -> None:
-    if kept.exists():
+def _tell_how_to_go_on(kept: Path | None, args: list[str]) -> None:
+    if kept is not None and kept.exists():
         text = f"interrupted; {kept} has what was learnt. To go on:\n  {shlex.join(['truepair', *args])}"
     else:
         text = "interrupted before the first epoch was over; there is nothing to go on from."

@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any, Literal, Protocol
 
 import numpy.typing as npt
-import torch
 
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
@@ -132,7 +131,7 @@ def evaluate_split(
 class HasMatrices(Protocol):
     """Anything that gives a user matrix and an item matrix: an encoder, a fit in progress."""
 
-    def matrices(self) -> tuple[torch.Tensor, torch.Tensor]:
+    def matrices(self) -> tuple[Matrix, Matrix]:
         """(users (n_users, d), items (n_items, d))."""
 
 

@@ -11,6 +11,7 @@ from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError, check_type
 from truepair.evaluation.metrics import Hits
+from truepair.matrices import n_rows
 from truepair.ranking import Exclude, Matrix, as_masks, check_shapes, has_pairs, top_k
 
 
@@ -46,7 +47,7 @@ class Task:
 
     def ranked(self, users: Matrix, items: Matrix, k: int) -> tuple[Codes, Hits]:
         """The listed items (n, k), -1 for none, and which of them are target items (n, k)."""
-        check_shapes((len(users), len(items)), [self.target], "target")
+        check_shapes((n_rows(users), n_rows(items)), [self.target], "target")
         listed = top_k(users, items, k, rows=self.users, exclude=self.masks).items
         hits = has_pairs(self.target, np.repeat(self.users, k), listed.ravel())
         return listed, hits.reshape(listed.shape)

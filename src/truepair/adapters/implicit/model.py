@@ -17,6 +17,7 @@ from truepair.data.interactions import Interactions
 from truepair.encoders import MF
 from truepair.errors import StorageError, check_choice
 from truepair.losses import Loss
+from truepair.matrices import dense
 from truepair.randomness import stream_key
 from truepair.sampling import Draws, Uniform
 from truepair.storage import Model, load_model, save_model
@@ -152,11 +153,12 @@ class PairwiseModel(Factors):
             model = cls(**stored.facts["parameters"])
             model._fitted_loss = model._loss_of(stored.facts["tau"])
             model._settings()  # its checks
+            users, items = dense("users", stored.users), dense("items", stored.items)
         except (KeyError, TypeError, ValueError) as error:
             raise StorageError(f"{fileobj_or_path} is no {cls.__name__}: {error!r:.300}") from error
         model._seen = stored.seen
-        model.user_factors = stored.users.numpy().astype(model.dtype)
-        model.item_factors = stored.items.numpy().astype(model.dtype)
+        model.user_factors = users.numpy().astype(model.dtype)
+        model.item_factors = items.numpy().astype(model.dtype)
         return model
 
     def _loss_of(self, tau: Any) -> Loss:
