@@ -116,7 +116,7 @@ def check_epochs(job, epochs=4, rate=0.005):
 
 def losses():
     """One of each, with priors that clamp some rows."""
-    return [LOSSES[name](tau=0.2) if LOSSES[name].uses_extra else LOSSES[name]() for name in LOSSES]
+    return [LOSSES[name](tau=0.2) if LOSSES[name].uses_prior else LOSSES[name]() for name in LOSSES]
 
 
 @pytest.mark.parametrize("loss", losses(), ids=str)
@@ -132,6 +132,8 @@ def test_fused_epochs_equal_the_reference(loss, encoder, data):
         (MF(dim=200), DNS(pool=17), {"l2_users": 0.1, "l2_items": 0.05}),
         (LightGCN(dim=32, hops=3, scoring="cosine"), Uniform(), {"l2_users": 0.1, "l2_items": 0.05}),
         (LightGCN(dim=7, hops=1), DNS(pool=6), {"n_extra": 0}),
+        (MF(dim=64), BNS(pool=9, in_batch=True), {"batch_size": 333}),
+        (LightGCN(dim=33, hops=2, scoring="cosine"), BNS(in_batch=True), {"l2_items": 0.05}),
         (MF(dim=1), Uniform(), {"n_extra": 0, "n_unlabelled": 1}),
     ],
     ids=str,
@@ -219,4 +221,5 @@ def test_a_whole_fused_run_equals_the_reference(data):
 def test_what_does_not_fit_a_gpu_falls_to_the_reference(data):
     assert choose_engine(job_of(MF(dim=64), DPL(tau=0.1), data, n_unlabelled=600)) != "gpu"
     assert choose_engine(job_of(MF(dim=8), DPL(tau=0.1), data, BNS())) != "gpu"
+    assert choose_engine(job_of(MF(dim=8), DPL(tau=0.1), data, BNS(in_batch=True))) == "gpu"
     assert choose_engine(job_of(MF(dim=8), DPL(tau=0.1), data, optimizer="sgd")) != "gpu"

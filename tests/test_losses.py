@@ -12,7 +12,7 @@ import torch
 from mpmath import mpf
 
 from truepair.errors import InputError
-from truepair.losses import BPR, DCL, DPL, HCL, LOSSES, DPLHard, InfoNCE
+from truepair.losses import BPR, DCL, DPL, HCL, LOSSES, DPLHalf, DPLHard, InfoNCE
 
 mpmath.mp.dps = 60
 
@@ -65,6 +65,12 @@ def oracle_dpl(loss, tau, s, extra, unl):
     return pairwise(loss, tau, s, extra, unl, [mpf(1) / len(unl)] * len(unl))
 
 
+def oracle_dpl_half(loss, tau, s, extra, unl):
+    pu = mean([sigma(s - x) for x in unl])
+    bound = mpf(loss.floor) * (pu if loss.clamp == "relative" else 1)
+    return -mpmath.log(max((pu - tau / 2) / (1 - tau), bound))
+
+
 def oracle_dpl_hard(loss, tau, s, extra, unl, fixed_weights=None):
     raw = [mpmath.exp(mpf(loss.beta) * x) for x in (fixed_weights or unl)]
     return pairwise(loss, tau, s, extra, unl, [w / sum(raw) for w in raw])
@@ -77,6 +83,7 @@ ORACLES = {
     "hcl": oracle_hcl,
     "dpl": oracle_dpl,
     "dpl-hard": oracle_dpl_hard,
+    "dpl-half": oracle_dpl_half,
 }
 
 CASES = [
@@ -93,6 +100,9 @@ CASES = [
     ("dpl", DPL(tau=0.9, floor=0.05, clamp="relative")),
     ("dpl-hard", DPLHard(tau=0.3, beta=1.5)),
     ("dpl-hard", DPLHard(tau=0.25, beta=0.3, clamp="relative")),
+    ("dpl-half", DPLHalf(tau=0.0)),
+    ("dpl-half", DPLHalf(tau=0.3, floor=0.02)),
+    ("dpl-half", DPLHalf(tau=0.9, floor=0.05, clamp="relative")),
 ]
 
 
@@ -214,6 +224,28 @@ def test_dpl_hard_with_beta_zero_is_dpl():
     assert_same(DPLHard(tau=0.1, beta=0.0), DPL(tau=0.1), scores())
 
 
+def test_dpl_half_is_dpl_whose_extra_positives_are_the_anchor_itself():
+    """Because σ(0) = ½."""
+    pos, _, unl = scores()
+    itself = pos[:, None].expand(-1, 4)
+    for clamp in ("hard", "relative"):
+        half, whole = DPLHalf(tau=0.2, clamp=clamp), DPL(tau=0.2, clamp=clamp)
+        torch.testing.assert_close(half(pos, itself, unl), whole(pos, itself, unl))
+
+
+def test_two_positives_in_either_order_compare_as_one_half():
+    """Why ½: σ(a) + σ(−a) = 1, so over all ordered pairs of a user's positives the mean is ½."""
+    s = scores(b=1, n=9)[2][0]
+    torch.testing.assert_close(torch.sigmoid(s[:, None] - s[None, :]).mean(), torch.tensor(0.5).double())
+
+
+def test_dpl_half_does_not_look_at_extra_positives():
+    pos, extra, unl = scores()
+    none = torch.empty(len(pos), 0, dtype=torch.float64)
+    assert torch.equal(DPLHalf(tau=0.2)(pos, extra, unl), DPLHalf(tau=0.2)(pos, none, unl))
+    assert (DPLHalf.uses_extra, DPLHalf.uses_prior) == (False, True)
+
+
 def test_no_extra_positives_drop_the_second_term():
     pos, _, unl = scores()
     none = torch.empty(len(pos), 0, dtype=torch.float64)
@@ -262,7 +294,7 @@ def test_losses_without_a_floor_count_nothing():
 # --- the prior -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [DCL, HCL, DPL, DPLHard])
+@pytest.mark.parametrize("kind", [DCL, HCL, DPL, DPLHard, DPLHalf])
 def test_one_prior_per_user_is_each_row_with_its_own_number(kind):
     pos, extra, unl = scores(b=6)
     users = torch.tensor([2, 0, 1, 1, 2, 0])
@@ -286,7 +318,7 @@ def test_density_is_filled_in_from_the_data():
 
 
 @pytest.mark.parametrize("tau", [-0.01, 1.0, 1.5, float("nan"), float("inf")])
-@pytest.mark.parametrize("kind", [DCL, HCL, DPL, DPLHard])
+@pytest.mark.parametrize("kind", [DCL, HCL, DPL, DPLHard, DPLHalf])
 def test_prior_out_of_range_is_an_error_with_the_value_and_the_range(kind, tau):
     with pytest.raises(InputError, match=rf"tau = {tau}.* must be a finite number ≥ 0 and < 1"):
         kind(tau=tau)
@@ -359,7 +391,7 @@ def test_a_score_that_is_not_a_number_is_never_hidden(name, where):
     kind = LOSSES[name]
     if where == "extra" and not kind.uses_extra:
         pytest.skip("this loss does not look at extra positives")
-    loss = kind(tau=0.1) if kind.uses_extra else kind()
+    loss = kind(tau=0.1) if kind.uses_prior else kind()
     inputs = dict(zip(("pos", "extra", "unlabelled"), scores(b=2), strict=True))
     inputs[where][0] = float("nan")
     rows = loss(**inputs)
@@ -367,7 +399,7 @@ def test_a_score_that_is_not_a_number_is_never_hidden(name, where):
     assert rows[1].isfinite()
 
 
-@pytest.mark.parametrize("kind", [DCL, HCL, DPL, DPLHard])
+@pytest.mark.parametrize("kind", [DCL, HCL, DPL, DPLHard, DPLHalf])
 def test_a_prior_close_to_one_is_safe_in_float32(kind):
     pos, extra, unl = (x.float() for x in scores())
     assert kind(tau=1 - 1e-9)(pos, extra, unl).isfinite().all()

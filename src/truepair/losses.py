@@ -46,7 +46,8 @@ class Rows(NamedTuple):
 class Loss(ABC):
     """One number for each row of scores."""
 
-    uses_extra: ClassVar[bool] = False
+    uses_extra: ClassVar[bool] = False  # whether it looks at extra positives
+    uses_prior: ClassVar[bool] = False  # whether it has a τ, and so a floor
 
     def __call__(self, pos: Tensor, extra: Tensor, unlabelled: Tensor, users: Tensor | None = None) -> Tensor:
         """The loss of each row, [B]. `users` [B] is needed only where τ is one number per user."""
@@ -96,6 +97,7 @@ class _Debiased(Loss):
     """
 
     uses_extra: ClassVar[bool] = True
+    uses_prior: ClassVar[bool] = True
     tau: Prior = "density"
 
     def __post_init__(self) -> None:
@@ -202,11 +204,8 @@ class DPL(_Debiased):
     def _rows(self, pos: Tensor, extra: Tensor, unlabelled: Tensor, users: Tensor | None) -> Rows:
         log_tau, log_rest = self._log_tau(pos, users)
         log_pu = self._log_pu(F.logsigmoid(pos[:, None] - unlabelled), unlabelled)  # [B]
-        log_p = log_pu
-        if extra.shape[1]:
-            log_pp = _log_mean_exp(F.logsigmoid(pos[:, None] - extra))  # [B]
-            log_p = _log_difference(log_pu, log_pp + log_tau)
-        log_p = log_p - log_rest
+        log_pp = self._log_pp(pos, extra)  # [B]
+        log_p = (log_pu if log_pp is None else _log_difference(log_pu, log_pp + log_tau)) - log_rest
         bound = torch.full_like(log_p, math.log(self.floor))
         if self.clamp == "relative":
             bound = bound + log_pu
@@ -215,6 +214,10 @@ class DPL(_Debiased):
     def _log_pu(self, log_sigma: Tensor, unlabelled: Tensor) -> Tensor:
         """log mean_n σ(s⁺−s_n)."""
         return _log_mean_exp(log_sigma)
+
+    def _log_pp(self, pos: Tensor, extra: Tensor) -> Tensor | None:
+        """log mean_m σ(s⁺−s'_m); None where there is nothing to subtract."""
+        return _log_mean_exp(F.logsigmoid(pos[:, None] - extra)) if extra.shape[1] else None
 
 
 @dataclass(frozen=True)
@@ -236,6 +239,23 @@ class DPLHard(DPL):
         return (log_sigma + log_weight).logsumexp(dim=1)
 
 
+@dataclass(frozen=True)
+class DPLHalf(DPL):
+    """DPL without extra positives: mean_m σ(s⁺−s'_m) is replaced by its expectation, ½.
+
+    P = ( mean_n σ(s⁺−s_n) − τ/2 ) / (1−τ), with the same floor and clamp.
+
+    σ(a) + σ(−a) = 1, so for two independent positives of a user the mean is ½, whatever the model. What
+    DPL gains beyond this loss is what the extra positives tell about the anchor's own place among them.
+    """
+
+    uses_extra: ClassVar[bool] = False
+
+    def _log_pp(self, pos: Tensor, extra: Tensor) -> Tensor | None:
+        """log ½."""
+        return torch.full_like(pos, math.log(0.5))
+
+
 LOSSES: dict[str, type[Loss]] = {
     "bpr": BPR,
     "infonce": InfoNCE,
@@ -243,6 +263,7 @@ LOSSES: dict[str, type[Loss]] = {
     "hcl": HCL,
     "dpl": DPL,
     "dpl-hard": DPLHard,
+    "dpl-half": DPLHalf,
 }
 
 

@@ -1,4 +1,4 @@
-"""Compile every kernel of the GPU engine for an NVIDIA GPU (sm_90), without one: a script that test_gpu runs.
+"""Compile every kernel of the GPU engine for NVIDIA GPUs (sm_90, sm_80), without one: a script of test_gpu.
 
 Launches are caught: instead of running, a kernel is compiled with the very arguments it was launched with.
 """
@@ -10,15 +10,15 @@ from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
 from truepair.encoders import MF, LightGCN
-from truepair.losses import BPR, DCL, DPL, HCL, DPLHard, InfoNCE
-from truepair.sampling import DNS, Popularity, Uniform
+from truepair.losses import BPR, DCL, DPL, HCL, DPLHalf, DPLHard, InfoNCE
+from truepair.sampling import BNS, DNS, Popularity, Uniform
 from truepair.training import Job, Settings, gpu_graph, gpu_runs
 from truepair.training.gpu_runs import GpuRuns
 from worlds import two_tastes
 
 gpu_runs._LAZY_PARAMETERS = 0  # the kernels of large models too
 
-TARGET = GPUTarget("cuda", 90, 32)
+OLDER, TARGET = 80, 90  # before Hopper no kernel starts early
 POINTERS = {
     torch.float32: "*fp32",
     torch.float64: "*fp64",
@@ -27,7 +27,7 @@ POINTERS = {
     torch.int64: "*i64",
 }
 DATA = two_tastes(n_users=12, n_items=10, each=3)
-done = set()
+done, done_older = set(), set()
 
 
 def compile_instead(kernel, *args, grid, warmup, **given):
@@ -35,10 +35,14 @@ def compile_instead(kernel, *args, grid, warmup, **given):
     given |= dict(zip((p.name for p in kernel.params), args, strict=False))
     for early in (False, True) if "PDL" in given else (False,):
         options = {"num_warps": given.get("num_warps", 4), "launch_pdl": early}
-        compile_with(kernel, given | {"PDL": early}, options)
+        compile_with(kernel, given | {"PDL": early}, options, TARGET)
+    if kernel.__name__ not in done_older:
+        done_older.add(kernel.__name__)
+        options = {"num_warps": given.get("num_warps", 4)}
+        compile_with(kernel, given | {"PDL": False}, options, OLDER)
 
 
-def compile_with(kernel, given, options):
+def compile_with(kernel, given, options, capability):
     """As Triton would: a size of 1 is a constant, pointers are aligned."""
     signature, constants, attributes = {}, {}, {}
     for place, parameter in enumerate(kernel.params):
@@ -51,12 +55,12 @@ def compile_with(kernel, given, options):
             signature[name], attributes[place,] = POINTERS[value.dtype], [["tt.divisibility", 16]]
         else:
             signature[name] = "i32" if isinstance(value, int) else "fp32"
-    case = f"{kernel.__name__} {list(signature.values())} {list(constants.values())} {options}"
+    case = f"{kernel.__name__} {list(signature.values())} {list(constants.values())} {options} {capability}"
     if case not in done:
         done.add(case)
         source = ASTSource(fn=kernel, signature=signature, constexprs=constants, attrs=attributes)
-        compiled = triton.compile(source, target=TARGET, options=options)
-        assert ".target sm_90" in compiled.asm["ptx"]
+        compiled = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+        assert f".target sm_{capability}" in compiled.asm["ptx"]
         assert compiled.asm["cubin"]
         print("compiled", case, flush=True)
 
@@ -72,9 +76,12 @@ def launch_all(encoder, loss, sampler, m=10, n=10, batch=7, **changes):
 if __name__ == "__main__":
     JITFunction.run = compile_instead
     tau = {"tau": 0.1}
-    for loss in (BPR(), InfoNCE(), DCL(**tau), HCL(**tau), DPL(**tau), DPLHard(clamp="relative", **tau)):
+    debiased = DCL(**tau), HCL(**tau), DPL(**tau), DPLHard(clamp="relative", **tau), DPLHalf(**tau)
+    for loss in (BPR(), InfoNCE(), *debiased):
         launch_all(MF(dim=32), loss, Uniform())
     launch_all(MF(dim=64), DPL(**tau), Uniform(), m=1, n=1, batch=2)  # rows that wait
     launch_all(MF(dim=7, scoring="cosine"), DPL(**tau), Popularity(), m=0, n=1, l2_users=0.1)
     gpu_graph._LONG = 3  # so that some rows have many neighbours, and some few
     launch_all(LightGCN(dim=64, hops=2), DPL(**tau), DNS(pool=9), m=2, n=3, l2_users=0.1)
+    launch_all(MF(dim=200), BPR(), BNS(pool=9, in_batch=True), n=1)
+    launch_all(LightGCN(dim=5, scoring="cosine"), DPL(**tau), BNS(pool=9, in_batch=True), m=2, n=3)

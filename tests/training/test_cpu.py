@@ -14,9 +14,9 @@ from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
 from truepair.encoders import MF, Encoder, LightGCN
 from truepair.errors import InputError, TrainingError
-from truepair.losses import BPR, DCL, DPL, HCL, LOSSES, DPLHard, InfoNCE
+from truepair.losses import BPR, DCL, DPL, HCL, LOSSES, DPLHalf, DPLHard, InfoNCE
 from truepair.randomness import stream_key
-from truepair.sampling import BNS, DNS, Draws, Popularity, Uniform
+from truepair.sampling import BNS, DNS, Draws, Popularity, Sampler, Uniform
 from truepair.training import ENGINES, Settings, fit
 from truepair.training.cpu import CPU
 from truepair.training.cpu_course import anchor_order, sort_places
@@ -26,7 +26,7 @@ from worlds import interactions_of, two_tastes
 
 # 240 anchors in steps of 71: an odd tail
 SETTINGS = Settings(batch_size=71, n_extra=3, n_unlabelled=4, learning_rate=0.01, device="cpu")
-ALL_LOSSES = {name: kind(tau=0.1) if kind.uses_extra else kind() for name, kind in LOSSES.items()}
+ALL_LOSSES = {name: kind(tau=0.1) if kind.uses_prior else kind() for name, kind in LOSSES.items()}
 
 
 @pytest.fixture(scope="module")
@@ -127,11 +127,16 @@ KINDS = [
     {"sampler": Popularity(alpha=0)},
     {"sampler": DNS(pool=9)},
     {"sampler": DNS(pool=9), "encoder": LightGCN(dim=7, hops=1, scoring="cosine"), "n_unlabelled": 2},
+    {"sampler": BNS(pool=9, in_batch=True)},
+    {"sampler": BNS(pool=9, weight=0, in_batch=True), "batch_size": 1000, "loss": BPR()},
+    {"sampler": BNS(pool=5, in_batch=True), "encoder": MF(dim=33, scoring="cosine", temperature=0.3)},
+    {"sampler": BNS(pool=6, in_batch=True), "encoder": LightGCN(dim=7, hops=2), "l2_items": 0.1},
     {"loss": DPL(tau=np.linspace(0, 0.6, 40))},
     {"loss": DCL(tau=np.linspace(0, 0.6, 40), temperature=0.5)},
     {"loss": DPL(tau=0.9), "encoder": MF(dim=32)},
     {"loss": DPL(tau=0.9, clamp="relative")},
     {"loss": DPLHard(tau=0.3, beta=3.0)},
+    {"loss": DPLHalf(tau=np.linspace(0, 0.6, 40), clamp="relative", floor=0.5)},
     {"loss": HCL(tau=0.3, beta=0.5, temperature=2.0)},
     {"loss": DPL(tau=0)},
 ]
@@ -156,6 +161,18 @@ def test_users_with_all_one_or_no_items():
     for encoder in (MF(dim=7), LightGCN(dim=7, hops=2)):
         check_equal(job_of(data, encoder, batch_size=3, l2_items=0.1), epochs=1)
         assert check_equal(job_of(full, encoder, batch_size=3), epochs=1).n_saturated_users == 1
+
+
+def test_bns_with_items_that_nobody_has_and_users_with_nearly_all():
+    """F = 1 with p = 0 is 0/0, and a batch's rivals are mostly known to a user with nearly every item."""
+    sampler = BNS(pool=9, in_batch=True)
+    unseen = two_tastes(n_users=10, n_items=60, each=3)
+    assert (unseen.item_counts == 0).sum() > 20
+    check_equal(job_of(unseen, sampler=sampler, batch_size=16))
+    nearly = interactions_of([range(1, 12), [3], range(11), [0, 5, 7], [], range(12)], 12)
+    for encoder in (MF(dim=7), LightGCN(dim=7, hops=2)):
+        check_equal(job_of(nearly, encoder, sampler=sampler, batch_size=8), epochs=1)
+    check_equal(job_of(nearly, sampler=sampler, batch_size=1, learning_rate=0.001), epochs=1)
 
 
 def test_the_change_of_one_step_is_the_gradient_of_float64_autograd(data):
@@ -210,6 +227,7 @@ BITS = [
     {},
     {"encoder": LightGCN(dim=33, hops=2, scoring="cosine"), "sampler": DNS(pool=6), "l2_items": 0.1},
     {"encoder": LightGCN(dim=32, hops=1), "batch_size": 7, "optimizer": "sgd"},
+    {"encoder": LightGCN(dim=33, hops=2, scoring="cosine"), "sampler": BNS(pool=6, in_batch=True)},
 ]
 
 
@@ -313,11 +331,23 @@ class OtherEncoder(Encoder):
     pass
 
 
+@dataclasses.dataclass(frozen=True)
+class OtherSampler(Sampler):
+    pass
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"encoder": OtherEncoder()}, "it has no encoder OtherEncoder; it has MF, LightGCN."),
-        ({"sampler": BNS()}, "it has no sampler BNS; it has Uniform, Popularity, DNS."),
+        (
+            {"sampler": OtherSampler()},
+            "it has no sampler OtherSampler; it has Uniform, Popularity, DNS, BNS.",
+        ),
+        (
+            {"sampler": BNS()},
+            "it has no BNS that ranks among the whole catalogue; it has BNS(in_batch=True).",
+        ),
         ({"optimizer": "adagrad"}, "it has no optimizer 'adagrad'; it has 'adam', 'sgd'."),
     ],
     ids=str,
@@ -330,7 +360,7 @@ def test_what_it_lacks_is_named_with_what_it_has(changes, message, data, with_cp
 
 
 def test_it_lacks_nothing_of_what_it_has(data):
-    assert [CPU.lacks(job_of(data, loss=loss)) for loss in ALL_LOSSES.values()] == [None] * 6
+    assert [CPU.lacks(job_of(data, loss=loss)) for loss in ALL_LOSSES.values()] == [None] * len(LOSSES)
     assert CPU.lacks(job_of(data, device="auto")) is None
 
 

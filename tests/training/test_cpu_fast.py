@@ -209,7 +209,7 @@ def test_steps_are_those_of_autograd(loss, scoring, optimizer, dim, sampler):
     data = one_entry_world()
     kind = LOSSES[loss]
     encoder = MF(dim=dim, scoring=scoring, temperature=0.5)
-    value = kind(tau=0.1) if kind().uses_extra else kind()
+    value = kind(tau=0.1) if kind().uses_prior else kind()
     changes = {"optimizer": optimizer, "l2_users": 0.3, "l2_items": 0.2, "n_unlabelled": 3, "n_extra": 1}
     for seed in itertools.count():  # until a seed's two entries have no item twice
         job = job_of(encoder, value, sampler, data, seed=seed, learning_rate=0.05, **changes)
@@ -279,7 +279,8 @@ def taste_auc(result, data):
 @pytest.mark.parametrize("threads", [1, 2])
 def test_every_loss_learns_the_two_tastes(loss, optimizer, encoder, threads, enough):
     torch.set_num_threads(threads)
-    result = fit_fast(job_of(encoder, LOSSES[loss](), Uniform(), enough, optimizer=optimizer, epochs=15))
+    epochs = 40 if loss == "dpl-half" else 15  # it meets its floor more often, and learns nothing there
+    result = fit_fast(job_of(encoder, LOSSES[loss](), Uniform(), enough, optimizer=optimizer, epochs=epochs))
     assert taste_auc(result, enough) > 0.9
     assert result.history[-1].loss < result.history[0].loss
     assert (result.clamped is None) == (loss in ("bpr", "infonce"))
@@ -376,7 +377,7 @@ def test_users_with_every_item_have_no_anchors():
     ("job", "message"),
     [
         ({"encoder": LightGCN(dim=4)}, "it has no encoder LightGCN; it has MF."),
-        ({"sampler": BNS(pool=9)}, "it has no sampler BNS; it has Uniform, Popularity, DNS."),
+        ({"sampler": BNS(pool=9, in_batch=True)}, "it has no sampler BNS; it has Uniform, Popularity, DNS."),
         ({"optimizer": "adam"}, "optimizer = 'adam' .* Set optimizer='sgd' .* weight_decay=0, l2_users=.*"),
         ({"weight_decay": 1e-5}, "optimizer = 'sgd' with weight_decay = 1e-05 .* weight_decay=0, .*"),
     ],

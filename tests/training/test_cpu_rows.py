@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from truepair.encoders import MF
-from truepair.losses import BPR, DCL, DPL, HCL, LOSSES, DPLHard, InfoNCE
+from truepair.losses import BPR, DCL, DPL, HCL, LOSSES, DPLHalf, DPLHard, InfoNCE
 from truepair.randomness import random_bits, stream_key
 from truepair.sampling import DNS, Draws, Popularity, Uniform
 from truepair.training import Job, Settings
@@ -57,7 +57,7 @@ VALUES = [
     BPR(),
     InfoNCE(),
     InfoNCE(temperature=0.2),
-    *(kind(tau=tau) for kind in (DCL, HCL, DPL, DPLHard) for tau in (0.0, 0.05, 0.4, 0.97)),
+    *(kind(tau=tau) for kind in (DCL, HCL, DPL, DPLHard, DPLHalf) for tau in (0.0, 0.05, 0.4, 0.97)),
     DCL(tau=0.1, temperature=0.25, min_score=-3.0),
     HCL(tau=0.1, temperature=0.5, beta=0.0),
     HCL(tau=0.1, temperature=0.5, beta=2.5, min_score=-50.0),
@@ -66,7 +66,9 @@ VALUES = [
     DPLHard(tau=0.3, clamp="relative", floor=0.2, beta=0.0),
     DPLHard(tau=0.3, beta=4.0),
     DPLHard(tau=0.2, beta=0.3, floor=1e-30),
-    *(kind(tau=(0.0, 0.2, 0.6)) for kind in (DCL, HCL, DPL, DPLHard)),
+    DPLHalf(tau=0.3, clamp="relative", floor=0.2),
+    DPLHalf(tau=0.3, floor=1e-30),
+    *(kind(tau=(0.0, 0.2, 0.6)) for kind in (DCL, HCL, DPL, DPLHard, DPLHalf)),
 ]
 SHAPES = [(0, 1), (1, 1), (2, 1), (0, 7), (3, 4), (10, 10), (5, 33), (17, 100)]
 
@@ -95,7 +97,9 @@ def test_value_gradient_and_clamping_are_those_of_the_losses(loss, size):
     assert len(seen) == 2 or not hasattr(loss, "tau") or loss.tau != 0.97
 
 
-@pytest.mark.parametrize("loss", [DPL(tau=0.1), DPLHard(tau=0.1), DCL(tau=0.1), BPR(), InfoNCE()], ids=str)
+@pytest.mark.parametrize(
+    "loss", [DPL(tau=0.1), DPLHard(tau=0.1), DPLHalf(tau=0.1), DCL(tau=0.1), BPR(), InfoNCE()], ids=str
+)
 def test_small_gradients_keep_their_digits(loss):
     m = 2 if loss.uses_extra else 0
     scores = np.array([25.0, *[-1.0] * m, 0.0, 1.0])  # every derivative is about e^−25

@@ -18,9 +18,9 @@ from scipy import stats
 
 import truepair
 from truepair.encoders import MF, LightGCN
-from truepair.losses import BPR, DCL, DPL, HCL, DPLHard, InfoNCE
+from truepair.losses import BPR, DCL, DPL, HCL, DPLHalf, DPLHard, InfoNCE
 from truepair.randomness import stream_key
-from truepair.sampling import DNS, Draws, Popularity, Uniform
+from truepair.sampling import BNS, DNS, Draws, Popularity, Uniform
 from truepair.training import Job, Settings
 from truepair.training.reference import ReferenceTrainer
 from worlds import interactions_of, two_tastes
@@ -29,6 +29,7 @@ triton = pytest.importorskip("triton")
 tl = pytest.importorskip("triton.language")
 gpu_graph = pytest.importorskip("truepair.training.gpu_graph")
 gpu_kernels = pytest.importorskip("truepair.training.gpu_kernels")
+gpu_rivals = pytest.importorskip("truepair.training.gpu_rivals")
 gpu_runs = pytest.importorskip("truepair.training.gpu_runs")
 GpuRuns = gpu_runs.GpuRuns
 
@@ -56,6 +57,7 @@ LOSSES = [
     DPL(tau=0.3),
     DPL(tau=0.6, clamp="relative", floor=0.3),
     DPLHard(tau=0.2, beta=1.5),
+    DPLHalf(tau=0.4),
 ]
 
 
@@ -99,7 +101,7 @@ class OnlyDraws(GpuRuns):
 
 def expected_entries(job, epoch, m, pool):
     """The same from `Draws`, step by step."""
-    sampler = Uniform() if isinstance(job.sampler, DNS) else job.sampler
+    sampler = Uniform() if isinstance(job.sampler, DNS | BNS) else job.sampler
     draws, settings = Draws(job.interactions, sampler), job.settings
     found = [
         draws.batch(anchors, m, pool, stream_key(settings.seed, epoch, step))
@@ -112,7 +114,13 @@ def expected_entries(job, epoch, m, pool):
 @pytest.mark.parametrize("data", [SMALL, odd_world()], ids=["small", "odd users"])
 @pytest.mark.parametrize(
     ("sampler", "m", "n", "pool"),
-    [(Uniform(), 2, 3, 3), (Uniform(), 0, 1, 1), (Popularity(0.75), 1, 4, 4), (DNS(pool=7), 2, 3, 7)],
+    [
+        (Uniform(), 2, 3, 3),
+        (Uniform(), 0, 1, 1),
+        (Popularity(0.75), 1, 4, 4),
+        (DNS(pool=7), 2, 3, 7),
+        (BNS(in_batch=True), 2, 3, 5),
+    ],
     ids=str,
 )
 def test_draws_are_those_of_the_reference(sampler, m, n, pool, data):
@@ -226,13 +234,20 @@ def propagated(job, weights):
     return torch.stack(layers).mean(dim=0)
 
 
+def scored_matrices(job, weights):
+    """The two matrices whose products are the scores."""
+    n_users = job.interactions.n_users
+    users, items = propagated(job, weights).split([n_users, len(weights) - n_users])
+    if job.encoder.scoring == "cosine":
+        users, items = F.normalize(users) / job.encoder.temperature, F.normalize(items)
+    return users, items
+
+
 def expected_gradient(job, weights):
     """Float64 autograd of the first step: (gradient, losses, clamped)."""
     settings, n_users = job.settings, job.interactions.n_users
     weights = weights.double().requires_grad_()
-    users, items = propagated(job, weights).split([n_users, len(weights) - n_users])
-    if job.encoder.scoring == "cosine":
-        users, items = F.normalize(users) / job.encoder.temperature, F.normalize(items)
+    users, items = scored_matrices(job, weights)
     draws, m = Draws(job.interactions, job.sampler), settings.n_extra if job.loss.uses_extra else 0
     anchors, key = next(draws.epoch(settings.seed, 0, settings.batch_size)), stream_key(settings.seed, 0, 0)
     batch = draws.batch(anchors, m, settings.n_unlabelled, key, (users.detach(), items.detach()))
@@ -297,6 +312,68 @@ def test_gradient_of_the_hardest_of_a_pool(encoder, loss):
     check_gradient(job_of(encoder, loss, DNS(pool=9), batch_size=6))
 
 
+@pytest.mark.parametrize(
+    "encoder",
+    [MF(dim=1), MF(dim=70), MF(dim=5, scoring="cosine"), LightGCN(dim=5, hops=2), LightGCN(dim=5, hops=0)],
+    ids=str,
+)
+@pytest.mark.parametrize("batch", [1, 6, 20])
+def test_gradient_of_the_least_risky_of_a_pool(encoder, batch):
+    check_gradient(job_of(encoder, DPL(tau=0.3), BNS(pool=6, in_batch=True), odd_world(), batch_size=batch))
+
+
+def expected_risks(job, weights):
+    """`BNS`' formulas of the first step's candidates in float64, one at a time. [B, pool]"""
+    settings, data, pool, weight = job.settings, job.interactions, job.sampler.pool, job.sampler.weight
+    users, items = scored_matrices(job, weights.double())
+    draws = Draws(data, Uniform())
+    anchors = next(draws.epoch(settings.seed, 0, settings.batch_size))
+    batch = draws.batch(anchors, 0, pool, stream_key(settings.seed, 0, 0))
+    scores, known = (users @ items.T).numpy(), data.csr().toarray() > 0
+    rivals, share = batch.unlabelled[:, 0].numpy(), data.item_counts / len(data)
+    risks = np.zeros((len(anchors), pool))
+    for (b, c), item in np.ndenumerate(batch.unlabelled.numpy()):
+        u, p = batch.users[b], share[item]
+        left = rivals[~known[u, rivals]]
+        f = (scores[u, left] <= scores[u, item]).mean()
+        evidence = (1 - f) * (1 - p) + f * p
+        unbias = (1 - f) * (1 - p) / evidence if evidence else 0.5
+        info = 1 / (1 + np.exp(scores[u, batch.pos[b]] - scores[u, item]))
+        risks[b, c] = info * (1 - (1 + weight) * unbias)
+    return risks
+
+
+@pytest.mark.parametrize("encoder", [MF(dim=5), LightGCN(dim=5, scoring="cosine", temperature=0.3)], ids=str)
+@pytest.mark.parametrize(("n_items", "programs"), [(20, 3), (20, 9), (60, 6)])
+def test_risks_are_those_of_the_formula(encoder, n_items, programs, monkeypatch):
+    """Three programs, three tiles of rivals in one to three shares, none full; items that nobody has.
+
+    The risks agree to rounding, so the choice can differ from the reference's only between equal risks.
+    """
+    monkeypatch.setattr(gpu_rivals, "RIVALS", 16)
+    monkeypatch.setattr(gpu_rivals, "_PROGRAMS", programs)
+    data = two_tastes(n_users=10, n_items=n_items, each=5)
+    job = job_of(encoder, DPL(tau=0.2), BNS(pool=9, in_batch=True), data, batch_size=37, n_extra=0)
+    runs = OnlyGradients([job])
+    assert runs.shares == programs / 3
+    runs.weights.mul_(3)
+    runs.gradient()
+    ours = -runs.scores.view(37, 16)[:, 1:10].cpu().numpy()
+    np.testing.assert_allclose(ours, expected_risks(job, runs.weights[0].cpu()), rtol=1e-4, atol=1e-5)
+
+
+def test_the_top_score_on_an_item_that_nobody_has_is_no_nan():
+    """F = 1 and p = 0: the two pieces of evidence cancel, and unbias is ½."""
+    job = job_of(MF(dim=1), BPR(), BNS(pool=40, in_batch=True), interactions_of([[0], [1]], 4), batch_size=2)
+    runs = OnlyGradients([job])
+    runs.weights[0] = torch.tensor([1.0, 1, 0, 1, 2, 3])[:, None]
+    runs.gradient()
+    risks = -runs.scores.view(2, 64)[:, 1:41].cpu().numpy()
+    info = 1 / (1 + np.exp(-3.0))  # of item 3 where the anchor is item 0
+    assert np.isclose(risks, info * (1 - 6 / 2), rtol=1e-5).any()
+    np.testing.assert_allclose(risks, expected_risks(job, runs.weights[0].cpu()), rtol=1e-5)
+
+
 def test_gradient_with_one_prior_per_user():
     prior = np.random.default_rng(0).uniform(0, 0.9, SMALL.n_users)
     prior[::3] = 0
@@ -334,6 +411,8 @@ def test_epochs_equal_the_reference(loss):
     [
         (MF(dim=3, scoring="cosine", temperature=0.2), Popularity(), {"l2_users": 0.1, "l2_items": 0.05}),
         (MF(dim=3), DNS(pool=6), {"weight_decay": 0.01}),
+        (MF(dim=3), BNS(pool=6, in_batch=True), {"weight_decay": 0.01}),
+        (LightGCN(dim=3, hops=2, scoring="cosine"), BNS(weight=0, in_batch=True), {"l2_items": 0.2}),
         (LightGCN(dim=3, hops=1), Uniform(), {"l2_users": 0.1, "l2_items": 0.05, "weight_decay": 0.01}),
         (LightGCN(dim=3, hops=3, scoring="cosine"), DNS(pool=6), {"l2_items": 0.2}),
     ],
@@ -433,7 +512,8 @@ def test_every_kernel_compiles_for_an_nvidia_gpu(tmp_path):
     run = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     compiled = {line.split()[1] for line in run.stdout.splitlines() if line.startswith("compiled ")}
-    assert compiled == {name for name in vars(gpu_kernels) if name.endswith("_kernel")}
+    known = {*vars(gpu_kernels), *vars(gpu_rivals)}
+    assert compiled == {name for name in known if name.endswith("_kernel")}
 
 
 def test_few_parameters_are_not_worth_a_replay(monkeypatch):

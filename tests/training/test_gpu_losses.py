@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from truepair.encoders import MF
-from truepair.losses import BPR, DCL, DPL, HCL, LOSSES, DPLHard, InfoNCE
+from truepair.losses import BPR, DCL, DPL, HCL, LOSSES, DPLHalf, DPLHard, InfoNCE
 from truepair.sampling import Uniform
 from truepair.training import Job, Settings
 from truepair.training.plan import LOSS_KINDS, next_power_of_two, plan_of
@@ -80,7 +80,7 @@ VALUES = [
     BPR(),
     InfoNCE(),
     InfoNCE(temperature=0.2),
-    *(kind(tau=tau) for kind in (DCL, HCL, DPL, DPLHard) for tau in (0.0, 0.05, 0.4, 0.97)),
+    *(kind(tau=tau) for kind in (DCL, HCL, DPL, DPLHard, DPLHalf) for tau in (0.0, 0.05, 0.4, 0.97)),
     DCL(tau=0.1, temperature=0.25, min_score=-3.0),
     HCL(tau=0.1, temperature=0.5, beta=0.0),
     HCL(tau=0.1, temperature=0.5, beta=2.5, min_score=-50.0),
@@ -88,7 +88,9 @@ VALUES = [
     DPL(tau=0.3, floor=1e-30),
     DPLHard(tau=0.3, clamp="relative", floor=0.2, beta=0.0),
     DPLHard(tau=0.2, beta=4.0, floor=1e-30),
-    *(kind(tau=(0.0, 0.2, 0.6)) for kind in (DCL, HCL, DPL, DPLHard)),
+    DPLHalf(tau=0.3, clamp="relative", floor=0.2),
+    DPLHalf(tau=0.3, floor=1e-30),
+    *(kind(tau=(0.0, 0.2, 0.6)) for kind in (DCL, HCL, DPL, DPLHard, DPLHalf)),
 ]
 ONE_OF_EACH = [kind() if kind in (BPR, InfoNCE) else kind(tau=0.1) for kind in LOSS_KINDS]
 SHAPES = [(0, 1), (2, 1), (0, 6), (3, 4), (5, 11)]  # widths of 2, 4, 7, 8 and 17 slots
@@ -113,7 +115,7 @@ def test_value_gradient_and_clamping_are_those_of_the_losses(loss):
         np.testing.assert_allclose(value, expected[0], rtol=2e-6, atol=1e-6 * slack)
         np.testing.assert_allclose(gradient, expected[1], rtol=1e-5 * slack, atol=5e-7 * slack)
         seen |= set(clamped.tolist())
-    assert seen == {False, True} or not loss.uses_extra or loss.tau != 0.97
+    assert seen == {False, True} or not loss.uses_prior or loss.tau != 0.97
 
 
 @pytest.mark.parametrize("loss", VALUES, ids=str)
@@ -166,7 +168,7 @@ def test_only_the_marked_slots_count(loss):
 
 
 @pytest.mark.parametrize(
-    "loss", [*ONE_OF_EACH, *(kind(tau=0.0) for kind in (DCL, HCL, DPL, DPLHard))], ids=str
+    "loss", [*ONE_OF_EACH, *(kind(tau=0.0) for kind in (DCL, HCL, DPL, DPLHard, DPLHalf))], ids=str
 )
 @pytest.mark.parametrize("base", [0.0, -80.0, 80.0])
 def test_a_score_that_is_not_a_number_gives_a_loss_that_is_none(loss, base):

@@ -83,13 +83,21 @@ def same_run(a, b):
 
 
 @pytest.mark.parametrize(
-    ("encoder", "batch"), [(MF(dim=3), 5), (MF(dim=3), 2), (LightGCN(dim=3, hops=2), 5)], ids=str
+    ("encoder", "batch", "sampler"),
+    [
+        (MF(dim=3), 5, Uniform()),
+        (MF(dim=3), 2, Uniform()),
+        (LightGCN(dim=3, hops=2), 5, Uniform()),
+        (MF(dim=3, scoring="cosine"), 5, BNS(pool=3, in_batch=True)),
+    ],
+    ids=str,
 )
-def test_runs_of_a_group_end_as_they_would_alone(encoder, batch):
+def test_runs_of_a_group_end_as_they_would_alone(encoder, batch, sampler):
+    same = {"batch_size": batch, "n_unlabelled": 1}
     jobs = [
-        job_of(DPL(tau=0.1), encoder, batch_size=batch, n_unlabelled=1, seed=1, weight_decay=0.1),
-        job_of(DPL(tau=0.7, floor=0.4), encoder, batch_size=batch, n_unlabelled=1, seed=2, l2_items=0.3),
-        job_of(DPL(tau=[0, 0.1, 0.3, 0.5]), encoder, batch_size=batch, n_unlabelled=1, seed=1),
+        job_of(DPL(tau=0.1), encoder, sampler, **same, seed=1, weight_decay=0.1),
+        job_of(DPL(tau=0.7, floor=0.4), encoder, sampler, **same, seed=2, l2_items=0.3),
+        job_of(DPL(tau=[0, 0.1, 0.3, 0.5]), encoder, sampler, **same, seed=1),
     ]
     group, epochs, rates = gpu_runs.GpuRuns(jobs), [0, 3, 1], [0.1, 0.01, 0.3]
     assert group.lazy == (batch == 2)
@@ -314,6 +322,7 @@ def test_auto_on_the_cpu_is_never_the_gpu(loss, encoder):
             job_of(BPR(), MF(dim=32_769), n_unlabelled=1),
             "2 items of 32769 dimensions is too wide.* up to 32,768",
         ),
+        (job_of(BPR(), sampler=BNS(pool=128)), r"1 \+ M \+ pool = 129 items .* too many .*up to 128"),
         (job_of(DPL(tau=0.1), sampler=DNS(pool=128)), r"1 \+ M \+ pool = 130 items .* too many .*up to 128"),
     ],
     ids=str,

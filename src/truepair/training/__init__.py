@@ -18,7 +18,7 @@ from truepair.training.folding import fold_in
 from truepair.training.gpu import GPU
 from truepair.training.many import fit_together, groups_of
 from truepair.training.reference import REFERENCE
-from truepair.training.result import EpochRecord, EpochState, FitResult, Job, OnEpoch
+from truepair.training.result import EpochRecord, EpochState, FitResult, Job, OnEpoch, StopTraining
 from truepair.training.running import Run, run_to_the_end
 from truepair.training.settings import Settings
 from truepair.training.trainer import Engine
@@ -36,6 +36,7 @@ __all__ = [
     "Job",
     "OnEpoch",
     "Settings",
+    "StopTraining",
     "choose_engine",
     "fit",
     "fit_many",

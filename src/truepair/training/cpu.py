@@ -21,7 +21,7 @@ from torch import Tensor
 from truepair.compiling import announce_compilation, parallel_kernel
 from truepair.encoders import StartedEncoder
 from truepair.sampling import Draws, Matrices
-from truepair.training.plan import FUSED_ENCODERS, Floats, lacking, plan_of
+from truepair.training.plan import Floats, lacking, plan_of
 from truepair.training.result import Job
 from truepair.training.trainer import Engine, EpochTotals
 
@@ -38,8 +38,9 @@ class CpuTrainer:
         from truepair.training import cpu_memory, cpu_rows, cpu_steps
         from truepair.training.cpu_course import narrow_tables_of
 
-        announce_compilation([cpu_steps.run_steps], "graph" if getattr(job.encoder, "hops", 0) else "")
         self.job, self.plan, self.done = job, plan_of(job), 0  # `done` counts the steps of all epochs
+        variant = "rivals" if self.plan.risk else "graph" if self.plan.hops else ""
+        announce_compilation([cpu_steps.run_steps], variant)
         data, settings, dim = job.interactions, job.settings, job.encoder.dim
         draws = Draws(data, job.sampler, "cpu")
         self.n_anchors, self.n_saturated_users = len(draws.anchors), draws.n_saturated_users
@@ -47,13 +48,16 @@ class CpuTrainer:
         self.anchor_users = draws.users[draws.anchors].to(torch.int32).numpy()
         self.anchor_items = draws.items[draws.anchors].to(torch.int32).numpy()
         self.numbers = cpu_rows.numbers_of(self.plan)
+        self.popularity = draws.popularity.numpy()
         self.tables, self.narrow = narrow_tables_of(cpu_rows.tables_of(draws))
         # the encoder's parameters, without the graph that the reference would need
         started = StartedEncoder(job.encoder, data.n_users, data.n_items, settings.seed)
         adam, hops = settings.optimizer == "adam", self.plan.hops
         self.user = cpu_memory.side_of(started.user, hops, adam)
         self.item = cpu_memory.side_of(started.item, hops, adam)
-        self.graph: tuple[Any, Any] = cpu_memory.neighbours_of(data, hops, dim) if hops else (None, None)
+        self.graph: tuple[Any, Any] = None, None
+        if hops or self.plan.risk:  # where rows are chosen by risk, one variant serves with and without graph
+            self.graph = cpu_memory.neighbours_of(data, hops, dim if hops else 0)
         self.rows = cpu_memory.rows_of(self.plan, min(settings.batch_size, self.n_anchors), dim)
 
     # --- an epoch ----------------------------------------------------------------------------------
@@ -110,11 +114,13 @@ class CpuTrainer:
         """What every phase is given, with room for as many threads as Numba has now."""
         import numba
 
-        from truepair.training.cpu_memory import room_of
+        from truepair.training.cpu_memory import rivals_of, room_of
 
+        threads = numba.get_num_threads()
         return (
             self.numbers, rules, self.tables, self.narrow, course, self.user, self.item, *self.graph,
-            self.rows, room_of(self.rows, numba.get_num_threads()),
+            self.rows, room_of(self.rows, threads),
+            rivals_of(self.rows, self.popularity, threads) if self.plan.risk else None,
         )  # fmt: skip
 
     # --- what is learnt ----------------------------------------------------------------------------
@@ -174,7 +180,7 @@ def _lacks(job: Job) -> str | None:
         return "it needs Numba, which is not installed (pip install numba)."
     if job.settings.device not in ("auto", "cpu"):
         return f"it trains on the CPU, not on device = {job.settings.device!r}; it has 'cpu' and 'auto'."
-    return lacking(job, ("adam", "sgd"), FUSED_ENCODERS)
+    return lacking(job, ("adam", "sgd"))
 
 
 CPU = Engine(start=CpuTrainer, lacks=_lacks)

@@ -14,8 +14,10 @@ import numpy.typing as npt
 
 from truepair.training.cpu_course import NarrowTables, Words, draw_exactly, inner
 from truepair.training.cpu_graph import Bytes
+from truepair.training.cpu_rivals import Rivals, judge_row
 from truepair.training.cpu_rows import (
     ONE,
+    SHORTEST,
     ZERO,
     Floats,
     Ints,
@@ -23,10 +25,10 @@ from truepair.training.cpu_rows import (
     Numbers,
     Tables,
     choose_hardest,
+    inverse_norm,
     loss_row,
 )
 
-_EPSILON = np.float32(1e-12)  # torch.nn.functional.normalize's
 _SPREAD, _WORD, _LOW_WORD = np.uint64(0x9E3779B1), np.uint64(32), np.uint64(0xFFFFFFFF)
 
 
@@ -126,17 +128,25 @@ def draw_rows(
 
 @inner
 def learn_rows(
-    numbers: Numbers, users: Side, items: Side, rows: Rows, size: int, thread: int, threads: int
-) -> None:
+    numbers: Numbers, tables: Tables, narrow: NarrowTables, users: Side, items: Side, rows: Rows,
+    rivals: Rivals | None, size: int, thread: int, threads: int,
+) -> None:  # fmt: skip
     """One thread's part of the batch: scores, losses, gradients by the scores and by the user's vector."""
     learnt = 1 + numbers.m + numbers.n
     padded, per_user = rows.slopes.shape[1], len(rows.tau) > 1
     for b in range(thread * size // threads, (thread + 1) * size // threads):
-        user = rows.users[b]
-        score_row(numbers, users, items, rows, b)
-        if numbers.pool > numbers.n:
-            choose_hardest(numbers, rows.items[b], rows.scores[b])
-            score_row(numbers, users, items, rows, b)  # the factors, in the new order
+        user, chooses = rows.users[b], int(numbers.pool > numbers.n)
+        for turn in range(1 + chooses):  # the second time after the choice: the factors, in the new order
+            score_row(numbers, users, items, rows, b)
+            if turn < chooses:
+                merits = rows.scores[b]
+                if rivals is not None:  # without them this is not even compiled
+                    judge_row(
+                        numbers, tables, narrow, users.encoded, user, rows.user_factor[b], rows.items[b],
+                        rows.scores[b], rivals, size, thread,
+                    )  # fmt: skip
+                    merits = rivals.merits[thread]
+                choose_hardest(numbers, rows.items[b], merits)
         of = user if per_user else 0
         loss, clamped = loss_row(
             numbers, rows.tau[of], rows.log_rest[of], rows.scores[b, :padded], rows.slopes[b]
@@ -168,16 +178,6 @@ def score_row(numbers: Numbers, users: Side, items: Side, rows: Rows, b: int) ->
         of_item = inverse_norm(items.encoded, item) if numbers.cosine else ONE
         rows.weights[b, c] = scale * of_item
         rows.scores[b, c] = scale * of_user * of_item * product
-
-
-@inner
-def inverse_norm(vectors: Floats, row: int) -> np.float32:
-    """1 / max(‖e‖, ε)."""
-    square = ZERO
-    for k in range(vectors.shape[1]):
-        square += vectors[row, k] * vectors[row, k]
-    norm = np.sqrt(square)
-    return ONE / (_EPSILON if norm < _EPSILON else norm)
 
 
 @inner
@@ -255,7 +255,7 @@ def project(side: Side, thread: int, threads: int) -> None:
     for row in range(thread * len(vectors) // threads, (thread + 1) * len(vectors) // threads):
         if side.touched[row]:
             inverse = inverse_norm(vectors, row)
-            along = side.pull[row] * inverse if inverse * _EPSILON < ONE else ZERO  # below ε the norm is ε
+            along = side.pull[row] * inverse if inverse * SHORTEST < ONE else ZERO  # below ε the norm is ε
             for k in range(vectors.shape[1]):
                 gradient[row, k] = (gradient[row, k] - along * vectors[row, k]) * inverse
 

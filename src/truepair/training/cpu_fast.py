@@ -22,7 +22,7 @@ from truepair.compiling import announce_compilation
 from truepair.encoders import MF
 from truepair.randomness import stream_key
 from truepair.sampling import Draws, Matrices
-from truepair.training.plan import Floats, lacking, plan_of
+from truepair.training.plan import FUSED_SAMPLERS, Floats, lacking, plan_of
 from truepair.training.result import Job
 from truepair.training.trainer import Engine, EpochTotals
 
@@ -158,7 +158,7 @@ def _lacks(job: Job) -> str | None:
             "row in every step, and its steps touch their own rows only. Set optimizer='sgd' (or 'adagrad'), "
             "weight_decay=0, l2_users=0.1, schedule='linear' and a learning_rate near 0.3."
         )
-    return lacking(job, ("sgd", "adagrad"), (MF,))
+    return lacking(job, ("sgd", "adagrad"), (MF,), FUSED_SAMPLERS)  # there is no batch to rank among
 
 
 CPU_FAST = Engine(start=FastTrainer, lacks=_lacks)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from truepair.training.cpu_functions import (
+    HALF,
     MINUS_INFINITY,
     ONE,
     ZERO,
@@ -33,6 +34,7 @@ class Numbers(NamedTuple):
     m: int
     n: int
     pool: int
+    risk: np.float32
     cosine: bool
     score_scale: np.float32
     inverse_temperature: np.float32
@@ -50,6 +52,7 @@ def numbers_of(plan: Plan) -> Numbers:
         m=plan.m,
         n=plan.n,
         pool=plan.pool,
+        risk=np.float32(plan.risk),
         cosine=plan.cosine,
         score_scale=np.float32(plan.score_scale),
         inverse_temperature=np.float32(plan.inverse_temperature),
@@ -199,14 +202,14 @@ _LINEAR_IS_EXACT = np.float32(1e-20)  # above it, a σ that exp32's lower end ha
 def dpl_row(
     numbers: Numbers, tau: np.float32, log_rest: np.float32, scores: Floats, gradient: Floats
 ) -> tuple[np.float32, bool]:
-    """DPL and DPLHard: −log max(P, bound), P = (P_u − τ·P_p) / (1−τ), P_u = Σ_n w_n σ(s⁺ − s_n).
+    """DPL, DPLHard, DPLHalf: −log max(P, bound), P = (P_u − τ·P_p) / (1−τ), P_u = Σ_n w_n σ(s⁺ − s_n).
 
     With e = e^{s − s⁺}: σ = 1/(1+e) and σ' = σ(1−σ) = e·σ². If all unlabelled items score far above the
     anchor, P_u is too small for this, and everything is computed relative to its largest term.
     """
     m, first, last = numbers.m, 1 + numbers.m, 1 + numbers.m + numbers.n
     log_shift, share = ZERO, ONE / np.float32(numbers.n)
-    if numbers.kind == 4:
+    if numbers.kind != 5:
         positives, unlabelled = _sigmoids(numbers, scores, gradient)
     else:
         positives, unlabelled, share = _weighted_sigmoids(numbers, scores, gradient)
@@ -214,6 +217,8 @@ def dpl_row(
     if unlabelled < _LINEAR_IS_EXACT:
         log_shift, positives, unlabelled = _tiny_sigmoids(numbers, scores, gradient)
         share = ONE
+    if numbers.kind == 6:
+        positives = HALF * exp32(-log_shift)  # P_p is ½, and m = 0
     prior = tau / np.float32(max(m, 1))
     rest = unlabelled - prior * positives
     log_p = MINUS_INFINITY if rest <= ZERO else log_shift + np.log(rest) - log_rest

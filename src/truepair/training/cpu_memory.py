@@ -10,6 +10,7 @@ from truepair.data.interactions import Interactions
 from truepair.training.cpu_batch import Room, Rows, Side
 from truepair.training.cpu_graph import Neighbours
 from truepair.training.cpu_lines import LINE
+from truepair.training.cpu_rivals import Rivals
 from truepair.training.plan import Floats, Plan
 
 
@@ -90,3 +91,16 @@ def room_of(rows: Rows, threads: int) -> Room:
     entries = rows.items.size + 1  # one more, where what is not the thread's own is written and forgotten
     shape = threads, entries
     return Room(rows=np.zeros(shape, dtype=np.int32), places=np.zeros(shape, dtype=np.int32))
+
+
+def rivals_of(rows: Rows, popularity: Floats, threads: int) -> Rivals:
+    """Room to rank the candidates of a batch, for so many threads."""
+    batch, drawn = rows.items.shape
+    return Rivals(
+        items=np.zeros(batch, dtype=np.int32),
+        vectors=aligned(rows.user_gradient.shape[1], batch),
+        popularity=popularity,
+        scores=aligned(threads, batch),
+        known=np.zeros((threads, len(popularity)), dtype=np.uint8),
+        merits=aligned(threads, drawn),
+    )

@@ -1,4 +1,4 @@
-"""One row (a data entry) in compiled code: the reference's draws, and the hardest of a pool."""
+"""One row (a data entry) in compiled code: the reference's draws, norms, and the hardest of a pool."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from truepair.training.plan import Floats
 
 __all__ = [
     "ONE",
+    "SHORTEST",
     "ZERO",
     "Floats",
     "Index",
@@ -38,6 +39,7 @@ __all__ = [
     "exactly",
     "exp32",
     "inlined",
+    "inverse_norm",
     "log1p32",
     "loss_row",
     "numbers_of",
@@ -74,6 +76,7 @@ def tables_of(draws: Draws) -> Tables:
     )
 
 
+SHORTEST = np.float32(1e-12)  # the ε of torch.nn.functional.normalize
 _STEP = np.uint64(_GAMMA)
 (_SHIFT_1, _FACTOR_1), (_SHIFT_2, _FACTOR_2) = ((np.uint64(s), np.uint64(f)) for s, f in _MIX)
 _SHIFT_3, _BIT = np.uint64(_LAST_SHIFT), np.uint64(1)
@@ -132,6 +135,16 @@ def _first_above(rising: Longs, start: Index, stop: Index, value: Index) -> Inde
         above = rising[middle] > value
         start, stop = (start, middle) if above else (middle + 1, stop)
     return start
+
+
+@compiled
+def inverse_norm(vectors: Floats, row: Index) -> np.float32:
+    """1 / max(‖e‖, ε)."""
+    square = ZERO
+    for k in range(vectors.shape[1]):
+        square += vectors[row, k] * vectors[row, k]
+    norm = np.sqrt(square)
+    return ONE / (SHORTEST if norm < SHORTEST else norm)
 
 
 @compiled

@@ -24,6 +24,7 @@ from truepair.training.cpu_batch import (
 )
 from truepair.training.cpu_course import NarrowTables, inner
 from truepair.training.cpu_graph import Neighbours, Part, mostly, spread
+from truepair.training.cpu_rivals import Rivals, gather_rivals
 from truepair.training.cpu_rows import ONE, ZERO, Floats, Numbers, Tables, compiled
 
 PIECE = 4096  # parameters that are updated in one go: pieces that depend on the threads could round otherwise
@@ -32,7 +33,7 @@ _KEEP_FIRST, _TAKE_FIRST = np.float32(BETAS[0]), np.float32(1 - BETAS[0])
 _KEEP_SECOND, _TAKE_SECOND = np.float32(BETAS[1]), np.float32(1 - BETAS[1])
 _ADAM_EPSILON = np.float32(1e-8)
 
-DRAW, ENCODE, LEARN, COLLECT, PROJECT, SPREAD_BACK, FORGET, UPDATE = range(8)
+DRAW, ENCODE, GATHER, LEARN, COLLECT, PROJECT, SPREAD_BACK, FORGET, UPDATE = range(9)
 
 
 class Now(NamedTuple):
@@ -104,7 +105,7 @@ def descend(weights: Floats, gradient: Floats, rate: np.float32, decay: np.float
 def do_part(
     now: Now, numbers: Numbers, rules: Rules, tables: Tables, narrow: NarrowTables, epoch: Epoch,
     users: Side, items: Side, by_user: Neighbours | None, by_item: Neighbours | None, rows: Rows, room: Room,
-    thread: int, threads: int,
+    rivals: Rivals | None, thread: int, threads: int,
 ) -> None:  # fmt: skip
     """One thread's part of a phase."""
     phase, size = now.phase, now.size
@@ -121,8 +122,11 @@ def do_part(
                 by_user, by_item, of_users, of_items, now.most_users, now.most_items, now.all_rows,
                 now.hop, rules.hops, thread, threads,
             )  # fmt: skip
+    elif phase == GATHER:
+        if rivals is not None:  # nor is this, where nothing is chosen by risk
+            gather_rivals(numbers, items.encoded, rows.items, rivals, size, thread, threads)
     elif phase == LEARN:
-        learn_rows(numbers, users, items, rows, size, thread, threads)
+        learn_rows(numbers, tables, narrow, users, items, rows, rivals, size, thread, threads)
     elif phase == COLLECT:
         collect(numbers, rules, users, items, rows, room, size, thread, threads)
     else:  # one call in a loop, not two: what is written twice is compiled twice
@@ -140,6 +144,7 @@ def do_part(
 def _run_phase(
     now: Now, numbers: Numbers, rules: Rules, tables: Tables, narrow: NarrowTables, epoch: Epoch,
     users: Side, items: Side, by_user: Neighbours | None, by_item: Neighbours | None, rows: Rows, room: Room,
+    rivals: Rivals | None,
 ) -> None:  # fmt: skip
     """A phase, on as many threads as there is room for.
 
@@ -150,7 +155,7 @@ def _run_phase(
     for thread in numba.prange(threads):
         do_part(
             now, numbers, rules, tables, narrow, epoch, users, items, by_user, by_item, rows, room,
-            np.int64(thread), threads,  # type: ignore[arg-type]
+            rivals, np.int64(thread), threads,  # type: ignore[arg-type]
         )  # fmt: skip
 
 
@@ -163,7 +168,7 @@ run_phase = inner(_run_phase, parallel=True, nogil=True, _nrt=False)
 def _run_steps(
     first: int, last: int, done: int, numbers: Numbers, rules: Rules, tables: Tables, narrow: NarrowTables,
     epoch: Epoch, users: Side, items: Side, by_user: Neighbours | None, by_item: Neighbours | None,
-    rows: Rows, room: Room,
+    rows: Rows, room: Room, rivals: Rivals | None,
 ) -> None:  # fmt: skip
     """Steps first … last of an epoch; `done` steps were made before the epoch's first.
 
@@ -172,7 +177,9 @@ def _run_steps(
     none = np.float32(0)
     for hop in range(rules.hops + 1 if first == last else 0):
         now = at(ENCODE, first, 0, hop, True, True, True, none, none)
-        run_phase(now, numbers, rules, tables, narrow, epoch, users, items, by_user, by_item, rows, room)
+        run_phase(
+            now, numbers, rules, tables, narrow, epoch, users, items, by_user, by_item, rows, room, rivals
+        )
     for step in range(first, last):
         count = done + step + 1
         size = min(rules.batch, len(epoch.users) - step * rules.batch)
@@ -181,6 +188,7 @@ def _run_steps(
         for phase in range(DRAW, UPDATE + 1):
             spreads = phase in (ENCODE, SPREAD_BACK)
             idle = (phase == PROJECT and not numbers.cosine) or (phase == FORGET and not rules.marks)
+            idle = idle or (phase == GATHER and not numbers.risk)
             if idle or (spreads and not rules.hops):
                 continue
             encode = phase == ENCODE
@@ -189,7 +197,7 @@ def _run_steps(
                 now = at(phase, step, size, hop, not encode, most_users, most_items, rate, unbias)
                 run_phase(
                     now, numbers, rules, tables, narrow, epoch, users, items, by_user, by_item, rows,
-                    room,
+                    room, rivals,
                 )  # fmt: skip
         epoch.losses[step], epoch.clamped[step] = totals(rows, size)
 

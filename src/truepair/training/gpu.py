@@ -6,8 +6,7 @@ import importlib.util
 
 import torch
 
-from truepair.sampling import DNS
-from truepair.training.plan import FUSED_ENCODERS, lacking, next_power_of_two, plan_of
+from truepair.training.plan import lacking, next_power_of_two, plan_of
 from truepair.training.result import Job
 from truepair.training.trainer import Engine, Trainer
 
@@ -23,7 +22,7 @@ def _lacks(job: Job) -> str | None:
         return "it needs an NVIDIA GPU of compute capability 7.0 or later."
     if importlib.util.find_spec("triton") is None:
         return "it needs Triton, which comes with PyTorch's CUDA builds: pip install triton."
-    return lacking(job, ("adam",), FUSED_ENCODERS) or too_wide(job)
+    return lacking(job, ("adam",)) or too_wide(job)
 
 
 def too_wide(job: Job) -> str | None:
@@ -39,7 +38,7 @@ def too_wide(job: Job) -> str | None:
     rows = job.interactions.n_users + job.interactions.n_items
     if rows * job.encoder.dim > 2**31 - 2**10:
         return f"{rows:,} users and items of {job.encoder.dim} dimensions are too many for it (below 2^31)."
-    if isinstance(job.sampler, DNS) and slots > _WIDEST_POOL:
+    if plan.pool > plan.n and slots > _WIDEST_POOL:
         return f"1 + M + pool = {plan.width} items to choose from are too many for it (up to {_WIDEST_POOL})."
     return None
 

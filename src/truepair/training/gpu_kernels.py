@@ -12,6 +12,7 @@ import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from truepair.training.gpu_losses import loss_row
+from truepair.training.gpu_rivals import inverse_norm, merits_of, steps_over
 
 SWEEP = 32  # a row that nobody touches is brought up to date every so many steps; one word has as many bits
 ROWS_TOGETHER = 4  # rows that one program brings up to date
@@ -57,18 +58,6 @@ def words_kernel(keys, words, n, BLOCK: tl.constexpr):
 # --- drawing --------------------------------------------------------------------------------------------
 
 
-@triton.jit
-def _steps_over(values, begin, end, target, ROUNDS: tl.constexpr):
-    """How far `target` reaches in values[begin:end], which rise: the first place whose value is larger."""
-    for _ in range(ROUNDS):
-        middle = (begin + end) // 2
-        open_ = begin < end
-        right = open_ & (tl.load(values + middle, mask=open_, other=0) <= target)
-        begin = tl.where(right, middle + 1, begin)
-        end = tl.where(open_ & ~right, middle, end)
-    return begin
-
-
 @triton.jit(do_not_specialize=["first_step", "first", "count"])
 def draw_kernel(
     keys, order, anchors, pair_users, pair_items, indptr, before, passed, ends, free,
@@ -103,12 +92,12 @@ def draw_kernel(
     if UNIFORM:
         spot = spot.to(tl.int32)
     known = tl.load(pair_items + tl.where(is_extra, begin + spot, anchor))
-    over = _steps_over(before, begin, end, spot, ROUNDS)
+    over = steps_over(before, begin, end, spot, ROUNDS)
     if UNIFORM:
         unlabelled = spot + over - begin
     else:
         spot += tl.load(passed + over) - tl.load(passed + begin)
-        unlabelled = _steps_over(ends, tl.zeros_like(spot), tl.zeros_like(spot) + n_items, spot, END_ROUNDS)
+        unlabelled = steps_over(ends, tl.zeros_like(spot), tl.zeros_like(spot) + n_items, spot, END_ROUNDS)
     there = n_users + tl.where(slot <= M, known, unlabelled)
 
     if MARK:
@@ -131,24 +120,21 @@ def draw_kernel(
 # --- one step: scores, loss, gradients ------------------------------------------------------------------
 
 
-@triton.jit
-def _inverse_norm(square):
-    return 1.0 / tl.maximum(tl.sqrt(square), 1e-12)
-
-
 @triton.jit(do_not_specialize=["place", "left", "position"])
 def rows_kernel(
     weights, gradients, touches, entry_users, entry_rows, numbers, tau, log_rest, losses, clamps, scores,
-    place, left, batch, n_places, n_rows, n_anchors, n_tau, position,
+    beaten, popularity, risk, shares,
+    place, left, batch, n_places, n_rows, n_users, n_anchors, n_tau, position,
     KIND: tl.constexpr, RELATIVE: tl.constexpr, COSINE: tl.constexpr, L2: tl.constexpr, RAW: tl.constexpr,
     M: tl.constexpr, N: tl.constexpr, POOL: tl.constexpr, K: tl.constexpr,
-    D: tl.constexpr, DP: tl.constexpr, PDL: tl.constexpr,
+    RANKED: tl.constexpr, D: tl.constexpr, DP: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """One data entry a program: its scores, its loss, and its gradients added to those of its rows.
 
     `place` is the batch's first entry in the table of entries, `position` its first in the epoch, `left`
     the number of entries in the batch. RAW: the weights are the parameters themselves, so L2 goes straight
-    into the gradient; otherwise the touches of each row are counted for later.
+    into the gradient; otherwise the touches of each row are counted for later. RANKED: of a pool the
+    least risky are kept, by what `beaten_kernel` counted.
     """
     run = tl.program_id(1).to(tl.int64)
     mine = tl.program_id(0)
@@ -173,16 +159,21 @@ def rows_kernel(
     items = tl.load(weights + item_at, mask=mask, other=0.0)
     s = tl.sum(items * u[None, :], axis=1)
     if COSINE:
-        u_inverse = _inverse_norm(tl.sum(u * u))
-        i_inverse = _inverse_norm(tl.sum(items * items, axis=1))
+        u_inverse = inverse_norm(tl.sum(u * u))
+        i_inverse = inverse_norm(tl.sum(items * items, axis=1))
         s = s * (score_scale * u_inverse) * i_inverse
     if PDL:
         gdc_launch_dependents()
     unlabelled = (slot > M) & (slot < width)
     if POOL > N:  # the N highest scores of the pool, of equal ones the first drawn
+        merits = s
+        if RANKED:
+            counted = beaten + (run * shares * batch + mine) * K
+            p = tl.load(popularity + there - n_users, mask=slot < width, other=0.0)
+            merits = merits_of(s, slot, counted, batch * K, shares, p, risk, K)
         # through memory: the compiler may compute s anew for each side, in another order, with other bits
         kept = scores + (run * batch + mine) * K
-        tl.store(kept + slot, s)
+        tl.store(kept + slot, merits)
         tl.debug_barrier()
         across, down = tl.load(kept + slot)[None, :], tl.load(kept + slot)[:, None]
         above = (across > down) | ((across == down) & (slot[None, :] < slot[:, None]))

@@ -10,11 +10,12 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from truepair.losses import BPR, DCL, DPL, HCL, DPLHard, InfoNCE
+from truepair.losses import BPR, DCL, DPL, HCL, DPLHalf, DPLHard, InfoNCE
 from truepair.training.plan import LOSS_KINDS
 
 _BPR, _INFONCE, _DCL = (tl.constexpr(LOSS_KINDS[kind]) for kind in (BPR, InfoNCE, DCL))
 _HCL, _DPL, _DPL_HARD = (tl.constexpr(LOSS_KINDS[kind]) for kind in (HCL, DPL, DPLHard))
+_DPL_HALF = tl.constexpr(LOSS_KINDS[DPLHalf])
 
 
 @triton.jit
@@ -27,7 +28,7 @@ def loss_row(
     extra = (slot >= 1) & (slot <= M)
     if KIND == _BPR:
         loss, clamped, gradient, at_pos = _bpr(s - pos, unlabelled, N)
-    elif KIND == _DPL or KIND == _DPL_HARD:  # noqa: SIM109, Triton has no `in`
+    elif KIND == _DPL or KIND == _DPL_HARD or KIND == _DPL_HALF:  # noqa: SIM109, Triton has no `in`
         loss, clamped, gradient, at_pos = _pairwise(
             pos - s, s, extra, unlabelled, tau, log_rest, beta, floor, KIND, RELATIVE, M, N
         )
@@ -53,7 +54,7 @@ def _pairwise(
     x, s, extra, unlabelled, tau, log_rest, beta, floor,
     KIND: tl.constexpr, RELATIVE: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
 ):  # fmt: skip
-    """DPL and DPL hard, of the differences x = s⁺ − s. All σ are scaled by e^{−shift}."""
+    """DPL, DPL hard and DPL half, of the differences x = s⁺ − s. All σ are scaled by e^{−shift}."""
     shift = tl.minimum(tl.max(tl.where(unlabelled, x, float("-inf"))), 0.0)
     small = tl.exp(-tl.abs(x))
     sigma = tl.exp(tl.minimum(x, 0.0) - shift) / (1.0 + small)
@@ -69,6 +70,8 @@ def _pairwise(
         p_extra = tl.sum(tl.where(extra, sigma, 0.0)) / M
         # τ = 0 takes nothing, not even 0·∞; but not a number stays not a number
         p -= tl.where((tau > 0) | (p_extra != p_extra), tau * p_extra, 0.0)
+    if KIND == _DPL_HALF:
+        p -= tl.where(tau > 0, tau * 0.5 * tl.exp(-shift), 0.0)
     log_p = tl.where(p <= 0, float("-inf"), tl.log(tl.where(p <= 0, 1.0, p)) + shift - log_rest)
     bound = tl.log(floor)
     if RELATIVE:

@@ -21,6 +21,7 @@ from truepair.encoders import StartedEncoder
 from truepair.randomness import stream_key
 from truepair.sampling import Draws, Matrices
 from truepair.training import gpu_kernels as kernels
+from truepair.training import gpu_rivals
 from truepair.training.gpu_graph import Hops
 from truepair.training.plan import next_power_of_two, plan_of
 from truepair.training.result import Job
@@ -135,6 +136,9 @@ class GpuRuns:
         self.clamps = empty(runs, self.steps * self.batch, dtype=torch.int8)
         slots = next_power_of_two(self.plan.width) if self.plan.pool > self.plan.n else 0
         self.scores = empty(max(1, runs * self.batch * slots), dtype=torch.float32)
+        self.shares = gpu_rivals.shares_of(self.batch, runs)
+        counts = runs * self.shares * self.batch * slots if self.plan.risk else 1
+        self.beaten = empty(counts, dtype=torch.int32)
         self.summary = empty(runs, self.steps + 2, dtype=torch.float64)
 
     @property
@@ -233,6 +237,8 @@ class GpuRuns:
         source = self.weights
         if self.hops:
             source = self.hops.forward(self.weights, self.touched, table.steps, step, early)
+        if self.plan.risk:
+            self._count_beaten(table, source, place, left, early)
         self._rows(table, source, place, left, early)
         spread = self.gradients
         if self.hops:
@@ -244,16 +250,28 @@ class GpuRuns:
         """Whether this is a real GPU, not Triton's interpreter."""
         return self.device.type == "cuda"
 
+    def _count_beaten(self, table: Table, source: Tensor, place: int, left: int, early: bool) -> None:
+        plan, draws = self.plan, self.draws
+        grid = (triton.cdiv(left, gpu_rivals.ROWS), self.shares, len(self.jobs))
+        gpu_rivals.beaten_kernel[grid](
+            source, self.entry_users, self.entry_rows, self.numbers, draws.indptr, self.pair_items,
+            self.beaten, place, left, self.batch, table.entries, self.n_rows, self.n_users,
+            COSINE=plan.cosine, M=plan.m, POOL=plan.pool, K=next_power_of_two(plan.width), D=self.dim,
+            PART=min(64, max(16, next_power_of_two(self.dim))), ROWS=gpu_rivals.ROWS,
+            RIVALS=gpu_rivals.RIVALS, ROUNDS=draws.longest_history.bit_length(), **self._overlap(early),
+        )  # fmt: skip
+
     def _rows(self, table: Table, source: Tensor, place: int, left: int, early: bool) -> None:
         plan, runs = self.plan, len(self.jobs)
         slots, columns = next_power_of_two(plan.width), next_power_of_two(self.dim)
         kernels.rows_kernel[(left, runs)](
             source, self.gradients, self.touches, self.entry_users, self.entry_rows, self.numbers, self.tau,
-            self.log_rest, self.losses, self.clamps, self.scores, place, left, self.batch, table.entries,
-            self.n_rows, self.losses.shape[1], self.tau.shape[1], table.first_step * self.batch + place,
+            self.log_rest, self.losses, self.clamps, self.scores, self.beaten, self.draws.popularity,
+            plan.risk, self.shares, place, left, self.batch, table.entries, self.n_rows, self.n_users,
+            self.losses.shape[1], self.tau.shape[1], table.first_step * self.batch + place,
             KIND=plan.kind, RELATIVE=plan.relative, COSINE=plan.cosine, L2=self.has_l2,
-            RAW=self.hops is None, M=plan.m, N=plan.n, POOL=plan.pool, K=slots, D=self.dim, DP=columns,
-            num_warps=_warps(slots * columns), **self._overlap(early),
+            RAW=self.hops is None, M=plan.m, N=plan.n, POOL=plan.pool, K=slots, RANKED=bool(plan.risk),
+            D=self.dim, DP=columns, num_warps=_warps(slots * columns), **self._overlap(early),
         )  # fmt: skip
 
     def _overlap(self, early: bool) -> dict[str, Any]:

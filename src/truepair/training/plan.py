@@ -8,13 +8,14 @@ import numpy as np
 import numpy.typing as npt
 
 from truepair.encoders import MF, Encoder, LightGCN
-from truepair.losses import BPR, DCL, DPL, HCL, DPLHard, InfoNCE, Loss
-from truepair.sampling import DNS, Popularity, Sampler, Uniform
+from truepair.losses import BPR, DCL, DPL, HCL, DPLHalf, DPLHard, InfoNCE, Loss
+from truepair.sampling import BNS, DNS, Popularity, Sampler, Uniform
 from truepair.training.result import Job
 
 # A fused engine knows these losses by number. A class derived from one of them is another loss.
-LOSS_KINDS: dict[type[Loss], int] = {BPR: 0, InfoNCE: 1, DCL: 2, HCL: 3, DPL: 4, DPLHard: 5}
+LOSS_KINDS: dict[type[Loss], int] = {BPR: 0, InfoNCE: 1, DCL: 2, HCL: 3, DPL: 4, DPLHard: 5, DPLHalf: 6}
 FUSED_SAMPLERS: tuple[type[Sampler], ...] = (Uniform, Popularity, DNS)
+BATCH_SAMPLERS: tuple[type[Sampler], ...] = (*FUSED_SAMPLERS, BNS)  # of engines that train by batches
 FUSED_ENCODERS: tuple[type[Encoder], ...] = (MF, LightGCN)
 
 Floats = npt.NDArray[np.float32]
@@ -26,14 +27,15 @@ class Plan(NamedTuple):
     kind: int  # LOSS_KINDS
     m: int  # extra positives of a row
     n: int  # unlabelled items of a row
-    pool: int  # unlabelled items drawn for a row; n, or more where the hardest n are kept
+    pool: int  # unlabelled items drawn for a row; n, or more where some are chosen by score
+    risk: float  # 1 + λ of BNS, which keeps the n of least risk; 0 where the hardest n are kept
     hops: int
     cosine: bool
     score_scale: float  # 1 / temperature of cosine scoring, else 1
     inverse_temperature: float  # 1 / t of InfoNCE, DCL, HCL
     beta: float  # HCL, DPLHard
     min_score: float  # DCL, HCL
-    floor: float  # DPL, DPLHard
+    floor: float  # DPL, DPLHard, DPLHalf
     relative: bool  # clamp="relative"
     has_floor: bool  # whether rows can be clamped
     tau: Floats  # [1] or [n_users]
@@ -54,6 +56,7 @@ def plan_of(job: Job) -> Plan:
         m=settings.n_extra if loss.uses_extra else 0,
         n=settings.n_unlabelled,
         pool=job.sampler.candidates(settings.n_unlabelled),
+        risk=1 + job.sampler.weight if isinstance(job.sampler, BNS) else 0.0,
         hops=getattr(encoder, "hops", 0),
         cosine=encoder.scoring == "cosine",
         score_scale=1 / encoder.temperature if encoder.scoring == "cosine" else 1.0,
@@ -62,23 +65,30 @@ def plan_of(job: Job) -> Plan:
         min_score=getattr(loss, "min_score", 0.0),
         floor=getattr(loss, "floor", 0.0),
         relative=getattr(loss, "clamp", "hard") == "relative",
-        has_floor=type(loss) in (DCL, HCL, DPL, DPLHard),
+        has_floor=loss.uses_prior,
         tau=tau.astype(np.float32),
         log_rest=np.log1p(-tau).astype(np.float32),
     )
 
 
-def lacking(job: Job, optimizers: tuple[str, ...], encoders: tuple[type[Encoder], ...]) -> str | None:
-    """What of a job a fused engine with these encoders and optimizers cannot do, and what it has."""
+def lacking(
+    job: Job,
+    optimizers: tuple[str, ...],
+    encoders: tuple[type[Encoder], ...] = FUSED_ENCODERS,
+    samplers: tuple[type[Sampler], ...] = BATCH_SAMPLERS,
+) -> str | None:
+    """What of a job a fused engine with these parts cannot do, and what it has."""
     has: list[tuple[str, object, tuple[object, ...]]] = [
         ("encoder", type(job.encoder), encoders),
         ("loss", type(job.loss), tuple(LOSS_KINDS)),
-        ("sampler", type(job.sampler), FUSED_SAMPLERS),
+        ("sampler", type(job.sampler), samplers),
         ("optimizer", job.settings.optimizer, optimizers),
     ]
     for what, value, known in has:
         if value not in known:
             return f"it has no {what} {_name(value)}; it has {', '.join(map(_name, known))}."
+    if isinstance(job.sampler, BNS) and not job.sampler.in_batch:
+        return "it has no BNS that ranks among the whole catalogue; it has BNS(in_batch=True)."
     return None
 
 

@@ -38,11 +38,22 @@ class EpochState:
         return self._matrices()
 
 
+class StopTraining(Exception):  # noqa: N818, a signal like StopIteration, not an error
+    """Raised by an `on_epoch`, it ends its run after this epoch, with the best so far; others go on.
+
+    `score` is the validation score of this epoch, where there is one.
+    """
+
+    def __init__(self, score: float | None = None) -> None:
+        super().__init__(score)
+        self.score = score
+
+
 class OnEpoch(Protocol):
     """Called after an epoch; a number it returns is a validation score, higher is better."""
 
     def __call__(self, state: EpochState, /) -> float | None:
-        """A validation score, or None."""
+        """A validation score, or None; raises `StopTraining` to end the run."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from truepair.errors import StorageError, TrainingError, check_whole
 from truepair.sampling import Matrices
 from truepair.training.checkpoints import check_same_job, describe_job, load_checkpoint, save_checkpoint
 from truepair.training.progress import Progress, show_progress
-from truepair.training.result import EpochRecord, EpochState, FitResult, Job, OnEpoch
+from truepair.training.result import EpochRecord, EpochState, FitResult, Job, OnEpoch, StopTraining
 from truepair.training.trainer import EpochTotals, Trainer
 
 
@@ -41,6 +41,7 @@ class Run:
         self.checkpoint, self.saved = checkpoint, 0  # the epoch that lies in the checkpoint
         self.history: list[EpochRecord] = []
         self.best: tuple[int, float, Matrices] | None = None  # epoch, score, matrices
+        self.stopped = False  # by `on_epoch`
         if checkpoint is not None and checkpoint.exists():
             self.restore(checkpoint)
 
@@ -55,8 +56,8 @@ class Run:
         return self.job.settings.learning_rate_at(self.epoch)
 
     def is_over(self) -> bool:
-        """Whether the epochs or the patience are over."""
-        return self.epoch >= self.job.settings.epochs or self.patience_is_over()
+        """Whether the epochs or the patience are over, or `on_epoch` has ended the run."""
+        return self.stopped or self.epoch >= self.job.settings.epochs or self.patience_is_over()
 
     def train_epoch(self, bar: Progress) -> None:
         """One epoch."""
@@ -98,7 +99,10 @@ class Run:
         epoch, settings = self.epoch + 1, self.job.settings
         if self.on_epoch is None or (epoch % settings.validate_every and epoch != settings.epochs):
             return None
-        score = self.on_epoch(EpochState(epoch, loss, self.trainer.matrices))
+        try:
+            score = self.on_epoch(EpochState(epoch, loss, self.trainer.matrices))
+        except StopTraining as stop:
+            score, self.stopped = stop.score, True
         if score is None:
             return None
         if isinstance(score, str) or not math.isfinite(score):
