@@ -6,12 +6,12 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from truepair.encoders import ENCODERS
+from truepair.closed import ALL_ENCODERS
 from truepair.errors import InputError, check_choice
 from truepair.losses import LOSSES
 from truepair.sampling import SAMPLERS
 
-_REGISTRIES: dict[str, Mapping[str, type]] = {"loss": LOSSES, "encoder": ENCODERS, "sampler": SAMPLERS}
+_REGISTRIES: dict[str, Mapping[str, type]] = {"loss": LOSSES, "encoder": ALL_ENCODERS, "sampler": SAMPLERS}
 
 
 def described(value: Any) -> Any:
@@ -29,6 +29,34 @@ def described(value: Any) -> Any:
     if value is None or isinstance(value, str | int | float | bool):
         return value
     return list(value) if isinstance(value, tuple | list) else {"unknown": repr(value)[:200]}
+
+
+def assembled(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """Recommender's parameters from flat ones: a dotted name is a field of the loss, encoder or sampler.
+
+    >>> assembled({"loss": "dpl", "loss.tau": 0.1, "encoder": "mf", "encoder.dim": 8, "epochs": 5})["loss"]
+    DPL(tau=0.1, floor=0.01, clamp='hard')
+    """
+    whole = {name: value for name, value in flat.items() if "." not in name}
+    for name, registry in _REGISTRIES.items():
+        fields = {key.split(".", 1)[1]: value for key, value in flat.items() if key.startswith(f"{name}.")}
+        if isinstance(whole.get(name), str):
+            whole[name] = _made(name, registry[check_choice(name, whole[name], registry)], fields)
+        elif fields:
+            raise InputError(
+                f"{name}.{next(iter(fields))} was given without {name}; name one of {', '.join(registry)}."
+            )
+    for name in flat:
+        if "." in name:
+            check_choice("the part before the dot", name.split(".", 1)[0], list(_REGISTRIES))
+    return whole
+
+
+def _made(name: str, kind: type, fields: Mapping[str, Any]) -> Any:
+    """A value of this kind; an unknown field is an error that lists the fields it has."""
+    for field in fields:
+        check_choice(f"a field of {name}", field, [f.name for f in dataclasses.fields(kind)])
+    return kind(**fields)
 
 
 def check_saveable(parameters: Mapping[str, Any]) -> None:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from truepair.recommender import Recommender
 
 _MAY_BE_NONE = ("patience", "batch_size")
+PARTS = ("loss", "encoder", "sampler")
+FIELDS = {"dim": "encoder.dim", "tau": "loss.tau"}  # fields that have a name of their own
 _DEFAULT = " [default: {default}]"
 
 
@@ -22,7 +24,7 @@ _DEFAULT = " [default: {default}]"
 class Training:
     """Parameters of `Recommender` that have an option of their own; None is not given."""
 
-    encoder: Annotated[str | None, typer.Option(help="The encoder: {encoders.ENCODERS}." + _DEFAULT)] = None
+    encoder: Annotated[str | None, typer.Option(help="The encoder: {closed.ALL_ENCODERS}." + _DEFAULT)] = None
     sampler: Annotated[str | None, typer.Option(help="The sampler: {sampling.SAMPLERS}." + _DEFAULT)] = None
     dim: Annotated[int | None, typer.Option(help="The length of the vectors." + _DEFAULT)] = None
     tau: Annotated[
@@ -55,25 +57,61 @@ class Training:
     ] = None
     set: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Any parameter of Recommender; may be repeated."),
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Any parameter of Recommender, or a field such as encoder.l2, loss.tau; may be repeated.",
+        ),
     ] = None
 
     def recommender(self, **more: Any) -> Recommender:
         """The recommender that all of this describes, with its parameters checked."""
-        from truepair.recommender import Recommender
+        from truepair.experiments.tuning.runner import recommender_of
 
+        model = recommender_of(self.flat(**more))  # an unknown one is an error
+        model.check()  # before anything is read
+        return model
+
+    def flat(self, **more: Any) -> dict[str, Any]:
+        """What was given, by flat names: a field of the loss, encoder or sampler is `loss.tau`."""
         options = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("config", "set")}
         given = {name: value for name, value in {**options, **more}.items() if value is not None}
         given |= {name: _value(given[name]) for name in ("tau", "patience") if name in given}
-        settings = {**read_toml(self.config), **given, **dict(map(_assignment, self.set or []))}
-        model = Recommender().set_params(**settings)  # an unknown one is an error
-        model.set_params(**{name: _plain(name, value) for name, value in settings.items()})
-        model.job(n_pairs=0)  # its checks, before anything is read
-        return model
+        settings = _over(_over(read_settings(self.config), given), dict(map(_assignment, self.set or [])))
+        return {name: _plain(name, value) for name, value in settings.items()}
+
+
+def read_settings(path: Path | None) -> dict[str, Any]:
+    """The parameters in a TOML file, flat; `none` is None where that is allowed."""
+    found = flattened(read_toml(path))
+    return {n: None if n in _MAY_BE_NONE and v == "none" else v for n, v in found.items()}
+
+
+def flattened(tables: dict[str, Any], inside: str = "") -> dict[str, Any]:
+    """Tables by dotted names; a table's `kind` is what the table itself is.
+
+    >>> flattened({"loss": {"kind": "dpl", "tau": 0.1}, "encoder.dim": 32, "epochs": 5})
+    {'loss': 'dpl', 'loss.tau': 0.1, 'encoder.dim': 32, 'epochs': 5}
+    """
+    found: dict[str, Any] = {}
+    for name, value in tables.items():
+        whole = inside if name == "kind" and inside else f"{inside}.{name}".lstrip(".")
+        found |= flattened(value, whole) if isinstance(value, dict) else {whole: value}
+    return found
+
+
+def _over(lower: dict[str, Any], upper: dict[str, Any]) -> dict[str, Any]:
+    """`upper` over `lower`. What is named anew loses its former fields; `dim` and `tau` are fields too."""
+    anew = tuple(
+        f"{part}." for part in PARTS if part in upper and upper[part] != lower.get(part, upper[part])
+    )
+    former = {FIELDS[name] for name in upper if name in FIELDS}
+    kept = {name: value for name, value in lower.items() if not name.startswith(anew) and name not in former}
+    return {**kept, **upper}
 
 
 def read_toml(path: Path | None) -> dict[str, Any]:
-    """The flat keys and values of a TOML file; none without a file."""
+    """The keys and values of a TOML file; none without a file."""
     if path is None:
         return {}
     try:
@@ -103,13 +141,16 @@ def _value(text: str) -> Any:
 
 def _plain(name: str, value: Any) -> Any:
     """The value, if it can stand in a line: a loss, encoder or sampler goes by its name."""
-    if name in ("loss", "encoder", "sampler"):
-        from truepair.encoders import ENCODERS
-        from truepair.losses import LOSSES
-        from truepair.sampling import SAMPLERS
-
-        kinds: dict[str, Any] = {"loss": LOSSES, "encoder": ENCODERS, "sampler": SAMPLERS}
-        return check_choice(name, value, kinds[name])
+    if name in PARTS:
+        return check_choice(name, value, _kinds()[name])
     if not isinstance(value, str | int | float) and (value is not None or name not in _MAY_BE_NONE):
         raise InputError(f"{name} = {value!r} cannot be set from here; give a number, or a name.")
     return value
+
+
+def _kinds() -> dict[str, Any]:
+    from truepair.closed import ALL_ENCODERS
+    from truepair.losses import LOSSES
+    from truepair.sampling import SAMPLERS
+
+    return {"loss": LOSSES, "encoder": ALL_ENCODERS, "sampler": SAMPLERS}

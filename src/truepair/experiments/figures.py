@@ -8,9 +8,9 @@ from __future__ import annotations
 import importlib.util
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from truepair.errors import InputError
@@ -25,6 +25,18 @@ _SERIES = ("#0a0b01", "#0a0b02", "#0a0b03", "#0a0b04")
 _NAMED = {_INK: "currentColor", _LINE: "var(--line)"} | {
     colour: f"var(--series-{number})" for number, colour in enumerate(_SERIES, 1)
 }
+_ABREAST = 3  # small multiples in a row
+# The page's own colours where it is light; a file of its own has no style sheet to ask.
+_ON_WHITE = {
+    "currentColor": "#1c2126",
+    "var(--line)": "#d5dae0",
+    "var(--series-1)": "#c2571a",
+    "var(--series-2)": "#0f6e8c",
+    "var(--series-3)": "#5b7f2b",
+    "var(--series-4)": "#7a4fa3",
+}
+_MARKERS = ("o", "s", "^", "D")
+_DASHES = ("-", "--", ":", "-.")
 _STYLE: Any = {
     "svg.hashsalt": "truepair",  # the same figure has the same bytes
     "svg.fonttype": "path",
@@ -68,6 +80,42 @@ class Bar:
     high: float
 
 
+@dataclass(frozen=True)
+class Points:
+    """Points (x, y), one of them marked; `line` is drawn behind them. Texts as x are categories."""
+
+    x: Sequence[float] | Sequence[str]
+    y: Sequence[float]
+    best: int | None = None
+    line: Sequence[float] | None = None
+    log: bool = False
+
+
+@dataclass(frozen=True)
+class Series:
+    """Points with intervals (low, high); `colour` is a place among the colours; hollow: not our work."""
+
+    x: Sequence[float]
+    y: Sequence[float]
+    low: Sequence[float]
+    high: Sequence[float]
+    colour: int = 0
+    hollow: bool = False
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes: series by name, names of places 0, 1, … if there are any, lines to compare with."""
+
+    title: str
+    series: Mapping[str, Series]
+    xlabel: str = ""
+    ylabel: str = ""
+    places: Sequence[str] = ()
+    marks: Mapping[str, float] = field(default_factory=dict)
+    spans: Mapping[str, tuple[float, float, int]] = field(default_factory=dict)  # low, high, colour
+
+
 def check_plots() -> None:
     """An error with the remedy, if figures cannot be drawn here."""
     if importlib.util.find_spec("matplotlib") is None:
@@ -106,6 +154,109 @@ def draw_bars(groups: Mapping[str, Mapping[str, Bar]], ylabel: str = "") -> str:
         return _svg(drawing)
 
 
+def draw_points(panels: Mapping[str, Points], ylabel: str) -> str:
+    """Small multiples, a panel a title, three in a row, all with the same y, as SVG."""
+    with _styled():
+        rows = -(-len(panels) // _ABREAST)
+        drawing, first = _drawing(2.4 * rows), None
+        for at, (title, points) in enumerate(panels.items()):
+            axes = drawing.add_subplot(rows, _ABREAST, at + 1, sharey=first)
+            first = first or axes
+            axes.set(title=title, ylabel=ylabel if at % _ABREAST == 0 else "")
+            _draw_points(axes, points)
+        return _svg(drawing)
+
+
+def _draw_points(axes: Axes, points: Points) -> None:
+    if points.log:
+        axes.set_xscale("log")
+        axes.minorticks_off()
+    if points.line is not None:
+        axes.plot(points.x, points.line, color=_SERIES[1], linewidth=1.5)
+    axes.plot(points.x, points.y, "o", color=_SERIES[1], markersize=3.5, alpha=0.7)
+    if points.best is not None:
+        axes.plot(points.x[points.best], points.y[points.best], "o", color=_SERIES[0], markersize=7)
+    axes.margins(x=0.08)
+
+
+def draw_bands(panels: Sequence[Panel], columns: int) -> str:
+    """Lines through the points, each with a band from low to high, as SVG."""
+    return _panels(panels, columns, 2.6, _draw_band)
+
+
+def draw_dots(panels: Sequence[Panel], columns: int, height: float) -> str:
+    """Values along x, names along y, thin lines from low to high; `marks` are upright lines. As SVG."""
+    return _panels(panels, columns, height, _draw_dots)
+
+
+def draw_columns(panels: Sequence[Panel], columns: int) -> str:
+    """Bars at places with names, their values above; `spans` are bands to compare with. As SVG."""
+    return _panels(panels, columns, 3.2, _draw_columns)
+
+
+def standalone(svg: str) -> str:
+    """An SVG as a file of its own: colours by value on white, so that it reads on light and dark pages."""
+    for named, colour in _ON_WHITE.items():
+        svg = svg.replace(named, colour)
+    head, rest = svg.split(">", 1)
+    white = '<rect width="100%" height="100%" fill="#ffffff"/>'
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{head}>\n {white}{rest}'
+
+
+def _panels(panels: Sequence[Panel], columns: int, height: float, draw: Callable[[Axes, Panel], None]) -> str:
+    """The panels in rows, with one legend for all."""
+    rows = -(-len(panels) // columns)
+    with _styled():
+        drawing = _drawing(height * rows + 0.4)
+        for at, panel in enumerate(panels, 1):
+            axes = drawing.add_subplot(rows, columns, at)
+            axes.set(title=panel.title, xlabel=panel.xlabel, ylabel=panel.ylabel)
+            draw(axes, panel)
+        _draw_legend(drawing)
+        return _svg(drawing)
+
+
+def _draw_band(axes: Axes, panel: Panel) -> None:
+    for name, series in panel.series.items():
+        colour = _SERIES[series.colour]
+        axes.plot(series.x, series.y, _MARKERS[series.colour] + "-", color=colour, markersize=4, label=name)
+        axes.fill_between(series.x, series.low, series.high, color=colour, alpha=0.2, linewidth=0)
+    whole = all(float(x).is_integer() for series in panel.series.values() for x in series.x)
+    axes.locator_params(axis="x", integer=whole)
+
+
+def _draw_dots(axes: Axes, panel: Panel) -> None:
+    for dash, (name, value) in zip(_DASHES, panel.marks.items(), strict=False):
+        axes.axvline(value, color=_INK, linewidth=1, linestyle=dash, label=name)
+    for name, series in panel.series.items():
+        colour = _SERIES[series.colour]
+        reach = [_apart(series.x, series.low), _apart(series.high, series.x)]
+        look: Any = {"color": colour, "markerfacecolor": "none" if series.hollow else colour, "markersize": 6}
+        marker = _MARKERS[series.colour]
+        axes.errorbar(series.x, series.y, xerr=reach, fmt=marker, elinewidth=1.2, label=name, **look)
+    axes.set_yticks(range(len(panel.places)), list(panel.places))
+    axes.set_ylim(len(panel.places) - 0.5, -0.5)
+    axes.grid(visible=True, axis="both")
+
+
+def _draw_columns(axes: Axes, panel: Panel) -> None:
+    for name, (low, high, colour) in panel.spans.items():
+        axes.axhspan(low, high, color=_SERIES[colour], alpha=0.18, linewidth=0, label=name)
+    width = 0.8 / max(len(panel.series), 1)
+    for name, series in panel.series.items():
+        axes.bar(series.x, series.y, width * 0.92, color=_SERIES[series.colour], label=name)
+        for x, y in zip(series.x, series.y, strict=True):
+            axes.annotate(f"{y:.2f}", (x, y), (0, 2), textcoords="offset points", ha="center", fontsize=8)
+    for name, value in panel.marks.items():
+        axes.axhline(value, color=_INK, linewidth=1, label=name)
+    axes.set_xticks(range(len(panel.places)), list(panel.places))
+    axes.margins(y=0.1)
+
+
+def _apart(high: Sequence[float], low: Sequence[float]) -> list[float]:
+    return [max(a - b, 0.0) for a, b in zip(high, low, strict=True)]
+
+
 def _draw_curve(axes: Axes, name: str, curve: Curve, colour: str) -> None:
     axes.plot(curve.x, curve.y, color=colour, linewidth=1.8, label=name)
     if curve.best is not None:
@@ -131,8 +282,11 @@ def _drawing(height: float) -> Drawing:
 
 
 def _draw_legend(drawing: Drawing) -> None:
-    handles, names = drawing.axes[0].get_legend_handles_labels()
-    drawing.legend(handles, names, loc="outside upper right", ncols=len(names))
+    found: dict[str, Any] = {}
+    for axes in drawing.axes:
+        for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
+            found.setdefault(name, handle)
+    drawing.legend(list(found.values()), list(found), loc="outside upper right", ncols=min(len(found), 6))
 
 
 def _styled() -> AbstractContextManager[None]:

@@ -1,0 +1,240 @@
+"""What a parameter may be: ranges, powers of two, choices, and conditions; a space is one of these a name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from truepair.errors import InputError, check_number, check_type, check_whole, settle
+
+Value = str | int | float | bool | None
+EDGE = 0.05  # the best this near to an edge, as a share of the width, asks for more room
+_KEYS = ("low", "high", "log", "powers", "least", "most", "values", "when")
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers from `low` to `high`, searched evenly, or evenly in their logarithm.
+
+    `least` and `most` are bounds that an extended range does not pass.
+    """
+
+    low: float
+    high: float
+    log: bool = False
+    least: float | None = None
+    most: float | None = None
+
+    def __post_init__(self) -> None:
+        low = check_number("low", self.low, 0 if self.log else -math.inf, open_low=self.log)
+        settle(self, low=low, high=check_number("high", self.high, low, open_low=True))
+        _check_bounds(self)
+
+    def middle(self) -> float:
+        """The middle, in the scale that is searched."""
+        return self.unscaled((self.scaled(self.low) + self.scaled(self.high)) / 2)
+
+    def scaled(self, value: float) -> float:
+        """A value in the scale that is searched."""
+        return math.log(value) if self.log else float(value)
+
+    def unscaled(self, place: float) -> float:
+        """The value at a place of that scale."""
+        return math.exp(place) if self.log else place
+
+    def contains(self, value: object) -> bool:
+        """Whether it is a number in the range."""
+        return _is_number(value) and self.low <= value <= self.high  # type: ignore[operator]
+
+    def extended(self, value: float) -> Range:
+        """With half its width more at the edge that `value` lies at; the same where it lies at none."""
+        low, high = self.scaled(self.low), self.scaled(self.high)
+        width, at = high - low, self.scaled(value)
+        changes: dict[str, float] = {}
+        if at - low <= EDGE * width:
+            changes["low"] = max(self.unscaled(low - width / 2), _or(self.least, -math.inf))
+        if high - at <= EDGE * width:
+            changes["high"] = min(self.unscaled(high + width / 2), _or(self.most, math.inf))
+        return replace(self, **changes)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Powers:
+    """Powers of two from `low` to `high`, searched evenly in the exponent; bounds as in `Range`."""
+
+    low: int
+    high: int
+    least: int | None = None
+    most: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("low", "high", "least", "most"):
+            if (value := getattr(self, name)) is not None:
+                _check_power(name, value)
+        check_number("high", self.high, self.low, open_low=True)
+        _check_bounds(self)
+
+    def middle(self) -> int:
+        """The middle exponent's power, the lower of two."""
+        return 1 << (self.scaled(self.low) + self.scaled(self.high)) // 2
+
+    def scaled(self, value: int) -> int:
+        """The exponent."""
+        return int(value).bit_length() - 1
+
+    def unscaled(self, place: float) -> int:
+        """The power of an exponent."""
+        return 1 << int(place)
+
+    def contains(self, value: object) -> bool:
+        """Whether it is a power of two in the range."""
+        return type(value) is int and self.low <= value <= self.high and value & (value - 1) == 0
+
+    def extended(self, value: int) -> Powers:
+        """With one power more at the edge that `value` lies at; the same where it lies at none."""
+        width, changes = self.scaled(self.high) - self.scaled(self.low), dict[str, int]()
+        if self.scaled(value) - self.scaled(self.low) <= EDGE * width:
+            changes["low"] = max(self.low // 2, _or(self.least, 1))
+        if self.scaled(self.high) - self.scaled(value) <= EDGE * width:
+            changes["high"] = int(min(self.high * 2, _or(self.most, math.inf)))
+        return replace(self, **changes)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of these values: texts, numbers, True, False, None."""
+
+    values: Sequence[Value]
+
+    def __post_init__(self) -> None:
+        values = (self.values,) if isinstance(self.values, str) else tuple(self.values)
+        kinds = str | int | float | bool | None
+        if not values or len(set(map(repr, values))) < len(values):
+            raise InputError(f"values = {list(values)} must be one or more different values.")
+        if bad := [value for value in values if not isinstance(value, kinds)]:
+            raise InputError(f"values has {bad[0]!r}; give texts, numbers, True, False or None.")
+        settle(self, values=values)
+
+    def middle(self) -> Value:
+        """The first: there is no middle."""
+        return self.values[0]
+
+    def contains(self, value: object) -> bool:
+        """Whether it is one of the values."""
+        return any(value == one and type(value) is type(one) for one in self.values)
+
+    def extended(self, value: Value) -> Choice:
+        """Itself: a choice has no edge."""
+        return self
+
+
+Domain = Range | Powers | Choice
+
+
+@dataclass(frozen=True)
+class When:
+    """A domain that is asked only where another parameter, named before it or fixed, has this value."""
+
+    parameter: str
+    value: Value
+    domain: Domain
+
+    def __post_init__(self) -> None:
+        check_type("domain", self.domain, (Range, Powers, Choice), "give a Range, Powers or Choice")
+
+
+Space = Mapping[str, Range | Powers | Choice | When]
+
+
+def domain_of(entry: Domain | When) -> Domain:
+    """The domain, without its condition."""
+    return entry.domain if isinstance(entry, When) else entry
+
+
+def is_asked(entry: Domain | When, parameters: Mapping[str, Any]) -> bool:
+    """Whether the parameter exists beside these."""
+    return not isinstance(entry, When) or parameters.get(entry.parameter) == entry.value
+
+
+def extend_space(space: Space, best: Mapping[str, Any]) -> tuple[dict[str, Domain | When], tuple[str, ...]]:
+    """The space with more room where the best lies at an edge, and the names of what was extended."""
+    wider: dict[str, Domain | When] = {}
+    for name, entry in space.items():
+        domain = domain_of(entry).extended(best[name]) if name in best else domain_of(entry)
+        wider[name] = replace(entry, domain=domain) if isinstance(entry, When) else domain
+    return wider, tuple(name for name in wider if wider[name] != space[name])
+
+
+def plain_space(space: Space) -> dict[str, Any]:
+    """The space as plain JSON."""
+    return {name: _plain(entry) for name, entry in space.items()}
+
+
+def read_space(plain: Mapping[str, Any]) -> dict[str, Domain | When]:
+    """The space that `plain_space` gave, or that a TOML file holds.
+
+    A domain is `{low, high, log}`, `{low, high, powers}` or `{values}`; any of them may
+    have `least`, `most`, and `when = {other = value}`; a list is a choice.
+
+    >>> read_space({"loss.tau": {"low": 0.01, "high": 0.1, "log": True, "most": 0.9}})
+    {'loss.tau': Range(low=0.01, high=0.1, log=True, least=None, most=0.9)}
+    """
+    return {name: _read(name, entry) for name, entry in plain.items()}
+
+
+def _plain(entry: Domain | When) -> dict[str, Any]:
+    if isinstance(entry, When):
+        return {**_plain(entry.domain), "when": {entry.parameter: entry.value}}
+    if isinstance(entry, Choice):
+        return {"values": list(entry.values)}
+    kind = {"powers": True} if isinstance(entry, Powers) else {"log": entry.log}
+    bounds = {"least": entry.least, "most": entry.most}
+    given = {name: value for name, value in bounds.items() if value is not None}
+    return {"low": entry.low, "high": entry.high, **kind, **given}
+
+
+def _read(name: str, plain: Any) -> Domain | When:
+    if not isinstance(plain, Mapping | list):
+        raise InputError(f"{name} = {plain!r} is no domain; give {{low = …, high = …}} or a list of values.")
+    fields: dict[str, Any] = {"values": plain} if isinstance(plain, list) else dict(plain)
+    if unknown := [key for key in fields if key not in _KEYS]:
+        raise InputError(f"{name} has {unknown[0]!r}; a domain has {', '.join(_KEYS)}.")
+    when = fields.pop("when", None)
+    if when is not None:
+        if not isinstance(when, Mapping) or len(when) != 1:
+            raise InputError(f"{name}: when = {when!r} must name one parameter and its value.")
+        ((parameter, value),) = when.items()
+        return When(parameter, value, domain_of(_read(name, fields)))
+    try:
+        if "values" in fields:
+            return Choice([None if value == "none" else value for value in fields["values"]])
+        kind: Any = Powers if fields.pop("powers", False) else Range
+        made: Domain = kind(**fields)
+    except (TypeError, InputError) as error:
+        raise InputError(f"{name} = {plain} is no domain: {error}") from error
+    return made
+
+
+def _check_bounds(domain: Range | Powers) -> None:
+    if domain.least is not None:
+        check_number("least", domain.least, high=domain.low)
+    if domain.most is not None:
+        check_number("most", domain.most, low=domain.high)
+
+
+def _check_power(name: str, value: object) -> None:
+    whole = check_whole(name, value, 1)
+    if whole & (whole - 1):
+        raise InputError(
+            f"{name} = {whole} is no power of two; the nearest is {1 << round(math.log2(whole))}."
+        )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _or(bound: float | None, otherwise: Any) -> Any:
+    return otherwise if bound is None else bound

@@ -1,0 +1,141 @@
+"""The runner for our own models: trials -> jobs, trained together, each validated and told."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from truepair.closed import ClosedForm
+from truepair.data.interactions import Interactions
+from truepair.errors import InputError, TrainingError, TruepairError
+from truepair.evaluation import Validation
+from truepair.experiments.tuning.trials import Asked
+from truepair.parameters import assembled
+from truepair.recommender import Recommender
+from truepair.solving import Solved
+from truepair.training import (
+    AUTO,
+    EpochState,
+    FitResult,
+    Job,
+    Settings,
+    StopTraining,
+    choose_engine,
+    fit_many,
+)
+
+_PARTS = ("loss", "encoder", "sampler")
+
+
+def training_runner(
+    fixed: Mapping[str, Any],
+    train: Interactions,
+    valid: Interactions,
+    metric: str = "ndcg@20",
+    engine: str = AUTO,
+    progress: bool = False,
+) -> TrainingRunner:
+    """A runner that trains on `train` and reports `metric` on `valid`, without what `train` has.
+
+    `fixed` are the parameters that all trials share, flat like the trials' own: Recommender's names, and
+    dotted ones for fields of the loss, encoder and sampler, such as `"loss.tau"`.
+    """
+    return TrainingRunner(fixed, train, valid, metric, engine, progress)
+
+
+class TrainingRunner:
+    """See `training_runner`."""
+
+    def __init__(
+        self,
+        fixed: Mapping[str, Any],
+        train: Interactions,
+        valid: Interactions,
+        metric: str,
+        engine: str,
+        progress: bool,
+    ) -> None:
+        self.fixed = {**fixed, "metric": metric, "engine": engine}
+        self.train, self.progress = train, progress
+        self.validation = Validation(valid, train, metric)
+        self.identity = self.validation.identity
+
+    def __call__(self, batch: Sequence[Asked]) -> None:
+        """Train the batch at once where the engine can; what cannot be trained fails alone."""
+        jobs: list[tuple[Asked, Job]] = []
+        for asked in batch:
+            try:
+                model = recommender_of(asked.parameters)
+                if (closed := model.closed_form()) is not None:
+                    self._solve(asked, closed, Settings(device=model.device).torch_device())
+                    continue
+                encoder, loss, sampler, settings = model.job(len(self.train))
+                job = Job(encoder, loss, sampler, self.train, settings)
+                choose_engine(job, self.fixed["engine"])
+                jobs.append((asked, job))
+            except TruepairError as error:
+                asked.fail(str(error))
+        if jobs:
+            self._train(jobs)
+
+    def _train(self, jobs: Sequence[tuple[Asked, Job]]) -> None:
+        watches = [_Watch(self.validation, asked) for asked, _ in jobs]
+        began = time.perf_counter()
+        found = fit_many(
+            [job for _, job in jobs], watches, engine=self.fixed["engine"], progress=self.progress
+        )
+        took = time.perf_counter() - began
+        for (asked, _), result, share in zip(jobs, found, _shares(found), strict=True):
+            if isinstance(result, TrainingError):
+                asked.fail(str(result))
+            else:
+                asked.finish(result.score, result.epoch, took * share, result.engine)
+
+    def _solve(self, asked: Asked, encoder: ClosedForm, device: torch.device) -> None:
+        """A model without training: its one score."""
+        began = time.perf_counter()
+        solved = Solved(*encoder.solve(self.train, device), encoder, None, 0.0)
+        asked.finish(self.validation(solved), None, time.perf_counter() - began, solved.engine)
+
+
+class _Watch:
+    """After an epoch: the score, told to the trial, which may have to stop."""
+
+    def __init__(self, validation: Validation, asked: Asked) -> None:
+        self.validation, self.asked = validation, asked
+        self.metric, self.identity = validation.metric, validation.identity
+
+    def __call__(self, state: EpochState) -> float:
+        score = self.validation(state)
+        if self.asked.report(state.epoch, score):
+            raise StopTraining(score)
+        return score
+
+
+def recommender_of(parameters: Mapping[str, Any]) -> Recommender:
+    """The recommender of flat parameters.
+
+    A loss, encoder or sampler of which no field is named stays a name, so that `tau`, `dim` and the usual
+    pool count; where one is named, they count for the other fields.
+    """
+    flat = {**{part: getattr(Recommender, part) for part in _PARTS}, **parameters}
+    by_name = {part: flat.pop(part) for part in _PARTS if not any(key.startswith(f"{part}.") for key in flat)}
+    for part, name, field in (("encoder", "dim", "encoder.dim"), ("loss", "tau", "loss.tau")):
+        if part in flat and name in flat and _has_field(part, flat[part], name):
+            flat.setdefault(field, flat[name])
+    return Recommender().set_params(**assembled(flat), **by_name)
+
+
+def _has_field(part: str, kind: Any, name: str) -> bool:
+    if not isinstance(kind, str):
+        raise InputError(f"{part} = {kind!r} must be a name where its fields are named.")
+    return hasattr(assembled({part: kind})[part], name)
+
+
+def _shares(found: Sequence[FitResult | TrainingError]) -> list[float]:
+    """Each run's part of the time; those of a group share it."""
+    times = [0.0 if isinstance(one, TrainingError) else sum(r.seconds for r in one.history) for one in found]
+    return [each / max(sum(times), 1e-9) for each in times]

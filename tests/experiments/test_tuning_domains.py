@@ -1,0 +1,131 @@
+"""What a parameter may be: checks, the middle, room at the edges, and the way to JSON and back."""
+
+import json
+
+import pytest
+
+from truepair.closed import CLOSED
+from truepair.encoders import ENCODERS
+from truepair.errors import InputError
+from truepair.experiments.tuning import check_space
+from truepair.experiments.tuning.domains import (
+    Choice,
+    Powers,
+    Range,
+    When,
+    extend_space,
+    plain_space,
+    read_space,
+)
+from truepair.experiments.tuning.runner import recommender_of
+from truepair.experiments.tuning.spaces import default_space
+from truepair.losses import LOSSES
+from truepair.sampling import SAMPLERS
+
+
+def test_the_middle_is_in_the_scale_searched():
+    assert Range(0, 4).middle() == 2
+    assert Range(1e-4, 1e-2, log=True).middle() == pytest.approx(1e-3)
+    assert (Powers(32, 128).middle(), Powers(1, 8).middle()) == (64, 2)
+    assert Choice(["dot", "cosine"]).middle() == "dot"
+
+
+@pytest.mark.parametrize(
+    ("domain", "value", "low", "high"),
+    [
+        (Range(0, 4), 2, 0, 4),
+        (Range(0, 4), 0.3, 0, 4),
+        (Range(0, 4), 0.1, -2, 4),
+        (Range(0, 4), 3.9, 0, 6),
+        (Range(0, 4, least=0), 0.1, 0, 4),
+        (Range(0, 4, most=4.5), 4, 0, 4.5),
+        (Range(1e-4, 1e-2, log=True), 1.1e-4, 1e-5, 1e-2),
+        (Range(1e-4, 1e-2, log=True), 9e-3, 1e-4, 1e-1),
+        (Powers(4, 32), 8, 4, 32),
+        (Powers(4, 32), 4, 2, 32),
+        (Powers(4, 32), 32, 4, 64),
+        (Powers(1, 4), 1, 1, 4),
+        (Powers(4, 32, least=4, most=32), 32, 4, 32),
+    ],
+)
+def test_room_at_the_edge(domain, value, low, high):
+    wider = domain.extended(value)
+    assert (wider.low, wider.high) == pytest.approx((low, high))
+    if (low, high) == (domain.low, domain.high):
+        assert wider == domain
+
+
+def test_a_space_is_extended_where_the_best_is_at_an_edge_and_asked():
+    space = {"a": Range(0, 1), "b": Powers(2, 8), "c": Choice([1, 2]), "d": When("c", 2, Range(0, 1))}
+    wider, names = extend_space(space, {"a": 0.5, "b": 8, "c": 1})
+    assert names == ("b",)
+    assert wider == {**space, "b": Powers(2, 16)}
+    wider, names = extend_space(space, {"a": 0.5, "b": 4, "c": 2, "d": 1.0})
+    assert names == ("d",)
+    assert wider["d"] == When("c", 2, Range(0, 1.5))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Range(1, 1), "high = 1 is out of range; it must be a finite number > 1"),
+        (lambda: Range(0, 1, log=True), "low = 0 is out of range"),
+        (lambda: Range(0, 1, least=0.5), "least = 0.5 is out of range"),
+        (lambda: Range(0, 1, most=0.5), "most = 0.5 is out of range"),
+        (lambda: Powers(3, 8), "low = 3 is no power of two; the nearest is 4"),
+        (lambda: Powers(8, 4), "high = 4 is out of range"),
+        (lambda: Powers(0.5, 4), "low = 0.5 is out of range"),
+        (lambda: Choice([]), "one or more different values"),
+        (lambda: Choice([1, 1]), "one or more different values"),
+        (lambda: Choice([[1]]), "give texts, numbers"),
+        (lambda: When("a", 1, 3), "domain is a int"),
+        (lambda: read_space({"a": {"low": 1}}), "a = {'low': 1} is no domain"),
+        (lambda: read_space({"a": {"lo": 1}}), "a has 'lo'; a domain has low, high"),
+        (lambda: read_space({"a": 3}), "a = 3 is no domain; give {low"),
+        (lambda: read_space({"a": {"values": [1], "when": 3}}), "must name one parameter"),
+        (lambda: check_space({}, {}), "the space is empty"),
+        (lambda: check_space({"a": 3}, {}), "give a Range, Powers or Choice"),
+        (lambda: check_space({"a": Range(0, 1)}, {"a": 1}), "a is fixed to 1, and in the space too"),
+        (lambda: check_space({"a": When("b", 1, Range(0, 1))}, {}), "neither fixed nor named before"),
+    ],
+)
+def test_what_cannot_be(make, message):
+    with pytest.raises(InputError) as error:
+        make()
+    assert message in str(error.value)
+
+
+def test_to_json_and_back():
+    space = {
+        "a": Range(0.5, 1, most=2.0),
+        "b": Powers(2, 8, least=2),
+        "c": Choice([None, True, "x", 0.5]),
+        "d": When("c", "x", Range(1e-3, 1, log=True)),
+    }
+    assert read_space(json.loads(json.dumps(plain_space(space)))) == space
+    assert read_space({"c": ["none", 3]}) == {"c": Choice([None, 3])}
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_every_corner_of_every_default_space_can_be_trained(loss, encoder, sampler):
+    """So that no trial fails for its parameters alone, however often the space is extended."""
+    fixed = {"loss": loss, "encoder": encoder, "sampler": sampler}
+    space = default_space(loss, encoder, sampler)
+    check_space(space, fixed)
+    for _ in range(3):
+        for corner in ("low", "high"):
+            domains = {name: getattr(entry, "domain", entry) for name, entry in space.items()}
+            values = {name: getattr(d, corner, None) or d.middle() for name, d in domains.items()}
+            recommender_of({**fixed, **values}).check()
+            space, _ = extend_space(space, values)
+
+
+def test_models_without_training_have_their_own():
+    with pytest.raises(InputError, match="'popular' has no parameters"):
+        default_space(encoder="popular")
+    for encoder in set(CLOSED) - {"popular"}:
+        space = default_space(encoder=encoder)
+        middle = {name: entry.middle() for name, entry in space.items()}
+        assert recommender_of({"encoder": encoder, **middle}).closed_form() is not None
