@@ -21,8 +21,8 @@ from typer.testing import CliRunner
 import truepair
 from test_imports import modules_after
 from truepair.cli import app
+from truepair.closed import ALL_ENCODERS, CLOSED
 from truepair.data.catalogue import DATASETS
-from truepair.encoders import ENCODERS
 from truepair.losses import LOSSES
 from truepair.recommender import Recommender
 from truepair.sampling import SAMPLERS
@@ -91,13 +91,15 @@ def same_model(a, b):
 
 ROOT = get_command(app)
 COMMANDS = {(name,): command for name, command in ROOT.commands.items()}
-COMMANDS |= {("data", name): command for name, command in ROOT.commands["data"].commands.items()}
+GROUPS = ("data", "paper")
+COMMANDS |= {(group, name): c for group in GROUPS for name, c in ROOT.commands[group].commands.items()}
 
 
 def test_the_commands_are_those_of_the_docs():
-    names = ["bench", "compare", "data", "demo", "doctor", "evaluate", "fit", "recommend", "similar"]
-    assert sorted(ROOT.commands) == names
+    names = ["bench", "compare", "data", "demo", "doctor", "evaluate", "fit", "paper", "recommend"]
+    assert sorted(ROOT.commands) == [*names, "similar", "tune"]
     assert sorted(ROOT.commands["data"].commands) == ["fetch", "info", "list"]
+    assert sorted(ROOT.commands["paper"].commands) == ["report", "run", "tune"]
 
 
 @pytest.mark.parametrize("words", [(), *COMMANDS], ids=" ".join)
@@ -109,10 +111,12 @@ def test_help_shows_an_example(words):
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_every_option_has_help(words):
-    assert [p.name for p in COMMANDS[words].params if not p.help] == []
+    assert [p.name for p in COMMANDS[words].params if not (p.help or getattr(p, "hidden", False))] == []
 
 
-@pytest.mark.parametrize("words", [words for words in COMMANDS if words != ("data",)], ids=" ".join)
+@pytest.mark.parametrize(
+    "words", [words for words in COMMANDS if words[0] not in GROUPS or words[1:]], ids=" ".join
+)
 def test_every_command_can_be_quiet_and_speak_json(words):
     assert {"quiet", "json"} <= {parameter.name for parameter in COMMANDS[words].params}
 
@@ -124,8 +128,8 @@ def test_examples_have_only_options_that_exist():
 
 
 def test_choices_and_defaults_come_from_the_library():
-    shown = " ".join(good("fit", "--help").stdout.split())
-    for registry in (LOSSES, ENCODERS, SAMPLERS):
+    shown = " ".join(good("fit", "--help").stdout.split()).replace("- ", "-")  # lines may end at a hyphen
+    for registry in (LOSSES, ALL_ENCODERS, SAMPLERS):
         assert ", ".join(registry) in shown
     assert f"[default: {Recommender.loss}]" in shown
     assert f"The length of the vectors. [default: {Recommender.dim}]" in shown
@@ -210,6 +214,36 @@ def test_a_dataset_by_name(tmp_path, real_data):
     assert found["users"] < 290
     given = told("fit", "coat", "-o", tmp_path / "m", "--test", "given", "-q", *args[:-4])
     assert given["pairs"] == 290 * 24
+
+
+@pytest.mark.parametrize("encoder", CLOSED)
+def test_fit_without_training(encoder, clicks, tmp_path):
+    found = told(
+        "fit", clicks, "-o", tmp_path / "m", "--encoder", encoder, "--test", "0.2", "--metric", "ndcg@5"
+    )
+    assert (found["users"], found["pairs"], found["epoch"], found["epochs"]) == (40, 192, 0, 0)
+    assert set(found["metrics"]) == {"test ndcg@5"}
+    shown = good("fit", clicks, "-o", tmp_path / "m", "--encoder", encoder).stdout
+    assert f"<Solved: {CLOSED[encoder].__name__}(" in shown
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+    assert len(told("recommend", tmp_path / "m", "-k", "2")) == 80
+    assert "--checkpoint" in failed(
+        "fit", clicks, "-o", tmp_path / "m", "--encoder", encoder, "--checkpoint", "c"
+    )
+
+
+def test_fields_of_an_encoder_a_loss_and_a_sampler(clicks, tmp_path):
+    args = ["fit", clicks, "-o", tmp_path / "m", *SMALL]
+    found = told(*args, "--encoder", "ease", "--set", "encoder.l2=30")["parameters"]
+    assert found["encoder"] == {"kind": "ease", "l2": 30.0}
+    more = ["--set", "encoder.hops=2", "--set", "loss.floor=0.1", "--tau", "0.2", "--set", "sampler.pool=9"]
+    found = told(*args, "--encoder", "lightgcn", "--sampler", "dns", *more)["parameters"]
+    assert (found["encoder"]["hops"], found["encoder"]["dim"]) == (2, 4)
+    assert (found["loss"]["floor"], found["loss"]["tau"]) == (0.1, 0.2)
+    assert found["sampler"]["pool"] == 9
+    assert "a field of encoder = 'l2' is not known" in failed(*args, "--set", "encoder.l2=3")
+    assert "the part before the dot = 'lose' is not known" in failed(*args, "--set", "lose.tau=0.1")
+    assert "l2 = 0 is out of range" in failed(*args, "--encoder", "ease", "--set", "encoder.l2=0")
 
 
 FIT_FAILURES = {

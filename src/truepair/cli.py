@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from truepair.commands import paper as paper_commands
 from truepair.commands.bench import bench
 from truepair.commands.compare import compare
 from truepair.commands.data import fetch, info, list_datasets
@@ -18,6 +19,7 @@ from truepair.commands.fit import fit
 from truepair.commands.options import Command
 from truepair.commands.recommend import recommend
 from truepair.commands.similar import similar
+from truepair.commands.tune import tune
 from truepair.errors import TruepairError
 
 
@@ -52,6 +54,8 @@ Example:
 app = typer.Typer(cls=Group, pretty_exceptions_enable=False, epilog=_FLOW, **_HABITS)
 datasets = typer.Typer(help="The public datasets that truepair knows by name.", **_HABITS)
 
+paper = typer.Typer(help="The paper's tables and figures: tuned, run and reported.", **_HABITS)
+
 
 def _version(asked: bool) -> None:
     if asked:
@@ -79,11 +83,16 @@ _add(app, "evaluate", evaluate, "evaluate model.truepair next_week.csv -k 5,10,2
 _add(app, "recommend", recommend, "recommend model.truepair -k 20 -o lists.parquet")
 _add(app, "similar", similar, "similar model.truepair 50 181 -k 5")
 _add(app, "compare", compare, "compare ml-100k --losses bpr,dcl,dpl --seeds 3 --min-rating 4")
+_add(app, "tune", tune, "tune ml-100k --loss dpl --trials 30 --out tuning.html --save-config best.toml")
 _add(app, "bench", bench, "bench training ranking --rounds 5 --out bench.json")
+app.add_typer(paper, name="paper", epilog="\b\nExample:\n  truepair paper report")
 _add(app, "doctor", doctor, "doctor --json")
 _add(datasets, "list", list_datasets, "data list --data-dir ~/datasets")
 _add(datasets, "info", info, "data info ml-100k")
 _add(datasets, "fetch", fetch, "data fetch ml-100k")
+_add(paper, "run", paper_commands.run, "paper run --only ml-100k --processes 2")
+_add(paper, "tune", paper_commands.tune, "paper tune --only ml-100k --encoders mf --processes 2")
+_add(paper, "report", paper_commands.report, "paper report --lines results/paper --out docs/paper.md")
 
 
 def main() -> None:

@@ -29,7 +29,6 @@ from truepair.benchmarks import (
     scaling,
     training,
 )
-from truepair.benchmarks.machine import machine, versions
 from truepair.benchmarks.plots import check_plot, draw_scaling
 from truepair.benchmarks.table import table
 from truepair.cli import Group
@@ -40,6 +39,7 @@ from truepair.data.splitting import split_random
 from truepair.encoders import MF
 from truepair.errors import InputError
 from truepair.losses import DPL
+from truepair.machine import machine, versions
 from truepair.training import ENGINES, Settings
 from truepair.training.trainer import EpochTotals
 

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from truepair.benchmarks.machine import machine, versions
 from truepair.benchmarks.outcome import Options, Outcome
 from truepair.errors import TruepairError
+from truepair.machine import machine, versions
 
 Benchmark = Callable[[Options], Outcome]
 Report = dict[str, Any]

@@ -1,0 +1,243 @@
+"""Runs of the paper's studies, one line each; what is done is not run again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from truepair.errors import TrainingError
+from truepair.evaluation import evaluate
+from truepair.evaluation.metrics import METRICS as FORMULAS
+from truepair.evaluation.metrics import parse_metric
+from truepair.evaluation.task import Task
+from truepair.experiments.lines import RunLine, append_line, digest, read_lines
+from truepair.experiments.paper.plan import Wanted
+from truepair.experiments.paper.points import device_name, solved
+from truepair.experiments.paper.presets import CHOOSE_BY, KS, METRICS, NO_ENCODER, Material
+from truepair.machine import versions
+from truepair.parameters import assembled
+from truepair.recommender import Recommender
+from truepair.training import FitResult, Job, fit_many
+from truepair.training.many import groups_of
+from truepair.training.result import EpochState
+
+OPTIMISTIC = ("paper", "paper-tuned", "sweep", "ablation")
+_TOGETHER = {"mf": 16, "lightgcn": 1}  # runs at once on the GPU; a hop over the graph fills it alone
+Say = Callable[[str], None]
+
+
+@dataclass
+class CurveOnTest:
+    """All metrics on the test part along training. This is the paper's protocol, and optimistic."""
+
+    task: Task
+    found: dict[int, dict[str, float]] = field(default_factory=dict)
+
+    def __call__(self, state: EpochState) -> None:
+        """Look at the test part; give no score, so that training cannot use it."""
+        _, hits = self.task.ranked(*state.matrices(), KS[-1])
+        self.found[state.epoch] = {
+            name: float(FORMULAS[formula](hits[:, :k], self.task.n_target).mean())
+            for name in METRICS
+            for formula, k in [parse_metric(name)]
+        }
+
+    def best(self) -> dict[str, float]:
+        """The best value of each metric, each at its own epoch."""
+        return {name: round(max(values[name] for values in self.found.values()), 6) for name in METRICS}
+
+    def last(self) -> dict[str, float]:
+        """After the last epoch."""
+        return {name: round(value, 6) for name, value in self.found[max(self.found)].items()}
+
+    def curve(self) -> list[tuple[int, float]]:
+        """(epoch, NDCG@20)."""
+        return [(epoch, round(values[CHOOSE_BY], 5)) for epoch, values in sorted(self.found.items())]
+
+
+def run_wanted(material: Material, wanted: Sequence[Wanted], out: Path, say: Say) -> int:
+    """Run what is not done yet; gives how many runs that were."""
+    path, split = out / f"runs-{material.data.name}.jsonl", material.whole.hash
+    lines = read_lines(out).runs
+    known = {line.key for line in lines}
+    same = {_work(line.study, line.encoder, line.parameters, line.seed, line.split): line for line in lines}
+    missing = [each for each in wanted if each.key(split) not in known]
+    say(f"{material.data.name}: {len(wanted)} runs wanted, {len(wanted) - len(missing)} done before")
+    count = 0
+    for group in _groups(material, missing):
+        fresh = [each for each in group if _work_of(each, split) not in same]
+        made = _ran(material, _distinct(fresh, split), out, say)
+        same |= {_work(line.study, line.encoder, line.parameters, line.seed, split): line for line in made}
+        count += len(made)
+        for each in group:
+            if _work_of(each, split) in same:  # it is not where the run diverged
+                append_line(path, _relabelled(same[_work_of(each, split)], each))
+    return count
+
+
+def _work(
+    study: str, encoder: str, parameters: Mapping[str, Any], seed: int, split: str
+) -> tuple[object, ...]:
+    """What is computed, whatever it is called: studies of one protocol share their runs."""
+    return study in OPTIMISTIC, encoder, digest(parameters), seed, split
+
+
+def _work_of(wanted: Wanted, split: str) -> tuple[object, ...]:
+    return _work(wanted.study, wanted.encoder, wanted.parameters, wanted.seed, split)
+
+
+def _distinct(group: Sequence[Wanted], split: str) -> list[Wanted]:
+    return list({_work_of(each, split): each for each in group}.values())
+
+
+def _relabelled(line: RunLine, wanted: Wanted) -> RunLine:
+    return replace(line, study=wanted.study, method=wanted.method, variant=wanted.variant)
+
+
+def _groups(material: Material, wanted: Sequence[Wanted]) -> Iterator[list[Wanted]]:
+    """What is run together: on the GPU, runs of one shape; else one by one."""
+    points = [each for each in wanted if each.encoder == NO_ENCODER]
+    yield from ([each] for each in points)
+    trained = [each for each in wanted if each.encoder != NO_ENCODER]
+    if not torch.cuda.is_available():
+        yield from ([each] for each in trained)
+        return
+    for encoder, most in _TOGETHER.items():
+        mine = [each for each in trained if each.encoder == encoder]
+        protocols: dict[bool, list[Wanted]] = {}
+        for each in mine:
+            protocols.setdefault(each.study in OPTIMISTIC, []).append(each)
+        for some in protocols.values():
+            for group in (
+                groups_of([job_of(each, material) for each in some])
+                if most > 1
+                else [[k] for k in range(len(some))]
+            ):
+                for start in range(0, len(group), most):
+                    yield [some[place] for place in group[start : start + most]]
+
+
+def job_of(wanted: Wanted, material: Material) -> Job:
+    """The job of a run on the whole train part."""
+    train = material.train
+    encoder, loss, sampler, settings = Recommender(**assembled(wanted.parameters)).job(len(train))
+    return Job(encoder, loss, sampler, train, replace(settings, seed=wanted.seed))
+
+
+def _ran(material: Material, group: Sequence[Wanted], out: Path, say: Say) -> list[RunLine]:
+    if not group:
+        return []
+    if group[0].encoder == NO_ENCODER:
+        found = [_run_point(material, each, out) for each in group]
+    elif group[0].study in OPTIMISTIC:
+        found = _run_optimistic(material, group, say)
+    else:
+        found = _run_clean(material, group, out, say)
+    for line in found:
+        named = " ".join(filter(None, (line.study, line.dataset, line.encoder, line.method, line.variant)))
+        say(f"{named}, seed {line.seed}: ndcg@20 {line.metrics[CHOOSE_BY]:.4f} ({line.seconds:.1f} s)")
+    return found
+
+
+def _trained(
+    jobs: Sequence[Job], on_epochs: Sequence[Any], group: Sequence[Wanted], say: Say
+) -> tuple[list[FitResult | TrainingError], float]:
+    began = time.perf_counter()
+    results = fit_many(jobs, on_epochs)
+    for result, each in zip(results, group, strict=True):
+        if isinstance(result, TrainingError):
+            say(f"{each.study} {each.dataset} {each.encoder} {each.method}, seed {each.seed}: {result}")
+    return results, (time.perf_counter() - began) / len(jobs)
+
+
+def _run_optimistic(material: Material, group: Sequence[Wanted], say: Say) -> list[RunLine]:
+    task = Task.checked(material.whole.test, material.train, None)
+    jobs, curves = [job_of(each, material) for each in group], [CurveOnTest(task) for _ in group]
+    results, seconds = _trained(jobs, curves, group, say)
+    return [
+        replace(
+            _line(material, each, result, seconds),
+            epoch=0, curve=curve.curve(), metrics=curve.best(), last=curve.last(),
+        )
+        for each, result, curve in zip(group, results, curves, strict=True)
+        if not isinstance(result, TrainingError)
+    ]  # fmt: skip
+
+
+def _run_clean(material: Material, group: Sequence[Wanted], out: Path, say: Say) -> list[RunLine]:
+    jobs = [job_of(each, material) for each in group]
+    results, seconds = _trained(jobs, [None] * len(group), group, say)
+    found: list[RunLine] = []
+    for each, result in zip(group, results, strict=True):
+        if isinstance(result, TrainingError):
+            continue
+        device = result.job.settings.torch_device()
+        metrics = _tested(material, each, result.users.to(device), result.items.to(device), out)
+        found.append(replace(_line(material, each, result, seconds), metrics=metrics))
+    return found
+
+
+def _run_point(material: Material, each: Wanted, out: Path) -> RunLine:
+    began = time.perf_counter()
+    model = solved(each.method, each.parameters, material.train, each.seed)
+    seconds = time.perf_counter() - began
+    return RunLine(
+        **_named(material, each),
+        engine=model.engine,
+        epoch=model.epochs,
+        curve=[],
+        metrics=_tested(material, each, model.users, model.items, out),
+        last={},
+        clamped=None,
+        seconds=round(seconds, 3),
+    )
+
+
+def _line(material: Material, each: Wanted, result: FitResult, seconds: float) -> RunLine:
+    return RunLine(
+        **_named(material, each),
+        engine=result.engine,
+        epoch=result.epoch,
+        curve=[],
+        metrics={},
+        last={},
+        clamped=None if result.clamped is None else round(result.clamped, 6),
+        seconds=round(seconds, 3),
+    )
+
+
+def _named(material: Material, each: Wanted) -> dict[str, Any]:
+    return {
+        "study": each.study,
+        "dataset": each.dataset,
+        "encoder": each.encoder,
+        "method": each.method,
+        "variant": each.variant,
+        "seed": each.seed,
+        "parameters": dict(each.parameters),
+        "split": material.whole.hash,
+        "device": device_name(),
+        "versions": {name: version for name, version in versions().items() if version is not None},
+    }
+
+
+def _tested(material: Material, each: Wanted, users: Any, items: Any, out: Path) -> dict[str, float]:
+    """The one look at the test part; each user's NDCG@20 is kept for the paired comparisons."""
+    found = evaluate(users, items, material.whole.test, exclude=material.train, ks=KS)
+    path = per_user_file(out, each)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.save(path, found.values(CHOOSE_BY).astype(np.float32))
+    return {name: round(found.mean(name), 6) for name in METRICS}
+
+
+def per_user_file(out: Path, each: Wanted | RunLine) -> Path:
+    """Where the values of each user of a clean run are kept."""
+    encoder = "none" if each.encoder == NO_ENCODER else each.encoder
+    name = f"{each.dataset}_{encoder}_{each.method}_{each.seed}_{digest(each.parameters)}.npy"
+    return out / "per-user" / name

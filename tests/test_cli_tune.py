@@ -1,0 +1,108 @@
+"""`truepair tune` as a person types it, and the parameters that it and `fit` share."""
+
+import tomllib
+
+import pyarrow.csv as pa_csv
+import pytest
+
+from test_cli import failed, good, told
+from truepair.commands.parameters import Training, read_settings
+from truepair.commands.tune import as_toml, read_space_file
+from truepair.encoders import MF
+from truepair.experiments.tuning import Choice, Powers, Range, When
+from truepair.losses import DPL
+from truepair.recommender import Recommender
+from worlds import two_tastes
+
+pytest.importorskip("optuna")
+
+SMALL = ["--epochs", "2", "--metric", "ndcg@5", "--set", "encoder.dim=4", "--engine", "reference"]
+
+
+@pytest.fixture
+def clicks(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TRUEPAIR_CACHE", str(tmp_path / "cache"))
+    pa_csv.write_csv(two_tastes().to_table(), "clicks.csv")
+    return "clicks.csv"
+
+
+def test_tune_report_and_fit(clicks, tmp_path):
+    args = [*SMALL, "--trials", "4", "--extensions", "0", "--loss", "dpl", "--storage", "t.journal"]
+    found = told("tune", clicks, *args, "--together", "2", "--out", "r.html", "--save-config", "best.toml")
+    best = found["best"]
+    assert (len(found["trials"]), found["study"], found["metric"]) == (4, "dpl-mf-uniform", "ndcg@5")
+    assert "encoder.dim" not in found["space"]
+    assert best["parameters"]["encoder.dim"] == 4
+    assert "<svg" in (tmp_path / "r.html").read_text()
+    assert tomllib.loads((tmp_path / "best.toml").read_text())["loss.tau"] == best["parameters"]["loss.tau"]
+    fitted = told("fit", clicks, "-o", "m", "--config", "best.toml")
+    assert fitted["metrics"]["validation ndcg@5"] == best["score"]
+    assert Recommender.load("m").loss == DPL(tau=best["parameters"]["loss.tau"])
+    again = good("tune", clicks, *args, "-q")  # all is done: it tells the same at once
+    assert f"is trial {best['number']}: ndcg@5 {best['score']:.4f}" in again.stdout
+    assert again.stderr == ""
+
+
+def test_a_space_of_ones_own_and_a_test_part(clicks, tmp_path):
+    (tmp_path / "space.toml").write_text(
+        'seed = [0, 1]\nencoder.scoring = ["dot", "cosine"]\n"encoder.temperature" = '
+        '{low = 0.1, high = 1, log = true, when = {"encoder.scoring" = "cosine"}}\n'
+        "[encoder.dim]\nlow = 2\nhigh = 8\npowers = true\n"
+    )
+    assert read_space_file(tmp_path / "space.toml") == {
+        "seed": Choice([0, 1]),
+        "encoder.scoring": Choice(["dot", "cosine"]),
+        "encoder.dim": Powers(2, 8),
+        "encoder.temperature": When("encoder.scoring", "cosine", Range(0.1, 1, log=True)),
+    }
+    args = ["--space", "space.toml", "--trials", "3", "--extensions", "0", "--loss", "bpr", "--seed", "4"]
+    found = told("tune", clicks, *args, *SMALL, "--test", "0.2", "-q")
+    assert set(found["space"]) == {"encoder.scoring", "encoder.temperature"}  # what is set is not searched
+    fitted = told("fit", clicks, "-o", "m", "--test", "0.2", "--loss", "bpr", "--seed", "4", *SMALL)
+    assert fitted["metrics"]["validation ndcg@5"] == found["trials"][0]["score"]  # the same parts
+
+
+def test_a_model_without_training(clicks):
+    found = told("tune", clicks, "--encoder", "ease", "--trials", "3", "--metric", "ndcg@5", "-q")
+    assert "encoder.l2" in found["best"]["parameters"]
+    assert found["best"]["engine"] == "closed form"
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--validation", "0"], "validation = 0.0 leaves nothing to choose by"),
+        (["--space", "no.toml"], "cannot read the settings no.toml"),
+        (["--encoder", "popular"], "has no parameters"),
+        (["--set", "loss.bet=2"], "a field of loss = 'bet' is not known"),
+        (["--set", "dims=2"], "Did you mean 'dim'?"),
+        (["--storage", "no/t"], "there is no folder no"),
+        (["--out", "."], ". is a folder"),
+        (["--trials", "0"], "trials = 0 is out of range"),
+        (["--storage", "clicks.csv"], "is not a journal of trials"),
+    ],
+)
+def test_failures(clicks, args, message):
+    assert message in failed("tune", clicks, *args, "-q")
+
+
+# --- flat parameters -----------------------------------------------------------------------------------
+
+
+def test_tables_and_dotted_names_in_a_config(tmp_path):
+    config = tmp_path / "run.toml"
+    config.write_text('patience = "none"\n[loss]\nkind = "dpl"\ntau = 0.1\n[encoder]\nscoring = "cosine"\n')
+    assert read_settings(config)["patience"] is None
+    model = Training(config=config, dim=8).recommender()
+    assert (model.loss, model.encoder) == (DPL(tau=0.1), MF(dim=8, scoring="cosine"))
+    config.write_text('loss = "dpl"\n"loss.tau" = 0.1\n"encoder.dim" = 32\n')
+    assert Training(config=config, dim=8, set=["loss.tau=0.2"]).recommender().job(0)[:2] == (MF(8), DPL(0.2))
+    other = Training(config=config, tau="0.3").recommender()
+    assert other.job(0)[1] == DPL(tau=0.3)
+    assert Training(config=config).recommender(loss="bpr").loss == "bpr"  # the fields of dpl go with it
+
+
+def test_toml_of_parameters():
+    flat = {"loss": 'a"b', "loss.tau": 1e-07, "patience": None, "epochs": 3, "x": True}
+    assert tomllib.loads(as_toml(flat)) == {**flat, "patience": "none"}
