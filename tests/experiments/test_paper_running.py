@@ -201,10 +201,23 @@ def test_a_search_leaves_its_trials_and_goes_on(
     found = read_lines(tmp_path)
     assert best_trials(found)["ml-100k", encoder, method].score == pytest.approx(best.score, abs=1e-6)
     assert all(line.split == material.carved.hash for line in found.trials)
+    for journal in (tmp_path / "storage").glob("*"):
+        journal.unlink()  # the lines are enough
     assert search(material, encoder, method, tmp_path).number == best.number  # nothing is left to do
     assert len(read_lines(tmp_path).trials) == len(found.trials)
     told = json.loads(settings_text(found))[f"ml-100k {encoder} {method}"]
     assert told == tuned_settings(found)["ml-100k", encoder, method]
+
+
+@pytest.mark.usefixtures("two_trials")
+def test_a_best_trial_that_was_still_rising_is_given_more_epochs(material: Material, tmp_path: Path) -> None:
+    best = search(material, "mf", "bpr", tmp_path)
+    epochs = [line.parameters["epochs"] for line in read_lines(tmp_path).trials]
+    assert sorted(set(epochs)) in ([4], [4, 16], [4, 16, 64])
+    assert epochs.count(16) <= 1
+    assert epochs.count(64) <= 1
+    rising = best.epoch == best.parameters["epochs"]
+    assert not rising or max(epochs) > best.parameters["epochs"] or max(epochs) == 64
 
 
 def test_the_test_part_is_not_in_a_search(material: Material) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +33,10 @@ _ONE_PARAMETER = 12  # trials enough for a line: they lie closer together than 3
 # Dimension and N end where a trial would take minutes: they are not extended beyond, for any method.
 _DIM = {"mf": Powers(32, 128, most=128), "lightgcn": Powers(32, 64, most=64)}
 _N = Powers(1, 32, least=1, most=32)
+_LONGER = 4  # times the epochs, for a best trial that was still rising
 _TEMPERATURE = Range(0.05, 0.5, log=True)
 Searched = Domain | When
+Place = tuple[str, str, str]  # dataset, encoder, method
 _PRIOR: dict[str, Searched] = {
     "loss.tau": Range(0.001, 0.4, log=True, most=0.9),
     "n_extra": Powers(1, 16, least=1, most=16),
@@ -116,30 +118,66 @@ def _epochs(data: PaperData, encoder: str) -> int:
 
 def search(
     material: Material, encoder: str, method: str, out: Path, *, progress: bool = False, together: int = 1
-) -> Trial:
-    """The trials of one method on one dataset, each a line in `out`; goes on where it was stopped."""
+) -> TrialLine:
+    """The best trial of one method on one dataset; every trial is a line in `out`.
+
+    A search that was stopped goes on from its journal; one whose lines are there is over. If the best
+    trial was still rising at its last epoch, it is trained again with more epochs, twice at most.
+    """
     check_choice("method", method, REFERENCES if encoder == NO_ENCODER else METHODS)
-    space, name = space_of(encoder, method), material.data.name
-    known = {line.key for line in read_lines(out).trials}
+    place = material.data.name, encoder, method
+    runner: Any = _runner(material, encoder, method)
+
+    def lines() -> list[TrialLine]:
+        found = read_lines(out).trials
+        return [
+            t for t in found if (t.dataset, t.encoder, t.method) == place and t.split == material.carved.hash
+        ]
 
     def keep(trial: Trial) -> None:
-        line = _line(material, encoder, method, trial)
-        if line.key not in known:
-            append_line(out / f"trials-{name}.jsonl", line)
+        append_line(out / f"trials-{material.data.name}.jsonl", _line(material, encoder, method, trial))
 
-    runner = _runner(material, encoder, method)
-    if not space:
-        return _only_trial(runner, keep)
+    if not lines():
+        for trial in _trials(space_of(encoder, method), runner, place, out, progress, together):
+            keep(trial)
+    while True:
+        best = best_trials(Lines(trials=lines()))[place]
+        epochs = best.parameters.get("epochs", 0)
+        over = best.epoch != epochs or epochs > _LONGER * runner.fixed["epochs"]
+        if over or any(trial.parameters["epochs"] > epochs for trial in lines()):
+            return best
+        keep(_one_trial(runner, len(lines()), dict(best.parameters) | {"epochs": _LONGER * epochs}))
+
+
+def _trials(
+    space: Mapping[str, Searched], runner: Any, place: Place, out: Path, progress: bool, together: int
+) -> Sequence[Trial]:
+    if not space:  # nothing to choose
+        return [_one_trial(runner, 0, runner.fixed)]
+    encoder = place[1]
     trials = min(TRIALS[encoder], _ONE_PARAMETER) if len(space) == 1 else TRIALS[encoder]
-    storage = out / "storage" / f"{name}_{'none' if encoder == NO_ENCODER else encoder}_{method}.journal"
+    storage = out / "storage" / f"{_file(place)}.journal"
     storage.parent.mkdir(parents=True, exist_ok=True)
-    found = tune(
-        space, runner, trials=trials, storage=storage, study=f"{name} {encoder} {method}",
-        together=together, progress=progress,
-    )  # fmt: skip
-    for trial in found.trials:
-        keep(trial)
-    return found.best
+    return tune(
+        space,
+        runner,
+        trials=trials,
+        storage=storage,
+        study=" ".join(place),
+        together=together,
+        progress=progress,
+    ).trials
+
+
+def _file(place: Place) -> str:
+    return "_".join("none" if part == NO_ENCODER else part for part in place)
+
+
+def _one_trial(runner: Any, number: int, parameters: Mapping[str, Any]) -> Trial:
+    """A trial that is not chosen by the search."""
+    ended: list[Outcome] = []
+    runner([Asked(number, {**runner.fixed, **parameters}, ended.append)])
+    return Trial(number, {**runner.fixed, **parameters}, **dataclasses.asdict(ended[0]))
 
 
 def _runner(material: Material, encoder: str, method: str) -> Runner:
@@ -170,15 +208,6 @@ class PointRunner:
                 asked.finish(self.score(model), model.epochs, time.perf_counter() - began, model.engine)
 
 
-def _only_trial(runner: Any, keep: Callable[[Trial], None]) -> Trial:
-    """A method without parameters: nothing to search."""
-    ended: list[Outcome] = []
-    runner([Asked(0, dict(runner.fixed), ended.append)])
-    trial = Trial(0, runner.fixed, **dataclasses.asdict(ended[0]))
-    keep(trial)
-    return trial
-
-
 def _line(material: Material, encoder: str, method: str, trial: Trial) -> TrialLine:
     return TrialLine(
         dataset=material.data.name,
@@ -206,9 +235,9 @@ def _rounded(score: float | None) -> float | None:
     return None if score is None else round(score, 6)
 
 
-def best_trials(lines: Lines) -> dict[tuple[str, str, str], TrialLine]:
+def best_trials(lines: Lines) -> dict[Place, TrialLine]:
     """The best finished trial of each (dataset, encoder, method); of equal ones the first."""
-    found: dict[tuple[str, str, str], TrialLine] = {}
+    found: dict[Place, TrialLine] = {}
     for line in sorted(lines.trials, key=lambda line: line.number):
         if line.state != "complete" or line.score is None:
             continue
