@@ -80,11 +80,28 @@ def test_a_model_without_training(clicks):
         (["--storage", "no/t"], "there is no folder no"),
         (["--out", "."], ". is a folder"),
         (["--trials", "0"], "trials = 0 is out of range"),
+        (["--together", "0"], "together = 0 is out of range"),
+        (["--extensions", "-1"], "extensions = -1 is out of range"),
         (["--storage", "clicks.csv"], "is not a journal of trials"),
+        (["--space", "loss.toml"], "the space names loss, and a study has one loss"),
+        (["--space", "tau.toml"], "tau is searched from 0.5 to 1.5, and its middle, 1.0, is not allowed"),
     ],
 )
-def test_failures(clicks, args, message):
-    assert message in failed("tune", clicks, *args, "-q")
+def test_failures(clicks, args, message, tmp_path):
+    """All of them before data is read: there is none."""
+    (tmp_path / "loss.toml").write_text('loss = ["dpl", "bpr"]\ntau = [0.1, 0.2]\n')
+    (tmp_path / "tau.toml").write_text("tau = {low = 0.5, high = 1.5}\n")
+    before = (tmp_path / clicks).read_bytes()
+    assert message in failed("tune", "no.csv", *args, "-q")
+    assert (tmp_path / clicks).read_bytes() == before
+
+
+def test_a_part_that_is_given_is_not_searched(clicks, tmp_path):
+    (tmp_path / "space.toml").write_text('loss = ["dpl", "bpr"]\nseed = [0, 1]\n')
+    args = ["--space", "space.toml", "--trials", "1", "--extensions", "0"]
+    assert set(told("tune", clicks, *args, *SMALL, "--loss", "bpr", "-q")["space"]) == {"seed"}
+    said = failed("tune", clicks, *args, *SMALL, "-q")
+    assert "Run tune once for each, with --loss." in said
 
 
 # --- flat parameters -----------------------------------------------------------------------------------

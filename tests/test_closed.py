@@ -6,7 +6,7 @@ import scipy.sparse as sp
 import torch
 
 from truepair import closed, matrices
-from truepair.closed import ALL_ENCODERS, CLOSED, EASE, ItemKNN, Popular
+from truepair.closed import ALL_ENCODERS, CLOSED, EASE, ClosedForm, ItemKNN, Popular
 from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
 from truepair.data.splitting import split_random
@@ -248,6 +248,17 @@ def test_engines_refuse_them(encoder, data):
 def test_bad_parameters(make, message):
     with pytest.raises(InputError, match=message):
         make()
+
+
+def test_what_is_no_encoder_yet_cannot_be_made():
+    with pytest.raises(TypeError, match="abstract class ClosedForm"):
+        ClosedForm()
+
+
+@pytest.mark.parametrize("encoder", CLOSED)
+def test_which_rows_are_sparse(encoder, data):
+    kind = CLOSED[encoder]
+    assert [sp.issparse(rows) for rows in kind().solve(data)] == [kind.sparse_users, kind.sparse_items]
 
 
 def test_registry():

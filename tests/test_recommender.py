@@ -163,9 +163,12 @@ def test_similar_items_and_users_without_training(encoder, clicks):
         model.similar_items(["x"])
 
 
-def test_popularity_knows_nothing_of_similar_items(clicks):
+def test_popularity_knows_nothing_of_similar_items_and_users(clicks):
+    model = Recommender(encoder="popular").fit(clicks)
     with pytest.raises(InputError, match="'popular' does not know which items are alike; fit another"):
-        Recommender(encoder="popular").fit(clicks).similar_items([clicks.item[0]])
+        model.similar_items([clicks.item[0]])
+    with pytest.raises(InputError, match="'popular' does not know which users are alike; fit another"):
+        model.similar_users([clicks.user[0]])
 
 
 def test_score_is_the_score_of_the_list(model):
@@ -370,6 +373,35 @@ def test_saved_matrices_come_back_bit_for_bit_and_are_those_of_the_encoder(encod
         Recommender.load(tmp_path / "m")
 
 
+def _dense(rows):
+    return torch.from_numpy(rows.toarray())
+
+
+@pytest.mark.parametrize(
+    ("encoder", "other", "change", "message"),
+    [
+        (
+            "ease",
+            "itemknn",
+            {},
+            r"items of ItemKNN.* are sparse rows of 60 .* are dense, of shape \(60, 60\)",
+        ),
+        ("itemknn", "ease", {}, r"items of EASE.* are dense rows of 60 .* are sparse, of shape \(60, 60\)"),
+        ("ease", "ease", {"users": _dense}, r"users of EASE.* are sparse rows .* dense, of shape \(90, 60\)"),
+        ("itemknn", "popular", {}, r"users of Popular.* are dense rows of 1 .* sparse, of shape \(90, 60\)"),
+        ("ease", "mf", {}, "users are sparse rows"),
+    ],
+)
+def test_rows_of_another_kind_than_the_encoders_are_refused(encoder, other, change, message, world, tmp_path):
+    Recommender(encoder=encoder, device="cpu").fit(world.observed).save(tmp_path / "m")
+    stored = load_model(tmp_path / "m")
+    stored.facts["parameters"]["encoder"] = other
+    changed = {name: make(getattr(stored, name)) for name, make in change.items()}
+    save_model(tmp_path / "m", dataclasses.replace(stored, **changed))
+    with pytest.raises(StorageError, match=message):
+        Recommender.load(tmp_path / "m")
+
+
 # --- new people ----------------------------------------------------------------------------------------
 
 
@@ -412,7 +444,8 @@ def test_people_with_everything_and_alone_are_no_trouble(model, clicks):
     everything = pd.DataFrame({"user": "z", "item": clicks.item.unique()})
     guest = model.fold_in(everything)
     assert len(guest.recommend(k=3)) == 0
-    assert len(guest.similar_users(["z"])) == 0
+    if model.encoder != "popular":
+        assert len(guest.similar_users(["z"])) == 0
 
 
 @pytest.mark.parametrize("sampler", ["uniform", "popularity", "dns"])

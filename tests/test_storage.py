@@ -208,7 +208,14 @@ HOSTILE_SPARSE = {
         "20 ids for 21 items",
     ),
     "doubles": (lambda t, f: t.update({"users.values": t["users.values"].double()}), "not of int64, int32"),
-    "a matrix": (lambda t, f: t.update({"users.values": t["users.values"][None]}), "not of int64, int32"),
+    "a matrix": (
+        lambda t, f: t.update({"users.values": t["users.values"][None]}),
+        r"users is of shapes \(13,\), \(\d+,\), \(1, \d+\); each must have one axis",
+    ),
+    "a matrix of what was seen": (
+        lambda t, f: t.update({"seen.items": t["seen.items"][None]}),
+        r"seen is of shapes \(13,\), \(1, \d+\); each must have one axis",
+    ),
     "dense items of another width": (
         lambda t, f: t.update(items=torch.ones(20, 7)),
         "20 dimensions, items 7",

@@ -90,8 +90,8 @@ _add(app, "doctor", doctor, "doctor --json")
 _add(datasets, "list", list_datasets, "data list --data-dir ~/datasets")
 _add(datasets, "info", info, "data info ml-100k")
 _add(datasets, "fetch", fetch, "data fetch ml-100k")
-_add(paper, "run", paper_commands.run, "paper run --only ml-100k --processes 2")
-_add(paper, "tune", paper_commands.tune, "paper tune --only ml-100k --encoders mf --processes 2")
+_add(paper, "run", paper_commands.run, "paper run --only ml-100k --studies paper,clean")
+_add(paper, "tune", paper_commands.tune, "paper tune --only ml-100k --encoders mf --methods dpl")
 _add(paper, "report", paper_commands.report, "paper report --lines results/paper --out docs/paper.md")
 
 

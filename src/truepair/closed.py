@@ -6,9 +6,11 @@ are folded in exactly. Loss, sampler and settings of training are not used.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +22,7 @@ from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 from truepair.encoders import ENCODERS, Encoder
 from truepair.errors import InputError, check_number, check_type, check_whole, settle
-from truepair.matrices import Rows, by_columns, check_room, n_rows, take_rows
+from truepair.matrices import Rows, by_columns, check_room, n_rows, take_rows, unit_rows
 from truepair.randomness import random_order
 
 _TIE_KEY = 0x1733  # fixed for ever: of equally similar items the same ones are kept in every run
@@ -28,8 +30,11 @@ _BLOCK = 512  # items whose similarities to all others are held at a time
 
 
 @dataclass(frozen=True)
-class ClosedForm:
+class ClosedForm(ABC):
     """How users and items become rows without training: x_u, a user's 0/1 history, and the items' weights."""
+
+    sparse_users: ClassVar[bool] = True
+    sparse_items: ClassVar[bool] = True
 
     def solve(self, interactions: Interactions, device: torch.device | str = "cpu") -> tuple[Rows, Rows]:
         """(users, items), whose dot products are the scores; dense item rows are on `device`."""
@@ -54,13 +59,21 @@ class ClosedForm:
         n = self.width(n_rows(items))
         return take_rows(items, codes), sp.csr_array(sp.eye_array(n, dtype=np.float32))
 
+    def alike_users(self, users: Rows) -> Rows:
+        """The matrix whose rows' dot products say how similar users are: the cosine of what they have."""
+        return unit_rows(users)
+
+    @abstractmethod
     def _items(self, interactions: Interactions, device: torch.device) -> Rows:
-        raise NotImplementedError
+        """The items' weights."""
 
 
 @dataclass(frozen=True)
 class Popular(ClosedForm):
     """Everybody gets what most people have: s(u, i) = how many users item i has."""
+
+    sparse_users: ClassVar[bool] = False
+    sparse_items: ClassVar[bool] = False
 
     def rows(self, history: Interactions) -> Rows:
         """One 1 a person."""
@@ -72,12 +85,20 @@ class Popular(ClosedForm):
 
     def alike(self, items: Rows, codes: Codes) -> tuple[Rows, Rows]:
         """An error: nobody knows."""
-        raise InputError(
-            "encoder 'popular' does not know which items are alike; fit another, such as 'itemknn' or 'mf'."
-        )
+        raise _nobody_knows("items")
+
+    def alike_users(self, users: Rows) -> Rows:
+        """An error: to it all are."""
+        raise _nobody_knows("users")
 
     def _items(self, interactions: Interactions, device: torch.device) -> Rows:
         return torch.tensor(interactions.item_counts, dtype=torch.float32, device=device)[:, None]
+
+
+def _nobody_knows(what: str) -> InputError:
+    return InputError(
+        f"encoder 'popular' does not know which {what} are alike; fit another, such as 'itemknn' or 'mf'."
+    )
 
 
 @dataclass(frozen=True)
@@ -138,6 +159,7 @@ class EASE(ClosedForm):
     n_items²: three such matrices while solving, one in the end.
     """
 
+    sparse_items: ClassVar[bool] = False
     l2: float = 500.0
 
     def __post_init__(self) -> None:

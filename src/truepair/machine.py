@@ -23,14 +23,14 @@ def machine() -> dict[str, Any]:
     """The machine as plain values."""
     return {
         "system": platform.platform(),
-        "cpu": _cpu_model(),
+        "cpu": cpu_model(),
         "cpus": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "gpus": [torch.cuda.get_device_name(place) for place in range(torch.cuda.device_count())],
     }
 
 
-def _cpu_model() -> str:
+def cpu_model() -> str:
     """The processor's name, as the system tells it."""
     try:
         told = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)

@@ -11,7 +11,8 @@ from truepair.errors import InputError, check_choice
 from truepair.losses import LOSSES
 from truepair.sampling import SAMPLERS
 
-_REGISTRIES: dict[str, Mapping[str, type]] = {"loss": LOSSES, "encoder": ALL_ENCODERS, "sampler": SAMPLERS}
+# what has fields of its own, and the kinds of each by name
+PARTS: dict[str, Mapping[str, type]] = {"loss": LOSSES, "encoder": ALL_ENCODERS, "sampler": SAMPLERS}
 
 
 def described(value: Any) -> Any:
@@ -19,7 +20,7 @@ def described(value: Any) -> Any:
 
     What no registry knows becomes {"unknown": …}: it can be used, but not saved.
     """
-    for registry in _REGISTRIES.values():
+    for registry in PARTS.values():
         for kind, made in registry.items():
             if type(value) is made:
                 names = [f.name for f in dataclasses.fields(made)]
@@ -38,7 +39,7 @@ def assembled(flat: Mapping[str, Any]) -> dict[str, Any]:
     DPL(tau=0.1, floor=0.01, clamp='hard')
     """
     whole = {name: value for name, value in flat.items() if "." not in name}
-    for name, registry in _REGISTRIES.items():
+    for name, registry in PARTS.items():
         fields = {key.split(".", 1)[1]: value for key, value in flat.items() if key.startswith(f"{name}.")}
         if isinstance(whole.get(name), str):
             whole[name] = _made(name, registry[check_choice(name, whole[name], registry)], fields)
@@ -48,7 +49,7 @@ def assembled(flat: Mapping[str, Any]) -> dict[str, Any]:
             )
     for name in flat:
         if "." in name:
-            check_choice("the part before the dot", name.split(".", 1)[0], list(_REGISTRIES))
+            check_choice("the part before the dot", name.split(".", 1)[0], list(PARTS))
     return whole
 
 
@@ -76,5 +77,5 @@ def rebuilt(name: str, value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     fields = {key: tuple(field) if isinstance(field, list) else field for key, field in value.items()}
-    kind = check_choice(name, fields.pop("kind"), _REGISTRIES[name])
-    return _REGISTRIES[name][kind](**fields)
+    kind = check_choice(name, fields.pop("kind"), PARTS[name])
+    return PARTS[name][kind](**fields)

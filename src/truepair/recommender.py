@@ -10,6 +10,7 @@ from typing import Any, Literal, Self, cast
 
 import numpy as np
 import pyarrow as pa
+import scipy.sparse as sp
 import torch
 
 from truepair.carving import as_interactions, joined, split_for_fitting
@@ -305,8 +306,9 @@ class Recommender:
     def similar_users(self, users: Any, k: int = 10) -> Any:
         """A table of user, similar, score, rank: the `k` users of most similar vectors, by cosine."""
         self._check_fitted()
-        directions, ids = unit_rows(self.users_), self.seen_.user_ids
-        codes = ids.codes(users, "user")
+        ids = self.seen_.user_ids
+        codes, closed = ids.codes(users, "user"), self.closed_form()
+        directions = unit_rows(self.users_) if closed is None else closed.alike_users(self.users_)
         return self._similar("user", take_rows(directions, codes), directions, ids, codes, k)
 
     def _similar(self, what: str, queries: Rows, matrix: Rows, ids: IdMap, codes: Codes, k: int) -> Any:
@@ -413,6 +415,7 @@ class Recommender:
 
 
 _PARAMETERS = [f.name for f in dataclasses.fields(Recommender)]
+_KINDS = {True: "sparse", False: "dense"}
 
 
 def _alone(codes: Codes, ids: IdMap) -> Interactions:
@@ -425,8 +428,17 @@ def _check_rows(closed: ClosedForm | None, model: Model) -> None:
     if closed is None:
         dense("users", model.users)
         dense("items", model.items)
-    elif model.items.shape[1] != (expected := closed.width(model.seen.n_items)):
-        raise InputError(f"{closed} has rows of {expected} numbers, and its items {model.items.shape[1]}.")
+        return
+    width = closed.width(model.seen.n_items)
+    for name, rows, sparse in (
+        ("users", model.users, closed.sparse_users),
+        ("items", model.items, closed.sparse_items),
+    ):
+        if sp.issparse(rows) != sparse or rows.shape[1] != width:
+            raise InputError(
+                f"{name} of {closed} are {_KINDS[sparse]} rows of {width} numbers, and these are "
+                f"{_KINDS[sp.issparse(rows)]}, of shape {tuple(rows.shape)}."
+            )
 
 
 def _mean(tau: Any) -> Any:

@@ -116,8 +116,9 @@ def _dense(name: str, tensor: Tensor) -> Tensor:
 def _sparse(name: str, starts: Tensor, columns: Tensor, values: Tensor, n_items: int) -> sp.csr_array:
     """A row a user or item; the columns are items, so no file can ask for more room than it has items."""
     kinds = (starts.dtype, columns.dtype, values.dtype)
-    if kinds != (torch.int64, torch.int32, torch.float32) or {starts.ndim, columns.ndim, values.ndim} != {1}:
+    if kinds != (torch.int64, torch.int32, torch.float32):
         raise InputError(f"{name} is of {', '.join(map(str, kinds))}, not of int64, int32 and float32.")
+    _check_lines(name, starts, columns, values)
     counts = starts.diff()
     whole = len(starts) > 1 and starts[0] == 0 and starts[-1] == len(columns) == len(values)
     if not whole or bool((counts < 0).any()):
@@ -132,9 +133,16 @@ def _sparse(name: str, starts: Tensor, columns: Tensor, values: Tensor, n_items:
     return sp.csr_array(parts, shape=(len(counts), n_items))
 
 
+def _check_lines(name: str, *tensors: Tensor) -> None:
+    if any(tensor.ndim != 1 for tensor in tensors):
+        shapes = ", ".join(str(tuple(tensor.shape)) for tensor in tensors)
+        raise InputError(f"{name} is of shapes {shapes}; each must have one axis.")
+
+
 def _seen(starts: Tensor, items: Tensor, user_ids: IdMap, item_ids: IdMap) -> Interactions:
-    if (starts.dtype, items.dtype) != (torch.int64, torch.int32) or (starts.ndim, items.ndim) != (1, 1):
+    if (starts.dtype, items.dtype) != (torch.int64, torch.int32):
         raise InputError(f"seen is of {starts.dtype} and {items.dtype}, not of int64 and int32.")
+    _check_lines("seen", starts, items)
     counts = np.diff(starts.numpy())
     whole = len(starts) == len(user_ids) + 1 and starts[0] == 0 and starts[-1] == len(items)
     if not whole or (counts < 0).any():

@@ -2,8 +2,9 @@
 
 import random
 
-from truepair.experiments.lines import Contrast, Lines, RunLine, Session, Timing, TrialLine
-from truepair.experiments.paper.published import METRICS
+from truepair.experiments.lines import Contrast, Lines, RunLine, Session, Timing, TrialLine, digest
+from truepair.experiments.paper.plan import optimistic
+from truepair.experiments.paper.presets import METRICS
 
 DATASETS = ("ml-100k", "ml-1m", "yelp2018", "gowalla")
 LEVEL = {"bpr": 0.30, "infonce": 0.31, "dcl": 0.32, "hcl": 0.33, "dpl": 0.35, "bns": 0.33, "dpl-hard": 0.36}
@@ -11,12 +12,17 @@ REFERENCES = {"ease": 0.38, "ials": 0.37, "itemknn": 0.31, "popularity": 0.15}
 VARIANTS = ("dpl", "half", "tau=0", "n-alone", "hard-alone", "hard", "relative-clamp")
 
 
+def setting(method):
+    """The parameters of a made-up run."""
+    return {"loss": method, "encoder.dim": 32, "learning_rate": 0.001}
+
+
 def run(study, dataset, encoder, method, value, seed=0, variant="", noise=0.0005, **other):
     """A run whose every metric is near `value`; the last epoch is .01 lower."""
     spread = random.Random(f"{study} {dataset} {encoder} {method} {variant} {seed}").gauss(0, noise)
     metrics = {name: value + spread + at / 1000 for at, name in enumerate(METRICS)}
     fields = {
-        "parameters": {"loss": method, "encoder.dim": 32, "learning_rate": 0.001},
+        "parameters": setting(method),
         "split": f"split-of-{dataset}", "engine": "cpu", "device": "CPU, 2 threads",
         "versions": {"truepair": "0.1.0", "torch": None}, "epoch": 0, "curve": [(5, value)],
         "clamped": 0.02, "seconds": 1.5,
@@ -40,7 +46,8 @@ def whole(datasets=DATASETS):
             for method, level in LEVEL.items():
                 found += runs("paper", dataset, encoder, method, level + more)
                 found += runs("clean", dataset, encoder, method, level + 0.01 + more)
-            found += runs("paper-tuned", dataset, encoder, "dpl", 0.45 + more)
+            tuned = optimistic({"parameters": setting("dpl"), "epoch": 40})
+            found += runs("paper-tuned", dataset, encoder, "dpl", 0.45 + more, parameters=tuned)
         for method, level in REFERENCES.items():
             found += runs("clean", dataset, "-", method, level, seeds=1)
         for at, variant in enumerate(VARIANTS):
@@ -79,7 +86,7 @@ def trials(datasets):
     return [
         TrialLine(
             d, "mf", "dpl", number, state,
-            {"loss": "dpl", "learning_rate": 0.001 * (number + 1), "encoder.dim": 32 * 2**number},
+            setting("dpl") | {"learning_rate": 0.001 * (number + 1), "encoder.dim": 32 * 2**number},
             score, epoch, [], f"split-of-{d}", "cpu", "CPU, 2 threads", 60.0,
         )
         for d in datasets
@@ -88,7 +95,7 @@ def trials(datasets):
 
 
 def contrast(dataset, a, b, value, p):
-    """A comparison over the same users."""
-    return Contrast(
-        dataset, a, b, "ndcg@20", 3, 900, value, value - 0.01, value + 0.01, p, p, f"split-of-{dataset}"
-    )
+    """A comparison over the same users, of the settings that made-up runs have."""
+    marks = [digest(setting(name.split()[-1])) for name in (a, b)]
+    interval = value - 0.01, value + 0.01
+    return Contrast(dataset, a, b, "ndcg@20", 3, 900, value, *interval, p, p, f"split-of-{dataset}", *marks)

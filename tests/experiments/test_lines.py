@@ -27,7 +27,9 @@ RUN = RunLine(
 TRIAL = TrialLine(
     "ml-100k", "mf", "dpl", 3, "complete", {"loss": "dpl"}, 0.2, 40, [[5, 0.1]], "abc", "cpu", "CPU", 2.0
 )
-CONTRAST = Contrast("ml-100k", "mf dpl", "ease", "ndcg@20", 5, 943, -0.01, -0.02, -0.001, 0.01, 0.1, "abc")
+CONTRAST = Contrast(
+    "ml-100k", "mf dpl", "ease", "ndcg@20", 5, 943, -0.01, -0.02, -0.001, 0.01, 0.1, "abc", "a", "b"
+)
 TIMING = Timing("ml-100k", "mf", "bns", "CPU", "cpu", 1024, [0.1, 0.2], 2.5)
 SESSION = Session("2026-01-01T00:00:00+00:00", "CPU", "paper run", 12, 300.0)
 
@@ -74,6 +76,31 @@ def test_half_a_line_is_told_and_costs_nothing_else(tmp_path: Path) -> None:
     found = read_lines(tmp_path)
     assert (found.runs, found.trials) == ((RUN,), (TRIAL,))
     assert [text.split(":")[0] for text in found.broken] == [f"x.jsonl, line {k}" for k in (2, 4, 5)]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("seed", [1]),
+        ("seed", "1"),
+        ("parameters", [1]),
+        ("metrics", None),
+        ("metrics", {"ndcg@20": "x"}),
+        ("curve", 3),
+        ("study", None),
+        ("clamped", "no"),
+    ],
+)
+def test_a_field_of_another_kind_is_told(tmp_path: Path, field: str, value: object) -> None:
+    append_line(tmp_path / "x.jsonl", replace(RUN, **{field: value}))  # type: ignore[arg-type]
+    found = read_lines(tmp_path)
+    assert (found.runs, len(found.broken)) == ((), 1)
+    assert field in found.broken[0]
+
+
+def test_bytes_that_are_no_text_are_told(tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_bytes(b"\xff\xfe\n5\n")
+    assert len(read_lines(tmp_path).broken) == 2
 
 
 def test_a_figure_that_is_no_number_is_refused(tmp_path: Path) -> None:

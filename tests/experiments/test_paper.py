@@ -95,7 +95,8 @@ def test_every_space_can_be_searched(encoder: str, method: str) -> None:
             elif name not in chosen:
                 chosen[name] = entry.middle()
         model = Recommender(**assembled(fixed | chosen))
-        assert model.closed_form() is not None or model.job(1000)[3].batch_size == 8192
+        wanted = 1024 if method == "bns" else 8192
+        assert model.closed_form() is not None or model.job(1000)[3].batch_size == wanted
 
 
 def test_every_trained_method_has_the_same_shared_ranges() -> None:
@@ -112,10 +113,19 @@ def test_every_trained_method_has_the_same_shared_ranges() -> None:
 
 def test_wanted_runs_come_seed_by_seed() -> None:
     data = DATA["ml-1m"]
-    found = wanted_runs(data, ["paper", "sweep", "ablation"], {}, range(2))
+    found = wanted_runs(data, ["paper", "sweep", "ablation"], {}, 2)
     assert [wanted.seed for wanted in found] == sorted(wanted.seed for wanted in found)
     assert len({wanted.key("x") for wanted in found}) == len(found)
-    assert wanted_runs(DATA["gowalla"], ["sweep", "ablation"], {}, range(2)) == []
+    assert wanted_runs(DATA["gowalla"], ["sweep", "ablation"], {}, 2) == []
+
+
+def test_each_study_has_its_habit_of_seeds() -> None:
+    found = wanted_runs(DATA["ml-1m"], ["paper", "sweep"], {})
+    seeds = {(w.study, w.method, w.seed) for w in found}
+    assert ("paper", "dpl", 4) in seeds
+    assert ("paper", "bpr", 2) in seeds
+    assert ("paper", "bpr", 3) not in seeds
+    assert ("sweep", "dpl", 3) not in seeds
 
 
 def test_the_clean_protocol_trains_for_the_chosen_epochs() -> None:
@@ -125,7 +135,7 @@ def test_the_clean_protocol_trains_for_the_chosen_epochs() -> None:
         ("ml-1m", "mf", "bpr"): best,
         ("ml-1m", "-", "ease"): {"parameters": {"encoder": "ease"}, "epoch": 1},
     }
-    found = wanted_runs(DATA["ml-1m"], ["clean"], tuned, range(3))
+    found = wanted_runs(DATA["ml-1m"], ["clean"], tuned, 3)
     assert [(w.method, w.seed) for w in found] == [("bpr", 0), ("ease", 0), ("bpr", 1), ("bpr", 2)]
 
 

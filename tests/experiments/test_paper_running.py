@@ -19,11 +19,12 @@ from truepair.experiments.lines import Lines, RunLine, append_line, read_lines
 from truepair.experiments.paper import plan, presets, running, steps
 from truepair.experiments.paper import search as searching
 from truepair.experiments.paper.contrasts import make_contrasts
-from truepair.experiments.paper.plan import Wanted, settings_text, tuned_settings
+from truepair.experiments.paper.plan import Wanted, settings_text, tuned_settings, wanted_runs
 from truepair.experiments.paper.presets import DATA, METRICS, Material
 from truepair.experiments.paper.running import job_of, per_user_file, run_wanted
 from truepair.experiments.paper.search import best_trials, search
 from truepair.experiments.paper.timing import time_epochs
+from truepair.experiments.tuning import Trial
 from truepair.training import fit
 from worlds import two_tastes
 
@@ -144,19 +145,28 @@ def test_reference_points(
 
 
 def test_comparisons_pair_the_users(material: Material, tmp_path: Path) -> None:
-    ease = wanted("clean", encoder="-", method="ease", parameters={"encoder": "ease", "encoder.l2": 10.0})
-    bpr = wanted("clean", method="bpr", parameters=QUICK | {"loss": "bpr", "loss.tau": 0.0})
-    plain = {key: value for key, value in bpr.parameters.items() if key != "loss.tau"}
-    runs = [ease, *(replace(bpr, parameters=plain, seed=seed) for seed in (0, 1))]
-    run_wanted(material, runs, tmp_path, print)
+    plain = {key: value for key, value in QUICK.items() if not key.startswith("loss")} | {"loss": "bpr"}
+    parameters = {"ease": {"encoder": "ease", "encoder.l2": 10.0}, "bpr": plain}
+    for method, given in parameters.items():
+        trial = Trial(0, given, 0.5, given.get("epochs"), "complete")
+        encoder = "-" if method == "ease" else "mf"
+        append_line(tmp_path / "trials.jsonl", searching._line(material, encoder, method, trial))
+    clean = wanted_runs(material.data, ["clean"], tuned_settings(read_lines(tmp_path)), 2)
+    clean = [each for each in clean if each.method in parameters and each.encoder != "lightgcn"]
+    # runs of older settings are not compared, nor mixed with the others
+    old = replace(clean[0], parameters=dict(clean[0].parameters) | {"learning_rate": 0.001})
+    run_wanted(material, [*clean, old], tmp_path, print)
     assert make_contrasts("ml-100k", tmp_path, print) == 1
+    assert make_contrasts("ml-100k", tmp_path, print) == 1  # anew, not twice
     (found,) = read_lines(tmp_path).contrasts
-    means = [
-        np.mean([line.metrics["ndcg@20"] for line in lines_of(tmp_path) if line.method == m])
-        for m in ("bpr", "ease")
-    ]
-    assert (found.a, found.b, found.seeds) == ("mf bpr", "ease", 1)
-    assert found.difference == pytest.approx(means[0] - means[1], abs=1e-5)
+    lines = [line for line in lines_of(tmp_path) if line.parameters != old.parameters]
+    means = {
+        name: np.mean([line.metrics["ndcg@20"] for line in lines if line.method == name.split()[-1]])
+        for name in ("mf bpr", "ease")
+    }
+    assert {found.a, found.b} == set(means)
+    assert found.seeds == 1
+    assert found.difference == pytest.approx(means[found.a] - means[found.b], abs=1e-5)
     assert found.low <= found.difference <= found.high
     assert 0 < found.p == found.p_corrected <= 1
 
@@ -244,13 +254,21 @@ def called(*words: str) -> Any:
 
 @pytest.mark.usefixtures("world")
 def test_the_command_runs_and_keeps_a_session(tmp_path: Path) -> None:
-    words = ["run", "--only=ml-100k", "--studies=paper", "--methods=bpr,dpl", "--encoders=mf", "--seeds=1"]
+    words = [
+        "run",
+        "--only=ml-100k",
+        "--studies=paper",
+        "--methods=bpr,dpl",
+        "--encoders=mf",
+        "--seeds=1",
+        "--processes=1",
+    ]
     done = called(*words, f"--lines={tmp_path}", "--json")
     assert done.exit_code == 0, done.output
     found = read_lines(tmp_path)
     assert [line.method for line in found.runs] == ["bpr", "dpl"]
     assert found.sessions[0].runs == 2
-    assert "--methods=bpr,dpl" in found.sessions[0].asked
+    assert "--methods=bpr,dpl --studies=paper --seeds=1" in found.sessions[0].asked
 
 
 @pytest.mark.parametrize(
@@ -260,6 +278,10 @@ def test_the_command_runs_and_keeps_a_session(tmp_path: Path) -> None:
         (["run", "--studies", "papr"], "Did you mean 'paper'?"),
         (["run", "--seeds", "0"], "seeds"),
         (["tune", "--methods", "svd"], "method = 'svd' is not known"),
+        (
+            ["run", "--encoders", "mf", "--methods", "ease"],
+            "ease, ials go with the encoder `-`",
+        ),
     ],
 )
 def test_wrong_words_are_told(words: list[str], message: str) -> None:
@@ -271,16 +293,34 @@ def test_wrong_words_are_told(words: list[str], message: str) -> None:
 def test_yahoo_is_skipped_where_it_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRUEPAIR_CACHE", str(tmp_path / "cache"))
     told: list[str] = []
-    asked = steps.Asked(datasets=("yahoo-r3", "ml-100k"), data_dir=tmp_path)
+    asked = steps.Selection(datasets=("yahoo-r3", "ml-100k"), data_dir=tmp_path)
     monkeypatch.setattr(
         steps, "load_material",
         lambda name, folder: small_material() if name == "ml-100k" else presets.load_material(name, folder),
     )  # fmt: skip
     assert [material.data.name for material in steps.materials(asked, told.append)] == ["ml-100k"]
     assert "Yahoo! R3 is skipped" in told[0]
-    alone = called("run", "--only=yahoo-r3", f"--data-dir={tmp_path}", f"--lines={tmp_path}")
-    assert alone.exit_code == 1
+    alone = called("run", "--only=yahoo-r3", "--processes=1", f"--data-dir={tmp_path}", f"--lines={tmp_path}")
+    assert alone.exit_code == 0
     assert "ydata-ymusic" in alone.output
+
+
+@pytest.mark.usefixtures("world")
+def test_timing_alone_starts_no_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "_call", lambda *given: pytest.fail("started a part"))
+    done = called("run", "--only=ml-100k", "--studies=timing", "--processes=2", f"--lines={tmp_path}")
+    assert done.exit_code == 0, done.output
+    assert len(read_lines(tmp_path).timings) == 3
+
+
+@pytest.mark.usefixtures("two_trials")
+def test_half_of_a_search_is_not_a_search(material: Material, tmp_path: Path) -> None:
+    search(material, "-", "ease", tmp_path)
+    path = tmp_path / "trials-ml-100k.jsonl"
+    whole = path.read_text()
+    path.write_text(whole.splitlines()[0] + "\n")  # killed while the lines were written
+    search(material, "-", "ease", tmp_path)
+    assert sorted(path.read_text().splitlines()) == sorted(whole.splitlines())
 
 
 def test_a_failing_part_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,15 +7,19 @@ import paper_lines as made
 import pytest
 
 from truepair.experiments.lines import Lines
+from truepair.experiments.paper import search as searching
 from truepair.experiments.paper.ablation import ablation_tables
-from truepair.experiments.paper.cells import Difference, Mean, difference, study_of, swept
-from truepair.experiments.paper.clean import clean_tables, ranking_table, rankings
-from truepair.experiments.paper.published import METRICS
-from truepair.experiments.paper.tables import bars_table, reached, reproduction, tuned_table
+from truepair.experiments.paper.bars import AUTHORS, bars_table, reached
+from truepair.experiments.paper.cells import OTHER_TEXT, study_of, swept
+from truepair.experiments.paper.clean import clean_tables, nine_metrics, ranking_table, rankings
+from truepair.experiments.paper.effort import effort_table
+from truepair.experiments.paper.estimates import Mean
+from truepair.experiments.paper.plan import optimistic, settled
+from truepair.experiments.paper.presets import METRICS
+from truepair.experiments.paper.tables import reproduction, tuned_table
 from truepair.experiments.paper.words import short, table
 from truepair.experiments.paper.work import (
     data_table,
-    effort_table,
     session_table,
     settings_table,
     timing_table,
@@ -38,23 +42,21 @@ def shown(values):
 # --- cells ---------------------------------------------------------------------------------------------
 
 
-def test_a_mean_is_over_seeds_and_a_lone_seed_borrows_the_widest_spread():
+def test_a_mean_is_over_seeds_and_a_lone_run_has_no_spread():
     lone = made.run("paper", "ml-1m", "mf", "bpr", 0.3)
     many = made.runs("paper", "ml-1m", "mf", "dpl", 0.35)
     study = study_of(Lines([lone, *many]), "paper")
     values = [run.metrics["ndcg@20"] for run in many]
-    mean = study.mean("ml-1m", "mf", "dpl")
-    assert mean == Mean(statistics.fmean(values), statistics.stdev(values), 3)
-    borrowed = study.mean("ml-1m", "mf", "bpr")
-    assert borrowed.sd == mean.sd
-    assert "±" not in str(borrowed)
-    assert study_of(Lines([lone]), "paper").mean("ml-1m", "mf", "bpr").sd is None
+    assert study.mean("ml-1m", "mf", "dpl") == Mean(statistics.fmean(values), statistics.stdev(values), 3)
+    assert study.mean("ml-1m", "mf", "bpr").sd is None
+    assert "±" not in str(study.mean("ml-1m", "mf", "bpr"))
     assert study.mean("ml-1m", "mf", "hcl") is None
 
 
-def test_a_reference_point_is_solved_and_has_no_spread():
-    study = study_of(Lines([made.run("clean", "ml-1m", "-", "ease", 0.4)]), "clean")
-    assert study.mean("ml-1m", "-", "ease").sd == 0
+@pytest.mark.parametrize("method", ["ease", "ials"])
+def test_the_spread_of_a_reference_point_that_was_solved_once_is_not_known(method):
+    study = study_of(Lines([made.run("clean", "ml-1m", "-", method, 0.4)]), "clean")
+    assert study.mean("ml-1m", "-", method).error is None
 
 
 def test_runs_of_other_settings_or_splits_are_left_out_and_counted():
@@ -67,13 +69,30 @@ def test_runs_of_other_settings_or_splits_are_left_out_and_counted():
     assert cell.left_out == 2
 
 
-def test_a_difference_counts_beyond_two_standard_errors():
-    a, b = Mean(0.35, 0.003, 9), Mean(0.34, 0.004, 16)
-    gap = difference(a, b)
-    assert gap.value == pytest.approx(0.01)
-    assert gap.error == pytest.approx(0.001 * 2**0.5)
-    assert [Difference(x, 0.1).sign for x in (0.21, -0.21, 0.19, 0.0)] == [1, -1, 0, 0]
-    assert Difference(1.0, None).sign == 0
+BEST = {"loss": "dpl", "patience": 15, "validate_every": 5, "epochs": 60}
+
+
+@pytest.mark.parametrize(("study", "made_of"), [("clean", settled), ("paper-tuned", optimistic)])
+def test_of_several_settings_the_best_trials_is_shown(study, made_of):
+    trial = dataclasses.replace(WHOLE.trials[0], dataset="ml-1m", parameters=BEST, score=0.9, epoch=40)
+    wanted = made_of({"parameters": BEST, "epoch": 40})
+    best = made.run(study, "ml-1m", "mf", "dpl", 0.30, parameters=wanted)
+    others = made.runs(study, "ml-1m", "mf", "dpl", 0.40)
+    cell = study_of(Lines([*others, best], [trial]), study).cells["ml-1m", "mf", "dpl", ""]
+    assert (list(cell.runs), cell.left_out, cell.other) == ([best], 3, False)
+    cell = study_of(Lines(others, [trial]), study).cells["ml-1m", "mf", "dpl", ""]
+    assert (len(cell.runs), cell.other) == (3, True)
+    assert not study_of(Lines(others), study).cells["ml-1m", "mf", "dpl", ""].other
+
+
+def test_other_settings_than_the_best_trials_are_marked():
+    trial = dataclasses.replace(WHOLE.trials[0], parameters=BEST)  # of MovieLens-100k
+    lines = dataclasses.replace(WHOLE, trials=[trial])
+    for text in (clean_tables(lines), tuned_table(lines), bars_table(lines)):
+        assert OTHER_TEXT in text
+        assert OTHER_TEXT not in text.replace("‡ other", "")
+        assert text.count(" ‡ |") >= 1
+    assert "‡" not in clean_tables(WHOLE) + tuned_table(WHOLE) + bars_table(WHOLE)
 
 
 def test_the_points_of_a_sweep_are_in_rising_order():
@@ -99,8 +118,10 @@ def test_every_cell_of_the_papers_tables_is_the_mean_of_its_lines():
     assert brief[2] == "3"
     assert brief[3] == f"{shown([r.metrics['ndcg@20'] for r in runs])} (.3891)"
     assert brief[-1] == shown([r.last["ndcg@20"] for r in runs])
-    for metric, cell in zip(METRICS, full[2:], strict=True):
+    for metric, cell in zip(METRICS, full[2:-1], strict=True):
         assert cell.startswith(shown([r.metrics[metric] for r in runs]) + "<br>(")
+    assert full[-1] == "2.0%"
+    assert rows_of(text, "MF", "BPR")[1][-1] == "–"  # its loss has no floor
 
 
 def test_doubted_cells_are_marked_and_explained_and_the_caption_says_optimistic():
@@ -116,7 +137,23 @@ def test_what_was_not_run_says_so():
     assert rows_of(text, "LightGCN", "BPR")[0][2:4] == ["not run", "not run (.3172)"]
     assert "Not run, as no line tells of it: MovieLens-100k." in text
     assert "`truepair paper run`" in text
-    assert "Yahoo!-R3 is not run" in text
+    assert "Yahoo! R3 is not run" in text
+    run = Lines(made.runs("paper", "yahoo-r3", "mf", "dpl", 0.2))
+    assert "Yahoo! R3 is not run" not in reproduction(run)
+    assert "#### Yahoo! R3" in reproduction(run)
+
+
+def test_reference_points_by_the_clean_protocol_stand_under_optimistic_tables():
+    found = {m: made.run("clean", "ml-1m", "-", m, level).metrics for m, level in made.REFERENCES.items()}
+    keys = ("ndcg@20", "recall@20", "precision@5")
+    ease = "EASE " + " / ".join(short(found["ease"][key]) for key in keys)
+    told = reproduction(WHOLE).split("#### MovieLens-1M")[1]
+    for text in (told, tuned_table(WHOLE)):
+        line = next(x for x in text.splitlines() if x.startswith("Reference points by the clean protocol"))
+        assert ease in line
+        assert "not optimistic" in line
+        assert all(name in line for name in ("Popularity", "ItemKNN", "iALS"))
+    assert "Reference points" not in tuned_table(Lines(made.runs("paper-tuned", "ml-1m", "mf", "dpl", 0.4)))
 
 
 def test_bars_are_met_or_not():
@@ -124,18 +161,28 @@ def test_bars_are_met_or_not():
     high = made.runs("paper-tuned", "gowalla", "mf", "dpl-hard", 0.14)
     by_place = {(r.dataset, r.encoder): r for r in reached(Lines([*low, *high]))}
     bar = by_place["gowalla", "mf"]
-    assert bar.met
-    assert bar.authors[1].value < bar.bar < bar.tuned[1].value
-    assert by_place["gowalla", "lightgcn"].met is None
-    assert reached(Lines(low))[4].met is False
+    assert bar.met()
+    assert bar.met(AUTHORS) is False
+    assert bar.best(AUTHORS) < bar.bar < bar.best()
+    assert by_place["gowalla", "lightgcn"].met() is None
     row = rows_of(bars_table(Lines(low)), "Gowalla", "MF")[0]
     assert row[-1] == "**no**"
-    assert row[4] == "not run"
+    assert row[4:7] == ["not run"] * 3
+
+
+def test_hard_samples_count_for_some_datasets_and_are_shown_for_all():
+    for dataset, met in (("ml-100k", False), ("ml-1m", False), ("gowalla", True), ("yelp2018", True)):
+        plain = made.runs("paper", dataset, "mf", "dpl", 0.01)
+        hard = made.runs("paper", dataset, "mf", "dpl-hard", 0.5)
+        found = next(r for r in reached(Lines([*plain, *hard])) if (r.dataset, r.encoder) == (dataset, "mf"))
+        assert found.met() is met
+        row = next(x for x in rows_of(bars_table(Lines([*plain, *hard])), "MF") if x[3] != "not run")
+        assert [cell[:3] for cell in row[3:5]] == [".01", ".50"]
 
 
 def test_each_encoder_has_its_own_bar():
     lines = Lines(made.runs("paper", "ml-1m", "lightgcn", "dpl", 0.5))
-    assert [(r.encoder, r.met) for r in reached(lines) if r.dataset == "ml-1m"] == [
+    assert [(r.encoder, r.met()) for r in reached(lines) if r.dataset == "ml-1m"] == [
         ("mf", None),
         ("lightgcn", True),
     ]
@@ -155,7 +202,10 @@ def test_the_best_stands_first_and_in_bold():
     first = rows_of(text, "**EASE**")[0]
     assert first[0] == "1"
     nine = rows_of(text, "EASE")[0]
-    assert all(cell.startswith("**") for cell in nine[1:])
+    assert all(cell.startswith("**") for cell in nine[1:-1])
+    floors = {row[0]: row[-1] for row in rows_of(nine_metrics(rankings(WHOLE)["ml-1m"]))}
+    assert [floors[f"MF {name}"] for name in ("DCL", "HCL", "DPL", "DPL, hard samples")] == ["2.0%"] * 4
+    assert [floors[name] for name in ("MF BPR", "EASE")] == ["–", "–"]
 
 
 def test_comparisons_over_users_are_shown_and_turned_round():
@@ -175,6 +225,16 @@ def test_comparisons_of_another_split_do_not_count():
     other = [dataclasses.replace(line, split="another") for line in WHOLE.contrasts]
     ranking = rankings(dataclasses.replace(WHOLE, contrasts=other))["ml-1m"]
     assert ranking.contrasts == ()
+
+
+@pytest.mark.parametrize("side", ["a_digest", "b_digest"])
+def test_comparisons_of_other_settings_than_those_shown_do_not_count(side):
+    other = [dataclasses.replace(line, **{side: "another"}) for line in WHOLE.contrasts]
+    ranking = rankings(dataclasses.replace(WHOLE, contrasts=other))["ml-1m"]
+    assert ranking.contrasts == ()
+    gap = ranking.gap(("mf", "dpl"), ("-", "ease"))
+    assert gap.sign is None
+    assert gap.text.endswith("(spread unknown)")
 
 
 def test_clean_rows_that_were_not_run_say_so():
@@ -203,24 +263,54 @@ def test_the_ablation_is_judged_after_the_last_epoch():
     assert "Not run" in ablation_tables(Lines())
 
 
+def test_hard_weights_are_said_to_come_with_another_tau():
+    few = made.runs("ablation", "ml-1m", "mf", "dpl", 0.3, variant="hard", parameters={"loss.tau": 0.25})
+    assert rows_of(ablation_tables(Lines(few)), "`hard`")[0][1] == "hard weights with τ raised to 0.25"
+    assert rows_of(ablation_tables(WHOLE), "`hard`")[0][1] == "hard weights with τ raised"
+
+
 def test_effort_counts_trials_and_shows_what_was_chosen():
     row = rows_of(effort_table(WHOLE), "MovieLens-1M")[0]
     assert row == [
-        "MovieLens-1M",
-        "MF DPL",
-        "3",
-        "1",
-        "1",
-        "–",
-        ".2000",
-        "40",
-        "dim 32, learning_rate 0.001",
-        "3.0 min",
-    ]
-    told = [dataclasses.replace(t, parameters=dict(t.parameters) | {"extended": 2}) for t in WHOLE.trials]
-    assert rows_of(effort_table(Lines(trials=told)), "MovieLens-1M")[0][5] == "2"
+        "MovieLens-1M", "MF DPL", "3", "1", "1", "–", ".2000", "40", "dim 32, learning_rate 0.001",
+        "learning_rate 0.001 (edge), dim 32 (edge)", "3.0 min",
+    ]  # fmt: skip
     failed = [dataclasses.replace(t, state="failed", score=None) for t in WHOLE.trials]
     assert rows_of(effort_table(Lines(trials=failed)), "MovieLens-1M")[0][6] == "–"
+
+
+def tried(encoder, method, *settings, epoch=40):
+    """Complete trials of these settings, the first the best: what is extended, and what lies at an end."""
+    like = dataclasses.replace(WHOLE.trials[0], encoder=encoder, method=method, epoch=epoch)
+    trials = [
+        dataclasses.replace(like, number=n, score=0.3 - n / 100, parameters=p) for n, p in enumerate(settings)
+    ]
+    row = rows_of(effort_table(Lines(trials=trials)), "MovieLens-100k")[0]
+    return row[5], row[9]
+
+
+def test_the_best_parameters_at_a_cap_or_an_edge_are_named():
+    capped = {"encoder.dim": 128, "n_unlabelled": 32, "n_extra": 16, "learning_rate": 0.005}
+    assert tried("mf", "dpl", capped) == ("–", "dim 128 (cap), n_unlabelled 32 (cap), n_extra 16 (cap)")
+    assert tried("mf", "dpl", {"n_extra": 1, "encoder.dim": 64}) == ("–", "n_extra 1 (least)")
+    assert tried("lightgcn", "bpr", {"encoder.dim": 64, "encoder.hops": 3})[1] == "dim 64 (cap), hops 3 (cap)"
+    assert tried("lightgcn", "bpr", {"encoder.hops": 2, "encoder.scoring": "dot"}) == ("–", "–")
+    assert tried("mf", "bpr", {"epochs": 60}, epoch=60)[1] == "epoch 60 (the last)"
+    assert tried("mf", "new", {"encoder.dim": 128}) == ("–", "–")  # a method of one's own
+
+
+def test_what_was_tried_beyond_its_first_range_is_extended_and_no_edge():
+    at_edge, beyond = {"learning_rate": 0.001}, {"learning_rate": 0.0003}
+    assert tried("mf", "bpr", at_edge) == ("–", "learning_rate 0.001 (edge)")
+    assert tried("mf", "bpr", at_edge, beyond) == ("learning_rate", "–")
+    assert tried("mf", "bpr", beyond, at_edge) == ("learning_rate", "learning_rate 0.0003 (edge)")
+
+
+def test_the_caption_of_effort_tells_the_caps_and_the_trials():
+    text = effort_table(WHOLE)
+    assert "the dimension ends at 128 with MF and 64 with LightGCN" in text
+    assert "N at 32, M at 16" in text
+    assert f"EASE has one parameter and begins with {searching._ONE_PARAMETER}, popularity has none" in text
 
 
 def test_times_sessions_data_and_versions():

@@ -313,9 +313,58 @@ def test_processes_are_told_apart():
 
 def test_the_lock_can_be_taken_twice_and_mends_the_journal(tmp_path):
     journal = tmp_path / "j"
-    journal.write_bytes(b"1\n2\n3")
-    with JournalLock(journal) as lock, lock:
-        assert journal.read_bytes() == b"1\n2\n"
+    whole = b'{"op_code":0}\n{"op_code":4}\n'
+    for torn in (b"", b"{", b'{"op_code":8,"wor'):
+        journal.write_bytes(whole + torn)
+        with JournalLock(journal) as lock, lock:
+            assert journal.read_bytes() == whole
+    journal.write_bytes(whole[:12])  # killed in the first line
+    with JournalLock(journal):
+        assert journal.read_bytes() == b""
+
+
+FOREIGN = {
+    "a table": b"user,item\n1,2\n3,4\n",
+    "a text without a last line end": b"a note\nof two lines",
+    "bytes": bytes(range(256)) * 20,
+    "bytes without a line end": b"\x00\x01\x02",
+    "a model": b"\x40\x00\x00\x00\x00\x00\x00\x00" + b'{"__metadata__":{}}\n\xff\xfe',
+    "JSON": b'{"loss": "dpl"}\n{"a',
+    "a number": b"3\n",
+    "a list": b'["op_code"]\n',
+    "deep JSON": b"[" * 100_000 + b"\n",
+    "a journal with something at its end": b'{"op_code":0}\nand then\x00',
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_a_foreign_file_is_left_as_it_is_byte_for_byte(name, tmp_path):
+    storage = tmp_path / "mine"
+    storage.write_bytes(FOREIGN[name])
+    with pytest.raises(InputError, match=r"mine is not a journal of trials .* name another file"):
+        search(tmp_path, storage=storage)
+    assert storage.read_bytes() == FOREIGN[name]
+    if name != "a journal with something at its end":
+        assert list(tmp_path.iterdir()) == [storage]  # not even a lock beside it
+    with pytest.raises(InputError), JournalLock(storage):  # and the lock is free again
+        pass
+
+
+def test_an_empty_file_becomes_a_journal(tmp_path):
+    (tmp_path / "trials.journal").touch()
+    assert len(search(tmp_path, trials=1, extensions=0).trials) == 1
+
+
+@pytest.mark.parametrize(
+    "line", [b'{"op_code": 99}', b'{"op_code": 8, "trial_id": 7}', b'{"op_code": "x"}', b"[1]", b"no JSON"]
+)
+def test_a_journal_that_optuna_cannot_read_is_told(line, tmp_path):
+    storage = tmp_path / "trials.journal"
+    search(tmp_path, trials=1, extensions=0)
+    storage.write_bytes(content := storage.read_bytes() + line + b"\n" + b'{"op_code": 99}\n')
+    with pytest.raises(StorageError, match="is not a journal of trials"):
+        search(tmp_path, trials=2)
+    assert storage.read_bytes() == content
 
 
 # --- another study -------------------------------------------------------------------------------------
@@ -342,9 +391,6 @@ def test_a_storage_of_something_else_is_refused(tmp_path):
 
 
 def test_a_storage_that_is_none(tmp_path):
-    (tmp_path / "clicks.csv").write_text("user,item\n1,2\n3,4\n")
-    with pytest.raises(StorageError, match="is not a journal of trials"):
-        search(tmp_path, storage=tmp_path / "clicks.csv")
     with pytest.raises(InputError, match="must be a file in a folder that exists"):
         search(tmp_path, storage=tmp_path / "no" / "j")
     with pytest.raises(InputError, match="trials = 0 is out of range"):

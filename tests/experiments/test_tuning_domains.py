@@ -18,7 +18,7 @@ from truepair.experiments.tuning.domains import (
     read_space,
 )
 from truepair.experiments.tuning.runner import recommender_of
-from truepair.experiments.tuning.spaces import default_space
+from truepair.experiments.tuning.spaces import check_values, default_space
 from truepair.losses import LOSSES
 from truepair.sampling import SAMPLERS
 
@@ -35,7 +35,10 @@ def test_the_middle_is_in_the_scale_searched():
     [
         (Range(0, 4), 2, 0, 4),
         (Range(0, 4), 0.3, 0, 4),
-        (Range(0, 4), 0.1, -2, 4),
+        (Range(0, 4), 0.1, 0, 4),  # not below 0 unless `least` says so
+        (Range(1, 5), 1.1, 0, 5),
+        (Range(0, 4, least=-9), 0.1, -2, 4),
+        (Range(-1, 3), -0.9, -3, 3),
         (Range(0, 4), 3.9, 0, 6),
         (Range(0, 4, least=0), 0.1, 0, 4),
         (Range(0, 4, most=4.5), 4, 0, 4.5),
@@ -83,6 +86,8 @@ def test_a_space_is_extended_where_the_best_is_at_an_edge_and_asked():
         (lambda: read_space({"a": {"lo": 1}}), "a has 'lo'; a domain has low, high"),
         (lambda: read_space({"a": 3}), "a = 3 is no domain; give {low"),
         (lambda: read_space({"a": {"values": [1], "when": 3}}), "must name one parameter"),
+        (lambda: read_space({"a": {"values": 3}}), "values = 3 is no list; write [3]"),
+        (lambda: read_space({"a": {"values": {"b": 1}}}), "is no list"),
         (lambda: check_space({}, {}), "the space is empty"),
         (lambda: check_space({"a": 3}, {}), "give a Range, Powers or Choice"),
         (lambda: check_space({"a": Range(0, 1)}, {"a": 1}), "a is fixed to 1, and in the space too"),
@@ -104,6 +109,8 @@ def test_to_json_and_back():
     }
     assert read_space(json.loads(json.dumps(plain_space(space)))) == space
     assert read_space({"c": ["none", 3]}) == {"c": Choice([None, 3])}
+    assert read_space({"c": {"values": "dot"}}) == {"c": Choice(["dot"])}  # a text is one value
+    assert read_space({"c": {"values": "none"}}) == {"c": Choice([None])}
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
@@ -120,6 +127,70 @@ def test_every_corner_of_every_default_space_can_be_trained(loss, encoder, sampl
             values = {name: getattr(d, corner, None) or d.middle() for name, d in domains.items()}
             recommender_of({**fixed, **values}).check()
             space, _ = extend_space(space, values)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_loss_with_a_temperature_of_its_own_has_no_other(loss):
+    space = default_space(loss)
+    contrastive = loss in ("infonce", "dcl", "hcl")
+    assert ("loss.temperature" in space, "encoder.temperature" in space) == (contrastive, not contrastive)
+    floor = When("encoder.scoring", "dot", Range(-10.0, -1.0, least=-50.0, most=0.0))
+    assert space.get("loss.min_score") == (floor if loss in ("dcl", "hcl") else None)
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_default_spaces_pass_the_check_of_their_values(encoder, sampler):
+    for loss in LOSSES:
+        check_values(
+            default_space(loss, encoder, sampler), {"loss": loss, "encoder": encoder, "sampler": sampler}
+        )
+
+
+@pytest.mark.parametrize(
+    ("space", "fixed", "message"),
+    [
+        (
+            {"tau": Range(0.5, 1.5)},
+            {},
+            "tau is searched from 0.5 to 1.5, and its middle, 1.0, is not allowed",
+        ),
+        ({"loss.tau": Range(0.5, 1.2)}, {}, "loss.tau is searched from 0.5 to 1.2, and 1.2 is not allowed"),
+        ({"learning_rate": Range(0, 1)}, {}, "learning_rate is searched from 0 to 1, and 0.0 is not allowed"),
+        (
+            {"epochs": Powers(1, 8), "tau": Range(0.5, 1.6), "learning_rate": Range(-3, 1)},
+            {},
+            "tau is searched from 0.5 to 1.6, and its middle, 1.05, is not allowed: tau = 1.05 is out",
+        ),
+        (
+            {"encoder.scoring": Choice(["dot", "cos"])},
+            {},
+            "encoder.scoring is searched among 'dot', 'cos', and 'cos' is not allowed: scoring = 'cos'",
+        ),
+        ({"encoder.scoring": Choice(["cos"])}, {}, "and its first value, 'cos', is not allowed"),
+        (
+            {
+                "encoder.scoring": Choice(["dot", "cosine"]),
+                "encoder.temperature": When("encoder.scoring", "cosine", Range(-1, 1)),
+            },
+            {},
+            "encoder.temperature is searched from -1 to 1, and -1.0 is not allowed",
+        ),
+        ({"tau": Range(0.1, 0.2)}, {"epochs": -1}, "epochs = -1 is out of range"),
+        ({"loss.bet": Range(0, 1)}, {}, "loss.bet is searched from 0 to 1, and its middle, 0.5, is not"),
+    ],
+)
+def test_an_error_names_the_range_it_is_from(space, fixed, message):
+    with pytest.raises(InputError) as error:
+        check_values(space, fixed)
+    assert message in str(error.value)
+
+
+def test_an_end_that_is_good_beside_other_values_is_not_refused():
+    pool = {"n_unlabelled": Powers(1, 32), "sampler.pool": Powers(16, 64)}
+    check_values(pool, {"sampler": "dns"})  # 32 of a pool of 32 is bad, 32 of 64 is not
+    never = When("encoder.scoring", "cosine", Range(-1, 1))
+    check_values({"encoder.temperature": never, "tau": Range(0.1, 0.2)}, {"encoder.scoring": "dot"})
 
 
 def test_models_without_training_have_their_own():

@@ -14,7 +14,7 @@ from truepair.commands.writing import replacing
 from truepair.errors import check_whole
 
 if TYPE_CHECKING:
-    from truepair.experiments.paper.steps import Asked
+    from truepair.experiments.paper.steps import Selection
 
 _COMMAS = ", with commas between; all if not given."
 Only = Annotated[str | None, typer.Option(help="Datasets ({experiments.paper.presets.DATA})" + _COMMAS)]
@@ -29,7 +29,10 @@ Methods = Annotated[
     ),
 ]
 Lines = Annotated[Path, typer.Option(help="The folder of JSON lines that every result is kept in.")]
-Processes = Annotated[int, typer.Option(help="So many processes at once, each with its share of the CPUs.")]
+Processes = Annotated[
+    int | None,
+    typer.Option(help="So many processes at once; 1 with a GPU, else one a processor up to 8, if not given."),
+]
 Part = Annotated[
     bool, typer.Option("--part", hidden=True, help="One of several processes: no comparisons, no session.")
 ]
@@ -43,9 +46,11 @@ def run(
     studies: Studies = None,
     encoders: Encoders = None,
     methods: Methods = None,
-    seeds: Annotated[int, typer.Option(help="So many training seeds: 0, 1, ….")] = 5,
+    seeds: Annotated[
+        int | None, typer.Option(help="So many training seeds, 0, 1, …; 3 or 5 by study if not given.")
+    ] = None,
     lines: Lines = FOLDER,
-    processes: Processes = 1,
+    processes: Processes = None,
     part: Part = False,
     data_dir: DataDir = None,
     voice: Voice,
@@ -56,19 +61,18 @@ def run(
     """
     from truepair.experiments.paper import steps
 
-    began = time.perf_counter()
-    asked = _asked(only, studies, encoders, methods, check_whole("seeds", seeds, 1, 1000), data_dir)
-    if check_whole("processes", processes, 1) > 1:
-        count = steps.in_processes("run", asked, lines, processes, voice.say)
-        count += steps.run_timings(asked, lines, voice.say)
+    chosen = only, studies, encoders, methods
+    seeds = None if seeds is None else check_whole("seeds", seeds, 1, 1000)
+    selected = _selected(chosen, seeds, processes, 1, data_dir)
+    began, before = time.perf_counter(), steps.count_lines(lines)
+    if selected.processes > 1:
+        steps.in_processes("run", selected, lines, voice.say)
+        steps.run_timings(selected, lines, voice.say)
     else:
-        count = steps.run(asked, lines, voice.say)
+        steps.run(selected, lines, voice.say)
     if not part:
-        steps.compare(asked, lines, voice.say)
-        steps.keep_session(lines, "run", asked, count, began)
-        seconds = time.perf_counter() - began
-        told = f"{count} runs in {seconds:.0f} s, kept in {lines}; `truepair paper report` shows them"
-        voice.done(told, {"runs": count, "seconds": seconds, "lines": str(lines)})
+        steps.compare(selected, lines, voice.say)
+        _finish("run", selected, lines, before, began, voice)
 
 
 @unpacked
@@ -78,12 +82,12 @@ def tune(
     encoders: Encoders = None,
     methods: Methods = None,
     lines: Lines = FOLDER,
-    processes: Processes = 1,
+    processes: Processes = None,
     settings: Annotated[
         Path | None, typer.Option(help="Write the best settings of all trials to this file, as JSON.")
     ] = None,
+    together: Annotated[int, typer.Option(help="So many trials at once, on a GPU: small data gain.")] = 1,
     part: Part = False,
-    studies: Annotated[str | None, typer.Option(hidden=True)] = None,
     data_dir: DataDir = None,
     voice: Voice,
 ) -> None:
@@ -93,20 +97,19 @@ def tune(
     """
     from truepair.experiments.lines import read_lines
     from truepair.experiments.paper import steps
+    from truepair.experiments.paper.plan import settings_text
 
-    began = time.perf_counter()
-    asked = _asked(only, None, encoders, methods, 1, data_dir)
-    if check_whole("processes", processes, 1) > 1:
-        count = steps.in_processes("tune", asked, lines, processes, voice.say)
+    selected = _selected((only, None, encoders, methods), None, processes, together, data_dir)
+    began, before = time.perf_counter(), steps.count_lines(lines)
+    if selected.processes > 1:
+        steps.in_processes("tune", selected, lines, voice.say)
     else:
-        count = steps.tune(asked, lines, voice.say, progress=not (voice.quiet or part))
+        steps.tune(selected, lines, voice.say, progress=not (voice.quiet or part))
     if settings is not None:
         with replacing(settings) as file:
-            file.write(steps.settings_text(read_lines(lines)).encode())
+            file.write(settings_text(read_lines(lines)).encode())
     if not part:
-        steps.keep_session(lines, "tune", asked, count, began)
-        told = f"{count} searches in {time.perf_counter() - began:.0f} s, kept in {lines}"
-        voice.done(told, {"searches": count, "seconds": time.perf_counter() - began, "lines": str(lines)})
+        _finish("tune", selected, lines, before, began, voice)
 
 
 @unpacked
@@ -131,22 +134,33 @@ def report(
     voice.done(str(page), {"page": str(page)})
 
 
-def _asked(
-    only: str | None,
-    studies: str | None,
-    encoders: str | None,
-    methods: str | None,
-    seeds: int,
+def _selected(
+    chosen: tuple[str | None, str | None, str | None, str | None],
+    seeds: int | None,
+    processes: int | None,
+    together: int,
     data_dir: Path | None,
-) -> Asked:
+) -> Selection:
     from truepair.experiments.paper import presets
-    from truepair.experiments.paper.steps import Asked, checked
+    from truepair.experiments.paper.steps import Selection, checked, usual_processes
 
-    return Asked(
+    only, studies, encoders, methods = chosen
+    return Selection(
         checked("dataset", only, presets.DATA),
         checked("study", studies, presets.STUDIES),
         checked("encoder", encoders, (*presets.ENCODERS, presets.NO_ENCODER)),
         checked("method", methods, (*presets.METHODS, *presets.REFERENCES)),
-        range(seeds),
+        seeds,
         data_dir,
+        usual_processes() if processes is None else check_whole("processes", processes, 1),
+        check_whole("together", together, 1),
     )
+
+
+def _finish(step: str, selected: Selection, lines: Path, before: int, began: float, voice: Voice) -> None:
+    from truepair.experiments.paper import steps
+
+    made, seconds = steps.count_lines(lines) - before, time.perf_counter() - began
+    steps.keep_session(lines, step, selected, made, began)
+    told = f"{made} new lines in {seconds:.0f} s, kept in {lines}; `truepair paper report` shows them"
+    voice.done(told, {"made": made, "seconds": seconds, "lines": str(lines)})

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from truepair.recommender import Recommender
 
 _MAY_BE_NONE = ("patience", "batch_size")
-PARTS = ("loss", "encoder", "sampler")
 FIELDS = {"dim": "encoder.dim", "tau": "loss.tau"}  # fields that have a name of their own
 _DEFAULT = " [default: {default}]"
 
@@ -102,6 +101,8 @@ def flattened(tables: dict[str, Any], inside: str = "") -> dict[str, Any]:
 
 def _over(lower: dict[str, Any], upper: dict[str, Any]) -> dict[str, Any]:
     """`upper` over `lower`. What is named anew loses its former fields; `dim` and `tau` are fields too."""
+    from truepair.parameters import PARTS
+
     anew = tuple(
         f"{part}." for part in PARTS if part in upper and upper[part] != lower.get(part, upper[part])
     )
@@ -141,16 +142,10 @@ def _value(text: str) -> Any:
 
 def _plain(name: str, value: Any) -> Any:
     """The value, if it can stand in a line: a loss, encoder or sampler goes by its name."""
+    from truepair.parameters import PARTS
+
     if name in PARTS:
-        return check_choice(name, value, _kinds()[name])
+        return check_choice(name, value, PARTS[name])
     if not isinstance(value, str | int | float) and (value is not None or name not in _MAY_BE_NONE):
         raise InputError(f"{name} = {value!r} cannot be set from here; give a number, or a name.")
     return value
-
-
-def _kinds() -> dict[str, Any]:
-    from truepair.closed import ALL_ENCODERS
-    from truepair.losses import LOSSES
-    from truepair.sampling import SAMPLERS
-
-    return {"loss": LOSSES, "encoder": ALL_ENCODERS, "sampler": SAMPLERS}

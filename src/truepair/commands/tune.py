@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from truepair.commands.options import SourceText, unpacked
-from truepair.commands.parameters import FIELDS, PARTS, Training, read_toml
+from truepair.commands.parameters import FIELDS, Training, read_toml
 from truepair.commands.sources import Reading, find_source
 from truepair.commands.voice import Voice, aligned
 from truepair.commands.writing import check_output, replacing
@@ -69,15 +69,17 @@ def tune(
     An option or --set that names a parameter fixes it. Ctrl-C, or worse, keeps the trials that are done:
     the same command goes on from there, and started twice it works twice as fast.
     """
+    from truepair.experiments.tuning import check_effort, training_runner
+    from truepair.experiments.tuning import tune as search
+    from truepair.parameters import PARTS
+
     _check_files(storage, out, save_config)
+    check_effort(trials, together, extensions)
     fixed = training.flat(loss=loss)
     model, searched = _planned(fixed, space)
     split = _read(model, source, test, reading, voice)
     fixed = {"loss": model.loss, "encoder": model.encoder, "sampler": model.sampler} | fixed
     name = study or "-".join(str(fixed[part]) for part in PARTS)
-    from truepair.experiments.tuning import training_runner
-    from truepair.experiments.tuning import tune as search
-
     assert split.valid is not None
     runner = training_runner(fixed, split.train, split.valid, model.metric, model.engine)
     try:
@@ -103,20 +105,22 @@ def tune(
 def _planned(fixed: Mapping[str, Any], path: Path | None) -> tuple[Recommender, Any]:
     """The model as it is without a search, and what is to be searched; both checked before data is read."""
     from truepair.experiments.tuning import check_space
-    from truepair.experiments.tuning.domains import domain_of, is_asked
     from truepair.experiments.tuning.runner import recommender_of
-    from truepair.experiments.tuning.spaces import default_space
+    from truepair.experiments.tuning.spaces import check_values, default_space
+    from truepair.parameters import PARTS
 
     named = {part: fixed[part] for part in PARTS if part in fixed}
     space = read_space_file(path) if path is not None else default_space(**named)
     taken = {*fixed, *(FIELDS[name] for name in fixed if name in FIELDS)}
     space = {name: entry for name, entry in space.items() if name not in taken}
+    for part in [part for part in PARTS if part in space]:
+        raise InputError(
+            f"the space names {part}, and a study has one {part}: its parameters are those of that one. "
+            f"Run tune once for each, with --{part}."
+        )
     known = {**_defaults(), **fixed}
     check_space(space, {name: value for name, value in known.items() if name not in space})
-    middle = dict(fixed)
-    for name, entry in space.items():
-        middle |= {name: domain_of(entry).middle()} if is_asked(entry, {**known, **middle}) else {}
-    recommender_of(middle).check()
+    check_values(space, fixed)
     model = recommender_of({name: value for name, value in fixed.items() if "." not in name})
     if not 0 < model.validation < 1:
         raise InputError(
@@ -165,12 +169,14 @@ def _read(model: Recommender, source: str, test: str | None, reading: Reading, v
 
 def _check_files(storage: Path, out: Path | None, config: Path | None) -> None:
     from truepair.experiments.figures import check_plots
+    from truepair.experiments.tuning.lock import check_journal
     from truepair.experiments.tuning.study import check_optuna
 
     check_optuna()
     for path in (storage, out, config):
         if path is not None:
             check_output(path)
+    check_journal(storage)
     if out is not None:
         check_plots()
 

@@ -12,7 +12,8 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from types import UnionType
+from typing import Any, ClassVar, get_args, get_origin, get_type_hints
 
 from truepair.errors import InputError, StorageError
 
@@ -104,6 +105,8 @@ class Contrast:
     p: float
     p_corrected: float  # by Holm, over all contrasts of the dataset
     split: str
+    a_digest: str  # checksums of the two methods' parameters
+    b_digest: str
 
     @property
     def key(self) -> Key:
@@ -200,17 +203,16 @@ def read_lines(folder: Path) -> Lines:
         for place, text in _texts(path):
             try:
                 line = _parsed(text)
-            except (ValueError, TypeError, KeyError, InputError) as error:
-                broken.append(f"{path.name}, line {place}: {error}")
-            else:
                 found[line.kind][line.key] = line
+            except (ValueError, TypeError, InputError) as error:
+                broken.append(f"{path.name}, line {place}: {error}")
     of: dict[str, Any] = {kind: tuple(lines.values()) for kind, lines in found.items()}
     return Lines(of["run"], of["trial"], of["contrast"], of["timing"], of["session"], tuple(broken))
 
 
 def _texts(path: Path) -> Iterator[tuple[int, str]]:
     try:
-        with path.open(encoding="utf-8") as file:
+        with path.open(encoding="utf-8", errors="replace") as file:  # a torn line may end in half a letter
             yield from ((place, text) for place, text in enumerate(file, 1) if text.strip())
     except OSError as error:
         raise StorageError(f"cannot read {path}: {error.strerror or error}.") from error
@@ -218,12 +220,32 @@ def _texts(path: Path) -> Iterator[tuple[int, str]]:
 
 def _parsed(text: str) -> AnyLine:
     fields = json.loads(text)
-    kind = _KINDS.get(fields.pop("kind", None))
+    kind = _KINDS.get(fields.pop("kind", None)) if isinstance(fields, dict) else None
     if kind is None:
         raise InputError(f"its kind is none of {', '.join(_KINDS)}.")
+    for name, wanted in get_type_hints(kind).items():
+        if name in fields and not _fits(fields[name], wanted):
+            raise InputError(f"{name} = {fields[name]!r:.60} is not what it should be.")
     return kind(**fields)
 
 
-def done(lines: Iterable[AnyLine]) -> set[Key]:
-    """The keys of what need not be run again."""
-    return {line.key for line in lines}
+def _fits(value: Any, wanted: Any) -> bool:
+    """Whether a JSON value is of the kind that a field wants."""
+    if value is None:
+        return type(None) in get_args(wanted)
+    kinds = {
+        get_origin(part) or part
+        for part in (get_args(wanted) if get_origin(wanted) is UnionType else [wanted])
+    }
+    if Mapping in kinds:
+        return isinstance(value, dict) and _numbers_fit(value.values(), get_args(wanted)[1:])
+    if Sequence in kinds:
+        return isinstance(value, list)
+    if float in kinds:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, tuple(kind for kind in kinds if isinstance(kind, type)))
+
+
+def _numbers_fit(values: Iterable[Any], wanted: Sequence[Any]) -> bool:
+    """Metrics are numbers; parameters may be anything."""
+    return float not in wanted or all(isinstance(value, int | float) for value in values)

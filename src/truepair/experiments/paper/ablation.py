@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from truepair.experiments.lines import Lines
-from truepair.experiments.paper.cells import NDCG, Mean, difference, study_of
-from truepair.experiments.paper.published import DATASETS
+from truepair.experiments.paper.cells import NDCG, Cell, study_of
+from truepair.experiments.paper.estimates import Mean, difference
+from truepair.experiments.paper.presets import DATA
 from truepair.experiments.paper.words import (
-    ENCODERS,
+    ENCODER_NAMES,
     NOT_RUN,
     dataset_name,
     in_order,
@@ -26,7 +26,7 @@ VARIANTS = {
     "tau=0": "τ = 0: no correction, the mean over N inside the logarithm stays",
     "n-alone": "BPR with DPL's N, the mean outside the logarithm",
     "hard-alone": "hard weights, τ = 0",
-    "hard": "hard weights, with τ",
+    "hard": "hard weights with τ raised",
     "relative-clamp": "the floor relative to the uncorrected probability",
     "bpr-matched": "BPR with as many scores a row as DPL",
     "infonce-matched": "InfoNCE with as many scores a row as DPL",
@@ -41,17 +41,28 @@ class Part:
     last: Mean | None
     best: Mean | None
     clamped: float | None
+    tau: float | None = None
+
+    @property
+    def what(self) -> str:
+        """What it is; hard weights come with another τ, so two things change at once."""
+        raised = f" to {self.tau:g}" if self.variant == "hard" and self.tau is not None else ""
+        return VARIANTS.get(self.variant, "") + raised
 
 
 def ablation(lines: Lines) -> dict[tuple[str, str], dict[str, Part]]:
     """The variants that were run, for each (dataset, encoder)."""
     study = study_of(lines, "ablation")
     found: dict[tuple[str, str], dict[str, Part]] = defaultdict(dict)
-    for (d, e, m, v), cell in sorted(study.cells.items(), key=lambda item: in_order(DATASETS)(item[0][0])):
-        shares = [run.clamped for run in cell.runs if run.clamped is not None]
+    for (d, e, m, v), cell in sorted(study.cells.items(), key=lambda item: in_order(DATA)(item[0][0])):
         means = study.mean(d, e, m, variant=v, last=True), study.mean(d, e, m, variant=v)
-        found[d, e][v] = Part(v, *means, statistics.fmean(shares) if shares else None)
+        found[d, e][v] = Part(v, *means, cell.clamped, _tau(cell))
     return found
+
+
+def _tau(cell: Cell) -> float | None:
+    tau = cell.runs[0].parameters.get("loss.tau")
+    return float(tau) if isinstance(tau, int | float) else None
 
 
 def ablation_tables(lines: Lines) -> str:
@@ -75,7 +86,7 @@ def _ablation(dataset: str, encoder: str, parts: Mapping[str, Part]) -> str:
         f"{ndcg}, best epoch",
         "rows at the floor",
     ]
-    title = f"#### {dataset_name(dataset)}, {ENCODERS.get(encoder, encoder)}"
+    title = f"#### {dataset_name(dataset)}, {ENCODER_NAMES.get(encoder, encoder)}"
     missing = [name for name in names if name not in parts]
     return "\n\n".join([title, table(head, rows), _ABLATION, *([not_run(missing)] if missing else [])])
 
@@ -89,5 +100,4 @@ _ABLATION = (
 def _part_row(part: Part, base: Mean | None) -> list[object]:
     gap = difference(part.last, base) if part.last and base and part.variant != "dpl" else "–"
     floor = "–" if part.clamped is None else f"{part.clamped:.1%}"
-    what = VARIANTS.get(part.variant, "")
-    return [f"`{part.variant}`", what, part.last or NOT_RUN, gap, part.best or NOT_RUN, floor]
+    return [f"`{part.variant}`", part.what, part.last or NOT_RUN, gap, part.best or NOT_RUN, floor]

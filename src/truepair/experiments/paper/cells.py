@@ -1,91 +1,58 @@
-"""Cells: the runs of a study, gathered by what was run, with their means and the seeds' spread.
-
-Here too are the thresholds by which a difference counts.
-"""
+"""Cells: the runs of a study, gathered by what was run."""
 
 from __future__ import annotations
 
-import math
 import re
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from truepair.experiments.lines import Lines, RunLine, digest
-from truepair.experiments.paper.published import DATASETS
-from truepair.experiments.paper.words import in_order, short, signed
+from truepair.experiments.paper.estimates import Mean
+from truepair.experiments.paper.plan import optimistic, settled
+from truepair.experiments.paper.presets import CHOOSE_BY, DATA
+from truepair.experiments.paper.search import Place, best_trials
+from truepair.experiments.paper.words import in_order
 
-SURE = 2.0  # a difference counts when it is larger than this many of its standard errors
-P_SURE = 0.05  # and, where users were compared one by one, when its corrected p is below this
-SIMILAR = 0.01  # two figures are similar when they differ by less than this share of the larger
-GENERALLY = 0.8  # what "generally" holds, holds in this share of the cases
-SLIGHTLY = (1.0, 1.2)  # "only slightly longer": the ratio of epoch times
-SEVERAL = (3.0, 5.0)  # "3-5 times longer"
-
-NDCG = "ndcg@20"
+NDCG = CHOOSE_BY
 SWEPT = "ml-1m"  # the dataset of the sweeps, as in the paper
-LOSSES = ("bpr", "infonce", "dcl", "hcl", "dpl")
-SAMPLED = (*LOSSES, "dpl-hard", "bns")
-REFERENCES = ("ease", "ials", "itemknn", "popularity")
+OTHER = "‡"
+OTHER_TEXT = f"{OTHER} other settings than the best trial's."
 
 Spot = tuple[str, str, str, str]  # dataset, encoder, method, variant
 _MAY_DIFFER = ("seed",)  # parameters in which two runs of one setting may differ
-
-
-@dataclass(frozen=True)
-class Mean:
-    """The mean over seeds; `sd` is theirs, borrowed from like cells where there is one seed, else None."""
-
-    value: float
-    sd: float | None
-    n: int
-
-    @property
-    def error(self) -> float | None:
-        """The standard error of the mean: sd / √n."""
-        return None if self.sd is None else self.sd / math.sqrt(self.n)
-
-    def __str__(self) -> str:
-        return f"{short(self.value)} ± {short(self.sd or 0.0)}" if self.n > 1 else short(self.value)
-
-
-@dataclass(frozen=True)
-class Difference:
-    """a - b, with its standard error √(error_a² + error_b²); None where a spread is not known."""
-
-    value: float
-    error: float | None
-
-    @property
-    def sign(self) -> int:
-        """1 or -1 where it is larger than SURE standard errors, else 0: no difference."""
-        if self.error is None or abs(self.value) <= SURE * self.error:
-            return 0
-        return 1 if self.value > 0 else -1
-
-    def __str__(self) -> str:
-        return signed(self.value) + ("" if self.error is None else f" ± {short(self.error)}")
-
-
-def difference(a: Mean, b: Mean) -> Difference:
-    """How much a is above b."""
-    known = a.error is not None and b.error is not None
-    return Difference(a.value - b.value, math.hypot(a.error or 0, b.error or 0) if known else None)
+_TUNED = {"clean": settled, "paper-tuned": optimistic}  # studies of the best trials' settings
 
 
 @dataclass(frozen=True)
 class Cell:
-    """The runs of one setting, one a seed; `left_out` counts those of other settings or splits."""
+    """The runs of one setting, one a seed; `left_out` counts those of other settings or splits.
+
+    `other` says that the best trial's settings were not run, and these are others.
+    """
 
     runs: Sequence[RunLine]
     left_out: int
+    other: bool = False
 
     def values(self, metric: str, last: bool = False) -> list[float]:
         """The metric of each run that has it."""
         of = [run.last if last else run.metrics for run in self.runs]
         return [figures[metric] for figures in of if metric in figures]
+
+    @cached_property
+    def digests(self) -> frozenset[str]:
+        """The checksums of the runs' parameters."""
+        return frozenset(digest(run.parameters) for run in self.runs)
+
+    @cached_property
+    def clamped(self) -> float | None:
+        """The share of rows that met the loss's floor, the mean over seeds."""
+        shares = [run.clamped for run in self.runs if run.clamped is not None]
+        return statistics.fmean(shares) if shares else None
 
 
 @dataclass(frozen=True)
@@ -109,43 +76,57 @@ class Study:
         values = cell.values(metric, last) if cell else []
         if not values:
             return None
-        if len(values) > 1:
-            return Mean(statistics.fmean(values), statistics.stdev(values), len(values))
-        solved = encoder == "-"  # reference points are solved, not drawn: one run is all there is
-        return Mean(values[0], 0.0 if solved else self._widest(dataset, metric, last), 1)
+        spread = statistics.stdev(values) if len(values) > 1 else None
+        return Mean(statistics.fmean(values), spread, len(values))
 
-    def _widest(self, dataset: str, metric: str, last: bool) -> float | None:
-        """The largest spread of the dataset's other cells, for a cell with one seed."""
-        several = [cell.values(metric, last) for spot, cell in self.cells.items() if spot[0] == dataset]
-        return max((statistics.stdev(values) for values in several if len(values) > 1), default=None)
+    def mark(self, dataset: str, encoder: str, method: str, variant: str = "") -> str:
+        """What stands behind a name whose runs are of other settings than the best trial's."""
+        cell = self.cells.get((dataset, encoder, method, variant))
+        return f" {OTHER}" if cell and cell.other else ""
 
     @cached_property
     def datasets(self) -> list[str]:
         """Those with runs, in the paper's order."""
-        return sorted({spot[0] for spot in self.cells}, key=in_order(DATASETS))
+        return sorted({spot[0] for spot in self.cells}, key=in_order(DATA))
 
 
 def study_of(lines: Lines, name: str) -> Study:
     """The runs of one study as cells.
 
-    Runs of one cell share their setting and split. Where lines of several settings are there, those with the
-    most seeds count, and of equal ones the first by checksum: never the one with the better figures.
+    Runs of one cell share their setting and split. Of several settings, that of the best trial counts, where
+    the study is of tuned settings and there are trials; else the one with the most seeds, and of equal ones
+    the first by checksum: never the one with the better figures.
     """
     found: dict[Spot, dict[tuple[str, str], list[RunLine]]] = defaultdict(lambda: defaultdict(list))
     for run in lines.runs:
         if run.study == name:
             spot = run.dataset, run.encoder, run.method, run.variant
-            found[spot][_setting(run), run.split].append(run)
-    return Study(name, {spot: _chosen(found[spot]) for spot in sorted(found)})
+            found[spot][_setting(run.parameters), run.split].append(run)
+    best = _best_settings(lines, name)
+    wanted = {spot: None if spot[3] else best.get(spot[:3]) for spot in found}
+    return Study(name, {spot: _chosen(found[spot], wanted[spot]) for spot in sorted(found)})
 
 
-def _setting(run: RunLine) -> str:
-    return digest({k: v for k, v in run.parameters.items() if k not in _MAY_DIFFER})
+def _setting(parameters: Mapping[str, Any]) -> str:
+    return digest({k: v for k, v in parameters.items() if k not in _MAY_DIFFER})
 
 
-def _chosen(settings: Mapping[tuple[str, str], list[RunLine]]) -> Cell:
-    runs = min(settings.items(), key=lambda item: (-len(item[1]), item[0]))[1]
-    return Cell(sorted(runs, key=lambda run: run.seed), sum(map(len, settings.values())) - len(runs))
+def _best_settings(lines: Lines, name: str) -> dict[Place, str]:
+    """The checksums of the best trials' settings, as the study trains with them."""
+    if name not in _TUNED:
+        return {}
+    return {
+        place: _setting(_TUNED[name]({"parameters": best.parameters, "epoch": best.epoch}))
+        for place, best in best_trials(lines).items()
+        if best.epoch is not None
+    }
+
+
+def _chosen(settings: Mapping[tuple[str, str], list[RunLine]], wanted: str | None) -> Cell:
+    of_best = {setting: runs for setting, runs in settings.items() if setting[0] == wanted}
+    runs = min((of_best or settings).items(), key=lambda item: (-len(item[1]), item[0]))[1]
+    left_out = sum(map(len, settings.values())) - len(runs)
+    return Cell(sorted(runs, key=lambda run: run.seed), left_out, wanted is not None and not of_best)
 
 
 def swept(study: Study, parameter: str, encoder: str, metric: str) -> list[tuple[float, Mean]]:

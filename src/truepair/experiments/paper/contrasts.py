@@ -9,50 +9,91 @@ import numpy as np
 import numpy.typing as npt
 
 from truepair.evaluation.statistics import bootstrap_interval, holm, sign_flip_test
-from truepair.experiments.lines import Contrast, RunLine, append_line, read_lines
-from truepair.experiments.paper.presets import CHOOSE_BY, ENCODERS, METHODS, NO_ENCODER
+from truepair.experiments.lines import Contrast, RunLine, append_line, digest, read_lines
+from truepair.experiments.paper.plan import settled, tuned_settings
+from truepair.experiments.paper.presets import CHOOSE_BY, ENCODERS, METHODS, NO_ENCODER, REFERENCES
 from truepair.experiments.paper.running import Say, per_user_file
 
-Values = npt.NDArray[np.float32]
+Values = npt.NDArray[np.float64]
+Model = tuple[str, str]  # encoder, method
 
 
 def make_contrasts(dataset: str, out: Path, say: Say) -> int:
-    """Compare the clean runs of a dataset whose users' values are at hand; gives how many contrasts."""
-    runs = [line for line in read_lines(out).runs if (line.study, line.dataset) == ("clean", dataset)]
-    means, seeds = _means_over_seeds(runs, out)
-    pairs = [(a, b) for a, b in _pairs() if a in means and b in means]
+    """Compare the clean runs of a dataset, with the best trials' settings; gives how many contrasts.
+
+    The file of a dataset's contrasts is written anew: one family, one correction.
+    """
+    runs = {
+        model: lines for model, lines in _current_runs(dataset, out).items() if _are_at_hand(lines, out, say)
+    }
+    means = {model: _mean_over_seeds(lines, out) for model, lines in runs.items()}
+    pairs = _pairs(means)
     if not pairs:
         say(f"{dataset}: nothing to compare; the values of each user lie beside the clean runs' lines")
         return 0
     say(f"{dataset}: {len(pairs)} comparisons over {len(means[pairs[0][0]]):,} users")
-    differences = [means[a].astype(np.float64) - means[b] for a, b in pairs]
+    differences = [means[a] - means[b] for a, b in pairs]
     p_values = [sign_flip_test(difference) for difference in differences]
+    path = out / f"contrasts-{dataset}.jsonl"
+    path.unlink(missing_ok=True)
     for (a, b), difference, p, corrected in zip(pairs, differences, p_values, holm(p_values), strict=True):
         low, high = bootstrap_interval(difference)
+        first, second = runs[a][0], runs[b][0]
         contrast = Contrast(
-            dataset, a, b, CHOOSE_BY, min(seeds[a], seeds[b]), len(difference),
-            round(float(difference.mean()), 6), round(low, 6), round(high, 6), p, corrected, runs[0].split,
+            dataset, _name(a), _name(b), CHOOSE_BY, min(len(runs[a]), len(runs[b])), len(difference),
+            round(float(difference.mean()), 6), round(low, 6), round(high, 6), p, corrected,
+            first.split, digest(first.parameters), digest(second.parameters),
         )  # fmt: skip
-        append_line(out / f"contrasts-{dataset}.jsonl", contrast)
+        append_line(path, contrast)
     return len(pairs)
 
 
-def _pairs() -> list[tuple[str, str]]:
-    """Everything against BPR of its encoder and against the strong reference points; DPL against InfoNCE."""
-    found = []
+def _current_runs(dataset: str, out: Path) -> dict[Model, list[RunLine]]:
+    """The clean runs of each model, those with the settings of its best trial."""
+    lines = read_lines(out)
+    wanted = {place: digest(settled(best)) for place, best in tuned_settings(lines).items()}
+    found: dict[Model, list[RunLine]] = {}
+    for line in lines.runs:
+        place = line.dataset, line.encoder, line.method
+        if (line.study, line.dataset) == ("clean", dataset) and digest(line.parameters) == wanted.get(place):
+            found.setdefault((line.encoder, line.method), []).append(line)
+    return found
+
+
+def _are_at_hand(lines: Sequence[RunLine], out: Path, say: Say) -> bool:
+    missing = [per_user_file(out, line).name for line in lines if not per_user_file(out, line).exists()]
+    if missing:
+        say(f"not compared: {_name((lines[0].encoder, lines[0].method))}, as {missing[0]} is not there")
+    return not missing
+
+
+def _mean_over_seeds(lines: Sequence[RunLine], out: Path) -> Values:
+    return np.mean(
+        [np.load(per_user_file(out, line), allow_pickle=False) for line in lines], axis=0, dtype=np.float64
+    )
+
+
+def _pairs(means: Mapping[Model, Values]) -> list[tuple[Model, Model]]:
+    """What the report asks: every model against the best, against BPR of its encoder, against EASE and iALS;
+    DPL against every loss of its encoder; LightGCN against MF; reference points against each other."""
+    if not means:
+        return []
+    best = max(means, key=lambda model: float(means[model].mean()))
+    points = [(NO_ENCODER, method) for method in REFERENCES]
+    found: list[tuple[Model, Model]] = [(best, model) for model in means]
     for encoder in ENCODERS:
-        found += [(f"{encoder} {method}", f"{encoder} bpr") for method in METHODS if method != "bpr"]
-        found += [(f"{encoder} {method}", f"{encoder} infonce") for method in ("dpl", "dpl-hard")]
-        found += [(f"{encoder} {method}", point) for method in METHODS for point in ("ease", "ials")]
-    return [*found, ("ease", "ials"), ("ease", "itemknn"), ("itemknn", "popularity")]
+        losses = [(encoder, method) for method in METHODS]
+        found += [(loss, (encoder, other)) for loss in losses for other in ("bpr", "dpl", "dpl-hard")]
+        found += [(loss, (NO_ENCODER, point)) for loss in losses for point in ("ease", "ials")]
+    found += [(("lightgcn", method), ("mf", method)) for method in METHODS]
+    found += [(a, b) for a in points for b in points]
+    distinct: dict[frozenset[Model], tuple[Model, Model]] = {}
+    for a, b in found:
+        if a != b and a in means and b in means:
+            distinct.setdefault(frozenset((a, b)), (a, b))
+    return list(distinct.values())
 
 
-def _means_over_seeds(runs: Sequence[RunLine], out: Path) -> tuple[Mapping[str, Values], Mapping[str, int]]:
-    values: dict[str, list[Values]] = {}
-    for line in runs:
-        name = line.method if line.encoder == NO_ENCODER else f"{line.encoder} {line.method}"
-        path = per_user_file(out, line)
-        if path.exists():
-            values.setdefault(name, []).append(np.load(path, allow_pickle=False))
-    means = {name: np.mean(found, axis=0) for name, found in values.items()}
-    return means, {name: len(found) for name, found in values.items()}
+def _name(model: Model) -> str:
+    encoder, method = model
+    return method if encoder == NO_ENCODER else f"{encoder} {method}"

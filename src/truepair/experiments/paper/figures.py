@@ -7,23 +7,19 @@ from dataclasses import dataclass
 
 from truepair.experiments.figures import Panel, Series, draw_bands, draw_columns, draw_dots, standalone
 from truepair.experiments.lines import Lines
-from truepair.experiments.paper.cells import (
-    LOSSES,
-    NDCG,
-    REFERENCES,
-    SAMPLED,
-    SEVERAL,
-    SLIGHTLY,
-    SWEPT,
-    Mean,
-    study_of,
-    swept,
-)
+from truepair.experiments.paper.cells import NDCG, SWEPT, study_of, swept
 from truepair.experiments.paper.clean import rankings
-from truepair.experiments.paper.published import DATASETS, published
-from truepair.experiments.paper.words import ENCODERS, METHODS, dataset_name, in_order, metric_name
+from truepair.experiments.paper.estimates import SEVERAL, SLIGHTLY, Mean
+from truepair.experiments.paper.presets import DATA, ENCODERS, METHODS, NO_ENCODER, REFERENCES, TABLE_2
+from truepair.experiments.paper.published import published
+from truepair.experiments.paper.words import (
+    ENCODER_NAMES,
+    METHOD_NAMES,
+    dataset_name,
+    in_order,
+    metric_name,
+)
 
-BOTH = ("mf", "lightgcn")
 TIMED = ("dpl", "dpl-hard", "bns")
 _LETTERS = {"M": "M, extra positives", "N": "N, unlabelled items", "tau": "τ, the prior"}
 
@@ -63,8 +59,10 @@ def _sweep(lines: Lines) -> Figure:
     panels = []
     for metric in ("precision@5", NDCG):
         for letter, label in _LETTERS.items():
-            points = {e: swept(study, letter, e, metric) for e in BOTH}
-            series = {ENCODERS[e]: _band(found, at) for at, (e, found) in enumerate(points.items()) if found}
+            points = {e: swept(study, letter, e, metric) for e in ENCODERS}
+            series = {
+                ENCODER_NAMES[e]: _band(found, at) for at, (e, found) in enumerate(points.items()) if found
+            }
             panels.append(
                 Panel("", series, xlabel=label, ylabel=metric_name(metric) if letter == "M" else "")
             )
@@ -101,20 +99,22 @@ def _dots(rows: Mapping[int, Mean], shift: float, colour: int, hollow: bool = Fa
 
 def _published(lines: Lines) -> Figure:
     study = study_of(lines, "paper")
-    names = (*LOSSES, "bns", "dpl-hard")
+    names = (*TABLE_2, "bns", "dpl-hard")
     panels = []
     for dataset in study.datasets:
         series: dict[str, Series] = {}
-        for at, (e, shift) in enumerate(zip(BOTH, (-0.17, 0.17), strict=True)):
+        for at, (e, shift) in enumerate(zip(ENCODERS, (-0.17, 0.17), strict=True)):
             ours = {row: mean for row, m in enumerate(names) if (mean := study.mean(dataset, e, m))}
             theirs = {
                 row: Mean(printed.trusted, None, 1)
                 for row, m in enumerate(names)
                 if (printed := published(dataset, e, m, NDCG)) and printed.trusted is not None
             }
-            series |= {f"{ENCODERS[e]}, ours": _dots(ours, shift, at)} if ours else {}
-            series |= {f"{ENCODERS[e]}, the paper": _dots(theirs, shift, at, hollow=True)} if theirs else {}
-        places = [METHODS[m] for m in names]
+            series |= {f"{ENCODER_NAMES[e]}, ours": _dots(ours, shift, at)} if ours else {}
+            series |= (
+                {f"{ENCODER_NAMES[e]}, the paper": _dots(theirs, shift, at, hollow=True)} if theirs else {}
+            )
+        places = [METHOD_NAMES[m] for m in names]
         panels.append(Panel(dataset_name(dataset), series, xlabel=metric_name(NDCG), places=places))
     caption = (
         "The authors' settings, best test epoch (optimistic on both sides); ours with one standard deviation "
@@ -128,11 +128,15 @@ def _clean(lines: Lines) -> Figure:
     for dataset, ranking in rankings(lines).items():
         found = dict(ranking.models)
         series: dict[str, Series] = {}
-        for at, (e, shift) in enumerate(zip(BOTH, (-0.17, 0.17), strict=True)):
-            rows = {row: found[e, m] for row, m in enumerate(SAMPLED) if (e, m) in found}
-            series |= {ENCODERS[e]: _dots(rows, shift, at)} if rows else {}
-        marks = {METHODS[m]: found["-", m].value for m in REFERENCES[:-1] if ("-", m) in found}
-        places = [METHODS[m] for m in SAMPLED]
+        for at, (e, shift) in enumerate(zip(ENCODERS, (-0.17, 0.17), strict=True)):
+            rows = {row: found[e, m] for row, m in enumerate(METHODS) if (e, m) in found}
+            series |= {ENCODER_NAMES[e]: _dots(rows, shift, at)} if rows else {}
+        marks = {
+            METHOD_NAMES[m]: found[NO_ENCODER, m].value
+            for m in REFERENCES
+            if m != "popularity" and (NO_ENCODER, m) in found
+        }
+        places = [METHOD_NAMES[m] for m in METHODS]
         panels.append(
             Panel(dataset_name(dataset), series, xlabel=metric_name(NDCG), places=places, marks=marks)
         )
@@ -163,7 +167,7 @@ def _time(lines: Lines) -> Figure:
 
 
 def _time_panel(title: str, ratios: Mapping[tuple[str, str], float]) -> Panel:
-    datasets = sorted({d for d, _ in ratios}, key=in_order(DATASETS))
+    datasets = sorted({d for d, _ in ratios}, key=in_order(DATA))
     methods = [m for m in TIMED if any(of == m for _, of in ratios)]
     series = {}
     for at, method in enumerate(methods):
@@ -171,7 +175,7 @@ def _time_panel(title: str, ratios: Mapping[tuple[str, str], float]) -> Panel:
         found = {row: ratios[d, method] for row, d in enumerate(datasets) if (d, method) in ratios}
         values = list(found.values())
         places = [row + shift for row in found]
-        series[METHODS[method]] = Series(places, values, values, values, TIMED.index(method))
+        series[METHOD_NAMES[method]] = Series(places, values, values, values, TIMED.index(method))
     spans = {
         "the paper: DPL": (*SLIGHTLY, TIMED.index("dpl")),
         "the paper: BNS": (*SEVERAL, TIMED.index("bns")),

@@ -8,13 +8,14 @@ from collections.abc import Iterator
 
 from truepair.experiments.lines import Lines
 from truepair.experiments.paper.ablation import Part, ablation
-from truepair.experiments.paper.cells import NDCG, difference, study_of
+from truepair.experiments.paper.bars import AUTHORS, reached
+from truepair.experiments.paper.cells import NDCG, study_of
 from truepair.experiments.paper.claims import CLAIMS, MARKS, OURS
 from truepair.experiments.paper.clean import Ranking, rankings
+from truepair.experiments.paper.estimates import difference
 from truepair.experiments.paper.published import PUBLISHED, published
-from truepair.experiments.paper.questions import better, clean_dpl_over_bpr
-from truepair.experiments.paper.tables import reached
-from truepair.experiments.paper.words import ENCODERS, dataset_name, metric_name, model_name, short
+from truepair.experiments.paper.questions import better, clean_dpl_over_bpr, signs
+from truepair.experiments.paper.words import ENCODER_NAMES, dataset_name, metric_name, model_name, short
 
 BY_ITEMS = ("ease", "itemknn", "popularity")  # without vectors of people and items
 KINDS = {
@@ -33,10 +34,9 @@ def findings(lines: Lines) -> list[str]:
 
 
 def _bars(lines: Lines) -> Iterator[str]:
-    run = [bar for bar in reached(lines) if bar.best is not None]
+    run = [bar for bar in reached(lines) if bar.met() is not None]
     if run:
-        alone = sum(bar.authors is not None and bar.authors[1].value >= bar.bar for bar in run)
-        met = sum(bool(bar.met) for bar in run)
+        alone, met = sum(bool(bar.met(AUTHORS)) for bar in run), sum(bool(bar.met()) for bar in run)
         yield (
             f"Of the paper's own DPL figures that were run against, {met} of {len(run)} are reached: {alone} "
             f"with the authors' settings, {met - alone} more with tuned ones. Both sides are optimistic."
@@ -62,10 +62,10 @@ def _dpl_and_bpr(lines: Lines) -> Iterator[str]:
     asked = {"with the authors' settings": better("dpl", "bpr"), "tuned alike (clean)": clean_dpl_over_bpr}
     told = []
     for when, ask in asked.items():
-        signs = Counter(answer.sign for answer in ask(lines))
-        if signs:
+        found = Counter(sign for sign in signs(list(ask(lines))) if sign is not None)
+        if found:
             told.append(
-                f"{when} it is better in {signs[1]} of {signs.total()} cases and worse in {signs[-1]}"
+                f"{when} it is better in {found[1]} of {found.total()} cases and worse in {found[-1]}"
             )
     if told:
         yield f"DPL against BPR of the same encoder: {'; '.join(told)}."
@@ -82,13 +82,13 @@ def _best_clean(lines: Lines) -> Iterator[str]:
 
 
 def _references(lines: Lines) -> Iterator[str]:
-    found: dict[int, list[str]] = defaultdict(list)
+    found: dict[int | None, list[str]] = defaultdict(list)
     for name, ranking in rankings(lines).items():
         trained, solved = ranking.best(reference=False), ranking.best(reference=True)
         gap = ranking.gap(trained, solved) if trained and solved else None
         if gap:
             found[gap.sign].append(dataset_name(name))
-    words = {1: "beats it", -1: "is beaten", 0: "cannot be told from it"}
+    words = {1: "beats it", -1: "is beaten", 0: "cannot be told from it", None: "was not compared with it"}
     told = "; ".join(f"{how} on {', '.join(found[sign])}" for sign, how in words.items() if sign in found)
     if told:
         yield f"The best model trained on samples against the best reference point: {told}."
@@ -99,12 +99,12 @@ def _parts(lines: Lines) -> Iterator[str]:
         "half": "replacing the positive-positive term by ½",
         "tau=0": "leaving out the correction (τ = 0)",
         "n-alone": "BPR with as many unlabelled items",
-        "hard": "hard weights",
+        "hard": "hard weights with τ raised",
     }
     for (dataset, encoder), parts in ablation(lines).items():
         changes = [f"{what} {change}" for name, what in words.items() if (change := _change(parts, name))]
         if changes:
-            place = f"{dataset_name(dataset)} {ENCODERS.get(encoder, encoder)}"
+            place = f"{dataset_name(dataset)} {ENCODER_NAMES.get(encoder, encoder)}"
             yield f"{place}, {metric_name(NDCG)} of the last epoch against plain DPL: {', '.join(changes)}."
 
 
@@ -113,7 +113,7 @@ def _change(parts: dict[str, Part], name: str) -> str | None:
     if part is None or base is None or part.last is None or base.last is None:
         return None
     gap = difference(part.last, base.last)
-    return f"{gap}" + ("" if gap.sign else " (no sure difference)")
+    return f"{gap}" + (" (no sure difference)" if gap.sign == 0 else "")
 
 
 def _tally(lines: Lines) -> Iterator[str]:
@@ -123,7 +123,8 @@ def _tally(lines: Lines) -> Iterator[str]:
     for claim in OURS:
         verdict = claim.judge(lines)
         if verdict.mark != "not tested":
-            yield f"{claim.text}: {verdict.mark} ({verdict.numbers.split(':')[0]} cases)."
+            reach = f", {verdict.reach}" if verdict.reach else ""
+            yield f"{claim.text}: {verdict.mark} (cases: {verdict.numbers.partition(':')[0]}{reach})."
 
 
 # --- what to use when ----------------------------------------------------------------------------------
@@ -138,9 +139,13 @@ def _advised(ranking: Ranking) -> str:
     (best, mean), *others = ranking.models
     like = f"Data like {dataset_name(ranking.dataset)}"
     kind = f" ({KINDS[ranking.dataset]})" if ranking.dataset in KINDS else ""
-    even = [model_name(*m) for m, _ in others if (gap := ranking.gap(m, best)) and gap.sign == 0]
     told = f"{like}{kind}: **{model_name(*best)}**, {metric_name(NDCG)} {short(mean.value)}."
-    told += f" Not surely worse: {', '.join(even)}." if even else " Nothing else that was run is as good."
+    gaps = {model_name(*m): gap for m, _ in others if (gap := ranking.gap(m, best))}
+    even = [name for name, gap in gaps.items() if gap.sign == 0]
+    unknown = [name for name, gap in gaps.items() if gap.sign is None]
+    told += f" Not surely worse: {', '.join(even)}." if even else ""
+    told += f" Lower, but not compared over users: {', '.join(unknown)}." if unknown else ""
+    told += "" if even or unknown else " Nothing else that was run is as good."
     small = next((model for model, _ in others if model[1] not in BY_ITEMS), None)
     gap = ranking.gap(small, best) if small and best[1] in BY_ITEMS else None
     if small and gap:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
@@ -14,6 +15,8 @@ from truepair.experiments.paper.presets import (
     METHODS,
     NO_ENCODER,
     REFERENCES,
+    SEEDS,
+    SEEDS_OF_DPL,
     TABLE_2,
     PaperData,
     ablations,
@@ -24,6 +27,9 @@ from truepair.experiments.paper.search import best_trials
 
 _WITHOUT_SEEDS = ("popularity", "itemknn", "ease")  # the same whatever the seed
 _SWEPT, _ABLATED = ("ml-1m",), ("ml-100k", "ml-1m")
+
+
+Tuned = Mapping[tuple[str, str, str], Mapping[str, Any]]  # dataset, encoder, method -> parameters, epoch, …
 
 
 @dataclass(frozen=True)
@@ -45,22 +51,28 @@ class Wanted:
 
 
 def wanted_runs(
-    data: PaperData, studies: Iterable[str], tuned: Mapping[tuple[str, str, str], Any], seeds: Sequence[int]
+    data: PaperData, studies: Iterable[str], tuned: Tuned, seeds: int | None = None
 ) -> list[Wanted]:
-    """All runs of these studies on one dataset. `tuned` is what `tuned_settings` gives."""
-    found: list[Wanted] = []
-    for study in studies:
-        for encoder, method, variant, parameters in _RECIPES[study](data, tuned):
-            once = method in _WITHOUT_SEEDS
-            found += [
-                Wanted(study, data.name, encoder, method, variant, seed, parameters)
-                for seed in (seeds[:1] if once else seeds)
-            ]
+    """All runs of these studies on one dataset. `tuned` is what `tuned_settings` gives.
+
+    With so many `seeds` each; if not given, as many as the study has by habit.
+    """
+    found = [
+        Wanted(study, data.name, encoder, method, variant, seed, parameters)
+        for study in studies
+        for encoder, method, variant, parameters in _RECIPES[study](data, tuned)
+        for seed in range(_seeds(study, method) if seeds is None or method in _WITHOUT_SEEDS else seeds)
+    ]
     return sorted(found, key=lambda wanted: wanted.seed)
 
 
+def _seeds(study: str, method: str) -> int:
+    if method in _WITHOUT_SEEDS:
+        return 1
+    return SEEDS_OF_DPL if (study, method) == ("paper", "dpl") else SEEDS[study]
+
+
 Recipe = list[tuple[str, str, str, dict[str, Any]]]  # encoder, method, variant, parameters
-Tuned = Mapping[tuple[str, str, str], Mapping[str, Any]]
 
 
 def _paper(data: PaperData, tuned: Tuned) -> Recipe:
@@ -71,7 +83,7 @@ def _paper(data: PaperData, tuned: Tuned) -> Recipe:
 def _paper_tuned(data: PaperData, tuned: Tuned) -> Recipe:
     """DPL and DPL with hard samples, looked at on the test part as the authors did: epochs to spare."""
     return [
-        (e, m, "", dict(tuned[data.name, e, m]["parameters"]) | {"patience": None, "validate_every": 5})
+        (e, m, "", optimistic(tuned[data.name, e, m]))
         for e in ENCODERS
         for m in ("dpl", "dpl-hard")
         if (data.name, e, m) in tuned
@@ -90,6 +102,12 @@ def settled(best: Mapping[str, Any]) -> dict[str, Any]:
         parameters |= {"epochs": best["epoch"], "patience": None}
         parameters.pop("validate_every", None)
     return parameters
+
+
+def optimistic(best: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of a best trial, for the paper's protocol: looked at along the way, and some way on."""
+    epochs = 5 * math.ceil(1.5 * best["epoch"] / 5)
+    return dict(best["parameters"]) | {"epochs": epochs, "patience": None, "validate_every": 5}
 
 
 def _sweep(data: PaperData, tuned: Tuned) -> Recipe:

@@ -11,6 +11,7 @@ import torch
 
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError
+from truepair.machine import cpu_model
 from truepair.parameters import assembled
 
 IALS = "ials"
@@ -18,7 +19,7 @@ _ITERATIONS = 16  # sweeps over users and items
 
 
 @dataclass(frozen=True, eq=False)
-class Solved:
+class Point:
     """Two matrices whose dot products are the scores, and what made them."""
 
     users: Any
@@ -31,16 +32,16 @@ class Solved:
         return self.users, self.items
 
 
-def solved(method: str, parameters: Mapping[str, Any], train: Interactions, seed: int = 0) -> Solved:
+def solved(method: str, parameters: Mapping[str, Any], train: Interactions, seed: int = 0) -> Point:
     """A reference point fitted to `train`: an encoder of ours without training, or implicit's iALS."""
     if method == IALS:
         return _ials(parameters, train, seed)
     encoder = assembled(parameters)["encoder"]
     users, items = encoder.solve(train, device="cuda" if torch.cuda.is_available() else "cpu")
-    return Solved(users, items, "closed form", 1)
+    return Point(users, items, "closed form", 1)
 
 
-def _ials(parameters: Mapping[str, Any], train: Interactions, seed: int) -> Solved:
+def _ials(parameters: Mapping[str, Any], train: Interactions, seed: int) -> Point:
     """Implicit alternating least squares; every weight of a known pair is alpha."""
     try:
         from implicit.als import AlternatingLeastSquares
@@ -57,11 +58,12 @@ def _ials(parameters: Mapping[str, Any], train: Interactions, seed: int) -> Solv
     model.fit(sp.csr_matrix(train.csr()), show_progress=False)
     users, items = (torch.from_numpy(x) for x in (model.user_factors, model.item_factors))
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    return Solved(users.to(device), items.to(device), "implicit", _ITERATIONS)
+    return Point(users.to(device), items.to(device), "implicit", _ITERATIONS)
 
 
 def device_name() -> str:
-    """The GPU's name, or how many threads of the CPU are used."""
+    """The GPU's name, or the processor's and how many threads are used."""
     if torch.cuda.is_available():
         return torch.cuda.get_device_name()
-    return f"CPU, {torch.get_num_threads()} threads"
+    threads = torch.get_num_threads()
+    return f"{cpu_model()}, {threads} thread{'s' if threads > 1 else ''}"

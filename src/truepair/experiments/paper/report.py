@@ -14,16 +14,18 @@ from truepair.errors import InputError, StorageError
 from truepair.experiments.figures import check_plots
 from truepair.experiments.lines import Lines, read_lines
 from truepair.experiments.paper.ablation import ablation_tables
+from truepair.experiments.paper.bars import bars_table
 from truepair.experiments.paper.cells import study_of, swept
 from truepair.experiments.paper.claims import CLAIMS, OURS, THRESHOLDS, claims_table
 from truepair.experiments.paper.clean import clean_tables
+from truepair.experiments.paper.effort import effort_table
 from truepair.experiments.paper.figures import report_figures
 from truepair.experiments.paper.findings import advice, findings
-from truepair.experiments.paper.tables import bars_table, reproduction, tuned_table
+from truepair.experiments.paper.presets import ENCODERS, STUDIES
+from truepair.experiments.paper.tables import reproduction, tuned_table
 from truepair.experiments.paper.words import details, metric_name, model_name, not_run, table
 from truepair.experiments.paper.work import (
     data_table,
-    effort_table,
     session_table,
     settings_table,
     timing_table,
@@ -32,7 +34,6 @@ from truepair.experiments.paper.work import (
 
 LINES, PAGE, FIGURES = Path("results/paper"), Path("docs/paper.md"), Path("docs/figures")
 _LETTERS = {"M": "M", "N": "N", "tau": "τ"}
-STUDIES = ("paper", "paper-tuned", "clean", "sweep", "ablation")
 
 
 def rebuild_report(folder: Path = LINES, out: Path = PAGE, figures: Path | None = None) -> Path:
@@ -117,7 +118,7 @@ def _sweep_table(lines: Lines) -> str:
     study = study_of(lines, "sweep")
     rows = []
     for letter in _LETTERS:
-        for encoder in ("mf", "lightgcn"):
+        for encoder in ENCODERS:
             scores = {k: swept(study, letter, encoder, k) for k in ("precision@5", "ndcg@20")}
             ndcg = dict(scores["ndcg@20"])
             for x, mean in scores["precision@5"]:
@@ -182,14 +183,15 @@ without gradient through the weights; BNS estimates its distribution function wi
 settings of every run are in its line, and below."""
 
 _CLEAN = """\
-Reference points (popularity, ItemKNN, EASE, iALS) draw no samples; they were searched by the same rule."""
+Reference points (popularity, ItemKNN, EASE, iALS) draw no samples; they were searched on
+the same validation part. Popularity has nothing to search, EASE one parameter: see the effort below."""
 
 _OPTIMISM = """\
 The best of several methods is picked by its test figures here, which favours it a little."""
 
 _ADVICE = """\
 By NDCG@20 of the clean runs alone. “Not surely worse” is by the comparisons over users where there is one,
-else by the seeds' spread."""
+else by the seeds' spread; what has neither is named as not compared."""
 
 _REBUILD = """\
 ## How to rebuild

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -232,7 +233,10 @@ def _tested(material: Material, each: Wanted, users: Any, items: Any, out: Path)
     found = evaluate(users, items, material.whole.test, exclude=material.train, ks=KS)
     path = per_user_file(out, each)
     path.parent.mkdir(parents=True, exist_ok=True)
-    np.save(path, found.values(CHOOSE_BY).astype(np.float32))
+    fresh = path.with_suffix(f".{os.getpid()}.writing")
+    with fresh.open("wb") as file:
+        np.save(file, found.values(CHOOSE_BY).astype(np.float32))
+    os.replace(fresh, path)
     return {name: round(found.mean(name), 6) for name in METRICS}
 
 

@@ -63,11 +63,13 @@ def space_of(encoder: str, method: str) -> dict[str, Searched]:
     return {name: domain for name, domain in (shared | own).items() if domain is not None}
 
 
+# the least score, for the floor of DCL and HCL: −1 for cosines, and to be found for inner products
+_FLOOR = {"loss.min_score": When("encoder.scoring", "dot", Range(-10.0, -1.0, least=-50.0, most=0.0))}
 _OWN: dict[str, dict[str, Any]] = {
     "bpr": {},
     "infonce": {},
-    "dcl": {**_PRIOR},
-    "hcl": {**_PRIOR, "loss.beta": Range(0.1, 2.0, least=0)},
+    "dcl": {**_PRIOR, **_FLOOR},
+    "hcl": {**_PRIOR, **_FLOOR, "loss.beta": Range(0.1, 2.0, least=0)},
     "dpl": {**_PRIOR},
     "dpl-hard": {**_PRIOR, "loss.beta": Range(0.1, 4.0, least=0)},
     # BNS keeps one of its pool: the pool takes the place of N
@@ -102,7 +104,9 @@ def fixed_of(data: PaperData, encoder: str, method: str) -> dict[str, Any]:
         "epochs": _epochs(data, encoder), "patience": 15, "validate_every": 5,
     }  # fmt: skip
     if method == "bns":
+        # the batch that estimates F costs batch² scores a step: the paper's own size
         flat |= {"loss": "bpr", "sampler": "bns", "sampler.in_batch": True, "n_unlabelled": 1}
+        flat |= {"batch_size": 1024}
     return flat
 
 
@@ -121,7 +125,7 @@ def search(
 ) -> TrialLine:
     """The best trial of one method on one dataset; every trial is a line in `out`.
 
-    A search that was stopped goes on from its journal; one whose lines are there is over. If the best
+    A search that was stopped goes on from its journal; one whose lines are all there is over. If the best
     trial was still rising at its last epoch, it is trained again with more epochs, twice at most.
     """
     check_choice("method", method, REFERENCES if encoder == NO_ENCODER else METHODS)
@@ -137,36 +141,41 @@ def search(
     def keep(trial: Trial) -> None:
         append_line(out / f"trials-{material.data.name}.jsonl", _line(material, encoder, method, trial))
 
-    if not lines():
-        for trial in _trials(space_of(encoder, method), runner, place, out, progress, together):
+    for trial in _trials(space_of(encoder, method), runner, place, out, progress, together, len(lines())):
+        if trial.number not in {line.number for line in lines()}:
             keep(trial)
     while True:
         best = best_trials(Lines(trials=lines()))[place]
         epochs = best.parameters.get("epochs", 0)
         over = best.epoch != epochs or epochs > _LONGER * runner.fixed["epochs"]
-        if over or any(trial.parameters["epochs"] > epochs for trial in lines()):
+        if over or any(trial.parameters.get("epochs", 0) > epochs for trial in lines()):
             return best
         keep(_one_trial(runner, len(lines()), dict(best.parameters) | {"epochs": _LONGER * epochs}))
 
 
 def _trials(
-    space: Mapping[str, Searched], runner: Any, place: Place, out: Path, progress: bool, together: int
+    space: Mapping[str, Searched],
+    runner: Any,
+    place: Place,
+    out: Path,
+    progress: bool,
+    together: int,
+    kept: int,
 ) -> Sequence[Trial]:
+    """The trials of a search; none where its journal is gone and as many as were asked for are kept."""
     if not space:  # nothing to choose
-        return [_one_trial(runner, 0, runner.fixed)]
+        return [] if kept else [_one_trial(runner, 0, runner.fixed)]
     encoder = place[1]
     trials = min(TRIALS[encoder], _ONE_PARAMETER) if len(space) == 1 else TRIALS[encoder]
     storage = out / "storage" / f"{_file(place)}.journal"
+    if kept >= trials and not storage.exists():
+        return []
     storage.parent.mkdir(parents=True, exist_ok=True)
-    return tune(
-        space,
-        runner,
-        trials=trials,
-        storage=storage,
-        study=" ".join(place),
-        together=together,
-        progress=progress,
-    ).trials
+    study = " ".join(place)
+    found = tune(
+        space, runner, trials=trials, storage=storage, study=study, together=together, progress=progress
+    )
+    return found.trials
 
 
 def _file(place: Place) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from truepair.experiments.paper.published import DATASETS
+from truepair.experiments.paper.presets import DATA
 
 NOT_RUN = "not run"
-ENCODERS = {"mf": "MF", "lightgcn": "LightGCN", "-": ""}
-METHODS = {
+ENCODER_NAMES = {"mf": "MF", "lightgcn": "LightGCN", "-": ""}
+METHOD_NAMES = {
     "bpr": "BPR",
     "infonce": "InfoNCE",
     "dcl": "DCL",
@@ -44,15 +44,37 @@ def signed(value: float, digits: int = 4) -> str:
     return ("+" if value >= 0 else "") + short(value, digits)
 
 
+def plain(value: object) -> str:
+    """A parameter, with three digits where it is no whole number.
+
+    >>> plain(0.00123456), plain(32), plain(None)
+    ('0.00123', '32', 'none')
+    """
+    if value is None:
+        return "none"
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def duration(seconds: float) -> str:
+    """Seconds, minutes or hours, as a person would say it.
+
+    >>> duration(8.25), duration(600), duration(9000)
+    ('8.2 s', '10.0 min', '2.5 h')
+    """
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
 def model_name(encoder: str, method: str, variant: str = "") -> str:
     """`MF DPL`, `EASE`, as people write them."""
-    words = [ENCODERS.get(encoder, encoder), METHODS.get(method, method)]
+    words = [ENCODER_NAMES.get(encoder, encoder), METHOD_NAMES.get(method, method)]
     return " ".join(filter(None, words)) + (f" ({variant})" if variant else "")
 
 
 def dataset_name(name: str) -> str:
-    """A dataset as the paper writes it."""
-    return DATASETS.get(name, name)
+    """A dataset as people write it."""
+    return DATA[name].title if name in DATA else name
 
 
 def metric_name(metric: str) -> str:

@@ -62,8 +62,8 @@ def tune(
     """
     fixed = dict(getattr(runner, "fixed", {}))
     check_space(space, fixed)
-    extensions, seed = check_whole("extensions", extensions, 0), check_whole("seed", seed, 0)
-    trials, together = check_whole("trials", trials, 1), check_whole("together", together, 1)
+    seed = check_whole("seed", seed, 0)
+    trials, together, extensions = check_effort(trials, together, extensions)
     start = {name: domain_of(entry).middle() for name, entry in space.items()} | _checked(first or {}, space)
     kept = KeptStudy(Path(storage), study, _meaning(space, fixed, runner))
     search = Search(kept, fixed, start, trials, together, seed, extensions, prune)
@@ -73,6 +73,15 @@ def tune(
         return search.found()
     finally:
         kept.presence.leave()
+
+
+def check_effort(trials: int, together: int, extensions: int) -> tuple[int, int, int]:
+    """The three as whole numbers, or an error."""
+    return (
+        check_whole("trials", trials, 1),
+        check_whole("together", together, 1),
+        check_whole("extensions", extensions, 0),
+    )
 
 
 def check_space(space: Space, fixed: Mapping[str, Any]) -> None:

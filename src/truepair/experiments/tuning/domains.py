@@ -18,7 +18,8 @@ _KEYS = ("low", "high", "log", "powers", "least", "most", "values", "when")
 class Range:
     """Numbers from `low` to `high`, searched evenly, or evenly in their logarithm.
 
-    `least` and `most` are bounds that an extended range does not pass.
+    `least` and `most` are bounds that an extended range does not pass; where `low` is not below 0 and no
+    `least` is given, it is 0.
     """
 
     low: float
@@ -54,7 +55,8 @@ class Range:
         width, at = high - low, self.scaled(value)
         changes: dict[str, float] = {}
         if at - low <= EDGE * width:
-            changes["low"] = max(self.unscaled(low - width / 2), _or(self.least, -math.inf))
+            least = _or(self.least, 0.0 if self.low >= 0 else -math.inf)
+            changes["low"] = max(self.unscaled(low - width / 2), least)
         if high - at <= EDGE * width:
             changes["high"] = min(self.unscaled(high + width / 2), _or(self.most, math.inf))
         return replace(self, **changes)  # type: ignore[arg-type]
@@ -209,12 +211,21 @@ def _read(name: str, plain: Any) -> Domain | When:
         return When(parameter, value, domain_of(_read(name, fields)))
     try:
         if "values" in fields:
-            return Choice([None if value == "none" else value for value in fields["values"]])
+            return _choice(fields["values"])
         kind: Any = Powers if fields.pop("powers", False) else Range
         made: Domain = kind(**fields)
     except (TypeError, InputError) as error:
         raise InputError(f"{name} = {plain} is no domain: {error}") from error
     return made
+
+
+def _choice(values: Any) -> Choice:
+    """A choice among a list of values; a text alone is one value."""
+    if isinstance(values, str):
+        values = [values]
+    if not isinstance(values, list | tuple):
+        raise InputError(f"values = {values!r} is no list; write [{values!r}].")
+    return Choice([None if value == "none" else value for value in values])
 
 
 def _check_bounds(domain: Range | Powers) -> None:

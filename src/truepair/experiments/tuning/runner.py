@@ -13,7 +13,7 @@ from truepair.data.interactions import Interactions
 from truepair.errors import InputError, TrainingError, TruepairError
 from truepair.evaluation import Validation
 from truepair.experiments.tuning.trials import Asked
-from truepair.parameters import assembled
+from truepair.parameters import PARTS, assembled
 from truepair.recommender import Recommender
 from truepair.solving import Solved
 from truepair.training import (
@@ -26,8 +26,6 @@ from truepair.training import (
     choose_engine,
     fit_many,
 )
-
-_PARTS = ("loss", "encoder", "sampler")
 
 
 def training_runner(
@@ -121,8 +119,8 @@ def recommender_of(parameters: Mapping[str, Any]) -> Recommender:
     A loss, encoder or sampler of which no field is named stays a name, so that `tau`, `dim` and the usual
     pool count; where one is named, they count for the other fields.
     """
-    flat = {**{part: getattr(Recommender, part) for part in _PARTS}, **parameters}
-    by_name = {part: flat.pop(part) for part in _PARTS if not any(key.startswith(f"{part}.") for key in flat)}
+    flat = {**{part: getattr(Recommender, part) for part in PARTS}, **parameters}
+    by_name = {part: flat.pop(part) for part in PARTS if not any(key.startswith(f"{part}.") for key in flat)}
     for part, name, field in (("encoder", "dim", "encoder.dim"), ("loss", "tau", "loss.tau")):
         if part in flat and name in flat and _has_field(part, flat[part], name):
             flat.setdefault(field, flat[name])

@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from truepair.closed import ALL_ENCODERS, CLOSED
 from truepair.errors import InputError, check_choice
-from truepair.experiments.tuning.domains import Choice, Domain, Powers, Range, When
+from truepair.experiments.tuning.domains import (
+    Choice,
+    Domain,
+    Powers,
+    Range,
+    Space,
+    Value,
+    When,
+    domain_of,
+    is_asked,
+)
+from truepair.experiments.tuning.runner import recommender_of
 from truepair.losses import LOSSES
+from truepair.recommender import Recommender
 from truepair.sampling import SAMPLERS
 
 # every model that is trained
@@ -20,10 +34,12 @@ COMMON: dict[str, Domain | When] = {
     "encoder.temperature": When("encoder.scoring", "cosine", Range(0.05, 0.5, log=True)),
 }
 
-# fields of losses; a loss has those that it has. Extra positives are for those that use them.
+# Fields of losses; a loss has those that it has. Extra positives are for those that use them. The least score
+# is known to be -1 where scores are cosines.
 LOSS_FIELDS: dict[str, Domain | When] = {
     "loss.tau": Range(1e-3, 0.4, log=True, most=0.9),
-    "loss.temperature": Range(0.1, 2.0, log=True),
+    "loss.temperature": Range(0.05, 2.0, log=True),
+    "loss.min_score": When("encoder.scoring", "dot", Range(-10.0, -1.0, least=-50.0, most=0.0)),
     "loss.beta": Range(0.1, 4.0, least=0.0),
 }
 EXTRA: dict[str, Domain | When] = {"n_extra": Powers(1, 16)}
@@ -65,4 +81,59 @@ def default_space(
     has = {f"loss.{field.name}" for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     own = {name: domain for name, domain in LOSS_FIELDS.items() if name in has}
     extra = EXTRA if kind.uses_extra else {}
-    return {**COMMON, **own, **extra, **SAMPLER_FIELDS.get(sampler, {}), **ENCODER_FIELDS.get(encoder, {})}
+    found = {**COMMON, **own, **extra, **SAMPLER_FIELDS.get(sampler, {}), **ENCODER_FIELDS.get(encoder, {})}
+    if "loss.temperature" in own:  # the two would only multiply
+        del found["encoder.temperature"]
+    return found
+
+
+def check_values(space: Space, fixed: Mapping[str, Any]) -> None:
+    """An error where the first trial, the middle of the space, or an end of a range cannot be trained.
+
+    An end, or a value of a choice, is refused if it is bad both beside the middles of the others and beside
+    the usual values: then it is bad by itself.
+    """
+    known, middle = {**Recommender().get_params(), **fixed}, dict(fixed)
+    for name, entry in space.items():
+        middle |= {name: domain_of(entry).middle()} if is_asked(entry, {**known, **middle}) else {}
+    if (why := _refusal(middle)) is not None:
+        raise InputError(_blamed(space, middle, why) if _refusal(fixed) != why else why)
+    for name, entry in space.items():
+        beside = {}
+        if isinstance(entry, When):
+            if entry.parameter not in space and not is_asked(entry, known):
+                continue  # it is never asked
+            beside = {entry.parameter: entry.value}
+        for value in _ends(domain_of(entry)):
+            reasons = [_refusal({**others, **beside, name: value}) for others in (middle, fixed)]
+            if None not in reasons:
+                raise InputError(f"{_told(name, entry)}, and {value!r} is not allowed: {reasons[1]}")
+
+
+def _blamed(space: Space, middle: Mapping[str, Any], why: str) -> str:
+    """The error of the middle, with the name of the range that it is from: the one it changes without."""
+    for name in [name for name in space if name in middle]:
+        if _refusal({other: value for other, value in middle.items() if other != name}) != why:
+            which = "first value" if isinstance(domain_of(space[name]), Choice) else "middle"
+            return f"{_told(name, space[name])}, and its {which}, {middle[name]!r}, is not allowed: {why}"
+    return f"the middle of the space, where a search begins, is not allowed: {why}"
+
+
+def _refusal(parameters: Mapping[str, Any]) -> str | None:
+    """Why these cannot be trained, if so."""
+    try:
+        recommender_of(parameters).check()
+    except InputError as error:
+        return str(error)
+    return None
+
+
+def _ends(domain: Domain) -> Sequence[Value]:
+    return domain.values if isinstance(domain, Choice) else (domain.low, domain.high)
+
+
+def _told(name: str, entry: Domain | When) -> str:
+    domain = domain_of(entry)
+    if isinstance(domain, Choice):
+        return f"{name} is searched among {', '.join(map(repr, domain.values))}"
+    return f"{name} is searched from {domain.low:g} to {domain.high:g}"

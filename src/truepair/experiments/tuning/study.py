@@ -88,7 +88,10 @@ class KeptStudy:
             return optuna.create_study(
                 storage=storage, study_name=self.name, direction="maximize", load_if_exists=True
             )
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except InputError:
+            raise
+        # an operation that Optuna does not know is an AssertionError there
+        except (ValueError, LookupError, TypeError, AttributeError, AssertionError) as error:
             raise StorageError(
                 f"{self.path} is not a journal of trials ({error!r:.100}); name another file as storage."
             ) from error
