@@ -68,9 +68,9 @@ def _are_at_hand(lines: Sequence[RunLine], out: Path, say: Say) -> bool:
 
 
 def _mean_over_seeds(lines: Sequence[RunLine], out: Path) -> Values:
-    return np.mean(
-        [np.load(per_user_file(out, line), allow_pickle=False) for line in lines], axis=0, dtype=np.float64
-    )
+    values = [np.load(per_user_file(out, line), allow_pickle=False) for line in lines]
+    mean: Values = np.mean(values, axis=0, dtype=np.float64)
+    return mean
 
 
 def _pairs(means: Mapping[Model, Values]) -> list[tuple[Model, Model]]:
