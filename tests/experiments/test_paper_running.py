@@ -98,6 +98,19 @@ def test_studies_of_one_protocol_share_their_runs(
     assert run_wanted(material, [wanted("clean")], tmp_path, print) == 1
 
 
+def test_on_a_gpu_runs_of_one_shape_and_protocol_share_it(
+    material: Material, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    graph = QUICK | {"encoder": "lightgcn", "encoder.hops": 1}
+    some = [wanted(seed=seed) for seed in range(20)] + [wanted("clean"), wanted("sweep", variant="N=1")]
+    some += [wanted(parameters=QUICK | {"n_unlabelled": 3}), wanted(encoder="lightgcn", parameters=graph)]
+    groups = list(running._groups(material, some))
+    assert [len(group) for group in groups] == [16, 5, 1, 1, 1]
+    assert {each.study for each in groups[1]} == {"paper", "sweep"}
+    assert [group[0].study for group in groups[2:]] == ["paper", "clean", "paper"]
+
+
 def test_the_clean_protocol_looks_once(
     material: Material, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,7 +29,7 @@ from truepair.training.many import groups_of
 from truepair.training.result import EpochState
 
 OPTIMISTIC = ("paper", "paper-tuned", "sweep", "ablation")
-_TOGETHER = {"mf": 16, "lightgcn": 1}  # runs at once on the GPU; a hop over the graph fills it alone
+_TOGETHER = 16  # runs of MF at once on the GPU; one LightGCN fills it alone
 Say = Callable[[str], None]
 
 
@@ -102,26 +102,14 @@ def _relabelled(line: RunLine, wanted: Wanted) -> RunLine:
 
 
 def _groups(material: Material, wanted: Sequence[Wanted]) -> Iterator[list[Wanted]]:
-    """What is run together: on the GPU, runs of one shape; else one by one."""
-    points = [each for each in wanted if each.encoder == NO_ENCODER]
-    yield from ([each] for each in points)
-    trained = [each for each in wanted if each.encoder != NO_ENCODER]
-    if not torch.cuda.is_available():
-        yield from ([each] for each in trained)
-        return
-    for encoder, most in _TOGETHER.items():
-        mine = [each for each in trained if each.encoder == encoder]
-        protocols: dict[bool, list[Wanted]] = {}
-        for each in mine:
-            protocols.setdefault(each.study in OPTIMISTIC, []).append(each)
-        for some in protocols.values():
-            for group in (
-                groups_of([job_of(each, material) for each in some])
-                if most > 1
-                else [[k] for k in range(len(some))]
-            ):
-                for start in range(0, len(group), most):
-                    yield [some[place] for place in group[start : start + most]]
+    """What is run together: on the GPU, runs of MF of one shape and protocol; else one by one."""
+    shared = [each for each in wanted if each.encoder == "mf"] if torch.cuda.is_available() else []
+    for optimistic in (True, False):
+        some = [each for each in shared if (each.study in OPTIMISTIC) == optimistic]
+        for places in groups_of([job_of(each, material) for each in some]):
+            for start in range(0, len(places), _TOGETHER):
+                yield [some[place] for place in places[start : start + _TOGETHER]]
+    yield from ([each] for each in wanted if each not in shared)
 
 
 def job_of(wanted: Wanted, material: Material) -> Job:
