@@ -16,6 +16,7 @@ from truepair.experiments.paper.presets import (
     DATA,
     ENCODERS,
     METHODS,
+    METHODS_OF,
     METRICS,
     NO_ENCODER,
     REFERENCES,
@@ -32,7 +33,7 @@ from truepair.training.gpu import too_wide
 from truepair.training.result import Job
 from worlds import two_tastes
 
-PLACES = [(e, m) for e in ENCODERS for m in METHODS] + [(NO_ENCODER, m) for m in REFERENCES]
+PLACES = [(e, m) for e in ENCODERS for m in METHODS_OF[e]] + [(NO_ENCODER, m) for m in REFERENCES]
 
 
 def job_of(flat: dict[str, object]) -> Job:
@@ -102,7 +103,7 @@ def test_every_space_can_be_searched(encoder: str, method: str) -> None:
 def test_every_trained_method_has_the_same_shared_ranges() -> None:
     shared = {"learning_rate", "weight_decay", "encoder.dim", "encoder.scoring"}
     for encoder in ENCODERS:
-        spaces = [space_of(encoder, method) for method in METHODS]
+        spaces = [space_of(encoder, method) for method in METHODS_OF[encoder]]
         for name in shared:
             assert len({repr(space[name]) for space in spaces}) == 1
         temperatures = {repr(s.get("loss.temperature", s.get("encoder.temperature"))) for s in spaces}

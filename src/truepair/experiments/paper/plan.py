@@ -12,7 +12,7 @@ from typing import Any
 from truepair.experiments.lines import Key, Lines, digest
 from truepair.experiments.paper.presets import (
     ENCODERS,
-    METHODS,
+    METHODS_OF,
     NO_ENCODER,
     REFERENCES,
     SEEDS,
@@ -76,7 +76,7 @@ Recipe = list[tuple[str, str, str, dict[str, Any]]]  # encoder, method, variant,
 
 
 def _paper(data: PaperData, tuned: Tuned) -> Recipe:
-    methods = {"mf": METHODS, "lightgcn": TABLE_2}
+    methods = METHODS_OF | {"lightgcn": TABLE_2}
     return [(e, m, "", authors_parameters(data, e, m)) for e in ENCODERS for m in methods[e]]
 
 
@@ -91,7 +91,7 @@ def _paper_tuned(data: PaperData, tuned: Tuned) -> Recipe:
 
 
 def _clean(data: PaperData, tuned: Tuned) -> Recipe:
-    places = [(e, m) for e in ENCODERS for m in METHODS] + [(NO_ENCODER, m) for m in REFERENCES]
+    places = [(e, m) for e in ENCODERS for m in METHODS_OF[e]] + [(NO_ENCODER, m) for m in REFERENCES]
     return [(e, m, "", settled(tuned[data.name, e, m])) for e, m in places if (data.name, e, m) in tuned]
 
 

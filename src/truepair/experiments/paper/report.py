@@ -179,10 +179,9 @@ The authors publish the split of MovieLens-100k; it is used as it is. The other 
 _OPEN = """\
 Where the paper is silent, this was taken: with LightGCN the contrastive losses keep the N of MF, as with
 one unlabelled item they would all be BPR; hard samples are soft weights over the unlabelled items,
-without gradient through the weights; BNS estimates its distribution function within the batch; the floor
-of DCL and HCL, N·e^{-1/t} in the original, is for cosines and would stop most rows of inner products, so
-it is N·e^{-10}; the test part is looked at after every fifth epoch. The settings of every run are in its
-line, and below."""
+without gradient through the weights; BNS estimates its distribution function within the batch; DCL and
+HCL have the floor of their originals, N·e^{-1/t}, although that is for cosines; the test part is looked
+at after every fifth epoch. The settings of every run are in its line, and below."""
 
 _CLEAN = """\
 Reference points (popularity, ItemKNN, EASE, iALS) draw no samples; they were searched on

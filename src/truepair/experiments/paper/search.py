@@ -13,7 +13,14 @@ from truepair.errors import InputError, check_choice
 from truepair.evaluation import Validation
 from truepair.experiments.lines import Lines, TrialLine, append_line, read_lines
 from truepair.experiments.paper.points import device_name, solved
-from truepair.experiments.paper.presets import CHOOSE_BY, METHODS, NO_ENCODER, REFERENCES, Material, PaperData
+from truepair.experiments.paper.presets import (
+    CHOOSE_BY,
+    METHODS_OF,
+    NO_ENCODER,
+    REFERENCES,
+    Material,
+    PaperData,
+)
 from truepair.experiments.tuning import (
     Asked,
     Choice,
@@ -128,7 +135,7 @@ def search(
     A search that was stopped goes on from its journal; one whose lines are all there is over. If the best
     trial was still rising at its last epoch, it is trained again with more epochs, twice at most.
     """
-    check_choice("method", method, REFERENCES if encoder == NO_ENCODER else METHODS)
+    check_choice("method", method, REFERENCES if encoder == NO_ENCODER else METHODS_OF[encoder])
     place = material.data.name, encoder, method
     runner: Any = _runner(material, encoder, method)
 

@@ -25,6 +25,7 @@ from truepair.experiments.paper.presets import (
     DATA,
     ENCODERS,
     METHODS,
+    METHODS_OF,
     NO_ENCODER,
     REFERENCES,
     STUDIES,
@@ -61,7 +62,7 @@ class Selection:
     @property
     def places(self) -> list[tuple[str, str]]:
         """The (encoder, method) that are selected."""
-        every = [(encoder, method) for encoder in ENCODERS for method in METHODS]
+        every = [(encoder, method) for encoder in ENCODERS for method in METHODS_OF[encoder]]
         every += [(NO_ENCODER, method) for method in REFERENCES]
         return [(e, m) for e, m in every if e in self.encoders and m in self.methods]
 
