@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from truepair.experiments.lines import Contrast, Lines
 from truepair.experiments.paper.cells import NDCG, OTHER_TEXT, Cell, Study, study_of
 from truepair.experiments.paper.estimates import LEAST_SEEDS, P_SURE, UNKNOWN, Mean, difference, sign_of
-from truepair.experiments.paper.presets import DATA, ENCODERS, METHODS, METRICS, NO_ENCODER, REFERENCES
+from truepair.experiments.paper.presets import DATA, ENCODERS, METHODS_OF, METRICS, NO_ENCODER, REFERENCES
 from truepair.experiments.paper.words import (
     NOT_RUN,
     dataset_name,
@@ -23,7 +23,7 @@ from truepair.experiments.paper.words import (
 
 Model = tuple[str, str]  # encoder, method
 EXPECTED: tuple[Model, ...] = (
-    *((e, m) for e in ENCODERS for m in METHODS),
+    *((e, m) for e in ENCODERS for m in METHODS_OF[e]),
     *((NO_ENCODER, m) for m in REFERENCES),
 )
 HEADLINE = (NDCG, "recall@20", "precision@5")
