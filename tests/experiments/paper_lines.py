@@ -87,7 +87,7 @@ def trials(datasets):
         TrialLine(
             d, "mf", "dpl", number, state,
             setting("dpl") | {"learning_rate": 0.001 * (number + 1), "encoder.dim": 32 * 2**number},
-            score, epoch, [], f"split-of-{d}", "cpu", "CPU, 2 threads", 60.0,
+            score, epoch, [], f"split-of-{d}", "gpu", "NVIDIA H200", 60.0,
         )
         for d in datasets
         for number, (state, score, epoch) in enumerate(states)

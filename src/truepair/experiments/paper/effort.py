@@ -75,7 +75,8 @@ def _effort(place: Place, trials: Sequence[TrialLine], best: TrialLine | None) -
     if best is not None:
         ends = ", ".join(_ends(place, trials, best)) or "–"
         found = [short(best.score or 0), str(best.epoch), _in_short(best, trials), ends]
-    time = duration(sum(trial.seconds for trial in trials))
+    on_gpu = all(trial.engine in ("gpu", "", None) for trial in trials)  # elsewhere time depends on company
+    time = duration(sum(trial.seconds for trial in trials)) if on_gpu else "–"
     extended = ", ".join(map(_brief, _extended(place, trials))) or "–"
     counts = [len(trials), states["pruned"], states["failed"], extended]
     return [dataset_name(place[0]), model_name(*place[1:]), *counts, *found, time]

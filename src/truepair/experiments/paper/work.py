@@ -34,7 +34,8 @@ def timing_table(lines: Lines) -> str:
             dataset_name(t.dataset),
             model_name(t.encoder, t.method),
             f"{t.batch_size:,}",
-            f"{statistics.median(t.seconds):.3g}" if t.seconds else "–",
+            # a processor's own time depends on what else it does; the ratio in one process does not
+            f"{statistics.median(t.seconds):.3g}" if t.engine == "gpu" and t.seconds else "–",
             f"{t.ratio:.2f}",
         ]
         for t in sorted(lines.timings, key=_timing_order)
