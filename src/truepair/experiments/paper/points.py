@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -47,15 +48,17 @@ def _ials(parameters: Mapping[str, Any], train: Interactions, seed: int) -> Poin
         from implicit.als import AlternatingLeastSquares
     except ImportError as error:
         raise InputError("iALS comes from implicit: pip install 'truepair[bench]'.") from error
-    model = AlternatingLeastSquares(
-        factors=parameters["factors"],
-        regularization=parameters["regularization"],
-        alpha=parameters["alpha"],
-        iterations=_ITERATIONS,
-        random_state=seed,
-        use_gpu=False,
-    )
-    model.fit(sp.csr_matrix(train.csr()), show_progress=False)
+    # implicit has threads of its own, one a user; those of BLAS below them are in the way
+    with importlib.import_module("threadpoolctl").threadpool_limits(1, "blas"):
+        model = AlternatingLeastSquares(
+            factors=parameters["factors"],
+            regularization=parameters["regularization"],
+            alpha=parameters["alpha"],
+            iterations=_ITERATIONS,
+            random_state=seed,
+            use_gpu=False,
+        )
+        model.fit(sp.csr_matrix(train.csr()), show_progress=False)
     users, items = (torch.from_numpy(x) for x in (model.user_factors, model.item_factors))
     device = "cuda" if torch.cuda.is_available() else "cpu"
     return Point(users.to(device), items.to(device), "implicit", _ITERATIONS)
