@@ -98,6 +98,39 @@ def test_studies_of_one_protocol_share_their_runs(
     assert run_wanted(material, [wanted("clean")], tmp_path, print) == 1
 
 
+def test_a_line_of_another_study_is_taken_over_with_all_it_says(
+    material: Material, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_wanted(material, [wanted(method="dpl-hard")], tmp_path, print)
+    monkeypatch.setattr(running, "fit_many", lambda *given: pytest.fail("ran again"))
+    assert run_wanted(material, [wanted("ablation", variant="hard")], tmp_path, print) == 0
+    first, second = lines_of(tmp_path)
+    assert (second.study, second.method, second.variant) == ("ablation", "dpl", "hard")
+    assert second == replace(first, study="ablation", method="dpl", variant="hard")
+
+
+def test_what_another_process_did_meanwhile_is_not_done_again(
+    material: Material, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_wanted(material, [wanted(seed=1)], tmp_path, print)
+    (theirs,) = lines_of(tmp_path)
+    (tmp_path / "runs-ml-100k.jsonl").unlink()
+    train = running.fit_many
+
+    def slowly(*given: Any) -> Any:
+        append_line(tmp_path / "other.jsonl", theirs)
+        return train(*given)
+
+    monkeypatch.setattr(running, "fit_many", slowly)
+    ours = [wanted("ablation", variant="dpl", seed=seed) for seed in (0, 1)]
+    assert run_wanted(material, ours, tmp_path, print) == 1
+    assert sorted((line.study, line.seed) for line in lines_of(tmp_path)) == [
+        ("ablation", 0),
+        ("ablation", 1),
+        ("paper", 1),
+    ]
+
+
 def test_on_a_gpu_runs_of_one_shape_and_protocol_share_it(
     material: Material, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,7 +17,7 @@ from truepair.errors import InputError, TrainingError
 from truepair.losses import BPR, DCL, DPL, HCL, LOSSES, DPLHalf, DPLHard, InfoNCE
 from truepair.randomness import stream_key
 from truepair.sampling import BNS, DNS, Draws, Popularity, Sampler, Uniform
-from truepair.training import ENGINES, Settings, fit
+from truepair.training import ENGINES, Settings, cpu_course, fit
 from truepair.training.cpu import CPU
 from truepair.training.cpu_course import anchor_order, sort_places
 from truepair.training.reference import ReferenceTrainer
@@ -145,6 +145,26 @@ KINDS = [
 @pytest.mark.parametrize("changes", SHAPES + RULES + KINDS, ids=str)
 def test_every_shape_rule_and_kind_equals_the_reference(changes, data):
     check_equal(job_of(data, **changes), epochs=1)
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"encoder": LightGCN(dim=7, hops=1)}, {"sampler": BNS(pool=9, in_batch=True)}], ids=str
+)
+def test_too_many_pairs_to_list_are_searched_with_the_same_bits(changes, data, monkeypatch):
+    """Unlabelled items come from a list in small worlds, such as all others here, and else from a search."""
+    listed, _ = trained(job_of(data, **changes))
+    monkeypatch.setattr(cpu_course, "LISTED", 0)
+    searched, _ = trained(job_of(data, **changes))
+    assert len(listed.narrow.listed) == 40 * data.n_items - len(data)
+    assert len(searched.narrow.listed) == 0
+    assert same_bits(listed, searched)
+
+
+def test_bns_with_many_rows_of_a_user_and_many_rivals_of_an_item():
+    """Each is scored once."""
+    few = interactions_of([range(4), [2, 5], [0, 3, 6]], 7)
+    for batch_size in (2, 9):
+        check_equal(job_of(few, sampler=BNS(pool=5, in_batch=True), batch_size=batch_size), epochs=3)
 
 
 def test_clamped_rows_are_counted(data):

@@ -116,11 +116,11 @@ class CpuTrainer:
 
         from truepair.training.cpu_memory import rivals_of, room_of
 
-        threads = numba.get_num_threads()
+        threads, n_users = numba.get_num_threads(), len(self.user.weights)
         return (
             self.numbers, rules, self.tables, self.narrow, course, self.user, self.item, *self.graph,
             self.rows, room_of(self.rows, threads),
-            rivals_of(self.rows, self.popularity, threads) if self.plan.risk else None,
+            rivals_of(self.rows, self.popularity, n_users, threads) if self.plan.risk else None,
         )  # fmt: skip
 
     # --- what is learnt ----------------------------------------------------------------------------

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from truepair.training.cpu_course import NarrowTables, Words, draw_exactly, inner
+from truepair.training.cpu_course import NarrowTables, Words, draw_exactly, inner, within
 from truepair.training.cpu_graph import Bytes
-from truepair.training.cpu_rivals import Rivals, judge_row
+from truepair.training.cpu_rivals import Rivals, choose_least_risk
 from truepair.training.cpu_rows import (
     ONE,
     SHORTEST,
@@ -132,21 +132,24 @@ def learn_rows(
     rivals: Rivals | None, size: int, thread: int, threads: int,
 ) -> None:  # fmt: skip
     """One thread's part of the batch: scores, losses, gradients by the scores and by the user's vector."""
-    learnt = 1 + numbers.m + numbers.n
+    learnt, drawn = 1 + numbers.m + numbers.n, rows.items.shape[1]
     padded, per_user = rows.slopes.shape[1], len(rows.tau) > 1
-    for b in range(thread * size // threads, (thread + 1) * size // threads):
-        user, chooses = rows.users[b], int(numbers.pool > numbers.n)
-        for turn in range(1 + chooses):  # the second time after the choice: the factors, in the new order
-            score_row(numbers, users, items, rows, b)
-            if turn < chooses:
-                merits = rows.scores[b]
-                if rivals is not None:  # without them this is not even compiled
-                    judge_row(
-                        numbers, tables, narrow, users.encoded, user, rows.user_factor[b], rows.items[b],
-                        rows.scores[b], rivals, size, thread,
-                    )  # fmt: skip
-                    merits = rivals.merits[thread]
-                choose_hardest(numbers, rows.items[b], merits)
+    first, last = thread * size // threads, (thread + 1) * size // threads
+    choices = int(numbers.pool > numbers.n)
+    if rivals is not None:  # without them this is not even compiled
+        for b in range(first, last):
+            score_row(numbers, users, items, rows, b, drawn)
+        choose_least_risk(
+            numbers, tables, narrow, users.encoded, rows.users, rows.user_factor, rows.items, rows.scores,
+            rivals, size, thread, threads,
+        )  # fmt: skip
+        choices = 0
+    for b in range(first, last):
+        user = rows.users[b]
+        for choice in range(choices, -1, -1):  # the last time after the choice: the factors, in the new order
+            score_row(numbers, users, items, rows, b, drawn if choice else learnt)
+            if choice:
+                choose_hardest(numbers, rows.items[b], rows.scores[b])
         of = user if per_user else 0
         loss, clamped = loss_row(
             numbers, rows.tau[of], rows.log_rest[of], rows.scores[b, :padded], rows.slopes[b]
@@ -162,15 +165,15 @@ def learn_rows(
         weigh_rows(rows, items.encoded, learnt, b)
 
 
-@inner
-def score_row(numbers: Numbers, users: Side, items: Side, rows: Rows, b: int) -> None:
-    """The scores of a row's items, and the factors of its vectors: ⟨e_u, e_i⟩, or cos(e_u, e_i) / t."""
+@within
+def score_row(numbers: Numbers, users: Side, items: Side, rows: Rows, b: int, count: int) -> None:
+    """The scores of a row's first items, and the factors of its vectors: ⟨e_u, e_i⟩, or cos(e_u, e_i) / t."""
     user, width = rows.users[b], users.encoded.shape[1]
     scale, of_user = numbers.score_scale, ONE
     if numbers.cosine:
         of_user = inverse_norm(users.encoded, user)
     rows.user_factor[b] = scale * of_user
-    for c in range(rows.items.shape[1]):
+    for c in range(count):
         item = rows.items[b, c]
         product = ZERO
         for k in range(width):
@@ -180,7 +183,7 @@ def score_row(numbers: Numbers, users: Side, items: Side, rows: Rows, b: int) ->
         rows.scores[b, c] = scale * of_user * of_item * product
 
 
-@inner
+@within
 def weigh_rows(rows: Rows, vectors: Floats, count: int, b: int) -> None:
     """user_gradient[b] = Σ_c weights[b, c]·vectors[items[b, c]]; four at a time."""
     width, c = vectors.shape[1], 0
@@ -240,7 +243,7 @@ def collect(
             mark(items, item, rows.slopes[b, c] * rows.scores[b, c])
 
 
-@inner
+@within
 def mark(side: Side, row: int, pull: np.float32) -> None:
     """Count an entry that a row is in."""
     side.pull[row] += pull

@@ -1,7 +1,8 @@
 """The reference's order and draws, bit for bit, in compiled code and from narrow tables.
 
 Draws cost what their tables cost to read: most of what a row reads is not in the processor's nearest cache.
-Where all items weigh the same, a table of 32-bit numbers says what `Draws` has in two of 64-bit ones.
+Where all items weigh the same, a table of 32-bit numbers says what `Draws` has in two of 64-bit ones; and
+where there are few users and items, every user's unlabelled items are listed, so that nothing is searched.
 """
 
 from __future__ import annotations
@@ -18,10 +19,15 @@ from truepair.training.cpu_rows import Ints, Longs, Numbers, Tables, compiled, d
 Words = npt.NDArray[np.uint64]
 _BIT = np.uint64(1)
 _WORD_BITS = 63
+LISTED = (
+    1 << 22
+)  # pairs: with as many users × items, 16 MB hold what they do not have; more are not in a cache
 
 
 # For functions that only compiled code calls: the way in from Python takes longer to compile than they do.
 inner = partial(compiled, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+# And for those called for every row: handing over tuples of arrays would take longer than some of them do.
+within = partial(inner, forceinline=True)
 
 
 class NarrowTables(NamedTuple):
@@ -29,18 +35,31 @@ class NarrowTables(NamedTuple):
 
     gaps: Ints  # [interactions], how many items before this one the user does not have
     items: Ints  # [interactions]
+    listed: Ints  # the items that a user does not have, users after each other; empty where that is too much
+    first_listed: Longs  # [n_users], where a user's begin
 
 
 def narrow_tables_of(tables: Tables) -> tuple[Tables, NarrowTables]:
     """`Draws`' tables without what the narrow ones say, and the narrow ones."""
+    nothing, none = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32)
     if not tables.uniform:
-        return tables, NarrowTables(np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32))
+        return tables, NarrowTables(none, none, none, nothing)
     gaps, items = (tables.gaps % tables.stride).astype(np.int32), tables.items.astype(np.int32)
-    nothing = np.zeros(0, dtype=np.int64)
-    return tables._replace(gaps=nothing, passed=nothing, items=nothing), NarrowTables(gaps, items)
+    small = len(tables.free) * len(tables.ends) <= LISTED
+    listed, first = _unlabelled(tables) if small else (none, nothing)
+    return tables._replace(gaps=nothing, passed=nothing, items=nothing), NarrowTables(
+        gaps, items, listed, first
+    )
 
 
-@inner
+def _unlabelled(tables: Tables) -> tuple[Ints, Longs]:
+    """Every user's unlabelled items, rising, one user after the other; where each user's begin."""
+    missing = np.ones((len(tables.free), len(tables.ends)), dtype=bool)
+    missing[np.repeat(np.arange(len(tables.free)), np.diff(tables.indptr)), tables.items] = False
+    return np.nonzero(missing)[1].astype(np.int32), np.cumsum(tables.free) - tables.free
+
+
+@within
 def draw_exactly(
     tables: Tables, narrow: NarrowTables, user: int, anchor_item: int, extra_key: np.uint64,
     unlabelled_key: np.uint64, row: int, numbers: Numbers, items: Ints,
@@ -59,16 +78,22 @@ def draw_exactly(
     for k in range(pool):
         word = random_bits_at(unlabelled_key, np.uint64(row * pool + k + 1)) >> _BIT
         place = int(word % free)
-        items[1 + m + k] = place + count_up_to(narrow.gaps, start, count, place)
+        if len(narrow.listed):
+            items[1 + m + k] = narrow.listed[narrow.first_listed[user] + place]
+        else:
+            items[1 + m + k] = place + count_up_to(narrow.gaps, start, count, place)
 
 
 @inner
 def count_up_to(rising: Ints, start: int, count: int, value: int) -> int:
-    """How many of rising[start : start + count] are ≤ value; halves without a branch to be guessed wrong."""
+    """How many of rising[start : start + count] are ≤ value; halves without a branch to be guessed wrong.
+
+    A comparison would be compiled to one. Of a difference of two 32-bit numbers, the upper bits are its sign.
+    """
     first = start
     while count > 1:
         half = count >> 1
-        first += half * int(rising[first + half - 1] <= value)
+        first += half & int((np.int64(rising[first + half - 1]) - value - 1) >> 40)
         count -= half
     return first - start + int(rising[first] <= value)
 

@@ -10,7 +10,7 @@ from truepair.data.interactions import Interactions
 from truepair.training.cpu_batch import Room, Rows, Side
 from truepair.training.cpu_graph import Neighbours
 from truepair.training.cpu_lines import LINE
-from truepair.training.cpu_rivals import Rivals
+from truepair.training.cpu_rivals import USERS, Rivals
 from truepair.training.plan import Floats, Plan
 
 
@@ -93,14 +93,21 @@ def room_of(rows: Rows, threads: int) -> Room:
     return Room(rows=np.zeros(shape, dtype=np.int32), places=np.zeros(shape, dtype=np.int32))
 
 
-def rivals_of(rows: Rows, popularity: Floats, threads: int) -> Rivals:
+def rivals_of(rows: Rows, popularity: Floats, n_users: int, threads: int) -> Rivals:
     """Room to rank the candidates of a batch, for so many threads."""
-    batch, drawn = rows.items.shape
+    (batch, drawn), width = rows.items.shape, rows.user_gradient.shape[1]
+    lines = batch // LINE + 1  # there is always a place more than rivals
     return Rivals(
-        items=np.zeros(batch, dtype=np.int32),
-        vectors=aligned(rows.user_gradient.shape[1], batch),
+        different=np.zeros(threads, dtype=np.int32),
+        items=np.zeros((threads, batch), dtype=np.int32),
+        times=np.zeros((threads, lines * LINE), dtype=np.int32),
+        places=np.full((threads, len(popularity)), lines * LINE - 1, dtype=np.int32),
+        vectors=aligned(lines, width * LINE),
         popularity=popularity,
-        scores=aligned(threads, batch),
-        known=np.zeros((threads, len(popularity)), dtype=np.uint8),
+        own=aligned(threads * USERS, width),
+        scores=aligned(threads * USERS, lines * LINE),
         merits=aligned(threads, drawn),
+        latest=np.zeros((threads, n_users), dtype=np.int32),
+        heads=np.zeros(batch, dtype=np.int32),
+        after=np.zeros(batch, dtype=np.int32),
     )

@@ -159,7 +159,25 @@ def _run_phase(
         )  # fmt: skip
 
 
-run_phase = inner(_run_phase, parallel=True, nogil=True, _nrt=False)
+_in_parallel = inner(_run_phase, parallel=True, nogil=True, _nrt=False)
+
+
+@inner
+def run_phase(
+    now: Now, numbers: Numbers, rules: Rules, tables: Tables, narrow: NarrowTables, epoch: Epoch,
+    users: Side, items: Side, by_user: Neighbours | None, by_item: Neighbours | None, rows: Rows, room: Room,
+    rivals: Rivals | None,
+) -> None:  # fmt: skip
+    """A phase. One thread does it where it is: to hand it over takes long on a machine that is busy."""
+    if len(room.rows) == 1:
+        do_part(
+            now, numbers, rules, tables, narrow, epoch, users, items, by_user, by_item, rows, room, rivals,
+            0, 1,
+        )  # fmt: skip
+    else:
+        _in_parallel(
+            now, numbers, rules, tables, narrow, epoch, users, items, by_user, by_item, rows, room, rivals
+        )
 
 
 # --- a range of steps ----------------------------------------------------------------------------------

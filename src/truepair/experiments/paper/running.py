@@ -65,21 +65,24 @@ class CurveOnTest:
 def run_wanted(material: Material, wanted: Sequence[Wanted], out: Path, say: Say) -> int:
     """Run what is not done yet; gives how many runs that were."""
     path, split = out / f"runs-{material.data.name}.jsonl", material.whole.hash
-    lines = read_lines(out).runs
-    known = {line.key for line in lines}
-    same = {_work(line.study, line.encoder, line.parameters, line.seed, line.split): line for line in lines}
+    known = {line.key for line in read_lines(out).runs}
     missing = [each for each in wanted if each.key(split) not in known]
     say(f"{material.data.name}: {len(wanted)} runs wanted, {len(wanted) - len(missing)} done before")
     count = 0
     for group in _groups(material, missing):
+        same = _by_work(read_lines(out).runs)  # anew each time: other processes add lines meanwhile
         fresh = [each for each in group if _work_of(each, split) not in same]
         made = _ran(material, _distinct(fresh, split), out, say)
-        same |= {_work(line.study, line.encoder, line.parameters, line.seed, split): line for line in made}
+        same |= _by_work(made)
         count += len(made)
         for each in group:
             if _work_of(each, split) in same:  # it is not where the run diverged
                 append_line(path, _relabelled(same[_work_of(each, split)], each))
     return count
+
+
+def _by_work(lines: Sequence[RunLine]) -> dict[tuple[object, ...], RunLine]:
+    return {_work(line.study, line.encoder, line.parameters, line.seed, line.split): line for line in lines}
 
 
 def _work(
