@@ -96,8 +96,8 @@ COMMANDS |= {(group, name): c for group in GROUPS for name, c in ROOT.commands[g
 
 
 def test_the_commands_are_those_of_the_docs():
-    names = ["bench", "compare", "data", "demo", "doctor", "evaluate", "fit", "paper", "recommend"]
-    assert sorted(ROOT.commands) == [*names, "similar", "tune"]
+    names = ["bench", "compare", "data", "demo", "doctor", "evaluate", "fit", "paper", "prior"]
+    assert sorted(ROOT.commands) == [*names, "recommend", "similar", "theory", "truth", "tune"]
     assert sorted(ROOT.commands["data"].commands) == ["fetch", "info", "list"]
     assert sorted(ROOT.commands["paper"].commands) == ["report", "run", "tune"]
 

@@ -313,7 +313,7 @@ def test_priors_come_as_arrays_too():
 def test_density_is_filled_in_from_the_data():
     assert DPL(tau="density").with_density(0.06).tau == 0.06
     assert DPL(tau=0.2).with_density(0.06).tau == 0.2
-    with pytest.raises(InputError, match="with_density"):
+    with pytest.raises(InputError, match="with_prior"):
         DPL(tau="density")(*scores())
 
 
@@ -339,6 +339,16 @@ def test_prior_per_user_wants_the_users():
 def test_unknown_word_for_the_prior():
     with pytest.raises(InputError, match="Did you mean 'density'"):
         DPL(tau="densty")
+
+
+def test_a_word_becomes_the_prior_that_was_found():
+    assert DPL(tau="auto").with_prior(0.1).tau == 0.1
+    assert DPL(tau="per-user").with_prior([0.1, 0.2]).tau == (0.1, 0.2)
+    assert DPL(tau=0.3).with_prior(0.1).tau == 0.3
+    assert DPL(tau="auto").with_density(0.1).tau == "auto"
+    assert BPR().with_prior(0.1) == BPR()
+    with pytest.raises(InputError, match=r"DPL\(tau='auto'\) does not know the data"):
+        DPL(tau="auto")(*scores())
 
 
 # --- bad input and habits ------------------------------------------------------------------------------

@@ -17,8 +17,11 @@ from truepair.commands.doctor import doctor
 from truepair.commands.evaluate import evaluate
 from truepair.commands.fit import fit
 from truepair.commands.options import Command
+from truepair.commands.prior import prior
 from truepair.commands.recommend import recommend
 from truepair.commands.similar import similar
+from truepair.commands.theory import theory
+from truepair.commands.truth import truth
 from truepair.commands.tune import tune
 from truepair.errors import TruepairError
 
@@ -86,6 +89,9 @@ _add(app, "compare", compare, "compare ml-100k --losses bpr,dcl,dpl --seeds 3 --
 _add(app, "tune", tune, "tune ml-100k --loss dpl --trials 30 --out tuning.html --save-config best.toml")
 _add(app, "bench", bench, "bench training ranking --rounds 5 --out bench.json")
 app.add_typer(paper, name="paper", epilog="\b\nExample:\n  truepair paper report")
+_add(app, "prior", prior, "prior ml-100k --plot prior.svg --per-user tau.csv")
+_add(app, "theory", theory, "theory --quick --out theory.md")
+_add(app, "truth", truth, "truth simulation --exposure popularity --report truth.md")
 _add(app, "doctor", doctor, "doctor --json")
 _add(datasets, "list", list_datasets, "data list --data-dir ~/datasets")
 _add(datasets, "info", info, "data info ml-100k")

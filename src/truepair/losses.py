@@ -33,7 +33,8 @@ from torch import Tensor
 
 from truepair.errors import InputError, check_choice, check_number, settle
 
-Prior = float | tuple[float, ...] | Literal["density"]
+Prior = float | tuple[float, ...] | Literal["density", "auto", "per-user"]
+PRIOR_WORDS = "density", "auto", "per-user"
 
 
 class Rows(NamedTuple):
@@ -60,6 +61,10 @@ class Loss(ABC):
 
     def with_density(self, density: float) -> Self:
         """This loss with τ = `density` where τ was "density"; any other loss is unchanged."""
+        return self
+
+    def with_prior(self, tau: float | Sequence[float]) -> Self:
+        """This loss with τ = `tau` where τ was a word; any other loss is unchanged."""
         return self
 
     @abstractmethod
@@ -92,8 +97,9 @@ class InfoNCE(Loss):
 class _Debiased(Loss):
     """A loss that subtracts the positives expected among the unlabelled: the prior τ, and its uses.
 
-    τ is the share of positives among unlabelled pairs: a number in [0, 1), one number per user, or
-    "density" (the share of observed pairs, a lower bound), which training fills in from the data.
+    τ is the share of positives among unlabelled pairs: a number in [0, 1), one number per user, or a word
+    that is filled in from the data: "density" (the share of observed pairs, a lower bound) by training,
+    "auto" and "per-user" (estimated, see `truepair.prior`) by `Recommender`.
     """
 
     uses_extra: ClassVar[bool] = True
@@ -107,16 +113,20 @@ class _Debiased(Loss):
         """This loss with τ = `density` where τ was "density", else unchanged."""
         return replace(self, tau=density) if self.tau == "density" else self
 
+    def with_prior(self, tau: float | Sequence[float]) -> Self:
+        """This loss with τ = `tau` where τ was a word, else unchanged."""
+        return replace(self, tau=_checked_prior(tau)) if isinstance(self.tau, str) else self
+
     @cached_property
     def _tau_tensor(self) -> Tensor:
         return torch.tensor(self.tau, dtype=torch.float64)
 
     def _log_tau(self, scores: Tensor, users: Tensor | None) -> tuple[Tensor, Tensor]:
         """log τ and log(1−τ) of each row, [B] (or scalars where one number serves all)."""
-        if self.tau == "density":
+        if isinstance(self.tau, str):
             raise InputError(
-                f"{type(self).__name__}(tau='density') does not know the data; "
-                "give a number or call .with_density(interactions.density)."
+                f"{type(self).__name__}(tau={self.tau!r}) does not know the data; "
+                "give a number or call .with_prior(interactions.density)."
             )
         tau = self._tau_tensor.to(scores.device)  # float64: 1 − τ must not round to 0
         if tau.ndim == 0:
@@ -298,8 +308,8 @@ def _checked_temperature(temperature: float) -> float:
 def _checked_prior(tau: Prior | Sequence[float] | Tensor) -> Prior:
     remedy = "τ is a share: 0 means that no unlabelled pair is positive."
     if isinstance(tau, str):
-        check_choice("tau", tau, ["density"])
-        return "density"
+        check_choice("tau", tau, PRIOR_WORDS)
+        return tau
     if isinstance(tau, float | int) or getattr(tau, "ndim", 1) == 0:
         return check_number("tau", tau, 0, 1, open_high=True, remedy=remedy)
     try:
@@ -308,7 +318,8 @@ def _checked_prior(tau: Prior | Sequence[float] | Tensor) -> Prior:
         per_user = torch.empty(0)
     if per_user.ndim != 1 or not len(per_user):
         raise InputError(
-            f"tau = {tau!r:.80} cannot be used; give a number, one number per user, or 'density'."
+            f"tau = {tau!r:.80} cannot be used; give a number, one number per user, or "
+            f"{', '.join(map(repr, PRIOR_WORDS))}."
         )
     bad = (~((per_user >= 0) & (per_user < 1))).nonzero()
     if len(bad):

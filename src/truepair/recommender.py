@@ -34,6 +34,7 @@ from truepair.evaluation import Validation, parse_metric
 from truepair.losses import LOSSES, Loss, Prior
 from truepair.matrices import Rows, dense, dot_rows, take_rows, unit_rows
 from truepair.parameters import check_saveable, described, rebuilt
+from truepair.prior import with_estimated_prior
 from truepair.ranking import top_k
 from truepair.sampling import SAMPLERS, Sampler
 from truepair.shelf import Shelf
@@ -54,7 +55,8 @@ class Recommender:
     loss, encoder, sampler  a name ("dpl", "mf", "uniform") or a value such as `DPL(tau=0.05)`
     encoder                 "popular", "itemknn" and "ease" are found without training: of all parameters
                             they use `metric` and `device` alone, and learn from everything given
-    dim, tau                for an encoder and a loss that are given by name
+    dim, tau                for an encoder and a loss that are given by name; τ is a number, one number per
+                            user, "density", or estimated by a quick extra training: "auto", "per-user"
     validation, metric      the share of the pairs that is held out to choose the epoch by this metric;
                             0 trains all epochs on everything
     batch_size              None: a 64th of the training pairs, from 64 to 1024
@@ -184,21 +186,27 @@ class Recommender:
         closed = self.closed_form()
         split = split_for_fitting(interactions, valid, 0.0 if closed else self.validation, self.seed)
         result: FitResult | Solved
+        prior: dict[str, Any] | None = None
         if closed is not None:
             result = solve(closed, split, self.metric, Settings(device=self.device).torch_device())
         else:
-            result = self._train(split, checkpoint, progress)
+            result, prior = self._train(split, checkpoint, progress)
         parts = [split.train] if split.valid is None else [split.train, split.valid]
         seen = joined(parts)
         popularity = np.where(split.train.item_counts > 0, seen.item_counts, 0)
-        self._take(Model(result.users, result.items, seen, popularity, self._facts(result, split)))
+        facts = self._facts(result, split) | ({} if prior is None else {"prior": prior})
+        self._take(Model(result.users, result.items, seen, popularity, facts))
         self.output_, self.result_ = output_of(interactions), result
         return self
 
-    def _train(self, split: Split, checkpoint: str | Path | None, progress: bool) -> FitResult:
+    def _train(
+        self, split: Split, checkpoint: str | Path | None, progress: bool
+    ) -> tuple[FitResult, dict[str, Any] | None]:
+        """The trained model, and what is worth remembering of an estimated prior."""
         encoder, loss, sampler, settings = self.job(len(split.train))
+        loss, prior = with_estimated_prior(loss, split.train, seed=self.seed, device=self.device)
         on_epoch = Validation(split.valid, split.train, self.metric) if split.valid is not None else None
-        return fit(
+        fitted = fit(
             encoder,
             loss,
             sampler,
@@ -209,6 +217,7 @@ class Recommender:
             checkpoint=checkpoint,
             progress=progress,
         )
+        return fitted, prior
 
     def _facts(self, result: FitResult | Solved, split: Split) -> dict[str, Any]:
         trained = result if isinstance(result, FitResult) else None
@@ -381,7 +390,7 @@ class Recommender:
         if (closed := self.closed_form()) is not None:
             return closed.rows(pairs)
         encoder, loss, sampler, settings = self.job(len(pairs))
-        loss = loss.with_density(_mean(self.facts_["tau"]))  # the prior that was trained with
+        loss = loss.with_prior(_mean(self.facts_["tau"]))  # the prior that was trained with
         items = dense("items", self.items_)
         return fold_in(items, encoder, loss, sampler, pairs, settings, self.popularity_)
 

@@ -28,7 +28,9 @@ class Training:
     dim: Annotated[int | None, typer.Option(help="The length of the vectors." + _DEFAULT)] = None
     tau: Annotated[
         str | None,
-        typer.Option(help="The prior, for losses that use it: a number, or `density`." + _DEFAULT),
+        typer.Option(
+            help="The prior, for losses that use it: a number, `density`, `auto` or `per-user`." + _DEFAULT
+        ),
     ] = None
     epochs: Annotated[int | None, typer.Option(help="At most so many epochs." + _DEFAULT)] = None
     patience: Annotated[

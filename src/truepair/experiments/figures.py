@@ -93,7 +93,10 @@ class Points:
 
 @dataclass(frozen=True)
 class Series:
-    """Points with intervals (low, high); `colour` is a place among the colours; hollow: not our work."""
+    """Points with intervals (low, high); `colour` is a place among the colours; hollow: not our work.
+
+    `joined` says whether a line goes through the points.
+    """
 
     x: Sequence[float]
     y: Sequence[float]
@@ -101,6 +104,7 @@ class Series:
     high: Sequence[float]
     colour: int = 0
     hollow: bool = False
+    joined: bool = True
 
 
 @dataclass(frozen=True)
@@ -114,6 +118,7 @@ class Panel:
     places: Sequence[str] = ()
     marks: Mapping[str, float] = field(default_factory=dict)
     spans: Mapping[str, tuple[float, float, int]] = field(default_factory=dict)  # low, high, colour
+    log: str = ""  # "x", "y" or "xy": these axes are logarithmic
 
 
 def check_plots() -> None:
@@ -184,6 +189,11 @@ def draw_bands(panels: Sequence[Panel], columns: int) -> str:
     return _panels(panels, columns, 2.6, _draw_band)
 
 
+def draw_lines(panels: Sequence[Panel], columns: int) -> str:
+    """Points, joined or not, on plain or logarithmic axes; hollow series are dashed; `marks` lie flat."""
+    return _panels(panels, columns, 3.0, _draw_lines)
+
+
 def draw_dots(panels: Sequence[Panel], columns: int, height: float) -> str:
     """Values along x, names along y, thin lines from low to high; `marks` are upright lines. As SVG."""
     return _panels(panels, columns, height, _draw_dots)
@@ -225,7 +235,35 @@ def _draw_band(axes: Axes, panel: Panel) -> None:
     axes.locator_params(axis="x", integer=whole)
 
 
+def _draw_lines(axes: Axes, panel: Panel) -> None:
+    _set_scales(axes, panel.log)
+    for name, (low, high, colour) in panel.spans.items():
+        axes.axhspan(low, high, color=_SERIES[colour], alpha=0.12, linewidth=0, label=name)
+    for name, series in panel.series.items():
+        look: Any = {"color": _SERIES[series.colour], "linewidth": 1.3, "label": name}
+        if series.hollow:
+            axes.plot(series.x, series.y, linestyle=(0, (4, 3)), **look)
+            continue
+        marker = _MARKERS[series.colour] + ("-" if series.joined else "")
+        axes.plot(series.x, series.y, marker, markersize=3.5, **look)
+        axes.vlines(series.x, series.low, series.high, color=_SERIES[series.colour], linewidth=1)
+    for dash, (name, value) in zip(_DASHES, panel.marks.items(), strict=False):
+        axes.axhline(value, color=_INK, linewidth=1, linestyle=dash, label=name)
+    if panel.places:
+        axes.set_xticks(range(len(panel.places)), list(panel.places))
+
+
+def _set_scales(axes: Axes, log: str) -> None:
+    if "x" in log:
+        axes.set_xscale("log")
+    if "y" in log:
+        axes.set_yscale("log")
+    if log:
+        axes.minorticks_off()
+
+
 def _draw_dots(axes: Axes, panel: Panel) -> None:
+    _set_scales(axes, panel.log)
     for dash, (name, value) in zip(_DASHES, panel.marks.items(), strict=False):
         axes.axvline(value, color=_INK, linewidth=1, linestyle=dash, label=name)
     for name, series in panel.series.items():

@@ -151,6 +151,11 @@ def _with_known_prior(loss: Loss, interactions: Interactions) -> Loss:
         raise InputError(
             f"tau has {len(tau)} values, one per user, but there are {interactions.n_users} users."
         )
+    if tau in ("auto", "per-user"):
+        raise InputError(
+            f"tau = {tau!r} is estimated by Recommender; here, give the loss a number, "
+            "such as estimate_prior(interactions).tau of truepair.prior."
+        )
     counts = interactions.user_counts
     if len(interactions) and not ((counts > 0) & (counts < interactions.n_items)).any():
         raise InputError("every user has every item, or none, so there is nothing to compare and to learn.")

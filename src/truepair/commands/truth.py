@@ -1,0 +1,64 @@
+"""`truepair truth`: what losses and samplers do where every label is known."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from truepair.commands.options import DataDir, unpacked
+from truepair.commands.voice import Voice
+from truepair.errors import InputError
+
+
+@unpacked
+def truth(
+    data: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[DATA]",
+            help="{experiments.truth.sources.CASES}, or a file of observed pairs with --truth. "
+            "Without it the page is rebuilt, and nothing is trained.",
+        ),
+    ] = None,
+    *,
+    labels: Annotated[
+        Path | None,
+        typer.Option("--truth", help="A file of true labels: user, item, rating; above 0 is positive."),
+    ] = None,
+    exposure: Annotated[
+        str, typer.Option(help="Which positives stay: {data.simulation.EXPOSURES}.")
+    ] = "random",
+    hide: Annotated[float, typer.Option(help="The share of positives that is hidden.")] = 0.5,
+    seeds: Annotated[
+        int, typer.Option(help="So many seeds, 0, 1, …: of what is hidden and of training.")
+    ] = 3,
+    out: Annotated[Path, typer.Option(help="The folder of JSON lines.")] = Path("results/truth"),
+    report: Annotated[
+        Path | None, typer.Option(help="Write the page of all lines here, its figures beside it.")
+    ] = None,
+    data_dir: DataDir = None,
+    voice: Voice,
+) -> None:
+    """Hide positives, train every loss, and measure against the truth.
+
+    What is drawn, what is estimated, where the gradient points, how good the ranking is, and what share of
+    the way from BPR to a fully supervised model each loss goes. What has a line is not run again.
+    """
+    from truepair.experiments.truth.report import rebuild
+    from truepair.experiments.truth.running import run_case
+    from truepair.experiments.truth.sources import Asked
+
+    if data is None and report is None:
+        raise InputError(
+            "neither DATA nor --report is given; name data such as simulation, or a page to write."
+        )
+    began, made = time.perf_counter(), 0
+    if data is not None:
+        made = run_case(Asked(data, exposure, hide, labels, data_dir), seeds, out, voice.say)
+    page = rebuild(out, report) if report is not None else None
+    told = f"{made} new lines in {time.perf_counter() - began:.0f} s, kept in {out}"
+    shown = f"; {page}" if page is not None else "; `truepair truth --report docs/truth.md` shows them"
+    voice.done(told + shown, {"made": made, "lines": str(out), "page": str(page) if page else None})

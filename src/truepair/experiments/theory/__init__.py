@@ -1,0 +1,1 @@
+"""The paper's three lemmas, checked by experiment on made-up scores whose truth is known."""

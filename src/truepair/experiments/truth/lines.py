@@ -1,0 +1,97 @@
+"""Lines of the truth lab: one JSON object for each model that was trained. A page needs nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from truepair.errors import InputError, StorageError
+
+Key = tuple[str, str, float, str, int]
+
+
+@dataclass(frozen=True)
+class TruthLine:
+    """One model of one case.
+
+    case, exposure, hide, seed  which labels were hidden: see `cases`
+    treatment   a name of `treatments.EVERY`
+    tau         the case's true prior
+    facts       sizes of the case: users, items, train, judged users, judged positives
+    settings    learning rate and weight decay, chosen on the validation part
+    search      [learning rate, weight decay, validation score] of all that was tried; seed 0 only
+    epoch       the best by validation; `epochs` were trained
+    quality     NDCG@20, recall@20 and AUC against true labels, at that epoch
+    curve       [epoch, NDCG@20] along training, against true labels; nothing was chosen by it
+    probes      [epoch, measures]: see `probes`; the last one is at the best epoch
+    clamped     the share of rows that met the loss's floor; None where it has none
+    """
+
+    case: str
+    exposure: str
+    hide: float
+    treatment: str
+    seed: int
+    tau: float
+    facts: Mapping[str, int]
+    settings: Mapping[str, float]
+    search: Sequence[Sequence[float | None]]
+    epoch: int
+    epochs: int
+    quality: Mapping[str, float]
+    curve: Sequence[Sequence[float]]
+    probes: Sequence[tuple[int, Mapping[str, float | None]]]
+    clamped: float | None
+    seconds: float
+
+    @property
+    def key(self) -> Key:
+        """What is not run twice."""
+        return self.case, self.exposure, self.hide, self.treatment, self.seed
+
+
+def append(path: Path, line: TruthLine) -> None:
+    """Add a line to a file, in one write."""
+    text = json.dumps(_rounded(asdict(line)), ensure_ascii=False, allow_nan=False) + "\n"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            os.write(handle, text.encode())
+        finally:
+            os.close(handle)
+    except OSError as error:
+        raise StorageError(f"cannot write to {path}: {error.strerror or error}.") from error
+
+
+def read(folder: Path) -> list[TruthLine]:
+    """Every line of every *.jsonl file of a folder; of two with one key the later counts."""
+    found: dict[Key, TruthLine] = {}
+    for path in sorted(folder.glob("*.jsonl")):
+        for place, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            line = _parsed(text, f"{path.name}, line {place}")
+            found[line.key] = line
+    return list(found.values())
+
+
+def _parsed(text: str, where: str) -> TruthLine:
+    try:
+        told = json.loads(text)
+        return TruthLine(**{field.name: told[field.name] for field in fields(TruthLine)})
+    except (ValueError, TypeError, KeyError) as error:
+        raise InputError(
+            f"{where} is no line of the truth lab ({error}); delete it, and run again."
+        ) from None
+
+
+def _rounded(value: Any) -> Any:
+    """Six digits: more are noise, and would make the lines long."""
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, dict):
+        return {name: _rounded(part) for name, part in value.items()}
+    return [_rounded(part) for part in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,103 @@
+"""Sources: the names and files of the truth lab -> a TruthCase for a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from truepair.data.catalogue import load_split, load_truth
+from truepair.data.ids import IdMap
+from truepair.data.interactions import Interactions
+from truepair.data.reading import read_interactions
+from truepair.data.simulation import EXPOSURES, simulate_world
+from truepair.errors import InputError, check_choice, check_number
+from truepair.experiments.truth.cases import TruthCase, case_of, hidden_case, mask_of
+
+COAT_LEAST = 4  # of 5 stars: a positive
+WORLD_POSITIVE = 0.14  # of all pairs of the simulated world
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Which case is wanted: a name of CASES, or an observed file with a file of true labels."""
+
+    data: str
+    exposure: str = "random"
+    hide: float = 0.5
+    truth: Path | None = None
+    data_dir: Path | None = None
+
+    def __post_init__(self) -> None:
+        check_number("hide", self.hide, 0, 1, open_low=True, open_high=True, remedy="It is a share.")
+        check_choice("exposure", self.exposure, EXPOSURES)
+        if self.truth is None:
+            check_choice("data", self.data, CASES)
+
+    def case(self, seed: int) -> TruthCase:
+        """What is hidden, held out and judged is drawn anew for each seed."""
+        if self.truth is not None:
+            return file_case(Path(self.data), self.truth, seed)
+        return CASES[self.data](self, seed)
+
+
+def _simulation(asked: Asked, seed: int) -> TruthCase:
+    """800 users x 600 items, of whose pairs 14% are positive."""
+    density = (1 - asked.hide) * WORLD_POSITIVE
+    tau = asked.hide * WORLD_POSITIVE / (1 - density)
+    world = simulate_world(800, 600, tau=tau, density=density, exposure=asked.exposure, seed=seed)
+    return case_of("simulation", asked.exposure, asked.hide, seed, world.observed, world.truth.copy(), None)
+
+
+def _kuairec(asked: Asked, seed: int) -> TruthCase:
+    """Positive is a video watched twice its length or more."""
+    truth = load_truth("kuairec", asked.data_dir)
+    return hidden_case(truth.positives, "kuairec", asked.exposure, asked.hide, seed)
+
+
+def _jester(asked: Asked, seed: int) -> TruthCase:
+    """The users who rated all 100 jokes; positive is a rating above 0."""
+    truth = load_truth("jester5k", asked.data_dir)
+    return hidden_case(truth.positives, "jester5k", asked.exposure, asked.hide, seed)
+
+
+def _coat(asked: Asked, seed: int) -> TruthCase:
+    """Observed: 4 or 5 stars among what people chose to rate. Known: the ratings that chance chose."""
+    split = load_split("coat", asked.data_dir)
+    assert split.train.rating is not None
+    assert split.test.rating is not None
+    observed = split.train.take(split.train.rating >= COAT_LEAST)
+    truth = mask_of(observed) | mask_of(split.test.take(split.test.rating >= COAT_LEAST))
+    return case_of("coat", "self", 0.0, seed, observed, truth, mask_of(split.test))
+
+
+CASES: dict[str, Callable[[Asked, int], TruthCase]] = {
+    "simulation": _simulation,
+    "kuairec": _kuairec,
+    "jester5k": _jester,
+    "coat": _coat,
+}
+
+
+def file_case(observed: Path, labels: Path, seed: int) -> TruthCase:
+    """Observed pairs, and a file of true labels whose rating column says so: above 0 is positive."""
+    told, seen = read_interactions(labels), read_interactions(observed)
+    if told.rating is None:
+        raise InputError(f"{labels} has no rating column; give each pair a label there: 1 or 0.")
+    users, items = (_both(getattr(told, ids), getattr(seen, ids)) for ids in ("user_ids", "item_ids"))
+    told, seen = _coded(told, users, items), _coded(seen, users, items)
+    truth = mask_of(seen) | mask_of(told.take(np.asarray(told.rating) > 0))
+    known = mask_of(told)
+    complete = bool((known | mask_of(seen)).all())
+    return case_of(observed.stem, "self", 0.0, seed, seen, truth, None if complete else known)
+
+
+def _both(a: IdMap, b: IdMap) -> IdMap:
+    return IdMap.of([*dict.fromkeys([*a.ids.to_pylist(), *b.ids.to_pylist()])])
+
+
+def _coded(pairs: Interactions, users: IdMap, items: IdMap) -> Interactions:
+    codes = users.codes(pairs.user_ids, "user")[pairs.users], items.codes(pairs.item_ids, "item")[pairs.items]
+    return Interactions(*codes, users, items, pairs.rating)

@@ -1,0 +1,156 @@
+"""Evidence: scores of held-out positives and of unlabelled pairs, from one quick training.
+
+A share of the positives is hidden from a small MF; what it says of them is compared with what it says of
+the pairs nobody has. Training positives are never used: they score too high.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from truepair.data.ids import Codes
+from truepair.data.interactions import Interactions
+from truepair.data.splitting import split_random
+from truepair.encoders import MF
+from truepair.errors import InputError
+from truepair.losses import BPR
+from truepair.sampling import Uniform
+from truepair.training import AUTO, Settings, fit
+
+Floats = npt.NDArray[np.float64]
+
+LEAST_PAIRS = 100  # below, nothing can be said
+HELD_OUT = 0.2  # the share of positives that the quick training does not see
+_SCORED = 4_000_000  # unlabelled pairs looked at: all of them, or so many drawn
+_BLOCK = 1_000_000  # scores at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """Scores, standardised by the mean and the spread of each user's unlabelled scores.
+
+    `weights[k]`: how many unlabelled pairs of its user the k-th score stands for. `counts[u]` are the
+    training positives of each user; a user without any is left out.
+    """
+
+    held_users: Codes  # [P]
+    held_scores: Floats  # [P]
+    users: Codes  # [N]
+    scores: Floats  # [N]
+    weights: Floats  # [N]
+    counts: Codes  # [U]
+
+    @property
+    def separation(self) -> float:
+        """The chance that a held-out positive scores above an unlabelled pair (ties count half)."""
+        order = np.sort(self.scores)
+        below = np.searchsorted(order, self.held_scores, "left")
+        upto = np.searchsorted(order, self.held_scores, "right")
+        return float((below + upto).mean() / 2 / len(order))
+
+
+def gather(
+    interactions: Interactions,
+    *,
+    dim: int = 16,
+    epochs: int = 30,
+    seed: int = 0,
+    engine: str = AUTO,
+    device: str = "auto",
+    progress: bool = False,
+) -> Evidence:
+    """Train without a fifth of the positives, then score them and the unlabelled pairs."""
+    _check_enough(interactions)
+    split = split_random(interactions, test=HELD_OUT, seed=seed)
+    train, held = split.train, split.test
+    settings = Settings(
+        epochs=epochs,
+        batch_size=min(max(len(train) // 64, 64), 1024),
+        learning_rate=5e-3,
+        # the gradient of a row shrinks with the number of rows, and so must what holds it back
+        weight_decay=0.1 / max(train.n_users, train.n_items),
+        n_extra=0,
+        n_unlabelled=4,
+        patience=None,
+        seed=seed,
+        device=device,
+    )
+    fitted = fit(MF(dim=dim), BPR(), Uniform(), train, settings, engine=engine, progress=progress)
+    users, items = fitted.users.cpu(), fitted.items.cpu()
+    return _standardised(users, items, interactions, train, held, seed)
+
+
+def _check_enough(interactions: Interactions) -> None:
+    cells = interactions.n_users * interactions.n_items
+    if len(interactions) < LEAST_PAIRS:
+        raise InputError(
+            f"{len(interactions):,} interactions are too few to estimate the prior from; "
+            f"it takes {LEAST_PAIRS} at least. Give tau a number, or 'density'."
+        )
+    if len(interactions) == cells:
+        raise InputError("every user has every item: nothing is unlabelled, so there is no prior.")
+
+
+def _standardised(
+    users: torch.Tensor,
+    items: torch.Tensor,
+    known: Interactions,
+    train: Interactions,
+    held: Interactions,
+    seed: int,
+) -> Evidence:
+    """Scores, less their user's mean over unlabelled pairs, over their spread."""
+    heard = train.user_counts > 0
+    parts = list(_unlabelled(users, items, known, np.flatnonzero(heard), seed))
+    of = np.concatenate([part[0] for part in parts])
+    scores = np.concatenate([part[1] for part in parts])
+    drawn = np.bincount(of, minlength=known.n_users)
+    mean = np.bincount(of, scores, known.n_users) / np.maximum(drawn, 1)
+    spread = np.sqrt(np.bincount(of, (scores - mean[of]) ** 2, known.n_users) / np.maximum(drawn, 1))
+    spread = np.where(spread > 1e-12, spread, 1.0)  # a user whose scores are all equal: all at 0
+    kept = drawn[held.users] > 0
+    who, what = held.users[kept], held.items[kept]
+    positive = (users[who].double() * items[what].double()).sum(dim=1).numpy()
+    if not len(who):
+        raise InputError(
+            "no user has both training positives and unlabelled items; "
+            "there is nothing to estimate the prior from. Give tau a number, or 'density'."
+        )
+    left = known.n_items - known.user_counts
+    return Evidence(
+        who,
+        (positive - mean[who]) / spread[who],
+        of,
+        (scores - mean[of]) / spread[of],
+        left[of] / drawn[of],
+        train.user_counts,
+    )
+
+
+def _unlabelled(
+    users: torch.Tensor, items: torch.Tensor, known: Interactions, heard: Codes, seed: int
+) -> Iterator[tuple[Codes, Floats]]:
+    """(users, scores) of unlabelled pairs: all, or as many draws for each user, in blocks of users."""
+    rng = np.random.default_rng(seed)
+    n_items = known.n_items
+    each = min(n_items, max(1, _SCORED // max(len(heard), 1)))
+    if len(heard) > _SCORED // 16:
+        heard, each = np.sort(rng.choice(heard, _SCORED // 16, replace=False)), min(16, n_items)
+    pairs = known.users * n_items + known.items  # sorted: interactions are
+    step = max(1, _BLOCK // each)
+    for start in range(0, len(heard), step):
+        block = heard[start : start + step]
+        if each == n_items:
+            columns = np.broadcast_to(np.arange(n_items), (len(block), n_items))
+        else:
+            columns = rng.integers(0, n_items, size=(len(block), each))
+        of, item = np.repeat(block, columns.shape[1]), columns.reshape(-1)
+        place = np.minimum(np.searchsorted(pairs, of * n_items + item), len(pairs) - 1)
+        free = pairs[place] != of * n_items + item
+        of, item = of[free], item[free]
+        yield of, (users[of] * items[item]).sum(dim=1).double().numpy()
