@@ -19,7 +19,7 @@ from truepair.data.fetching import locate
 from truepair.errors import InputError, check_choice
 from truepair.experiments.lines import Session, append_line, read_lines
 from truepair.experiments.paper.contrasts import make_contrasts
-from truepair.experiments.paper.plan import tuned_settings, wanted_runs
+from truepair.experiments.paper.plan import Tuned, tuned_settings, wanted_runs
 from truepair.experiments.paper.points import device_name
 from truepair.experiments.paper.presets import (
     DATA,
@@ -151,10 +151,20 @@ def in_processes(step: str, selected: Selection, out: Path, say: Say) -> None:
         if _is_here(name, selected, say)
         for encoder, method in selected.places
     ]
+    if step == "run":  # the longest first, so that no process is left alone with it
+        tuned = tuned_settings(read_lines(out))
+        parts.sort(key=lambda part: _epochs(part, tuned), reverse=True)
     with ThreadPoolExecutor(selected.processes) as pool:
         failed = [text for text in pool.map(lambda part: _call(step, part, out, say), parts) if text]
     if failed:
         raise InputError(f"{len(failed)} of {len(parts)} parts failed; run it again to go on. {failed[0]}")
+
+
+def _epochs(part: Selection, tuned: Tuned) -> float:
+    """The epochs of all runs of a part; LightGCN's take about twice as long."""
+    wanted = wanted_runs(DATA[part.datasets[0]], part.studies, tuned, part.seeds)
+    mine = [w for w in wanted if (w.encoder, w.method) in part.places]
+    return sum(float(w.parameters.get("epochs", 1)) * (2 if w.encoder == "lightgcn" else 1) for w in mine)
 
 
 def _call(step: str, part: Selection, out: Path, say: Say) -> str | None:
