@@ -18,10 +18,10 @@ def twice(x):
     return 2 * x
 
 
-def test_numba_s_own_folder_is_left_as_it_was(monkeypatch):
-    monkeypatch.setattr(numba.config, "CACHE_DIR", "elsewhere")
+def test_numba_s_own_folder_is_left_as_it_was(tmp_path, monkeypatch):
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
     compiled_and_kept(twice)
-    assert numba.config.CACHE_DIR == "elsewhere"
+    assert str(tmp_path) == numba.config.CACHE_DIR
 
 
 def test_the_users_folder_is_respected(tmp_path):

@@ -98,7 +98,7 @@ class _Debiased(Loss):
     """A loss that subtracts the positives expected among the unlabelled: the prior τ, and its uses.
 
     τ is the share of positives among unlabelled pairs: a number in [0, 1), one number per user, or a word
-    that is filled in from the data: "density" (the share of observed pairs, a lower bound) by training,
+    that is filled in from the data: "density" (the share of observed pairs) by training,
     "auto" and "per-user" (estimated, see `truepair.prior`) by `Recommender`.
     """
 

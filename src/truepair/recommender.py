@@ -204,7 +204,7 @@ class Recommender:
     ) -> tuple[FitResult, dict[str, Any] | None]:
         """The trained model, and what is worth remembering of an estimated prior."""
         encoder, loss, sampler, settings = self.job(len(split.train))
-        loss, prior = with_estimated_prior(loss, split.train, seed=self.seed, device=self.device)
+        loss, prior = with_estimated_prior(loss, split.train, seed=self.seed)
         on_epoch = Validation(split.valid, split.train, self.metric) if split.valid is not None else None
         fitted = fit(
             encoder,

@@ -47,6 +47,7 @@ def estimate_line(study="worlds", exposure="random", level=0.1, seed=100, told=0
         observed=0.05,
         users=rank | {f"error {name}": value for name, value in errors.items()} if users else {},
         resamples=10,
+        seen=True,
     )
 
 

@@ -101,6 +101,22 @@ def test_evidence_never_holds_a_known_positive(world, monkeypatch):
     assert np.allclose(stands_for[stands_for > 0], left[stands_for > 0])
 
 
+def test_few_draws_a_user_do_not_move_the_estimate(world, estimate, monkeypatch):
+    import truepair.prior.evidence as module
+
+    for each in (150, 60):
+        monkeypatch.setattr(module, "_SCORED", each * 400)
+        told = estimate_prior(world.observed, resamples=0, seed=5)
+        assert told.tau == pytest.approx(estimate.tau, rel=0.25)
+
+
+def test_bins_without_unlabelled_pairs_do_not_make_the_bound_nothing():
+    rows = [[0, 1], [1, 2], [0, 2]] * 34  # three items: most of what is held out has nobody beside it
+    estimate = estimate_prior(interactions_of(rows, 3), resamples=0)
+    assert estimate.methods["dedpul"] > 0
+    assert 0 < estimate.tau < 1
+
+
 # --- the estimate ----------------------------------------------------------------------------------------
 
 

@@ -23,6 +23,7 @@ METHODS = {
 LEVEL = 0.9
 _SHAPES = (0.0, 2.0)  # the curves that the interval allows for; see `plateau`
 _BLIND = 0.55  # a separation below which scores say nothing
+_HIGHEST = 0.999  # a loss divides by 1 − τ
 _RUNAWAY = 4  # times the curve's estimate: an upper bound beyond it says that the curve's end was not seen
 
 
@@ -119,7 +120,7 @@ def estimate_prior(
     curve = fit_plateau(cells)
     seen = separation >= _BLIND and methods["dedpul"] <= _RUNAWAY * curve.prior
     low, high = _interval(cells, curve, resamples, seed)
-    tau = curve.prior if seen else methods["dedpul"] / 2
+    tau = min(curve.prior if seen else methods["dedpul"] / 2, _HIGHEST)
     if not seen:
         low, high = min(low, tau), max(methods["dedpul"], methods["bbe"])
     return PriorEstimate(
@@ -172,4 +173,4 @@ def _user_priors(
     left = (interactions.n_items - interactions.user_counts) * (drawn > 0)
     overall = float(mean @ left / max(left.sum(), 1))
     scaled = mean * (tau / overall) if overall > 0 else np.full(len(mean), tau)
-    return np.clip(np.where(drawn > 0, scaled, tau), 0.0, 0.999)
+    return np.clip(np.where(drawn > 0, scaled, tau), 0.0, _HIGHEST)

@@ -105,31 +105,51 @@ def _standardised(
     seed: int,
 ) -> Evidence:
     """Scores, less their user's mean over unlabelled pairs, over their spread."""
-    heard = train.user_counts > 0
-    parts = list(_unlabelled(users, items, known, np.flatnonzero(heard), seed))
+    parts = list(_unlabelled(users, items, known, np.flatnonzero(train.user_counts > 0), seed))
     of = np.concatenate([part[0] for part in parts])
     scores = np.concatenate([part[1] for part in parts])
     drawn = np.bincount(of, minlength=known.n_users)
-    mean = np.bincount(of, scores, known.n_users) / np.maximum(drawn, 1)
-    spread = np.sqrt(np.bincount(of, (scores - mean[of]) ** 2, known.n_users) / np.maximum(drawn, 1))
-    spread = np.where(spread > 1e-12, spread, 1.0)  # a user whose scores are all equal: all at 0
     kept = drawn[held.users] > 0
     who, what = held.users[kept], held.items[kept]
-    positive = (users[who].double() * items[what].double()).sum(dim=1).numpy()
     if not len(who):
         raise InputError(
             "no user has both training positives and unlabelled items; "
             "there is nothing to estimate the prior from. Give tau a number, or 'density'."
         )
+    mean, spread = _moments(users, items, known)
     left = known.n_items - known.user_counts
     return Evidence(
         who,
-        (positive - mean[who]) / spread[who],
+        (_scores(users, items, who, what) - mean[who]) / spread[who],
         of,
         (scores - mean[of]) / spread[of],
         left[of] / drawn[of],
         train.user_counts,
     )
+
+
+def _moments(users: torch.Tensor, items: torch.Tensor, known: Interactions) -> tuple[Floats, Floats]:
+    """The mean and the spread of each user's unlabelled scores: of all, however few are drawn.
+
+    Over all items Σs = u·Σv and Σs² = uᵀ(Σvvᵀ)u; the known pairs are taken off. By the drawn ones alone, few
+    draws would look less spread than held-out pairs do.
+    """
+    wide, tall = users.double().numpy(), items.double().numpy()
+    own = _scores(users, items, known.users, known.items)
+    n = np.maximum(known.n_items - known.user_counts, 1)
+    total = wide @ tall.sum(axis=0) - np.bincount(known.users, own, known.n_users)
+    squares = ((wide @ (tall.T @ tall)) * wide).sum(axis=1) - np.bincount(known.users, own**2, known.n_users)
+    mean = total / n
+    spread = np.sqrt(np.maximum(squares / n - mean**2, 0.0))
+    return mean, np.where(spread > 1e-6, spread, 1.0)  # a user whose scores are all equal: all at 0
+
+
+def _scores(users: torch.Tensor, items: torch.Tensor, of: Codes, what: Codes) -> Floats:
+    parts = []
+    for at in range(0, len(of), _BLOCK):
+        who, which = torch.tensor(of[at : at + _BLOCK]), torch.tensor(what[at : at + _BLOCK])
+        parts.append((users[who].double() * items[which].double()).sum(dim=1).numpy())
+    return np.concatenate(parts) if parts else np.zeros(0)
 
 
 def _unlabelled(
@@ -141,16 +161,14 @@ def _unlabelled(
     each = min(n_items, max(1, _SCORED // max(len(heard), 1)))
     if len(heard) > _SCORED // 16:
         heard, each = np.sort(rng.choice(heard, _SCORED // 16, replace=False)), min(16, n_items)
-    pairs = known.users * n_items + known.items  # sorted: interactions are
     step = max(1, _BLOCK // each)
     for start in range(0, len(heard), step):
         block = heard[start : start + step]
         if each == n_items:
-            columns = np.broadcast_to(np.arange(n_items), (len(block), n_items))
+            columns = np.tile(np.arange(n_items), (len(block), 1))
         else:
             columns = rng.integers(0, n_items, size=(len(block), each))
         of, item = np.repeat(block, columns.shape[1]), columns.reshape(-1)
-        place = np.minimum(np.searchsorted(pairs, of * n_items + item), len(pairs) - 1)
-        free = pairs[place] != of * n_items + item
+        free = ~known.has(of, item)
         of, item = of[free], item[free]
-        yield of, (users[of] * items[item]).sum(dim=1).double().numpy()
+        yield of, _scores(users, items, of, item)

@@ -8,20 +8,21 @@ from truepair.data.interactions import Interactions
 from truepair.losses import Loss
 from truepair.prior.estimate import PriorEstimate, estimate_prior
 
-_ESTIMATED = "auto", "per-user"
+ESTIMATED = "auto", "per-user"  # what τ may be besides numbers and "density"
 
 
 def with_estimated_prior(
-    loss: Loss, train: Interactions, *, seed: int = 0, device: str = "auto", progress: bool = False
+    loss: Loss, train: Interactions, *, seed: int = 0, progress: bool = False
 ) -> tuple[Loss, dict[str, Any] | None]:
     """The loss with its prior, and what is worth remembering of the estimate; None if none was asked for.
 
-    Numbers are rounded to three digits: a training that is resumed must find the prior it began with.
+    A training that is resumed must find the prior it began with, also on another machine: the quick training
+    is on the CPU, where it repeats, and numbers are rounded to three digits.
     """
     word = getattr(loss, "tau", None)
-    if word not in _ESTIMATED:
+    if word not in ESTIMATED:
         return loss, None
-    found = estimate_prior(train, resamples=0, seed=seed, device=device, progress=progress)
+    found = estimate_prior(train, resamples=0, seed=seed, device="cpu", progress=progress)
     tau = _rounded(found.tau) if word == "auto" else [_rounded(own) for own in found.user_tau]
     return loss.with_prior(tau), _told(str(word), found)
 

@@ -18,7 +18,7 @@ _TOLERANCE = 0.01  # of DEDPUL's fixed point
 
 
 def threshold_ratios(cells: Cells) -> tuple[Floats, Floats, Floats]:
-    """For each bin as a threshold: the least score in it, frac(U ≥ c)/frac(P ≥ c), and frac(P ≥ c)."""
+    """For each bin as a threshold: the mean score in it, frac(U ≥ c)/frac(P ≥ c), and frac(P ≥ c)."""
     held, unlabelled = cells.by_score
     above_held = np.cumsum(held[::-1])[::-1] / held.sum()
     above = np.cumsum(unlabelled[::-1])[::-1] / unlabelled.sum()
@@ -45,9 +45,11 @@ def dedpul(cells: Cells) -> float:
     above 1. The densities are the bins' shares, made rising in the score by isotonic regression.
     """
     held, unlabelled = cells.by_score
-    used = unlabelled > 0
+    # a bin without unlabelled pairs joins the one below, or no α could explain what is held out there
+    used = np.flatnonzero(unlabelled > 0)
+    place = np.maximum(np.searchsorted(used, np.arange(len(held)), "right") - 1, 0)
     share = unlabelled[used] / unlabelled.sum()
-    ratio = held[used] / held.sum() / share
+    ratio = np.bincount(place, held, len(used)) / held.sum() / share
     ratio = np.asarray(isotonic_regression(ratio, weights=share).x)
     grid = np.geomspace(1e-6, 1.0, 2000)
     told = np.minimum(1.0, grid[:, None] * ratio[None, :]) @ share

@@ -80,7 +80,7 @@ def lines_of(
     name: str, setup: Setup, split: Split, seed: int, device: str = "auto", engine: str = AUTO
 ) -> list[AutoLine]:
     """The same, for any split with a validation part; a source whose training diverged has no line."""
-    losses = losses_for(split, seed, device)
+    losses = losses_for(split, seed)
     trained = _trained(losses, setup, split, seed, device, engine)
     grid = {tau: trained[f"{tau:g}"] for tau in GRID if f"{tau:g}" in trained}
     if not grid:
@@ -107,11 +107,11 @@ def lines_of(
     ]
 
 
-def losses_for(split: Split, seed: int, device: str) -> dict[str, DPL]:
+def losses_for(split: Split, seed: int) -> dict[str, DPL]:
     """What is trained: the grid, the density, and the estimates as `Recommender` makes them."""
     losses = {f"{tau:g}": DPL(tau=tau) for tau in GRID} | {"density": DPL(tau=split.train.density)}
     for word in _ESTIMATED:
-        filled, _ = with_estimated_prior(DPL(tau=word), split.train, seed=seed, device=device)
+        filled, _ = with_estimated_prior(DPL(tau=word), split.train, seed=seed)
         assert isinstance(filled, DPL)
         losses[word] = filled
     return losses

@@ -22,7 +22,7 @@ def conclusions(groups: Sequence[Group], lines: Sequence[Line]) -> list[str]:
         *(_block(of.get((name, exposure))) for name in ("kuairec", "jester5k") for exposure in _CHOSEN),
         _coat(of.get(("coat", "self"))),
         _real(groups),
-        _collapsed(groups),
+        _unseen(groups),
         _agreement(groups),
         _bounds(groups),
         rank_words(groups),
@@ -33,7 +33,6 @@ def conclusions(groups: Sequence[Group], lines: Sequence[Line]) -> list[str]:
 
 
 _CHOSEN = ("random", "popularity")
-_NOTHING = 0.01  # of the truth
 
 
 def _errors(group: Group | None, what: str) -> str:
@@ -91,20 +90,29 @@ def _coat(group: Group | None) -> str:
     )
 
 
-def _collapsed(groups: Sequence[Group]) -> str:
-    """Where the curve sees no plateau and says that nothing is hidden."""
+def _unseen(groups: Sequence[Group]) -> str:
+    """Where the recommended number is not the curve's."""
     lines = [line for group in groups for line in group.lines]
-    lost = [line for line in lines if line.told < _NOTHING * line.tau]
-    if not lost:
+    blind = [line for line in lines if not line.seen]
+    if not blind:
         return ""
-    where = sorted({STUDIES[line.study].title for line in lost})
-    narrow = sum(line.high < line.tau for line in lost)
+    where = sorted({STUDIES[line.study].title for line in blind})
+    curve, told = ([one(line) / line.tau for line in blind] for one in (_plateau, _recommended))
     return (
-        f"**It may say that nothing is hidden**: in {len(lost)} of {len(lines)} cases ({', '.join(where)}) "
-        "the number is below a hundredth of the truth. The curve shows no bend there, so that its plateau "
-        f"runs up to 1; in {narrow} of the {len(lost)} the interval goes with it. A number "
-        "next to 0 is no estimate."
+        f"**Where the end of the curve was not seen**, {len(blind)} of {len(lines)} cases "
+        f"({', '.join(where)}), "
+        f"half of DEDPUL's number is recommended, {min(told):.2f} to {max(told):.2f} times the truth. The "
+        f"plateau itself is {min(curve):.2f} to {max(curve):.2f} times the truth there: it may run up to 1 "
+        "and say that nothing is hidden."
     )
+
+
+def _plateau(line: EstimateLine) -> float:
+    return line.methods["plateau"]
+
+
+def _recommended(line: EstimateLine) -> float:
+    return line.told
 
 
 def _real(groups: Sequence[Group]) -> str:
@@ -138,7 +146,8 @@ def _agreement(groups: Sequence[Group]) -> str:
     ranges = {agree: f"{min(own):.2f} to {max(own):.2f}" for agree, own in parts.items()}
     real = [line for group in groups if group.study not in WORLDS for line in group.lines]
     return (
-        "**What to look at**: where both upper bounds are within twice the number, and what is observed is a "
+        "**What to look at**: where the end of the curve was seen, both upper bounds are within twice the "
+        "number, and what is observed is a "
         f"random part, the estimate is {ranges[True]} times the truth in all {len(parts[True])} cases; where "
         f"they are not, {ranges[False]} times in {len(parts[False])}. On real data they are in "
         f"{sum(map(agrees, real))} of {len(real)} cases."

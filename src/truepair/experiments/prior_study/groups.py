@@ -11,7 +11,13 @@ from truepair.experiments.prior_study.cases import STUDIES
 from truepair.experiments.prior_study.lines import EstimateLine, Line
 
 WORLDS, BLOCKS = ("worlds", "noisy"), ("kuairec", "jester5k")
-METHOD_NAMES = {"told": "recommended", "dedpul": "DEDPUL", "bbe": "BBE", "density": "density"}
+METHOD_NAMES = {
+    "told": "recommended",
+    "plateau": "plateau",
+    "dedpul": "DEDPUL",
+    "bbe": "BBE",
+    "density": "density",
+}
 EXPOSURE_NAMES = {"random": "at random", "popularity": "by popularity", "self": "as people chose"}
 
 
@@ -21,8 +27,8 @@ def estimate_of(line: EstimateLine, method: str) -> float:
 
 
 def agrees(line: EstimateLine) -> bool:
-    """Whether both upper bounds are within twice the recommended number."""
-    return max(line.methods["bbe"], line.methods["dedpul"]) <= 2 * line.told
+    """Whether the end of the curve was seen, and both upper bounds are within twice the number."""
+    return line.seen and max(line.methods["bbe"], line.methods["dedpul"]) <= 2 * line.told
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ class EstimateLine:
                where all labels are known, a binomial interval at 95% where only some are
     told       the recommended number, from `low` to `high`
     methods    every method's estimate
+    seen       whether the end of the curve was seen; else `told` is half of DEDPUL's number
     users      per user, against the truth: see `measuring.per_user`; empty where that is not known
     """
 
@@ -42,6 +43,7 @@ class EstimateLine:
     observed: float
     users: Mapping[str, float]
     resamples: int
+    seen: bool
 
     @property
     def key(self) -> Key:

@@ -33,10 +33,10 @@ ADVICE = """\
 ## Which τ to use
 
 1. If you tune anyway, tune τ on validation with the rest, and let the estimate be one point of the grid.
-2. Without tuning, look at `truepair prior` first. If DEDPUL and BBE are within twice the number, it is as
-   good as its interval, as far as the observed part is a random one. If the end of the curve was not seen,
-   the number is half of a bound: better than nothing, by a factor of about two on the blocks below.
-3. If popular things are seen more often, as nearly everywhere, the recommended number is a lower estimate.
+2. Without tuning, look at `truepair prior` first. If the end of the curve was seen, and DEDPUL and BBE are
+   within twice the number, it is as good as its interval, as far as the observed part is a random one. If
+   the end was not seen, the number is half of a bound: better than nothing.
+3. If popular things are seen more often, as nearly everywhere, the recommended number is mostly too low.
    The upper bounds are none then: DEDPUL is about as low, and BBE may be on either side.
 4. If the upper bounds are many times the number, if the separation is low, or if people chose what to rate,
    do not believe it: ask a few people about pairs that chance chose, and count."""
@@ -46,7 +46,8 @@ WORLDS = """\
 
 1,000 users and 1,000 items, 5% of all pairs observed, ten worlds a row, with seeds that had no part in
 making the method. *By popularity*: a positive is observed with a weight that is its item's count of
-positives. *Noisy* worlds have twice the noise between affinity and liking. Numbers are medians; in brackets
+positives. *Noisy* worlds have twice the noise between affinity and liking. The noise is logistic, which is
+the plateau's own curve at λ = 1: a best case for it. Numbers are medians; in brackets
 stands the median of |estimate − τ|/τ."""
 
 BLOCKS = """\

@@ -86,7 +86,6 @@ class Probe:
             "p": float(true.mean()),
             "p plain bias": float((plain.mean(dim=0) - true).mean()),
             "p bias": float((own.mean(dim=0) - true).mean()),
-            "p bias rms": float((own.mean(dim=0) - true).square().mean().sqrt()),
             "p plain spread": float(plain.var(dim=0).mean().sqrt()),
             "p spread": float(own.var(dim=0).mean().sqrt()),
         }

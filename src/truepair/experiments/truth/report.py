@@ -96,14 +96,16 @@ _DATA = """\
 
 Where all labels are known, half of the positives are hidden, by chance or in favour of popular items. About
 half of the pairs that are not observed judge the rankings, positives and negatives. What is hidden, held
-out and judged is drawn anew for each seed, as is the model's start. τ is the share of positives among the
-pairs that training takes for unlabelled."""
+out and (but for Coat) judged is drawn anew for each seed, as is the model's start. τ is the share of
+positives among the pairs that training takes for unlabelled."""
 
 _QUALITY = """\
 ## Ranking quality against true labels
 
 A list ranks the judged pairs of a user. ± is the standard deviation over seeds; a difference in bold is
-sure at 95% (Student's t over seeds, seed by seed). Below the losses stand models that are told labels, all
+sure at 95% (Student's t over seeds, seed by seed, not corrected for being many). A seed hides, holds out
+and judges other pairs, but for Coat, whose judged pairs are always the same: “surely” is there about the
+chance in training alone. Below the losses stand models that are told labels, all
 with BPR's loss:
 
 - *true negatives only*: observed anchors, and draws that are true negatives;
@@ -133,8 +135,8 @@ _PROBABILITY = """\
 
 P of an anchor is the mean of σ(s⁺ − s) over all true negatives of its user. The estimate P̂ of a row has 5
 draws and 5 extra positives. “Without correction” is the mean over the draws alone, at the same model. Bias
-is the mean over anchors; rms is how far single anchors are off, after averaging over draws; spread is the
-standard deviation of one row's P̂. Losses other than DPL and its kin have no P̂ but the plain mean.
+is the mean over anchors, spread the standard deviation of one row's P̂. BNS has one draw, so its spread does
+not compare. Losses other than DPL and its kin have no P̂ but the plain mean.
 
 The correction takes extra positives, which were trained on, for a sample of the hidden ones. Where a model
 generalises little, hidden positives score hardly above negatives: the plain mean is then hardly biased,
@@ -175,11 +177,11 @@ is a pair's chance to be positive; τ_i is an item's own prior, from its count.
 | hard weights with τ raised | no gain | | no gain | | |
 
 None is ahead everywhere, so none was added. The draws tell why: the held-out curve takes a third of the
-hidden positives out of the draws of the first column (8.9% become 5.7%), and the ranking does not move,
-since it takes out the hardest true negatives with them. A pair's score cannot tell a hidden positive from
-a negative of the same score, so whatever weighs by score and τ alone changes the shape of the loss, not what
-is known. What true negatives bring (the rows above) is knowledge about single pairs, and that has to come
-from elsewhere.
+hidden positives out of what is drawn from in the first column (τ falls from 8.9% to 5.7%), and the ranking
+does not move, since it takes out the hardest true negatives with them. A pair's score cannot tell a hidden
+positive from a negative of the same score, so whatever weighs by score and τ alone changes the shape of the
+loss, not what is known. What true negatives bring (the rows above) is knowledge about single pairs, and that
+has to come from elsewhere.
 """
 
 _REBUILD = """\

@@ -61,11 +61,10 @@ def probability_table(setting: Setting) -> str:
         "P",
         "bias without correction",
         "bias",
-        "bias, rms over anchors",
         "spread of a row",
         "clamped",
     ]
-    measures = ("p", "p plain bias", "p bias", "p bias rms", "p spread")
+    measures = ("p", "p plain bias", "p bias", "p spread")
     rows = []
     for name in (n for n in setting.by_name if n not in REFERENCES):
         cells = [_text(setting.probe(name, measure), 3) for measure in measures]

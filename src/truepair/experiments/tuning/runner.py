@@ -13,7 +13,9 @@ from truepair.data.interactions import Interactions
 from truepair.errors import InputError, TrainingError, TruepairError
 from truepair.evaluation import Validation
 from truepair.experiments.tuning.trials import Asked
+from truepair.losses import Loss
 from truepair.parameters import PARTS, assembled
+from truepair.prior import ESTIMATED, with_estimated_prior
 from truepair.recommender import Recommender
 from truepair.solving import Solved
 from truepair.training import (
@@ -60,6 +62,7 @@ class TrainingRunner:
         self.train, self.progress = train, progress
         self.validation = Validation(valid, train, metric)
         self.identity = self.validation.identity
+        self._priors: dict[tuple[object, int], Any] = {}
 
     def __call__(self, batch: Sequence[Asked]) -> None:
         """Train the batch at once where the engine can; what cannot be trained fails alone."""
@@ -71,6 +74,7 @@ class TrainingRunner:
                     self._solve(asked, closed, Settings(device=model.device).torch_device())
                     continue
                 encoder, loss, sampler, settings = model.job(len(self.train))
+                loss = self._with_prior(loss, settings.seed)
                 job = Job(encoder, loss, sampler, self.train, settings)
                 choose_engine(job, self.fixed["engine"])
                 jobs.append((asked, job))
@@ -91,6 +95,16 @@ class TrainingRunner:
                 asked.fail(str(result))
             else:
                 asked.finish(result.score, result.epoch, took * share, result.engine)
+
+    def _with_prior(self, loss: Loss, seed: int) -> Loss:
+        """The loss with its prior estimated, if it asks for that: once for all trials."""
+        word = getattr(loss, "tau", None)
+        if word not in ESTIMATED:
+            return loss
+        if (word, seed) not in self._priors:
+            filled, _ = with_estimated_prior(loss, self.train, seed=seed)
+            self._priors[word, seed] = getattr(filled, "tau", None)
+        return loss.with_prior(self._priors[word, seed])
 
     def _solve(self, asked: Asked, encoder: ClosedForm, device: torch.device) -> None:
         """A model without training: its one score."""
