@@ -99,3 +99,23 @@ def test_plots_need_matplotlib(clicks, tmp_path, monkeypatch):
     result = run(clicks, "--plot", tmp_path / "prior.svg")
     assert result.exit_code == 1
     assert "pip install 'truepair[plots]'" in result.stderr
+
+
+def test_fit_tells_the_prior_that_it_estimated(clicks, tmp_path):
+    result = CliRunner().invoke(
+        app,
+        [
+            "fit",
+            str(clicks),
+            "--tau",
+            "auto",
+            "--epochs",
+            "1",
+            "--device",
+            "cpu",
+            "-o",
+            str(tmp_path / "m.tp"),
+        ],
+    )
+    assert result.exit_code == 0, result.output
+    assert "estimated; from" in result.stdout

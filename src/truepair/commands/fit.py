@@ -119,6 +119,9 @@ def _facts(model: Recommender) -> dict[str, Any]:
 
 def _summary(model: Recommender, tested: dict[str, Any], output: Path) -> str:
     lines = [repr(model.result_)]
+    if prior := model.facts_.get("prior"):
+        each = ", each user's own around it" if prior["asked"] == "per-user" else ""
+        lines.append(f"prior τ {prior['tau']:g}{each}, estimated; from {prior['low']:g} to {prior['high']:g}")
     if model.result_.score is not None:
         lines.append(f"validation {model.metric} {model.result_.score:.4f} (it chose the epoch)")
     if tested:
