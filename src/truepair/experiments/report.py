@@ -149,16 +149,21 @@ class Page:
 
     def write(self, path: Path) -> Path:
         """Write the document, whole or not at all."""
-        fresh = path.with_name(path.name + ".writing")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            fresh.write_text(self.html(), encoding="utf-8")
-            os.replace(fresh, path)
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                fresh.unlink()
-            raise StorageError(f"cannot write the report {path}: {error}.") from error
-        return path
+        return write_text(path, self.html())
+
+
+def write_text(path: Path, text: str) -> Path:
+    """Write a page or a figure, whole or not at all."""
+    fresh = path.with_name(path.name + ".writing")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh.write_text(text, encoding="utf-8", newline="\n")
+        os.replace(fresh, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            fresh.unlink()
+        raise StorageError(f"cannot write the report {path}: {error.strerror or error}.") from error
+    return path
 
 
 _STYLE = """

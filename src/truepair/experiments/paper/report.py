@@ -5,12 +5,11 @@ Every number on the page is computed from a line, or printed in the paper. The s
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from truepair.errors import InputError, StorageError
+from truepair.errors import InputError
 from truepair.experiments.figures import check_plots
 from truepair.experiments.lines import Lines, read_lines
 from truepair.experiments.paper.ablation import ablation_tables
@@ -31,6 +30,7 @@ from truepair.experiments.paper.work import (
     timing_table,
     versions_text,
 )
+from truepair.experiments.report import write_text
 
 LINES, PAGE, FIGURES = Path("results/paper"), Path("docs/paper.md"), Path("docs/figures")
 _LETTERS = {"M": "M", "N": "N", "tau": "τ"}
@@ -50,21 +50,8 @@ def write_report(lines: Lines, out: Path, figures: Path) -> Path:
     check_plots()
     text = report_text(lines, Path(os.path.relpath(figures, out.parent)).as_posix())
     for name, figure in report_figures(lines).items():
-        _write(figures / name, figure.svg())
-    return _write(out, text)
-
-
-def _write(path: Path, text: str) -> Path:
-    fresh = path.with_name(path.name + ".writing")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fresh.write_text(text, encoding="utf-8", newline="\n")
-        os.replace(fresh, path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            fresh.unlink()
-        raise StorageError(f"cannot write the report {path}: {error.strerror or error}.") from error
-    return path
+        write_text(figures / name, figure.svg())
+    return write_text(out, text)
 
 
 def _is_empty(lines: Lines) -> bool:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from truepair.errors import InputError, StorageError
+from truepair.errors import InputError
 from truepair.experiments.figures import check_plots
 from truepair.experiments.prior_study import lines, words
 from truepair.experiments.prior_study.auto import SETUPS
@@ -21,6 +20,7 @@ from truepair.experiments.prior_study.tables import (
     estimates_table,
     users_table,
 )
+from truepair.experiments.report import write_text
 
 LINES, PAGE = Path("results/prior"), Path("docs/prior.md")
 NOTHING = "Not run yet."
@@ -37,9 +37,9 @@ def rebuild(folder: Path = LINES, out: Path = PAGE) -> Path:
     groups = groups_of(found)
     figures = figures_of(groups, found)
     for name, (_, svg) in figures.items():
-        _write(out.parent / "figures" / name, svg)
+        write_text(out.parent / "figures" / name, svg)
     about = {name: told for name, (told, _) in figures.items()}
-    return _write(out, "\n\n".join(_sections(groups, found, about)) + "\n")
+    return write_text(out, "\n\n".join(_sections(groups, found, about)) + "\n")
 
 
 def _sections(groups: Sequence[Group], found: Sequence[lines.Line], about: dict[str, str]) -> Iterator[str]:
@@ -70,14 +70,3 @@ def _missing(groups: Sequence[Group], found: Sequence[lines.Line]) -> str:
     told = [f"{name} ({have[name]} of {want[name]} cases)" for name in STUDIES if have[name] < want[name]]
     told += [f"auto-{name}" for name in SETUPS if not any(auto_lines_of(found, name).values())]
     return f"Not run, or not to the end: {', '.join(told)}." if told else "Everything here is run."
-
-
-def _write(path: Path, text: str) -> Path:
-    fresh = path.with_name(path.name + ".writing")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fresh.write_text(text, encoding="utf-8", newline="\n")
-        os.replace(fresh, path)
-    except OSError as error:
-        raise StorageError(f"cannot write {path}: {error.strerror or error}.") from error
-    return path

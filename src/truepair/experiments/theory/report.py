@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from truepair.errors import StorageError
 from truepair.experiments.figures import check_plots
 from truepair.experiments.paper.words import table
+from truepair.experiments.report import write_text
 from truepair.experiments.theory.figures import theory_figures
 from truepair.experiments.theory.results import Results
 from truepair.experiments.theory.running import verdicts
@@ -33,26 +32,13 @@ def write_page(results: Results, out: Path, figures: Path | None = None) -> Path
     check_plots()
     folder = out.parent / "figures" if figures is None else figures
     for name, figure in theory_figures(results).items():
-        _write(folder / name, figure.svg())
-    return _write(out, page_text(results, Path(os.path.relpath(folder, out.parent)).as_posix()))
+        write_text(folder / name, figure.svg())
+    return write_text(out, page_text(results, Path(os.path.relpath(folder, out.parent)).as_posix()))
 
 
 def page_text(results: Results, figures: str = "figures") -> str:
     """The page as Markdown; `figures` is the way from it to the figures' folder."""
     return "\n\n".join(_sections(results, figures)) + "\n"
-
-
-def _write(path: Path, text: str) -> Path:
-    fresh = path.with_name(path.name + ".writing")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fresh.write_text(text, encoding="utf-8", newline="\n")
-        os.replace(fresh, path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            fresh.unlink()
-        raise StorageError(f"cannot write {path}: {error.strerror or error}.") from error
-    return path
 
 
 def _sections(results: Results, figures: str) -> Iterator[str]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from truepair.errors import InputError, StorageError
+from truepair.errors import InputError
 from truepair.experiments.figures import check_plots
+from truepair.experiments.report import write_text
 from truepair.experiments.truth import lines
 from truepair.experiments.truth.conclusions import conclusions
 from truepair.experiments.truth.figures import truth_figures
@@ -32,9 +32,9 @@ def rebuild(folder: Path = LINES, out: Path = PAGE) -> Path:
         raise InputError(f"{folder} holds no lines; `truepair truth simulation` writes some.")
     figures = truth_figures(settings)
     for name, (_, svg) in figures.items():
-        _write(out.parent / "figures" / name, svg)
+        write_text(out.parent / "figures" / name, svg)
     about = {name: told for name, (told, _) in figures.items()}
-    return _write(out, "\n\n".join(_sections(settings, about)) + "\n")
+    return write_text(out, "\n\n".join(_sections(settings, about)) + "\n")
 
 
 def _sections(settings: Sequence[Setting], about: dict[str, str]) -> Iterator[str]:
@@ -61,17 +61,6 @@ def _sections(settings: Sequence[Setting], about: dict[str, str]) -> Iterator[st
 
 def _details(summary: str, body: str) -> str:
     return f"<details>\n<summary>{summary}</summary>\n\n{body}\n\n</details>"
-
-
-def _write(path: Path, text: str) -> Path:
-    fresh = path.with_name(path.name + ".writing")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fresh.write_text(text, encoding="utf-8", newline="\n")
-        os.replace(fresh, path)
-    except OSError as error:
-        raise StorageError(f"cannot write {path}: {error.strerror or error}.") from error
-    return path
 
 
 _INTRODUCTION = """\
