@@ -174,8 +174,12 @@ def digest(parameters: Mapping[str, Any]) -> str:
 
 
 def append_line(path: Path, line: AnyLine) -> None:
-    """Add a line to a file in one write, so that several processes may share the file."""
-    text = json.dumps({"kind": line.kind, **asdict(line)}, ensure_ascii=False, allow_nan=False)
+    """Add a line to a file."""
+    append_text(path, json.dumps({"kind": line.kind, **asdict(line)}, ensure_ascii=False, allow_nan=False))
+
+
+def append_text(path: Path, text: str) -> None:
+    """Add text as lines, in one write, so that several processes may share the file."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         torn = path.exists() and path.stat().st_size > 0 and not _ends_whole(path)
@@ -186,6 +190,15 @@ def append_line(path: Path, line: AnyLine) -> None:
             os.close(handle)
     except OSError as error:
         raise StorageError(f"cannot write to {path}: {error.strerror or error}.") from error
+
+
+def six_digits(value: Any) -> Any:
+    """Plain JSON with its floats rounded: more digits are noise, and would make the lines long."""
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, dict):
+        return {name: six_digits(part) for name, part in value.items()}
+    return [six_digits(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def _ends_whole(path: Path) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar
 
-from truepair.errors import StorageError
+from truepair.experiments.lines import append_text, six_digits
 
 Key = tuple[object, ...]
 
@@ -86,14 +86,8 @@ _KINDS: dict[str, type[Line]] = {kind.kind: kind for kind in (EstimateLine, Auto
 
 def append(path: Path, lines: Sequence[Line]) -> None:
     """Add lines to a file, in one write."""
-    texts = [json.dumps({"kind": line.kind, **_rounded(asdict(line))}, allow_nan=False) for line in lines]
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        torn = path.exists() and not path.read_bytes().endswith(b"\n")
-        with path.open("a", encoding="utf-8") as file:
-            file.write(("\n" if torn else "") + "\n".join(texts) + "\n")
-    except OSError as error:
-        raise StorageError(f"cannot write to {path}: {error.strerror or error}.") from error
+    told = ({"kind": line.kind, **six_digits(asdict(line))} for line in lines)
+    append_text(path, "\n".join(json.dumps(line, allow_nan=False) for line in told))
 
 
 def read(folder: Path) -> list[Line]:
@@ -117,12 +111,3 @@ def _parsed(text: str) -> Line | None:
         return kind(**{field.name: told[field.name] for field in fields(kind)})
     except (ValueError, TypeError, KeyError):
         return None
-
-
-def _rounded(value: Any) -> Any:
-    """Six digits: more are noise."""
-    if isinstance(value, float):
-        return float(f"{value:.6g}")
-    if isinstance(value, dict):
-        return {name: _rounded(part) for name, part in value.items()}
-    return [_rounded(part) for part in value] if isinstance(value, list | tuple) else value

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
 
-from truepair.errors import InputError, StorageError
+from truepair.errors import InputError
+from truepair.experiments.lines import append_text, six_digits
 
 Key = tuple[str, str, float, str, int]
 
@@ -55,17 +54,8 @@ class TruthLine:
 
 
 def append(path: Path, line: TruthLine) -> None:
-    """Add a line to a file, in one write."""
-    text = json.dumps(_rounded(asdict(line)), ensure_ascii=False, allow_nan=False) + "\n"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        try:
-            os.write(handle, text.encode())
-        finally:
-            os.close(handle)
-    except OSError as error:
-        raise StorageError(f"cannot write to {path}: {error.strerror or error}.") from error
+    """Add a line to a file."""
+    append_text(path, json.dumps(six_digits(asdict(line)), ensure_ascii=False, allow_nan=False))
 
 
 def read(folder: Path) -> list[TruthLine]:
@@ -86,12 +76,3 @@ def _parsed(text: str, where: str) -> TruthLine:
         raise InputError(
             f"{where} is no line of the truth lab ({error}); delete it, and run again."
         ) from None
-
-
-def _rounded(value: Any) -> Any:
-    """Six digits: more are noise, and would make the lines long."""
-    if isinstance(value, float):
-        return float(f"{value:.6g}")
-    if isinstance(value, dict):
-        return {name: _rounded(part) for name, part in value.items()}
-    return [_rounded(part) for part in value] if isinstance(value, list | tuple) else value
