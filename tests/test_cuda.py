@@ -12,6 +12,7 @@ from truepair.losses import BPR, DPL, LOSSES, DPLHard, InfoNCE
 from truepair.randomness import random_words, stream_key
 from truepair.sampling import BNS, DNS, SAMPLERS, Draws, Popularity, Uniform
 from truepair.training import Job, Settings, choose_engine, fit, fit_many
+from truepair.training.plan import LOSS_KINDS
 from truepair.training.reference import ReferenceTrainer
 from worlds import two_tastes
 
@@ -116,7 +117,7 @@ def check_epochs(job, epochs=4, rate=0.005):
 
 def losses():
     """One of each, with priors that clamp some rows."""
-    return [LOSSES[name](tau=0.2) if LOSSES[name].uses_prior else LOSSES[name]() for name in LOSSES]
+    return [kind(tau=0.2) if kind.uses_prior else kind() for kind in LOSS_KINDS]
 
 
 @pytest.mark.parametrize("loss", losses(), ids=str)

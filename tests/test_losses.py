@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import math
 import os
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import torch
 from mpmath import mpf
 
 from truepair.errors import InputError
-from truepair.losses import BPR, DCL, DPL, HCL, LOSSES, DPLHalf, DPLHard, InfoNCE
+from truepair.losses import BPR, BSL, DCL, DPL, HCL, LOSSES, PSL, SL, DPLHalf, DPLHard, InfoNCE
 
 mpmath.mp.dps = 60
 
@@ -35,6 +36,30 @@ def oracle_bpr(loss, tau, s, extra, unl):
 def oracle_infonce(loss, tau, s, extra, unl):
     t = mpf(loss.temperature)
     return -mpmath.log(mpmath.exp(s / t) / (mpmath.exp(s / t) + sum(mpmath.exp(x / t) for x in unl)))
+
+
+def oracle_sl(loss, tau, s, extra, unl):
+    t = mpf(loss.temperature)
+    return -mpmath.log(mpmath.exp(s / t) / mean([mpmath.exp(x / t) for x in unl]))
+
+
+def oracle_bsl(loss, tau, s, extra, unl):
+    t, own = mpf(loss.temperature), mpf(loss.positive_temperature)
+    positive = own * mpmath.log(mean([mpmath.exp(x / own) for x in extra or [s]]))
+    return (t * mpmath.log(mean([mpmath.exp(x / t) for x in unl])) - positive) / t
+
+
+SURROGATES = {
+    "tanh": lambda d: 2 * sigma(2 * d),  # 1 + tanh(d) has no digit left at d = -5000
+    "relu": lambda d: max(1 + d, mpf(0.01)),
+    "atan": lambda d: max(1 + mpmath.atan(d), mpf(0.01)),
+}
+
+
+def oracle_psl(loss, tau, s, extra, unl):
+    return mpmath.log(
+        mean([SURROGATES[loss.surrogate]((x - s) / 2) ** (1 / mpf(loss.temperature)) for x in unl])
+    )
 
 
 def contrastive(loss, tau, s, extra, unl, weights):
@@ -79,6 +104,9 @@ def oracle_dpl_hard(loss, tau, s, extra, unl, fixed_weights=None):
 ORACLES = {
     "bpr": oracle_bpr,
     "infonce": oracle_infonce,
+    "sl": oracle_sl,
+    "bsl": oracle_bsl,
+    "psl": oracle_psl,
     "dcl": oracle_dcl,
     "hcl": oracle_hcl,
     "dpl": oracle_dpl,
@@ -89,6 +117,13 @@ ORACLES = {
 CASES = [
     ("bpr", BPR()),
     ("infonce", InfoNCE(temperature=0.7)),
+    ("sl", SL(temperature=0.7)),
+    ("bsl", BSL(temperature=0.7, positive_temperature=0.4)),
+    ("bsl", BSL(temperature=0.5, positive_temperature=2.5)),
+    ("psl", PSL(temperature=0.6)),
+    ("psl", PSL(temperature=0.3, surrogate="relu")),
+    ("psl", PSL(temperature=1.7, surrogate="relu")),
+    ("psl", PSL(temperature=0.8, surrogate="atan")),
     ("dcl", DCL(tau=0.1, temperature=0.5)),
     ("dcl", DCL(tau=0.3, temperature=1.3, min_score=-4.0)),
     ("hcl", HCL(tau=0.1, temperature=0.8, beta=0.6)),
@@ -253,6 +288,123 @@ def test_no_extra_positives_drop_the_second_term():
     torch.testing.assert_close(DPL(tau=0.2, floor=1e-9)(pos, none, unl), -p.log())
 
 
+# --- the softmax losses --------------------------------------------------------------------------------
+
+SOFTMAX = [SL(0.3), BSL(0.3, 0.6), *(PSL(0.6, kind) for kind in SURROGATES)]
+
+
+def cosines(**shape):
+    return [torch.tanh(x) for x in scores(**shape)]
+
+
+@pytest.mark.parametrize(
+    ("loss", "formula"),
+    [
+        (SL(0.3), lambda s, e, u: (u / 0.3).exp().mean(1).log() - s / 0.3),
+        (
+            BSL(0.3, 0.6),
+            lambda s, e, u: (0.3 * (u / 0.3).exp().mean(1).log() - 0.6 * (e / 0.6).exp().mean(1).log()) / 0.3,
+        ),
+        (PSL(0.6), lambda s, e, u: (1 + torch.tanh((u - s[:, None]) / 2)).pow(1 / 0.6).mean(1).log()),
+        (PSL(0.6, "relu"), lambda s, e, u: torch.relu(1 + (u - s[:, None]) / 2).pow(1 / 0.6).mean(1).log()),
+        (PSL(0.6, "atan"), lambda s, e, u: (1 + torch.atan((u - s[:, None]) / 2)).pow(1 / 0.6).mean(1).log()),
+    ],
+    ids=lambda value: repr(value) if not callable(value) or hasattr(value, "rows") else "",
+)
+def test_softmax_losses_are_the_published_formulas_where_scores_are_cosines(loss, formula):
+    inputs = cosines()
+    torch.testing.assert_close(loss(*inputs), formula(*inputs))
+
+
+@pytest.mark.parametrize("loss", SOFTMAX, ids=repr)
+@pytest.mark.parametrize("m", [0, 3])
+def test_gradients_of_softmax_losses_are_right(loss, m):
+    inputs = [x.requires_grad_() for x in cosines(b=3, m=m)]
+    assert torch.autograd.gradcheck(loss, inputs)
+
+
+def test_infonce_is_the_softplus_of_sl_with_a_sum():
+    pos, extra, unl = scores()
+    sl = SL(temperature=0.6)(pos, extra, unl)
+    torch.testing.assert_close(
+        InfoNCE(temperature=0.6)(pos, extra, unl), torch.nn.functional.softplus(sl + math.log(unl.shape[1]))
+    )
+
+
+@pytest.mark.parametrize("loss", SOFTMAX, ids=repr)
+def test_the_value_does_not_depend_on_how_often_an_item_is_drawn(loss):
+    pos, extra, unl = cosines()
+    torch.testing.assert_close(loss(pos, extra, unl), loss(pos, extra, torch.cat([unl, unl, unl], 1)))
+
+
+def test_bsl_on_the_anchor_alone_is_sl():
+    pos, _, unl = scores()
+    for extra in (pos[:, None][:, :0], pos[:, None].expand(-1, 3)):
+        bsl = BSL(temperature=0.6, positive_temperature=1.7)
+        torch.testing.assert_close(bsl(pos, extra, unl), SL(temperature=0.6)(pos, extra, unl))
+    assert_same(BSL(temperature=0.6, positive_temperature=1.7), SL(temperature=0.6), (pos, extra[:, :0], unl))
+
+
+def test_bsl_takes_the_mean_or_the_highest_of_the_positives_in_the_limit():
+    pos, extra, unl = scores()
+    sl = SL(temperature=0.6)
+    for temperature, limit in [(1e8, extra.mean(1)), (1e-8, extra.amax(1))]:
+        bsl = BSL(temperature=0.6, positive_temperature=temperature)
+        torch.testing.assert_close(bsl(pos, extra, unl), sl(limit, extra, unl), rtol=1e-6, atol=1e-6)
+
+
+def test_bsl_gives_a_low_positive_less_weight():
+    """So that a wrong one does little harm: the reason of the sign."""
+    gradient = value_and_gradient(BSL(), torch.zeros(1), torch.tensor([[-2.0, 0.0, 2.0]]), torch.zeros(1, 2))[
+        1
+    ][0]
+    assert gradient[0] == 0  # the anchor is one of the positives where it is drawn
+    assert gradient[3] < gradient[2] < gradient[1] < 0
+    assert gradient[1:4].sum().item() == pytest.approx(-1)
+
+
+@pytest.mark.parametrize("surrogate", SURROGATES)
+def test_psl_is_below_sl_with_twice_the_temperature_where_scores_are_cosines(surrogate):
+    inputs = cosines()
+    assert (PSL(0.4, surrogate)(*inputs) <= SL(0.8)(*inputs)).all()
+
+
+@pytest.mark.parametrize("surrogate", SURROGATES)
+def test_psl_is_sl_with_twice_the_temperature_where_scores_are_close(surrogate):
+    close = [1e-4 * x for x in scores()]
+    sl, psl = (value_and_gradient(loss, *close) for loss in (SL(0.8), PSL(0.4, surrogate)))
+    torch.testing.assert_close(psl[0], sl[0], rtol=1e-3, atol=1e-7)
+    torch.testing.assert_close(psl[1], sl[1], rtol=1e-3, atol=1e-4)
+
+
+def test_psl_at_temperature_one_is_the_probability_that_dpl_leaves():
+    """Without a prior, DPL is −log P, and PSL with tanh is log 2(1−P)."""
+    inputs = scores()
+    left = 1 - torch.exp(-DPL(tau=0.0, floor=1e-12)(*inputs))
+    torch.testing.assert_close(PSL()(*inputs), torch.log(2 * left))
+
+
+@pytest.mark.parametrize("surrogate", ["relu", "atan"])
+@pytest.mark.parametrize("temperature", [0.05, 1.0, 3.0])
+def test_psl_where_every_surrogate_would_be_zero_is_clamped_without_gradient(surrogate, temperature):
+    loss = PSL(temperature, surrogate)
+    inputs = torch.tensor([9.0, 0.0]), torch.empty(2, 0), torch.tensor([[0.0, -1e4], [-1e4, 1.0]])
+    values, gradients = value_and_gradient(loss, *inputs)
+    assert loss.rows(*inputs).clamped.tolist() == [True, False]
+    assert values[0].item() == pytest.approx(math.log(0.01) / temperature)
+    assert gradients[0].tolist() == [0, 0, 0]
+    assert gradients[1].isfinite().all()
+    assert gradients[1, 0] < 0
+
+
+@pytest.mark.parametrize("surrogate", ["relu", "atan"])
+def test_the_gradient_of_psl_is_bounded(surrogate):
+    unl = torch.linspace(-5, 5, 10_001, dtype=torch.float64)[:, None]
+    pos = torch.zeros(len(unl), dtype=torch.float64)
+    gradient = value_and_gradient(PSL(0.5, surrogate), pos, unl[:, :0], unl)[1]
+    assert gradient.abs().max() <= 50 / 0.5
+
+
 # --- the floor -----------------------------------------------------------------------------------------
 
 
@@ -289,6 +441,7 @@ def test_relative_clamp_equals_the_plain_value_where_it_does_not_bind():
 def test_losses_without_a_floor_count_nothing():
     assert BPR().rows(*scores()).clamped is None
     assert InfoNCE().rows(*scores()).clamped is None
+    assert [kind().rows(*scores()).clamped for kind in (SL, BSL, PSL)] == [None] * 3
 
 
 # --- the prior -----------------------------------------------------------------------------------------
@@ -366,6 +519,14 @@ def test_wrong_shapes_are_named():
     ("make", "message"),
     [
         (lambda: InfoNCE(temperature=0.0), "temperature = 0.0 .* > 0"),
+        (lambda: SL(temperature=-1.0), "temperature = -1.0 .* > 0"),
+        (lambda: BSL(temperature=float("nan")), "temperature = nan .* > 0"),
+        (lambda: BSL(positive_temperature=0.0), "positive_temperature = 0.0 .* > 0"),
+        (lambda: PSL(temperature=0.0), "temperature = 0.0 .* > 0"),
+        (
+            lambda: PSL(surrogate="tan"),
+            "surrogate = 'tan' is not known; choose one of 'tanh', 'relu', 'atan'",
+        ),
         (lambda: DPL(tau=0.1, floor=0.0), "floor = 0.0 .* > 0 and ≤ 1"),
         (lambda: DPL(tau=0.1, clamp="soft"), "clamp = 'soft' is not known; choose one of 'hard', 'relative'"),
         (lambda: HCL(tau=0.1, beta=-1.0), "beta = -1.0 .* ≥ 0"),
@@ -401,6 +562,8 @@ def test_a_score_that_is_not_a_number_is_never_hidden(name, where):
     kind = LOSSES[name]
     if where == "extra" and not kind.uses_extra:
         pytest.skip("this loss does not look at extra positives")
+    if where == "pos" and kind is BSL:
+        pytest.skip("this loss does not look at the anchor where there are extra positives")
     loss = kind(tau=0.1) if kind.uses_prior else kind()
     inputs = dict(zip(("pos", "extra", "unlabelled"), scores(b=2), strict=True))
     inputs[where][0] = float("nan")

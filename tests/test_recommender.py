@@ -17,7 +17,7 @@ from truepair.data.splitting import split_given, split_random, split_random_per_
 from truepair.encoders import LightGCN
 from truepair.errors import InputError, StorageError
 from truepair.evaluation import evaluate
-from truepair.losses import BPR, DPL, HCL, InfoNCE
+from truepair.losses import BPR, DPL, HCL, PSL, InfoNCE
 from truepair.recommender import Recommender
 from truepair.sampling import BNS, DNS, SAMPLERS
 from truepair.storage import Model, load_model, save_model
@@ -212,6 +212,16 @@ def test_parts_by_name_or_by_value(clicks):
         Recommender(loss="dppl").fit(clicks)
     with pytest.raises(InputError, match=r"tau = 1.5"):
         Recommender(tau=1.5).fit(clicks)
+
+
+@pytest.mark.parametrize("loss", ["sl", "bsl", "psl", PSL(temperature=0.2, surrogate="relu")], ids=str)
+def test_softmax_losses_are_fitted_folded_in_and_saved(loss, clicks, tmp_path):
+    model = Recommender(loss=loss, **QUICK).fit(clicks)
+    model.save(tmp_path / "model")
+    loaded = Recommender.load(tmp_path / "model")
+    assert loaded.get_params()["loss"] == loss
+    rows = loaded.fold_in(clicks.head(40))
+    assert rows.users_.isfinite().all()
 
 
 def test_not_fitted_yet():

@@ -35,6 +35,9 @@ from truepair.errors import InputError, check_choice, check_number, settle
 
 Prior = float | tuple[float, ...] | Literal["density", "auto", "per-user"]
 PRIOR_WORDS = "density", "auto", "per-user"
+LEAST_SURROGATE = (
+    0.01  # of PSL: beyond what two cosines differ by in practice, and a gradient of 50/t at most
+)
 
 
 class Rows(NamedTuple):
@@ -91,6 +94,82 @@ class InfoNCE(Loss):
     def _rows(self, pos: Tensor, extra: Tensor, unlabelled: Tensor, users: Tensor | None) -> Rows:
         relative = (unlabelled - pos[:, None]) / self.temperature  # [B, N]
         return Rows(F.softplus(relative.logsumexp(dim=1)), None)
+
+
+@dataclass(frozen=True)
+class SL(Loss):
+    """Softmax loss over the unlabelled items alone: log mean_n e^{s_n/t} − s⁺/t.
+
+    InfoNCE without the anchor in its sum: InfoNCE = softplus(SL + log N). The mean in place of the usual sum
+    takes off log N, so that the value does not depend on N. It has no lower bound: with inner products
+    nothing but weight decay keeps scores from growing. It is published for cosine scores.
+    """
+
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        settle(self, temperature=_checked_temperature(self.temperature))
+
+    def _rows(self, pos: Tensor, extra: Tensor, unlabelled: Tensor, users: Tensor | None) -> Rows:
+        return Rows(_log_mean_exp((unlabelled - pos[:, None]) / self.temperature), None)
+
+
+@dataclass(frozen=True)
+class BSL(SL):
+    """Bilateral softmax loss: log mean_n e^{s_n/t} − (t⁺/t)·log mean_m e^{s'_m/t⁺}.
+
+    t⁺ is `positive_temperature`. The mean over m estimates the mean over all positives of the user, which
+    the extra positives are drawn from: the anchor counts as one of them where it is drawn, and alone where
+    M = 0. Then the loss is SL.
+
+    This is (t·log E e^{s/t} − t⁺·log E e^{s⁺/t⁺}) / t; the division makes its size that of SL. The positive
+    side is −t⁺·log E e^{s⁺/t⁺}, as in the authors' code, not +t⁺·log E e^{−s⁺/t⁺}: both are −E s⁺ for large
+    t⁺, but the first leans to positives that score high, so that a wrong one, which scores low, weighs
+    little. The second would lean to the wrong ones. Like SL it has no lower bound.
+    """
+
+    uses_extra: ClassVar[bool] = True
+    positive_temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checked = check_number("positive_temperature", self.positive_temperature, 0, open_low=True)
+        settle(self, positive_temperature=checked)
+
+    def _rows(self, pos: Tensor, extra: Tensor, unlabelled: Tensor, users: Tensor | None) -> Rows:
+        if extra.shape[1]:
+            pos = self.positive_temperature * _log_mean_exp(extra / self.positive_temperature)  # [B]
+        return super()._rows(pos, extra, unlabelled, users)
+
+
+@dataclass(frozen=True)
+class PSL(Loss):
+    """Pairwise softmax loss: log mean_n ψ(d_n)^{1/t}, d_n = (s_n − s⁺)/2; with ψ(d) = e^d it is SL at 2t.
+
+    surrogate="tanh":  ψ(d) = 1 + tanh(d), which is 2·σ(s_n − s⁺)
+    surrogate="relu":  ψ(d) = max(1 + d, 0.01)
+    surrogate="atan":  ψ(d) = max(1 + arctan(d), 0.01)
+
+    Published for cosine scores, and halved as here, so that d is in [−1, 1], where 1[d ≥ 0] ≤ ψ(d) ≤ e^d.
+    Beyond it 1 + d and 1 + arctan(d) fall to 0 (at s⁺ − s_n = 2 and 3.1), which has no logarithm: hence
+    0.01. An unlabelled item there has no gradient, and a row that has all of them there counts as clamped.
+    "tanh" needs no such bound, but has no lower bound either, as SL.
+    """
+
+    temperature: float = 1.0
+    surrogate: Literal["tanh", "relu", "atan"] = "tanh"
+
+    def __post_init__(self) -> None:
+        settle(self, temperature=_checked_temperature(self.temperature))
+        check_choice("surrogate", self.surrogate, ["tanh", "relu", "atan"])
+
+    def _rows(self, pos: Tensor, extra: Tensor, unlabelled: Tensor, users: Tensor | None) -> Rows:
+        gap = unlabelled - pos[:, None]  # [B, N]
+        if self.surrogate == "tanh":
+            return Rows(_log_mean_exp((F.logsigmoid(gap) + math.log(2)) / self.temperature), None)
+        psi = 1 + (gap / 2 if self.surrogate == "relu" else torch.atan(gap / 2))
+        log_psi = psi.clamp(min=LEAST_SURROGATE).log()
+        return Rows(_log_mean_exp(log_psi / self.temperature), (psi < LEAST_SURROGATE).all(dim=1))
 
 
 @dataclass(frozen=True)
@@ -162,7 +241,7 @@ class DCL(_Debiased):
         log_sum = self._log_sum((unlabelled - pos[:, None]) / self.temperature)  # [B]
         if extra.shape[1]:
             log_extra = _log_mean_exp((extra - pos[:, None]) / self.temperature)
-            log_sum = _log_difference(log_sum, log_extra + log_tau + math.log(n))
+            log_sum = log_difference(log_sum, log_extra + log_tau + math.log(n))
         log_g = log_sum - log_rest
         floor = (self.min_score - pos) / self.temperature + math.log(n)
         return Rows(F.softplus(torch.maximum(log_g, floor)), log_g < floor)
@@ -215,7 +294,7 @@ class DPL(_Debiased):
         log_tau, log_rest = self._log_tau(pos, users)
         log_pu = self._log_pu(F.logsigmoid(pos[:, None] - unlabelled), unlabelled)  # [B]
         log_pp = self._log_pp(pos, extra)  # [B]
-        log_p = (log_pu if log_pp is None else _log_difference(log_pu, log_pp + log_tau)) - log_rest
+        log_p = (log_pu if log_pp is None else log_difference(log_pu, log_pp + log_tau)) - log_rest
         bound = torch.full_like(log_p, math.log(self.floor))
         if self.clamp == "relative":
             bound = bound + log_pu
@@ -269,6 +348,9 @@ class DPLHalf(DPL):
 LOSSES: dict[str, type[Loss]] = {
     "bpr": BPR,
     "infonce": InfoNCE,
+    "sl": SL,
+    "bsl": BSL,
+    "psl": PSL,
     "dcl": DCL,
     "hcl": HCL,
     "dpl": DPL,
@@ -281,7 +363,7 @@ def _log_mean_exp(x: Tensor) -> Tensor:
     return x.logsumexp(dim=1) - math.log(x.shape[1])
 
 
-def _log_difference(log_a: Tensor, log_b: Tensor) -> Tensor:
+def log_difference(log_a: Tensor, log_b: Tensor) -> Tensor:
     """log(a − b) from the logarithms; −∞ where b ≥ a. Its gradient is never NaN, unless a or b is."""
     gap = log_b - log_a
     positive = gap < -1e-20

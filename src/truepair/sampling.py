@@ -142,7 +142,49 @@ class BNS(Sampler):
         return _best(info * (1 - (1 + self.weight) * unbias), candidates, n)
 
 
-SAMPLERS: dict[str, type[Sampler]] = {"uniform": Uniform, "popularity": Popularity, "dns": DNS, "bns": BNS}
+@dataclass(frozen=True)
+class Exact(Sampler):
+    """No draws: a user's anchors are compared with all items of the catalogue at once.
+
+    The extra positives are all of the user's items, the unlabelled ones all others, whatever `n_extra` and
+    `n_unlabelled` say. A batch is a block of users with all their items, so that `batch_size` counts users.
+
+    columns  of a large catalogue, draw so many items for each block, and let them stand for all;
+             None: the whole catalogue up to MOST_COLUMNS items, else DRAWN_COLUMNS of them
+    alpha    columns are drawn in proportion to popularity^alpha, and weighted by the inverse
+    step     on the CPU, pairwise losses read a histogram of each user's scores with cells of this width, in
+             units of the score; it costs a relative error of step²/4 at most. 0: every pair by itself
+    """
+
+    columns: int | None = None
+    alpha: float = 0.0
+    step: float = 1 / 32
+
+    def __post_init__(self) -> None:
+        if self.columns is not None:
+            settle(self, columns=check_whole("columns", self.columns, 1))
+        settle(self, alpha=check_number("alpha", self.alpha, 0), step=check_number("step", self.step, 0, 1))
+
+    def item_weights(self, popularity: Codes) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        """popularity^alpha, as `Popularity` has it."""
+        return Popularity(self.alpha).item_weights(popularity)
+
+    def columns_of(self, n_items: int) -> int | None:
+        """How many columns to draw of a catalogue; None if it is taken whole."""
+        if self.columns is None:
+            return None if n_items <= MOST_COLUMNS else DRAWN_COLUMNS
+        return self.columns if self.columns < n_items else None
+
+
+MOST_COLUMNS, DRAWN_COLUMNS = 1 << 17, 1 << 14
+
+SAMPLERS: dict[str, type[Sampler]] = {
+    "uniform": Uniform,
+    "popularity": Popularity,
+    "dns": DNS,
+    "bns": BNS,
+    "exact": Exact,
+}
 
 
 # --- drawing -------------------------------------------------------------------------------------------

@@ -21,7 +21,8 @@ from truepair.experiments.prior_study.groups import agrees, groups_of
 from truepair.experiments.prior_study.lines import AutoLine, EstimateLine
 from truepair.experiments.prior_study.measuring import measure
 from truepair.experiments.prior_study.report import rebuild
-from truepair.experiments.prior_study.tables import number
+from truepair.experiments.prior_study.tables import grid_table, number
+from truepair.experiments.prior_study.trained import prior_words, training_words
 from worlds import interactions_of
 
 ROOT = Path(__file__).parents[2]
@@ -51,9 +52,18 @@ def estimate_line(study="worlds", exposure="random", level=0.1, seed=100, told=0
     )
 
 
-def auto_line(source, seed, ndcg):
-    grid = [[0.0, 0.2], [0.1, None]] if source == "tuned" else []
-    return AutoLine("ml-100k", source, seed, 0.01, 0.2, 40, ndcg, grid, {"dim": 64}, "hash", "cpu")
+def auto_line(source, seed, ndcg, name="ml-100k", tau=0.01, grid=((0.0, 0.2), (0.1, None))):
+    tried = [list(point) for point in grid] if source == "tuned" else []
+    return AutoLine(name, source, seed, tau, 0.2, 40, ndcg, tried, {"dim": 64}, "hash", "cpu")
+
+
+def trained_lines(name, taus, ndcg, grid):
+    """Three seeds of every source; a seed moves all of them alike, but for a little."""
+    return [
+        auto_line(source, s, ndcg[source] + 0.01 * s + 0.0001 * s * at, name, taus[source], grid)
+        for at, source in enumerate(SOURCES)
+        for s in (0, 1, 2)
+    ]
 
 
 def some_lines():
@@ -161,6 +171,48 @@ def test_groups_tell_errors_and_coverage():
     assert [len(level.lines) for level in random.by_level()] == [2, 2]
 
 
+TAUS = {"none": 0.0, "density": 0.05, "auto": 0.02, "per-user": 0.03, "tuned": 0.4}
+GRID = ((0.0, 0.16), (0.1, 0.17), (0.4, 0.18))
+
+
+def test_words_say_when_the_estimate_is_not_what_ranks_best():
+    ndcg = {"none": 0.34, "density": 0.34, "auto": 0.34, "per-user": 0.34, "tuned": 0.36}
+    told = training_words(trained_lines("gowalla", TAUS, ndcg, GRID), "gowalla")
+    assert "**DPL on Gowalla**" in told
+    assert "-.0202 ± .0002 (sure) against the tuned τ: it does not find the τ that ranks best" in told
+    assert "the tuned τ is 20 times the estimate" in told
+    assert "rises all along the grid of τ, and lies between .1600 and .1800" in told
+    assert "the best τ is the highest tried, .4, for 3 of 3 seeds" in told
+    assert "the lowest tried" not in told
+
+
+def test_words_say_when_the_seeds_tell_no_difference():
+    ndcg = dict.fromkeys(SOURCES, 0.34) | {"tuned": 0.3398}
+    told = training_words(trained_lines("ml-1m", TAUS | {"tuned": 0.0}, ndcg, GRID[::-1]), "ml-1m")
+    assert "these seeds tell no difference between the estimate and the tuned τ." in told
+    assert "the best τ is the lowest tried, 0, for 3 of 3 seeds." in told
+    better = training_words(trained_lines("ml-1m", TAUS, ndcg | {"tuned": 0.3}, GRID), "ml-1m")
+    assert "it ranks better than what validation chose" in better
+    assert training_words([], "ml-1m") == ""
+
+
+def test_a_tuned_prior_is_told_as_hidden_for_each_observed():
+    ndcg = dict.fromkeys(SOURCES, 0.3)
+    told = prior_words(trained_lines("ml-1m", TAUS, ndcg, GRID))
+    assert "7.6 on MovieLens-1M (the estimate says 0.38)" in told  # 0.4·0.95/0.05, 0.02·0.95/0.05
+    assert prior_words([auto_line("tuned", 0, 0.3)]) == ""
+
+
+def test_the_grid_is_a_table_without_what_diverged():
+    ndcg = dict.fromkeys(SOURCES, 0.3)
+    small = [auto_line("tuned", 0, 0.3, "ml-100k")]  # diverged at 0.1
+    table = grid_table([*small, *trained_lines("gowalla", TAUS, ndcg, GRID)])
+    assert "| validation NDCG@20 | τ = 0 | τ = .1 | τ = .4 |" in table
+    assert "| MovieLens-100k | **0.2000** | – | – |" in table
+    assert "| Gowalla | 0.1600 | 0.1700 | **0.1800** |" in table
+    assert grid_table([]) == ""
+
+
 def test_the_page_is_the_same_every_time(folder, tmp_path):
     pages = [rebuild(folder, tmp_path / name / "prior.md") for name in "ab"]
     for one, other in zip(*(sorted(page.parent.rglob("*.*")) for page in pages), strict=True):
@@ -169,6 +221,7 @@ def test_the_page_is_the_same_every_time(folder, tmp_path):
     assert "the estimate over the truth is 0.25 at τ = 0.1" in text
     assert "Gowalla | not run" in text
     assert "noisy (0 of 40 cases)" in text
+    assert "auto-ml-100k (10 of 15 lines), auto-ml-1m (0 of 15 lines)" in text
     assert not re.search(r"\bnan\b", text)
     for figure in re.findall(r"\((figures/.*?)\)", text):
         assert (pages[0].parent / figure).exists()

@@ -3,14 +3,16 @@
 import dataclasses
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from truepair.data.ids import IdMap
 from truepair.data.simulation import simulate_world
 from truepair.errors import InputError
-from truepair.experiments.truth import lines
+from truepair.experiments.truth import cases, coat, lines
 from truepair.experiments.truth.cases import case_of, hidden_case, mask_of
 from truepair.experiments.truth.fitting import Effort, best_of, fit_treatment, search
 from truepair.experiments.truth.probes import Probe
@@ -85,24 +87,86 @@ def test_bad_input_gets_a_clear_message():
     with pytest.raises(InputError, match="Did you mean 'coat'"):
         Asked("coats")
     with pytest.raises(InputError, match="exposure"):
-        Asked("coat", exposure="fair")
+        Asked("simulation", exposure="fair")
+
+
+@pytest.mark.parametrize("asked", [{"data": "coat"}, {"data": "seen.csv", "truth": Path("labels.csv")}])
+def test_where_nothing_is_hidden_how_to_hide_is_an_error(asked):
+    Asked(**asked)
+    with pytest.raises(InputError, match=r"hide = 0\.5 cannot be used .* Leave hide and exposure out"):
+        Asked(**asked, hide=0.5)
+    with pytest.raises(InputError, match="exposure = 'random' cannot be used"):
+        Asked(**asked, exposure="random")
+
+
+def test_data_that_need_too_much_room_are_an_error(monkeypatch, tmp_path):
+    huge = interactions_of([[0]], 10)
+    huge = dataclasses.replace(huge, user_ids=IdMap.range(200_000), item_ids=IdMap.range(50_000))
+    with pytest.raises(InputError, match=r"200,000 users x 50,000 items with 1 seed need about 931\.3 GiB"):
+        mask_of(huge)
+    case = tiny()
+    monkeypatch.setattr(cases, "ROOM", 60 * 50 * 110)  # of one seed, and not of three
+    monkeypatch.setattr(Asked, "case", lambda self, seed: case)
+    with pytest.raises(InputError, match=r"3 seeds .* Keep fewer users or items, or take fewer seeds"):
+        run_case(Asked("simulation"), 3, tmp_path, lambda _: None, QUICK)
+
+
+def test_coat_has_two_shares_that_give_each_other():
+    assert coat.among_unlabelled(0.18, 0.08) == pytest.approx(0.18)  # if all that was chosen were observed
+    assert coat.among_drawn(coat.among_unlabelled(0.18, 0.02), 0.02) == pytest.approx(0.18)
+    assert "is .180 in docs/truth.md and .169 in docs/prior.md" in coat.tau_words(0.179925, 1905 / 87000)
+
+
+# --- files ---------------------------------------------------------------------------------------------
+
+
+def write_csv(path, rows):
+    path.write_text("user,item,rating\n" + "".join(f"u{u},i{i},{r}\n" for u, i, r in rows))
+    return path
+
+
+def two_files(folder, case, labels=None):
+    """The observed pairs of a case and its labels, as files."""
+    folder.mkdir(exist_ok=True)
+    pairs = zip(*np.nonzero(case.observed), strict=True)
+    truth = case.truth if labels is None else labels
+    every = ((u, i, int(truth[u, i])) for u, i in np.ndindex(truth.shape))
+    return write_csv(folder / "seen.csv", [(u, i, 1) for u, i in pairs]), write_csv(folder / "l.csv", every)
 
 
 def test_a_case_from_two_files(tmp_path):
     case = tiny()
-    seen = case.pairs(case.observed).to_table().to_pandas()
-    users, items = np.indices(case.truth.shape)
-    table = {"user": users.ravel(), "item": items.ravel(), "rating": case.truth.ravel().astype(int)}
-    names = case.train.user_ids.ids.to_pylist(), case.train.item_ids.ids.to_pylist()
-    rows = [f'{names[0][u]},"{names[1][i]}",{r}' for u, i, r in zip(*table.values(), strict=True)]
-    (tmp_path / "labels.csv").write_text("user,item,rating\n" + "\n".join(rows) + "\n")
-    seen.to_csv(tmp_path / "seen.csv", index=False)
-    found = file_case(tmp_path / "seen.csv", tmp_path / "labels.csv", 0)
+    seen, labels = two_files(tmp_path, case)
+    found = file_case(seen, labels, 0)
     assert found.complete
     assert found.truth.sum() == case.truth.sum()
     (tmp_path / "bare.csv").write_text("user,item\na,b\n")
     with pytest.raises(InputError, match="no rating column"):
-        file_case(tmp_path / "seen.csv", tmp_path / "bare.csv", 0)
+        file_case(seen, tmp_path / "bare.csv", 0)
+
+
+def test_files_of_one_name_are_kept_apart_by_what_they_hold(tmp_path):
+    """Other pairs or other labels are another case; the same files elsewhere are the same."""
+    case = tiny()
+    other = case.truth.copy()
+    other[np.nonzero(~case.truth)[0][0], np.nonzero(~case.truth)[1][0]] = True
+    made = {
+        name: two_files(tmp_path / name, *what)
+        for name, what in {"a": (case,), "b": (tiny(1),), "c": (case, other), "d": (case,)}.items()
+    }
+    names = {name: file_case(*paths, 0).name for name, paths in made.items()}
+    assert names["a"].startswith("seen-")
+    assert names["d"] == names["a"] == file_case(*made["a"], 1).name
+    assert len(set(names.values())) == 3
+
+
+def test_an_observed_pair_that_is_labelled_0_is_an_error(tmp_path):
+    case = tiny()
+    user, item = (int(where[0]) for where in np.nonzero(case.observed))
+    wrong = case.truth.copy()
+    wrong[user, item] = False
+    with pytest.raises(InputError, match=rf"1 pairs of .*user 'u{user}', item 'i{item}' \(0\).* Remove"):
+        file_case(*two_files(tmp_path, case, wrong), 0)
 
 
 # --- what supervised models are told -------------------------------------------------------------------

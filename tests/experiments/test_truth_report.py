@@ -1,6 +1,7 @@
 """The page of the truth lab: from lines alone, the same bytes; partial lines, a partial page; the command."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,37 @@ def test_a_page_of_one_line_is_a_page(tmp_path):
     assert "of the way to" not in text
 
 
+def test_a_decay_at_an_end_of_the_grid_is_flagged(tmp_path):
+    tried = [[0.005, decay, 0.2] for decay in (1e-5, 1e-4, 1e-3)]
+
+    def chosen(treatment, decay, search=tried, seed=0):
+        settings = {"learning_rate": 0.005, "weight_decay": decay}
+        return replace(line_of(treatment, seed, 0.6), search=search, settings=settings)
+
+    ends = [chosen("bpr", 1e-5), chosen("bpr", 1e-5, [], 1), chosen("dpl", 1e-4), chosen("supervised", 1e-3)]
+    told = [*ends, chosen("all-labels", 1e-3, []), chosen("hcl", 1e-5, [])]
+    (setting,) = settings_of(told)
+    edges = {name: setting.edge(name) for name in setting.by_name}
+    assert edges == {"bpr": "lowest", "hcl": "", "dpl": "", "supervised": "highest", "all-labels": "highest"}
+    for line in told:
+        lines.append(tmp_path / "some.jsonl", line)
+    text = rebuild(tmp_path, tmp_path / "page" / "truth.md").read_text()
+    assert "BPR (lowest), fully supervised (highest), all labels, judged ones too (highest)" in text
+    assert "| 1e-05 (lowest tried) |" in text
+
+
+def test_no_flag_where_no_end_was_chosen(folder, tmp_path):
+    text = rebuild(folder, tmp_path / "truth.md").read_text()
+    assert "No weight decay that was chosen lies at an end" in text
+
+
+def test_both_pages_say_the_same_of_the_true_prior_of_coat():
+    pages = [(ROOT / "docs" / name).read_text() for name in ("truth.md", "prior.md")]
+    told = [re.findall(r"^Coat's true τ is .*$", page, re.MULTILINE) for page in pages]
+    assert told[0] == told[1]
+    assert len(told[0]) == 1
+
+
 def test_no_lines_no_page(tmp_path):
     with pytest.raises(InputError, match="holds no lines"):
         rebuild(tmp_path, tmp_path / "truth.md")
@@ -130,3 +162,6 @@ def test_the_command_rebuilds_and_says_what_is_missing(folder, tmp_path):
     unknown = CliRunner().invoke(app, ["truth", "jester"])
     assert "Did you mean 'jester5k'" in unknown.output
     assert "popularity" in CliRunner().invoke(app, ["truth", "--help"]).output
+    hidden = CliRunner().invoke(app, ["truth", "seen.csv", "--truth", "labels.csv", "--hide", "0.3"])
+    assert hidden.exit_code == 1
+    assert "hide = 0.3 cannot be used" in hidden.output

@@ -132,10 +132,20 @@ def test_every_corner_of_every_default_space_can_be_trained(loss, encoder, sampl
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_loss_with_a_temperature_of_its_own_has_no_other(loss):
     space = default_space(loss)
-    contrastive = loss in ("infonce", "dcl", "hcl")
+    contrastive = loss in ("infonce", "sl", "bsl", "psl", "dcl", "hcl")
     assert ("loss.temperature" in space, "encoder.temperature" in space) == (contrastive, not contrastive)
     floor = When("encoder.scoring", "dot", Range(-10.0, -1.0, least=-50.0, most=0.0))
     assert space.get("loss.min_score") == (floor if loss in ("dcl", "hcl") else None)
+
+
+def test_the_softmax_losses_are_searched_with_all_their_parameters():
+    own = {
+        name: {key for key in default_space(name) if key.startswith("loss.")} for name in ("sl", "bsl", "psl")
+    }
+    assert own["sl"] == {"loss.temperature"}
+    assert own["bsl"] == {"loss.temperature", "loss.positive_temperature"}
+    assert own["psl"] == {"loss.temperature", "loss.surrogate"}
+    assert ["n_extra" in default_space(name) for name in own] == [False, True, False]
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)

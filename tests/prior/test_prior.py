@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+import torch
 from scipy.optimize import check_grad
 
 from truepair.data.simulation import simulate_world
 from truepair.encoders import MF
-from truepair.errors import InputError
+from truepair.errors import InputError, StorageError
 from truepair.losses import BPR, DPL
 from truepair.prior import METHODS, estimate_prior, with_estimated_prior
 from truepair.prior.cells import Cells, count_cells
@@ -198,6 +199,42 @@ def test_auto_and_per_user_are_filled_in(world):
 def test_training_alone_says_who_estimates():
     with pytest.raises(InputError, match="tau = 'auto' is estimated by Recommender"):
         fit(MF(dim=4), DPL(tau="auto"), Uniform(), two_tastes(), Settings(epochs=1, patience=None))
+
+
+QUICK = {"dim": 8, "validation": 0, "seed": 3}
+
+
+@pytest.mark.parametrize("word", ["auto", "per-user"])
+def test_a_resumed_training_estimates_the_same_prior(tmp_path, world, word):
+    """τ is estimated again on resuming: to the bit, for it depends on data and seed alone."""
+    whole = Recommender(tau=word, epochs=3, **QUICK).fit(world.observed)
+    Recommender(tau=word, epochs=1, **QUICK).fit(world.observed, checkpoint=tmp_path / "c")
+    resumed = Recommender(tau=word, epochs=3, **QUICK).fit(world.observed, checkpoint=tmp_path / "c")
+    assert resumed.facts_["tau"] == whole.facts_["tau"]
+    assert resumed.facts_["prior"] == whole.facts_["prior"]
+    assert torch.equal(resumed.users_, whole.users_)
+    assert torch.equal(resumed.items_, whole.items_)
+
+
+def test_threads_do_not_change_the_estimate(world):
+    numba = pytest.importorskip("numba", reason="threads are those of the compiled engine")
+    before, found = numba.get_num_threads(), []
+    for threads in {1, before}:
+        numba.set_num_threads(threads)
+        found.append(estimate_prior(world.observed, resamples=0, seed=3, device="cpu"))
+    numba.set_num_threads(before)
+    assert found[0].tau == found[-1].tau
+    np.testing.assert_array_equal(found[0].user_tau, found[-1].user_tau)
+
+
+def test_another_prior_than_the_checkpoints_is_refused(tmp_path, world, monkeypatch):
+    """Were the estimate ever another, as it may be on another machine, training would stop and say so."""
+    Recommender(tau="auto", epochs=1, **QUICK).fit(world.observed, checkpoint=tmp_path / "c")
+    monkeypatch.setattr(
+        "truepair.recommender.with_estimated_prior", lambda *_, **__: (DPL(tau=0.0987), {"asked": "auto"})
+    )
+    with pytest.raises(StorageError, match=r"loss\.tau was .*, is 0\.0987"):
+        Recommender(tau="auto", epochs=3, **QUICK).fit(world.observed, checkpoint=tmp_path / "c")
 
 
 @pytest.mark.parametrize("word", ["auto", "per-user"])

@@ -74,7 +74,7 @@ SHAPES = [(0, 1), (1, 1), (2, 1), (0, 7), (3, 4), (10, 10), (5, 33), (17, 100)]
 
 
 def test_every_kind_of_loss_is_here():
-    assert {type(loss) for loss in VALUES} == set(LOSS_KINDS) == set(LOSSES.values())
+    assert {type(loss) for loss in VALUES} == set(LOSS_KINDS) <= set(LOSSES.values())
 
 
 @pytest.mark.parametrize("loss", VALUES, ids=str)

@@ -97,7 +97,7 @@ SHAPES = [(0, 1), (2, 1), (0, 6), (3, 4), (5, 11)]  # widths of 2, 4, 7, 8 and 1
 
 
 def test_every_kind_of_loss_is_here():
-    assert {type(loss) for loss in VALUES} == set(LOSS_KINDS) == set(LOSSES.values())
+    assert {type(loss) for loss in VALUES} == set(LOSS_KINDS) <= set(LOSSES.values())
 
 
 @pytest.mark.parametrize("loss", VALUES, ids=str)

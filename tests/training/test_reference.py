@@ -12,10 +12,10 @@ from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
 from truepair.encoders import ENCODERS, MF, LightGCN
 from truepair.errors import InputError, TrainingError
-from truepair.losses import BPR, DPL, LOSSES, InfoNCE
+from truepair.losses import BPR, BSL, DPL, LOSSES, PSL, SL, InfoNCE
 from truepair.randomness import stream_key
 from truepair.sampling import DNS, SAMPLERS, Draws, Uniform
-from truepair.training import ENGINES, Job, Settings, fit
+from truepair.training import ENGINES, Job, Settings, choose_engine, fit
 from truepair.training.progress import describe_epoch
 from worlds import two_tastes
 
@@ -298,6 +298,23 @@ def test_patience_without_a_score_is_an_error(data):
 def test_a_score_that_is_no_number_is_an_error(data):
     with pytest.raises(TrainingError, match="validation score is nan after epoch 1"):
         fit_reference(MF(dim=4), BPR(), Uniform(), data, FAST, scores_of(float("nan")))
+
+
+@pytest.mark.parametrize(
+    "loss", [SL(), BSL(), *(PSL(surrogate=kind) for kind in ("tanh", "relu", "atan"))], ids=repr
+)
+def test_fused_engines_say_that_they_lack_a_loss_and_auto_takes_the_reference(loss, data):
+    job = Job(MF(dim=4), loss, Uniform(), data, FAST)
+    for engine, optimizer in (("cpu", "adam"), ("cpu-fast", "sgd")):
+        asked = dataclasses.replace(job, settings=dataclasses.replace(FAST, optimizer=optimizer))
+        with pytest.raises(
+            InputError, match=f"it has no loss {type(loss).__name__}; it has BPR, .*reference"
+        ):
+            choose_engine(asked, engine)
+    assert choose_engine(job) == "reference"
+    result = fit(job.encoder, loss, job.sampler, data, FAST)
+    assert result.history[-1].loss < result.history[0].loss
+    assert (result.clamped is None) == (getattr(loss, "surrogate", "tanh") == "tanh")
 
 
 # --- what goes wrong -----------------------------------------------------------------------------------

@@ -26,12 +26,25 @@ def truth(
     *,
     labels: Annotated[
         Path | None,
-        typer.Option("--truth", help="A file of true labels: user, item, rating; above 0 is positive."),
+        typer.Option(
+            "--truth",
+            help="A file of true labels: user, item, rating; above 0 is positive. What is observed must not "
+            "be labelled 0 there. Lines are kept by the observed file's name and what both files hold.",
+        ),
     ] = None,
     exposure: Annotated[
-        str, typer.Option(help="Which positives stay: {data.simulation.EXPOSURES}.")
-    ] = "random",
-    hide: Annotated[float, typer.Option(help="The share of positives that is hidden.")] = 0.5,
+        str | None,
+        typer.Option(
+            help="Which positives stay: {data.simulation.EXPOSURES}; random if not given. Not with --truth "
+            "or coat, where nothing is hidden."
+        ),
+    ] = None,
+    hide: Annotated[
+        float | None,
+        typer.Option(
+            help="The share of positives that is hidden; 0.5 if not given. Not with --truth or coat."
+        ),
+    ] = None,
     seeds: Annotated[
         int, typer.Option(help="So many seeds, 0, 1, …: of what is hidden and of training.")
     ] = 3,

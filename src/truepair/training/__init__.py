@@ -19,13 +19,20 @@ from truepair.training.gpu import GPU
 from truepair.training.many import fit_together, groups_of
 from truepair.training.reference import REFERENCE
 from truepair.training.result import EpochRecord, EpochState, FitResult, Job, OnEpoch, StopTraining
+from truepair.training.rows import ROWS
 from truepair.training.running import Run, run_to_the_end
 from truepair.training.settings import Settings
 from truepair.training.trainer import Engine
 
-ENGINES: dict[str, Engine] = {"gpu": GPU, "cpu": CPU, "cpu-fast": CPU_FAST, "reference": REFERENCE}
+ENGINES: dict[str, Engine] = {
+    "gpu": GPU,
+    "cpu": CPU,
+    "cpu-fast": CPU_FAST,
+    "rows": ROWS,
+    "reference": REFERENCE,
+}
 AUTO = "auto"
-_AUTO_ORDER = ("gpu", "cpu", "reference")  # the exact engines, fastest first
+_AUTO_ORDER = ("gpu", "cpu", "rows", "reference")  # the exact engines, fastest first
 
 __all__ = [
     "AUTO",

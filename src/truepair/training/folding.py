@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -13,10 +14,12 @@ from truepair.data.interactions import Interactions
 from truepair.encoders import Encoder
 from truepair.losses import Loss
 from truepair.randomness import stream_key
-from truepair.sampling import Draws, Sampler, pair_scores
+from truepair.sampling import Draws, Exact, Sampler, pair_scores
+from truepair.training.rows_scoring import Blocks, sums_for
 from truepair.training.settings import Settings
 
 STEPS, RATE = 60, 0.1
+AT_ONCE = 256  # users whose scores are held at once
 
 
 def fold_in(
@@ -34,26 +37,64 @@ def fold_in(
     is that of training, and its sum the number of pairs there: the losses' sum is divided by it, so that
     weight decay has the strength it had, and nobody's vector depends on who else is folded in.
     """
-    device = settings.torch_device()
-    items, draws = items.to(device), Draws(history, sampler, device, popularity)
-    loss = _of_strangers(loss)
+    device, loss = settings.torch_device(), _of_strangers(loss)
+    items = items.to(device)
     vectors = nn.Parameter(_means(items, history))
     optimizer = torch.optim.Adam([vectors], lr=RATE, weight_decay=settings.weight_decay)
-    m = settings.n_extra if loss.uses_extra else 0
+    if isinstance(sampler, Exact):
+        gradient = _from_rows(items, loss, sampler, history, popularity)
+    else:
+        gradient = _from_draws(items, loss, sampler, history, settings, popularity)
+    counts = torch.tensor(history.user_counts, device=device)[:, None]
+    share = 1 / float(popularity.sum())
     for step in range(STEPS):
         optimizer.param_groups[0]["lr"] = RATE * (1 - step / STEPS)
-        matrices = _scaled(vectors, encoder), items
-        key = stream_key(settings.seed, step)
-        seen_by_sampler = matrices[0].detach(), items
-        batch = draws.batch(draws.anchors, m, settings.n_unlabelled, key, seen_by_sampler, by_item=True)
-        rows_items = torch.cat([batch.pos[:, None], batch.extra, batch.unlabelled], dim=1)  # [B, 1+M+N]
-        scores = pair_scores(matrices, batch.users, rows_items)
-        total = loss(scores[:, 0], scores[:, 1 : 1 + m], scores[:, 1 + m :], batch.users).sum()
-        total = total + settings.l2_users / 2 * vectors[batch.users].square().sum()
+        scaled = _scaled(vectors, encoder)
+        by_scaled = gradient(scaled.detach(), share, stream_key(settings.seed, step))
         optimizer.zero_grad()
-        (total / float(popularity.sum())).backward()  # type: ignore[no-untyped-call]
+        penalty = settings.l2_users / 2 * share * (vectors.square() * counts).sum()
+        torch.autograd.backward([scaled, penalty], [by_scaled, torch.ones_like(penalty)])
         optimizer.step()
     return _scaled(vectors, encoder).detach().cpu()
+
+
+Gradient = Callable[
+    [Tensor, float, int], Tensor
+]  # vectors [n_users, d], a loss's share, a key -> [n_users, d]
+
+
+def _from_draws(
+    items: Tensor, loss: Loss, sampler: Sampler, history: Interactions, settings: Settings, popularity: Codes
+) -> Gradient:
+    draws, m = Draws(history, sampler, items.device, popularity), settings.n_extra if loss.uses_extra else 0
+
+    def gradient(vectors: Tensor, share: float, key: int) -> Tensor:
+        batch = draws.batch(draws.anchors, m, settings.n_unlabelled, key, (vectors, items), by_item=True)
+        rows_items = torch.cat([batch.pos[:, None], batch.extra, batch.unlabelled], dim=1)  # [B, 1+M+N]
+        vectors.requires_grad_()
+        scores = pair_scores((vectors, items), batch.users, rows_items)
+        total = loss(scores[:, 0], scores[:, 1 : 1 + m], scores[:, 1 + m :], batch.users).sum() * share
+        return torch.autograd.grad(total, vectors)[0]
+
+    return gradient
+
+
+def _from_rows(
+    items: Tensor, loss: Loss, sampler: Exact, history: Interactions, popularity: Codes
+) -> Gradient:
+    blocks, sums = (
+        Blocks(history, loss, sampler, items.device, popularity),
+        sums_for(sampler, items.device),
+    )
+
+    def gradient(vectors: Tensor, share: float, key: int) -> Tensor:
+        found = torch.zeros_like(vectors)
+        for users in torch.split(blocks.users, AT_ONCE):
+            held = blocks.scored(users, vectors[users], items, key)
+            found[users] = held.gradients(held.losses(loss, share, sums))[0]
+        return found
+
+    return gradient
 
 
 def _scaled(vectors: Tensor, encoder: Encoder) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import torch
 import torch.nn.functional as F  # noqa: N812, the name everybody uses
@@ -11,8 +11,8 @@ from torch import Tensor
 
 from truepair.encoders import StartedEncoder
 from truepair.losses import Rows
-from truepair.randomness import stream_key
-from truepair.sampling import Batch, Draws, Matrices
+from truepair.randomness import random_words, stream_key
+from truepair.sampling import Batch, Draws, Exact, Matrices
 from truepair.training.result import Job
 from truepair.training.settings import Settings
 from truepair.training.trainer import Engine, EpochTotals
@@ -27,7 +27,7 @@ class ReferenceTrainer:
         self.n_anchors, self.n_saturated_users = len(self.draws.anchors), self.draws.n_saturated_users
         self.steps = math.ceil(self.n_anchors / job.settings.batch_size)
         self.model = job.encoder.start(job.interactions, job.settings.seed, device)
-        self.optimizer = _optimizer(self.model, job.settings)
+        self.optimizer = optimizer_of(self.model, job.settings)
 
     def train(self, epoch: int, rate: float, advance: Callable[[int], None]) -> EpochTotals:
         """All anchors once."""
@@ -36,12 +36,16 @@ class ReferenceTrainer:
             group["lr"] = rate
         losses: list[Tensor] = []
         clamped: list[Tensor] = []
-        for step, anchors in enumerate(self.draws.epoch(settings.seed, epoch, settings.batch_size)):
-            rows = self.train_step(anchors, stream_key(settings.seed, epoch, step))
+        for step, batch in enumerate(self.batches(epoch)):
+            rows = self.train_step(batch, stream_key(settings.seed, epoch, step))
             losses.append(rows.loss.detach().sum())
             clamped += [rows.clamped.sum()] if rows.clamped is not None else []
             advance(1)
         return EpochTotals(torch.stack(losses), int(torch.stack(clamped).sum()) if clamped else None)
+
+    def batches(self, epoch: int) -> Iterator[Tensor]:
+        """The anchors of each step."""
+        return self.draws.epoch(self.job.settings.seed, epoch, self.job.settings.batch_size)
 
     def train_step(self, anchors: Tensor, key: int) -> Rows:
         """Draw, score, differentiate, update."""
@@ -79,24 +83,36 @@ class ReferenceTrainer:
 
     def state(self) -> dict[str, Tensor]:
         """Parameters and optimizer state."""
-        tensors: dict[str, Tensor] = dict(self.model.state_dict())
-        for place, state in self.optimizer.state_dict()["state"].items():
-            tensors |= {f"optimizer.{place}.{name}": torch.as_tensor(value) for name, value in state.items()}
-        return tensors
+        return state_of(self.model, self.optimizer)
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """What `state` gave."""
-        optimizer: dict[int, dict[str, Tensor]] = {}
-        for name, value in state.items():
-            if name.startswith("optimizer."):
-                _, place, key = name.split(".")
-                optimizer.setdefault(int(place), {})[key] = value
-        model = {name: value for name, value in state.items() if not name.startswith("optimizer.")}
-        self.model.load_state_dict(model)
-        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": optimizer})
+        restore_state(self.model, self.optimizer, state)
 
 
-def _optimizer(model: StartedEncoder, settings: Settings) -> torch.optim.Optimizer:
+def state_of(model: StartedEncoder, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Parameters and optimizer state as named tensors."""
+    tensors: dict[str, Tensor] = dict(model.state_dict())
+    for place, state in optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer.{place}.{name}": torch.as_tensor(value) for name, value in state.items()}
+    return tensors
+
+
+def restore_state(
+    model: StartedEncoder, optimizer: torch.optim.Optimizer, state: Mapping[str, Tensor]
+) -> None:
+    """Take over what `state_of` gave."""
+    kept: dict[int, dict[str, Tensor]] = {}
+    for name, value in state.items():
+        if name.startswith("optimizer."):
+            _, place, key = name.split(".")
+            kept.setdefault(int(place), {})[key] = value
+    model.load_state_dict({name: value for name, value in state.items() if not name.startswith("optimizer.")})
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": kept})
+
+
+def optimizer_of(model: StartedEncoder, settings: Settings) -> torch.optim.Optimizer:
+    """The optimizer that the settings name, over all parameters."""
     rate, decay = settings.learning_rate, settings.weight_decay
     if settings.optimizer == "adagrad":
         return torch.optim.Adagrad(model.parameters(), lr=rate, weight_decay=decay)
@@ -104,4 +120,61 @@ def _optimizer(model: StartedEncoder, settings: Settings) -> torch.optim.Optimiz
     return kind(model.parameters(), lr=rate, weight_decay=decay, fused=True)
 
 
-REFERENCE = Engine(start=ReferenceTrainer, lacks=lambda job: None)
+class ExactReferenceTrainer(ReferenceTrainer):
+    """Exact sampling by its definition: each user's anchors with all the user's items and all others."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(job)
+        self.users = torch.unique(self.draws.users[self.draws.anchors])
+        self.steps = math.ceil(len(self.users) / job.settings.batch_size)
+
+    def batches(self, epoch: int) -> Iterator[Tensor]:
+        """All users who have anchors once, in the order of (seed, epoch), in pieces."""
+        settings = self.job.settings
+        words = random_words(stream_key(settings.seed, epoch), (len(self.users),), self.users.device)
+        yield from torch.split(self.users[words.argsort(stable=True)], settings.batch_size)
+
+    def train_step(self, users: Tensor, key: int) -> Rows:
+        """Score, differentiate, update."""
+        everyone, items = self.model()
+        known = self.draws.known_mask(users)
+        each = [
+            self.rows_of(user, scores, mask)
+            for user, scores, mask in zip(users, F.embedding(users, everyone) @ items.T, known, strict=True)
+        ]
+        clamped = [rows.clamped for rows in each if rows.clamped is not None]
+        rows = Rows(torch.cat([rows.loss for rows in each]), torch.cat(clamped) if clamped else None)
+        objective = rows.loss.mean() + self.exact_penalty(users, known.sum(dim=1))
+        self.optimizer.zero_grad()
+        objective.backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+        return rows
+
+    def rows_of(self, user: Tensor, scores: Tensor, known: Tensor) -> Rows:
+        """The user's anchors as data entries with M and N as large as they can be."""
+        loss, own, others = self.job.loss, scores[known], scores[~known]
+        extra = own.expand(len(own), -1) if loss.uses_extra else own.new_zeros(len(own), 0)
+        return loss.rows(own, extra, others.expand(len(own), -1), user.expand(len(own)))
+
+    def exact_penalty(self, users: Tensor, counts: Tensor) -> Tensor | float:
+        """½·l2·‖e‖² of every row that an anchor touches, mean over the anchors: all items, each time."""
+        settings, terms = self.job.settings, []
+        if settings.l2_users:
+            norms = F.embedding(users, self.model.user).square().sum(dim=1)
+            terms.append(settings.l2_users * (norms * counts).sum() / counts.sum())
+        if settings.l2_items:
+            terms.append(settings.l2_items * self.model.item.square().sum())
+        return torch.stack(terms).sum() / 2 if terms else 0.0
+
+
+def _start(job: Job) -> ReferenceTrainer:
+    return ExactReferenceTrainer(job) if isinstance(job.sampler, Exact) else ReferenceTrainer(job)
+
+
+def _lacks(job: Job) -> str | None:
+    if isinstance(job.sampler, Exact) and job.sampler.columns_of(job.interactions.n_items) is not None:
+        return "it takes the whole catalogue, and cannot draw columns of it."
+    return None
+
+
+REFERENCE = Engine(start=_start, lacks=_lacks)

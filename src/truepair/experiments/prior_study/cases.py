@@ -14,8 +14,8 @@ from scipy.stats import binomtest
 from truepair.data.catalogue import load_split, load_truth
 from truepair.data.interactions import Interactions
 from truepair.data.simulation import EXPOSURES, simulate_world
+from truepair.experiments.truth import coat
 from truepair.experiments.truth.cases import hidden_case
-from truepair.experiments.truth.sources import COAT_LEAST
 from truepair.prior.evidence import Floats
 
 WORLD, DENSITY = (1000, 1000), 0.05
@@ -89,9 +89,9 @@ def coat_case(place: Place, data_dir: Path | None) -> PriorCase:
     split = load_split("coat", data_dir)
     assert split.train.rating is not None
     assert split.test.rating is not None
-    observed = split.train.take(split.train.rating >= COAT_LEAST)
+    observed = split.train.take(split.train.rating >= coat.LEAST)
     pairs = observed.n_users * observed.n_items
-    found = binomtest(int((split.test.rating >= COAT_LEAST).sum()), len(split.test))
+    found = binomtest(int((split.test.rating >= coat.LEAST).sum()), len(split.test))
     ends = found.proportion_ci(0.95, "wilson")
     scale = (pairs - len(split.train)) / (pairs - len(observed))
     tau, low, high = (float(share) * scale for share in (found.statistic, ends.low, ends.high))

@@ -9,7 +9,9 @@ from truepair.experiments.prior_study.cases import STUDIES
 from truepair.experiments.prior_study.groups import METHOD_NAMES, WORLDS, Group, agrees
 from truepair.experiments.prior_study.lines import EstimateLine, Line
 from truepair.experiments.prior_study.tables import number, percent
-from truepair.experiments.prior_study.worth import error_words, rank_words, training_words
+from truepair.experiments.prior_study.trained import prior_words, training_words
+from truepair.experiments.prior_study.worth import error_words, rank_words
+from truepair.experiments.truth import coat
 
 
 def conclusions(groups: Sequence[Group], lines: Sequence[Line]) -> list[str]:
@@ -28,6 +30,7 @@ def conclusions(groups: Sequence[Group], lines: Sequence[Line]) -> list[str]:
         rank_words(groups),
         error_words(groups),
         *(training_words(lines, name) for name in SETUPS),
+        prior_words(lines),
     ]
     return [sentence for sentence in sentences if sentence]
 
@@ -88,6 +91,12 @@ def _coat(group: Group | None) -> str:
         f"{group.median(lambda line: line.separation):.2f} warns of nothing; that the higher bound is "
         f"{warning:.0f} times the number or more does."
     )
+
+
+def coat_words(group: Group) -> str:
+    """Why docs/truth.md has another τ for Coat."""
+    first = group.lines[0]
+    return coat.tau_words(coat.among_drawn(first.tau, first.observed), first.observed)
 
 
 def _unseen(groups: Sequence[Group]) -> str:

@@ -43,7 +43,9 @@ def figures_of(groups: Sequence[Group], lines: Sequence[Line]) -> dict[str, tupl
         "prior-auto.svg": (
             "test NDCG@20 of DPL by where its τ is from",
             bool(trained),
-            lambda: draw_dots([_auto_panel(lines, name) for name in trained], len(trained), 2.8),
+            lambda: draw_dots(
+                [_auto_panel(lines, name, name == trained[0]) for name in trained], len(trained), 2.8
+            ),
         ),
     }
     return {name: (told, standalone(draw())) for name, (told, able, draw) in drawn.items() if able}
@@ -102,12 +104,14 @@ def _user_panels(groups: Sequence[Group]) -> list[Panel]:
     ]
 
 
-def _auto_panel(lines: Sequence[Line], name: str) -> Panel:
+def _auto_panel(lines: Sequence[Line], name: str, named: bool) -> Panel:
+    """A row a source, also where it has no line: the rows of all panels are named once, on the left."""
     found = {source: own for source, own in auto_lines_of(lines, name).items() if own}
     each = [[line.ndcg for line in own] for own in found.values()]
     means = [float(np.mean(values)) for values in each]
-    series = Series(means, range(len(each)), [min(v) for v in each], [max(v) for v in each], 0)
+    rows = [list(SOURCES).index(source) for source in found]
+    series = Series(means, rows, [min(v) for v in each], [max(v) for v in each], 0)
     return Panel(
         SETUPS[name].title, {"mean, and range over seeds": series}, "NDCG@20",
-        places=[SOURCES[source] for source in found],
+        places=[told if named else "" for told in SOURCES.values()],
     )  # fmt: skip

@@ -8,9 +8,9 @@ from pathlib import Path
 from truepair.errors import InputError
 from truepair.experiments.figures import check_plots
 from truepair.experiments.prior_study import lines, words
-from truepair.experiments.prior_study.auto import SETUPS
+from truepair.experiments.prior_study.auto import SEEDS, SETUPS, SOURCES
 from truepair.experiments.prior_study.cases import STUDIES
-from truepair.experiments.prior_study.conclusions import conclusions
+from truepair.experiments.prior_study.conclusions import coat_words, conclusions
 from truepair.experiments.prior_study.figures import figures_of
 from truepair.experiments.prior_study.groups import BLOCKS, WORLDS, Group, groups_of
 from truepair.experiments.prior_study.tables import (
@@ -18,6 +18,7 @@ from truepair.experiments.prior_study.tables import (
     auto_table,
     coat_table,
     estimates_table,
+    grid_table,
     users_table,
 )
 from truepair.experiments.report import write_text
@@ -56,10 +57,11 @@ def _sections(groups: Sequence[Group], found: Sequence[lines.Line], about: dict[
     yield "\n\n".join([words.WORLDS, figure("prior-worlds.svg"), table(WORLDS, "τ asked")])
     yield "\n\n".join([words.BLOCKS, figure("prior-blocks.svg"), table(BLOCKS, "hidden")])
     coat = [group for group in groups if group.study == "coat"]
-    yield words.COAT + "\n\n" + (coat_table(coat[0]) if coat else NOTHING)
+    yield "\n\n".join([words.COAT, *([coat_table(coat[0]), coat_words(coat[0])] if coat else [NOTHING])])
     users = users_table([group for group in groups if group.per_user("rank own") is not None])
     yield "\n\n".join([words.USERS, figure("prior-users.svg"), users])
-    yield "\n\n".join([words.AUTO, figure("prior-auto.svg"), auto_table(found)])
+    parts = [words.AUTO, figure("prior-auto.svg"), auto_table(found), grid_table(found)]
+    yield "\n\n".join(filter(None, parts))
     yield words.REBUILD + "\n\n" + _missing(groups, found)
 
 
@@ -68,5 +70,7 @@ def _missing(groups: Sequence[Group], found: Sequence[lines.Line]) -> str:
     have = {name: sum(len(g.lines) for g in groups if g.study == name) for name in STUDIES}
     want = {name: len(list(study.places())) for name, study in STUDIES.items()}
     told = [f"{name} ({have[name]} of {want[name]} cases)" for name in STUDIES if have[name] < want[name]]
-    told += [f"auto-{name}" for name in SETUPS if not any(auto_lines_of(found, name).values())]
+    made = {name: sum(map(len, auto_lines_of(found, name).values())) for name in SETUPS}
+    whole = len(SOURCES) * len(SEEDS)
+    told += [f"auto-{name} ({made[name]} of {whole} lines)" for name in SETUPS if made[name] < whole]
     return f"Not run, or not to the end: {', '.join(told)}." if told else "Everything here is run."

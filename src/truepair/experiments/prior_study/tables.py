@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -95,14 +95,44 @@ def auto_table(lines: Sequence[Line]) -> str:
 def _auto_cells(found: dict[str, list[AutoLine]], source: str) -> list[str]:
     own = found[source]
     tuned = {line.seed: line.ndcg for line in found["tuned"]}
-    taus = sorted({number(line.tau) for line in own})
     apart = [line.ndcg - tuned[line.seed] for line in own if line.seed in tuned]
     return [
-        taus[0] if len(taus) == 1 else f"{taus[0]} to {taus[-1]}",
+        tau_text(own),
         spread([line.ndcg for line in own]),
         spread(apart, signed=True) if source != "tuned" else "",
         f"{len(own)} of {len(SEEDS)}",
     ]
+
+
+def tau_text(own: Sequence[AutoLine]) -> str:
+    """The τ of a source, or their range over seeds."""
+    low, high = (number(end(line.tau for line in own)) for end in (min, max))
+    return low if low == high else f"{low} to {high}"
+
+
+def grid_means(tuned: Sequence[AutoLine]) -> dict[float, float]:
+    """Each τ of the grid and its validation NDCG@20, mean over seeds; without those that diverged for one."""
+    found: dict[float, list[float | None]] = {}
+    for line in tuned:
+        for tau, score in line.grid:
+            found.setdefault(tau or 0.0, []).append(score)
+    kept = {tau: [s for s in scores if s is not None] for tau, scores in sorted(found.items())}
+    return {tau: float(np.mean(own)) for tau, own in kept.items() if len(own) == len(found[tau])}
+
+
+def grid_table(lines: Sequence[Line]) -> str:
+    """Validation NDCG@20 by τ, a row for each dataset that was run; the highest is bold."""
+    every = {name: grid_means(auto_lines_of(lines, name)["tuned"]) for name in SETUPS}
+    known = {name: means for name, means in every.items() if means}
+    taus = sorted({tau for means in known.values() for tau in means})
+    rows = [[SETUPS[name].title, *(_scored(means, tau) for tau in taus)] for name, means in known.items()]
+    return markdown(["validation NDCG@20", *(f"τ = {number(tau)}" for tau in taus)], rows) if rows else ""
+
+
+def _scored(means: Mapping[float, float], tau: float) -> str:
+    if tau not in means:
+        return "–"
+    return f"**{means[tau]:.4f}**" if means[tau] == max(means.values()) else f"{means[tau]:.4f}"
 
 
 def number(value: float) -> str:

@@ -32,7 +32,8 @@ without labels can tell whether that holds."""
 ADVICE = """\
 ## Which τ to use
 
-1. If you tune anyway, tune τ on validation with the rest, and let the estimate be one point of the grid.
+1. If you tune anyway, tune τ on validation with the rest. Let the estimate be one point of the grid, and let
+   the grid go far above it: the τ that ranks best may be another than the share of positives.
 2. Without tuning, look at `truepair prior` first. If the end of the curve was seen, and DEDPUL and BBE are
    within twice the number, it is as good as its interval, as far as the observed part is a random one. If
    the end was not seen, the number is half of a bound: better than nothing.
@@ -78,7 +79,9 @@ AUTO = """\
 DPL with MF (dim 64, M = N = 5) and fixed settings near those that a search found for BPR, so that no τ had a
 hand in them. Only τ differs. The epoch, and the τ of the grid {0, .003, .01, .03, .1, .2, .3, .4}, are chosen
 on validation; the test part is looked at once for each source and seed. The tuned τ costs eight trainings,
-the others one each and a quick one."""
+the others one each and a quick one. A difference is called sure by Student's t at 95%, seed by seed, not
+corrected for being many; all seeds share one split. docs/truth.md tells what a wrong τ does where the true
+one is known."""
 
 REBUILD = """\
 ## Again

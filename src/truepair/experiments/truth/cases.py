@@ -33,6 +33,8 @@ _LEAST_TRAIN = 20  # pairs; with fewer there is nothing to learn from
 _SPARE = 0.2  # of the open true negatives
 _STEADY = 16.0  # a user's own τ counts as much as the global one at so many known labels
 _HIGHEST_TAU = 0.9
+ROOM = 8 * 2**30  # bytes that a case may take
+_AT_WORK, _KEPT = 100, 7  # bytes a pair: of a case that is trained and measured, and of one that waits
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -110,9 +112,25 @@ class TruthCase:
 
 def mask_of(pairs: Interactions) -> Mask:
     """(U, I): whether each pair is there."""
+    check_room(pairs)
     mask = np.zeros((pairs.n_users, pairs.n_items), dtype=bool)
     mask[pairs.users, pairs.items] = True
     return mask
+
+
+def check_room(pairs: Interactions, seeds: int = 1) -> None:
+    """An error where the tables of users x items would not fit into `ROOM`.
+
+    bytes ≈ U·I·(100 + 7·(seeds − 1)), as measured: one case is at work, the others wait as masks.
+    """
+    need = pairs.n_users * pairs.n_items * (_AT_WORK + _KEPT * (seeds - 1))
+    if need > ROOM:
+        raise InputError(
+            f"{pairs.n_users:,} users x {pairs.n_items:,} items with {seeds} seed{'s' * (seeds > 1)} need "
+            f"about {need / 2**30:.1f} GiB, for every pair has a place in memory here; "
+            f"{ROOM / 2**30:.0f} GiB is the most. Keep fewer users or items"
+            + (", or take fewer seeds." if seeds > 1 else ".")
+        )
 
 
 def hidden_case(positives: Interactions, name: str, exposure: str, hide: float, seed: int) -> TruthCase:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from truepair.experiments.truth import coat
 from truepair.experiments.truth.summary import BASELINE, NDCG, Mean, Setting, title
 from truepair.experiments.truth.treatments import TREATMENTS
 
@@ -28,6 +29,28 @@ def conclusions(settings: Sequence[Setting]) -> list[str]:
         _ceiling(settings),
     ]
     return [sentence for sentence in sentences if sentence]
+
+
+def edge_words(settings: Sequence[Setting]) -> str:
+    """Which weight decays lie at an end of the grid, so that a wider one might have served better."""
+    known = {s.title: [(name, edge) for name in s.by_name if (edge := s.edge(name))] for s in settings}
+    told = [
+        f"{where} {', '.join(f'{title(name)} ({edge})' for name, edge in found)}"
+        for where, found in known.items()
+        if found
+    ]
+    return (
+        "**At an end of the weight decays that were tried** lies the one that was chosen on "
+        f"{'; '.join(told)}. A wider grid might serve these better."
+        if told
+        else "No weight decay that was chosen lies at an end of those that were tried."
+    )
+
+
+def coat_words(settings: Sequence[Setting]) -> str:
+    """Why docs/prior.md has another τ for Coat; empty without a line of it."""
+    found = [setting for setting in settings if setting.case == "coat"]
+    return coat.tau_words(found[0].lines[0].tau, found[0].observed) if found else ""
 
 
 def _closed(settings: Sequence[Setting]) -> str:

@@ -9,7 +9,7 @@ from truepair.errors import InputError
 from truepair.experiments.figures import check_plots
 from truepair.experiments.report import write_text
 from truepair.experiments.truth import lines
-from truepair.experiments.truth.conclusions import conclusions
+from truepair.experiments.truth.conclusions import coat_words, conclusions, edge_words
 from truepair.experiments.truth.figures import truth_figures
 from truepair.experiments.truth.summary import Setting, settings_of
 from truepair.experiments.truth.tables import (
@@ -43,7 +43,7 @@ def _sections(settings: Sequence[Setting], about: dict[str, str]) -> Iterator[st
 
     yield _INTRODUCTION
     yield "## Conclusions\n\n" + "\n".join(f"- {told}" for told in conclusions(settings))
-    yield "## The data\n\n" + cases_table(settings) + "\n\n" + _DATA
+    yield "\n\n".join(["## The data", cases_table(settings), _DATA, *filter(None, [coat_words(settings)])])
     yield _QUALITY
     yield figure("truth-quality.svg")
     for setting in settings:
@@ -54,7 +54,8 @@ def _sections(settings: Sequence[Setting], about: dict[str, str]) -> Iterator[st
     for setting in settings:
         yield f"### P on {setting.title}\n\n{probability_table(setting)}"
     yield _GRADIENT + "\n\n" + gradient_table(settings) + "\n\n" + figure("truth-gradient.svg")
-    yield _SETTINGS + "\n\n" + _details("What validation chose", settings_table(settings))
+    chosen = _details("What validation chose", settings_table(settings))
+    yield "\n\n".join([_SETTINGS, edge_words(settings), chosen])
     yield _TRIED
     yield _REBUILD
 
@@ -86,7 +87,9 @@ _DATA = """\
 Where all labels are known, half of the positives are hidden, by chance or in favour of popular items. About
 half of the pairs that are not observed judge the rankings, positives and negatives. What is hidden, held
 out and (but for Coat) judged is drawn anew for each seed, as is the model's start. τ is the share of
-positives among the pairs that training takes for unlabelled."""
+positives among the pairs that training takes for unlabelled and whose label is known. Of a block these are
+all but the pairs learnt from, so the validation part counts as hidden; docs/prior.md takes it for observed,
+and its τ of a block is lower."""
 
 _QUALITY = """\
 ## Ranking quality against true labels

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from truepair.errors import check_whole
 from truepair.experiments.truth import lines
-from truepair.experiments.truth.cases import TruthCase
+from truepair.experiments.truth.cases import TruthCase, check_room
 from truepair.experiments.truth.fitting import Effort, best_of, fit_treatment, search, validation_of
 from truepair.experiments.truth.lines import TruthLine
 from truepair.experiments.truth.probes import Found, Probe
@@ -31,7 +31,7 @@ def run_case(
     treatments: Mapping[str, Treatment] = EVERY,
 ) -> int:
     """Train what has no line yet, and add the lines to `folder`; how many there were to add."""
-    cases = [asked.case(seed) for seed in range(check_whole("seeds", seeds, 1, 100))]
+    cases = _cases(asked, check_whole("seeds", seeds, 1, 100))
     wanted = {n: t for n, t in treatments.items() if t.labels is None or cases[0].complete}
     done = {line.key: line for line in lines.read(folder)}
     made = 0
@@ -48,6 +48,13 @@ def run_case(
         made += len(missing)
         say(f"{cases[0].name}, {treatment.title}: {_told(done, cases, name)} in {_since(began)}")
     return made
+
+
+def _cases(asked: Asked, seeds: int) -> list[TruthCase]:
+    """One for each seed; the first tells whether there is room for the others."""
+    first = asked.case(0)
+    check_room(first.train, seeds)
+    return [first, *(asked.case(seed) for seed in range(1, seeds))]
 
 
 def _key(case: TruthCase, name: str) -> lines.Key:

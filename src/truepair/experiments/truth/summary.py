@@ -104,6 +104,26 @@ class Setting:
         values = tuple(value for value in found if value is not None)
         return Mean(values) if values else None
 
+    @property
+    def observed(self) -> float:
+        """The share of observed pairs, the validation part among them."""
+        facts = self.lines[0].facts
+        return (facts["train"] + facts["valid"]) / (facts["users"] * facts["items"])
+
+    def edge(self, name: str) -> str:
+        """`lowest` or `highest` where a weight decay was chosen at that end of what was tried, else empty.
+
+        A treatment without a search of its own has the one of the treatment that lent it its settings.
+        """
+        lender = EVERY[name].settings_of if name in EVERY else None
+        lines = self.by_name.get(name, [])
+        searched = [each for each in (*lines, *self.by_name.get(lender or "", [])) if each.search]
+        tried = {trial[1] or 0.0 for each in searched[:1] for trial in each.search}
+        if len(tried) < 2 or not lines:
+            return ""
+        chosen = lines[0].settings["weight_decay"]
+        return "lowest" if chosen == min(tried) else "highest" if chosen == max(tried) else ""
+
     def _seeds(self, *names: str) -> list[int]:
         have = [{line.seed for line in self.by_name.get(name, [])} for name in names]
         return sorted(set.intersection(*have))

@@ -89,7 +89,7 @@ def gradient_table(settings: Sequence[Setting]) -> str:
 
 
 def settings_table(settings: Sequence[Setting]) -> str:
-    """What validation chose."""
+    """What validation chose; a weight decay at an end of what was tried is flagged."""
     head = ["data", "", "learning rate", "weight decay", "epoch, by seed"]
     rows = []
     for setting in settings:
@@ -97,6 +97,7 @@ def settings_table(settings: Sequence[Setting]) -> str:
             chosen = lines[0].settings
             epochs = ", ".join(str(line.epoch) for line in lines)
             told = [f"{chosen[part]:g}" for part in ("learning_rate", "weight_decay")]
+            told[1] += f" ({edge} tried)" if (edge := setting.edge(name)) else ""
             rows.append([setting.title, title(name), *told, epochs])
     return table(head, rows)
 

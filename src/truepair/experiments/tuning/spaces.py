@@ -39,6 +39,8 @@ COMMON: dict[str, Domain | When] = {
 LOSS_FIELDS: dict[str, Domain | When] = {
     "loss.tau": Range(1e-3, 0.4, log=True, most=0.9),
     "loss.temperature": Range(0.05, 2.0, log=True),
+    "loss.positive_temperature": Range(0.05, 2.0, log=True),
+    "loss.surrogate": Choice(["tanh", "relu", "atan"]),
     "loss.min_score": When("encoder.scoring", "dot", Range(-10.0, -1.0, least=-50.0, most=0.0)),
     "loss.beta": Range(0.1, 4.0, least=0.0),
 }
@@ -82,7 +84,7 @@ def default_space(
     own = {name: domain for name, domain in LOSS_FIELDS.items() if name in has}
     extra = EXTRA if kind.uses_extra else {}
     found = {**COMMON, **own, **extra, **SAMPLER_FIELDS.get(sampler, {}), **ENCODER_FIELDS.get(encoder, {})}
-    if "loss.temperature" in own:  # the two would only multiply
+    if "loss.temperature" in own:  # the two would only multiply; PSL is made for cosines at temperature 1
         del found["encoder.temperature"]
     return found
 

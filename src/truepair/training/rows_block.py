@@ -1,0 +1,51 @@
+"""A block of users with all their scores: what a loss in row form is computed from."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Block(NamedTuple):
+    """B users, their A anchors in the order of the rows, and C columns.
+
+    The scores of a user's own items are −∞. Without `log_weights` the columns are the whole catalogue.
+    """
+
+    users: Tensor  # [B]
+    scores: Tensor  # [B, C]
+    pos: Tensor  # [A], the anchors' scores
+    rows: Tensor  # [A], the row of each anchor
+    starts: Tensor  # [B + 1], where the anchors of each row begin
+    n_unlabelled: Tensor  # [B], how many items each user has no interaction with; at least 1
+    tau: Tensor  # [B], the prior of each user
+    log_weights: Tensor | None = None  # [C], log ω
+    low: float = -math.inf  # no score of the block lies below …
+    high: float = math.inf  # … or above, anchors included; told where a histogram is made
+
+    @property
+    def counts(self) -> Tensor:
+        """How many anchors each row has. [B]"""
+        return self.starts.diff().to(self.pos.dtype)
+
+    def sum(self, values: Tensor) -> Tensor:
+        """The sum of the anchors' values [A] in each row. [B]"""
+        return values.new_zeros(len(self.scores)).index_add_(0, self.rows, values)
+
+    def log_total_weight(self) -> Tensor:
+        """log Σ ω over each row's unlabelled columns. [B]"""
+        if self.log_weights is None:
+            return self.n_unlabelled.log()
+        unlabelled = self.scores > -math.inf
+        return torch.where(unlabelled, self.log_weights, -math.inf).logsumexp(dim=1)
+
+    def log_mean_exp_pos(self, temperature: float) -> Tensor:
+        """log of the mean of e^{s/t} over the user's own items. [B]"""
+        scaled = self.pos / temperature
+        top = torch.full_like(self.n_unlabelled, -math.inf)
+        top = top.scatter_reduce_(0, self.rows, scaled, "amax")
+        total = self.sum((scaled - top[self.rows]).exp())
+        return top + (total / self.counts).log()

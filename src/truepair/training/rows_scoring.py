@@ -1,0 +1,165 @@
+"""Blocks of users with all their scores, and the way from gradients of scores back to vectors."""
+
+from __future__ import annotations
+
+import math
+from importlib.util import find_spec
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F  # noqa: N812, the name everybody uses
+from torch import Tensor
+
+from truepair.data.ids import Codes
+from truepair.data.interactions import Interactions
+from truepair.losses import Loss
+from truepair.randomness import random_words, stream_key
+from truepair.sampling import Exact, Matrices
+from truepair.training.rows_block import Block
+from truepair.training.rows_losses import RowLosses, row_losses
+from truepair.training.rows_pairs import PairSums, pair_sums
+
+
+class ScoredBlock(NamedTuple):
+    """A block, and what leads from gradients of scores to gradients of vectors."""
+
+    block: Block
+    items: Tensor  # [A], the anchors' items
+    columns: Tensor | None  # [C], the items that were drawn; None if all
+    ours: Tensor  # [B, d]
+    theirs: Tensor  # [n_items, d]
+    idle: Tensor | None = None  # [B], users of whom no unlabelled item was drawn: they wait for another block
+
+    def losses(self, loss: Loss, share: float, sums: PairSums) -> RowLosses:
+        """Those of the block's anchors, with gradients by scores."""
+        told = row_losses(loss, self.block, share, sums)
+        if self.idle is None:
+            return told
+        idle = self.idle[self.block.rows]
+        told.by_score[self.idle] = 0.0
+        return told._replace(loss=told.loss.masked_fill(idle, 0.0), by_pos=told.by_pos.masked_fill(idle, 0.0))
+
+    def gradients(self, told: RowLosses) -> Matrices:
+        """By the users' vectors [B, d] and by all items' [n_items, d]."""
+        rows, items, by_score = self.block.rows, self.items, told.by_score
+        if self.columns is None:
+            by_score.view(-1).index_add_(0, rows * len(self.theirs) + items, told.by_pos)
+            return by_score @ self.theirs, by_score.T @ self.ours
+        by_ours = by_score @ self.theirs[self.columns]
+        by_ours.index_add_(0, rows, told.by_pos[:, None] * self.theirs[items])
+        by_theirs = torch.zeros_like(self.theirs)
+        by_theirs.index_add_(0, self.columns, by_score.T @ self.ours)
+        by_theirs.index_add_(0, items, told.by_pos[:, None] * self.ours[rows])
+        return by_ours, by_theirs
+
+
+class Blocks:
+    """The interactions on a device, and blocks of users with their scores."""
+
+    def __init__(
+        self,
+        data: Interactions,
+        loss: Loss,
+        sampler: Exact,
+        device: torch.device,
+        popularity: Codes | None = None,
+    ) -> None:
+        """`popularity` [n_items] defaults to that of the interactions themselves."""
+        self.device, self.n_items = device, data.n_items
+        self.on_cpu = device.type == "cpu"
+        counts = data.user_counts
+        self.users = torch.as_tensor(((counts > 0) & (counts < data.n_items)).nonzero()[0], device=device)
+        self.n_saturated_users = int((counts == data.n_items).sum())
+        self.n_anchors = int(counts[counts < data.n_items].sum())
+        self.counts, self.indptr = (torch.tensor(x, device=device) for x in (counts, data.indptr))
+        self.items = torch.tensor(data.items, device=device)
+        tau = torch.tensor(getattr(loss, "tau", 0.0), dtype=torch.float32, device=device)
+        self.tau = tau.expand(data.n_users) if tau.ndim == 0 else tau
+        n_columns = sampler.columns_of(data.n_items)
+        popularity = data.item_counts if popularity is None else popularity
+        weights = torch.as_tensor(sampler.item_weights(popularity), device=device)  # float64
+        self.chances = None if n_columns is None else column_chances(weights, n_columns)
+
+    def epoch(self, seed: int, epoch: int, batch_size: int) -> list[Tensor]:
+        """All users who have anchors once, in the order of (seed, epoch), in pieces."""
+        words = random_words(stream_key(seed, epoch), (len(self.users),), self.device)
+        return list(torch.split(self.users[words.argsort(stable=True)], batch_size))
+
+    def scored(self, users: Tensor, ours: Tensor, theirs: Tensor, key: int) -> ScoredBlock:
+        """The scores of a block; `key` names the random numbers that choose its columns."""
+        counts = self.counts[users]
+        starts = F.pad(counts.cumsum(0), (1, 0))
+        rows = torch.repeat_interleave(torch.arange(len(users), device=self.device), counts)
+        place = torch.arange(len(rows), device=self.device) - (starts[:-1] - self.indptr[users])[rows]
+        items = self.items[place]
+        columns, log_weights = self.drawn(key)
+        idle = None
+        if columns is None:
+            scores = ours @ theirs.T
+            own = rows * self.n_items + items
+            pos = scores.view(-1)[own]
+        else:
+            scores = ours @ theirs[columns].T
+            pos = (ours[rows] * theirs[items]).sum(dim=1)
+            own = self.own_places(rows, items, columns)
+        low, high = self.range(scores, pos)
+        scores.view(-1)[own] = -math.inf
+        if columns is not None:
+            idle = scores.amax(dim=1) == -math.inf
+            scores[idle, 0] = 0.0  # whatever comes of it is not used
+        free = (self.n_items - counts).to(scores.dtype)
+        block = Block(users, scores, pos, rows, starts, free, self.tau[users], log_weights, low, high)
+        return ScoredBlock(block, items, columns, ours, theirs, idle)
+
+    def drawn(self, key: int) -> tuple[Tensor | None, Tensor | None]:
+        """Items for columns, each in by its own chance, and the log of the inverse chances."""
+        if self.chances is None:
+            return None, None
+        words = random_words(key, (self.n_items,), self.device)
+        columns = (words * 2.0**-63 < self.chances).nonzero()[:, 0]
+        if not len(columns):
+            columns = words.argmin()[None]
+        return columns, -self.chances[columns].log().to(torch.float32)
+
+    def own_places(self, rows: Tensor, items: Tensor, columns: Tensor) -> Tensor:
+        """Where users' own items stand among the drawn columns, as places in [B, C] laid end to end."""
+        column_of = torch.full((self.n_items,), -1, device=self.device)
+        column_of[columns] = torch.arange(len(columns), device=self.device)
+        places = column_of[items]
+        drawn = places >= 0
+        return (rows * len(columns) + places)[drawn]
+
+    def range(self, scores: Tensor, pos: Tensor) -> tuple[float, float]:
+        """Within which all scores lie; known on the CPU alone, where histograms are made."""
+        if not self.on_cpu:
+            return -math.inf, math.inf
+        low, high = zip(*(part.aminmax() for part in (scores, pos)), strict=True)
+        return min(map(float, low)), max(map(float, high))
+
+
+def column_chances(weights: Tensor, n: int) -> Tensor:
+    """The chance of each column to be in: in proportion to its weight, 1 at most, `n` expected in all."""
+    chances = (weights * (n / weights.sum())).clamp(max=1.0)
+    for _ in range(64):  # those that are surely in leave more for the others
+        sure = chances >= 1
+        left = n - sure.sum()
+        if left <= 0 or bool(sure.all()):
+            break
+        chances = torch.where(sure, 1.0, weights * (left / weights[~sure].sum())).clamp(max=1.0)
+        if bool(((chances >= 1) == sure).all()):
+            break
+    return chances
+
+
+def sums_for(sampler: Exact, device: torch.device) -> PairSums:
+    """How pairwise losses compare anchors and scores."""
+    if device.type == "cuda" and find_spec("triton") is not None:
+        from truepair.training.rows_gpu import gpu_sums
+
+        return gpu_sums
+    if device.type == "cpu" and sampler.step:
+        from truepair.training.rows_histogram import HistogramSums, announce
+
+        announce()
+        return HistogramSums(sampler.step)
+    return pair_sums
