@@ -91,7 +91,8 @@ def _from_rows(
         found = torch.zeros_like(vectors)
         for users in torch.split(blocks.users, AT_ONCE):
             held = blocks.scored(users, vectors[users], items, key)
-            found[users] = held.gradients(held.losses(loss, share, sums))[0]
+            shares = torch.full_like(held.block.pos, share)
+            found[users] = held.gradients(held.losses(loss, shares, sums))[0]
         return found
 
     return gradient

@@ -24,7 +24,7 @@ from truepair.training.trainer import Engine, EpochTotals
 
 
 class RowsTrainer:
-    """Every encoder and optimizer, the losses that have a row form, and exact sampling."""
+    """Every encoder, loss and optimizer, with exact sampling."""
 
     def __init__(self, job: Job) -> None:
         assert isinstance(job.sampler, Exact)
@@ -44,23 +44,23 @@ class RowsTrainer:
         losses: list[Tensor] = []
         clamped: list[Tensor] = []
         for step, users in enumerate(self.blocks.epoch(settings.seed, epoch, settings.batch_size)):
-            told = self.train_step(users, stream_key(settings.seed, epoch, step))
+            ours, items = self.encoded(users)  # [B, d], [n_items, d]
+            key = stream_key(settings.seed, epoch, step)
+            held = self.blocks.scored(users, ours.detach(), items.detach(), key)
+            told = self.descend(ours, items, held, torch.full_like(held.block.pos, 1 / len(held.items)))
             losses.append(told.loss.sum())
             clamped += [told.clamped.sum()] if told.clamped is not None else []
             advance(1)
         return EpochTotals(torch.stack(losses), int(torch.stack(clamped).sum()) if clamped else None)
 
-    def train_step(self, users: Tensor, key: int) -> RowLosses:
-        """Score, differentiate, update."""
-        ours, items = self.encoded(users)  # [B, d], [n_items, d]
-        held = self.blocks.scored(users, ours.detach(), items.detach(), key)
-        told = held.losses(self.job.loss, 1 / len(held.items), self.sums)
-        by_ours, by_items = held.gradients(told)
-        penalty = self.penalty(users, held)
+    def descend(self, ours: Tensor, items: Tensor, held: ScoredBlock, share: Tensor) -> RowLosses:
+        """Differentiate and update; an anchor counts by its share [A]."""
+        told = held.losses(self.job.loss, share, self.sums)
+        penalty = self.penalty(held.block.users, held.block.sum(share))
         self.optimizer.zero_grad()
         if isinstance(penalty, Tensor):
             penalty.backward()  # type: ignore[no-untyped-call]
-        torch.autograd.backward([ours, items], [by_ours, by_items])
+        torch.autograd.backward([ours, items], held.gradients(told))
         self.optimizer.step()
         return told
 
@@ -74,12 +74,12 @@ class RowsTrainer:
             return F.normalize(ours) / encoder.temperature, F.normalize(items)
         return ours, items * 1.0
 
-    def penalty(self, users: Tensor, held: ScoredBlock) -> Tensor | float:
+    def penalty(self, users: Tensor, shares: Tensor) -> Tensor | float:
         """½·l2·‖e‖² of every row that an anchor touches, mean over the anchors: all items, each time."""
         settings, terms = self.job.settings, []
         if settings.l2_users:
             norms = F.embedding(users, self.model.user).square().sum(dim=1)
-            terms.append(settings.l2_users * (norms * held.block.counts).sum() / len(held.items))
+            terms.append(settings.l2_users * (norms * shares[: len(users)]).sum())
         if settings.l2_items:
             terms.append(settings.l2_items * self.model.item.square().sum())
         return torch.stack(terms).sum() / 2 if terms else 0.0

@@ -22,6 +22,7 @@ class Block(NamedTuple):
     starts: Tensor  # [B + 1], where the anchors of each row begin
     n_unlabelled: Tensor  # [B], how many items each user has no interaction with; at least 1
     tau: Tensor  # [B], the prior of each user
+    longest: int  # no row has more anchors
     log_weights: Tensor | None = None  # [C], log ω
     low: float = -math.inf  # no score of the block lies below …
     high: float = math.inf  # … or above, anchors included; told where a histogram is made

@@ -1,7 +1,7 @@
 """Sums over pairs on the GPU: every pair of anchor and column is visited, none is stored.
 
 One program sums over all columns for a tile of one user's anchors; on the way back, one sums over all of a
-user's anchors for a tile of columns. Nobody adds where another does, so a run repeats itself bit for bit.
+user's anchors for a tile of columns: nobody adds where another does.
 """
 
 from __future__ import annotations
@@ -54,16 +54,12 @@ def _sums(block: Block, kernel: Kernel, columns: _Columns) -> Sums:
 
     def spread(alpha: Tensor) -> Tensor:
         found = torch.empty_like(columns.scores)
-        longest = columns.scores.shape[1] if columns.scores.ndim == 2 else _longest(block)
+        longest = columns.scores.shape[1] if columns.scores.ndim == 2 else block.longest
         grid = len(block.scores), triton.cdiv(longest, _COLUMNS)
         tell_columns[grid](*told, *shared, alpha.contiguous(), found, **options)
         return found
 
     return Sums(value, slope, spread)
-
-
-def _longest(block: Block) -> int:
-    return int(block.starts.diff().max())
 
 
 def _tiles(starts: Tensor, n_anchors: int) -> tuple[Tensor, Tensor]:

@@ -23,7 +23,7 @@ from truepair.training.rows_pairs import POWER, SIGMOID, SOFTPLUS, Kernel, PairS
 
 
 class RowLosses(NamedTuple):
-    """Of each anchor its loss and whether it met the floor; gradients of `share` times their sum."""
+    """Of each anchor its loss and whether it met the floor; gradients of Σ share · loss."""
 
     loss: Tensor  # [A]
     clamped: Tensor | None  # [A], bool
@@ -31,8 +31,11 @@ class RowLosses(NamedTuple):
     by_score: Tensor  # [B, C], 0 at the user's own items; it may lie in the memory of the scores
 
 
-def row_losses(loss: Loss, block: Block, share: float, sums: PairSums = pair_sums) -> RowLosses:
-    """The losses of a block's anchors. `block.scores` may hold the gradient afterwards."""
+def row_losses(loss: Loss, block: Block, share: Tensor, sums: PairSums = pair_sums) -> RowLosses:
+    """The losses of a block's anchors, each with its share [A] in the gradient.
+
+    `block.scores` may hold the gradient afterwards.
+    """
     form = ROW_FORMS[type(loss)] if has_row_form(loss) else _by_definition
     return form(loss, block, share, sums)
 
@@ -61,7 +64,7 @@ class _Exponents:
         return self.x.sub_(self.log_sum[:, None]).exp_().mul_((by_mean * self.factor)[:, None])
 
 
-def _infonce(loss: InfoNCE, block: Block, share: float, sums: PairSums) -> RowLosses:
+def _infonce(loss: InfoNCE, block: Block, share: Tensor, sums: PairSums) -> RowLosses:
     """log(e^{s⁺/t} + Σ_j e^{s_j/t}) − s⁺/t."""
     row = _Exponents(block, 1 / loss.temperature)
     relative = (row.log_mean + block.n_unlabelled.log())[block.rows] - block.pos / loss.temperature
@@ -69,24 +72,23 @@ def _infonce(loss: InfoNCE, block: Block, share: float, sums: PairSums) -> RowLo
     return RowLosses(F.softplus(relative), None, -push / loss.temperature, row.gradient(block.sum(push)))
 
 
-def _sl(loss: SL, block: Block, share: float, sums: PairSums) -> RowLosses:
+def _sl(loss: SL, block: Block, share: Tensor, sums: PairSums) -> RowLosses:
     """log mean_j e^{s_j/t} − s⁺/t."""
     row = _Exponents(block, 1 / loss.temperature)
     value = row.log_mean[block.rows] - block.pos / loss.temperature
-    by_pos = torch.full_like(block.pos, -share / loss.temperature)
-    return RowLosses(value, None, by_pos, row.gradient(block.counts * share))
+    return RowLosses(value, None, -share / loss.temperature, row.gradient(block.sum(share)))
 
 
-def _bsl(loss: BSL, block: Block, share: float, sums: PairSums) -> RowLosses:
+def _bsl(loss: BSL, block: Block, share: Tensor, sums: PairSums) -> RowLosses:
     """log mean_j e^{s_j/t} − (t⁺/t) · log mean_m e^{s'_m/t⁺}: the same for all anchors of a row."""
-    t, positive_t, weight = loss.temperature, loss.positive_temperature, block.counts * share  # [B]
+    t, positive_t, weight = loss.temperature, loss.positive_temperature, block.sum(share)  # [B]
     row, log_own = _Exponents(block, 1 / t), block.log_mean_exp_pos(positive_t)
     value = (row.log_mean - positive_t / t * log_own)[block.rows]
     softmax = (block.pos / positive_t - (log_own + block.counts.log())[block.rows]).exp()
     return RowLosses(value, None, -weight[block.rows] * softmax / t, row.gradient(weight))
 
 
-def _contrastive(loss: DCL, block: Block, share: float, sums: PairSums) -> RowLosses:
+def _contrastive(loss: DCL, block: Block, share: Tensor, sums: PairSums) -> RowLosses:
     """log(e^{s⁺/t} + G) − s⁺/t, G the corrected sum of a row: DCL, and HCL by its weighted sum."""
     t, log_n, log_tau = loss.temperature, block.n_unlabelled.log(), block.tau.log()
     beta = loss.beta if isinstance(loss, HCL) else 0.0
@@ -114,14 +116,13 @@ def _contrastive(loss: DCL, block: Block, share: float, sums: PairSums) -> RowLo
 # --- pairwise: each anchor is compared with each score of the row ----------------------------------------
 
 
-def _bpr(loss: BPR, block: Block, share: float, sums: PairSums) -> RowLosses:
+def _bpr(loss: BPR, block: Block, share: Tensor, sums: PairSums) -> RowLosses:
     """mean_j softplus(s_j − s⁺)."""
     found = sums(block, Kernel(SOFTPLUS), 0.0, False).unlabelled
-    alpha = torch.full_like(block.pos, share)
-    return RowLosses(found.value, None, alpha * found.slope, found.spread(alpha))
+    return RowLosses(found.value, None, share * found.slope, found.spread(share))
 
 
-def _dpl(loss: DPL, block: Block, share: float, sums: PairSums) -> RowLosses:
+def _dpl(loss: DPL, block: Block, share: Tensor, sums: PairSums) -> RowLosses:
     """−log max(P, bound), P = (Σ_j w_j σ(s⁺−s_j) − τ · mean_m σ(s⁺−s'_m)) / (1−τ)."""
     beta = loss.beta if isinstance(loss, DPLHard) else 0.0
     other, own = sums(block, Kernel(SIGMOID), beta, loss.uses_extra)
@@ -141,14 +142,14 @@ def _dpl(loss: DPL, block: Block, share: float, sums: PairSums) -> RowLosses:
     return RowLosses(rest - least.log(), clamped, by_pos, by_score)
 
 
-def _psl(loss: PSL, block: Block, share: float, sums: PairSums) -> RowLosses:
+def _psl(loss: PSL, block: Block, share: Tensor, sums: PairSums) -> RowLosses:
     """log mean_j (2σ(s_j − s⁺))^{1/t}: PSL with the surrogate "tanh"."""
     found = sums(block, Kernel(POWER, 1 / loss.temperature), 0.0, False).unlabelled
     alpha = share / found.value
     return RowLosses(found.value.log(), None, alpha * found.slope, found.spread(alpha))
 
 
-def _by_definition(loss: Loss, block: Block, share: float, sums: PairSums) -> RowLosses:
+def _by_definition(loss: Loss, block: Block, share: Tensor, sums: PairSums) -> RowLosses:
     """Any loss: a user at a time, each anchor with all the user's items and all others."""
     scores, pos = block.scores.detach().requires_grad_(), block.pos.detach().requires_grad_()
     told = []
@@ -158,12 +159,12 @@ def _by_definition(loss: Loss, block: Block, share: float, sums: PairSums) -> Ro
             extra = own.expand(len(own), -1) if loss.uses_extra else own.new_zeros(len(own), 0)
             told.append(loss.rows(own, extra, others.expand(len(own), -1), block.users[row].expand(len(own))))
         losses = torch.cat([rows.loss for rows in told])
-        by_score, by_pos = torch.autograd.grad(losses.sum() * share, (scores, pos))
+        by_score, by_pos = torch.autograd.grad((losses * share).sum(), (scores, pos))
     clamped = [rows.clamped for rows in told if rows.clamped is not None]
     return RowLosses(losses.detach(), torch.cat(clamped) if clamped else None, by_pos, by_score)
 
 
-ROW_FORMS: dict[type[Loss], Callable[[Any, Block, float, PairSums], RowLosses]] = {
+ROW_FORMS: dict[type[Loss], Callable[[Any, Block, Tensor, PairSums], RowLosses]] = {
     BPR: _bpr,
     InfoNCE: _infonce,
     SL: _sl,

@@ -113,9 +113,10 @@ def _sums(block: Block, kernel: Kernel, weights: Tensor) -> Sums:
 
 def _own(block: Block, kernel: Kernel) -> Sums:
     """The same, with the anchors of a row for its columns."""
-    widest = int(block.starts.diff().max())
     place = torch.arange(len(block.pos), device=block.pos.device) - block.starts[block.rows]
-    own = torch.full((len(block.scores), widest), -math.inf, dtype=block.pos.dtype, device=block.pos.device)
+    own = torch.full(
+        (len(block.scores), block.longest), -math.inf, dtype=block.pos.dtype, device=block.pos.device
+    )
     own[block.rows, place] = block.pos
     inner = block._replace(scores=own, log_weights=None)
     sums = _sums(inner, kernel, row_weights(inner, 0.0))

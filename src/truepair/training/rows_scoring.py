@@ -30,7 +30,7 @@ class ScoredBlock(NamedTuple):
     theirs: Tensor  # [n_items, d]
     idle: Tensor | None = None  # [B], users of whom no unlabelled item was drawn: they wait for another block
 
-    def losses(self, loss: Loss, share: float, sums: PairSums) -> RowLosses:
+    def losses(self, loss: Loss, share: Tensor, sums: PairSums) -> RowLosses:
         """Those of the block's anchors, with gradients by scores."""
         told = row_losses(loss, self.block, share, sums)
         if self.idle is None:
@@ -44,6 +44,7 @@ class ScoredBlock(NamedTuple):
         rows, items, by_score = self.block.rows, self.items, told.by_score
         if self.columns is None:
             by_score.view(-1).index_add_(0, rows * len(self.theirs) + items, told.by_pos)
+            by_score = by_score[: len(self.ours)]
             return by_score @ self.theirs, by_score.T @ self.ours
         by_ours = by_score @ self.theirs[self.columns]
         by_ours.index_add_(0, rows, told.by_pos[:, None] * self.theirs[items])
@@ -69,6 +70,7 @@ class Blocks:
         self.on_cpu = device.type == "cpu"
         counts = data.user_counts
         self.users = torch.as_tensor(((counts > 0) & (counts < data.n_items)).nonzero()[0], device=device)
+        self.longest = int(counts.max())
         self.n_saturated_users = int((counts == data.n_items).sum())
         self.n_anchors = int(counts[counts < data.n_items].sum())
         self.counts, self.indptr = (torch.tensor(x, device=device) for x in (counts, data.indptr))
@@ -103,12 +105,14 @@ class Blocks:
             pos = (ours[rows] * theirs[items]).sum(dim=1)
             own = self.own_places(rows, items, columns)
         low, high = self.range(scores, pos)
-        scores.view(-1)[own] = -math.inf
+        scores.view(-1).index_fill_(0, own, -math.inf)
         if columns is not None:
             idle = scores.amax(dim=1) == -math.inf
             scores[idle, 0] = 0.0  # whatever comes of it is not used
         free = (self.n_items - counts).to(scores.dtype)
-        block = Block(users, scores, pos, rows, starts, free, self.tau[users], log_weights, low, high)
+        block = Block(
+            users, scores, pos, rows, starts, free, self.tau[users], self.longest, log_weights, low, high
+        )
         return ScoredBlock(block, items, columns, ours, theirs, idle)
 
     def drawn(self, key: int) -> tuple[Tensor | None, Tensor | None]:
