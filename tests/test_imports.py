@@ -205,6 +205,7 @@ ORDER = [
     "benchmarks.lists",
     "benchmarks.memory",
     "benchmarks.scaling",
+    "benchmarks.exact",
     "benchmarks.plots",
     "benchmarks.gpu",
     "benchmarks.running",

@@ -389,7 +389,7 @@ def test_interrupting_keeps_the_file(app, invented, tmp_path):
         (["rankin"], "benchmark = 'rankin' is not known"),
         (["ranking", "--rounds", "0"], "rounds = 0 is out of range"),
         (["ranking", "--out", "no/such/r.json"], "there is no folder no/such; make it first"),
-        (["ranking", "--plot", "x.svg"], "--plot x.svg draws what `scaling` measures"),
+        (["ranking", "--plot", "x.svg"], "--plot x.svg draws what one of scaling"),
         (["scaling", "--plot", "x.txt"], "x.txt is no plot that can be drawn; end it in .svg"),
     ],
 )

@@ -1,5 +1,6 @@
 """Benchmarks: everything that is compared runs in one invocation, in alternating rounds."""
 
+from truepair.benchmarks.exact import exact_scaling, time_to_exact_quality
 from truepair.benchmarks.gpu import gpu_speed
 from truepair.benchmarks.lists import evaluation_speed, ranking_speed
 from truepair.benchmarks.memory import peak_memory
@@ -18,6 +19,8 @@ BENCHMARKS: dict[str, Benchmark] = {
     "evaluation": evaluation_speed,
     "memory": peak_memory,
     "scaling": epoch_scaling,
+    "exact": time_to_exact_quality,
+    "exact-scaling": exact_scaling,
     "gpu": gpu_speed,
 }
 

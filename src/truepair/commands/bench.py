@@ -14,6 +14,8 @@ from truepair.commands.voice import Voice, aligned
 from truepair.commands.writing import check_output, replacing
 from truepair.errors import InputError, check_choice
 
+_DRAWN = ("scaling", "exact-scaling")  # what --plot can draw
+
 
 @unpacked
 def bench(
@@ -38,7 +40,8 @@ def bench(
         typer.Option("--out", "-o", help="Where to write all rounds, versions and the machine, as JSON."),
     ] = Path("truepair-bench.json"),
     plot: Annotated[
-        Path | None, typer.Option(help="Draw what `scaling` measures into this SVG, PNG or PDF file.")
+        Path | None,
+        typer.Option(help="Draw what `scaling` or `exact-scaling` measures into this SVG, PNG or PDF file."),
     ] = None,
     seed: Annotated[int, typer.Option(help="The seed of every draw.")] = 0,
     data_dir: DataDir = None,
@@ -65,7 +68,8 @@ def bench(
     if plot is not None:
         from truepair.benchmarks.plots import draw_scaling
 
-        draw_scaling(report["benchmarks"]["scaling"]["data"], plot)
+        [drawn] = [name for name in _DRAWN if name in chosen]
+        draw_scaling(report["benchmarks"][drawn]["data"], plot)
     width = max(shutil.get_terminal_size((160, 0)).columns, 80)
     voice.done(f"{table(report, width)}\nkept in {out}", report)
 
@@ -82,8 +86,10 @@ def _check_files(out: Path, plot: Path | None, names: list[str]) -> None:
     check_output(out)
     if plot is None:
         return
-    if "scaling" not in names:
-        raise InputError(f"--plot {plot} draws what `scaling` measures; name it among the benchmarks.")
+    if len([name for name in _DRAWN if name in names]) != 1:
+        raise InputError(
+            f"--plot {plot} draws what one of {' and '.join(_DRAWN)} measures; name one of them."
+        )
     from truepair.benchmarks.plots import check_plot
 
     check_plot(plot)

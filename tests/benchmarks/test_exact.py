@@ -1,0 +1,62 @@
+"""The benchmarks of exact sampling on tiny worlds. Nothing is timed."""
+
+import xml.etree.ElementTree as ET
+from types import SimpleNamespace
+
+import pytest
+
+from truepair.benchmarks import Options, exact
+from truepair.benchmarks.plots import draw_scaling
+from truepair.data.simulation import simulate_world
+from truepair.data.splitting import split_random
+from truepair.errors import InputError
+
+QUICK = Options(rounds=1, quick=True)
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    """A world that is made here in the place of MovieLens-1M, and small vectors."""
+    split = split_random(simulate_world(40, 30, density=0.2).observed, test=0.2, valid=0.1)
+    monkeypatch.setattr(exact, "load_material", lambda *given, **named: SimpleNamespace(carved=split))
+    monkeypatch.setattr(exact, "RATES", {4: 0.01, 8: 0.01})
+    monkeypatch.setattr(exact, "IALS", {"factors": 4, "regularization": 1.0, "alpha": 5.0})
+
+
+def test_it_is_told_how_soon_a_run_is_near_its_end(monkeypatch):
+    score = iter([0.10, 0.20, 0.199, 0.2005])
+    curve = [(float(second), next(score)) for second in range(1, 5)]
+    assert exact._until_near(curve) == (2.0, 0.2005)
+
+
+def test_exact_sampling_beside_ials():
+    pytest.importorskip("implicit")
+    outcome = exact.time_to_exact_quality(QUICK)
+    assert [row.peer for row in outcome.rows] == [None, "iALS"] * 2
+    assert all(row.ours > 0 for row in outcome.rows)
+    assert "on validation" in outcome.rows[1].note
+
+
+def test_without_implicit_its_own_figures_are_told(monkeypatch):
+    def absent(*given):
+        raise InputError("iALS comes from implicit: pip install 'truepair[bench]'.")
+
+    monkeypatch.setattr(exact, "solved", absent)
+    outcome = exact.time_to_exact_quality(QUICK)
+    assert [row.peer for row in outcome.rows] == [None, None]
+    assert "pip install" in outcome.skipped[0]
+
+
+def test_costs_have_a_line_a_loss_and_one_for_the_products(tmp_path, monkeypatch):
+    axes = {"dim": ("d", (2, 4), lambda x: exact.Point(users=30, items=40, pairs=200, dim=x))}
+    monkeypatch.setattr(exact, "AXES", axes)
+    outcome = exact.exact_scaling(QUICK)
+    assert set(outcome.data["dim"]["engines"]) == {*exact.CURVES, exact.FLOOR}
+    assert len(outcome.rows) == 3
+    draw_scaling(outcome.data, tmp_path / "exact.svg")
+    assert ET.parse(tmp_path / "exact.svg").getroot().tag.endswith("svg")
+
+
+@pytest.mark.parametrize("point", sorted({make(x) for _, xs, make in exact.AXES.values() for x in xs}))
+def test_every_world_of_the_costs_can_be_had(point):
+    assert 0 < point.pairs / (point.users * point.items) < 0.5
