@@ -91,15 +91,16 @@ def same_model(a, b):
 
 ROOT = get_command(app)
 COMMANDS = {(name,): command for name, command in ROOT.commands.items()}
-GROUPS = ("data", "paper")
+GROUPS = ("data", "paper", "quality")
 COMMANDS |= {(group, name): c for group in GROUPS for name, c in ROOT.commands[group].commands.items()}
 
 
 def test_the_commands_are_those_of_the_docs():
-    names = ["bench", "compare", "data", "demo", "doctor", "evaluate", "fit", "paper", "prior"]
+    names = ["bench", "compare", "data", "demo", "doctor", "evaluate", "fit", "paper", "prior", "quality"]
     assert sorted(ROOT.commands) == [*names, "recommend", "similar", "theory", "truth", "tune"]
     assert sorted(ROOT.commands["data"].commands) == ["fetch", "info", "list"]
     assert sorted(ROOT.commands["paper"].commands) == ["report", "run", "tune"]
+    assert sorted(ROOT.commands["quality"].commands) == ["report", "run", "tune"]
 
 
 @pytest.mark.parametrize("words", [(), *COMMANDS], ids=" ".join)

@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from truepair.commands import paper as paper_commands
+from truepair.commands import quality as quality_commands
 from truepair.commands.bench import bench
 from truepair.commands.compare import compare
 from truepair.commands.data import fetch, info, list_datasets
@@ -58,6 +59,7 @@ app = typer.Typer(cls=Group, pretty_exceptions_enable=False, epilog=_FLOW, **_HA
 datasets = typer.Typer(help="The public datasets that truepair knows by name.", **_HABITS)
 
 paper = typer.Typer(help="The paper's tables and figures: tuned, run and reported.", **_HABITS)
+quality = typer.Typer(help="Exact sampling against what people use: tuned, run and reported.", **_HABITS)
 
 
 def _version(asked: bool) -> None:
@@ -89,6 +91,7 @@ _add(app, "compare", compare, "compare ml-100k --losses bpr,dcl,dpl --seeds 3 --
 _add(app, "tune", tune, "tune ml-100k --loss dpl --trials 30 --out tuning.html --save-config best.toml")
 _add(app, "bench", bench, "bench training ranking --rounds 5 --out bench.json")
 app.add_typer(paper, name="paper", epilog="\b\nExample:\n  truepair paper report")
+app.add_typer(quality, name="quality", epilog="\b\nExample:\n  truepair quality report")
 _add(app, "prior", prior, "prior ml-100k --plot prior.svg --per-user tau.csv")
 _add(app, "theory", theory, "theory --quick --out theory.md")
 _add(app, "truth", truth, "truth simulation --exposure popularity --report truth.md")
@@ -99,6 +102,11 @@ _add(datasets, "fetch", fetch, "data fetch ml-100k")
 _add(paper, "run", paper_commands.run, "paper run --only ml-100k --studies paper,clean")
 _add(paper, "tune", paper_commands.tune, "paper tune --only ml-100k --encoders mf --methods dpl")
 _add(paper, "report", paper_commands.report, "paper report --lines results/paper --out docs/paper.md")
+_add(quality, "tune", quality_commands.tune, "quality tune --only ml-100k --methods ease,exact-infonce")
+_add(quality, "run", quality_commands.run, "quality run --only ml-100k --encoders mf --seeds 3")
+_add(
+    quality, "report", quality_commands.report, "quality report --lines results/quality --out docs/quality.md"
+)
 
 
 def main() -> None:

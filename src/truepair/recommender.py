@@ -36,7 +36,7 @@ from truepair.matrices import Rows, dense, dot_rows, take_rows, unit_rows
 from truepair.parameters import check_saveable, described, rebuilt
 from truepair.prior import with_estimated_prior
 from truepair.ranking import top_k
-from truepair.sampling import SAMPLERS, Sampler
+from truepair.sampling import SAMPLERS, Exact, Sampler
 from truepair.shelf import Shelf
 from truepair.solving import Solved, solve
 from truepair.storage import Model, load_model, save_model
@@ -46,6 +46,7 @@ from truepair.training import AUTO, ENGINES, FitResult, Settings, fit, fold_in
 Unknown = Literal["error", "popular"]
 _SETTINGS = [f.name for f in dataclasses.fields(Settings)]
 _USED_WITHOUT_TRAINING = ("encoder", "metric", "device")
+EXACT_BATCH = 128  # users of a batch with exact sampling
 
 
 @dataclasses.dataclass(kw_only=True, eq=False, repr=False)
@@ -59,7 +60,8 @@ class Recommender:
                             user, "density", or estimated by a quick extra training: "auto", "per-user"
     validation, metric      the share of the pairs that is held out to choose the epoch by this metric;
                             0 trains all epochs on everything
-    batch_size              None: a 64th of the training pairs, from 64 to 1024
+    batch_size              None: a 64th of the training pairs, from 64 to 1024; with exact sampling, whose
+                            batches are users with all their items, 128 users
     engine                  how to train: "auto" is the GPU engine on CUDA, else the CPU engine, else the
                             reference; all other parameters are those of `Settings`
 
@@ -153,7 +155,8 @@ class Recommender:
         parse_metric(self.metric)
         params = {name: getattr(self, name) for name in _SETTINGS}
         if self.batch_size is None:
-            params["batch_size"] = min(max(n_pairs // 64, 64), 1024)
+            exact = isinstance(sampler, Exact)
+            params["batch_size"] = EXACT_BATCH if exact else min(max(n_pairs // 64, 64), 1024)
         return encoder, loss, sampler, Settings(**params)
 
     def _sampler(self, name: str) -> Sampler:

@@ -153,11 +153,11 @@ class Exact(Sampler):
              None: the whole catalogue up to MOST_COLUMNS items, else DRAWN_COLUMNS of them
     alpha    columns are drawn in proportion to popularity^alpha, and weighted by the inverse
     step     on the CPU, pairwise losses read a histogram of each user's scores with cells of this width, in
-             units of the score; it costs a relative error of step²/4 at most. 0: every pair by itself
+             units of the score; it costs a relative error of about step²/4. 0: every pair by itself
     """
 
     columns: int | None = None
-    alpha: float = 0.0
+    alpha: float = 0.75
     step: float = 1 / 32
 
     def __post_init__(self) -> None:

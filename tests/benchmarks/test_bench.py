@@ -348,7 +348,7 @@ def test_a_peer_gets_a_matrix_that_it_may_write_to(split):
 
 def test_help_names_the_benchmarks(app):
     shown = " ".join(run(app, "--help").stdout.split())
-    assert ", ".join(BENCHMARKS) in shown
+    assert ",".join(BENCHMARKS) in shown.replace(" ", "")  # a line may end at a hyphen
     assert "truepair bench ranking" in shown
     assert "pip install 'truepair[bench]'" in shown
 

@@ -124,7 +124,8 @@ def fit_many(
 def choose_engine(job: Job, engine: str = AUTO) -> str:
     """The engine for a job: the one named, if it can do it.
 
-    "auto" is the fastest exact engine that can: "gpu" on CUDA, "cpu" for what it has, else "reference".
+    "auto" is the fastest faithful engine that can: "gpu" on CUDA, "cpu" for what it has, "rows" for exact
+    sampling, else "reference".
     """
     check_choice("engine", engine, [AUTO, *ENGINES])
     job = replace(job, loss=job.loss.with_density(job.interactions.density))

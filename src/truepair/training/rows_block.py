@@ -21,7 +21,7 @@ class Block(NamedTuple):
     rows: Tensor  # [A], the row of each anchor
     starts: Tensor  # [B + 1], where the anchors of each row begin
     n_unlabelled: Tensor  # [B], how many items each user has no interaction with; at least 1
-    tau: Tensor  # [B], the prior of each user
+    tau: Tensor  # [B], the prior of each user, in float64: 1 − τ must not round to 0
     longest: int  # no row has more anchors
     log_weights: Tensor | None = None  # [C], log ω
     low: float = -math.inf  # no score of the block lies below …
@@ -35,6 +35,10 @@ class Block(NamedTuple):
     def sum(self, values: Tensor) -> Tensor:
         """The sum of the anchors' values [A] in each row. [B]"""
         return values.new_zeros(len(self.scores)).index_add_(0, self.rows, values)
+
+    def log_tau(self) -> tuple[Tensor, Tensor]:
+        """log τ and log(1−τ) of each row. [B]"""
+        return self.tau.log().to(self.pos.dtype), torch.log1p(-self.tau).to(self.pos.dtype)
 
     def log_total_weight(self) -> Tensor:
         """log Σ ω over each row's unlabelled columns. [B]"""

@@ -21,7 +21,7 @@ from truepair.compiling import announce_compilation, parallel_kernel
 from truepair.training.cpu_functions import compiled, exp32
 from truepair.training.plan import Floats
 from truepair.training.rows_block import Block
-from truepair.training.rows_pairs import Kernel, Pairs, Sums
+from truepair.training.rows_pairs import Kernel, Pairs, Sums, pair_sums
 
 MOST_NODES = 1024
 _ROUND = 32  # the number of nodes is a multiple of this, so that few matrices serve all blocks
@@ -40,7 +40,9 @@ class HistogramSums:
 
     def __call__(self, block: Block, kernel: Kernel, beta: float, with_own: bool) -> Pairs:
         """Sums with weights ∝ ω e^{βs}, no gradient through the weights."""
-        nodes = _Nodes(block, self.step * kernel.scale)
+        if not math.isfinite(block.high - block.low):  # the run has diverged; let the sums tell so
+            return pair_sums(block, kernel, beta, with_own)
+        nodes = Nodes(block, self.step * kernel.scale)
         n, scores = len(block.scores), block.scores.numpy()
         pos, starts = block.pos.numpy(), block.starts.numpy()
         log_weights = np.empty(0, np.float32) if block.log_weights is None else block.log_weights.numpy()
@@ -62,12 +64,12 @@ class HistogramSums:
         return Pairs(Sums(values[0], values[1], back.to_scores), own)
 
 
-class _Nodes:
+class Nodes:
     """Where the nodes lie, and the products between them."""
 
     def __init__(self, block: Block, step: float) -> None:
         span = max(block.high - block.low, 1e-3)
-        h = max(step, span / (MOST_NODES - 2))
+        h = step * 2.0 ** max(0, math.ceil(math.log2(span / ((MOST_NODES - 2) * step))))  # few different ones
         self.count = _ROUND * math.ceil((span / h + 2) / _ROUND)
         self.h, self.low, self.inverse = h, np.float32(block.low), np.float32(1 / h)
 
@@ -76,7 +78,7 @@ class _Nodes:
         return _matrix(kernel, self.count, self.h)
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=16)
 def _matrix(kernel: Kernel, count: int, h: float) -> Tensor:
     nodes = torch.arange(count, dtype=torch.float64) * h
     apart = nodes[:, None] - nodes
@@ -90,7 +92,7 @@ class _Back:
         self,
         block: Block,
         kernel: Kernel,
-        nodes: _Nodes,
+        nodes: Nodes,
         beta: np.float32,
         log_weights: Floats,
         shift: Floats,

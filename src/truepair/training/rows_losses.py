@@ -90,12 +90,11 @@ def _bsl(loss: BSL, block: Block, share: Tensor, sums: PairSums) -> RowLosses:
 
 def _contrastive(loss: DCL, block: Block, share: Tensor, sums: PairSums) -> RowLosses:
     """log(e^{s⁺/t} + G) − s⁺/t, G the corrected sum of a row: DCL, and HCL by its weighted sum."""
-    t, log_n, log_tau = loss.temperature, block.n_unlabelled.log(), block.tau.log()
+    t, log_n, (log_tau, log_rest) = loss.temperature, block.n_unlabelled.log(), block.log_tau()
     beta = loss.beta if isinstance(loss, HCL) else 0.0
     hard, weight = _Exponents(block, (1 + beta) / t), _Exponents(block, beta / t) if beta else None
     log_sum = hard.log_mean + log_n - (0.0 if weight is None else weight.log_mean)  # [B]
     log_own = block.log_mean_exp_pos(t)
-    log_rest = torch.log1p(-block.tau.double()).to(log_sum.dtype)
     log_rival = log_difference(log_sum, log_own + log_tau + log_n)
     floor = loss.min_score / t + log_n
     clamped = log_rival - log_rest < floor
@@ -126,9 +125,9 @@ def _dpl(loss: DPL, block: Block, share: Tensor, sums: PairSums) -> RowLosses:
     """−log max(P, bound), P = (Σ_j w_j σ(s⁺−s_j) − τ · mean_m σ(s⁺−s'_m)) / (1−τ)."""
     beta = loss.beta if isinstance(loss, DPLHard) else 0.0
     other, own = sums(block, Kernel(SIGMOID), beta, loss.uses_extra)
-    tau = block.tau[block.rows]
+    tau = block.tau.to(block.pos.dtype)[block.rows]
     expected = 0.5 if own is None else own.value
-    rest = torch.log1p(-block.tau.double()).to(block.pos.dtype)[block.rows]  # log(1 − τ)
+    rest = block.log_tau()[1][block.rows]  # log(1 − τ)
     difference = other.value - tau * expected
     bound = loss.floor * (other.value if loss.clamp == "relative" else 1.0) * rest.exp()
     clamped = difference < bound

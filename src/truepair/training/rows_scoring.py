@@ -37,7 +37,9 @@ class ScoredBlock(NamedTuple):
             return told
         idle = self.idle[self.block.rows]
         told.by_score[self.idle] = 0.0
-        return told._replace(loss=told.loss.masked_fill(idle, 0.0), by_pos=told.by_pos.masked_fill(idle, 0.0))
+        clamped = None if told.clamped is None else told.clamped & ~idle
+        loss_now, by_pos = (values.masked_fill(idle, 0.0) for values in (told.loss, told.by_pos))
+        return RowLosses(loss_now, clamped, by_pos, told.by_score)
 
     def gradients(self, told: RowLosses) -> Matrices:
         """By the users' vectors [B, d] and by all items' [n_items, d]."""
@@ -75,7 +77,7 @@ class Blocks:
         self.n_anchors = int(counts[counts < data.n_items].sum())
         self.counts, self.indptr = (torch.tensor(x, device=device) for x in (counts, data.indptr))
         self.items = torch.tensor(data.items, device=device)
-        tau = torch.tensor(getattr(loss, "tau", 0.0), dtype=torch.float32, device=device)
+        tau = torch.tensor(getattr(loss, "tau", 0.0), dtype=torch.float64, device=device)
         self.tau = tau.expand(data.n_users) if tau.ndim == 0 else tau
         n_columns = sampler.columns_of(data.n_items)
         popularity = data.item_counts if popularity is None else popularity
@@ -108,7 +110,7 @@ class Blocks:
         scores.view(-1).index_fill_(0, own, -math.inf)
         if columns is not None:
             idle = scores.amax(dim=1) == -math.inf
-            scores[idle, 0] = 0.0  # whatever comes of it is not used
+            scores[idle, 0] = low if self.on_cpu else 0.0  # whatever comes of it is not used
         free = (self.n_items - counts).to(scores.dtype)
         block = Block(
             users, scores, pos, rows, starts, free, self.tau[users], self.longest, log_weights, low, high

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,18 +16,23 @@ from truepair.experiments.paper.running import Say, per_user_file
 
 Values = npt.NDArray[np.float64]
 Model = tuple[str, str]  # encoder, method
+Runs = Mapping[Model, Sequence[RunLine]]  # one run a seed
+PairsOf = Callable[[Mapping[Model, Values]], Sequence[tuple[Model, Model]]]  # what is compared with what
 
 
 def make_contrasts(dataset: str, out: Path, say: Say) -> int:
-    """Compare the clean runs of a dataset, with the best trials' settings; gives how many contrasts.
+    """Compare the clean runs of a dataset, with the best trials' settings; gives how many contrasts."""
+    return compare_runs(dataset, _current_runs(dataset, out), _pairs, out, say)
+
+
+def compare_runs(dataset: str, of: Runs, pairs_of: PairsOf, out: Path, say: Say) -> int:
+    """Compare runs over the same users, each model the mean of its seeds; gives how many contrasts.
 
     The file of a dataset's contrasts is written anew: one family, one correction.
     """
-    runs = {
-        model: lines for model, lines in _current_runs(dataset, out).items() if _are_at_hand(lines, out, say)
-    }
+    runs = {model: lines for model, lines in of.items() if _are_at_hand(lines, out, say)}
     means = {model: _mean_over_seeds(lines, out) for model, lines in runs.items()}
-    pairs = _pairs(means)
+    pairs = pairs_of(means)
     if not pairs:
         say(f"{dataset}: nothing to compare; the values of each user lie beside the clean runs' lines")
         return 0
@@ -40,7 +45,7 @@ def make_contrasts(dataset: str, out: Path, say: Say) -> int:
         low, high = bootstrap_interval(difference)
         first, second = runs[a][0], runs[b][0]
         contrast = Contrast(
-            dataset, _name(a), _name(b), CHOOSE_BY, min(len(runs[a]), len(runs[b])), len(difference),
+            dataset, model_key(a), model_key(b), CHOOSE_BY, min(len(runs[a]), len(runs[b])), len(difference),
             round(float(difference.mean()), 6), round(low, 6), round(high, 6), p, corrected,
             first.split, digest(first.parameters), digest(second.parameters),
         )  # fmt: skip
@@ -63,7 +68,7 @@ def _current_runs(dataset: str, out: Path) -> dict[Model, list[RunLine]]:
 def _are_at_hand(lines: Sequence[RunLine], out: Path, say: Say) -> bool:
     missing = [per_user_file(out, line).name for line in lines if not per_user_file(out, line).exists()]
     if missing:
-        say(f"not compared: {_name((lines[0].encoder, lines[0].method))}, as {missing[0]} is not there")
+        say(f"not compared: {model_key((lines[0].encoder, lines[0].method))}, as {missing[0]} is not there")
     return not missing
 
 
@@ -94,6 +99,7 @@ def _pairs(means: Mapping[Model, Values]) -> list[tuple[Model, Model]]:
     return list(distinct.values())
 
 
-def _name(model: Model) -> str:
+def model_key(model: Model) -> str:
+    """As lines of comparisons name a model: "lightgcn dpl", "ease"."""
     encoder, method = model
     return method if encoder == NO_ENCODER else f"{encoder} {method}"

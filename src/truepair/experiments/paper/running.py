@@ -15,7 +15,7 @@ import torch
 from truepair.errors import TrainingError
 from truepair.evaluation import evaluate
 from truepair.evaluation.metrics import METRICS as FORMULAS
-from truepair.evaluation.metrics import parse_metric
+from truepair.evaluation.metrics import Floats, parse_metric
 from truepair.evaluation.task import Task
 from truepair.experiments.lines import RunLine, append_line, digest, read_lines
 from truepair.experiments.paper.plan import Wanted
@@ -180,7 +180,7 @@ def _run_point(material: Material, each: Wanted, out: Path) -> RunLine:
     model = solved(each.method, each.parameters, material.train, each.seed)
     seconds = time.perf_counter() - began
     return RunLine(
-        **_named(material, each),
+        **named(each, material.whole.hash),
         engine=model.engine,
         epoch=model.epochs,
         curve=[],
@@ -193,7 +193,7 @@ def _run_point(material: Material, each: Wanted, out: Path) -> RunLine:
 
 def _line(material: Material, each: Wanted, result: FitResult, seconds: float) -> RunLine:
     return RunLine(
-        **_named(material, each),
+        **named(each, material.whole.hash),
         engine=result.engine,
         epoch=result.epoch,
         curve=[],
@@ -204,7 +204,8 @@ def _line(material: Material, each: Wanted, result: FitResult, seconds: float) -
     )
 
 
-def _named(material: Material, each: Wanted) -> dict[str, Any]:
+def named(each: Wanted, split: str) -> dict[str, Any]:
+    """What a line says of a run before it is run."""
     return {
         "study": each.study,
         "dataset": each.dataset,
@@ -213,7 +214,7 @@ def _named(material: Material, each: Wanted) -> dict[str, Any]:
         "variant": each.variant,
         "seed": each.seed,
         "parameters": dict(each.parameters),
-        "split": material.whole.hash,
+        "split": split,
         "device": device_name(),
         "versions": {name: version for name, version in versions().items() if version is not None},
     }
@@ -222,13 +223,17 @@ def _named(material: Material, each: Wanted) -> dict[str, Any]:
 def _tested(material: Material, each: Wanted, users: Any, items: Any, out: Path) -> dict[str, float]:
     """The one look at the test part; each user's NDCG@20 is kept for the paired comparisons."""
     found = evaluate(users, items, material.whole.test, exclude=material.train, ks=KS)
-    path = per_user_file(out, each)
+    keep_values(per_user_file(out, each), found.values(CHOOSE_BY))
+    return {name: round(found.mean(name), 6) for name in METRICS}
+
+
+def keep_values(path: Path, values: Floats) -> None:
+    """Write the values of each user, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_suffix(f".{os.getpid()}.writing")
     with fresh.open("wb") as file:
-        np.save(file, found.values(CHOOSE_BY).astype(np.float32))
+        np.save(file, values.astype(np.float32))
     os.replace(fresh, path)
-    return {name: round(found.mean(name), 6) for name in METRICS}
 
 
 def per_user_file(out: Path, each: Wanted | RunLine) -> Path:

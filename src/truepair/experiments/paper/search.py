@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError, check_choice
 from truepair.evaluation import Validation
-from truepair.experiments.lines import Lines, TrialLine, append_line, read_lines
+from truepair.experiments.lines import TrialLine
 from truepair.experiments.paper.points import device_name, solved
 from truepair.experiments.paper.presets import (
     CHOOSE_BY,
@@ -20,6 +19,16 @@ from truepair.experiments.paper.presets import (
     REFERENCES,
     Material,
     PaperData,
+)
+from truepair.experiments.searching import (
+    ONE_PARAMETER,
+    Place,
+    Quest,
+    Searched,
+    best_trials,
+    lasting,
+    trial_line,
+    trials_for,
 )
 from truepair.experiments.tuning import (
     Asked,
@@ -30,20 +39,27 @@ from truepair.experiments.tuning import (
     Trial,
     When,
     training_runner,
-    tune,
 )
-from truepair.experiments.tuning.domains import Domain
-from truepair.experiments.tuning.trials import Outcome
+
+__all__ = [
+    "TRIALS",
+    "Place",
+    "PointRunner",
+    "best_trials",
+    "fixed_of",
+    "fixed_reference",
+    "lasting",
+    "search",
+    "space_of",
+]
 
 TRIALS = {"mf": 30, "lightgcn": 10, NO_ENCODER: 30}
-_ONE_PARAMETER = 12  # trials enough for a line: they lie closer together than 30 in a plane
 # Dimension and N end where a trial would take minutes: they are not extended beyond, for any method.
 _DIM = {"mf": Powers(32, 128, most=128), "lightgcn": Powers(32, 64, most=64)}
 _N = Powers(1, 32, least=1, most=32)
+_ONE_PARAMETER = ONE_PARAMETER
 _LONGER = 4  # times the epochs, for a best trial that was still rising
 _TEMPERATURE = Range(0.05, 0.5, log=True)
-Searched = Domain | When
-Place = tuple[str, str, str]  # dataset, encoder, method
 _PRIOR: dict[str, Searched] = {
     "loss.tau": Range(0.001, 0.4, log=True, most=0.9),
     "n_extra": Powers(1, 16, least=1, most=16),
@@ -105,7 +121,7 @@ _REFERENCE_SPACES: dict[str, dict[str, Searched]] = {
 def fixed_of(data: PaperData, encoder: str, method: str) -> dict[str, Any]:
     """What is not searched."""
     if encoder == NO_ENCODER:
-        return {} if method == "ials" else {"encoder": {"popularity": "popular"}.get(method, method)}
+        return fixed_reference(method)
     flat: dict[str, Any] = {
         "encoder": encoder, "loss": method, "sampler": "uniform", "batch_size": data.clean_batch,
         "epochs": _epochs(data, encoder), "patience": 15, "validate_every": 5,
@@ -115,6 +131,11 @@ def fixed_of(data: PaperData, encoder: str, method: str) -> dict[str, Any]:
         flat |= {"loss": "bpr", "sampler": "bns", "sampler.in_batch": True, "n_unlabelled": 1}
         flat |= {"batch_size": 1024}
     return flat
+
+
+def fixed_reference(method: str) -> dict[str, Any]:
+    """Of a reference point: its encoder; iALS is no encoder of ours."""
+    return {} if method == "ials" else {"encoder": {"popularity": "popular"}.get(method, method)}
 
 
 def _epochs(data: PaperData, encoder: str) -> int:
@@ -136,64 +157,18 @@ def search(
     trial was still rising at its last epoch, it is trained again with more epochs, twice at most.
     """
     check_choice("method", method, REFERENCES if encoder == NO_ENCODER else METHODS_OF[encoder])
-    place = material.data.name, encoder, method
-    runner: Any = _runner(material, encoder, method)
-
-    def lines() -> list[TrialLine]:
-        found = read_lines(out).trials
-        return [
-            t for t in found if (t.dataset, t.encoder, t.method) == place and t.split == material.carved.hash
-        ]
-
-    def keep(trial: Trial) -> None:
-        append_line(out / f"trials-{material.data.name}.jsonl", _line(material, encoder, method, trial))
-
-    for trial in _trials(space_of(encoder, method), runner, place, out, progress, together, len(lines())):
-        if trial.number not in {line.number for line in lines()}:
-            keep(trial)
+    space, runner = space_of(encoder, method), _runner(material, encoder, method)
+    place, trials = (material.data.name, encoder, method), trials_for(space, TRIALS[encoder])
+    quest = Quest(place, material.carved.hash, space, runner, trials, device_name())
+    quest.run(out, progress, together)
     while True:
-        best = best_trials(Lines(trials=lines()))[place]
+        best, lines = quest.best(out), quest.lines(out)
         epochs = best.parameters.get("epochs", 0)
-        over = best.epoch != epochs or epochs > _LONGER * runner.fixed["epochs"]
-        if over or any(trial.parameters.get("epochs", 0) > epochs for trial in lines()):
+        over = best.epoch != epochs or epochs > _LONGER * quest.runner.fixed["epochs"]
+        if over or any(trial.parameters.get("epochs", 0) > epochs for trial in lines):
             return best
-        keep(_one_trial(runner, len(lines()), dict(best.parameters) | {"epochs": _LONGER * epochs}))
-
-
-def _trials(
-    space: Mapping[str, Searched],
-    runner: Any,
-    place: Place,
-    out: Path,
-    progress: bool,
-    together: int,
-    kept: int,
-) -> Sequence[Trial]:
-    """The trials of a search; none where its journal is gone and as many as were asked for are kept."""
-    if not space:  # nothing to choose
-        return [] if kept else [_one_trial(runner, 0, runner.fixed)]
-    encoder = place[1]
-    trials = min(TRIALS[encoder], _ONE_PARAMETER) if len(space) == 1 else TRIALS[encoder]
-    storage = out / "storage" / f"{_file(place)}.journal"
-    if kept >= trials and not storage.exists():
-        return []
-    storage.parent.mkdir(parents=True, exist_ok=True)
-    study = " ".join(place)
-    found = tune(
-        space, runner, trials=trials, storage=storage, study=study, together=together, progress=progress
-    )
-    return found.trials
-
-
-def _file(place: Place) -> str:
-    return "_".join("none" if part == NO_ENCODER else part for part in place)
-
-
-def _one_trial(runner: Any, number: int, parameters: Mapping[str, Any]) -> Trial:
-    """A trial that is not chosen by the search."""
-    ended: list[Outcome] = []
-    runner([Asked(number, {**runner.fixed, **parameters}, ended.append)])
-    return Trial(number, {**runner.fixed, **parameters}, **dataclasses.asdict(ended[0]))
+        longer = dict(best.parameters) | {"epochs": _LONGER * epochs}
+        quest.keep(quest.one_trial(len(lines), longer), out)
 
 
 def _runner(material: Material, encoder: str, method: str) -> Runner:
@@ -225,39 +200,4 @@ class PointRunner:
 
 
 def _line(material: Material, encoder: str, method: str, trial: Trial) -> TrialLine:
-    return TrialLine(
-        dataset=material.data.name,
-        encoder=encoder,
-        method=method,
-        number=trial.number,
-        state=trial.state,
-        parameters=lasting(trial.parameters),
-        score=_rounded(trial.score),
-        epoch=trial.epoch,
-        curve=[(epoch, round(score, 5)) for epoch, score in trial.history],
-        split=material.carved.hash,
-        engine=trial.engine,
-        device=device_name(),
-        seconds=round(trial.seconds, 3),
-    )
-
-
-def lasting(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters without what does not change a result."""
-    return {name: value for name, value in parameters.items() if name not in ("engine", "device", "metric")}
-
-
-def _rounded(score: float | None) -> float | None:
-    return None if score is None else round(score, 6)
-
-
-def best_trials(lines: Lines) -> dict[Place, TrialLine]:
-    """The best finished trial of each (dataset, encoder, method); of equal ones the first."""
-    found: dict[Place, TrialLine] = {}
-    for line in sorted(lines.trials, key=lambda line: line.number):
-        if line.state != "complete" or line.score is None:
-            continue
-        place = line.dataset, line.encoder, line.method
-        if place not in found or line.score > (found[place].score or 0.0):
-            found[place] = line
-    return found
+    return trial_line((material.data.name, encoder, method), material.carved.hash, device_name(), trial)

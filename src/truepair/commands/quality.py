@@ -1,0 +1,145 @@
+"""`truepair quality`: exact sampling against what people use, tuned, run and reported."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from truepair.commands.options import DataDir, unpacked
+from truepair.commands.paper import Lines, Part
+from truepair.commands.voice import Voice
+from truepair.commands.writing import replacing
+from truepair.errors import check_whole
+
+if TYPE_CHECKING:
+    from truepair.experiments.quality.running import Selection
+
+_COMMAS = ", with commas between; all if not given."
+Only = Annotated[str | None, typer.Option(help="Cases ({experiments.quality.cases.CASES})" + _COMMAS)]
+Encoders = Annotated[
+    str | None, typer.Option(help="Encoders ({experiments.quality.contestants.ENCODERS})" + _COMMAS)
+]
+Methods = Annotated[
+    str | None, typer.Option(help="Methods ({experiments.quality.contestants.METHODS})" + _COMMAS)
+]
+FOLDER = Path("results/quality")
+
+
+@unpacked
+def tune(
+    *,
+    only: Only = None,
+    encoders: Encoders = None,
+    methods: Methods = None,
+    lines: Lines = FOLDER,
+    part: Part = False,
+    data_dir: DataDir = None,
+    voice: Voice,
+) -> None:
+    """Search each contestant's settings: as many trials for every one, on validation only.
+
+    It may be stopped at any moment, and goes on where it was. Several processes may share a search.
+    """
+    from truepair.experiments.paper.steps import count_lines
+    from truepair.experiments.quality import running
+
+    selected = _selected(only, encoders, methods, None, data_dir)
+    began, before = time.perf_counter(), count_lines(lines)
+    running.tune_all(selected, lines, voice.say, progress=not (voice.quiet or part))
+    if not part:
+        _finish("tune", selected, lines, before, began, voice)
+
+
+@unpacked
+def run(
+    *,
+    only: Only = None,
+    encoders: Encoders = None,
+    methods: Methods = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="So many training seeds, 0, 1, …; 5 if not given.")
+    ] = None,
+    lines: Lines = FOLDER,
+    part: Part = False,
+    data_dir: DataDir = None,
+    voice: Voice,
+) -> None:
+    """Run each contestant with its best settings, judge it once, and compare; nothing is run twice.
+
+    The settings are the best of the trials in the lines' folder, else truepair's own.
+    """
+    from truepair.experiments.paper.steps import count_lines
+    from truepair.experiments.quality import running
+
+    seeds = None if seeds is None else check_whole("seeds", seeds, 1, 1000)
+    selected = _selected(only, encoders, methods, seeds, data_dir)
+    began, before = time.perf_counter(), count_lines(lines)
+    running.run_all(selected, lines, voice.say)
+    if not part:
+        running.compare_all(selected, lines, voice.say)
+        _finish("run", selected, lines, before, began, voice)
+
+
+@unpacked
+def report(
+    *,
+    lines: Lines = FOLDER,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The page to write, as Markdown.")] = Path(
+        "docs/quality.md"
+    ),
+    figures: Annotated[
+        Path | None, typer.Option(help="The folder for its figure; `figures` beside the page if not given.")
+    ] = None,
+    settings: Annotated[
+        Path | None,
+        typer.Option(help="Write the best settings and what they reached to this file too, as JSON."),
+    ] = None,
+    voice: Voice,
+) -> None:
+    """Write the page of tables, verdicts and a figure from the lines alone."""
+    from truepair.experiments.lines import read_lines
+    from truepair.experiments.quality.report import rebuild_report
+    from truepair.experiments.quality.settled import settled_text
+
+    for text in read_lines(lines).broken:
+        voice.say(f"left out: {text}")
+    page = rebuild_report(lines, out, figures)
+    if settings is not None:
+        with replacing(settings) as file:
+            file.write(settled_text(read_lines(lines)).encode())
+    voice.done(str(page), {"page": str(page)})
+
+
+def _selected(
+    only: str | None, encoders: str | None, methods: str | None, seeds: int | None, data_dir: Path | None
+) -> Selection:
+    from truepair.experiments.paper.steps import checked
+    from truepair.experiments.quality.cases import CASES
+    from truepair.experiments.quality.contestants import ENCODERS, METHODS
+    from truepair.experiments.quality.running import Selection
+
+    return Selection(
+        checked("case", only, CASES),
+        checked("encoder", encoders, ENCODERS),
+        checked("method", methods, METHODS),
+        seeds,
+        data_dir,
+    )
+
+
+def _finish(step: str, selected: Selection, lines: Path, before: int, began: float, voice: Voice) -> None:
+    """Keep a line on what was done and how long it took, and tell it."""
+    from truepair.experiments.lines import Session, append_line
+    from truepair.experiments.paper.points import device_name
+    from truepair.experiments.paper.steps import count_lines
+
+    made, seconds = count_lines(lines) - before, time.perf_counter() - began
+    when = (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat(timespec="seconds")
+    asked = f"quality {step} {' '.join(selected.words())}"
+    append_line(lines / "sessions.jsonl", Session(when, device_name(), asked, made, round(seconds, 1)))
+    told = f"{made} new lines in {seconds:.0f} s, kept in {lines}; `truepair quality report` shows them"
+    voice.done(told, {"made": made, "seconds": seconds, "lines": str(lines)})

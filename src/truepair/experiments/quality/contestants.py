@@ -1,0 +1,110 @@
+"""The contestants: what each has fixed, what is searched, and how much.
+
+All that are trained use exact sampling and cosine scores, share their ranges, and have their own parameters
+besides; the reference points have the ranges of the clean study.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from truepair.errors import check_choice
+from truepair.experiments.paper.presets import NO_ENCODER
+from truepair.experiments.paper.search import fixed_reference
+from truepair.experiments.paper.search import space_of as paper_space
+from truepair.experiments.paper.words import ENCODER_NAMES, METHOD_NAMES
+from truepair.experiments.searching import Searched, trials_for
+from truepair.experiments.tuning import Choice, Powers, Range
+
+EXACT = "exact-"
+METHODS_OF: dict[str, tuple[str, ...]] = {
+    "mf": ("exact-infonce", "exact-dpl-hard", "exact-dpl", "exact-bpr", "exact-psl", "exact-bsl"),
+    "lightgcn": ("exact-infonce", "exact-dpl-hard", "exact-psl"),
+    NO_ENCODER: ("ease", "ials", "itemknn", "popularity"),
+}
+ENCODERS = tuple(METHODS_OF)
+METHODS = tuple(dict.fromkeys(method for of in METHODS_OF.values() for method in of))
+REFERENCES = METHODS_OF[NO_ENCODER]
+RIVALS = ("ease", "ials")  # what people use: every contestant is compared with these
+
+TRIALS = {"mf": 30, "lightgcn": 15, NO_ENCODER: 30}
+EPOCHS = 60  # of the cosine schedule; validation chooses where to stop
+SEEDS = 5  # training seeds 0, 1, …
+_EVERY = 5  # epochs between two validations
+_SOLVED = ("ease", "itemknn", "popularity")  # the same whatever the seed
+
+_NAMES = {"psl": "PSL", "bsl": "BSL", "dpl-hard": "DPL, hard weights"}  # nothing is sampled here
+
+Model = tuple[str, str]  # encoder, method
+MODELS: tuple[Model, ...] = tuple((encoder, method) for encoder, of in METHODS_OF.items() for method in of)
+
+_BATCH = {"small": Powers(64, 256), "large": Powers(256, 1024)}  # users
+_TEMPERATURE = Range(0.05, 0.4, log=True)
+_TAU = Range(0.0, 0.6, most=0.9)
+_OWN: dict[str, dict[str, Searched]] = {
+    "infonce": {"loss.temperature": _TEMPERATURE},
+    "dpl": {"encoder.temperature": _TEMPERATURE, "loss.tau": _TAU},
+    "dpl-hard": {
+        "encoder.temperature": _TEMPERATURE,
+        "loss.tau": _TAU,
+        "loss.beta": Range(0.3, 2.0, least=0.0),
+    },
+    "bpr": {"encoder.temperature": _TEMPERATURE},
+    # with ψ(d) = e^d it would be the softmax at twice its temperature
+    "psl": {"loss.temperature": Range(0.025, 0.2, log=True)},
+    "bsl": {"loss.temperature": _TEMPERATURE, "loss.positive_temperature": Range(0.1, 2.0, log=True)},
+}
+
+
+def space_of(encoder: str, method: str, large: bool) -> dict[str, Searched]:
+    """What is searched."""
+    check_choice("method", method, METHODS_OF[check_choice("encoder", encoder, METHODS_OF)])
+    if encoder == NO_ENCODER:
+        return paper_space(encoder, method)
+    shared: dict[str, Searched] = {
+        "learning_rate": Range(1e-3, 3e-2, log=True),
+        "weight_decay": Range(1e-8, 1e-3, log=True),
+        "encoder.dim": Powers(64, 512, most=1024),
+        "batch_size": _BATCH[_size(large)],
+    }
+    graph: dict[str, Searched] = {"encoder.hops": Choice((1, 2, 3))} if encoder == "lightgcn" else {}
+    return shared | _OWN[method.removeprefix(EXACT)] | graph
+
+
+def fixed_of(encoder: str, method: str, large: bool) -> dict[str, Any]:
+    """What is not searched; see `parameters.assembled`."""
+    if encoder == NO_ENCODER:
+        return fixed_reference(method)
+    return {
+        "encoder": encoder, "encoder.scoring": "cosine", "loss": method.removeprefix(EXACT),
+        "sampler": "exact", "schedule": "cosine", "epochs": EPOCHS,
+        "validate_every": _EVERY, "patience": None,
+    }  # fmt: skip
+
+
+def _size(large: bool) -> str:
+    return "large" if large else "small"
+
+
+def trials_of(encoder: str, space: Mapping[str, Searched]) -> int:
+    """How many trials a search has, before ranges grow."""
+    return trials_for(space, TRIALS[encoder])
+
+
+def seeds_of(method: str, seeds: int | None) -> range:
+    """The training seeds of a contestant; one for what no seed changes."""
+    return range(1 if method in _SOLVED else SEEDS if seeds is None else seeds)
+
+
+def title(model: Model) -> str:
+    """A contestant as people write it.
+
+    >>> title(("mf", "exact-infonce")), title(("-", "ease"))
+    ('MF exact InfoNCE', 'EASE')
+    """
+    encoder, method = model
+    loss = method.removeprefix(EXACT)
+    name = _NAMES.get(loss, METHOD_NAMES.get(loss, loss))
+    words = [ENCODER_NAMES.get(encoder, encoder), "exact" if method.startswith(EXACT) else "", name]
+    return " ".join(filter(None, words))

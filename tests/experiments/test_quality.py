@@ -1,0 +1,419 @@
+"""The quality contest on small worlds: cases, searches, final runs, comparisons, the report, the command."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from truepair.benchmarks import Options, Skipped, contest
+from truepair.cli import app
+from truepair.data.split import Split
+from truepair.data.splitting import split_random
+from truepair.errors import InputError
+from truepair.evaluation import evaluate
+from truepair.experiments.lines import Contrast, Lines, RunLine, TrialLine, append_line, digest, read_lines
+from truepair.experiments.paper.presets import METRICS
+from truepair.experiments.paper.running import per_user_file
+from truepair.experiments.quality import cases, contestants, report, running, settled
+from truepair.experiments.quality.cases import AIMS, CASES, Case
+from truepair.experiments.quality.contestants import MODELS, fixed_of, space_of, title
+from truepair.experiments.quality.running import Selection, StopAfter, quest_of, run_wanted, search
+from truepair.experiments.quality.tables import Contest, aims_table, findings, ranking_table
+from truepair.experiments.truth.quality import judged_users, list_quality
+from truepair.experiments.truth.sources import Asked
+from truepair.experiments.tuning.spaces import check_values
+from truepair.losses import InfoNCE
+from truepair.sampling import Exact
+from truepair.training import EpochState, StopTraining, fit
+from worlds import two_tastes
+
+EASE, IALS, INFONCE, DPL = ("-", "ease"), ("-", "ials"), ("mf", "exact-infonce"), ("mf", "exact-dpl")
+QUICK: dict[str, Any] = fixed_of("mf", "exact-infonce", False) | {
+    "epochs": 6, "encoder.dim": 4, "batch_size": 16, "learning_rate": 0.05, "loss.temperature": 0.2,
+    "weight_decay": 0.0,
+}  # fmt: skip
+
+
+def small_case() -> Case:
+    pairs = two_tastes(n_users=60, n_items=30, each=8)
+    return Case("ml-100k", split_random(pairs, 0.2, valid=0.2, seed=1))
+
+
+@pytest.fixture(scope="module")
+def case() -> Case:
+    return small_case()
+
+
+@pytest.fixture(scope="module")
+def lab_case() -> Case:
+    lab = Asked("simulation").case(0)
+    return Case("kuairec", Split(lab.train, lab.valid, lab.pairs(lab.truth & lab.judged), "lab"), lab)
+
+
+# --- cases ---------------------------------------------------------------------------------------------
+
+
+def test_the_final_runs_learn_from_train_and_validation(case: Case) -> None:
+    assert len(case.train) == len(case.carved.train) + len(case.valid)
+    assert case.whole.test is case.carved.test
+    assert case.whole.hash == split_random(two_tastes(60, 30, 8), 0.2, seed=1).hash
+
+
+def test_a_split_is_judged_on_the_whole_catalogue(case: Case) -> None:
+    users, items = torch.eye(60, 4), torch.ones(30, 4)
+    found, plain = case.judged(users, items), evaluate(users, items, case.whole.test, exclude=case.train)
+    assert found.metrics == {name: round(plain.mean(name), 6) for name in METRICS}
+    np.testing.assert_array_equal(found.per_user, plain.values("ndcg@20"))
+
+
+def test_a_lab_s_case_is_judged_as_the_lab_judges(lab_case: Case) -> None:
+    assert lab_case.lab is not None
+    made = torch.Generator().manual_seed(0)
+    users, items = (torch.randn(n, 4, generator=made) for n in lab_case.lab.truth.shape)
+    found, theirs = lab_case.judged(users, items), list_quality(lab_case.lab, users, items)
+    assert {name: found.metrics[name] for name in theirs} == pytest.approx(theirs, abs=1e-6)
+    assert len(found.per_user) == len(judged_users(lab_case.lab))
+    assert found.per_user.mean() == pytest.approx(theirs["ndcg@20"], abs=1e-6)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_case_can_be_loaded(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = split_random(two_tastes(60, 30, 8), 0.2, seed=1)
+    lab = Asked("simulation").case(0)
+    monkeypatch.setattr(cases, "load_material", lambda name, data_dir: small_case())
+    monkeypatch.setattr(cases, "load_split", lambda name, data_dir: whole)
+    monkeypatch.setattr(Asked, "case", lambda asked, seed: lab)
+    found = cases.load_case(name)
+    assert (found.name, found.lab is lab) == (name, name in ("kuairec", "coat"))
+    assert len(found.valid) > 0
+    if name.endswith("-standard"):
+        assert found.whole.hash == whole.hash
+        assert len(found.valid) == round(0.1 * len(whole.train))
+
+
+def test_an_unknown_case_is_told() -> None:
+    with pytest.raises(InputError, match="case = 'ml-10m' is not known"):
+        cases.load_case("ml-10m")
+
+
+# --- contestants ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("model", [m for m in MODELS if m[0] != "-"], ids=" ".join)
+def test_every_space_can_be_searched(model: tuple[str, str], large: bool) -> None:
+    space, fixed = space_of(*model, large), fixed_of(*model, large)
+    check_values(space, fixed)
+    assert sum(name.endswith(".temperature") for name in space) == 1
+    assert ("encoder.hops" in space) == (model[0] == "lightgcn")
+    assert not set(space) & set(fixed)
+
+
+def test_the_effort_is_equal() -> None:
+    for encoder, method in MODELS:
+        space = space_of(encoder, method, False)
+        trials = contestants.trials_of(encoder, space)
+        assert trials == (12 if method == "ease" else 15 if encoder == "lightgcn" else 30), method
+    assert [len(contestants.seeds_of(m, None)) for m in ("ease", "ials", "exact-bpr")] == [1, 5, 5]
+
+
+def test_titles_are_words() -> None:
+    assert title(("lightgcn", "exact-psl")) == "LightGCN exact PSL"
+    assert title(("mf", "exact-dpl-hard")) == "MF exact DPL, hard weights"
+    assert len({title(model) for model in MODELS}) == len(MODELS)
+
+
+# --- searching -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("optuna")
+    monkeypatch.setattr(contestants, "TRIALS", {"mf": 2, "lightgcn": 2, "-": 2})
+    monkeypatch.setattr(contestants, "EPOCHS", 5)
+    monkeypatch.setattr(contestants, "_EVERY", 2)
+    monkeypatch.setattr(settled, "packaged", dict)
+
+
+@pytest.mark.usefixtures("hurried")
+@pytest.mark.parametrize("model", [INFONCE, ("lightgcn", "exact-dpl-hard"), EASE, ("-", "popularity")])
+def test_a_search_leaves_its_trials_and_goes_on(case: Case, model: tuple[str, str], tmp_path: Path) -> None:
+    best = search(case, model, tmp_path)
+    found = read_lines(tmp_path)
+    assert all(line.split == case.carved.hash for line in found.trials)
+    assert search(case, model, tmp_path) == best
+    assert read_lines(tmp_path) == found
+    parameters = settled.final_parameters(settled.settings_of(found)["ml-100k", *model])
+    if model[0] == "-":
+        assert settled.STOP not in parameters
+    else:
+        assert best.engine == "rows"
+        assert (parameters["epochs"], parameters[settled.STOP]) == (5, best.epoch)
+
+
+def test_the_test_part_is_not_in_a_search(case: Case) -> None:
+    identity = quest_of(case, INFONCE).runner.identity
+    assert case.whole.test.hash not in identity
+    assert case.valid.hash in identity
+
+
+# --- final runs ----------------------------------------------------------------------------------------
+
+
+def trial(model: tuple[str, str], parameters: dict[str, Any], score: float, epoch: int | None) -> TrialLine:
+    return TrialLine(
+        "ml-100k", *model, 0, "complete", parameters, score, epoch, [], "carved", "rows", "CPU", 1.0
+    )
+
+
+def wanted_of(out: Path, seeds: int, *models: tuple[str, str]) -> list[Any]:
+    return settled.wanted_runs("ml-100k", models, settled.settings_of(read_lines(out)), seeds)
+
+
+def test_a_run_stops_at_the_chosen_epoch_of_the_whole_schedule(case: Case, tmp_path: Path) -> None:
+    append_line(tmp_path / "trials.jsonl", trial(INFONCE, QUICK, 0.3, 4))
+    assert run_wanted(case, wanted_of(tmp_path, 1, INFONCE), tmp_path, print) == 1
+    (line,) = read_lines(tmp_path).runs
+    assert (line.study, line.epoch, line.engine, line.split) == ("quality", 4, "rows", case.whole.hash)
+    rates: list[float] = []
+    # by hand: the same schedule, stopped after four of its six epochs
+    encoder, loss, sampler, settings = running.Recommender(**running.assembled(QUICK)).job(len(case.train))
+    assert (loss, sampler) == (InfoNCE(0.2), Exact())
+
+    def stop(state: EpochState) -> None:
+        if state.epoch == 4:
+            raise StopTraining
+
+    result = fit(encoder, loss, sampler, case.train, replace(settings, validate_every=2), stop)
+    rates = [record.learning_rate for record in result.history]
+    assert rates == [0.05 * (1 + math.cos(math.pi * epoch / 6)) / 2 for epoch in range(4)]
+    assert case.judged(result.users, result.items).metrics == line.metrics
+    kept = np.load(per_user_file(tmp_path, line))
+    assert float(kept.mean()) == pytest.approx(line.metrics["ndcg@20"], abs=1e-6)
+
+
+def test_stopping_looks_at_nothing() -> None:
+    def look() -> Any:
+        pytest.fail("it looked")
+
+    stop = StopAfter(3)
+    assert stop(EpochState(2, 0.5, look)) is None  # type: ignore[func-returns-value]
+    with pytest.raises(StopTraining) as stopped:
+        stop(EpochState(3, 0.5, look))
+    assert stopped.value.score is None
+
+
+def test_what_is_done_is_not_run_again_and_divergence_is_told(
+    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    append_line(tmp_path / "trials.jsonl", trial(INFONCE, QUICK, 0.3, 2))
+    wanted = wanted_of(tmp_path, 2, INFONCE)
+    wild = replace(wanted[0], parameters=dict(wanted[0].parameters) | {"learning_rate": 1e38})
+    assert run_wanted(case, [wild, *wanted[:1]], tmp_path, told.append) == 1
+    assert "Lower learning_rate" in told[0]
+    assert run_wanted(case, wanted, tmp_path, told.append) == 1
+    monkeypatch.setattr(running, "fit", lambda *given: pytest.fail("ran again"))
+    assert run_wanted(case, wanted, tmp_path, told.append) == 0
+
+
+def test_contestants_are_compared_over_the_same_users(lab_case: Case, tmp_path: Path) -> None:
+    ease = {"encoder": "ease", "encoder.l2": 100.0}
+    for model, parameters in ((INFONCE, QUICK), (EASE, ease)):
+        line = replace(trial(model, parameters, 0.3, 2), dataset="kuairec")
+        append_line(tmp_path / "trials.jsonl", line)
+    settings = settled.settings_of(read_lines(tmp_path))
+    assert run_wanted(lab_case, settled.wanted_runs("kuairec", [EASE], settings, 2), tmp_path, print) == 1
+    assert run_wanted(lab_case, settled.wanted_runs("kuairec", [INFONCE], settings, 1), tmp_path, print) == 1
+    selected = Selection(cases=["kuairec"])
+    for _ in range(2):  # anew, not twice
+        running.compare_all(selected, tmp_path, print)
+    (found,) = read_lines(tmp_path).contrasts
+    assert (found.a, found.b) == ("mf exact-infonce", "ease")
+    means = {line.method: line.metrics["ndcg@20"] for line in read_lines(tmp_path).runs}
+    assert found.difference == pytest.approx(means["exact-infonce"] - means["ease"], abs=2e-6)
+    contest_of = Contest(read_lines(tmp_path))
+    assert contest_of.gap("kuairec", INFONCE, EASE) is not None
+    assert contest_of.gap("kuairec", INFONCE, IALS) is None
+
+
+# --- the report ----------------------------------------------------------------------------------------
+
+LEVELS = {INFONCE: 0.46, DPL: 0.465, EASE: 0.45, IALS: 0.44}
+
+
+def made_up(case: str = "ml-100k") -> Lines:
+    """DPL is best on the test part, InfoNCE on validation: InfoNCE is chosen."""
+    trials, runs = [], []
+    for model, level in LEVELS.items():
+        parameters = {"encoder": "ease", "x": level} if model[0] == "-" else QUICK | {"x": level}
+        score = {INFONCE: 0.24, DPL: 0.235}.get(model, 0.23)
+        line = replace(trial(model, parameters, score, 4), dataset=case)
+        trials += [line, replace(line, number=1, score=0.1, parameters=parameters | {"x": 0.0})]
+        final = settled.final_parameters({"parameters": parameters, "epoch": 4})
+        for seed in contestants.seeds_of(model[1], None):
+            told: dict[str, Any] = {
+                "parameters": final, "metrics": dict.fromkeys(METRICS, level + seed / 1000), "split": "s",
+                "engine": "rows", "device": "CPU", "versions": {}, "epoch": 4, "curve": [], "last": {},
+                "clamped": None, "seconds": 1.0,
+            }  # fmt: skip
+            runs.append(RunLine("quality", case, *model, "", seed, **told))
+    return Lines(
+        runs, trials, [contrast(case, runs, INFONCE, EASE, 0.001), contrast(case, runs, INFONCE, IALS, 0.2)]
+    )
+
+
+def contrast(case: str, runs: list[RunLine], a: Any, b: Any, p: float) -> Contrast:
+    marks = {(run.encoder, run.method): digest(run.parameters) for run in runs}
+    names = [" ".join(model).removeprefix("- ") for model in (a, b)]
+    return Contrast(case, *names, "ndcg@20", 1, 900, 0.01, 0.005, 0.015, p, p, "s", marks[a], marks[b])
+
+
+@pytest.fixture
+def nothing_packaged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settled, "packaged", dict)
+
+
+@pytest.mark.usefixtures("nothing_packaged")
+def test_validation_chooses_and_the_sentence_says_what_is_sure() -> None:
+    found = Contest(made_up())
+    assert found.chosen("ml-100k") == INFONCE
+    assert [model for model, _ in found.models("ml-100k")] == [DPL, INFONCE, EASE, IALS]
+    (told,) = findings(found)
+    assert told.startswith("MovieLens-100k: MF exact InfoNCE (NDCG@20 .4620 ± .0016)")
+    assert "**better than** EASE (+.0100 [+.0050, +.0150], p = .001)" in told
+    assert "not surely different from iALS" in told
+    table = ranking_table(found, "ml-100k")
+    assert "| 2 | MF exact InfoNCE ✓ | 5 | .2400 | .4620 ± .0016 |" in table
+    assert "LightGCN exact PSL" in table.rpartition("Not run")[2]
+
+
+@pytest.mark.usefixtures("nothing_packaged")
+def test_comparisons_of_older_settings_do_not_count() -> None:
+    lines = made_up()
+    old = replace(lines, contrasts=[replace(line, a_digest="older") for line in lines.contrasts])
+    assert Contest(old).gap("ml-100k", INFONCE, EASE) is None
+    assert "not compared with EASE" in findings(Contest(old))[0]
+    runs = [replace(run, parameters={"x": 1}) if run.method == "exact-dpl" else run for run in lines.runs]
+    assert Contest(replace(lines, runs=runs)).mean("ml-100k", DPL) is None
+
+
+@pytest.mark.usefixtures("nothing_packaged")
+def test_aims_are_met_or_missed_or_not_run() -> None:
+    rows = aims_table(Contest(made_up())).splitlines()
+    assert rows[2].endswith("| .4550 | MF exact InfoNCE | .4620 ± .0016 | met |")
+    assert all(row.endswith("| not run | not run | not run |") for row in rows[3:8])
+    assert sum(map(len, AIMS.values())) == 6
+    missed = aims_table(Contest(made_up("gowalla-standard")))
+    assert "met |" in missed
+    low = replace(made_up(), runs=[replace(r, metrics=dict.fromkeys(METRICS, 0.4)) for r in made_up().runs])
+    assert "**missed by** .0550" in aims_table(Contest(low))
+
+
+@pytest.mark.usefixtures("nothing_packaged")
+def test_the_page_is_made_of_lines_alone(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    lines, out = made_up(), tmp_path / "docs" / "quality.md"
+    for line in (*lines.runs, *lines.trials, *lines.contrasts):
+        append_line(tmp_path / "lines" / "all.jsonl", line)
+    words = ["quality", "report", f"--lines={tmp_path / 'lines'}", f"--out={out}"]
+    settings = tmp_path / "settled.json"
+    done = CliRunner().invoke(app, [*words, f"--settings={settings}"])
+    assert done.exit_code == 0, done.output
+    page, figure = out.read_bytes(), (tmp_path / "docs" / "figures" / "quality.svg").read_bytes()
+    assert page.decode() == report.report_text(lines)
+    CliRunner().invoke(app, words)
+    assert (out.read_bytes(), (out.parent / "figures" / "quality.svg").read_bytes()) == (page, figure)
+    kept = json.loads(settings.read_text())["ml-100k mf exact-infonce"]
+    assert kept["test"]["ndcg@20"] == [0.462, 0.001581, 5]
+    assert (kept["epoch"], kept["validation"]) == (4, 0.24)
+
+
+@pytest.mark.usefixtures("nothing_packaged")
+def test_trials_alone_make_a_page_without_results() -> None:
+    text = report.report_text(Lines(trials=made_up().trials))
+    assert "No final run has a line yet" in text
+    assert "## Results" not in text
+    assert "x 0.46" in text
+
+
+def test_no_lines_are_an_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="holds no runs and no trials"):
+        report.rebuild_report(tmp_path, tmp_path / "page.md")
+
+
+def test_packaged_settings_are_those_of_the_lines() -> None:
+    folder = Path(__file__).parents[2] / "results" / "quality"
+    if not list(folder.glob("trials-*.jsonl")):
+        pytest.skip(f"{folder} has no trials yet")
+    packaged = Path(settled.__file__).with_name("settled.json")
+    assert packaged.read_text(encoding="utf-8") == settled.settled_text(read_lines(folder))
+
+
+# --- the commands --------------------------------------------------------------------------------------
+
+
+def called(*words: str) -> Any:
+    return CliRunner().invoke(app, ["quality", *words])
+
+
+@pytest.mark.usefixtures("hurried")
+def test_the_commands_tune_run_and_keep_sessions(
+    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "load_case", lambda name, data_dir: case)
+    words = ["--only=ml-100k", "--encoders=mf,-", "--methods=exact-infonce,ease", f"--lines={tmp_path}"]
+    early = called("run", *words)
+    assert "no settings for MF exact InfoNCE, EASE; `truepair quality tune` finds them" in early.output
+    for step in (["tune"], ["run", "--seeds=2"]):
+        done = called(*step, *words)
+        assert done.exit_code == 0, done.output
+    found = read_lines(tmp_path)
+    assert sorted(line.method for line in found.runs) == ["ease", "exact-infonce", "exact-infonce"]
+    assert len(found.contrasts) == 1
+    assert "quality run" in found.sessions[-1].asked
+    assert "--seeds=2" in found.sessions[-1].asked
+    again = called("run", "--seeds=2", *words, "--part")
+    assert again.exit_code == 0
+    assert read_lines(tmp_path) == found
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["tune", "--only", "netflix"], "case = 'netflix' is not known"),
+        (["tune", "--methods", "exact-dcl"], "method = 'exact-dcl' is not known"),
+        (["run", "--seeds", "0"], "seeds"),
+        (["run", "--encoders", "mf", "--methods", "ease"], "ease, ials, itemknn, popularity with -"),
+    ],
+)
+def test_wrong_words_are_told(words: list[str], message: str) -> None:
+    done = called(*words)
+    assert done.exit_code == 1
+    assert message in done.output
+
+
+def test_the_benchmark_shows_what_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = made_up()
+    monkeypatch.setattr(settled, "packaged", dict)
+    kept = {tuple(place.split()): best for place, best in json.loads(settled.settled_text(lines)).items()}
+    monkeypatch.setattr(contest, "packaged", lambda: kept)
+    outcome = contest.contest_quality(Options())
+    assert [(row.peer, row.theirs, row.passed) for row in outcome.rows] == [
+        ("EASE", 0.45, None),
+        ("iALS", pytest.approx(0.442), None),
+        (None, None, True),
+    ]
+    assert outcome.rows[0].what == "MovieLens-100k, MF exact InfoNCE: NDCG@20"
+    assert len(outcome.skipped) == len(CASES) - 1
+    monkeypatch.setattr(contest, "packaged", dict)
+    with pytest.raises(Skipped, match="no run of the contest is recorded"):
+        contest.contest_quality(Options())
