@@ -73,6 +73,39 @@ def test_its_last_epoch_is_that_of_a_plain_run(material: Material, tmp_path: Pat
     assert lines_of(tmp_path)[0].last == {name: round(found.mean(name), 6) for name in METRICS}
 
 
+CLEAN = {name: value for name, value in QUICK.items() if name != "validate_every"} | {"epochs": 2}
+
+
+def test_a_clean_run_may_be_the_beginning_of_an_optimistic_one(
+    material: Material, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clean, tuned = wanted("clean", parameters=CLEAN), wanted("paper-tuned")
+    run_wanted(material, [clean], tmp_path / "alone", print)
+    run_wanted(material, [tuned], tmp_path / "alone", print)
+    trained: list[int] = []
+    fit_many = running.fit_many
+    monkeypatch.setattr(running, "fit_many", lambda jobs, *rest: trained.append(1) or fit_many(jobs, *rest))
+    assert run_wanted(material, [clean, tuned], tmp_path / "both", print) == 2
+    assert len(trained) == 1
+    alone, both = ({line.study: line for line in lines_of(tmp_path / name)} for name in ("alone", "both"))
+    for study in ("clean", "paper-tuned"):
+        assert replace(both[study], seconds=0) == replace(alone[study], seconds=0)
+    values = (np.load(per_user_file(tmp_path / name, clean)) for name in ("alone", "both"))
+    assert np.array_equal(*values)
+    assert run_wanted(material, [clean, tuned], tmp_path / "both", print) == 0
+
+
+@pytest.mark.parametrize(
+    "clean",
+    [{"epochs": 3}, {"epochs": 6}, {"schedule": "linear"}, {"learning_rate": 0.04}],
+    ids=["an epoch not looked at", "longer", "a schedule", "another rate"],
+)
+def test_other_clean_runs_are_runs_of_their_own(clean: dict[str, Any]) -> None:
+    schedule = {name: value for name, value in clean.items() if name == "schedule"}
+    some = [wanted("clean", parameters=CLEAN | clean), wanted("paper-tuned", parameters=QUICK | schedule)]
+    assert running._on_the_way(some, "split") == {}
+
+
 def test_what_is_done_is_not_run_again(
     material: Material, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -61,15 +61,17 @@ def wanted_runs(
         Wanted(study, data.name, encoder, method, variant, seed, parameters)
         for study in studies
         for encoder, method, variant, parameters in _RECIPES[study](data, tuned)
-        for seed in range(_seeds(study, method) if seeds is None or method in _WITHOUT_SEEDS else seeds)
+        for seed in range(
+            _seeds(study, encoder, method) if seeds is None or method in _WITHOUT_SEEDS else seeds
+        )
     ]
     return sorted(found, key=lambda wanted: wanted.seed)
 
 
-def _seeds(study: str, method: str) -> int:
+def _seeds(study: str, encoder: str, method: str) -> int:
     if method in _WITHOUT_SEEDS:
         return 1
-    return SEEDS_OF_DPL if (study, method) == ("paper", "dpl") else SEEDS[study]
+    return SEEDS_OF_DPL if (study, encoder, method) == ("paper", "mf", "dpl") else SEEDS[study]
 
 
 Recipe = list[tuple[str, str, str, dict[str, Any]]]  # encoder, method, variant, parameters

@@ -28,7 +28,7 @@ METRICS = tuple(f"{name}@{k}" for k in (5, 10, 20) for name in ("precision", "re
 KS = 5, 10, 20
 CHOOSE_BY = "ndcg@20"
 SEEDS = {"paper": 3, "paper-tuned": 5, "clean": 5, "sweep": 3, "ablation": 3}  # training seeds 0, 1, …
-SEEDS_OF_DPL = 5  # with the authors' settings too: it is what the paper is about
+SEEDS_OF_DPL = 5  # on MF with the authors' settings too: it is what the paper is about
 SPLIT_SEED = 2023  # of every random split; the hashes below were computed with it
 
 STUDIES = {

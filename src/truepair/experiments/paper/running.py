@@ -17,13 +17,14 @@ from truepair.evaluation import evaluate
 from truepair.evaluation.metrics import METRICS as FORMULAS
 from truepair.evaluation.metrics import Floats, parse_metric
 from truepair.evaluation.task import Task
-from truepair.experiments.lines import RunLine, append_line, digest, read_lines
+from truepair.experiments.lines import Key, RunLine, append_line, digest, read_lines
 from truepair.experiments.paper.plan import Wanted
 from truepair.experiments.paper.points import device_name, solved
 from truepair.experiments.paper.presets import CHOOSE_BY, KS, METRICS, NO_ENCODER, Material
 from truepair.machine import versions
 from truepair.parameters import assembled
 from truepair.recommender import Recommender
+from truepair.sampling import Matrices
 from truepair.training import FitResult, Job, fit_many
 from truepair.training.many import groups_of
 from truepair.training.result import EpochState
@@ -35,14 +36,22 @@ Say = Callable[[str], None]
 
 @dataclass
 class CurveOnTest:
-    """All metrics on the test part along training. This is the paper's protocol, and optimistic."""
+    """All metrics on the test part along training. This is the paper's protocol, and optimistic.
+
+    The matrices after epoch `keep` are kept, for a run of the clean protocol that ends there.
+    """
 
     task: Task
+    keep: int | None = None
+    kept: Matrices | None = None
     found: dict[int, dict[str, float]] = field(default_factory=dict)
 
     def __call__(self, state: EpochState) -> None:
         """Look at the test part; give no score, so that training cannot use it."""
-        _, hits = self.task.ranked(*state.matrices(), KS[-1])
+        matrices = state.matrices()
+        if state.epoch == self.keep:
+            self.kept = matrices
+        _, hits = self.task.ranked(*matrices, KS[-1])
         self.found[state.epoch] = {
             name: float(FORMULAS[formula](hits[:, :k], self.task.n_target).mean())
             for name in METRICS
@@ -64,18 +73,58 @@ class CurveOnTest:
 
 def run_wanted(material: Material, wanted: Sequence[Wanted], out: Path, say: Say) -> int:
     """Run what is not done yet; gives how many runs that were."""
-    path, split = out / f"runs-{material.data.name}.jsonl", material.whole.hash
-    known = {line.key for line in read_lines(out).runs}
-    missing = [each for each in wanted if each.key(split) not in known]
+    split = material.whole.hash
+    missing = _missing(wanted, split, out)
     say(f"{material.data.name}: {len(wanted)} runs wanted, {len(wanted) - len(missing)} done before")
-    count = 0
-    for group in _groups(material, missing):
+    shorter = _on_the_way(missing, split)
+    theirs = {each.key(split) for each in shorter.values()}
+    count = _run_all(material, [e for e in missing if e.key(split) not in theirs], shorter, out, say)
+    return count + _run_all(material, _missing(missing, split, out), {}, out, say)
+
+
+def _missing(wanted: Sequence[Wanted], split: str, out: Path) -> list[Wanted]:
+    known = {line.key for line in read_lines(out).runs}
+    return [each for each in wanted if each.key(split) not in known]
+
+
+def _on_the_way(wanted: Sequence[Wanted], split: str) -> dict[Key, Wanted]:
+    """Clean runs that are the beginning of an optimistic one, by the key of that one.
+
+    The clean protocol trains to an epoch that validation chose; the optimistic one trains the same job some
+    way on. Where the learning rate is constant, both are one training.
+    """
+
+    def job(each: Wanted) -> tuple[object, ...]:
+        beside = ("epochs", "validate_every", "patience")
+        same = {name: value for name, value in each.parameters.items() if name not in beside}
+        return each.encoder, each.seed, digest(same)
+
+    clean = {
+        job(each): each
+        for each in wanted
+        if each.study == "clean" and each.encoder != NO_ENCODER and "schedule" not in each.parameters
+    }
+    found: dict[Key, Wanted] = {}
+    for each in wanted:
+        if each.study == "paper-tuned" and (shorter := clean.get(job(each))) is not None:
+            epochs = shorter.parameters["epochs"]
+            if epochs <= each.parameters["epochs"] and epochs % each.parameters["validate_every"] == 0:
+                found[each.key(split)] = shorter
+    return found
+
+
+def _run_all(
+    material: Material, wanted: Sequence[Wanted], shorter: Mapping[Key, Wanted], out: Path, say: Say
+) -> int:
+    path, split, count = out / f"runs-{material.data.name}.jsonl", material.whole.hash, 0
+    for group in _groups(material, wanted):
         same = _by_work(read_lines(out).runs)  # anew each time: other processes add lines meanwhile
         fresh = [each for each in group if _work_of(each, split) not in same]
-        made = _ran(material, _distinct(fresh, split), out, say)
+        made = _ran(material, _distinct(fresh, split), shorter, out, say)
         same |= _by_work(made)
         count += len(made)
-        for each in group:
+        ends = [shorter[each.key(split)] for each in group if each.key(split) in shorter]
+        for each in [*group, *ends]:
             if _work_of(each, split) in same:  # it is not where the run diverged
                 append_line(path, _relabelled(same[_work_of(each, split)], each))
     return count
@@ -122,13 +171,15 @@ def job_of(wanted: Wanted, material: Material) -> Job:
     return Job(encoder, loss, sampler, train, replace(settings, seed=wanted.seed))
 
 
-def _ran(material: Material, group: Sequence[Wanted], out: Path, say: Say) -> list[RunLine]:
+def _ran(
+    material: Material, group: Sequence[Wanted], shorter: Mapping[Key, Wanted], out: Path, say: Say
+) -> list[RunLine]:
     if not group:
         return []
     if group[0].encoder == NO_ENCODER:
         found = [_run_point(material, each, out) for each in group]
     elif group[0].study in OPTIMISTIC:
-        found = _run_optimistic(material, group, say)
+        found = _run_optimistic(material, group, shorter, out, say)
     else:
         found = _run_clean(material, group, out, say)
     for line in found:
@@ -148,18 +199,37 @@ def _trained(
     return results, (time.perf_counter() - began) / len(jobs)
 
 
-def _run_optimistic(material: Material, group: Sequence[Wanted], say: Say) -> list[RunLine]:
-    task = Task.checked(material.whole.test, material.train, None)
-    jobs, curves = [job_of(each, material) for each in group], [CurveOnTest(task) for _ in group]
+def _run_optimistic(
+    material: Material, group: Sequence[Wanted], shorter: Mapping[Key, Wanted], out: Path, say: Say
+) -> list[RunLine]:
+    task, split = Task.checked(material.whole.test, material.train, None), material.whole.hash
+    jobs, ends = [job_of(each, material) for each in group], [shorter.get(each.key(split)) for each in group]
+    curves = [CurveOnTest(task, None if end is None else end.parameters["epochs"]) for end in ends]
     results, seconds = _trained(jobs, curves, group, say)
-    return [
-        replace(
-            _line(material, each, result, seconds),
-            epoch=0, curve=curve.curve(), metrics=curve.best(), last=curve.last(),
-        )
-        for each, result, curve in zip(group, results, curves, strict=True)
-        if not isinstance(result, TrainingError)
-    ]  # fmt: skip
+    found: list[RunLine] = []
+    for each, end, result, curve in zip(group, ends, results, curves, strict=True):
+        if isinstance(result, TrainingError):
+            continue
+        line = _line(material, each, result, seconds)
+        found.append(replace(line, epoch=0, curve=curve.curve(), metrics=curve.best(), last=curve.last()))
+        if end is not None and curve.kept is not None:
+            found.append(_ended(material, end, result, curve.kept, seconds, out))
+    return found
+
+
+def _ended(
+    material: Material, each: Wanted, result: FitResult, kept: Matrices, seconds: float, out: Path
+) -> RunLine:
+    """The line of a clean run that was the beginning of a longer one."""
+    epochs = int(each.parameters["epochs"])
+    shares = [record.clamped for record in result.history[:epochs] if record.clamped is not None]
+    line = _line(material, each, result, seconds * epochs / len(result.history))
+    return replace(
+        line,
+        epoch=epochs,
+        metrics=_tested(material, each, *kept, out),
+        clamped=round(sum(shares) / len(shares), 6) if shares else None,
+    )
 
 
 def _run_clean(material: Material, group: Sequence[Wanted], out: Path, say: Say) -> list[RunLine]:

@@ -139,17 +139,17 @@ def in_processes(step: str, selected: Selection, out: Path, say: Say) -> None:
     """
     if step == "run" and not selected.trained_studies:
         return
+    shares: list[tuple[tuple[str, ...], tuple[str, ...]]] = [((e,), (m,)) for e, m in selected.places]
+    solved = tuple(method for encoder, method in selected.places if encoder == NO_ENCODER)
+    if step == "run" and solved:  # they take less time than a process takes to start
+        shares = [share for share in shares if share[0] != (NO_ENCODER,)] + [((NO_ENCODER,), solved)]
     parts = [
         replace(
-            selected,
-            datasets=(name,),
-            studies=selected.trained_studies,
-            encoders=(encoder,),
-            methods=(method,),
+            selected, datasets=(name,), studies=selected.trained_studies, encoders=encoders, methods=methods
         )
         for name in selected.datasets
         if _is_here(name, selected, say)
-        for encoder, method in selected.places
+        for encoders, methods in shares
     ]
     if step == "run":  # the longest first, so that no process is left alone with it
         tuned = tuned_settings(read_lines(out))

@@ -173,7 +173,7 @@ hidden positives out of what is drawn from in the first column (τ falls from 8.
 does not move, since it takes out the hardest true negatives with them. A pair's score cannot tell a hidden
 positive from a negative of the same score, so whatever weighs by score and τ alone changes the shape of the
 loss, not what is known. What true negatives bring (the rows above) is knowledge about single pairs, and that
-has to come from elsewhere. [With nothing drawn](truth-exact.md) the answer is the same, after some forty more.
+has to come from elsewhere. [With nothing drawn](truth-exact.md) the answer is the same, after forty more.
 """
 
 _REBUILD = """\
