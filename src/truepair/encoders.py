@@ -89,9 +89,10 @@ class StartedEncoder(nn.Module):
         self.user = nn.Parameter(_xavier_normal(n_users, encoder.dim, generator))
         self.item = nn.Parameter(_xavier_normal(n_items, encoder.dim, generator))
 
-    def forward(self) -> tuple[Tensor, Tensor]:
-        """The two matrices."""
+    def forward(self, some: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The two matrices; of the users only the rows `some`, if they are given."""
         users, items = self._propagated()
+        users = users if some is None else F.embedding(some, users)
         if self.encoder.scoring == "cosine":
             return F.normalize(users) / self.encoder.temperature, F.normalize(items)
         return users, items

@@ -27,14 +27,7 @@ DOT, COSINE = MF(dim=6), MF(dim=6, scoring="cosine", temperature=0.2)
 GRAPH = LightGCN(dim=6, hops=2, scoring="cosine", temperature=0.2)
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Blocks here are tiny, and on a busy machine threads wait long for each other."""
-    allowed = numba.get_num_threads()  # this starts Numba's threads, which raises the number of PyTorch's
-    numba.set_num_threads(1)
-    torch.set_num_threads(1)
-    yield
-    numba.set_num_threads(allowed)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def odd_world(n_users=24, n_items=20):

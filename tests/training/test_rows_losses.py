@@ -2,7 +2,6 @@
 
 import math
 
-import numba
 import pytest
 import torch
 
@@ -44,14 +43,7 @@ VALUES = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Blocks here are tiny, and on a busy machine threads wait long for each other."""
-    allowed = numba.get_num_threads()  # this starts Numba's threads, which raises the number of PyTorch's
-    numba.set_num_threads(1)
-    torch.set_num_threads(1)
-    yield
-    numba.set_num_threads(allowed)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 # --- row forms -----------------------------------------------------------------------------------------

@@ -161,6 +161,7 @@ def _finish(step: str, selected: Selection, lines: Path, before: int, began: flo
     from truepair.experiments.paper import steps
 
     made, seconds = steps.count_lines(lines) - before, time.perf_counter() - began
-    steps.keep_session(lines, step, selected, made, began)
+    asked = f"paper {step} {' '.join(selected.words(step))} --processes={selected.processes}"
+    steps.keep_session(lines, asked, made, began)
     told = f"{made} new lines in {seconds:.0f} s, kept in {lines}; `truepair paper report` shows them"
     voice.done(told, {"made": made, "seconds": seconds, "lines": str(lines)})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -133,13 +132,9 @@ def _selected(
 
 def _finish(step: str, selected: Selection, lines: Path, before: int, began: float, voice: Voice) -> None:
     """Keep a line on what was done and how long it took, and tell it."""
-    from truepair.experiments.lines import Session, append_line
-    from truepair.experiments.paper.points import device_name
-    from truepair.experiments.paper.steps import count_lines
+    from truepair.experiments.paper.steps import count_lines, keep_session
 
     made, seconds = count_lines(lines) - before, time.perf_counter() - began
-    when = (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat(timespec="seconds")
-    asked = f"quality {step} {' '.join(selected.words())}"
-    append_line(lines / "sessions.jsonl", Session(when, device_name(), asked, made, round(seconds, 1)))
+    keep_session(lines, f"quality {step} {' '.join(selected.words())}", made, began)
     told = f"{made} new lines in {seconds:.0f} s, kept in {lines}; `truepair quality report` shows them"
     voice.done(told, {"made": made, "seconds": seconds, "lines": str(lines)})

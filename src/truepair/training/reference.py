@@ -18,22 +18,61 @@ from truepair.training.settings import Settings
 from truepair.training.trainer import Engine, EpochTotals
 
 
-class ReferenceTrainer:
+class ModelTrainer:
+    """The parts that engines share whose parameters are a PyTorch module."""
+
+    def __init__(self, job: Job) -> None:
+        self.job, self.device = job, job.settings.torch_device()
+        self.model = job.encoder.start(job.interactions, job.settings.seed, self.device)
+        self.optimizer = _optimizer(self.model, job.settings)
+
+    def set_rate(self, rate: float) -> None:
+        """The learning rate of the steps that come."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+
+    @torch.no_grad()
+    def matrices(self) -> Matrices:
+        """Copies of the two matrices."""
+        users, items = self.model()
+        return users.detach().clone(), items.detach().clone()
+
+    def is_finite(self) -> bool:
+        """Whether every parameter is a finite number."""
+        return all(bool(weights.isfinite().all()) for weights in self.model.parameters())
+
+    def state(self) -> dict[str, Tensor]:
+        """Parameters and optimizer state."""
+        tensors: dict[str, Tensor] = dict(self.model.state_dict())
+        for place, state in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{place}.{name}": torch.as_tensor(value) for name, value in state.items()}
+        return tensors
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """What `state` gave."""
+        optimizer: dict[int, dict[str, Tensor]] = {}
+        for name, value in state.items():
+            if name.startswith("optimizer."):
+                _, place, key = name.split(".")
+                optimizer.setdefault(int(place), {})[key] = value
+        model = {name: value for name, value in state.items() if not name.startswith("optimizer.")}
+        self.model.load_state_dict(model)
+        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": optimizer})
+
+
+class ReferenceTrainer(ModelTrainer):
     """Every encoder, loss, sampler and optimizer, on the CPU or on CUDA."""
 
     def __init__(self, job: Job) -> None:
-        self.job, device = job, job.settings.torch_device()
-        self.draws = Draws(job.interactions, job.sampler, device)
+        super().__init__(job)
+        self.draws = Draws(job.interactions, job.sampler, self.device)
         self.n_anchors, self.n_saturated_users = len(self.draws.anchors), self.draws.n_saturated_users
         self.steps = math.ceil(self.n_anchors / job.settings.batch_size)
-        self.model = job.encoder.start(job.interactions, job.settings.seed, device)
-        self.optimizer = optimizer_of(self.model, job.settings)
 
     def train(self, epoch: int, rate: float, advance: Callable[[int], None]) -> EpochTotals:
         """All anchors once."""
         settings = self.job.settings
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
+        self.set_rate(rate)
         losses: list[Tensor] = []
         clamped: list[Tensor] = []
         for step, batch in enumerate(self.batches(epoch)):
@@ -71,48 +110,8 @@ class ReferenceTrainer:
             terms.append(settings.l2_items * F.embedding(rows_items, self.model.item).square().sum())
         return torch.stack(terms).sum() / (2 * len(batch.users)) if terms else 0.0
 
-    @torch.no_grad()
-    def matrices(self) -> Matrices:
-        """Copies of the two matrices."""
-        users, items = self.model()
-        return users.detach().clone(), items.detach().clone()
 
-    def is_finite(self) -> bool:
-        """Whether every parameter is a finite number."""
-        return all(bool(weights.isfinite().all()) for weights in self.model.parameters())
-
-    def state(self) -> dict[str, Tensor]:
-        """Parameters and optimizer state."""
-        return state_of(self.model, self.optimizer)
-
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        """What `state` gave."""
-        restore_state(self.model, self.optimizer, state)
-
-
-def state_of(model: StartedEncoder, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Parameters and optimizer state as named tensors."""
-    tensors: dict[str, Tensor] = dict(model.state_dict())
-    for place, state in optimizer.state_dict()["state"].items():
-        tensors |= {f"optimizer.{place}.{name}": torch.as_tensor(value) for name, value in state.items()}
-    return tensors
-
-
-def restore_state(
-    model: StartedEncoder, optimizer: torch.optim.Optimizer, state: Mapping[str, Tensor]
-) -> None:
-    """Take over what `state_of` gave."""
-    kept: dict[int, dict[str, Tensor]] = {}
-    for name, value in state.items():
-        if name.startswith("optimizer."):
-            _, place, key = name.split(".")
-            kept.setdefault(int(place), {})[key] = value
-    model.load_state_dict({name: value for name, value in state.items() if not name.startswith("optimizer.")})
-    optimizer.load_state_dict({**optimizer.state_dict(), "state": kept})
-
-
-def optimizer_of(model: StartedEncoder, settings: Settings) -> torch.optim.Optimizer:
-    """The optimizer that the settings name, over all parameters."""
+def _optimizer(model: StartedEncoder, settings: Settings) -> torch.optim.Optimizer:
     rate, decay = settings.learning_rate, settings.weight_decay
     if settings.optimizer == "adagrad":
         return torch.optim.Adagrad(model.parameters(), lr=rate, weight_decay=decay)
@@ -136,11 +135,11 @@ class ExactReferenceTrainer(ReferenceTrainer):
 
     def train_step(self, users: Tensor, key: int) -> Rows:
         """Score, differentiate, update."""
-        everyone, items = self.model()
+        ours, items = self.model(users)
         known = self.draws.known_mask(users)
         each = [
             self.rows_of(user, scores, mask)
-            for user, scores, mask in zip(users, F.embedding(users, everyone) @ items.T, known, strict=True)
+            for user, scores, mask in zip(users, ours @ items.T, known, strict=True)
         ]
         clamped = [rows.clamped for rows in each if rows.clamped is not None]
         rows = Rows(torch.cat([rows.loss for rows in each]), torch.cat(clamped) if clamped else None)

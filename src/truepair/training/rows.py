@@ -8,43 +8,40 @@ anchors × items is ever stored.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F  # noqa: N812, the name everybody uses
 from torch import Tensor
 
 from truepair.randomness import stream_key
-from truepair.sampling import Exact, Matrices
-from truepair.training.reference import optimizer_of, restore_state, state_of
+from truepair.sampling import Exact
+from truepair.training.reference import ModelTrainer
 from truepair.training.result import Job
 from truepair.training.rows_losses import ROW_FORMS, RowLosses, has_row_form
 from truepair.training.rows_scoring import Blocks, ScoredBlock, sums_for
 from truepair.training.trainer import Engine, EpochTotals
 
 
-class RowsTrainer:
+class RowsTrainer(ModelTrainer):
     """Every encoder, loss and optimizer, with exact sampling."""
 
     def __init__(self, job: Job) -> None:
         assert isinstance(job.sampler, Exact)
-        self.job, self.device = job, job.settings.torch_device()
+        super().__init__(job)
         self.blocks = Blocks(job.interactions, job.loss, job.sampler, self.device)
         self.n_anchors, self.n_saturated_users = self.blocks.n_anchors, self.blocks.n_saturated_users
         self.steps = math.ceil(len(self.blocks.users) / job.settings.batch_size)
-        self.model = job.encoder.start(job.interactions, job.settings.seed, self.device)
-        self.optimizer = optimizer_of(self.model, job.settings)
         self.sums = sums_for(job.sampler, self.device)
 
     def train(self, epoch: int, rate: float, advance: Callable[[int], None]) -> EpochTotals:
         """All anchors once."""
         settings = self.job.settings
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
+        self.set_rate(rate)
         losses: list[Tensor] = []
         clamped: list[Tensor] = []
         for step, users in enumerate(self.blocks.epoch(settings.seed, epoch, settings.batch_size)):
-            ours, items = self.encoded(users)  # [B, d], [n_items, d]
+            ours, items = self.model(users)  # [B, d], [n_items, d]
             key = stream_key(settings.seed, epoch, step)
             held = self.blocks.scored(users, ours.detach(), items.detach(), key)
             told = self.descend(ours, items, held, torch.full_like(held.block.pos, 1 / len(held.items)))
@@ -64,43 +61,15 @@ class RowsTrainer:
         self.optimizer.step()
         return told
 
-    def encoded(self, users: Tensor) -> Matrices:
-        """The vectors of these users and of all items."""
-        if self.model.graph is not None:
-            everyone, items = self.model()
-            return F.embedding(users, everyone), items
-        ours, items, encoder = F.embedding(users, self.model.user), self.model.item, self.job.encoder
-        if encoder.scoring == "cosine":
-            return F.normalize(ours) / encoder.temperature, F.normalize(items)
-        return ours, items * 1.0
-
     def penalty(self, users: Tensor, shares: Tensor) -> Tensor | float:
         """½·l2·‖e‖² of every row that an anchor touches, mean over the anchors: all items, each time."""
         settings, terms = self.job.settings, []
         if settings.l2_users:
             norms = F.embedding(users, self.model.user).square().sum(dim=1)
-            terms.append(settings.l2_users * (norms * shares[: len(users)]).sum())
+            terms.append(settings.l2_users * (norms * shares).sum())
         if settings.l2_items:
             terms.append(settings.l2_items * self.model.item.square().sum())
         return torch.stack(terms).sum() / 2 if terms else 0.0
-
-    @torch.no_grad()
-    def matrices(self) -> Matrices:
-        """Copies of the two matrices."""
-        users, items = self.model()
-        return users.detach().clone(), items.detach().clone()
-
-    def is_finite(self) -> bool:
-        """Whether every parameter is a finite number."""
-        return all(bool(weights.isfinite().all()) for weights in self.model.parameters())
-
-    def state(self) -> dict[str, Tensor]:
-        """Parameters and optimizer state."""
-        return state_of(self.model, self.optimizer)
-
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        """What `state` gave."""
-        restore_state(self.model, self.optimizer, state)
 
 
 def _lacks(job: Job) -> str | None:

@@ -18,7 +18,7 @@ from numba import prange
 from torch import Tensor
 
 from truepair.compiling import announce_compilation, parallel_kernel
-from truepair.training.cpu_functions import compiled, exp32
+from truepair.training.cpu_functions import ZERO, Index, compiled, exp32, inlined
 from truepair.training.plan import Floats
 from truepair.training.rows_block import Block
 from truepair.training.rows_pairs import Kernel, Pairs, Sums, pair_sums
@@ -133,6 +133,12 @@ def _parallel(function: Any) -> Any:
     return compiled(function, parallel=True)
 
 
+@inlined
+def _exponent(score: np.float32, j: Index, beta: np.float32, log_weights: Floats) -> np.float32:
+    """β s + log ω of a column."""
+    return beta * score + (log_weights[j] if len(log_weights) > 0 else ZERO)
+
+
 @_parallel
 def _lay_scores(
     scores: Floats, log_weights: Floats, beta: np.float32, low: np.float32, inverse: np.float32,
@@ -144,16 +150,14 @@ def _lay_scores(
         row, nodes = scores[b], laid[b]
         top = np.float32(-np.inf)
         for j in range(len(row)):
-            exponent = beta * row[j] if beta else np.float32(0)
-            exponent += log_weights[j] if weighted else np.float32(0)
-            top = max(top, exponent if row[j] > -np.inf else np.float32(-np.inf))
+            if row[j] > -np.inf:
+                top = max(top, _exponent(row[j], j, beta, log_weights))
         total = np.float32(0)
         for j in range(len(row)):
             if row[j] > -np.inf:
                 weight = np.float32(1)
                 if beta or weighted:
-                    exponent = beta * row[j] if beta else np.float32(0)
-                    weight = exp32(exponent + (log_weights[j] if weighted else np.float32(0)) - top)
+                    weight = exp32(_exponent(row[j], j, beta, log_weights) - top)
                 total += weight
                 place = (row[j] - low) * inverse
                 k = int(place)
@@ -212,8 +216,7 @@ def _spread_to_scores(
             if row[j] > -np.inf:
                 weight = same
                 if beta or weighted:
-                    exponent = beta * row[j] if beta else np.float32(0)
-                    weight = exp32(exponent + (log_weights[j] if weighted else np.float32(0)) - shift[b])
+                    weight = exp32(_exponent(row[j], j, beta, log_weights) - shift[b])
                 place = (row[j] - low) * inverse
                 k = int(place)
                 row[j] = -weight * (nodes[k] + (place - np.float32(k)) * (nodes[k + 1] - nodes[k]))

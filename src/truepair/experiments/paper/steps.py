@@ -185,12 +185,11 @@ def usual_processes() -> int:
     return 1 if torch.cuda.is_available() else min(os.cpu_count() or 1, 8)
 
 
-def keep_session(out: Path, step: str, selected: Selection, runs: int, began: float) -> None:
-    """A line on what was done and how long it took."""
-    told = f"paper {step} {' '.join(selected.words(step))} --processes={selected.processes}"
+def keep_session(out: Path, asked: str, runs: int, began: float) -> None:
+    """A line on what was asked for, what was done and how long it took."""
     seconds = time.perf_counter() - began
     when = datetime.now(UTC) - timedelta(seconds=seconds)
-    session = Session(when.isoformat(timespec="seconds"), device_name(), told, runs, round(seconds, 1))
+    session = Session(when.isoformat(timespec="seconds"), device_name(), asked, runs, round(seconds, 1))
     append_line(out / "sessions.jsonl", session)
 
 
