@@ -77,6 +77,7 @@ ORDER = [
     "training.gpu_pairs",
     "training.rows_gpu",
     "training.rows_scoring",
+    "training.rows_course",
     "training.rows",
     "training.running",
     "training.many",

@@ -8,7 +8,8 @@ anchors × items is ever stored.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 
 import torch
 import torch.nn.functional as F  # noqa: N812, the name everybody uses
@@ -18,6 +19,7 @@ from truepair.randomness import stream_key
 from truepair.sampling import Exact
 from truepair.training.reference import ModelTrainer
 from truepair.training.result import Job
+from truepair.training.rows_course import Course
 from truepair.training.rows_losses import ROW_FORMS, RowLosses, has_row_form
 from truepair.training.rows_scoring import Blocks, ScoredBlock, sums_for
 from truepair.training.trainer import Engine, EpochTotals
@@ -53,7 +55,7 @@ class RowsTrainer(ModelTrainer):
     def descend(self, ours: Tensor, items: Tensor, held: ScoredBlock, share: Tensor) -> RowLosses:
         """Differentiate and update; an anchor counts by its share [A]."""
         told = held.losses(self.job.loss, share, self.sums)
-        penalty = self.penalty(held.block.users, held.block.sum(share))
+        penalty = self.penalty(held.block.users, held.block.sum(share)[: len(held.block.users)])
         self.optimizer.zero_grad()
         if isinstance(penalty, Tensor):
             penalty.backward()  # type: ignore[no-untyped-call]
@@ -72,6 +74,94 @@ class RowsTrainer(ModelTrainer):
         return torch.stack(terms).sum() / 2 if terms else 0.0
 
 
+class RecordedRowsTrainer(RowsTrainer):
+    """The same with Adam on CUDA, by steps that are recorded once and replayed."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(job)
+        self.course = Course(self.blocks, job.settings.batch_size)
+        rate = torch.tensor(job.settings.learning_rate, device=self.device)
+        self.optimizer = torch.optim.Adam(
+            self.model.parameters(),
+            lr=rate,
+            weight_decay=job.settings.weight_decay,
+            fused=True,
+            capturable=True,
+        )
+        self.losses = torch.zeros(self.steps, device=self.device)
+        self.clamped = torch.zeros(self.steps, dtype=torch.int64, device=self.device)
+        self.graphs: dict[int, torch.cuda.CUDAGraph] = {}  # by the size of a block
+
+    def train(self, epoch: int, rate: float, advance: Callable[[int], None]) -> EpochTotals:
+        """All anchors once."""
+        if self.course.lay(self.job.settings.seed, epoch):
+            self.graphs.clear()
+        self.optimizer.param_groups[0]["lr"].fill_(rate)
+        for step in range(self.steps):
+            self.recorded(self.course.size(step)).replay()
+            advance(1)
+        has_floor = self.job.loss.uses_prior
+        return EpochTotals(self.losses.clone(), int(self.clamped.sum()) if has_floor else None)
+
+    def recorded(self, size: int) -> torch.cuda.CUDAGraph:
+        """The graph of a step with so many users."""
+        if size not in self.graphs:
+            self.graphs[size] = torch.cuda.CUDAGraph()
+            self.rehearse(size)
+            with torch.cuda.graph(self.graphs[size]):
+                self.step(size)
+        return self.graphs[size]
+
+    def rehearse(self, size: int) -> None:
+        """Steps that leave no trace: kernels are compiled and memory is found before a step is recorded."""
+        kept = {name: value.clone() for name, value in self.state().items()}
+        step, aside = self.course.step.clone(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):
+            for _ in range(2):
+                self.course.step.copy_(step)
+                self.step(size)
+        torch.cuda.current_stream().wait_stream(aside)
+        self.course.step.copy_(step)
+        self.put_back(kept)
+
+    def step(self, size: int) -> None:
+        """One step, by what lies in the buffers; the next one comes after it."""
+        course = self.course
+        users = course.members(size)
+        ours, items = self.model(users)
+        held, real = course.scored(users, ours.detach(), items.detach())
+        told = self.descend(ours, items, held, real / real.sum())
+        self.losses.index_copy_(0, course.step, torch.where(real, told.loss, 0.0).sum()[None])
+        if told.clamped is not None:
+            self.clamped.index_copy_(0, course.step, (told.clamped & real).sum()[None])
+        course.step += 1
+
+    @torch.no_grad()
+    def put_back(self, kept: Mapping[str, Tensor]) -> None:
+        """The state before a rehearsal, into the memory that is there; what was not there yet is zero."""
+        for name, value in self.state().items():
+            if name in kept:
+                value.copy_(kept[name])
+            else:
+                value.zero_()
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """What `state` gave."""
+        super().restore(state)
+        self.graphs.clear()
+
+
+def _start(job: Job) -> RowsTrainer:
+    recordable = (
+        job.settings.optimizer == "adam" and has_row_form(job.loss) and find_spec("triton") is not None
+    )
+    whole = isinstance(job.sampler, Exact) and job.sampler.columns_of(job.interactions.n_items) is None
+    if job.settings.torch_device().type == "cuda" and recordable and whole:
+        return RecordedRowsTrainer(job)
+    return RowsTrainer(job)
+
+
 def _lacks(job: Job) -> str | None:
     if not isinstance(job.sampler, Exact):
         return f"it has no sampler {type(job.sampler).__name__}; it has Exact."
@@ -81,4 +171,4 @@ def _lacks(job: Job) -> str | None:
     return None
 
 
-ROWS = Engine(start=RowsTrainer, lacks=_lacks)
+ROWS = Engine(start=_start, lacks=_lacks)
