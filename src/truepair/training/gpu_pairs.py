@@ -30,17 +30,20 @@ def _phi(x, power, KIND: tl.constexpr):
     if KIND == _SIGMOID:
         x = tl.maximum(x, -_FARTHEST)
         e = tl.exp(-tl.abs(x))
-        value = tl.where(x >= 0, 1.0, e) / (1.0 + e)
-        slope = value * (tl.where(x >= 0, e, 1.0) / (1.0 + e))
+        r = 1.0 / (1.0 + e)
+        value = tl.where(x >= 0, r, e * r)
+        slope = e * r * r
     elif KIND == _SOFTPLUS:
         e = tl.exp(-tl.abs(x))
+        r = 1.0 / (1.0 + e)
         value = tl.maximum(-x, 0.0) + tl.log(1.0 + e)
-        slope = -tl.where(x >= 0, e, 1.0) / (1.0 + e)
+        slope = -tl.where(x >= 0, e * r, r)
     else:
         x = tl.minimum(x, _FARTHEST / power)
         e = tl.exp(-tl.abs(x))
         value = tl.exp((tl.minimum(-x, 0.0) - tl.log(1.0 + e) + _LOG_2) * power)
-        slope = -value * power * (tl.where(x >= 0, 1.0, e) / (1.0 + e))
+        r = 1.0 / (1.0 + e)
+        slope = -value * power * tl.where(x >= 0, r, e * r)
     return value, slope
 
 
