@@ -80,17 +80,16 @@ class RecordedRowsTrainer(RowsTrainer):
     def __init__(self, job: Job) -> None:
         super().__init__(job)
         self.course = Course(self.blocks, job.settings.batch_size)
-        rate = torch.tensor(job.settings.learning_rate, device=self.device)
+        rate = torch.tensor(job.settings.learning_rate, device=self.device)  # read at every replay
+        decay = job.settings.weight_decay
         self.optimizer = torch.optim.Adam(
-            self.model.parameters(),
-            lr=rate,
-            weight_decay=job.settings.weight_decay,
-            fused=True,
-            capturable=True,
+            self.model.parameters(), lr=rate, weight_decay=decay, fused=True, capturable=True
         )
         self.losses = torch.zeros(self.steps, device=self.device)
         self.clamped = torch.zeros(self.steps, dtype=torch.int64, device=self.device)
         self.graphs: dict[int, torch.cuda.CUDAGraph] = {}  # by the size of a block
+        on_gpu = self.device.type == "cuda"
+        self.pool = torch.cuda.graph_pool_handle() if on_gpu else None  # one for all: they never overlap
 
     def train(self, epoch: int, rate: float, advance: Callable[[int], None]) -> EpochTotals:
         """All anchors once."""
@@ -98,19 +97,20 @@ class RecordedRowsTrainer(RowsTrainer):
             self.graphs.clear()
         self.optimizer.param_groups[0]["lr"].fill_(rate)
         for step in range(self.steps):
-            self.recorded(self.course.size(step)).replay()
+            self.play(self.course.size(step))
             advance(1)
         has_floor = self.job.loss.uses_prior
         return EpochTotals(self.losses.clone(), int(self.clamped.sum()) if has_floor else None)
 
-    def recorded(self, size: int) -> torch.cuda.CUDAGraph:
-        """The graph of a step with so many users."""
+    def play(self, size: int) -> None:
+        """The next step, with so many users; the first of a size is recorded."""
         if size not in self.graphs:
-            self.graphs[size] = torch.cuda.CUDAGraph()
             self.rehearse(size)
-            with torch.cuda.graph(self.graphs[size]):
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, pool=self.pool):
                 self.step(size)
-        return self.graphs[size]
+            self.graphs[size] = graph
+        self.graphs[size].replay()
 
     def rehearse(self, size: int) -> None:
         """Steps that leave no trace: kernels are compiled and memory is found before a step is recorded."""
@@ -152,14 +152,16 @@ class RecordedRowsTrainer(RowsTrainer):
         self.graphs.clear()
 
 
-def _start(job: Job) -> RowsTrainer:
-    recordable = (
-        job.settings.optimizer == "adam" and has_row_form(job.loss) and find_spec("triton") is not None
-    )
+def is_recordable(job: Job, device: torch.device) -> bool:
+    """Whether steps can be recorded: with Adam, on CUDA with Triton, for closed forms of whole rows."""
     whole = isinstance(job.sampler, Exact) and job.sampler.columns_of(job.interactions.n_items) is None
-    if job.settings.torch_device().type == "cuda" and recordable and whole:
-        return RecordedRowsTrainer(job)
-    return RowsTrainer(job)
+    closed = has_row_form(job.loss) and job.settings.optimizer == "adam"
+    return whole and closed and device.type == "cuda" and find_spec("triton") is not None
+
+
+def _start(job: Job) -> RowsTrainer:
+    recordable = is_recordable(job, job.settings.torch_device())
+    return RecordedRowsTrainer(job) if recordable else RowsTrainer(job)
 
 
 def _lacks(job: Job) -> str | None:

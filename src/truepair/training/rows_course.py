@@ -1,9 +1,9 @@
 """Steps of one shape: an epoch's blocks in buffers that stay, so that a GPU can repeat a recorded step.
 
 A step is some hundred small kernels; starting them one by one takes ten times as long as they run. So one
-step is recorded as a CUDA graph, and an epoch replays it. What differs between blocks is read from buffers by
-the step's number, which the graph itself counts. Blocks have different numbers of anchors, and are filled up to
-`room` with anchors that belong to a row of their own and have no share: what comes of that row is not read.
+step is recorded as a CUDA graph, and an epoch replays it. What differs between blocks is read from buffers
+by the step's number, which the graph itself counts. Blocks have different numbers of anchors, and are filled
+up to `room` with anchors that have no share and belong to a row of their own: what comes of it is not read.
 """
 
 from __future__ import annotations
@@ -31,9 +31,7 @@ class Course:
         self.room = 0
         self.step = blocks.users.new_zeros(1)
         self.order, self.starts = blocks.users.clone(), blocks.users.new_zeros(n + 1)
-        self.bounds = blocks.users.new_zeros(
-            self.steps, 2
-        )  # the first anchor of each block, and the next one's
+        self.bounds = blocks.users.new_zeros(self.steps, 2)  # each block's first anchor, and the next one's
         self.rows, self.items = (blocks.users.new_zeros(blocks.n_anchors) for _ in range(2))
 
     def size(self, step: int) -> int:

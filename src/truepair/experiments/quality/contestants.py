@@ -39,7 +39,8 @@ _NAMES = {"psl": "PSL", "bsl": "BSL", "dpl-hard": "DPL, hard weights"}  # nothin
 Model = tuple[str, str]  # encoder, method
 MODELS: tuple[Model, ...] = tuple((encoder, method) for encoder, of in METHODS_OF.items() for method in of)
 
-_BATCH = {"small": Powers(64, 256), "large": Powers(256, 1024)}  # users
+_BLOCK = {"small": Powers(64, 256), "large": Powers(512, 2048)}  # users
+_DIM = {"small": Powers(64, 512, most=1024), "large": Powers(64, 256, most=512)}
 _TEMPERATURE = Range(0.05, 0.4, log=True)
 _TAU = Range(0.0, 0.6, most=0.9)
 _OWN: dict[str, dict[str, Searched]] = {
@@ -65,8 +66,8 @@ def space_of(encoder: str, method: str, large: bool) -> dict[str, Searched]:
     shared: dict[str, Searched] = {
         "learning_rate": Range(1e-3, 3e-2, log=True),
         "weight_decay": Range(1e-8, 1e-3, log=True),
-        "encoder.dim": Powers(64, 512, most=1024),
-        "batch_size": _BATCH[_size(large)],
+        "encoder.dim": _DIM[_size(large)],
+        "batch_size": _BLOCK[_size(large)],
     }
     graph: dict[str, Searched] = {"encoder.hops": Choice((1, 2, 3))} if encoder == "lightgcn" else {}
     return shared | _OWN[method.removeprefix(EXACT)] | graph
