@@ -78,6 +78,8 @@ ORDER = [
     "training.rows_gpu",
     "training.rows_scoring",
     "training.rows_course",
+    "training.rows_trainer",
+    "training.rows_recorded",
     "training.rows",
     "training.running",
     "training.many",

@@ -9,10 +9,12 @@ import torch
 from truepair.encoders import MF, LightGCN
 from truepair.losses import BPR, BSL, DCL, DPL, HCL, PSL, SL, DPLHalf, DPLHard, InfoNCE
 from truepair.sampling import Exact
-from truepair.training import Job, Settings, fit
-from truepair.training.rows import RecordedRowsTrainer, RowsTrainer, is_recordable
+from truepair.training import Job, Settings, fit, fit_many
+from truepair.training.rows import is_recordable
 from truepair.training.rows_course import Course
+from truepair.training.rows_recorded import RecordedRowsTrainer
 from truepair.training.rows_scoring import Blocks
+from truepair.training.rows_trainer import RowsTrainer
 from worlds import interactions_of
 
 pytest.importorskip("triton")
@@ -139,3 +141,17 @@ def test_recorded_training_is_the_references(loss, encoder, tmp_path):
     for found in (recorded(2), recorded(2, tmp_path / "run.ckpt")):
         assert (found.users @ found.items.T - scores).abs().max() < 1e-3 * scores.abs().max()
         assert found.clamped == reference.clamped
+
+
+@pytest.mark.skipif(not HAS_GPU, reason="no GPU here to record steps on")
+def test_runs_side_by_side_are_those_alone():
+    settings = dataclasses.replace(SETTINGS, device="cuda")
+    jobs = [
+        Job(encoder, loss, Exact(), DATA, dataclasses.replace(settings, seed=seed, epochs=2 + seed))
+        for seed, (encoder, loss) in enumerate([(COSINE, BPR()), (GRAPH, SL()), (COSINE, DPL(tau=0.2))])
+    ]
+    for job, found in zip(jobs, fit_many(jobs), strict=True):
+        alone = fit(job.encoder, job.loss, job.sampler, DATA, job.settings)
+        assert (found.engine, len(found.history)) == ("rows", job.settings.epochs)
+        scores = alone.users @ alone.items.T
+        assert (found.users @ found.items.T - scores).abs().max() < 1e-3 * scores.abs().max()

@@ -16,7 +16,7 @@ from truepair.training.cpu import CPU
 from truepair.training.cpu_fast import CPU_FAST
 from truepair.training.folding import fold_in
 from truepair.training.gpu import GPU
-from truepair.training.many import fit_together, groups_of
+from truepair.training.many import fit_together, together
 from truepair.training.reference import REFERENCE
 from truepair.training.result import EpochRecord, EpochState, FitResult, Job, OnEpoch, StopTraining
 from truepair.training.rows import ROWS
@@ -93,8 +93,9 @@ def fit_many(
     """Train many runs, such as the trials of a sweep; each ends as the same run alone would.
 
     On the GPU, runs that share the data and all shapes (encoder, dimension, kind of loss, M, N, sampler,
-    batch size) train at once, whatever their seeds, rates, priors and other numbers; elsewhere one after
-    the other. A run that diverges gives its TrainingError in place of a result, and the others go on.
+    batch size) train at once, whatever their seeds, rates, priors and other numbers; so do runs with exact
+    sampling, alike or not, eight at a time. Elsewhere they train one after the other. A run that diverges
+    gives its TrainingError in place of a result, and the others go on.
     `on_epoch` is one for all, or one for each.
     """
     jobs = list(jobs)
@@ -106,10 +107,9 @@ def fit_many(
     ready = [_checked_job(*_parts(job), each) for job, each in zip(jobs, on_epochs, strict=True)]
     engines = [choose_engine(job, engine) for job in ready]
     results: dict[int, FitResult | TrainingError] = {}
-    together = [place for place, name in enumerate(engines) if name == "gpu"]
-    for group in groups_of([ready[place] for place in together]):
-        places = [together[k] for k in group]
-        found = fit_together([ready[p] for p in places], [on_epochs[p] for p in places], progress)
+    for places in together(ready, engines):
+        watched = [on_epochs[place] for place in places]
+        found = fit_together([ready[place] for place in places], engines[places[0]], watched, progress)
         results |= dict(zip(places, found, strict=True))
     for place in (p for p in range(len(ready)) if p not in results):
         try:

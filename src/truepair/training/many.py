@@ -5,22 +5,50 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Hashable, Sequence
+from typing import Protocol
 
 from truepair.errors import TrainingError
 from truepair.training.plan import plan_of
 from truepair.training.progress import Progress, show_progress
 from truepair.training.result import FitResult, Job, OnEpoch
+from truepair.training.rows import is_recordable
+from truepair.training.rows_recorded import RecordedRuns
 from truepair.training.running import Run
+from truepair.training.trainer import EpochTotals, Trainer
 
 _MOST_RUNS = 256  # in one group
+_MOST_RECORDED = 8  # more hardly gain: a few runs fill the GPU
+
+
+class Group(Protocol):
+    """Runs that train at once."""
+
+    @property
+    def trainers(self) -> Sequence[Trainer]:
+        """Each run by itself."""
+
+    def train_all(self, epochs: Sequence[int], rates: Sequence[float | None]) -> list[EpochTotals]:
+        """One epoch of every run that has a rate."""
 
 
 def groups_of(jobs: Sequence[Job]) -> list[list[int]]:
-    """The places of the jobs that can train together: those that share the data and every shape."""
+    """The places of the jobs that can train together on engine "gpu": they share the data and every shape."""
     found: dict[Hashable, list[int]] = {}
     for place, job in enumerate(jobs):
         found.setdefault(_shape(job), []).append(place)
-    return [g[i : i + _MOST_RUNS] for g in found.values() for i in range(0, len(g), _MOST_RUNS)]
+    return [part for group in found.values() for part in _parts(group, _MOST_RUNS)]
+
+
+def together(jobs: Sequence[Job], engines: Sequence[str]) -> list[list[int]]:
+    """The places of the jobs that train at once; a job that does not is in none."""
+    gpu = [place for place, name in enumerate(engines) if name == "gpu"]
+    alike = [[gpu[k] for k in group] for group in groups_of([jobs[place] for place in gpu])]
+    recorded = [p for p, name in enumerate(engines) if name == "rows" and is_recordable(jobs[p])]
+    return alike + _parts(recorded, _MOST_RECORDED)
+
+
+def _parts(places: list[int], most: int) -> list[list[int]]:
+    return [places[i : i + most] for i in range(0, len(places), most)]
 
 
 def _shape(job: Job) -> Hashable:
@@ -32,29 +60,26 @@ def _shape(job: Job) -> Hashable:
 
 
 def fit_together(
-    jobs: Sequence[Job], on_epochs: Sequence[OnEpoch | None], progress: bool
+    jobs: Sequence[Job], engine: str, on_epochs: Sequence[OnEpoch | None], progress: bool
 ) -> list[FitResult | TrainingError]:
     """Train one group on the GPU; a run that diverges gives its error, and the others go on."""
-    from truepair.training.gpu_runs import GpuRuns
-
-    group = GpuRuns(jobs)
-    trainers = group.trainers
+    group: Group = RecordedRuns(jobs) if engine == "rows" else AlikeRuns(jobs)
     runs = [
-        Run(job, "gpu", trainer, on_epoch, None)
-        for job, trainer, on_epoch in zip(jobs, trainers, on_epochs, strict=True)
+        Run(job, engine, trainer, on_epoch, None)
+        for job, trainer, on_epoch in zip(jobs, group.trainers, on_epochs, strict=True)
     ]
     results: dict[int, FitResult | TrainingError] = {}
     epochs = max(job.settings.epochs for job in jobs)
     with show_progress(progress, epochs, 0, 1, f"{len(jobs)} runs, best validation") as bar:
         while len(results) < len(runs):
             began = time.perf_counter()
-            rates = [0.0 if place in results else run.rate for place, run in enumerate(runs)]
-            summary = group.train([run.epoch for run in runs], rates)
-            for place, (run, trainer) in enumerate(zip(runs, trainers, strict=True)):
+            rates = [None if place in results else run.rate for place, run in enumerate(runs)]
+            told = group.train_all([run.epoch for run in runs], rates)
+            for place, (run, totals) in enumerate(zip(runs, told, strict=True)):
                 if place in results:
                     continue
                 try:
-                    run.finish_epoch(trainer.totals(summary), began)
+                    run.finish_epoch(totals, began)
                 except TrainingError as error:
                     results[place] = error
                 else:
@@ -62,6 +87,21 @@ def fit_together(
             bar.step(1)
             _tell(bar, runs)
     return [results[place] for place in range(len(runs))]
+
+
+class AlikeRuns:
+    """Runs of engine "gpu" in the same kernels; one that is over goes along and learns nothing."""
+
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        from truepair.training.gpu_runs import GpuRuns  # it needs Triton
+
+        self.runs = GpuRuns(jobs)
+        self.trainers = self.runs.trainers
+
+    def train_all(self, epochs: Sequence[int], rates: Sequence[float | None]) -> list[EpochTotals]:
+        """One epoch of all."""
+        summary = self.runs.train(epochs, [rate or 0.0 for rate in rates])
+        return [trainer.totals(summary) for trainer in self.trainers]
 
 
 def _tell(bar: Progress, runs: Sequence[Run]) -> None:
