@@ -107,6 +107,8 @@ def test_fit_tells_the_prior_that_it_estimated(clicks, tmp_path):
         [
             "fit",
             str(clicks),
+            "--loss",
+            "dpl",
             "--tau",
             "auto",
             "--epochs",

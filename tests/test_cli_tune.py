@@ -16,7 +16,8 @@ from worlds import two_tastes
 
 pytest.importorskip("optuna")
 
-SMALL = ["--epochs", "2", "--metric", "ndcg@5", "--set", "encoder.dim=4", "--engine", "reference"]
+SMALL = ["--sampler", "uniform", "--epochs", "2", "--metric", "ndcg@5", "--set", "encoder.dim=4"]
+SMALL += ["--engine", "reference"]
 
 
 @pytest.fixture
@@ -84,7 +85,10 @@ def test_a_model_without_training(clicks):
         (["--extensions", "-1"], "extensions = -1 is out of range"),
         (["--storage", "clicks.csv"], "is not a journal of trials"),
         (["--space", "loss.toml"], "the space names loss, and a study has one loss"),
-        (["--space", "tau.toml"], "tau is searched from 0.5 to 1.5, and its middle, 1.0, is not allowed"),
+        (
+            ["--space", "tau.toml", "--loss", "dpl"],
+            "tau is searched from 0.5 to 1.5, and its middle, 1.0, is not allowed",
+        ),
     ],
 )
 def test_failures(clicks, args, message, tmp_path):
@@ -109,11 +113,14 @@ def test_a_part_that_is_given_is_not_searched(clicks, tmp_path):
 
 def test_tables_and_dotted_names_in_a_config(tmp_path):
     config = tmp_path / "run.toml"
-    config.write_text('patience = "none"\n[loss]\nkind = "dpl"\ntau = 0.1\n[encoder]\nscoring = "cosine"\n')
+    config.write_text(
+        'patience = "none"\nsampler = "uniform"\n[loss]\nkind = "dpl"\ntau = 0.1\n'
+        '[encoder]\nscoring = "cosine"\n'
+    )
     assert read_settings(config)["patience"] is None
     model = Training(config=config, dim=8).recommender()
     assert (model.loss, model.encoder) == (DPL(tau=0.1), MF(dim=8, scoring="cosine"))
-    config.write_text('loss = "dpl"\n"loss.tau" = 0.1\n"encoder.dim" = 32\n')
+    config.write_text('loss = "dpl"\nsampler = "uniform"\n"loss.tau" = 0.1\n"encoder.dim" = 32\n')
     assert Training(config=config, dim=8, set=["loss.tau=0.2"]).recommender().job(0)[:2] == (MF(8), DPL(0.2))
     other = Training(config=config, tau="0.3").recommender()
     assert other.job(0)[1] == DPL(tau=0.3)

@@ -108,6 +108,7 @@ ORDER = [
     "carving",
     "shelf",
     "solving",
+    "usual",
     "recommender",
     "adapters",
     "adapters.implicit.factors",

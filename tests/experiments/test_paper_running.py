@@ -30,7 +30,8 @@ from worlds import two_tastes
 
 QUICK = {
     "epochs": 4, "batch_size": 64, "validate_every": 2, "patience": None, "learning_rate": 0.05,
-    "encoder": "mf", "encoder.dim": 4, "loss": "dpl", "loss.tau": 0.1, "n_extra": 2, "n_unlabelled": 2,
+    "encoder": "mf", "encoder.dim": 4, "loss": "dpl", "loss.tau": 0.1, "sampler": "uniform",
+    "n_extra": 2, "n_unlabelled": 2,
 }  # fmt: skip
 
 

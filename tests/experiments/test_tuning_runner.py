@@ -3,7 +3,7 @@
 import pytest
 
 from truepair.carving import split_for_fitting
-from truepair.encoders import MF
+from truepair.encoders import MF, LightGCN
 from truepair.errors import InputError
 from truepair.experiments.tuning import Asked, Choice, Powers, Range, training_runner, tune
 from truepair.experiments.tuning.runner import recommender_of
@@ -12,7 +12,10 @@ from truepair.sampling import DNS
 from worlds import two_tastes
 
 SPLIT = split_for_fitting(two_tastes(), None, 0.2, 0)
-FIXED = {"loss": "dpl", "encoder": "mf", "encoder.dim": 4, "epochs": 4, "batch_size": 32, "device": "cpu"}
+FIXED = {
+    "loss": "dpl", "encoder": "mf", "encoder.dim": 4, "sampler": "uniform", "epochs": 4, "batch_size": 32,
+    "device": "cpu",
+}  # fmt: skip
 
 
 def runner_of(fixed=FIXED, engine="reference"):
@@ -106,9 +109,12 @@ def test_a_whole_search(tmp_path, together):
 
 
 def test_flat_parameters_mean_what_the_recommender_means():
-    assert recommender_of({"dim": 8, "tau": 0.2}).job(0)[:2] == (MF(dim=8), DPL(tau=0.2))
-    mixed = recommender_of({"dim": 8, "encoder.scoring": "cosine", "tau": 0.2, "loss.floor": 0.1})
+    drawn = {"dim": 8, "tau": 0.2, "loss": "dpl", "sampler": "uniform"}
+    assert recommender_of(drawn).job(0)[:2] == (MF(dim=8), DPL(tau=0.2))
+    mixed = recommender_of({**drawn, "encoder.scoring": "cosine", "loss.floor": 0.1})
     assert mixed.job(0)[:2] == (MF(dim=8, scoring="cosine"), DPL(tau=0.2, floor=0.1))
+    usual = recommender_of({"encoder": "lightgcn", "encoder.hops": 2, "temperature": 0.2})  # beside a field
+    assert usual.job(0)[0] == LightGCN(dim=128, scoring="cosine", temperature=0.2, hops=2)
     assert recommender_of({"sampler": "dns", "n_unlabelled": 40}).job(0)[2] == DNS(pool=80)
     assert recommender_of({"loss": "bpr", "tau": 0.2, "encoder": "ease", "encoder.l2": 3.0}).closed_form()
     with pytest.raises(InputError, match="'dims' is no parameter of Recommender"):

@@ -201,7 +201,7 @@ def test_training_alone_says_who_estimates():
         fit(MF(dim=4), DPL(tau="auto"), Uniform(), two_tastes(), Settings(epochs=1, patience=None))
 
 
-QUICK = {"dim": 8, "validation": 0, "seed": 3}
+QUICK = {"loss": "dpl", "sampler": "uniform", "dim": 8, "validation": 0, "seed": 3}
 
 
 @pytest.mark.parametrize("word", ["auto", "per-user"])
@@ -239,7 +239,7 @@ def test_another_prior_than_the_checkpoints_is_refused(tmp_path, world, monkeypa
 
 @pytest.mark.parametrize("word", ["auto", "per-user"])
 def test_recommender_records_what_it_used(tmp_path, world, word):
-    model = Recommender(tau=word, dim=8, epochs=2, validation=0).fit(world.observed)
+    model = Recommender(loss="dpl", tau=word, dim=8, epochs=2).fit(world.observed)
     used = np.mean(model.facts_["tau"])
     assert used == pytest.approx(model.facts_["prior"]["tau"], rel=0.1)
     assert 0.03 < used < 0.3

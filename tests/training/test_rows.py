@@ -349,15 +349,18 @@ def test_folding_in_does_not_depend_on_who_comes_along():
 
 def test_one_prior_per_user_is_folded_in_by_its_mean():
     data = two_tastes(n_users=30)
-    model = Recommender(**{**QUICK, "tau": tuple(np.linspace(0, 0.2, 30))}).fit(data)
+    model = Recommender(loss="dpl", **QUICK, tau=tuple(np.linspace(0, 0.2, 30))).fit(data)
+    with pytest.raises(InputError, match="tau = one for each user is given, and loss = 'sl' has no prior"):
+        Recommender(loss="sl", tau=tuple(np.linspace(0, 0.2, 30))).fit(data)
     assert len(model.fold_in(data).recommend(k=2)) == 60
 
 
-def test_a_batch_is_128_users_unless_told_otherwise():
-    assert [Recommender(sampler="exact").job(n)[3].batch_size for n in (10, 10**6)] == [128, 128]
+def test_a_batch_is_8_to_128_users_unless_told_otherwise():
+    sizes = [Recommender(sampler="exact").job(n)[3].batch_size for n in (10, 50_000, 10**6)]
+    assert sizes == [8, 50, 128]
     assert Recommender(sampler=Exact(columns=5)).job(10**6)[3].batch_size == 128
     assert Recommender(sampler="exact", batch_size=32).job(10**6)[3].batch_size == 32
-    assert Recommender().job(10**6)[3].batch_size == 1024
+    assert Recommender(sampler="uniform").job(10**6)[3].batch_size == 1024
 
 
 def test_the_command_line(tmp_path):

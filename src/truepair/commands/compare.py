@@ -47,7 +47,7 @@ def compare(
     check_whole("seeds", seeds, 1)
     models = _models(training, [name.strip() for name in losses.split(",")])
     first = next(iter(models.values()))
-    split = reading.split(source, test, first.validation, first.seed, progress=not voice.quiet)
+    split = reading.split(source, test, first.held_out, first.seed, progress=not voice.quiet)
     voice.say(f"{split.train.report()}\n{split}")
     runs = {name: _run(name, model, split, seeds, voice) for name, model in models.items()}
     merged = {name: mean_over_seeds([found for _, found in those]) for name, those in runs.items()}
@@ -69,7 +69,16 @@ def _models(training: Training, names: list[str]) -> dict[str, Recommender]:
         raise InputError("--set loss=… is what compare varies; name the losses with --losses.")
     if len(names) < 2 or len(set(names)) < len(names):
         raise InputError(f"losses = {','.join(names)!r} must be two or more different ones.")
-    return {name: training.recommender(loss=name) for name in names}
+    return {name: _of_loss(training, name).recommender(loss=name) for name in names}
+
+
+def _of_loss(training: Training, name: str) -> Training:
+    """A prior is for those of the losses that have one."""
+    from truepair.losses import LOSSES
+
+    return (
+        training if name not in LOSSES or LOSSES[name].uses_prior else dataclasses.replace(training, tau=None)
+    )
 
 
 def _run(

@@ -85,7 +85,7 @@ def _read(model: Recommender, source: str, test: str | None, reading: Reading, v
         data = reading.interactions(source, progress=not voice.quiet)
         voice.say(data.report())
         return data
-    share = 0.0 if model.closed_form() is not None else model.validation  # there is no epoch to choose
+    share = model.held_out
     split = reading.split(source, test, share, model.seed, progress=not voice.quiet)
     voice.say(f"{split.train.report()}\n{split}")
     return split

@@ -81,9 +81,15 @@ def _filled(parameter: Any) -> str:
 
 def _looked_up(place: str, name: str) -> str:
     if place == "default":
-        return str(getattr(importlib.import_module("truepair.recommender").Recommender, name))
+        default = getattr(importlib.import_module("truepair.recommender").Recommender, name)
+        return _by_sampler(name) if default is None else str(default)
     module, _, registry = place.rpartition(".")
     return ", ".join(getattr(importlib.import_module(f"truepair.{module}"), registry))
+
+
+def _by_sampler(name: str) -> str:
+    module = importlib.import_module("truepair.usual")
+    return f"{module.WITHOUT_DRAWS[name]}; {module.WITH_DRAWS[name]} with a sampler that draws"
 
 
 def whole_numbers(what: str, text: str) -> tuple[int, ...]:

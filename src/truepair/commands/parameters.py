@@ -14,8 +14,23 @@ from truepair.errors import InputError, check_choice
 if TYPE_CHECKING:
     from truepair.recommender import Recommender
 
-_MAY_BE_NONE = ("patience", "batch_size")
-FIELDS = {"dim": "encoder.dim", "tau": "loss.tau"}  # fields that have a name of their own
+_BY_SAMPLER = (
+    "dim",
+    "scoring",
+    "temperature",
+    "epochs",
+    "learning_rate",
+    "schedule",
+    "batch_size",
+    "validation",
+)
+_MAY_BE_NONE = ("patience", *_BY_SAMPLER)
+FIELDS = {  # fields that have a name of their own
+    "dim": "encoder.dim",
+    "scoring": "encoder.scoring",
+    "temperature": "encoder.temperature",
+    "tau": "loss.tau",
+}
 _DEFAULT = " [default: {default}]"
 
 
@@ -38,7 +53,10 @@ class Training:
         typer.Option(help="Stop so many epochs after the best; `none` trains all." + _DEFAULT),
     ] = None
     batch_size: Annotated[
-        int | None, typer.Option(help="Pairs a step; by the size of the data if not given.")
+        int | None,
+        typer.Option(
+            help="Pairs a step, or users with exact sampling; by the size of the data if not given."
+        ),
     ] = None
     learning_rate: Annotated[float | None, typer.Option(help="The step size." + _DEFAULT)] = None
     weight_decay: Annotated[float | None, typer.Option(help="L2 on all parameters." + _DEFAULT)] = None

@@ -108,6 +108,7 @@ def _planned(fixed: Mapping[str, Any], path: Path | None) -> tuple[Recommender, 
     from truepair.experiments.tuning.runner import recommender_of
     from truepair.experiments.tuning.spaces import check_values, default_space
     from truepair.parameters import PARTS
+    from truepair.usual import WITH_DRAWS
 
     named = {part: fixed[part] for part in PARTS if part in fixed}
     space = read_space_file(path) if path is not None else default_space(**named)
@@ -122,6 +123,8 @@ def _planned(fixed: Mapping[str, Any], path: Path | None) -> tuple[Recommender, 
     check_space(space, {name: value for name, value in known.items() if name not in space})
     check_values(space, fixed)
     model = recommender_of({name: value for name, value in fixed.items() if "." not in name})
+    if model.validation is None:
+        model.validation = WITH_DRAWS["validation"]  # here something must be chosen by
     if not 0 < model.validation < 1:
         raise InputError(
             f"validation = {model.validation} leaves nothing to choose by; give a share such as 0.1."
@@ -160,9 +163,9 @@ def _read(model: Recommender, source: str, test: str | None, reading: Reading, v
         test = "given"
     if test is None:
         data = reading.interactions(source, progress=not voice.quiet)
-        split = split_for_fitting(data, None, model.validation, model.seed)
+        split = split_for_fitting(data, None, model.validation or 0.0, model.seed)
     else:
-        split = reading.split(source, test, model.validation, model.seed, progress=not voice.quiet)
+        split = reading.split(source, test, model.validation or 0.0, model.seed, progress=not voice.quiet)
     voice.say(f"{split.train.report()}\n{split}")
     return split
 

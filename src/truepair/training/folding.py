@@ -89,7 +89,7 @@ def _from_rows(
 
     def gradient(vectors: Tensor, share: float, key: int) -> Tensor:
         found = torch.zeros_like(vectors)
-        for users in torch.split(blocks.users, AT_ONCE):
+        for users in torch.split(blocks.users, AT_ONCE) if len(blocks.users) else ():
             held = blocks.scored(users, vectors[users], items, key)
             shares = torch.full_like(held.block.pos, share)
             found[users] = held.gradients(held.losses(loss, shares, sums))[0]

@@ -16,7 +16,7 @@ from truepair.experiments.tuning.trials import Asked
 from truepair.losses import Loss
 from truepair.parameters import PARTS, assembled
 from truepair.prior import ESTIMATED, with_estimated_prior
-from truepair.recommender import Recommender
+from truepair.recommender import BY_NAME, Recommender
 from truepair.solving import Solved
 from truepair.training import (
     AUTO,
@@ -28,6 +28,7 @@ from truepair.training import (
     choose_engine,
     fit_many,
 )
+from truepair.usual import given_over, usual
 
 
 def training_runner(
@@ -131,13 +132,14 @@ def recommender_of(parameters: Mapping[str, Any]) -> Recommender:
     """The recommender of flat parameters.
 
     A loss, encoder or sampler of which no field is named stays a name, so that `tau`, `dim` and the usual
-    pool count; where one is named, they count for the other fields.
+    pool count; where one is named, they and the usual values count for the other fields.
     """
     flat = {**{part: getattr(Recommender, part) for part in PARTS}, **parameters}
+    known = given_over(usual(flat["sampler"]), flat)
     by_name = {part: flat.pop(part) for part in PARTS if not any(key.startswith(f"{part}.") for key in flat)}
-    for part, name, field in (("encoder", "dim", "encoder.dim"), ("loss", "tau", "loss.tau")):
-        if part in flat and name in flat and _has_field(part, flat[part], name):
-            flat.setdefault(field, flat[name])
+    for part, name in (*(("encoder", name) for name in BY_NAME), ("loss", "tau")):
+        if part in flat and name in known and _has_field(part, flat[part], name):
+            flat.setdefault(f"{part}.{name}", known[name])
     return Recommender().set_params(**assembled(flat), **by_name)
 
 

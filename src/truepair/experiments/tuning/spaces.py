@@ -34,6 +34,16 @@ COMMON: dict[str, Domain | When] = {
     "encoder.temperature": When("encoder.scoring", "cosine", Range(0.05, 0.5, log=True)),
 }
 
+# with exact sampling: nothing is drawn, and only cosines were ever worth it
+EXACT: dict[str, Domain | When] = {
+    "learning_rate": Range(1e-3, 3e-2, log=True),
+    "weight_decay": Range(1e-8, 1e-3, log=True),
+    "batch_size": Powers(64, 256),
+    "encoder.dim": Powers(64, 256, most=1024),
+    "encoder.scoring": Choice(["cosine"]),
+    "encoder.temperature": Range(0.05, 0.4, log=True),
+}
+
 # Fields of losses; a loss has those that it has. Extra positives are for those that use them. The least score
 # is known to be -1 where scores are cosines.
 LOSS_FIELDS: dict[str, Domain | When] = {
@@ -67,11 +77,11 @@ SOLVED: dict[str, dict[str, Domain | When]] = {
 
 
 def default_space(
-    loss: str = "dpl", encoder: str = "mf", sampler: str = "uniform"
+    loss: str = "infonce", encoder: str = "mf", sampler: str = "exact"
 ) -> dict[str, Domain | When]:
     """What is worth searching for this loss, encoder and sampler.
 
-    >>> list(default_space("bpr"))[-1], list(default_space("dpl"))[-1]
+    >>> list(default_space("bpr"))[-1], list(default_space("dpl", sampler="uniform"))[-1]
     ('encoder.temperature', 'n_extra')
     """
     if check_choice("encoder", encoder, ALL_ENCODERS) in CLOSED:
@@ -82,11 +92,16 @@ def default_space(
     check_choice("sampler", sampler, SAMPLERS)
     has = {f"loss.{field.name}" for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     own = {name: domain for name, domain in LOSS_FIELDS.items() if name in has}
+    graph = ENCODER_FIELDS.get(encoder, {})
+    # of two temperatures the one would only multiply the other; PSL is made for cosines at temperature 1
+    once: dict[str, Domain | When] = {}
+    if "loss.temperature" in own:
+        once["encoder.temperature"] = Choice([1.0])
+    if sampler == "exact":
+        own.pop("loss.surrogate", None)  # the others have no closed form, and are slow
+        return {**EXACT, **once, **own, **graph}
     extra = EXTRA if kind.uses_extra else {}
-    found = {**COMMON, **own, **extra, **SAMPLER_FIELDS.get(sampler, {}), **ENCODER_FIELDS.get(encoder, {})}
-    if "loss.temperature" in own:  # the two would only multiply; PSL is made for cosines at temperature 1
-        del found["encoder.temperature"]
-    return found
+    return {**COMMON, **once, **own, **extra, **SAMPLER_FIELDS.get(sampler, {}), **graph}
 
 
 def check_values(space: Space, fixed: Mapping[str, Any]) -> None:
