@@ -89,10 +89,13 @@ class StartedEncoder(nn.Module):
         self.user = nn.Parameter(_xavier_normal(n_users, encoder.dim, generator))
         self.item = nn.Parameter(_xavier_normal(n_items, encoder.dim, generator))
 
-    def forward(self, some: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """The two matrices; of the users only the rows `some`, if they are given."""
+    def forward(
+        self, some_users: Tensor | None = None, some_items: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The two matrices, or those of their rows that are named."""
         users, items = self._propagated()
-        users = users if some is None else F.embedding(some, users)
+        users = users if some_users is None else F.embedding(some_users, users)
+        items = items if some_items is None else F.embedding(some_items, items)
         if self.encoder.scoring == "cosine":
             return F.normalize(users) / self.encoder.temperature, F.normalize(items)
         return users, items

@@ -1,6 +1,7 @@
 """The benchmarks of exact sampling on tiny worlds. Nothing is timed."""
 
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -19,7 +20,8 @@ def small(monkeypatch):
     """A world that is made here in the place of MovieLens-1M, and small vectors."""
     split = split_random(simulate_world(40, 30, density=0.2).observed, test=0.2, valid=0.1)
     monkeypatch.setattr(exact, "load_material", lambda *given, **named: SimpleNamespace(carved=split))
-    monkeypatch.setattr(exact, "RATES", {4: 0.01, 8: 0.01})
+    plans = [exact.Plan(dim, replace(exact.SETTINGS, learning_rate=0.01), beside=True) for dim in (4, 8)]
+    monkeypatch.setattr(exact, "PLANS", plans)
     monkeypatch.setattr(exact, "IALS", {"factors": 4, "regularization": 1.0, "alpha": 5.0})
 
 
@@ -35,6 +37,12 @@ def test_exact_sampling_beside_ials():
     assert [row.peer for row in outcome.rows] == [None, "iALS"] * 2
     assert all(row.ours > 0 for row in outcome.rows)
     assert "on validation" in outcome.rows[1].note
+
+
+def test_no_ratio_is_good_enough_for_lower_quality(monkeypatch):
+    monkeypatch.setattr(exact, "_ials", lambda split, options, outcome: (1e9, 2.0))  # slow, and out of reach
+    outcome = exact.time_to_exact_quality(Options(rounds=1))
+    assert [row.bar for row in outcome.rows] == [None, 0.0] * 2
 
 
 def test_without_implicit_its_own_figures_are_told(monkeypatch):

@@ -191,11 +191,13 @@ def gradients(loss, sampler, keys, data=DATA, sums=pair_sums):
     ours, theirs = (torch.randn(n, 4, generator=chance).double() for n in (data.n_users, data.n_items))
     by_ours, by_theirs, idle = [], [], []
     for key in keys:
-        held = blocks.scored(blocks.users, ours[blocks.users], theirs, key)
+        chosen = blocks.chosen(blocks.users, key)
+        needed = torch.arange(data.n_items) if chosen.needed is None else chosen.needed
+        held = blocks.scored(chosen, ours[blocks.users], theirs[needed])
         share = torch.full_like(held.block.pos, 1 / len(held.items))
         found = held.gradients(held.losses(loss, share, sums))
         by_ours.append(found[0])
-        by_theirs.append(found[1])
+        by_theirs.append(torch.zeros_like(theirs).index_copy_(0, needed, found[1]))
         idle.append(torch.zeros(len(blocks.users), dtype=torch.bool) if held.idle is None else held.idle)
     return torch.stack(by_ours), torch.stack(by_theirs), torch.stack(idle)
 
@@ -270,7 +272,8 @@ def test_every_score_of_a_block_lies_in_its_range():
     data = interactions_of([range(8), [8], [9]], 10)
     blocks = Blocks(data, DPL(tau=0.1), Exact(columns=2, alpha=0), torch.device("cpu"))
     ours, theirs = torch.full((3, 2), 10.0), torch.linspace(1, 1.1, 20).view(10, 2)
-    some = [blocks.scored(blocks.users, ours, theirs, key) for key in range(20)]
+    chosen = [blocks.chosen(blocks.users, key) for key in range(20)]
+    some = [blocks.scored(each, ours, theirs[each.needed]) for each in chosen]
     assert any(held.idle.any() for held in some)
     for held in some:
         scores = held.block.scores[held.block.scores > -torch.inf]

@@ -90,7 +90,9 @@ def _from_rows(
     def gradient(vectors: Tensor, share: float, key: int) -> Tensor:
         found = torch.zeros_like(vectors)
         for users in torch.split(blocks.users, AT_ONCE) if len(blocks.users) else ():
-            held = blocks.scored(users, vectors[users], items, key)
+            chosen = blocks.chosen(users, key)
+            theirs = items if chosen.needed is None else items[chosen.needed]
+            held = blocks.scored(chosen, vectors[users], theirs)
             shares = torch.full_like(held.block.pos, share)
             found[users] = held.gradients(held.losses(loss, shares, sums))[0]
         return found

@@ -24,10 +24,10 @@ class ScoredBlock(NamedTuple):
     """A block, and what leads from gradients of scores to gradients of vectors."""
 
     block: Block
-    items: Tensor  # [A], the anchors' items
-    columns: Tensor | None  # [C], the items that were drawn; None if all
+    items: Tensor  # [A], the rows of `theirs` that the anchors' items have
+    columns: Tensor | None  # [C], those of the items that were drawn; None if all
     ours: Tensor  # [B, d]
-    theirs: Tensor  # [n_items, d]
+    theirs: Tensor  # [n_items, d], or the rows that are needed
     idle: Tensor | None = None  # [B], users of whom no unlabelled item was drawn: they wait for another block
 
     def losses(self, loss: Loss, share: Tensor, sums: PairSums) -> RowLosses:
@@ -42,7 +42,7 @@ class ScoredBlock(NamedTuple):
         return RowLosses(loss_now, clamped, by_pos, told.by_score)
 
     def gradients(self, told: RowLosses) -> Matrices:
-        """By the users' vectors [B, d] and by all items' [n_items, d]."""
+        """By the users' vectors, and by the items'. As `ours` and `theirs`."""
         rows, items, by_score = self.block.rows, self.items, told.by_score
         if self.columns is None:
             by_score.view(-1).index_add_(0, rows * len(self.theirs) + items, told.by_pos)
@@ -54,6 +54,19 @@ class ScoredBlock(NamedTuple):
         by_theirs.index_add_(0, self.columns, by_score.T @ self.ours)
         by_theirs.index_add_(0, items, told.by_pos[:, None] * self.ours[rows])
         return by_ours, by_theirs
+
+
+class Chosen(NamedTuple):
+    """A block before it is scored."""
+
+    users: Tensor  # [B]
+    counts: Tensor  # [B]
+    starts: Tensor  # [B + 1], where the anchors of each row begin
+    rows: Tensor  # [A], the row of each anchor
+    items: Tensor  # [A], the anchors' items
+    columns: Tensor | None  # [C], the items that were drawn; None if all
+    log_weights: Tensor | None  # [C], log of the columns' weights
+    needed: Tensor | None  # the items whose vectors are needed, in order; None if all
 
 
 class Blocks:
@@ -89,31 +102,46 @@ class Blocks:
         words = random_words(stream_key(seed, epoch), (len(self.users),), self.device)
         return list(torch.split(self.users[words.argsort(stable=True)], batch_size))
 
-    def scored(self, users: Tensor, ours: Tensor, theirs: Tensor, key: int) -> ScoredBlock:
-        """The scores of a block; `key` names the random numbers that choose its columns."""
+    def chosen(self, users: Tensor, key: int) -> Chosen:
+        """The anchors and columns of a block; `key` names the random numbers that choose the columns."""
         counts = self.counts[users]
         starts = F.pad(counts.cumsum(0), (1, 0))
         rows = torch.repeat_interleave(torch.arange(len(users), device=self.device), counts)
         place = torch.arange(len(rows), device=self.device) - (starts[:-1] - self.indptr[users])[rows]
         items = self.items[place]
         columns, log_weights = self.drawn(key)
-        idle = None
-        if columns is None:
+        needed = None if columns is None else torch.unique(torch.cat([columns, items]))
+        return Chosen(users, counts, starts, rows, items, columns, log_weights, needed)
+
+    def scored(self, chosen: Chosen, ours: Tensor, theirs: Tensor) -> ScoredBlock:
+        """The scores of a block, from the vectors of its users and of the items that are needed."""
+        users, rows, items, columns, idle = chosen.users, chosen.rows, chosen.items, chosen.columns, None
+        if columns is None or chosen.needed is None:
             scores = ours @ theirs.T
             own = rows * self.n_items + items
             pos = scores.view(-1)[own]
         else:
+            own = self.own_places(rows, items, columns)
+            items, columns = (torch.searchsorted(chosen.needed, some) for some in (items, columns))
             scores = ours @ theirs[columns].T
             pos = (ours[rows] * theirs[items]).sum(dim=1)
-            own = self.own_places(rows, items, columns)
         low, high = self.range(scores, pos)
         scores.view(-1).index_fill_(0, own, -math.inf)
         if columns is not None:
             idle = scores.amax(dim=1) == -math.inf
             scores[idle, 0] = low if self.on_cpu else 0.0  # whatever comes of it is not used
-        free = (self.n_items - counts).to(scores.dtype)
         block = Block(
-            users, scores, pos, rows, starts, free, self.tau[users], self.longest, log_weights, low, high
+            users=users,
+            scores=scores,
+            pos=pos,
+            rows=rows,
+            starts=chosen.starts,
+            n_unlabelled=(self.n_items - chosen.counts).to(scores.dtype),
+            tau=self.tau[users],
+            longest=self.longest,
+            log_weights=chosen.log_weights,
+            low=low,
+            high=high,
         )
         return ScoredBlock(block, items, columns, ours, theirs, idle)
 

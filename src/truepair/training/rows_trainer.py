@@ -41,9 +41,9 @@ class RowsTrainer(ModelTrainer):
         losses: list[Tensor] = []
         clamped: list[Tensor] = []
         for step, users in enumerate(self.blocks.epoch(settings.seed, epoch, settings.batch_size)):
-            ours, items = self.model(users)  # [B, d], [n_items, d]
-            key = stream_key(settings.seed, epoch, step)
-            held = self.blocks.scored(users, ours.detach(), items.detach(), key)
+            chosen = self.blocks.chosen(users, stream_key(settings.seed, epoch, step))
+            ours, items = self.model(users, chosen.needed)  # [B, d], [n_items or fewer, d]
+            held = self.blocks.scored(chosen, ours.detach(), items.detach())
             told = self.descend(ours, items, held, torch.full_like(held.block.pos, 1 / len(held.items)))
             losses.append(told.loss.sum())
             clamped += [told.clamped.sum()] if told.clamped is not None else []
