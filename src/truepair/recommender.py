@@ -175,7 +175,8 @@ class Recommender:
         check_number("validation", known["validation"], 0, 1, open_high=True)
         parse_metric(self.metric)
         params: dict[str, Any] = {name: known.get(name) for name in _SETTINGS}
-        params["batch_size"] = params["batch_size"] or usual_batch(sampler, n_pairs)
+        if params["batch_size"] is None:
+            params["batch_size"] = usual_batch(sampler, n_pairs)
         return encoder, loss, sampler, Settings(**params)
 
     def _sampler(self, name: str) -> Sampler:

@@ -79,6 +79,8 @@ def tune(
     model, searched = _planned(fixed, space)
     split = _read(model, source, test, reading, voice)
     fixed = {"loss": model.loss, "encoder": model.encoder, "sampler": model.sampler} | fixed
+    if model.closed_form() is None:
+        fixed["validation"] = model.validation  # so that `fit --config` chooses the epoch as the trials did
     name = study or "-".join(str(fixed[part]) for part in PARTS)
     assert split.valid is not None
     runner = training_runner(fixed, split.train, split.valid, model.metric, model.engine)

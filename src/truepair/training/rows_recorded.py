@@ -112,14 +112,15 @@ class RecordedRuns:
             if rate is not None:
                 with aside(trainer.aside, wait=False):
                     trainer.start(epoch, rate)
-        torch.cuda.synchronize()
+        for device in {trainer.device for trainer in self.trainers}:
+            torch.cuda.synchronize(device)
         return [trainer.totals() for trainer in self.trainers]
 
 
 @contextmanager
 def aside(stream: torch.cuda.Stream, wait: bool = True) -> Iterator[None]:
     """On another stream, after all that is under way; then the current one waits for it, if it is to."""
-    current = torch.cuda.current_stream()
+    current = torch.cuda.current_stream(stream.device)
     stream.wait_stream(current)
     with torch.cuda.stream(stream):
         yield
