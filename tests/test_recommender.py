@@ -14,18 +14,20 @@ from truepair.closed import CLOSED
 from truepair.data.reading import read_interactions
 from truepair.data.simulation import simulate_world
 from truepair.data.splitting import split_given, split_random, split_random_per_user
-from truepair.encoders import LightGCN
+from truepair.encoders import MF, LightGCN
 from truepair.errors import InputError, StorageError
 from truepair.evaluation import evaluate
-from truepair.losses import BPR, DPL, HCL, PSL, InfoNCE
+from truepair.losses import BPR, DPL, PSL, InfoNCE
 from truepair.recommender import Recommender
-from truepair.sampling import BNS, DNS, SAMPLERS
+from truepair.sampling import BNS, DNS, SAMPLERS, Exact
 from truepair.storage import Model, load_model, save_model
 from truepair.training import Settings
+from truepair.usual import WITHOUT_DRAWS
 from worlds import two_tastes
 
 QUICK = {"dim": 8, "epochs": 8, "patience": 3, "validation": 0.1, "learning_rate": 0.02, "device": "cpu"}
 QUICK |= {"schedule": "constant"}  # so that a run can go on for more epochs
+NO_DIM = {name: value for name, value in QUICK.items() if name != "dim"}
 
 
 @pytest.fixture(scope="module")
@@ -206,17 +208,47 @@ def test_every_setting_is_a_parameter():
 
 def test_parts_by_name_or_by_value(clicks):
     by_value = Recommender(
-        loss=InfoNCE(temperature=0.5), encoder=LightGCN(dim=4, hops=2), sampler=DNS(pool=12), **QUICK
+        loss=InfoNCE(temperature=0.5), encoder=LightGCN(dim=4, hops=2), sampler=DNS(pool=12), **NO_DIM
     ).fit(clicks)
     assert by_value.users_.shape[1] == 4
     with pytest.raises(InputError, match=r"loss = 'dppl' is not known.*Did you mean 'dpl'"):
         Recommender(loss="dppl").fit(clicks)
     with pytest.raises(InputError, match=r"tau = 1.5 is out of range"):
         Recommender(loss="dpl", tau=1.5).fit(clicks)
-    with pytest.raises(
-        InputError, match=r"tau = 0.1 is given, and loss = 'infonce' has no prior; dcl, .*dpl"
-    ):
-        Recommender(tau=0.1).fit(clicks)
+
+
+UNUSED = [
+    ({"tau": 0.1}, r"tau = 0.1 is given, and loss = 'infonce' has no prior; dcl, .*dpl"),
+    ({"loss": BPR(), "tau": "auto"}, r"tau = auto is given, and loss = BPR\(\) has no prior"),
+    (
+        {"loss": DPL(tau=0.2), "tau": [0.1, 0.2]},
+        r"tau = one a user is given, and loss = DPL\(…\) has its own",
+    ),
+    ({"encoder": "ease", "loss": "dpl", "tau": 0.1}, r"tau = 0.1 .*EASE\(l2=500.0\) is not trained"),
+    ({"encoder": MF(dim=4), "dim": 8}, r"dim = 8 is given, and encoder = MF\(…\) has its own; give it there"),
+    ({"encoder": MF(dim=4), "scoring": "cosine"}, r"scoring = cosine is given"),
+    ({"encoder": LightGCN(), "temperature": 0.1}, r"temperature = 0.1 .* field of LightGCN"),
+    (
+        {"n_unlabelled": 8},
+        r"n_unlabelled = 8 is given, and sampler = 'exact' compares with all items; leave it out",
+    ),
+    ({"sampler": Exact(), "n_extra": 1}, r"n_extra = 1 is given, and sampler = Exact\(.*compares with all"),
+    ({"patience": 3}, r"patience = 3 is given, and .* nothing is held out to judge by; .*validation=0.1"),
+]
+
+
+@pytest.mark.parametrize(("params", "message"), UNUSED, ids=str)
+def test_what_is_given_and_not_used_is_an_error(params, message, clicks):
+    with pytest.raises(InputError, match=message):
+        Recommender(**params, epochs=1).fit(clicks)
+
+
+def test_what_is_usual_or_asked_for_is_no_error(clicks):
+    usual = {"n_extra": 5, "n_unlabelled": 5, "tau": "density", "dim": None, "epochs": 1, "patience": None}
+    Recommender(encoder=MF(dim=4), **usual).fit(clicks)
+    Recommender(encoder="mf", **{**usual, "dim": 4, "patience": 3, "validation": 0}).fit(clicks)
+    Recommender(dim=4, epochs=1, patience=3).fit(split_random(read_interactions(clicks), 0.2, valid=0.1))
+    Recommender(encoder="ease", dim=4, n_unlabelled=8, patience=3).fit(clicks)  # told in the facts
 
 
 @pytest.mark.parametrize("loss", ["sl", "bsl", "psl", PSL(temperature=0.2, surrogate="relu")], ids=str)
@@ -247,7 +279,7 @@ def test_validation_given_carved_or_none(world):
     nothing = Recommender(**{**QUICK, "validation": 0}).fit(split.train)
     assert "validation ndcg@20" in given.facts_["metrics"]
     assert "validation ndcg@20" in carved.facts_["metrics"]
-    usual = Recommender(**{**QUICK, "validation": None}).fit(split.train)
+    usual = Recommender(**{**QUICK, "validation": None, "patience": "auto"}).fit(split.train)
     assert nothing.facts_["metrics"] == usual.facts_["metrics"] == {}
     drawn = Recommender(**{**QUICK, "sampler": "uniform", "validation": None}).fit(split.train)
     assert "validation ndcg@20" in drawn.facts_["metrics"]
@@ -491,22 +523,24 @@ def test_saved_and_loaded_recommends_the_same(model, tmp_path):
     model.save(tmp_path / "m.truepair")
     loaded = Recommender.load(tmp_path / "m.truepair")
     pd.testing.assert_frame_equal(loaded.recommend(k=9), model.recommend(k=9))
-    assert loaded.get_params() == model.get_params()
+    given = {name: value for name, value in model.get_params().items() if value is not None}
+    assert {name: loaded.get_params()[name] for name in given} == given
     assert loaded.facts_["metrics"] == model.facts_["metrics"]
     assert set(loaded.facts_["versions"]) == {"truepair", "torch", "numpy", "pyarrow"}
 
 
 def test_parts_given_by_value_are_saved_too(clicks, tmp_path):
     n_users = clicks.user.nunique()
-    original = Recommender(loss=DPL(tau=[0.1] * n_users), encoder=LightGCN(dim=4), **QUICK).fit(clicks)
+    original = Recommender(loss=DPL(tau=[0.1] * n_users), encoder=LightGCN(dim=4), **NO_DIM).fit(clicks)
     original.save(tmp_path / "m")
     loaded = Recommender.load(tmp_path / "m")
-    assert loaded.get_params() == original.get_params()
+    parts = ("loss", "encoder", "sampler", "dim", "scoring", "temperature", "tau")
+    assert [loaded.get_params()[name] for name in parts] == [original.get_params()[name] for name in parts]
 
 
 OTHER_PARAMETERS = {
-    "loss": HCL(tau=0.2, beta=0.5),
-    "encoder": LightGCN(dim=3, hops=2, scoring="cosine", temperature=0.3),
+    "loss": "hcl",
+    "encoder": "lightgcn",
     "sampler": BNS(pool=9, in_batch=True),
     "dim": np.int64(5),
     "scoring": "cosine",
@@ -543,6 +577,47 @@ def test_every_parameter_survives_saving(clicks, tmp_path):
     array.save(tmp_path / "m")
     assert Recommender.load(tmp_path / "m").tau == (0.1,) * clicks.user.nunique()
     assert "tau=array" in repr(array)
+
+
+def test_a_file_does_not_depend_on_what_is_usual_today(clicks, tmp_path, monkeypatch):
+    fitted = Recommender(epochs=2).fit(clicks)
+    fitted.save(tmp_path / "m")
+    people = clicks.head(40)
+    expected = fitted.fold_in(people).users_
+    parameters = load_model(tmp_path / "m").facts["parameters"]
+    assert None not in [value for name, value in parameters.items() if name != "patience"]
+    assert {name: parameters[name] for name in WITHOUT_DRAWS} == {**WITHOUT_DRAWS, "epochs": 2}
+    for name, value in {"scoring": "dot", "temperature": 0.7, "dim": 3, "schedule": "step"}.items():
+        monkeypatch.setitem(WITHOUT_DRAWS, name, value)
+    loaded = Recommender.load(tmp_path / "m")
+    assert torch.equal(loaded.fold_in(people).users_, expected)
+    assert not torch.equal(fitted.fold_in(people).users_, expected)  # had the values not been kept
+
+
+def _former(tmp_path, fitted, **parameters):
+    """The model from a file as it was before scoring and temperature were parameters."""
+    fitted.save(tmp_path / "m")
+    stored = load_model(tmp_path / "m")
+    usual = {"dim": 64, "tau": "density", "validation": 0.1, "batch_size": None, "patience": 10}
+    stored.facts["parameters"] |= {**usual, **parameters}
+    del stored.facts["parameters"]["scoring"], stored.facts["parameters"]["temperature"]
+    save_model(tmp_path / "m", stored)
+    return Recommender.load(tmp_path / "m")
+
+
+def test_former_files_fold_in_as_they_were_trained(clicks, tmp_path):
+    people = clicks.head(40)
+    exact = Recommender(scoring="dot", temperature=1.0, **QUICK).fit(clicks)
+    loaded = _former(tmp_path, exact, dim=8, n_unlabelled=9)
+    assert loaded.job(0)[0] == MF(dim=8, scoring="dot", temperature=1.0)
+    assert torch.equal(loaded.fold_in(people).users_, exact.fold_in(people).users_)
+    bpr = Recommender(loss="bpr", sampler="uniform", **QUICK).fit(clicks)
+    loaded = _former(tmp_path, bpr, dim=8, tau=0.2)
+    assert torch.equal(loaded.fold_in(people).users_, bpr.fold_in(people).users_)
+    by_value = Recommender(encoder=MF(dim=4, scoring="cosine"), loss=DPL(tau=0.2), **NO_DIM).fit(clicks)
+    loaded = _former(tmp_path, by_value, tau=0.1)
+    assert torch.equal(loaded.fold_in(people).users_, by_value.fold_in(people).users_)
+    assert _former(tmp_path, Recommender(encoder="ease").fit(clicks), tau=0.3).tau == "density"
 
 
 def test_a_loss_of_ones_own_trains_but_says_that_it_cannot_be_saved(clicks, tmp_path):

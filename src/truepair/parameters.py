@@ -13,6 +13,12 @@ from truepair.sampling import SAMPLERS
 
 # what has fields of its own, and the kinds of each by name
 PARTS: dict[str, Mapping[str, type]] = {"loss": LOSSES, "encoder": ALL_ENCODERS, "sampler": SAMPLERS}
+FIELDS = {  # fields that are parameters of Recommender too, for parts that are given by name
+    "dim": "encoder.dim",
+    "scoring": "encoder.scoring",
+    "temperature": "encoder.temperature",
+    "tau": "loss.tau",
+}
 
 
 def described(value: Any) -> Any:

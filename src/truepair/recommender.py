@@ -42,7 +42,7 @@ from truepair.solving import Solved, solve
 from truepair.storage import Model, load_model, save_model
 from truepair.tables import Output, output_of, to_output
 from truepair.training import AUTO, ENGINES, FitResult, Settings, fit, fold_in
-from truepair.usual import given_over, usual, usual_batch
+from truepair.usual import given_over, unused, usual, usual_batch
 
 Unknown = Literal["error", "popular"]
 _SETTINGS = [f.name for f in dataclasses.fields(Settings)]
@@ -58,12 +58,16 @@ class Recommender:
     encoder                 "popular", "itemknn" and "ease" are found without training: of all parameters
                             they use `metric` and `device` alone, and learn from everything given
     dim, scoring, temperature, tau
-                            for an encoder and a loss that are given by name; τ is a number, one number per
-                            user, "density", or estimated by a quick extra training: "auto", "per-user"
+                            for an encoder and a loss that are given by name, an error beside a value; τ is
+                            a number, one number per user, "density", or estimated by a quick extra training:
+                            "auto", "per-user"
     validation, metric      the share of the pairs that is held out to choose the epoch by this metric;
                             0 trains all epochs on everything
-    engine                  how to train: "auto" is the GPU engine on CUDA, else the CPU engine, else the
-                            reference; all other parameters are those of `Settings`
+    engine                  how to train: "auto" is "rows" with exact sampling, else "gpu" on CUDA and "cpu"
+                            elsewhere, else "reference"; all other parameters are those of `Settings`
+    n_extra, n_unlabelled, patience
+                            an error where they are given and not used: exact sampling draws nothing, and
+                            by itself holds nothing out
 
     What is None, and patience="auto", goes by the sampler, see `usual`. "exact", which draws nothing: cosine
     scores at temperature 0.15 of 128 dimensions, 8 to 128 users a batch, all of 40 epochs at 0.005 with a
@@ -119,10 +123,11 @@ class Recommender:
         return self
 
     def __repr__(self) -> str:
-        defaults = {f.name: f.default for f in dataclasses.fields(Recommender)}
-        changed = {k: v for k, v in self.get_params().items() if repr(v) != repr(defaults[k])}
         state = f", fitted on {self.seen_}" if self._is_fitted() else ""
-        return f"Recommender({', '.join(f'{k}={v!r}' for k, v in changed.items())}{state})"
+        return f"Recommender({', '.join(f'{k}={v!r}' for k, v in self._changed().items())}{state})"
+
+    def _changed(self) -> dict[str, Any]:
+        return {k: v for k, v in self.get_params().items() if repr(v) != repr(getattr(Recommender, k))}
 
     def closed_form(self) -> ClosedForm | None:
         """The encoder, if it is one without training."""
@@ -140,9 +145,15 @@ class Recommender:
         return share
 
     def check(self) -> None:
-        """An error if a parameter makes no sense, used or not."""
+        """An error if a parameter makes no sense, used or not, or is given and nothing uses it."""
         trained = {} if self.closed_form() is None else {"encoder": Recommender.encoder}
         Recommender(**{**self.get_params(), **trained}).job(n_pairs=0)
+        for name, why in self._unused().items():
+            value = getattr(self, name)
+            raise InputError(f"{name} = {'one a user' if np.ndim(value) else value} is given, and {why}.")
+
+    def _unused(self) -> dict[str, str]:
+        return unused(self._changed(), self.encoder, self.loss, self.sampler, self.closed_form())
 
     def job(self, n_pairs: int) -> tuple[Encoder, Loss, Sampler, Settings]:
         """The checked encoder, loss, sampler and settings that the parameters mean for so many pairs."""
@@ -157,10 +168,6 @@ class Recommender:
             encoder = kind_of_encoder(**{name: known[name] for name in BY_NAME})
         if isinstance(loss, str):
             kind = LOSSES[check_choice("loss", loss, LOSSES)]
-            if not kind.uses_prior and not (isinstance(self.tau, str) and self.tau == Recommender.tau):
-                have = ", ".join(name for name, other in LOSSES.items() if other.uses_prior)
-                shown = self.tau if isinstance(self.tau, str | float | int) else "one for each user"
-                raise InputError(f"tau = {shown} is given, and loss = {loss!r} has no prior; {have} have.")
             loss = kind(**({"tau": self.tau} if kind.uses_prior else {}))
         if isinstance(sampler, str):
             sampler = self._sampler(check_choice("sampler", sampler, SAMPLERS))
@@ -208,6 +215,12 @@ class Recommender:
         self.check()  # before any work
         closed = self.closed_form()
         split = split_for_fitting(interactions, valid, self.held_out, self.seed)
+        by_default = split.valid is None and closed is None and self.validation is None
+        if by_default and self.patience not in ("auto", None):
+            raise InputError(
+                f"patience = {self.patience} is given, and with exact sampling nothing is held out to judge "
+                "by; leave it out, or give validation=0.1."
+            )
         result: FitResult | Solved
         prior: dict[str, Any] | None = None
         if closed is not None:
@@ -246,7 +259,7 @@ class Recommender:
         trained = result if isinstance(result, FitResult) else None
         unused = [] if trained else [name for name in _PARAMETERS if name not in _USED_WITHOUT_TRAINING]
         return {
-            "parameters": {name: described(value) for name, value in self.get_params().items()},
+            "parameters": {name: described(value) for name, value in self._as_used(trained).items()},
             "tau": described(getattr(trained.job.loss, "tau", None)) if trained else None,
             "data": split.train.hash,
             "split": split.hash,
@@ -257,6 +270,18 @@ class Recommender:
             **({"not used": unused} if unused else {}),
             "metrics": {} if result.score is None else {f"validation {self.metric}": result.score},
             "versions": {name: _version(name) for name in ("truepair", "torch", "numpy", "pyarrow")},
+        }
+
+    def _as_used(self, trained: FitResult | None) -> dict[str, Any]:
+        """The parameters, with the usual values that were used, whatever will be usual one day."""
+        if trained is None:
+            return self.get_params()
+        by_name = BY_NAME if isinstance(self.encoder, str) else ()
+        return {
+            **self.get_params(),
+            **{name: getattr(trained.job.encoder, name) for name in by_name},
+            **{name: getattr(trained.job.settings, name) for name in _SETTINGS},
+            "validation": self.held_out,
         }
 
     def _take(self, model: Model) -> None:
@@ -432,7 +457,8 @@ class Recommender:
         model = load_model(path)
         try:
             params = {name: rebuilt(name, value) for name, value in model.facts["parameters"].items()}
-            recommender = cls().set_params(**params)
+            recommender = cls().set_params(**{**_BEFORE, **params})
+            recommender.set_params(**{name: getattr(cls, name) for name in recommender._unused()})
             if str(recommender.device).startswith("cuda") and not torch.cuda.is_available():
                 recommender.device = "auto"  # trained on a GPU, served without one
             recommender.check()
@@ -448,6 +474,7 @@ class Recommender:
 
 _PARAMETERS = [f.name for f in dataclasses.fields(Recommender)]
 _KINDS = {True: "sparse", False: "dense"}
+_BEFORE = {"scoring": "dot", "temperature": 1.0}  # of files from before these were parameters
 
 
 def _alone(codes: Codes, ids: IdMap) -> Interactions:

@@ -1,13 +1,16 @@
-"""The usual values of parameters that nobody gave: they depend on whether items are drawn.
+"""The usual values of parameters that nobody gave, and the given ones that nothing uses.
 
-docs/exact.md tells on what evidence they were chosen.
+The usual values depend on whether items are drawn; docs/exact.md tells on what evidence they were chosen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
+from truepair.closed import ClosedForm
+from truepair.encoders import ENCODERS, Encoder
+from truepair.losses import LOSSES, Loss
 from truepair.sampling import Exact, Sampler
 
 WITHOUT_DRAWS: dict[str, Any] = {
@@ -48,3 +51,42 @@ def usual_batch(sampler: str | Sampler, n_pairs: int) -> int:
 def is_exact(sampler: str | Sampler) -> bool:
     """Whether nothing is drawn."""
     return sampler == "exact" or isinstance(sampler, Exact)
+
+
+# --- given, and not used ---------------------------------------------------------------------------------
+
+
+def unused(
+    given: Collection[str], encoder: object, loss: object, sampler: str | Sampler, closed: ClosedForm | None
+) -> dict[str, str]:
+    """Those of the given parameters that nothing uses: the reason, and the remedy.
+
+    `closed` is the encoder if it is one without training. It uses hardly any, and that is no error: people
+    change the encoder alone to have a reference point. But a prior is given to a loss, and it has none.
+    """
+    if closed is not None:
+        why = f"encoder = {closed} is not trained; leave it out, or give one of {', '.join(ENCODERS)}"
+        return {"tau": why} if "tau" in given else {}
+    reasons = {"tau": _without_prior(loss)}
+    if isinstance(encoder, Encoder):
+        reasons |= dict.fromkeys(("dim", "scoring", "temperature"), _has_its_own("encoder", encoder))
+    if is_exact(sampler):
+        why = f"sampler = {sampler!r} compares with all items; leave it out, or give a sampler that draws"
+        reasons |= dict.fromkeys(("n_extra", "n_unlabelled"), why)
+    return {name: why for name, why in reasons.items() if why and name in given}
+
+
+def _without_prior(loss: object) -> str:
+    """Why a prior beside this loss is not used; nothing if it is."""
+    kind = LOSSES.get(loss) if isinstance(loss, str) else type(loss)
+    if kind is None or not issubclass(kind, Loss):
+        return ""  # an error of its own
+    if kind.uses_prior:
+        return "" if isinstance(loss, str) else _has_its_own("loss", loss)
+    have = ", ".join(name for name, other in LOSSES.items() if other.uses_prior)
+    return f"loss = {loss!r} has no prior; {have} have"
+
+
+def _has_its_own(part: str, value: object) -> str:
+    kind = type(value).__name__
+    return f"{part} = {kind}(…) has its own; give it there, as a field of {kind}, or give the {part} by name"

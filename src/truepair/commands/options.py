@@ -61,7 +61,8 @@ def _options_of(kind: Any) -> list[inspect.Parameter]:
 class Command(TyperCommand):
     """A command whose help is filled in from the library when it is shown, and not before.
 
-    `{losses.LOSSES}` becomes the names in that registry, `{default}` the parameter's in `Recommender`.
+    `{losses.LOSSES}` becomes the names in that registry, `{default}` the parameter's in `Recommender`, or
+    the usual values.
     """
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -81,15 +82,17 @@ def _filled(parameter: Any) -> str:
 
 def _looked_up(place: str, name: str) -> str:
     if place == "default":
-        default = getattr(importlib.import_module("truepair.recommender").Recommender, name)
-        return _by_sampler(name) if default is None else str(default)
+        if name in importlib.import_module("truepair.usual").WITHOUT_DRAWS:
+            return _by_sampler(name)
+        return str(getattr(importlib.import_module("truepair.recommender").Recommender, name))
     module, _, registry = place.rpartition(".")
     return ", ".join(getattr(importlib.import_module(f"truepair.{module}"), registry))
 
 
 def _by_sampler(name: str) -> str:
     module = importlib.import_module("truepair.usual")
-    return f"{module.WITHOUT_DRAWS[name]}; {module.WITH_DRAWS[name]} with a sampler that draws"
+    without, drawn = module.WITHOUT_DRAWS[name], module.WITH_DRAWS[name]
+    return f"{'none' if without is None else without}; {drawn} with a sampler that draws"
 
 
 def whole_numbers(what: str, text: str) -> tuple[int, ...]:

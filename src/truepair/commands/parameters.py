@@ -14,23 +14,6 @@ from truepair.errors import InputError, check_choice
 if TYPE_CHECKING:
     from truepair.recommender import Recommender
 
-_BY_SAMPLER = (
-    "dim",
-    "scoring",
-    "temperature",
-    "epochs",
-    "learning_rate",
-    "schedule",
-    "batch_size",
-    "validation",
-)
-_MAY_BE_NONE = ("patience", *_BY_SAMPLER)
-FIELDS = {  # fields that have a name of their own
-    "dim": "encoder.dim",
-    "scoring": "encoder.scoring",
-    "temperature": "encoder.temperature",
-    "tau": "loss.tau",
-}
 _DEFAULT = " [default: {default}]"
 
 
@@ -50,7 +33,9 @@ class Training:
     epochs: Annotated[int | None, typer.Option(help="At most so many epochs." + _DEFAULT)] = None
     patience: Annotated[
         str | None,
-        typer.Option(help="Stop so many epochs after the best; `none` trains all." + _DEFAULT),
+        typer.Option(
+            help="Stop so many epochs after the best on what is held out; `none` trains all." + _DEFAULT
+        ),
     ] = None
     batch_size: Annotated[
         int | None,
@@ -60,10 +45,15 @@ class Training:
     ] = None
     learning_rate: Annotated[float | None, typer.Option(help="The step size." + _DEFAULT)] = None
     weight_decay: Annotated[float | None, typer.Option(help="L2 on all parameters." + _DEFAULT)] = None
-    n_unlabelled: Annotated[int | None, typer.Option(help="Unlabelled items a pair." + _DEFAULT)] = None
+    n_unlabelled: Annotated[
+        int | None, typer.Option(help="Unlabelled items a pair; for samplers that draw." + _DEFAULT)
+    ] = None
     validation: Annotated[
         float | None,
-        typer.Option(help="The share of the pairs held out to choose the epoch; 0 for none." + _DEFAULT),
+        typer.Option(
+            help="The share of the pairs held out to choose the epoch; 0 for none. `tune` chooses by it: "
+            "0.1 there." + _DEFAULT
+        ),
     ] = None
     metric: Annotated[str | None, typer.Option(help="What to choose and judge by." + _DEFAULT)] = None
     seed: Annotated[int | None, typer.Option(help="The seed of every draw." + _DEFAULT)] = None
@@ -72,7 +62,11 @@ class Training:
     )
     device: Annotated[str | None, typer.Option(help="Where to train: auto, cpu, cuda." + _DEFAULT)] = None
     config: Annotated[
-        Path | None, typer.Option(help="A TOML file of parameters; options and --set override it.")
+        Path | None,
+        typer.Option(
+            help="A TOML file of parameters; options and --set override it. Where they name another loss, "
+            "the file's loss.…, encoder.scoring and encoder.temperature are not used."
+        ),
     ] = None
     set: Annotated[
         list[str] | None,
@@ -85,11 +79,7 @@ class Training:
 
     def recommender(self, **more: Any) -> Recommender:
         """The recommender that all of this describes, with its parameters checked."""
-        from truepair.experiments.tuning.runner import recommender_of
-
-        model = recommender_of(self.flat(**more))  # an unknown one is an error
-        model.check()  # before anything is read
-        return model
+        return recommender_of_flat(self.flat(**more))
 
     def flat(self, **more: Any) -> dict[str, Any]:
         """What was given, by flat names: a field of the loss, encoder or sampler is `loss.tau`."""
@@ -100,10 +90,25 @@ class Training:
         return {name: _plain(name, value) for name, value in settings.items()}
 
 
+def recommender_of_flat(flat: dict[str, Any]) -> Recommender:
+    """The recommender of flat parameters, checked."""
+    from truepair.experiments.tuning.runner import recommender_of
+
+    model = recommender_of(flat)  # an unknown one is an error
+    model.check()  # before anything is read
+    return model
+
+
 def read_settings(path: Path | None) -> dict[str, Any]:
     """The parameters in a TOML file, flat; `none` is None where that is allowed."""
     found = flattened(read_toml(path))
-    return {n: None if n in _MAY_BE_NONE and v == "none" else v for n, v in found.items()}
+    return {n: None if v == "none" and _may_be_none(n) else v for n, v in found.items()}
+
+
+def _may_be_none(name: str) -> bool:
+    from truepair.usual import WITHOUT_DRAWS
+
+    return name == "batch_size" or name in WITHOUT_DRAWS
 
 
 def flattened(tables: dict[str, Any], inside: str = "") -> dict[str, Any]:
@@ -120,14 +125,20 @@ def flattened(tables: dict[str, Any], inside: str = "") -> dict[str, Any]:
 
 
 def _over(lower: dict[str, Any], upper: dict[str, Any]) -> dict[str, Any]:
-    """`upper` over `lower`. What is named anew loses its former fields; `dim` and `tau` are fields too."""
-    from truepair.parameters import PARTS
+    """`upper` over `lower`, where `dim` and `encoder.dim` are one.
+
+    What is named anew loses its former fields. `tune` chooses scoring and temperature with the loss, so they
+    go with it: a loss with a temperature of its own wants cosines at 1, which is bad for all others.
+    """
+    from truepair.parameters import FIELDS, PARTS
 
     anew = tuple(
         f"{part}." for part in PARTS if part in upper and upper[part] != lower.get(part, upper[part])
     )
-    former = {FIELDS[name] for name in upper if name in FIELDS}
-    kept = {name: value for name, value in lower.items() if not name.startswith(anew) and name not in former}
+    gone = {FIELDS[name] for name in upper if name in FIELDS}
+    gone |= {name for name, field in FIELDS.items() if field in upper}
+    gone |= {"encoder.scoring", "encoder.temperature"} if "loss." in anew else set()
+    kept = {name: value for name, value in lower.items() if not name.startswith(anew) and name not in gone}
     return {**kept, **upper}
 
 
@@ -166,6 +177,6 @@ def _plain(name: str, value: Any) -> Any:
 
     if name in PARTS:
         return check_choice(name, value, PARTS[name])
-    if not isinstance(value, str | int | float) and (value is not None or name not in _MAY_BE_NONE):
+    if not isinstance(value, str | int | float) and not (value is None and _may_be_none(name)):
         raise InputError(f"{name} = {value!r} cannot be set from here; give a number, or a name.")
     return value

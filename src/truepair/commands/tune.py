@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from truepair.commands.options import SourceText, unpacked
-from truepair.commands.parameters import FIELDS, Training, read_toml
+from truepair.commands.parameters import Training, read_toml
 from truepair.commands.sources import Reading, find_source
 from truepair.commands.voice import Voice, aligned
 from truepair.commands.writing import check_output, replacing
@@ -71,16 +71,17 @@ def tune(
     """
     from truepair.experiments.tuning import check_effort, training_runner
     from truepair.experiments.tuning import tune as search
+    from truepair.experiments.tuning.runner import by_fields
     from truepair.parameters import PARTS
 
     _check_files(storage, out, save_config)
     check_effort(trials, together, extensions)
-    fixed = training.flat(loss=loss)
-    model, searched = _planned(fixed, space)
-    split = _read(model, source, test, reading, voice)
+    fixed = by_fields(training.flat(loss=loss))
+    model, searched, share = _planned(fixed, space)
+    split = _read(model, share, source, test, reading, voice)
     fixed = {"loss": model.loss, "encoder": model.encoder, "sampler": model.sampler} | fixed
     if model.closed_form() is None:
-        fixed["validation"] = model.validation  # so that `fit --config` chooses the epoch as the trials did
+        fixed["validation"] = share  # so that `fit --config` chooses the epoch as the trials did
     name = study or "-".join(str(fixed[part]) for part in PARTS)
     assert split.valid is not None
     runner = training_runner(fixed, split.train, split.valid, model.metric, model.engine)
@@ -104,17 +105,21 @@ def tune(
     _tell(found, model.metric, f"Tuning {name} on {source}", out, save_config, voice, {"study": name})
 
 
-def _planned(fixed: Mapping[str, Any], path: Path | None) -> tuple[Recommender, Any]:
-    """The model as it is without a search, and what is to be searched; both checked before data is read."""
+def _planned(fixed: Mapping[str, Any], path: Path | None) -> tuple[Recommender, Any, float]:
+    """The model as it is without a search, what is to be searched, and the share to choose by.
+
+    All are checked before data is read.
+    """
     from truepair.experiments.tuning import check_space
     from truepair.experiments.tuning.runner import recommender_of
     from truepair.experiments.tuning.spaces import check_values, default_space
-    from truepair.parameters import PARTS
+    from truepair.parameters import FIELDS, PARTS
     from truepair.usual import WITH_DRAWS
 
     named = {part: fixed[part] for part in PARTS if part in fixed}
     space = read_space_file(path) if path is not None else default_space(**named)
     taken = {*fixed, *(FIELDS[name] for name in fixed if name in FIELDS)}
+    taken |= {name for name, field in FIELDS.items() if field in fixed}
     space = {name: entry for name, entry in space.items() if name not in taken}
     for part in [part for part in PARTS if part in space]:
         raise InputError(
@@ -125,13 +130,10 @@ def _planned(fixed: Mapping[str, Any], path: Path | None) -> tuple[Recommender, 
     check_space(space, {name: value for name, value in known.items() if name not in space})
     check_values(space, fixed)
     model = recommender_of({name: value for name, value in fixed.items() if "." not in name})
-    if model.validation is None:
-        model.validation = WITH_DRAWS["validation"]  # here something must be chosen by
-    if not 0 < model.validation < 1:
-        raise InputError(
-            f"validation = {model.validation} leaves nothing to choose by; give a share such as 0.1."
-        )
-    return model, space
+    share = WITH_DRAWS["validation"] if model.validation is None else model.validation
+    if not 0 < share < 1:
+        raise InputError(f"validation = {share} leaves nothing to choose by; give a share such as 0.1.")
+    return model, space, share
 
 
 def read_space_file(path: Path) -> Any:
@@ -156,8 +158,10 @@ def _defaults() -> dict[str, Any]:
     return Recommender().get_params()
 
 
-def _read(model: Recommender, source: str, test: str | None, reading: Reading, voice: Voice) -> Split:
-    """Train and validation, the same that `fit` would learn from and choose by."""
+def _read(
+    model: Recommender, share: float, source: str, test: str | None, reading: Reading, voice: Voice
+) -> Split:
+    """Train and validation, the same that `fit` with this share held out learns from and chooses by."""
     from truepair.carving import split_for_fitting
 
     dataset, filtered = find_source(source), reading.min_rating is not None or reading.core is not None
@@ -165,9 +169,9 @@ def _read(model: Recommender, source: str, test: str | None, reading: Reading, v
         test = "given"
     if test is None:
         data = reading.interactions(source, progress=not voice.quiet)
-        split = split_for_fitting(data, None, model.validation or 0.0, model.seed)
+        split = split_for_fitting(data, None, share, model.seed)
     else:
-        split = reading.split(source, test, model.validation or 0.0, model.seed, progress=not voice.quiet)
+        split = reading.split(source, test, share, model.seed, progress=not voice.quiet)
     voice.say(f"{split.train.report()}\n{split}")
     return split
 

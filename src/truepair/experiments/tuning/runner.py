@@ -14,9 +14,9 @@ from truepair.errors import InputError, TrainingError, TruepairError
 from truepair.evaluation import Validation
 from truepair.experiments.tuning.trials import Asked
 from truepair.losses import Loss
-from truepair.parameters import PARTS, assembled
+from truepair.parameters import FIELDS, PARTS, assembled
 from truepair.prior import ESTIMATED, with_estimated_prior
-from truepair.recommender import BY_NAME, Recommender
+from truepair.recommender import Recommender
 from truepair.solving import Solved
 from truepair.training import (
     AUTO,
@@ -137,16 +137,33 @@ def recommender_of(parameters: Mapping[str, Any]) -> Recommender:
     flat = {**{part: getattr(Recommender, part) for part in PARTS}, **parameters}
     known = given_over(usual(flat["sampler"]), flat)
     by_name = {part: flat.pop(part) for part in PARTS if not any(key.startswith(f"{part}.") for key in flat)}
-    for part, name in (*(("encoder", name) for name in BY_NAME), ("loss", "tau")):
-        if part in flat and name in known and _has_field(part, flat[part], name):
-            flat.setdefault(f"{part}.{name}", known[name])
+    for name, place in FIELDS.items():
+        if name in known and place not in flat and _has_field(flat, place):
+            flat[place] = known[name]
+            flat.pop(name, None)
     return Recommender().set_params(**assembled(flat), **by_name)
 
 
-def _has_field(part: str, kind: Any, name: str) -> bool:
-    if not isinstance(kind, str):
+def by_fields(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Flat parameters with `dim`, `scoring`, `temperature` and `tau` named as the fields that they are.
+
+    >>> by_fields({"loss": "dpl", "tau": 0.1, "epochs": 5})
+    {'loss': 'dpl', 'epochs': 5, 'loss.tau': 0.1}
+    """
+    flat, parts = dict(parameters), {part: getattr(Recommender, part) for part in PARTS}
+    for name, place in FIELDS.items():
+        if flat.get(name) is not None and place not in flat and _has_field({**parts, **flat}, place):
+            flat[place] = flat.pop(name)
+    return flat
+
+
+def _has_field(flat: Mapping[str, Any], place: str) -> bool:
+    """Whether the part is there, and of a kind that has this field."""
+    part, name = place.split(".")
+    kind = flat.get(part)
+    if kind is not None and not isinstance(kind, str):
         raise InputError(f"{part} = {kind!r} must be a name where its fields are named.")
-    return hasattr(assembled({part: kind})[part], name)
+    return kind is not None and hasattr(assembled({part: kind})[part], name)
 
 
 def _shares(found: Sequence[FitResult | TrainingError]) -> list[float]:
