@@ -135,6 +135,8 @@ def test_choices_and_defaults_come_from_the_library():
     assert f"[default: {Recommender.loss}]" in shown
     assert "The length of the vectors. [default: 128; 64 with a sampler that draws]" in shown
     assert f"[default: {Recommender.n_unlabelled}]" in shown
+    assert "`none` trains all. [default: none; 10 with a sampler that draws]" in shown
+    assert "`tune` chooses by it: 0.1 there. [default: 0.0; 0.1 with a sampler that draws]" in shown
 
 
 def test_version():
@@ -250,7 +252,16 @@ def test_fields_of_an_encoder_a_loss_and_a_sampler(clicks, tmp_path):
     assert "l2 = 0 is out of range" in failed(*args, "--encoder", "ease", "--set", "encoder.l2=0")
 
 
+_FIT = ["fit", "clicks.csv", "-o", "m"]
 FIT_FAILURES = {
+    "tau beside a field": (
+        [*_FIT, "--set", "loss.temperature=2", "--set", "tau=0.1"],
+        "tau = 0.1 is given, and loss = InfoNCE(temperature=2.0) has no prior; dcl",
+    ),
+    "tau without training": ([*_FIT, "--encoder", "ease", "--tau", "0.1"], "is not trained; leave it out"),
+    "one field twice": ([*_FIT, "--set", "encoder.dim=4", "--set", "dim=8"], "dim = 8 is given, and encoder"),
+    "no draws": ([*_FIT, "--n-unlabelled", "8"], "n_unlabelled = 8 is given, and sampler = 'exact'"),
+    "nothing held out": ([*_FIT, "--patience", "3"], "patience = 3 is given, and with exact sampling"),
     "unknown dataset": (["fit", "ml-100", "-o", "m"], "Did you mean 'ml-100k'?"),
     "no such file": (["fit", "click.csv", "-o", "m"], "click.csv does not exist. Did you mean 'clicks.csv'?"),
     "unknown column": (["fit", "clicks.csv", "-o", "m", "--user", "usr"], "Did you mean 'user'?"),
@@ -581,6 +592,15 @@ def test_compare_judges_as_fit_does(clicks, tmp_path):
         "fit", clicks, "-o", tmp_path / "m", "--loss", "dpl", "--tau", "0.1", "--test", "0.2", "-q", *SMALL
     )
     assert found["losses"]["dpl"]["metrics"]["ndcg@5"] == fitted["metrics"]["test ndcg@5"]
+
+
+@pytest.mark.parametrize("given", [["--tau", "0.1"], ["--set", "tau=0.1"], ["--set", "loss.tau=0.1"]])
+def test_compare_says_which_loss_does_not_use_a_prior(given, clicks):
+    result = good("compare", clicks, "--losses", "dpl,bpr", *given, *SMALL)
+    assert "bpr has no prior: " in result.stderr
+    assert "tau = 0.1 is not used for it" in result.stderr
+    said = failed("compare", clicks, "--losses", "infonce,bpr", *given, *SMALL)
+    assert "has no prior; dcl" in said or "a field of loss = 'tau' is not known" in said
 
 
 def test_compare_tells_people(clicks):

@@ -64,6 +64,30 @@ def test_a_space_of_ones_own_and_a_test_part(clicks, tmp_path):
     assert fitted["metrics"]["validation ndcg@5"] == found["trials"][0]["score"]  # the same parts
 
 
+def test_plain_names_are_the_fields_of_a_space(clicks):
+    plain = ["--dim", "4", "--set", "scoring=cosine", "--set", "temperature=0.2", "--tau", "0.1"]
+    args = [
+        "--loss",
+        "dpl",
+        "--trials",
+        "2",
+        "--extensions",
+        "0",
+        "--epochs",
+        "1",
+        "--metric",
+        "ndcg@5",
+        "-q",
+    ]
+    for sampler in ("uniform", "exact"):
+        found = told("tune", clicks, *args, "--sampler", sampler, *plain)
+        fixed = {"encoder.dim": 4, "encoder.scoring": "cosine", "encoder.temperature": 0.2, "loss.tau": 0.1}
+        assert not set(fixed) & set(found["space"])
+        assert fixed.items() <= found["best"]["parameters"].items()
+    alone = told("tune", clicks, *args, "--study", "x", "--sampler", "uniform", "--set", "scoring=cosine")
+    assert "encoder.temperature" in alone["space"]
+
+
 def test_a_model_without_training(clicks):
     found = told("tune", clicks, "--encoder", "ease", "--trials", "3", "--metric", "ndcg@5", "-q")
     assert "encoder.l2" in found["best"]["parameters"]
@@ -78,6 +102,8 @@ def test_a_model_without_training(clicks):
         (["--encoder", "popular"], "has no parameters"),
         (["--set", "loss.bet=2"], "a field of loss = 'bet' is not known"),
         (["--set", "dims=2"], "Did you mean 'dim'?"),
+        (["--tau", "0.1"], "tau = 0.1 is given, and loss = "),
+        (["--n-unlabelled", "8"], "n_unlabelled = 8 is given, and sampler = 'exact'"),
         (["--storage", "no/t"], "there is no folder no"),
         (["--out", "."], ". is a folder"),
         (["--trials", "0"], "trials = 0 is out of range"),
@@ -125,6 +151,27 @@ def test_tables_and_dotted_names_in_a_config(tmp_path):
     other = Training(config=config, tau="0.3").recommender()
     assert other.job(0)[1] == DPL(tau=0.3)
     assert Training(config=config).recommender(loss="bpr").loss == "bpr"  # the fields of dpl go with it
+
+
+def test_what_was_chosen_for_a_loss_goes_with_it(tmp_path):
+    config = tmp_path / "best.toml"
+    for sampler, expected in (("exact", MF(8, "cosine", 0.15)), ("uniform", MF(8, "dot", 1.0))):
+        config.write_text(
+            f'loss = "infonce"\nsampler = "{sampler}"\n"loss.temperature" = 0.13\n"encoder.dim" = 8\n'
+            '"encoder.scoring" = "cosine"\n"encoder.temperature" = 1.0\n'
+        )
+        assert Training(config=config).recommender().job(0)[0] == MF(8, "cosine", 1.0)
+        assert Training(config=config).recommender(loss="infonce").job(0)[0] == MF(8, "cosine", 1.0)
+        assert Training(config=config).recommender(loss="dpl").job(0)[:2] == (expected, DPL())
+    again = Training(config=config, set=["encoder.scoring=cosine", "temperature=0.2"])
+    assert again.recommender(loss="dpl").job(0)[0] == MF(8, "cosine", 0.2)
+
+
+def test_a_field_is_one_whatever_its_name(tmp_path):
+    config = tmp_path / "run.toml"
+    config.write_text('loss = "dpl"\ntau = 0.1\ndim = 16\n')
+    model = Training(config=config, set=["loss.tau=0.2", "encoder.dim=8"]).recommender()
+    assert (model.job(0)[0].dim, model.loss) == (8, DPL(tau=0.2))
 
 
 def test_toml_of_parameters():

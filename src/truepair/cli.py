@@ -83,7 +83,7 @@ def _add(group: typer.Typer, name: str, command: Any, example: str) -> None:
 
 _add(app, "demo", demo, "demo --out report.html")
 app.add_typer(datasets, name="data", epilog="\b\nExample:\n  truepair data list")
-_add(app, "fit", fit, "fit clicks.csv -o model.truepair --loss dpl --min-rating 4 --set n_extra=3")
+_add(app, "fit", fit, "fit clicks.csv -o model.truepair --loss dpl --min-rating 4 --set loss.floor=0.1")
 _add(app, "evaluate", evaluate, "evaluate model.truepair next_week.csv -k 5,10,20")
 _add(app, "recommend", recommend, "recommend model.truepair -k 20 -o lists.parquet")
 _add(app, "similar", similar, "similar model.truepair 50 181 -k 5")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from truepair.commands.options import SourceText, unpacked
-from truepair.commands.parameters import Training
+from truepair.commands.parameters import Training, recommender_of_flat
 from truepair.commands.sources import Reading
 from truepair.commands.voice import Voice, aligned
 from truepair.errors import InputError, check_whole
@@ -42,10 +42,11 @@ def compare(
 ) -> None:
     """Compare losses on one split: what is really better.
 
-    The validation part chooses the epoch; the test part is looked at once for each fitted model.
+    The test part is looked at once for each fitted model. A validation part, where one is held out, chooses
+    the epoch; with exact sampling, the default, nothing is, and the last epoch counts.
     """
     check_whole("seeds", seeds, 1)
-    models = _models(training, [name.strip() for name in losses.split(",")])
+    models = _models(training, [name.strip() for name in losses.split(",")], voice)
     first = next(iter(models.values()))
     split = reading.split(source, test, first.held_out, first.seed, progress=not voice.quiet)
     voice.say(f"{split.train.report()}\n{split}")
@@ -64,21 +65,24 @@ def compare(
     voice.give(f"{aligned(rows)}\n{told}", {**data, "losses": _data(runs, merged, against, first.metric)})
 
 
-def _models(training: Training, names: list[str]) -> dict[str, Recommender]:
+def _models(training: Training, names: list[str], voice: Voice) -> dict[str, Recommender]:
     if any(text.partition("=")[0].strip() == "loss" for text in training.set or []):
         raise InputError("--set loss=… is what compare varies; name the losses with --losses.")
     if len(names) < 2 or len(set(names)) < len(names):
         raise InputError(f"losses = {','.join(names)!r} must be two or more different ones.")
-    return {name: _of_loss(training, name).recommender(loss=name) for name in names}
+    flats = {name: training.flat(loss=name) for name in names}
+    return {name: recommender_of_flat(flat) for name, flat in _priors_where_used(flats, voice).items()}
 
 
-def _of_loss(training: Training, name: str) -> Training:
-    """A prior is for those of the losses that have one."""
+def _priors_where_used(flats: dict[str, dict[str, Any]], voice: Voice) -> dict[str, dict[str, Any]]:
+    """The parameters of each loss: a prior is for those that have one; if none has, it is an error later."""
     from truepair.losses import LOSSES
 
-    return (
-        training if name not in LOSSES or LOSSES[name].uses_prior else dataclasses.replace(training, tau=None)
-    )
+    without = [name for name in flats if not LOSSES[name].uses_prior]
+    for name in without if len(without) < len(flats) else ():
+        for tau in [key for key in ("tau", "loss.tau") if key in flats[name]]:
+            voice.say(f"{name} has no prior: {tau} = {flats[name].pop(tau)} is not used for it")
+    return flats
 
 
 def _run(
