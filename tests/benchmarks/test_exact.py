@@ -34,15 +34,25 @@ def test_it_is_told_how_soon_a_run_is_near_its_end(monkeypatch):
 def test_exact_sampling_beside_ials():
     pytest.importorskip("implicit")
     outcome = exact.time_to_exact_quality(QUICK)
-    assert [row.peer for row in outcome.rows] == [None, "iALS"] * 2
-    assert all(row.ours > 0 for row in outcome.rows)
-    assert "on validation" in outcome.rows[1].note
+    assert [row.peer for row in outcome.rows] == [None, "iALS", "iALS"] * 2
+    assert all(row.ours > 0 and row.passed is None for row in outcome.rows)
+    assert "on validation" in outcome.rows[2].what
+
+
+def test_plans_that_differ_in_their_batches_alone_have_names_of_their_own(monkeypatch):
+    monkeypatch.setattr(exact, "_ials", lambda split, options, outcome: (1.0, 0.5))
+    settings = [replace(exact.SETTINGS, learning_rate=0.01, batch_size=size) for size in (8, 16)]
+    monkeypatch.setattr(exact, "PLANS", [exact.Plan(4, each) for each in settings])
+    outcome = exact.time_to_exact_quality(QUICK)
+    assert len({row.what for row in outcome.rows}) == len(outcome.rows) == 6
+    assert len(outcome.rounds) == 2
 
 
 def test_no_ratio_is_good_enough_for_lower_quality(monkeypatch):
     monkeypatch.setattr(exact, "_ials", lambda split, options, outcome: (1e9, 2.0))  # slow, and out of reach
     outcome = exact.time_to_exact_quality(Options(rounds=1))
-    assert [row.bar for row in outcome.rows] == [None, 0.0] * 2
+    assert [row.bar for row in outcome.rows] == [None, exact.RATIO_BAR, 1.0] * 2
+    assert [row.passed for row in outcome.rows] == [None, True, False] * 2
 
 
 def test_without_implicit_its_own_figures_are_told(monkeypatch):
