@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
 from dataclasses import replace
@@ -19,6 +20,7 @@ from truepair.data.split import Split
 from truepair.data.splitting import split_random
 from truepair.errors import InputError
 from truepair.evaluation import evaluate
+from truepair.experiments import figures
 from truepair.experiments.lines import Contrast, Lines, RunLine, TrialLine, append_line, digest, read_lines
 from truepair.experiments.paper.presets import METRICS
 from truepair.experiments.paper.running import per_user_file
@@ -335,6 +337,17 @@ def test_the_page_is_made_of_lines_alone(tmp_path: Path) -> None:
     kept = json.loads(settings.read_text())["ml-100k mf exact-infonce"]
     assert kept["test"]["ndcg@20"] == [0.462, 0.001581, 5]
     assert (kept["epoch"], kept["validation"]) == (4, 0.24)
+
+
+@pytest.mark.usefixtures("nothing_packaged")
+def test_the_numbers_beside_one_dot_are_few() -> None:
+    lines = made_up()
+    assert report._panel(Contest(lines), "ml-100k").steps is None
+    alone = replace(lines, runs=[run for run in lines.runs if (run.encoder, run.method) == INFONCE])
+    panel = report._panel(Contest(alone), "ml-100k")
+    assert panel.steps == 3
+    if importlib.util.find_spec("matplotlib"):
+        assert figures.draw_dots([panel], 1, 3.0).count("<svg") == 1
 
 
 @pytest.mark.usefixtures("nothing_packaged")

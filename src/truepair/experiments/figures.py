@@ -119,6 +119,7 @@ class Panel:
     marks: Mapping[str, float] = field(default_factory=dict)
     spans: Mapping[str, tuple[float, float, int]] = field(default_factory=dict)  # low, high, colour
     log: str = ""  # "x", "y" or "xy": these axes are logarithmic
+    steps: int | None = None  # between ticks along x, at most; for dots
 
 
 def check_plots() -> None:
@@ -272,6 +273,8 @@ def _draw_dots(axes: Axes, panel: Panel) -> None:
         look: Any = {"color": colour, "markerfacecolor": "none" if series.hollow else colour, "markersize": 6}
         marker = _MARKERS[series.colour]
         axes.errorbar(series.x, series.y, xerr=reach, fmt=marker, elinewidth=1.2, label=name, **look)
+    if panel.steps is not None:
+        axes.locator_params(axis="x", nbins=panel.steps)
     axes.set_yticks(range(len(panel.places)), list(panel.places))
     axes.set_ylim(len(panel.places) - 0.5, -0.5)
     axes.grid(visible=True, axis="both")

@@ -94,7 +94,9 @@ def _panel(contest: Contest, case: str) -> Panel:
         title((NO_ENCODER, m)): mean.value for m in RIVALS if (mean := contest.mean(case, (NO_ENCODER, m)))
     }
     places = [title(("", method)).removeprefix("exact ") for method in methods]
-    return Panel(case_title(case), series, xlabel=metric_name(NDCG), places=places, marks=marks)
+    alone = sum(len(each.x) for each in series.values()) + len(marks) == 1
+    steps = 3 if alone else None  # around one dot numbers are long
+    return Panel(case_title(case), series, xlabel=metric_name(NDCG), places=places, marks=marks, steps=steps)
 
 
 def _dots(rows: Mapping[int, Mean], shift: float, colour: int) -> Series:
