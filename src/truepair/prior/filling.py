@@ -1,14 +1,98 @@
-"""A loss whose τ is to be found: "auto" and "per-user" become numbers."""
+"""What a loss leaves to the data: τ = "auto" and "per-user" become numbers, a first model tells weights."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from truepair.data.interactions import Interactions
-from truepair.losses import Loss
+from truepair.data.splitting import split_random
+from truepair.errors import InputError, TrainingError
+from truepair.losses import InfoNCE, InfoNCEPosterior, Loss
+from truepair.prior.calibration import calibrated, told
 from truepair.prior.estimate import PriorEstimate, estimate_prior
+from truepair.prior.evidence import LEAST_PAIRS
+from truepair.training import AUTO, FitResult, Job, check_sampler, fit_many
 
 ESTIMATED = "auto", "per-user"  # what τ may be besides numbers and "density"
+HELD_OUT = 0.1  # the share of positives that a first model does not see
+
+
+class Prepared(NamedTuple):
+    """A job whose loss has all that it needs, and what is worth remembering of how it was found."""
+
+    job: Job
+    facts: dict[str, Any]
+
+
+def prepared(job: Job, *, engine: str = AUTO, progress: bool = False) -> Prepared:
+    """The job with its loss filled in: an estimated prior, and the weights by a first model.
+
+    Most losses need neither, and come back as they are.
+    """
+    found = prepared_many([job], engine=engine, progress=progress)[0]
+    if isinstance(found, TrainingError):
+        raise found
+    return found
+
+
+def prepared_many(
+    jobs: Sequence[Job], *, engine: str = AUTO, progress: bool = False
+) -> list[Prepared | TrainingError]:
+    """The same for many jobs; their first models train together where the engine can.
+
+    A job whose first model diverges gives its error in place of a result.
+    """
+    ready = [_with_prior(job) for job in jobs]
+    places = [place for place, found in enumerate(ready) if _lacks_posterior(found.job.loss)]
+    parts = {place: _held_out(ready[place].job) for place in places}
+    fitted = fit_many([parts[place][0] for place in places], engine=engine, progress=progress)
+    results: list[Prepared | TrainingError] = list(ready)
+    for place, first in zip(places, fitted, strict=True):
+        results[place] = (
+            first
+            if isinstance(first, TrainingError)
+            else with_posterior(ready[place], first, parts[place][1])
+        )
+    return results
+
+
+def with_posterior(ready: Prepared, first: FitResult, held: Interactions) -> Prepared:
+    """The job with the weights that a first model gives, calibrated by pairs that it was not shown."""
+    job, facts = ready
+    loss = job.loss
+    assert isinstance(loss, InfoNCEPosterior)
+    train = first.job.interactions
+    found, evidence = calibrated(first.users, first.items, job.interactions, train, held, job.settings.seed)
+    facts = facts | {"posterior": told(found, evidence, loss.tau, loss.cap)}
+    return Prepared(replace(job, loss=replace(loss, posterior=found)), facts)
+
+
+def _with_prior(job: Job) -> Prepared:
+    check_sampler(job.loss, job.sampler)
+    loss, found = with_estimated_prior(job.loss, job.interactions, seed=job.settings.seed)
+    if isinstance(loss, InfoNCEPosterior):
+        loss = loss.with_density(job.interactions.density)
+    return Prepared(replace(job, loss=loss), {} if found is None else {"prior": found})
+
+
+def _lacks_posterior(loss: Loss) -> bool:
+    return isinstance(loss, InfoNCEPosterior) and loss.has_weights and loss.posterior is None
+
+
+def _held_out(job: Job) -> tuple[Job, Interactions]:
+    """The job of a first model: InfoNCE on all but a tenth of the pairs; and that tenth."""
+    assert isinstance(job.loss, InfoNCEPosterior)
+    if len(job.interactions) < LEAST_PAIRS:
+        raise InputError(
+            f"{len(job.interactions):,} interactions are too few to hold some out for a first model; "
+            f"it takes {LEAST_PAIRS} at least. Use the loss 'infonce'."
+        )
+    split = split_random(job.interactions, test=HELD_OUT, seed=job.settings.seed)
+    settings = replace(job.settings, patience=None)
+    first = Job(job.encoder, InfoNCE(job.loss.temperature), job.sampler, split.train, settings)
+    return first, split.test
 
 
 def with_estimated_prior(
