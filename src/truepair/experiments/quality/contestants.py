@@ -86,10 +86,13 @@ def fixed_of(encoder: str, method: str, large: bool) -> dict[str, Any]:
     """What is not searched; see `parameters.assembled`."""
     if encoder == NO_ENCODER:
         return fixed_reference(method)
+    loss = method.removeprefix(EXACT)
+    # of two temperatures the one would only multiply the other
+    once = {} if "encoder.temperature" in _OWN[loss] else {"encoder.temperature": 1.0}
     return {
-        "encoder": encoder, "encoder.scoring": "cosine", "loss": method.removeprefix(EXACT),
+        "encoder": encoder, "encoder.scoring": "cosine", "loss": loss,
         "sampler": "exact", "schedule": "cosine", "epochs": EPOCHS,
-        "validate_every": _EVERY, "patience": None,
+        "validate_every": _EVERY, "patience": None, **once,
     }  # fmt: skip
 
 
