@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from truepair.data.interactions import Interactions
 from truepair.data.splitting import split_random
-from truepair.errors import InputError, TrainingError
+from truepair.errors import InputError, TrainingError, TruepairError
 from truepair.losses import InfoNCE, InfoNCEPosterior, Loss
 from truepair.prior.calibration import calibrated, told
 from truepair.prior.estimate import PriorEstimate, estimate_prior
@@ -26,36 +26,57 @@ class Prepared(NamedTuple):
     facts: dict[str, Any]
 
 
+class FirstJob(NamedTuple):
+    """The job of a first model, and the pairs that it is not shown."""
+
+    job: Job
+    held: Interactions
+
+
+Result = TypeVar("Result")
+
+
 def prepared(job: Job, *, engine: str = AUTO, progress: bool = False) -> Prepared:
     """The job with its loss filled in: an estimated prior, and the weights by a first model.
 
     Most losses need neither, and come back as they are.
     """
     found = prepared_many([job], engine=engine, progress=progress)[0]
-    if isinstance(found, TrainingError):
+    if isinstance(found, TruepairError):
         raise found
     return found
 
 
 def prepared_many(
     jobs: Sequence[Job], *, engine: str = AUTO, progress: bool = False
-) -> list[Prepared | TrainingError]:
+) -> list[Prepared | TruepairError]:
     """The same for many jobs; their first models train together where the engine can.
 
-    A job whose first model diverges gives its error in place of a result.
+    A job that cannot be prepared, or whose first model diverges, gives its error in place of a result.
     """
-    ready = [_with_prior(job) for job in jobs]
-    places = [place for place, found in enumerate(ready) if _lacks_posterior(found.job.loss)]
-    parts = {place: _held_out(ready[place].job) for place in places}
-    fitted = fit_many([parts[place][0] for place in places], engine=engine, progress=progress)
-    results: list[Prepared | TrainingError] = list(ready)
-    for place, first in zip(places, fitted, strict=True):
-        results[place] = (
-            first
-            if isinstance(first, TrainingError)
-            else with_posterior(ready[place], first, parts[place][1])
-        )
+    results = [_tried(_with_prior, job) for job in jobs]
+    parts: dict[int, FirstJob] = {}
+    for place, ready in enumerate(results):
+        if isinstance(ready, Prepared) and _lacks_posterior(ready.job.loss):
+            part = _tried(_held_out, ready.job)
+            if isinstance(part, FirstJob):
+                parts[place] = part
+            else:
+                results[place] = part
+    fitted = fit_many([part.job for part in parts.values()], engine=engine, progress=progress)
+    for (place, part), first in zip(parts.items(), fitted, strict=True):
+        ready = results[place]
+        assert isinstance(ready, Prepared)
+        told_by = first if isinstance(first, TrainingError) else with_posterior(ready, first, part.held)
+        results[place] = told_by
     return results
+
+
+def _tried(function: Callable[[Job], Result], job: Job) -> Result | TruepairError:
+    try:
+        return function(job)
+    except TruepairError as error:
+        return error
 
 
 def with_posterior(ready: Prepared, first: FitResult, held: Interactions) -> Prepared:
@@ -81,8 +102,8 @@ def _lacks_posterior(loss: Loss) -> bool:
     return isinstance(loss, InfoNCEPosterior) and loss.has_weights and loss.posterior is None
 
 
-def _held_out(job: Job) -> tuple[Job, Interactions]:
-    """The job of a first model: InfoNCE on all but a tenth of the pairs; and that tenth."""
+def _held_out(job: Job) -> FirstJob:
+    """InfoNCE on all but a tenth of the pairs, and that tenth."""
     assert isinstance(job.loss, InfoNCEPosterior)
     if len(job.interactions) < LEAST_PAIRS:
         raise InputError(
@@ -92,7 +113,7 @@ def _held_out(job: Job) -> tuple[Job, Interactions]:
     split = split_random(job.interactions, test=HELD_OUT, seed=job.settings.seed)
     settings = replace(job.settings, patience=None)
     first = Job(job.encoder, InfoNCE(job.loss.temperature), job.sampler, split.train, settings)
-    return first, split.test
+    return FirstJob(first, split.test)
 
 
 def with_estimated_prior(

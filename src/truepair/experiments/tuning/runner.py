@@ -103,7 +103,7 @@ class TrainingRunner:
         found = prepared_many([job for _, job in jobs], engine=self.fixed["engine"], progress=self.progress)
         ready = []
         for (asked, _), each in zip(jobs, found, strict=True):
-            if isinstance(each, TrainingError):
+            if isinstance(each, TruepairError):
                 asked.fail(str(each))
             else:
                 ready.append((asked, each.job))
