@@ -13,7 +13,20 @@ import torch
 from mpmath import mpf
 
 from truepair.errors import InputError
-from truepair.losses import BPR, BSL, DCL, DPL, HCL, LOSSES, PSL, SL, DPLHalf, DPLHard, InfoNCE
+from truepair.losses import (
+    BPR,
+    BSL,
+    DCL,
+    DPL,
+    HCL,
+    LOSSES,
+    PSL,
+    SL,
+    DPLHalf,
+    DPLHard,
+    InfoNCE,
+    InfoNCEPosterior,
+)
 
 mpmath.mp.dps = 60
 
@@ -104,6 +117,7 @@ def oracle_dpl_hard(loss, tau, s, extra, unl, fixed_weights=None):
 ORACLES = {
     "bpr": oracle_bpr,
     "infonce": oracle_infonce,
+    "infonce-posterior": oracle_infonce,  # of scores alone; with weights see tests/training/test_weights.py
     "sl": oracle_sl,
     "bsl": oracle_bsl,
     "psl": oracle_psl,
@@ -117,6 +131,7 @@ ORACLES = {
 CASES = [
     ("bpr", BPR()),
     ("infonce", InfoNCE(temperature=0.7)),
+    ("infonce-posterior", InfoNCEPosterior(tau=0.3, temperature=0.7)),
     ("sl", SL(temperature=0.7)),
     ("bsl", BSL(temperature=0.7, positive_temperature=0.4)),
     ("bsl", BSL(temperature=0.5, positive_temperature=2.5)),
@@ -530,6 +545,7 @@ def test_wrong_shapes_are_named():
         (lambda: DPL(tau=0.1, floor=0.0), "floor = 0.0 .* > 0 and ≤ 1"),
         (lambda: DPL(tau=0.1, clamp="soft"), "clamp = 'soft' is not known; choose one of 'hard', 'relative'"),
         (lambda: HCL(tau=0.1, beta=-1.0), "beta = -1.0 .* ≥ 0"),
+        (lambda: InfoNCEPosterior(tau=0.1, cap=1.0), "cap = 1.0 .* > 0 and < 1"),
         (lambda: DCL(tau=0.1, min_score=float("-inf")), "min_score = -inf"),
     ],
 )

@@ -23,15 +23,18 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Self
 
 import torch
 import torch.nn.functional as F  # noqa: N812, the name everybody uses
 from torch import Tensor
 
 from truepair.errors import InputError, check_choice, check_number, settle
+
+if TYPE_CHECKING:
+    from truepair.posterior import Posterior
 
 Prior = float | tuple[float, ...] | Literal["density", "auto", "per-user"]
 PRIOR_WORDS = "density", "auto", "per-user"
@@ -51,7 +54,9 @@ class Loss(ABC):
     """One number for each row of scores."""
 
     uses_extra: ClassVar[bool] = False  # whether it looks at extra positives
-    uses_prior: ClassVar[bool] = False  # whether it has a τ, and so a floor
+    uses_prior: ClassVar[bool] = False  # whether it has a τ
+    has_floor: ClassVar[bool] = False  # whether rows can be clamped by what τ takes off
+    needs_items: ClassVar[bool] = False  # whether it must know of which items scores are: exact sampling does
 
     def __call__(self, pos: Tensor, extra: Tensor, unlabelled: Tensor, users: Tensor | None = None) -> Tensor:
         """The loss of each row, [B]. `users` [B] is needed only where τ is one number per user."""
@@ -183,6 +188,7 @@ class _Debiased(Loss):
 
     uses_extra: ClassVar[bool] = True
     uses_prior: ClassVar[bool] = True
+    has_floor: ClassVar[bool] = True
     tau: Prior = "density"
 
     def __post_init__(self) -> None:
@@ -345,9 +351,52 @@ class DPLHalf(DPL):
         return torch.full_like(pos, math.log(0.5))
 
 
+@dataclass(frozen=True)
+class InfoNCEPosterior(_Debiased):
+    """InfoNCE whose unlabelled items weigh 1 − P, P the chance that they are positive after all.
+
+    −log e^{s⁺/t} / ( e^{s⁺/t} + n · Σ_j w_j e^{s_j/t} / Σ_j w_j )
+
+    over the user's n unlabelled items j, w_j = 1 − P_j, P_j = min(τ·r(z_j), cap). z is the score of a first
+    model, standardised within the user, and r(z) = f(z | held-out positive) / f(z | unlabelled). With τ = 0
+    it is InfoNCE. `cap` keeps weights above 0.
+
+    P depends on the user and the item, so it takes exact sampling, and a first model: `posterior` is what it
+    tells, filled in by `Recommender` or `truepair.prior.prepared`. Scores alone do not say of which items
+    they are: called on them, this is InfoNCE, all weights 1.
+    """
+
+    uses_extra: ClassVar[bool] = False
+    has_floor: ClassVar[bool] = False
+    needs_items: ClassVar[bool] = True
+    temperature: float = 1.0
+    cap: float = 0.99
+    posterior: Posterior | None = field(default=None, repr=False)  # fields without a repr are never saved
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        settle(self, temperature=_checked_temperature(self.temperature))
+        settle(self, cap=check_number("cap", self.cap, 0, 1, open_low=True, open_high=True))
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether its weights are not all 1: τ, or somebody's, is above 0."""
+        return any(self.tau) if isinstance(self.tau, tuple) else self.tau != 0
+
+    def weighted(self, pos: Tensor, unlabelled: Tensor, log_weights: Tensor) -> Tensor:
+        """The loss of each row, [B], with the logarithms of the weights of its items, [B, N]."""
+        relative = unlabelled / self.temperature + log_weights
+        log_mean = relative.logsumexp(dim=1) - log_weights.logsumexp(dim=1)
+        return F.softplus(log_mean + math.log(unlabelled.shape[1]) - pos / self.temperature)
+
+    def _rows(self, pos: Tensor, extra: Tensor, unlabelled: Tensor, users: Tensor | None) -> Rows:
+        return InfoNCE(self.temperature).rows(pos, extra, unlabelled, users)
+
+
 LOSSES: dict[str, type[Loss]] = {
     "bpr": BPR,
     "infonce": InfoNCE,
+    "infonce-posterior": InfoNCEPosterior,
     "sl": SL,
     "bsl": BSL,
     "psl": PSL,

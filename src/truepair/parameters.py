@@ -29,7 +29,7 @@ def described(value: Any) -> Any:
     for registry in PARTS.values():
         for kind, made in registry.items():
             if type(value) is made:
-                names = [f.name for f in dataclasses.fields(made)]
+                names = _field_names(made)
                 return {"kind": kind, **{name: described(getattr(value, name)) for name in names}}
     if hasattr(value, "tolist"):  # NumPy's numbers and arrays, tensors
         return value.tolist()
@@ -62,8 +62,13 @@ def assembled(flat: Mapping[str, Any]) -> dict[str, Any]:
 def _made(name: str, kind: type, fields: Mapping[str, Any]) -> Any:
     """A value of this kind; an unknown field is an error that lists the fields it has."""
     for field in fields:
-        check_choice(f"a field of {name}", field, [f.name for f in dataclasses.fields(kind)])
+        check_choice(f"a field of {name}", field, _field_names(kind))
     return kind(**fields)
+
+
+def _field_names(kind: type) -> list[str]:
+    """The fields that somebody gives; one without a repr is filled in by training, and not kept."""
+    return [f.name for f in dataclasses.fields(kind) if f.repr]
 
 
 def check_saveable(parameters: Mapping[str, Any]) -> None:

@@ -34,14 +34,14 @@ from truepair.evaluation import Validation, parse_metric
 from truepair.losses import LOSSES, Loss, Prior
 from truepair.matrices import Rows, dense, dot_rows, take_rows, unit_rows
 from truepair.parameters import check_saveable, described, rebuilt
-from truepair.prior import with_estimated_prior
+from truepair.prior import prepared
 from truepair.ranking import top_k
 from truepair.sampling import SAMPLERS, Sampler
 from truepair.shelf import Shelf
 from truepair.solving import Solved, solve
 from truepair.storage import Model, load_model, save_model
 from truepair.tables import Output, output_of, to_output
-from truepair.training import AUTO, ENGINES, FitResult, Settings, fit, fold_in
+from truepair.training import AUTO, ENGINES, FitResult, Job, Settings, check_sampler, fit, fold_in
 from truepair.usual import given_over, unused, usual, usual_batch
 
 Unknown = Literal["error", "popular"]
@@ -60,7 +60,8 @@ class Recommender:
     dim, scoring, temperature, tau
                             for an encoder and a loss that are given by name, an error beside a value; τ is
                             a number, one number per user, "density", or estimated by a quick extra training:
-                            "auto", "per-user"
+                            "auto", "per-user". "infonce-posterior" takes another extra
+                            training, see `InfoNCEPosterior`
     validation, metric      the share of the pairs that is held out to choose the epoch by this metric;
                             0 trains all epochs on everything
     engine                  how to train: "auto" is "rows" with exact sampling, else "gpu" on CUDA and "cpu"
@@ -178,6 +179,9 @@ class Recommender:
         check_type(
             "sampler", sampler, Sampler, f"give one of {', '.join(SAMPLERS)}, or a value such as DNS()"
         )
+        assert isinstance(loss, Loss)
+        assert isinstance(sampler, Sampler)
+        check_sampler(loss, sampler)
         check_choice("engine", self.engine, [AUTO, *ENGINES])
         check_number("validation", known["validation"], 0, 1, open_high=True)
         parse_metric(self.metric)
@@ -222,38 +226,39 @@ class Recommender:
                 "by; leave it out, or give validation=0.1."
             )
         result: FitResult | Solved
-        prior: dict[str, Any] | None = None
+        filled: dict[str, Any] = {}
         if closed is not None:
             result = solve(closed, split, self.metric, Settings(device=self.device).torch_device())
         else:
-            result, prior = self._train(split, checkpoint, progress)
+            result, filled = self._train(split, checkpoint, progress)
         parts = [split.train] if split.valid is None else [split.train, split.valid]
         seen = joined(parts)
         popularity = np.where(split.train.item_counts > 0, seen.item_counts, 0)
-        facts = self._facts(result, split) | ({} if prior is None else {"prior": prior})
+        facts = self._facts(result, split) | filled
         self._take(Model(result.users, result.items, seen, popularity, facts))
         self.output_, self.result_ = output_of(interactions), result
         return self
 
     def _train(
         self, split: Split, checkpoint: str | Path | None, progress: bool
-    ) -> tuple[FitResult, dict[str, Any] | None]:
-        """The trained model, and what is worth remembering of an estimated prior."""
+    ) -> tuple[FitResult, dict[str, Any]]:
+        """The trained model, and what is worth remembering of what the loss left to the data."""
         encoder, loss, sampler, settings = self.job(len(split.train))
-        loss, prior = with_estimated_prior(loss, split.train, seed=self.seed)
         on_epoch = Validation(split.valid, split.train, self.metric) if split.valid is not None else None
+        settings = settings if on_epoch else dataclasses.replace(settings, patience=None)
+        job, filled = prepared(Job(encoder, loss, sampler, split.train, settings), engine=self.engine)
         fitted = fit(
             encoder,
-            loss,
+            job.loss,
             sampler,
             split.train,
-            settings if on_epoch else dataclasses.replace(settings, patience=None),
+            settings,
             on_epoch,
             engine=self.engine,
             checkpoint=checkpoint,
             progress=progress,
         )
-        return fitted, prior
+        return fitted, filled
 
     def _facts(self, result: FitResult | Solved, split: Split) -> dict[str, Any]:
         trained = result if isinstance(result, FitResult) else None

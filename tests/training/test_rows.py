@@ -12,14 +12,14 @@ from typer.testing import CliRunner
 from truepair.cli import app
 from truepair.encoders import MF, LightGCN
 from truepair.errors import InputError, TrainingError
-from truepair.losses import BPR, BSL, DCL, DPL, HCL, PSL, SL, DPLHalf, DPLHard, InfoNCE
+from truepair.losses import BPR, BSL, DCL, DPL, HCL, PSL, SL, DPLHalf, DPLHard, InfoNCE, InfoNCEPosterior
 from truepair.recommender import Recommender
 from truepair.sampling import Exact, Uniform
 from truepair.training import Job, Settings, choose_engine, fit
 from truepair.training.rows_losses import ROW_FORMS
 from truepair.training.rows_pairs import pair_sums
 from truepair.training.rows_scoring import Blocks, column_chances, sums_for
-from worlds import interactions_of, two_tastes
+from worlds import interactions_of, posterior_of, two_tastes
 
 CPU = torch.device("cpu")
 SETTINGS = Settings(epochs=4, batch_size=7, learning_rate=0.05, device="cpu", seed=3)
@@ -54,6 +54,7 @@ LOSSES = [
     DPL(tau=0.3, clamp="relative", floor=0.3),
     DPLHard(tau=TAUS, beta=0.5),
     DPLHalf(tau=TAUS),
+    InfoNCEPosterior(tau=TAUS, temperature=0.5, posterior=posterior_of(DATA)),
 ]
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from truepair.encoders import MF, LightGCN
-from truepair.losses import BPR, BSL, DCL, DPL, HCL, PSL, SL, DPLHalf, DPLHard, InfoNCE
+from truepair.losses import BPR, BSL, DCL, DPL, HCL, PSL, SL, DPLHalf, DPLHard, InfoNCE, InfoNCEPosterior
 from truepair.sampling import Exact
 from truepair.training import Job, Settings, fit, fit_many
 from truepair.training.rows import is_recordable
@@ -15,7 +15,7 @@ from truepair.training.rows_course import Course
 from truepair.training.rows_recorded import RecordedRowsTrainer
 from truepair.training.rows_scoring import Blocks
 from truepair.training.rows_trainer import RowsTrainer
-from worlds import interactions_of
+from worlds import interactions_of, posterior_of
 
 pytest.importorskip("triton")
 gpu_sums = pytest.importorskip("truepair.training.rows_gpu").gpu_sums
@@ -51,6 +51,7 @@ LOSSES = [
     DPL(tau=0.3, clamp="relative", floor=0.3),
     DPLHard(tau=TAUS),
     DPLHalf(tau=0.1),
+    InfoNCEPosterior(tau=TAUS, temperature=0.5, posterior=posterior_of(DATA)),
 ]
 COSINE, GRAPH = MF(dim=6, scoring="cosine", temperature=0.3), LightGCN(dim=6, hops=2)
 SETTINGS = Settings(

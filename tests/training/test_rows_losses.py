@@ -6,7 +6,20 @@ import pytest
 import torch
 
 from blocks import KERNELS, OPTIONS, TAUS, block_of, both, defined, shares_of, summed, told, world
-from truepair.losses import BPR, BSL, DCL, DPL, HCL, LOSSES, PSL, SL, DPLHalf, DPLHard, InfoNCE
+from truepair.losses import (
+    BPR,
+    BSL,
+    DCL,
+    DPL,
+    HCL,
+    LOSSES,
+    PSL,
+    SL,
+    DPLHalf,
+    DPLHard,
+    InfoNCE,
+    InfoNCEPosterior,
+)
 from truepair.sampling import Draws, Exact, Uniform
 from truepair.training.rows_histogram import MOST_NODES, HistogramSums, Nodes
 from truepair.training.rows_losses import ROW_FORMS, has_row_form
@@ -31,6 +44,7 @@ VALUES = [
     *PAIRWISE,
     InfoNCE(),
     InfoNCE(temperature=0.3),
+    InfoNCEPosterior(tau=0.2, temperature=0.3),
     SL(temperature=0.6),
     BSL(temperature=0.6, positive_temperature=0.9),
     BSL(temperature=0.9, positive_temperature=20.0),

@@ -122,6 +122,13 @@ def _summary(model: Recommender, tested: dict[str, Any], output: Path) -> str:
     if prior := model.facts_.get("prior"):
         each = ", each user's own around it" if prior["asked"] == "per-user" else ""
         lines.append(f"prior τ {prior['tau']:g}{each}, estimated; from {prior['low']:g} to {prior['high']:g}")
+    if told := model.facts_.get("posterior"):
+        levels = told["quantiles"]
+        lines.append(
+            f"weights by a first model (separation {told['separation']:g}): "
+            f"P of being positive {told['mean']:g} in the mean, {levels['0.5']:g} at the median, "
+            f"{levels['0.99']:g} at 99%"
+        )
     if model.result_.score is not None:
         lines.append(f"validation {model.metric} {model.result_.score:.4f} (it chose the epoch)")
     if tested:

@@ -48,6 +48,13 @@ def truth(
     seeds: Annotated[
         int, typer.Option(help="So many seeds, 0, 1, …: of what is hidden and of training.")
     ] = 3,
+    posterior: Annotated[
+        bool,
+        typer.Option(
+            help="Train exact InfoNCE with and without the weights of a first model (infonce-posterior) "
+            "instead; its lines lie in the folder `posterior` below the others."
+        ),
+    ] = False,
     out: Annotated[Path, typer.Option(help="The folder of JSON lines.")] = Path("results/truth"),
     report: Annotated[
         Path | None, typer.Option(help="Write the page of all lines here, its figures beside it.")
@@ -60,6 +67,8 @@ def truth(
     What is drawn, what is estimated, where the gradient points, how good the ranking is, and what share of
     the way from BPR to a fully supervised model each loss goes. What has a line is not run again.
     """
+    from truepair.experiments.truth.posterior import run_posterior
+    from truepair.experiments.truth.posterior_lines import FOLDER
     from truepair.experiments.truth.report import rebuild
     from truepair.experiments.truth.running import run_case
     from truepair.experiments.truth.sources import Asked
@@ -70,7 +79,11 @@ def truth(
         )
     began, made = time.perf_counter(), 0
     if data is not None:
-        made = run_case(Asked(data, exposure, hide, labels, data_dir), seeds, out, voice.say)
+        asked = Asked(data, exposure, hide, labels, data_dir)
+        if posterior:
+            made = run_posterior(asked, seeds, out / FOLDER, voice.say)
+        else:
+            made = run_case(asked, seeds, out, voice.say)
     page = rebuild(out, report) if report is not None else None
     told = f"{made} new lines in {time.perf_counter() - began:.0f} s, kept in {out}"
     shown = f"; {page}" if page is not None else "; `truepair truth --report docs/truth.md` shows them"

@@ -27,7 +27,8 @@ Floats = npt.NDArray[np.float64]
 LEAST_PAIRS = 100  # below, nothing can be said
 HELD_OUT = 0.2  # the share of positives that the quick training does not see
 _SCORED = 4_000_000  # unlabelled pairs looked at: all of them, or so many drawn
-_BLOCK = 1_000_000  # scores at a time
+_BLOCK = 1_000_000  # scores at a time …
+_NUMBERS = 16_000_000  # … and numbers of their vectors
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +66,7 @@ def gather(
     progress: bool = False,
 ) -> Evidence:
     """Train without a fifth of the positives, then score them and the unlabelled pairs."""
-    _check_enough(interactions)
+    check_enough(interactions)
     split = split_random(interactions, test=HELD_OUT, seed=seed)
     train, held = split.train, split.test
     settings = Settings(
@@ -82,10 +83,11 @@ def gather(
     )
     fitted = fit(MF(dim=dim), BPR(), Uniform(), train, settings, engine=engine, progress=progress)
     users, items = fitted.users.cpu(), fitted.items.cpu()
-    return _standardised(users, items, interactions, train, held, seed)
+    return standardised(users, items, interactions, train, held, seed)
 
 
-def _check_enough(interactions: Interactions) -> None:
+def check_enough(interactions: Interactions) -> None:
+    """An error if nothing can be said about these interactions."""
     cells = interactions.n_users * interactions.n_items
     if len(interactions) < LEAST_PAIRS:
         raise InputError(
@@ -96,7 +98,7 @@ def _check_enough(interactions: Interactions) -> None:
         raise InputError("every user has every item: nothing is unlabelled, so there is no prior.")
 
 
-def _standardised(
+def standardised(
     users: torch.Tensor,
     items: torch.Tensor,
     known: Interactions,
@@ -116,7 +118,7 @@ def _standardised(
             "no user has both training positives and unlabelled items; "
             "there is nothing to estimate the prior from. Give tau a number, or 'density'."
         )
-    mean, spread = _moments(users, items, known)
+    mean, spread = moments(users, items, known)
     left = known.n_items - known.user_counts
     return Evidence(
         who,
@@ -128,7 +130,7 @@ def _standardised(
     )
 
 
-def _moments(users: torch.Tensor, items: torch.Tensor, known: Interactions) -> tuple[Floats, Floats]:
+def moments(users: torch.Tensor, items: torch.Tensor, known: Interactions) -> tuple[Floats, Floats]:
     """The mean and the spread of each user's unlabelled scores: of all, however few are drawn.
 
     Over all items Σs = u·Σv and Σs² = uᵀ(Σvvᵀ)u; the known pairs are taken off. By the drawn ones alone, few
@@ -145,9 +147,9 @@ def _moments(users: torch.Tensor, items: torch.Tensor, known: Interactions) -> t
 
 
 def _scores(users: torch.Tensor, items: torch.Tensor, of: Codes, what: Codes) -> Floats:
-    parts = []
-    for at in range(0, len(of), _BLOCK):
-        who, which = torch.tensor(of[at : at + _BLOCK]), torch.tensor(what[at : at + _BLOCK])
+    parts, step = [], max(1, _NUMBERS // users.shape[1])
+    for at in range(0, len(of), step):
+        who, which = torch.tensor(of[at : at + step]), torch.tensor(what[at : at + step])
         parts.append((users[who].double() * items[which].double()).sum(dim=1).numpy())
     return np.concatenate(parts) if parts else np.zeros(0)
 

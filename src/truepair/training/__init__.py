@@ -10,8 +10,8 @@ from pathlib import Path
 from truepair.data.interactions import Interactions
 from truepair.encoders import Encoder
 from truepair.errors import InputError, TrainingError, check_choice, check_type
-from truepair.losses import Loss
-from truepair.sampling import Sampler
+from truepair.losses import InfoNCEPosterior, Loss
+from truepair.sampling import Exact, Sampler
 from truepair.training.cpu import CPU
 from truepair.training.cpu_fast import CPU_FAST
 from truepair.training.folding import fold_in
@@ -44,6 +44,7 @@ __all__ = [
     "OnEpoch",
     "Settings",
     "StopTraining",
+    "check_sampler",
     "choose_engine",
     "fit",
     "fit_many",
@@ -150,7 +151,34 @@ def _checked_job(
     on_epoch: OnEpoch | None,
 ) -> Job:
     _check_types(encoder, loss, sampler, interactions, settings, on_epoch)
+    check_sampler(loss, sampler)
+    _check_posterior(loss, interactions)
     return Job(encoder, _with_known_prior(loss, interactions), sampler, interactions, settings)
+
+
+def check_sampler(loss: Loss, sampler: Sampler) -> None:
+    """An error if a loss must know of which items its scores are, and the sampler cannot tell."""
+    if loss.needs_items and not isinstance(sampler, Exact):
+        raise InputError(
+            f"{type(loss).__name__} weighs every unlabelled item of a user, and the sampler "
+            f"{type(sampler).__name__} draws a few; use sampler='exact', or the loss 'infonce'."
+        )
+
+
+def _check_posterior(loss: Loss, interactions: Interactions) -> None:
+    if not isinstance(loss, InfoNCEPosterior) or not loss.has_weights:
+        return
+    if loss.posterior is None:
+        raise InputError(
+            "InfoNCEPosterior weighs items by what a first model says of them, and has none; Recommender "
+            "trains it. Here, take the job that truepair.prior.prepared(job) gives, or tau=0 for InfoNCE."
+        )
+    shape = len(loss.posterior.users), len(loss.posterior.items)
+    if shape != (interactions.n_users, interactions.n_items):
+        raise InputError(
+            f"the posterior is of {shape[0]} users x {shape[1]} items, and the interactions have "
+            f"{interactions.n_users} x {interactions.n_items}; prepare the loss for these interactions."
+        )
 
 
 def _with_known_prior(loss: Loss, interactions: Interactions) -> Loss:

@@ -14,6 +14,7 @@ from typing import Any
 from torch import Tensor
 
 from truepair.errors import StorageError
+from truepair.posterior import Posterior
 from truepair.tensorfile import read_tensors, write_tensors
 from truepair.training.result import Job
 
@@ -67,4 +68,6 @@ def _fields(value: Any) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple):  # one prior per user: its checksum is enough to tell it from another
         return f"{len(value)} values, {hashlib.blake2b(repr(value).encode(), digest_size=8).hexdigest()}"
+    if isinstance(value, Posterior):  # a checkpoint keeps the one it began with
+        return repr(value)
     return value

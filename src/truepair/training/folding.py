@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 from truepair.encoders import Encoder
-from truepair.losses import Loss
+from truepair.losses import InfoNCE, InfoNCEPosterior, Loss
 from truepair.randomness import stream_key
 from truepair.sampling import Draws, Exact, Sampler, pair_scores
 from truepair.training.rows_scoring import Blocks, sums_for
@@ -105,7 +105,10 @@ def _scaled(vectors: Tensor, encoder: Encoder) -> Tensor:
 
 
 def _of_strangers(loss: Loss) -> Loss:
-    """With one prior per user of training, new people get their mean."""
+    """With one prior per user of training, new people get their mean; a first model knows nothing of them,
+    so that all their items weigh 1."""
+    if isinstance(loss, InfoNCEPosterior):
+        return InfoNCE(loss.temperature)
     tau = getattr(loss, "tau", None)
     return replace(loss, tau=sum(tau) / len(tau)) if isinstance(tau, tuple) else loss  # type: ignore[type-var]
 

@@ -65,7 +65,7 @@ def plan_of(job: Job) -> Plan:
         min_score=getattr(loss, "min_score", 0.0),
         floor=getattr(loss, "floor", 0.0),
         relative=getattr(loss, "clamp", "hard") == "relative",
-        has_floor=loss.uses_prior,
+        has_floor=loss.has_floor,
         tau=tau.astype(np.float32),
         log_rest=np.log1p(-tau).astype(np.float32),
     )

@@ -10,12 +10,13 @@ import torch.nn.functional as F  # noqa: N812, the name everybody uses
 from torch import Tensor
 
 from truepair.encoders import StartedEncoder
-from truepair.losses import Rows
+from truepair.losses import InfoNCEPosterior, Rows
 from truepair.randomness import random_words, stream_key
 from truepair.sampling import Batch, Draws, Exact, Matrices
 from truepair.training.result import Job
 from truepair.training.settings import Settings
 from truepair.training.trainer import Engine, EpochTotals
+from truepair.training.weights import weights_of
 
 
 class ModelTrainer:
@@ -125,6 +126,7 @@ class ExactReferenceTrainer(ReferenceTrainer):
     def __init__(self, job: Job) -> None:
         super().__init__(job)
         self.users = torch.unique(self.draws.users[self.draws.anchors])
+        self.weights = weights_of(job.loss, self.device)
         self.steps = math.ceil(len(self.users) / job.settings.batch_size)
 
     def batches(self, epoch: int) -> Iterator[Tensor]:
@@ -152,6 +154,11 @@ class ExactReferenceTrainer(ReferenceTrainer):
     def rows_of(self, user: Tensor, scores: Tensor, known: Tensor) -> Rows:
         """The user's anchors as data entries with M and N as large as they can be."""
         loss, own, others = self.job.loss, scores[known], scores[~known]
+        if self.weights is not None and isinstance(loss, InfoNCEPosterior):
+            log_weights = self.weights.log_weights(user[None])[0][~known]
+            return Rows(
+                loss.weighted(own, others.expand(len(own), -1), log_weights.expand(len(own), -1)), None
+            )
         extra = own.expand(len(own), -1) if loss.uses_extra else own.new_zeros(len(own), 0)
         return loss.rows(own, extra, others.expand(len(own), -1), user.expand(len(own)))
 

@@ -12,7 +12,8 @@ from torch import Tensor
 class Block(NamedTuple):
     """B users, their A anchors in the order of the rows, and C columns.
 
-    The scores of a user's own items are −∞. Without `log_weights` the columns are the whole catalogue.
+    The scores of a user's own items are −∞. Without `log_weights` the columns are the whole catalogue, and
+    all weigh the same.
     """
 
     users: Tensor  # [B]
@@ -23,7 +24,7 @@ class Block(NamedTuple):
     n_unlabelled: Tensor  # [B], how many items each user has no interaction with; at least 1
     tau: Tensor  # [B], the prior of each user, in float64: 1 − τ must not round to 0
     longest: int  # no row has more anchors
-    log_weights: Tensor | None = None  # [C], log ω
+    log_weights: Tensor | None = None  # [C] or [B, C], log ω
     low: float = -math.inf  # no score of the block lies below …
     high: float = math.inf  # … or above, anchors included; told where a histogram is made
 

@@ -90,8 +90,13 @@ class Course:
             n_unlabelled=F.pad(free, (0, 1), value=1.0),
             tau=F.pad(blocks.tau[users], (0, 1)),
             longest=blocks.longest,
+            log_weights=None if blocks.weights is None else self._padded(blocks.weights.log_weights(users)),
         )
         return ScoredBlock(block, items, None, ours, theirs), real
+
+    def _padded(self, log_weights: Tensor) -> Tensor:
+        """With a row more."""
+        return F.pad(log_weights, (0, 0, 0, 1))
 
     def _first_row(self) -> Tensor:
         return self.step * self.batch_size

@@ -17,7 +17,21 @@ import torch
 import torch.nn.functional as F  # noqa: N812, the name everybody uses
 from torch import Tensor
 
-from truepair.losses import BPR, BSL, DCL, DPL, HCL, PSL, SL, DPLHalf, DPLHard, InfoNCE, Loss, log_difference
+from truepair.losses import (
+    BPR,
+    BSL,
+    DCL,
+    DPL,
+    HCL,
+    PSL,
+    SL,
+    DPLHalf,
+    DPLHard,
+    InfoNCE,
+    InfoNCEPosterior,
+    Loss,
+    log_difference,
+)
 from truepair.training.rows_block import Block
 from truepair.training.rows_pairs import POWER, SIGMOID, SOFTPLUS, Kernel, PairSums, pair_sums
 
@@ -64,8 +78,8 @@ class _Exponents:
         return self.x.sub_(self.log_sum[:, None]).exp_().mul_((by_mean * self.factor)[:, None])
 
 
-def _infonce(loss: InfoNCE, block: Block, share: Tensor, sums: PairSums) -> RowLosses:
-    """log(e^{s⁺/t} + Σ_j e^{s_j/t}) − s⁺/t."""
+def _infonce(loss: InfoNCE | InfoNCEPosterior, block: Block, share: Tensor, sums: PairSums) -> RowLosses:
+    """log(e^{s⁺/t} + Σ_j e^{s_j/t}) − s⁺/t; the weights 1 − P of InfoNCEPosterior are the block's."""
     row = _Exponents(block, 1 / loss.temperature)
     relative = (row.log_mean + block.n_unlabelled.log())[block.rows] - block.pos / loss.temperature
     push = torch.sigmoid(relative) * share  # [A]
@@ -166,6 +180,7 @@ def _by_definition(loss: Loss, block: Block, share: Tensor, sums: PairSums) -> R
 ROW_FORMS: dict[type[Loss], Callable[[Any, Block, Tensor, PairSums], RowLosses]] = {
     BPR: _bpr,
     InfoNCE: _infonce,
+    InfoNCEPosterior: _infonce,
     SL: _sl,
     BSL: _bsl,
     PSL: _psl,

@@ -49,7 +49,7 @@ class RecordedRowsTrainer(RowsTrainer):
 
     def totals(self) -> EpochTotals:
         """What the epoch gave, once it is over."""
-        has_floor = self.job.loss.uses_prior
+        has_floor = self.job.loss.has_floor
         return EpochTotals(self.losses.clone(), int(self.clamped.sum()) if has_floor else None)
 
     def play(self, size: int) -> None:

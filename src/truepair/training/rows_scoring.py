@@ -18,6 +18,7 @@ from truepair.sampling import Exact, Matrices
 from truepair.training.rows_block import Block
 from truepair.training.rows_losses import RowLosses, row_losses
 from truepair.training.rows_pairs import PairSums, pair_sums
+from truepair.training.weights import weights_of
 
 
 class ScoredBlock(NamedTuple):
@@ -92,6 +93,7 @@ class Blocks:
         self.items = torch.tensor(data.items, device=device)
         tau = torch.tensor(getattr(loss, "tau", 0.0), dtype=torch.float64, device=device)
         self.tau = tau.expand(data.n_users) if tau.ndim == 0 else tau
+        self.weights = weights_of(loss, device)
         n_columns = sampler.columns_of(data.n_items)
         popularity = data.item_counts if popularity is None else popularity
         weights = torch.as_tensor(sampler.item_weights(popularity), device=device)  # float64
@@ -139,11 +141,18 @@ class Blocks:
             n_unlabelled=(self.n_items - chosen.counts).to(scores.dtype),
             tau=self.tau[users],
             longest=self.longest,
-            log_weights=chosen.log_weights,
+            log_weights=self.log_weights(chosen),
             low=low,
             high=high,
         )
         return ScoredBlock(block, items, columns, ours, theirs, idle)
+
+    def log_weights(self, chosen: Chosen) -> Tensor | None:
+        """What each column weighs, [C], or [B, C] where users weigh them differently."""
+        if self.weights is None:
+            return chosen.log_weights
+        own = self.weights.log_weights(chosen.users, chosen.columns)
+        return own if chosen.log_weights is None else own.add_(chosen.log_weights)
 
     def drawn(self, key: int) -> tuple[Tensor | None, Tensor | None]:
         """Items for columns, each in by its own chance, and the log of the inverse chances."""

@@ -8,7 +8,7 @@ anchors × items is ever stored.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 import torch.nn.functional as F  # noqa: N812, the name everybody uses
@@ -21,6 +21,8 @@ from truepair.training.result import Job
 from truepair.training.rows_losses import RowLosses
 from truepair.training.rows_scoring import Blocks, ScoredBlock, sums_for
 from truepair.training.trainer import EpochTotals
+
+_POSTERIOR = "posterior."
 
 
 class RowsTrainer(ModelTrainer):
@@ -49,6 +51,19 @@ class RowsTrainer(ModelTrainer):
             clamped += [told.clamped.sum()] if told.clamped is not None else []
             advance(1)
         return EpochTotals(torch.stack(losses), int(torch.stack(clamped).sum()) if clamped else None)
+
+    def state(self) -> dict[str, Tensor]:
+        """With a first model's posterior, if there is one: trained again elsewhere, its bits may differ."""
+        weights = self.blocks.weights
+        parts = {} if weights is None else weights.posterior.tensors()
+        return super().state() | {f"{_POSTERIOR}{name}": value for name, value in parts.items()}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """What `state` gave."""
+        parts = {n.removeprefix(_POSTERIOR): v for n, v in state.items() if n.startswith(_POSTERIOR)}
+        super().restore({n: v for n, v in state.items() if not n.startswith(_POSTERIOR)})
+        if self.blocks.weights is not None:
+            self.blocks.weights = self.blocks.weights.restored(parts)
 
     def descend(self, ours: Tensor, items: Tensor, held: ScoredBlock, share: Tensor) -> RowLosses:
         """Differentiate and update; an anchor counts by its share [A]."""

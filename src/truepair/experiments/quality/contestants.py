@@ -19,10 +19,13 @@ from truepair.experiments.tuning import Choice, Powers, Range
 
 EXACT = "exact-"
 METHODS_OF: dict[str, tuple[str, ...]] = {
-    "mf": ("exact-infonce", "exact-dpl-hard", "exact-dpl", "exact-bpr", "exact-psl", "exact-bsl"),
+    "mf": (
+        "exact-infonce", "exact-dpl-hard", "exact-dpl", "exact-bpr", "exact-psl", "exact-bsl",
+        "exact-infonce-posterior",
+    ),
     "lightgcn": ("exact-infonce", "exact-dpl-hard", "exact-psl"),
     NO_ENCODER: ("ease", "ials", "itemknn", "popularity"),
-}
+}  # fmt: skip
 ENCODERS = tuple(METHODS_OF)
 METHODS = tuple(dict.fromkeys(method for of in METHODS_OF.values() for method in of))
 REFERENCES = METHODS_OF[NO_ENCODER]
@@ -34,7 +37,9 @@ SEEDS = 5  # training seeds 0, 1, …
 _EVERY = 5  # epochs between two validations
 _SOLVED = ("ease", "itemknn", "popularity")  # the same whatever the seed
 
-_NAMES = {"psl": "PSL", "bsl": "BSL", "dpl-hard": "DPL, hard weights"}  # nothing is sampled here
+_NAMES = {  # nothing is sampled here
+    "psl": "PSL", "bsl": "BSL", "dpl-hard": "DPL, hard weights", "infonce-posterior": "InfoNCE, posterior",
+}  # fmt: skip
 
 Model = tuple[str, str]  # encoder, method
 MODELS: tuple[Model, ...] = tuple((encoder, method) for encoder, of in METHODS_OF.items() for method in of)
@@ -45,6 +50,10 @@ _TEMPERATURE = Range(0.05, 0.4, log=True)
 _TAU = Range(0.0, 0.6, most=0.9)
 _OWN: dict[str, dict[str, Searched]] = {
     "infonce": {"loss.temperature": _TEMPERATURE},
+    "infonce-posterior": {
+        "loss.temperature": _TEMPERATURE,
+        "loss.tau": Range(0.001, 0.3, log=True, most=0.9),
+    },
     "dpl": {"encoder.temperature": _TEMPERATURE, "loss.tau": _TAU},
     "dpl-hard": {
         "encoder.temperature": _TEMPERATURE,
@@ -77,10 +86,13 @@ def fixed_of(encoder: str, method: str, large: bool) -> dict[str, Any]:
     """What is not searched; see `parameters.assembled`."""
     if encoder == NO_ENCODER:
         return fixed_reference(method)
+    loss = method.removeprefix(EXACT)
+    # of two temperatures the one would only multiply the other
+    once = {} if "encoder.temperature" in _OWN[loss] else {"encoder.temperature": 1.0}
     return {
-        "encoder": encoder, "encoder.scoring": "cosine", "loss": method.removeprefix(EXACT),
+        "encoder": encoder, "encoder.scoring": "cosine", "loss": loss,
         "sampler": "exact", "schedule": "cosine", "epochs": EPOCHS,
-        "validate_every": _EVERY, "patience": None,
+        "validate_every": _EVERY, "patience": None, **once,
     }  # fmt: skip
 
 

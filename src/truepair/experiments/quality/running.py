@@ -32,8 +32,9 @@ from truepair.experiments.quality.settled import STOP, current_runs, settings_of
 from truepair.experiments.searching import Quest
 from truepair.experiments.tuning import Runner, training_runner
 from truepair.parameters import assembled
+from truepair.prior import prepared
 from truepair.recommender import Recommender
-from truepair.training import EpochState, StopTraining, fit
+from truepair.training import EpochState, Job, StopTraining, fit
 
 Say = Callable[[str], None]
 
@@ -170,7 +171,9 @@ def _trained(case: Case, each: Wanted) -> Fitted:
     # it is asked after every epoch: the chosen one need not be one that was validated
     flat = assembled(parameters | {"validate_every": 1})
     encoder, loss, sampler, settings = Recommender(**flat).job(len(case.train))
-    result = fit(encoder, loss, sampler, case.train, replace(settings, seed=each.seed), stop)
+    settings = replace(settings, seed=each.seed)
+    loss = prepared(Job(encoder, loss, sampler, case.train, settings)).job.loss
+    result = fit(encoder, loss, sampler, case.train, settings, stop)
     device = settings.torch_device()
     clamped = None if result.clamped is None else round(result.clamped, 6)
     told = {"engine": result.engine, "epoch": result.epoch, "clamped": clamped}

@@ -97,7 +97,7 @@ def fit_treatment(
     on_epoch = on_epoch or validation_of(case, treatment)
     encoder, loss, sampler = MF(dim=dim), treatment.loss(case), treatment.sampler
     settings = replace(settings, n_unlabelled=treatment.n)
-    with _one_thread():
+    with one_thread():
         if treatment.labels is None:
             return fit(encoder, loss, sampler, case.train, settings, on_epoch)
         return _fit_told(Job(encoder, loss, sampler, case.train, settings), case, treatment, on_epoch)
@@ -130,7 +130,7 @@ def _keep_anchors(trainer: Trainer, anchors: torch.Tensor, batch_size: int) -> N
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """Batches are small, and threads that wait for each other on a busy machine are slower than one."""
     before, compiled = torch.get_num_threads(), _compiled_threads(1)
     torch.set_num_threads(1)

@@ -8,9 +8,10 @@ from pathlib import Path
 from truepair.errors import InputError
 from truepair.experiments.figures import check_plots
 from truepair.experiments.report import write_text
-from truepair.experiments.truth import lines
+from truepair.experiments.truth import lines, posterior_lines
 from truepair.experiments.truth.conclusions import coat_words, conclusions, edge_words
 from truepair.experiments.truth.figures import truth_figures
+from truepair.experiments.truth.posterior_report import Trial, section, trials_of
 from truepair.experiments.truth.summary import Setting, settings_of
 from truepair.experiments.truth.tables import (
     cases_table,
@@ -28,16 +29,17 @@ def rebuild(folder: Path = LINES, out: Path = PAGE) -> Path:
     """Write the page to `out` and its figures into `figures` beside it, from the lines of a folder."""
     check_plots()
     settings = settings_of(lines.read(folder))
+    trials = trials_of(posterior_lines.read(folder / posterior_lines.FOLDER))
     if not settings:
         raise InputError(f"{folder} holds no lines; `truepair truth simulation` writes some.")
     figures = truth_figures(settings)
     for name, (_, svg) in figures.items():
         write_text(out.parent / "figures" / name, svg)
     about = {name: told for name, (told, _) in figures.items()}
-    return write_text(out, "\n\n".join(_sections(settings, about)) + "\n")
+    return write_text(out, "\n\n".join(_sections(settings, trials, about)) + "\n")
 
 
-def _sections(settings: Sequence[Setting], about: dict[str, str]) -> Iterator[str]:
+def _sections(settings: Sequence[Setting], trials: Sequence[Trial], about: dict[str, str]) -> Iterator[str]:
     def figure(name: str) -> str:
         return f"![{about[name]}](figures/{name})" if name in about else "There is no line to draw here."
 
@@ -56,6 +58,8 @@ def _sections(settings: Sequence[Setting], about: dict[str, str]) -> Iterator[st
     yield _GRADIENT + "\n\n" + gradient_table(settings) + "\n\n" + figure("truth-gradient.svg")
     chosen = _details("What validation chose", settings_table(settings))
     yield "\n\n".join([_SETTINGS, edge_words(settings), chosen])
+    if trials:
+        yield section(trials)
     yield _TRIED
     yield _REBUILD
 
@@ -168,12 +172,13 @@ is a pair's chance to be positive; τ_i is an item's own prior, from its count.
 | draws by 1 − τ_i | .6566 (.6702) | .4004 (.4235) | .3986 (.3989) | .6981 (.6793) | .6696 (.6597) |
 | hard weights with τ raised | no gain | | no gain | | |
 
-None is ahead everywhere, so none was added. The draws tell why: the held-out curve takes a third of the
-hidden positives out of what is drawn from in the first column (τ falls from 8.9% to 5.7%), and the ranking
-does not move, since it takes out the hardest true negatives with them. A pair's score cannot tell a hidden
-positive from a negative of the same score, so whatever weighs by score and τ alone changes the shape of the
-loss, not what is known. What true negatives bring (the rows above) is knowledge about single pairs, and that
-has to come from elsewhere. [With nothing drawn](truth-exact.md) the answer is the same, after forty more.
+None is ahead everywhere, so none of these was added. The draws tell why: the held-out curve takes a third
+of the hidden positives out of what is drawn from in the first column (τ falls from 8.9% to 5.7%), and the
+ranking does not move, since it takes out the hardest true negatives with them. A pair's score cannot tell
+a hidden positive from a negative of the same score, so whatever weighs by score and τ alone changes the
+shape of the loss, not what is known. What true negatives bring (the rows above) is knowledge about single
+pairs, and that has to come from elsewhere. [With nothing drawn](truth-exact.md) forty more were tried; one
+of them became the loss `infonce-posterior`, above.
 """
 
 _REBUILD = """\
@@ -182,6 +187,7 @@ _REBUILD = """\
 ```sh
 truepair truth simulation                        # adds the lines that are missing
 truepair truth simulation --exposure popularity
+truepair truth simulation --posterior --seeds 9  # weights by a first model
 truepair truth --report docs/truth.md            # this page and its figures, from the lines alone
 ```
 

@@ -15,7 +15,7 @@ from truepair.evaluation import Validation
 from truepair.experiments.tuning.trials import Asked
 from truepair.losses import Loss
 from truepair.parameters import FIELDS, PARTS, assembled
-from truepair.prior import ESTIMATED, with_estimated_prior
+from truepair.prior import ESTIMATED, prepared_many, with_estimated_prior
 from truepair.recommender import Recommender
 from truepair.solving import Solved
 from truepair.training import (
@@ -85,8 +85,9 @@ class TrainingRunner:
             self._train(jobs)
 
     def _train(self, jobs: Sequence[tuple[Asked, Job]]) -> None:
-        watches = [_Watch(self.validation, asked) for asked, _ in jobs]
         began = time.perf_counter()
+        jobs = self._prepared(jobs)
+        watches = [_Watch(self.validation, asked) for asked, _ in jobs]
         found = fit_many(
             [job for _, job in jobs], watches, engine=self.fixed["engine"], progress=self.progress
         )
@@ -96,6 +97,17 @@ class TrainingRunner:
                 asked.fail(str(result))
             else:
                 asked.finish(result.score, result.epoch, took * share, result.engine)
+
+    def _prepared(self, jobs: Sequence[tuple[Asked, Job]]) -> list[tuple[Asked, Job]]:
+        """The jobs with what first models tell, where losses need them; one that has none fails alone."""
+        found = prepared_many([job for _, job in jobs], engine=self.fixed["engine"], progress=self.progress)
+        ready = []
+        for (asked, _), each in zip(jobs, found, strict=True):
+            if isinstance(each, TruepairError):
+                asked.fail(str(each))
+            else:
+                ready.append((asked, each.job))
+        return ready
 
     def _with_prior(self, loss: Loss, seed: int) -> Loss:
         """The loss with its prior estimated, if it asks for that: once for all trials."""

@@ -23,6 +23,7 @@ from truepair.experiments.tuning.runner import recommender_of
 from truepair.losses import LOSSES
 from truepair.recommender import Recommender
 from truepair.sampling import SAMPLERS
+from truepair.training import check_sampler
 
 # every model that is trained
 COMMON: dict[str, Domain | When] = {
@@ -89,7 +90,7 @@ def default_space(
             raise InputError(f"encoder = {encoder!r} has no parameters, so there is nothing to tune.")
         return dict(SOLVED[encoder])
     kind = LOSSES[check_choice("loss", loss, LOSSES)]
-    check_choice("sampler", sampler, SAMPLERS)
+    check_sampler(kind(), SAMPLERS[check_choice("sampler", sampler, SAMPLERS)]())
     has = {f"loss.{field.name}" for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     own = {name: domain for name, domain in LOSS_FIELDS.items() if name in has}
     graph = ENCODER_FIELDS.get(encoder, {})

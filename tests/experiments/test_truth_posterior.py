@@ -1,0 +1,165 @@
+"""Weights by a first model in the truth lab: what is trained, lines that are not made twice, the section."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from truepair.data.simulation import simulate_world
+from truepair.errors import InputError
+from truepair.experiments.truth.cases import hidden_case, mask_of
+from truepair.experiments.truth.posterior import TITLES, Bench, Effort, Point, run_posterior
+from truepair.experiments.truth.posterior_lines import append, read
+from truepair.experiments.truth.posterior_report import interval, section, sentences, trials_of
+from truepair.experiments.truth.summary import Mean
+from truepair.experiments.truth.told import ToldBlocks, fit_told, labels_of
+from truepair.losses import InfoNCE, InfoNCEPosterior
+
+POINTS = Point("cosine", 0.3, 1e-5), Point("cosine", 3.2, 1e-5), Point("dot", 1.0, 1e-4)
+QUICK = Effort(points=POINTS, epochs=2, patience=2, batch_size=16, dim=4, rate=0.02)
+
+
+def tiny(seed=0):
+    world = simulate_world(60, 50, tau=0.2, density=0.1, seed=seed)
+    return hidden_case(world.positives, "tiny", "random", 0.5, seed)
+
+
+class Worlds:
+    """Asked of a tiny world."""
+
+    def case(self, seed):
+        return tiny(seed)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("lines")
+    assert run_posterior(Worlds(), 2, path, lambda text: None, QUICK) == 8
+    return path
+
+
+def test_every_treatment_has_a_line_a_seed(folder):
+    lines = read(folder)
+    assert {(line.treatment, line.seed) for line in lines} == {
+        (name, seed) for name in TITLES for seed in (0, 1)
+    }
+    for line in lines:
+        assert bool(line.search) == (line.seed == 0)
+        assert 0 < line.quality["ndcg@20"] <= 1
+        assert (line.told is None) == (line.treatment in ("infonce", "supervised"))
+        if line.told is not None:
+            assert 0 <= line.chance["negative"] <= 1
+    true = [line for line in lines if line.treatment == "posterior"]
+    assert all(line.told == pytest.approx(line.tau) for line in true)
+
+
+def test_what_has_a_line_is_not_done_again(folder):
+    before = read(folder)
+    assert run_posterior(Worlds(), 2, folder, lambda text: None, QUICK) == 0
+    assert read(folder) == before
+
+
+def test_the_first_model_is_plain_infonce_and_is_trained_once():
+    bench = Bench(tiny(), QUICK)
+    plain = bench.fitted("infonce", POINTS[0])
+    loss = bench.loss("posterior", POINTS[0])
+    assert bench.first(POINTS[0]) is plain
+    assert isinstance(loss, InfoNCEPosterior)
+    assert torch.equal(loss.posterior.items, plain.items)
+    assert plain.job.interactions == bench.case.train
+
+
+def test_a_supervised_model_never_meets_a_judged_pair():
+    case = tiny()
+    labels = labels_of(case)
+    negative = ~(labels.excluded | labels.anchors)
+    assert not (negative & (case.truth | case.judged | mask_of(case.valid))).any()
+    bench = Bench(case, QUICK)
+    job = bench.job(POINTS[0], InfoNCE(0.3))
+    blocks = ToldBlocks(job, torch.from_numpy(negative))
+    chosen = blocks.chosen(blocks.users[:9], 1)
+    block = blocks.scored(chosen, torch.randn(9, 4), torch.randn(50, 4)).block
+    weights = block.log_weights.exp().numpy()
+    np.testing.assert_array_equal(weights, negative[chosen.users.numpy()])
+    assert block.n_unlabelled.tolist() == negative[chosen.users.numpy()].sum(axis=1).tolist()
+    assert fit_told(job, case).users.isfinite().all()
+
+
+def test_the_section_says_what_the_lines_say(folder):
+    lines = read(folder)
+    text = section(trials_of(lines))
+    assert text == section(trials_of(reversed(lines)))
+    for title in TITLES.values():
+        assert title in text
+    assert "nan" not in text
+    rows = [line for line in text.splitlines() if line.startswith("| tiny")]
+    assert len(rows) == 1 + 2 + 4
+
+
+def test_sentences_are_computed():
+    first = next(line for line in made(0.0) if line.treatment == "posterior")
+    assert first.seed == 0
+    better, worse, level = (" ".join(sentences(trials_of(made(gain)))) for gain in (0.02, -0.02, 0.0))
+    assert "With the true τ** it is, against InfoNCE with the same search, surely better on" in better
+    assert "surely worse on" in worse
+    assert "not surely different on" in level
+    assert re.search(r"random exposure (19|20|21)% and (9|10|11)%", better)
+    assert "on 1 of 1" in better
+
+
+def made(gain):
+    """InfoNCE at .6, its supervised twin at .7, the weights between; four seeds that differ a little."""
+    levels = {"infonce": 0.6, "posterior": 0.6 + gain, "posterior-auto": 0.6 + gain / 2, "supervised": 0.7}
+    lines = []
+    for name, level in levels.items():
+        for seed in range(4):
+            wobble = 0.001 * ((seed * 7 + len(name)) % 3 - 1)
+            lines.append(line_of(name, seed, level + wobble))
+    return lines
+
+
+def line_of(name, seed, value):
+    from truepair.experiments.truth.posterior_lines import PosteriorLine
+
+    weighs = name.startswith("posterior")
+    return PosteriorLine(
+        case="simulation",
+        exposure="random",
+        hide=0.5,
+        treatment=name,
+        seed=seed,
+        tau=0.09,
+        told=0.08 if weighs else None,
+        scoring="cosine",
+        temperature=0.4,
+        weight_decay=1e-5,
+        search=[["cosine", 0.4, 1e-5, 0.2], ["cosine", 0.8, 1e-5, 0.1]] if seed == 0 else [],
+        score=value / 3,
+        epoch=5,
+        quality={"ndcg@20": value},
+        chance={"positive": 0.3, "negative": 0.07} if weighs else {},
+        seconds=1.0,
+    )
+
+
+def test_an_end_of_the_search_is_told():
+    told = " ".join(sentences(trials_of(made(0.01))))
+    assert "At an end of what was tried**: Simulation, random exposure InfoNCE (lowest temperature)" in told
+    inner = [replace(line, search=[]) for line in made(0.01)]
+    assert "At an end" not in " ".join(sentences(trials_of(inner)))
+
+
+def test_intervals():
+    assert interval(Mean((0.01,))) == "+.0100"
+    assert interval(Mean((0.01, 0.012, 0.011))) == "**+.0110 [+.0085, +.0135]**"
+    assert interval(Mean((-0.01, 0.012))).startswith("+.0010 [-")
+
+
+def test_a_broken_line_is_named(tmp_path):
+    append(tmp_path / "a.jsonl", line_of("infonce", 0, 0.5))
+    with (tmp_path / "a.jsonl").open("a") as file:
+        file.write("{}\n")
+    with pytest.raises(InputError, match=r"a\.jsonl, line 2 is no line of this study"):
+        read(tmp_path)

@@ -1,0 +1,232 @@
+"""Calibration: the ratio against one that is known, bad input, and a loss that is filled in from the data."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from truepair.data.simulation import simulate_world
+from truepair.encoders import MF
+from truepair.errors import InputError, TrainingError
+from truepair.losses import BPR, InfoNCE, InfoNCEPosterior
+from truepair.prior import prepared, prepared_many
+from truepair.prior.calibration import calibrated, density_ratio, told
+from truepair.prior.evidence import Evidence
+from truepair.prior.filling import _held_out
+from truepair.recommender import Recommender
+from truepair.sampling import Exact, Uniform
+from truepair.training import Job, Settings, fit
+from worlds import interactions_of, posterior_of, two_tastes
+
+SETTINGS = Settings(epochs=4, batch_size=16, learning_rate=0.02, patience=None, seed=3, device="cpu")
+
+
+def evidence_of(held, scores, weights=None):
+    users = np.zeros(len(scores), dtype=np.int64)
+    weights = np.ones(len(scores)) if weights is None else weights
+    return Evidence(np.zeros(len(held), dtype=np.int64), held, users, scores, weights, np.array([50]))
+
+
+def made_up(tau=0.1, gap=1.5, n=400_000, held=40_000, seed=0):
+    """Scores from two normal distributions: held-out positives are as the hidden ones."""
+    rng = np.random.default_rng(seed)
+    return evidence_of(rng.normal(size=held) + gap, rng.normal(size=n) + gap * (rng.random(n) < tau))
+
+
+def looked_up(ends, ratio, z):
+    return np.interp(z, np.linspace(*ends, len(ratio)), ratio)
+
+
+# --- the ratio -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tau", [0.02, 0.1, 0.4])
+def test_a_known_ratio_is_found(tau):
+    gap = 1.5
+    ends, ratio = density_ratio(made_up(tau, gap))
+    z = np.linspace(-2, 4, 40)
+    positive, negative = np.exp(-((z - gap) ** 2) / 2), np.exp(-(z**2) / 2)
+    truth = tau * positive / (tau * positive + (1 - tau) * negative)  # P(positive | z)
+    assert np.abs(np.minimum(tau * looked_up(ends, ratio, z), 1) - truth).max() < 0.08
+    assert (np.diff(ratio) >= 0).all()
+    assert ends[0] < ends[1]
+
+
+@pytest.mark.parametrize("tau", [0.02, 0.1, 0.4])
+def test_the_mean_of_p_is_the_prior(tau):
+    evidence = made_up(tau)
+    ends, ratio = density_ratio(evidence)
+    p = np.minimum(tau * looked_up(ends, ratio, evidence.scores), 0.99)
+    assert p.mean() == pytest.approx(tau, rel=0.03)
+
+
+def test_a_draw_that_stands_for_several_counts_as_several():
+    whole = made_up(n=50_000)
+    twice = evidence_of(
+        np.concatenate([whole.held_scores] * 2), whole.scores, np.full(len(whole.scores), 2.0)
+    )
+    for ours, theirs in zip(density_ratio(twice), density_ratio(whole), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9)
+
+
+def test_held_out_pairs_beyond_all_others_join_the_highest_bin():
+    ends, ratio = density_ratio(evidence_of(np.linspace(5, 9, 300), np.linspace(-1, 1, 3000)))
+    assert np.isfinite(ratio).all()
+    assert (np.diff(ratio) >= 0).all()
+    assert ends[1] <= 1
+    below = density_ratio(evidence_of(np.linspace(-9, -5, 300), np.linspace(-1, 1, 3000)))[1]
+    np.testing.assert_allclose(below, 1, rtol=0.01)  # a model that is wrong throughout tells nothing
+
+
+def test_scores_that_are_all_equal_tell_nothing():
+    ends, ratio = density_ratio(evidence_of(np.zeros(20), np.zeros(500)))
+    np.testing.assert_allclose(ratio, 1)
+    assert ends[0] < ends[1]
+
+
+def test_one_held_out_pair_is_enough_for_a_number():
+    _, ratio = density_ratio(evidence_of(np.array([0.3]), np.linspace(-1, 1, 500)))
+    assert np.isfinite(ratio).all()
+
+
+# --- a first model ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def seen():
+    return simulate_world(120, 80, tau=0.1, density=0.1, seed=5).observed
+
+
+def job_of(data, loss, **changes):
+    return Job(
+        MF(dim=6, scoring="cosine", temperature=0.2),
+        loss,
+        Exact(),
+        data,
+        dataclasses.replace(SETTINGS, **changes),
+    )
+
+
+def test_a_first_model_is_the_job_itself_without_a_tenth(seen):
+    first, held = _held_out(job_of(seen, InfoNCEPosterior(tau=0.1, temperature=0.7), patience=2))
+    assert first.loss == InfoNCE(0.7)
+    assert len(held) == round(len(seen) / 10)
+    assert len(first.interactions) + len(held) == len(seen)
+    assert first.settings.patience is None
+
+
+def test_preparing_fills_prior_and_posterior(seen):
+    job, facts = prepared(job_of(seen, InfoNCEPosterior(tau="density")))
+    assert job.loss.tau == seen.density
+    assert facts["posterior"]["tau"] == pytest.approx(seen.density, rel=1e-2)
+    assert facts["posterior"]["mean"] == pytest.approx(seen.density, rel=0.1)
+    assert 0.5 < facts["posterior"]["separation"] <= 1
+    assert facts["posterior"]["held out"] == round(len(seen) / 10)
+    quantiles = list(facts["posterior"]["quantiles"].values())
+    assert 0 <= quantiles[0] <= quantiles[-1] <= facts["posterior"]["highest"] <= 0.99
+    assert fit(job.encoder, job.loss, job.sampler, seen, SETTINGS).users.isfinite().all()
+    again, _ = prepared(job_of(seen, InfoNCEPosterior(tau="density")))
+    for name, tensor in job.loss.posterior.tensors().items():
+        assert torch.equal(tensor, again.loss.posterior.tensors()[name])
+
+
+@pytest.mark.parametrize("word", ["auto", "per-user"])
+def test_an_estimated_prior_is_estimated_as_elsewhere(seen, word):
+    job, facts = prepared(job_of(seen, InfoNCEPosterior(tau=word)))
+    assert facts["prior"]["asked"] == word
+    mean = np.mean(job.loss.tau)
+    assert facts["posterior"]["tau"] == pytest.approx(mean, rel=1e-2)
+    assert (mean == facts["prior"]["tau"]) or word == "per-user"
+
+
+def test_what_needs_nothing_is_left_as_it_is(seen):
+    filled = InfoNCEPosterior(tau=0.1, posterior=posterior_of(seen))
+    for loss in (InfoNCE(), BPR(), InfoNCEPosterior(tau=0), filled):
+        job = job_of(seen, loss)
+        assert prepared(job) == (job, {})
+
+
+def test_many_are_prepared_each_as_alone_and_one_that_diverges_fails_alone(seen):
+    jobs = [
+        job_of(seen, InfoNCEPosterior(tau=0.1)),
+        dataclasses.replace(
+            job_of(seen, InfoNCEPosterior(tau=0.1), optimizer="sgd", learning_rate=1e30), encoder=MF(dim=4)
+        ),
+        job_of(seen, InfoNCE()),
+    ]
+    found = prepared_many(jobs)
+    assert isinstance(found[1], TrainingError)
+    assert found[2].job == jobs[2]
+    alone = prepared(jobs[0]).job.loss.posterior
+    assert torch.equal(found[0].job.loss.posterior.users, alone.users)
+    with pytest.raises(TrainingError):
+        prepared(jobs[1])
+
+
+def test_who_was_hidden_entirely_weighs_all_items_the_same():
+    data = two_tastes(n_users=40, n_items=30, each=4)
+    alone = interactions_of([*(data.items[data.users == u] for u in range(40)), [3]], 30)
+    train = interactions_of([*(data.items[data.users == u][1:] for u in range(40)), []], 30)
+    held = interactions_of([*(data.items[data.users == u][:1] for u in range(40)), [3]], 30)
+    users, items = torch.randn(41, 4), torch.randn(30, 4)
+    found, evidence = calibrated(users, items, alone, train, held, seed=0)
+    assert (found.users[40] == 0).all()
+    assert len(evidence.held_scores) == 40
+    assert told(found, evidence, 0.1, 0.99)["held out"] == 40
+    for tensor in found.tensors().values():
+        assert tensor.isfinite().all()
+
+
+def test_too_few_pairs_are_an_error_that_names_the_remedy():
+    with pytest.raises(InputError, match=r"20 interactions are too few to hold some out.*loss 'infonce'"):
+        prepared(job_of(two_tastes(n_users=10, n_items=10, each=2), InfoNCEPosterior(tau=0.1)))
+
+
+def test_a_sampler_that_draws_is_refused_before_any_work(seen):
+    with pytest.raises(InputError, match="use sampler='exact'"):
+        prepared(dataclasses.replace(job_of(seen, InfoNCEPosterior(tau=0.1)), sampler=Uniform()))
+    with pytest.raises(InputError, match="use sampler='exact'"):
+        Recommender(loss="infonce-posterior", sampler="uniform").check()
+
+
+# --- a recommender ---------------------------------------------------------------------------------------
+
+
+def test_a_recommender_trains_saves_and_folds_in(seen, tmp_path):
+    model = Recommender(loss="infonce-posterior", tau=0.08, dim=6, epochs=3, device="cpu").fit(seen)
+    assert model.facts_["tau"] == 0.08
+    assert model.facts_["posterior"]["tau"] == 0.08
+    assert model.result_.job.loss.posterior is not None
+    model.save(tmp_path / "model.truepair")
+    loaded = Recommender.load(tmp_path / "model.truepair")
+    assert loaded.facts_["posterior"] == model.facts_["posterior"]
+    assert loaded.recommend(k=3).equals(model.recommend(k=3))
+    guest = {"user": ["new", "new"], "item": model.seen_.item_ids.outside(np.array([1, 5]))}
+    assert loaded.fold_in(guest).recommend(k=3).equals(model.fold_in(guest).recommend(k=3))
+
+
+def test_a_loss_that_is_filled_already_is_saved_without_its_posterior(seen, tmp_path):
+    loss = prepared(job_of(seen, InfoNCEPosterior(tau=0.1))).job.loss
+    model = Recommender(loss=loss, dim=6, epochs=2, device="cpu").fit(seen)
+    model.save(tmp_path / "model.truepair")
+    assert Recommender.load(tmp_path / "model.truepair").loss == InfoNCEPosterior(tau=0.1)
+
+
+def test_a_recommender_goes_on_from_a_checkpoint_with_the_same_bits(seen, tmp_path):
+    options = {"loss": "infonce-posterior", "tau": 0.1, "dim": 6, "device": "cpu", "schedule": "constant"}
+    Recommender(**options, epochs=2).fit(seen, checkpoint=tmp_path / "run.ckpt")
+    whole, gone_on = (
+        Recommender(**options, epochs=2).fit(seen, checkpoint=path) for path in (None, tmp_path / "run.ckpt")
+    )
+    assert torch.equal(whole.users_, gone_on.users_)
+    assert torch.equal(whole.items_, gone_on.items_)
+
+
+def test_a_prior_of_0_is_infonce_without_an_extra_training(seen):
+    plain, zero = (
+        Recommender(**loss, dim=6, epochs=2, device="cpu").fit(seen)
+        for loss in ({"loss": "infonce"}, {"loss": "infonce-posterior", "tau": 0.0})
+    )
+    assert torch.equal(plain.users_, zero.users_)
+    assert "posterior" not in zero.facts_
