@@ -112,6 +112,17 @@ def test_ease_equals_numpy(l2, block, data, monkeypatch):
     assert items.T.is_contiguous()  # so that products with sparse users need no copy
 
 
+@pytest.mark.parametrize(("user_power", "item_power"), [(0.5, 0), (0, 0.5), (0.25, 0.4)])
+def test_powers_weigh_the_rows_and_columns_of_ease(user_power, item_power, data):
+    x = data.csr().toarray().astype(np.float64)
+    by_item = np.maximum(x.sum(axis=0), 1) ** -item_power
+    weighted = np.maximum(x.sum(axis=1), 1)[:, None] ** -user_power * x * by_item
+    weighted *= np.sqrt(x.sum() / (weighted**2).sum())  # the trace of the gram stays
+    items = EASE(20, user_power, item_power).solve(data)[1]
+    expected = by_item[:, None] * numpy_ease(weighted, 20) / by_item
+    np.testing.assert_allclose(items.numpy().T, expected, atol=2e-6)
+
+
 @pytest.mark.parametrize("l2", [2, 100])
 def test_ease_is_the_optimum_of_the_constrained_least_squares(l2, data):
     """Off the diagonal the gradient -2 Xᵀ(X - XB) + 2·l2·B of the loss is zero; on it, B is."""
@@ -243,6 +254,8 @@ def test_engines_refuse_them(encoder, data):
         (lambda: ItemKNN(shrink=-1), "shrink = -1 .* ≥ 0"),
         (lambda: EASE(l2=0), "l2 = 0 .* > 0"),
         (lambda: EASE(l2="x"), "l2 = 'x'"),
+        (lambda: EASE(user_power=-0.1), "user_power = -0.1"),
+        (lambda: EASE(item_power=1.5), "item_power = 1.5"),
     ],
 )
 def test_bad_parameters(make, message):

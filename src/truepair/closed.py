@@ -157,13 +157,20 @@ class EASE(ClosedForm):
 
     With P = (XᵀX + l2·I)⁻¹ it is B_ij = −P_ij / P_jj (Steck 2019). Time grows with n_items³, memory with
     n_items²: three such matrices while solving, one in the end.
+
+    user_power, item_power  solve it for c_u^-user_power · X_ui · c_i^-item_power, c how many pairs a user or
+                            an item has: those with many count for less. The weights B then lead from and to
+                            counts as they are, and the trace of XᵀX stays, so that l2 keeps its meaning.
     """
 
     sparse_items: ClassVar[bool] = False
     l2: float = 500.0
+    user_power: float = 0.0
+    item_power: float = 0.0
 
     def __post_init__(self) -> None:
-        settle(self, l2=check_number("l2", self.l2, 0, open_low=True))
+        powers = {name: check_number(name, getattr(self, name), 0, 1) for name in ("user_power", "item_power")}
+        settle(self, l2=check_number("l2", self.l2, 0, open_low=True), **powers)
 
     def _items(self, interactions: Interactions, device: torch.device) -> Rows:
         for precision in self._precisions(interactions):
@@ -177,13 +184,23 @@ class EASE(ClosedForm):
 
     def _precisions(self, interactions: Interactions) -> list[torch.dtype]:
         """Those that are exact enough, quicker first: the condition is at most (‖XᵀX‖ + l2) / l2."""
-        row_sums = interactions.csr().T @ interactions.user_counts.astype(np.float64)
+        weighted, scale = self._weighted(interactions)
+        row_sums = weighted.T @ (weighted @ np.ones(interactions.n_items)) * scale
         condition = row_sums.max() / self.l2 + 1
         return [p for p in (torch.float32, torch.float64) if condition * torch.finfo(p).eps < 0.01]
 
+    def _weighted(self, data: Interactions) -> tuple[sp.csr_array, float]:
+        """The weighted X, and what its gram is times so that its trace is that of XᵀX."""
+        users, items = (np.maximum(counts, 1.0) for counts in (data.user_counts, data.item_counts))
+        by_user, by_item = users**-self.user_power, items**-self.item_power
+        values = by_user[data.users] * by_item[data.items]
+        scale = len(data) / float(values @ values)
+        return sp.csr_array((values, data.items, data.indptr), shape=(data.n_users, data.n_items)), scale
+
     def _solved(self, data: Interactions, device: torch.device, precision: torch.dtype) -> Tensor | None:
         """Bᵀ as a view of B; None where XᵀX + l2·I has no factor in this precision."""
-        matrix = _gram(data, device, precision)
+        weighted, scale = self._weighted(data)
+        matrix = _gram(weighted, device, precision).mul_(scale)
         matrix.diagonal().add_(self.l2)
         matrix, info = torch.linalg.cholesky_ex(matrix)  # each line frees the matrix of the line before
         if int(info):
@@ -191,16 +208,18 @@ class EASE(ClosedForm):
         matrix = torch.cholesky_inverse(matrix)  # P
         matrix.div_(-matrix.diagonal().clone())  # B_ij = -P_ij / P_jj
         matrix.fill_diagonal_(0.0)
+        if self.item_power:
+            by_item = torch.as_tensor(np.maximum(data.item_counts, 1.0) ** self.item_power, device=device)
+            matrix.mul_(by_item.to(precision)).div_(by_item.to(precision)[:, None])
         matrix = matrix.float().add_(0.0)  # -0 becomes 0
         return by_columns(matrix.T) if bool(matrix.isfinite().all()) else None
 
 
-def _gram(data: Interactions, device: torch.device, precision: torch.dtype) -> Tensor:
-    """XᵀX, dense: how many users have both items. Its sparse form may take more memory than the dense one."""
-    users_items = data.csr()
-    items_users = sp.csr_array(users_items.T)
-    gram = torch.empty(data.n_items, data.n_items, dtype=precision, device=device)
-    for start in range(0, data.n_items, _BLOCK):
+def _gram(users_items: sp.csr_array, device: torch.device, precision: torch.dtype) -> Tensor:
+    """XᵀX, dense. Its sparse form may take more memory than the dense one."""
+    items_users, n = sp.csr_array(users_items.T), users_items.shape[1]
+    gram = torch.empty(n, n, dtype=precision, device=device)
+    for start in range(0, n, _BLOCK):
         block = (items_users[start : start + _BLOCK] @ users_items).toarray()
         gram[start : start + _BLOCK] = torch.from_numpy(block).to(device)
     return gram

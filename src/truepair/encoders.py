@@ -27,20 +27,40 @@ class Encoder:
 
     scoring="dot":     s = ⟨e_u, e_i⟩
     scoring="cosine":  s = cos(e_u, e_i) / temperature
+
+    popularity adds popularity · log(1 + c_i) to every score, c_i how many users item i has, in training and
+    after it: vectors then tell what people like beyond that. Both matrices have one column more for it, the
+    last: 1 for users, the addition for items.
     """
 
     dim: int = 64
     scoring: Literal["dot", "cosine"] = "dot"
     temperature: float = 1.0
+    popularity: float = 0.0
 
     def __post_init__(self) -> None:
         check_choice("scoring", self.scoring, ["dot", "cosine"])
         temperature = check_number("temperature", self.temperature, 0, open_low=True)
-        settle(self, dim=check_whole("dim", self.dim, 1), temperature=temperature)
+        popularity = check_number("popularity", self.popularity)
+        settle(self, dim=check_whole("dim", self.dim, 1), temperature=temperature, popularity=popularity)
 
     def start(self, interactions: Interactions, seed: int, device: torch.device) -> StartedEncoder:
         """Fresh parameters (xavier-normal, a function of the seed alone) on `device`."""
-        return StartedEncoder(self, interactions.n_users, interactions.n_items, seed).to(device)
+        size = interactions.n_users, interactions.n_items
+        return StartedEncoder(self, *size, seed, addition=self.addition(interactions)).to(device)
+
+    def addition(self, interactions: Interactions) -> Tensor | None:
+        """What is added to every score of each item, [n_items, 1]; None if nothing is."""
+        if not self.popularity:
+            return None
+        counts = torch.tensor(interactions.item_counts, dtype=torch.float64)
+        return (self.popularity * counts.log1p()).float()[:, None]
+
+    def scaled(self, vectors: Tensor) -> Tensor:
+        """Users as their scores need them: with the right length, and the column that meets the addition."""
+        if self.scoring == "cosine":
+            vectors = F.normalize(vectors) / self.temperature
+        return F.pad(vectors, (0, 1), value=1.0) if self.popularity else vectors
 
 
 @dataclass(frozen=True)
@@ -64,15 +84,20 @@ class LightGCN(Encoder):
     def start(self, interactions: Interactions, seed: int, device: torch.device) -> StartedEncoder:
         """Fresh parameters and the normalised graph on `device`."""
         graph = Graph(interactions, device) if self.hops else None
-        size = interactions.n_users, interactions.n_items
-        return StartedEncoder(self, *size, seed, graph, self.hops).to(device)
+        size, addition = (interactions.n_users, interactions.n_items), self.addition(interactions)
+        return StartedEncoder(self, *size, seed, graph, self.hops, addition).to(device)
 
 
 ENCODERS: dict[str, type[Encoder]] = {"mf": MF, "lightgcn": LightGCN}
 
 
 class StartedEncoder(nn.Module):
-    """Trainable embeddings; calling it gives (users [n_users, d], items [n_items, d])."""
+    """Trainable embeddings; calling it gives (users [n_users, d], items [n_items, d]).
+
+    With an addition to the items' scores, d is one more than the encoder's.
+    """
+
+    addition: Tensor | None
 
     def __init__(
         self,
@@ -82,10 +107,12 @@ class StartedEncoder(nn.Module):
         seed: int,
         graph: Graph | None = None,
         hops: int = 0,
+        addition: Tensor | None = None,
     ) -> None:
         super().__init__()
         generator = torch.Generator().manual_seed(seed)
         self.encoder, self.graph, self.hops = encoder, graph, hops
+        self.register_buffer("addition", addition, persistent=False)
         self.user = nn.Parameter(_xavier_normal(n_users, encoder.dim, generator))
         self.item = nn.Parameter(_xavier_normal(n_items, encoder.dim, generator))
 
@@ -96,9 +123,11 @@ class StartedEncoder(nn.Module):
         users, items = self._propagated()
         users = users if some_users is None else F.embedding(some_users, users)
         items = items if some_items is None else F.embedding(some_items, items)
-        if self.encoder.scoring == "cosine":
-            return F.normalize(users) / self.encoder.temperature, F.normalize(items)
-        return users, items
+        items = F.normalize(items) if self.encoder.scoring == "cosine" else items
+        if self.addition is not None:
+            added = self.addition if some_items is None else F.embedding(some_items, self.addition)
+            items = torch.cat([items, added], dim=1)
+        return self.encoder.scaled(users), items
 
     def _propagated(self) -> tuple[Tensor, Tensor]:
         if self.graph is None:

@@ -6,17 +6,23 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from truepair.closed import ALL_ENCODERS
+from truepair.closed import ALL_ENCODERS, EASE
 from truepair.errors import InputError, check_choice
 from truepair.losses import LOSSES
 from truepair.sampling import SAMPLERS
 
 # what has fields of its own, and the kinds of each by name
-PARTS: dict[str, Mapping[str, type]] = {"loss": LOSSES, "encoder": ALL_ENCODERS, "sampler": SAMPLERS}
+PARTS: dict[str, Mapping[str, type]] = {
+    "loss": LOSSES,
+    "encoder": ALL_ENCODERS,
+    "sampler": SAMPLERS,
+    "plus": {"ease": EASE},
+}
 FIELDS = {  # fields that are parameters of Recommender too, for parts that are given by name
     "dim": "encoder.dim",
     "scoring": "encoder.scoring",
     "temperature": "encoder.temperature",
+    "popularity": "encoder.popularity",
     "tau": "loss.tau",
 }
 

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 import torch
 
 from truepair.carving import as_interactions, joined, split_for_fitting
-from truepair.closed import ALL_ENCODERS, CLOSED, ClosedForm
+from truepair.closed import ALL_ENCODERS, CLOSED, EASE, ClosedForm
 from truepair.data.columns import find_columns
 from truepair.data.ids import Codes, IdMap, canonical_ids
 from truepair.data.interactions import Interactions
@@ -40,6 +40,7 @@ from truepair.sampling import SAMPLERS, Sampler
 from truepair.shelf import Shelf
 from truepair.solving import Solved, solve
 from truepair.storage import Model, load_model, save_model
+from truepair.summing import Sum, trained_part, with_vectors
 from truepair.tables import Output, output_of, to_output
 from truepair.training import AUTO, ENGINES, FitResult, Job, Settings, check_sampler, fit, fold_in
 from truepair.usual import given_over, unused, usual, usual_batch
@@ -47,7 +48,7 @@ from truepair.usual import given_over, unused, usual, usual_batch
 Unknown = Literal["error", "popular"]
 _SETTINGS = [f.name for f in dataclasses.fields(Settings)]
 _USED_WITHOUT_TRAINING = ("encoder", "metric", "device")
-BY_NAME = ("dim", "scoring", "temperature")  # of an encoder that is given by name
+BY_NAME = ("dim", "scoring", "temperature", "popularity")  # of an encoder that is given by name
 
 
 @dataclasses.dataclass(kw_only=True, eq=False, repr=False)
@@ -57,11 +58,13 @@ class Recommender:
     loss, encoder, sampler  a name ("infonce", "mf", "exact") or a value such as `DPL(tau=0.05)`
     encoder                 "popular", "itemknn" and "ease" are found without training: of all parameters
                             they use `metric` and `device` alone, and learn from everything given
-    dim, scoring, temperature, tau
+    dim, scoring, temperature, popularity, tau
                             for an encoder and a loss that are given by name, an error beside a value; τ is
                             a number, one number per user, "density", or estimated by a quick extra training:
                             "auto", "per-user". "infonce-posterior" takes another extra
                             training, see `InfoNCEPosterior`
+    plus, plus_weight       "ease" or a value such as `EASE(l2=500)`: its scores times this weight are added
+                            to those of the trained encoder, after training
     validation, metric      the share of the pairs that is held out to choose the epoch by this metric;
                             0 trains all epochs on everything
     engine                  how to train: "auto" is "rows" with exact sampling, else "gpu" on CUDA and "cpu"
@@ -72,7 +75,7 @@ class Recommender:
 
     What is None, and patience="auto", goes by the sampler, see `usual`. "exact", which draws nothing: cosine
     scores at temperature 0.15 of 128 dimensions, 8 to 128 users a batch, all of 40 epochs at 0.005 with a
-    cosine schedule, and nothing is held out. Samplers that draw: dot products of 64 dimensions, a 64th of the
+    cosine schedule without decay, and nothing is held out. Samplers that draw: dot products of 64 dimensions, a 64th of the
     pairs a batch, from 64 to 1024, 200 epochs at 0.003 with a patience of 10, and a tenth is held out.
 
     >>> clicks = {"user": ["ann", "ann", "bob", "bob"], "item": ["tea", "milk", "tea", "jam"]}
@@ -88,7 +91,10 @@ class Recommender:
     dim: int | None = None
     scoring: Literal["dot", "cosine"] | None = None
     temperature: float | None = None
+    popularity: float | None = None
     tau: Prior = "density"
+    plus: str | EASE | None = None
+    plus_weight: float = 1.0
     validation: float | None = None
     metric: str = "ndcg@20"
     engine: str = AUTO
@@ -101,7 +107,7 @@ class Recommender:
     schedule: Literal["constant", "step", "linear", "cosine"] | None = None
     decay_epoch: int = 100
     decay: float = 0.1
-    weight_decay: float = 1e-5
+    weight_decay: float | None = None
     l2_users: float = 0.0
     l2_items: float = 0.0
     patience: int | Literal["auto"] | None = "auto"
@@ -136,6 +142,14 @@ class Recommender:
         if isinstance(encoder, str) and encoder in CLOSED:
             encoder = CLOSED[encoder]()
         return encoder if isinstance(encoder, ClosedForm) else None
+
+    def added(self) -> EASE | None:
+        """What is added to the scores of a trained encoder."""
+        check_number("plus_weight", self.plus_weight, 0)
+        plus = EASE() if self.plus == "ease" else self.plus
+        if plus is not None:
+            check_type("plus", plus, EASE, "give 'ease', a value such as EASE(l2=500), or None")
+        return cast(EASE | None, plus)
 
     @property
     def held_out(self) -> float:
@@ -182,6 +196,7 @@ class Recommender:
         assert isinstance(loss, Loss)
         assert isinstance(sampler, Sampler)
         check_sampler(loss, sampler)
+        self.added()
         check_choice("engine", self.engine, [AUTO, *ENGINES])
         check_number("validation", known["validation"], 0, 1, open_high=True)
         parse_metric(self.metric)
@@ -235,7 +250,8 @@ class Recommender:
         seen = joined(parts)
         popularity = np.where(split.train.item_counts > 0, seen.item_counts, 0)
         facts = self._facts(result, split) | filled
-        self._take(Model(result.users, result.items, seen, popularity, facts))
+        users, items = self._with_added(result, split, facts)
+        self._take(Model(users, items, seen, popularity, facts))
         self.output_, self.result_ = output_of(interactions), result
         return self
 
@@ -259,6 +275,20 @@ class Recommender:
             progress=progress,
         )
         return fitted, filled
+
+    def _with_added(
+        self, result: FitResult | Solved, split: Split, facts: dict[str, Any]
+    ) -> tuple[Rows, Rows]:
+        """The matrices, with what is added to the scores of a trained encoder; the facts get its score."""
+        ease = self.added()
+        if ease is None or not isinstance(result, FitResult):
+            return result.users, result.items
+        total = Sum.of(ease, self.plus_weight, split.train, Settings(device=self.device).torch_device())
+        users, items = total.joined(result.users, result.items)
+        if split.valid is not None:
+            score = Validation(split.valid, split.train, self.metric)(Solved(users, items, ease, None, 0.0))
+            facts["metrics"] = {f"validation {self.metric}": score}
+        return users, items.cpu()
 
     def _facts(self, result: FitResult | Solved, split: Split) -> dict[str, Any]:
         trained = result if isinstance(result, FitResult) else None
@@ -361,7 +391,7 @@ class Recommender:
         if (closed := self.closed_form()) is not None:
             queries, directions = closed.alike(self.items_, codes)
         else:
-            directions = unit_rows(self.items_)
+            directions = unit_rows(self._vectors(self.items_))
             queries = take_rows(directions, codes)
         return self._similar("item", queries, directions, ids, codes, k)
 
@@ -370,8 +400,15 @@ class Recommender:
         self._check_fitted()
         ids = self.seen_.user_ids
         codes, closed = ids.codes(users, "user"), self.closed_form()
-        directions = unit_rows(self.users_) if closed is None else closed.alike_users(self.users_)
+        directions = (
+            unit_rows(self._vectors(self.users_)) if closed is None else closed.alike_users(self.users_)
+        )
         return self._similar("user", take_rows(directions, codes), directions, ids, codes, k)
+
+    def _vectors(self, rows: Rows) -> Rows:
+        """What was trained, without what is added to all scores of an item."""
+        vectors = rows if self.added() is None else trained_part(rows, self.seen_.n_items)
+        return vectors[:, : self.job(0)[0].dim]
 
     def _similar(self, what: str, queries: Rows, matrix: Rows, ids: IdMap, codes: Codes, k: int) -> Any:
         k, asked = min(check_whole("k", k, 1), len(ids) - 1), np.arange(len(codes))
@@ -444,8 +481,10 @@ class Recommender:
             return closed.rows(pairs)
         encoder, loss, sampler, settings = self.job(len(pairs))
         loss = loss.with_prior(_mean(self.facts_["tau"]))  # the prior that was trained with
-        items = dense("items", self.items_)
-        return fold_in(items, encoder, loss, sampler, pairs, settings, self.popularity_)
+        plus, n = self.added(), self.seen_.n_items
+        items = dense("items", self.items_ if plus is None else trained_part(self.items_, n))
+        vectors = fold_in(items, encoder, loss, sampler, pairs, settings, self.popularity_)
+        return vectors if plus is None else with_vectors(pairs.csr(), vectors)
 
     # --- saving ----------------------------------------------------------------------------------------
 
@@ -467,7 +506,7 @@ class Recommender:
             if str(recommender.device).startswith("cuda") and not torch.cuda.is_available():
                 recommender.device = "auto"  # trained on a GPU, served without one
             recommender.check()
-            _check_rows(recommender.closed_form(), model)
+            _check_rows(recommender, model)
             check_number("tau", _mean(model.facts["tau"]) or 0.0, 0, 1, open_high=True)
             output = check_choice("output", model.facts["output"], ["arrow", "pandas", "polars"])
         except (KeyError, TypeError, AttributeError, ZeroDivisionError, InputError) as error:
@@ -487,20 +526,20 @@ def _alone(codes: Codes, ids: IdMap) -> Interactions:
     return Interactions(np.arange(len(codes)), codes, IdMap.range(len(codes)), ids)
 
 
-def _check_rows(closed: ClosedForm | None, model: Model) -> None:
-    """An error if the matrices are not such as the encoder makes."""
-    if closed is None:
-        dense("users", model.users)
-        dense("items", model.items)
-        return
-    width = closed.width(model.seen.n_items)
-    for name, rows, sparse in (
-        ("users", model.users, closed.sparse_users),
-        ("items", model.items, closed.sparse_items),
-    ):
+def _check_rows(made: Recommender, model: Model) -> None:
+    """An error if the matrices are not such as the recommender makes."""
+    n, closed = model.seen.n_items, made.closed_form()
+    if closed is not None:
+        what, kinds, width = closed, (closed.sparse_users, closed.sparse_items), closed.width(n)
+    else:
+        what = made.job(0)[0]
+        width, kinds = what.dim + bool(what.popularity), (False, False)
+        if made.added() is not None:
+            width, kinds = width + n, (True, False)
+    for name, rows, sparse in (("users", model.users, kinds[0]), ("items", model.items, kinds[1])):
         if sp.issparse(rows) != sparse or rows.shape[1] != width:
             raise InputError(
-                f"{name} of {closed} are {_KINDS[sparse]} rows of {width} numbers, and these are "
+                f"{name} of {what} are {_KINDS[sparse]} rows of {width} numbers, and these are "
                 f"{_KINDS[sp.issparse(rows)]}, of shape {tuple(rows.shape)}."
             )
 

@@ -64,7 +64,9 @@ def _checked(tensors: dict[str, Tensor], facts: Any) -> Model:
     if not isinstance(facts, dict):
         raise InputError(f"its facts are a {type(facts).__name__}, not an object.")
     n_items = _count("items", tensors)
-    users, items = (_matrix(name, tensors, n_items) for name in ("users", "items"))
+    # no file can ask for more columns than it has items, or numbers for each
+    width = tensors["items"].shape[-1] if "items" in tensors and tensors["items"].ndim == 2 else n_items
+    users, items = (_matrix(name, tensors, width) for name in ("users", "items"))
     if users.shape[1] != items.shape[1]:
         raise InputError(f"users have {users.shape[1]} dimensions, items {items.shape[1]}.")
     if isinstance(users, sp.csr_array) and isinstance(items, Tensor):
@@ -98,11 +100,11 @@ def _count(name: str, tensors: dict[str, Tensor]) -> int:
     return len(tensors[name]) if name in tensors else max(len(tensors[f"{name}.starts"]) - 1, 0)
 
 
-def _matrix(name: str, tensors: dict[str, Tensor], n_items: int) -> Rows:
+def _matrix(name: str, tensors: dict[str, Tensor], width: int) -> Rows:
     if name in tensors:
         return _dense(name, tensors[name])
     starts, columns, values = (tensors[f"{name}.{part}"] for part in ("starts", "columns", "values"))
-    return _sparse(name, starts, columns, values, n_items)
+    return _sparse(name, starts, columns, values, width)
 
 
 def _dense(name: str, tensor: Tensor) -> Tensor:
@@ -113,8 +115,8 @@ def _dense(name: str, tensor: Tensor) -> Tensor:
     return tensor
 
 
-def _sparse(name: str, starts: Tensor, columns: Tensor, values: Tensor, n_items: int) -> sp.csr_array:
-    """A row a user or item; the columns are items, so no file can ask for more room than it has items."""
+def _sparse(name: str, starts: Tensor, columns: Tensor, values: Tensor, width: int) -> sp.csr_array:
+    """A row a user or item."""
     kinds = (starts.dtype, columns.dtype, values.dtype)
     if kinds != (torch.int64, torch.int32, torch.float32):
         raise InputError(f"{name} is of {', '.join(map(str, kinds))}, not of int64, int32 and float32.")
@@ -123,14 +125,14 @@ def _sparse(name: str, starts: Tensor, columns: Tensor, values: Tensor, n_items:
     whole = len(starts) > 1 and starts[0] == 0 and starts[-1] == len(columns) == len(values)
     if not whole or bool((counts < 0).any()):
         raise InputError(f"{name}.starts does not divide {len(columns)} columns among {len(counts)} rows.")
-    if bool(((columns < 0) | (columns >= n_items)).any()):
-        raise InputError(f"{name} has columns that are not of {n_items} items.")
-    if not bool((torch.diff(torch.repeat_interleave(counts) * n_items + columns) > 0).all()):
+    if bool(((columns < 0) | (columns >= width)).any()):
+        raise InputError(f"{name} has columns that are not of {width}.")
+    if not bool((torch.diff(torch.repeat_interleave(counts) * width + columns) > 0).all()):
         raise InputError(f"{name} has a row whose columns are not distinct and rising.")
     if broken := int((~values.isfinite()).sum()):
         raise InputError(f"{broken} values of {name} are NaN or infinity.")
     parts = (values.numpy(), columns.numpy(), starts.numpy())
-    return sp.csr_array(parts, shape=(len(counts), n_items))
+    return sp.csr_array(parts, shape=(len(counts), width))
 
 
 def _check_lines(name: str, *tensors: Tensor) -> None:

@@ -14,11 +14,11 @@ from truepair.losses import LOSSES, Loss
 from truepair.sampling import Exact, Sampler
 
 WITHOUT_DRAWS: dict[str, Any] = {
-    "dim": 128, "scoring": "cosine", "temperature": 0.15,
+    "dim": 128, "scoring": "cosine", "temperature": 0.15, "popularity": 0.0, "weight_decay": 0.0,
     "epochs": 40, "learning_rate": 5e-3, "schedule": "cosine", "patience": None, "validation": 0.0,
 }  # fmt: skip
 WITH_DRAWS: dict[str, Any] = {
-    "dim": 64, "scoring": "dot", "temperature": 1.0,
+    "dim": 64, "scoring": "dot", "temperature": 1.0, "popularity": 0.0, "weight_decay": 1e-5,
     "epochs": 200, "learning_rate": 3e-3, "schedule": "constant", "patience": 10, "validation": 0.1,
 }  # fmt: skip
 
@@ -66,10 +66,10 @@ def unused(
     """
     if closed is not None:
         why = f"encoder = {closed} is not trained; leave it out, or give one of {', '.join(ENCODERS)}"
-        return {"tau": why} if "tau" in given else {}
+        return {name: why for name in ("tau", "plus") if name in given}
     reasons = {"tau": _without_prior(loss)}
     if isinstance(encoder, Encoder):
-        reasons |= dict.fromkeys(("dim", "scoring", "temperature"), _has_its_own("encoder", encoder))
+        reasons |= dict.fromkeys(("dim", "scoring", "temperature", "popularity"), _has_its_own("encoder", encoder))
     if is_exact(sampler):
         why = f"sampler = {sampler!r} compares with all items; leave it out, or give a sampler that draws"
         reasons |= dict.fromkeys(("n_extra", "n_unlabelled"), why)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import torch
-import torch.nn.functional as F  # noqa: N812, the name everybody uses
 from torch import Tensor, nn
 
 from truepair.data.ids import Codes
@@ -39,7 +38,7 @@ def fold_in(
     """
     device, loss = settings.torch_device(), _of_strangers(loss)
     items = items.to(device)
-    vectors = nn.Parameter(_means(items, history))
+    vectors = nn.Parameter(_means(items, history)[:, : encoder.dim])
     optimizer = torch.optim.Adam([vectors], lr=RATE, weight_decay=settings.weight_decay)
     if isinstance(sampler, Exact):
         gradient = _from_rows(items, loss, sampler, history, popularity)
@@ -49,13 +48,13 @@ def fold_in(
     share = 1 / float(popularity.sum())
     for step in range(STEPS):
         optimizer.param_groups[0]["lr"] = RATE * (1 - step / STEPS)
-        scaled = _scaled(vectors, encoder)
+        scaled = encoder.scaled(vectors)
         by_scaled = gradient(scaled.detach(), share, stream_key(settings.seed, step))
         optimizer.zero_grad()
         penalty = settings.l2_users / 2 * share * (vectors.square() * counts).sum()
         torch.autograd.backward([scaled, penalty], [by_scaled, torch.ones_like(penalty)])
         optimizer.step()
-    return _scaled(vectors, encoder).detach().cpu()
+    return encoder.scaled(vectors).detach().cpu()
 
 
 Gradient = Callable[
@@ -98,10 +97,6 @@ def _from_rows(
         return found
 
     return gradient
-
-
-def _scaled(vectors: Tensor, encoder: Encoder) -> Tensor:
-    return F.normalize(vectors) / encoder.temperature if encoder.scoring == "cosine" else vectors
 
 
 def _of_strangers(loss: Loss) -> Loss:
