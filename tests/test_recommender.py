@@ -222,7 +222,7 @@ UNUSED = [
     ({"loss": BPR(), "tau": "auto"}, r"tau = auto is given, and loss = BPR\(\) has no prior"),
     (
         {"loss": DPL(tau=0.2), "tau": [0.1, 0.2]},
-        r"tau = one a user is given, and loss = DPL\(…\) has its own",
+        r"tau = one for each user is given, and loss = DPL\(…\) has its own",
     ),
     ({"encoder": "ease", "loss": "dpl", "tau": 0.1}, r"tau = 0.1 .*EASE\(l2=500.0\) is not trained"),
     ({"encoder": MF(dim=4), "dim": 8}, r"dim = 8 is given, and encoder = MF\(…\) has its own; give it there"),
@@ -591,6 +591,7 @@ def test_a_file_does_not_depend_on_what_is_usual_today(clicks, tmp_path, monkeyp
         monkeypatch.setitem(WITHOUT_DRAWS, name, value)
     loaded = Recommender.load(tmp_path / "m")
     assert torch.equal(loaded.fold_in(people).users_, expected)
+    assert torch.equal(loaded.fit(clicks).users_, fitted.users_)
     assert not torch.equal(fitted.fold_in(people).users_, expected)  # had the values not been kept
 
 

@@ -164,8 +164,8 @@ class Recommender:
         trained = {} if self.closed_form() is None else {"encoder": Recommender.encoder}
         Recommender(**{**self.get_params(), **trained}).job(n_pairs=0)
         for name, why in self._unused().items():
-            value = getattr(self, name)
-            raise InputError(f"{name} = {'one a user' if np.ndim(value) else value} is given, and {why}.")
+            value = "one for each user" if np.ndim(getattr(self, name)) else getattr(self, name)
+            raise InputError(f"{name} = {value} is given, and {why}.")
 
     def _unused(self) -> dict[str, str]:
         return unused(self._changed(), self.encoder, self.loss, self.sampler, self.closed_form())
