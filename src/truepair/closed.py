@@ -169,7 +169,9 @@ class EASE(ClosedForm):
     item_power: float = 0.0
 
     def __post_init__(self) -> None:
-        powers = {name: check_number(name, getattr(self, name), 0, 1) for name in ("user_power", "item_power")}
+        powers = {
+            name: check_number(name, getattr(self, name), 0, 1) for name in ("user_power", "item_power")
+        }
         settle(self, l2=check_number("l2", self.l2, 0, open_low=True), **powers)
 
     def _items(self, interactions: Interactions, device: torch.device) -> Rows:

@@ -75,8 +75,9 @@ class Recommender:
 
     What is None, and patience="auto", goes by the sampler, see `usual`. "exact", which draws nothing: cosine
     scores at temperature 0.15 of 128 dimensions, 8 to 128 users a batch, all of 40 epochs at 0.005 with a
-    cosine schedule without decay, and nothing is held out. Samplers that draw: dot products of 64 dimensions, a 64th of the
-    pairs a batch, from 64 to 1024, 200 epochs at 0.003 with a patience of 10, and a tenth is held out.
+    cosine schedule and no weight decay, and nothing is held out. Samplers that draw: dot products of 64
+    dimensions, a 64th of the pairs a batch, from 64 to 1024, 200 epochs at 0.003 with a patience of 10 and
+    weight decay 1e-5, and a tenth is held out.
 
     >>> clicks = {"user": ["ann", "ann", "bob", "bob"], "item": ["tea", "milk", "tea", "jam"]}
     >>> model = Recommender(dim=4, epochs=5, validation=0).fit(clicks)
@@ -530,12 +531,11 @@ def _check_rows(made: Recommender, model: Model) -> None:
     """An error if the matrices are not such as the recommender makes."""
     n, closed = model.seen.n_items, made.closed_form()
     if closed is not None:
-        what, kinds, width = closed, (closed.sparse_users, closed.sparse_items), closed.width(n)
+        what, kinds, width = str(closed), (closed.sparse_users, closed.sparse_items), closed.width(n)
     else:
-        what = made.job(0)[0]
-        width, kinds = what.dim + bool(what.popularity), (False, False)
-        if made.added() is not None:
-            width, kinds = width + n, (True, False)
+        encoder, sums = made.job(0)[0], made.added() is not None
+        what, kinds = f"{encoder}{' with EASE' if sums else ''}", (sums, False)
+        width = encoder.dim + bool(encoder.popularity) + n * sums
     for name, rows, sparse in (("users", model.users, kinds[0]), ("items", model.items, kinds[1])):
         if sp.issparse(rows) != sparse or rows.shape[1] != width:
             raise InputError(

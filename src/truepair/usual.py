@@ -69,7 +69,9 @@ def unused(
         return {name: why for name in ("tau", "plus") if name in given}
     reasons = {"tau": _without_prior(loss)}
     if isinstance(encoder, Encoder):
-        reasons |= dict.fromkeys(("dim", "scoring", "temperature", "popularity"), _has_its_own("encoder", encoder))
+        reasons |= dict.fromkeys(
+            ("dim", "scoring", "temperature", "popularity"), _has_its_own("encoder", encoder)
+        )
     if is_exact(sampler):
         why = f"sampler = {sampler!r} compares with all items; leave it out, or give a sampler that draws"
         reasons |= dict.fromkeys(("n_extra", "n_unlabelled"), why)

@@ -24,29 +24,39 @@ METHODS_OF: dict[str, tuple[str, ...]] = {
         "exact-infonce-posterior",
     ),
     "lightgcn": ("exact-infonce", "exact-dpl-hard", "exact-psl"),
-    NO_ENCODER: ("ease", "ials", "itemknn", "popularity"),
+    "mf+ease": ("exact-infonce",),
+    "lightgcn+ease": ("exact-infonce",),
+    NO_ENCODER: ("ease", "ease-powers", "ials", "itemknn", "popularity"),
 }  # fmt: skip
+PLUS = "+ease"  # the sum of two contestants, each with its best settings: only its weight is searched
 ENCODERS = tuple(METHODS_OF)
 METHODS = tuple(dict.fromkeys(method for of in METHODS_OF.values() for method in of))
 REFERENCES = METHODS_OF[NO_ENCODER]
 RIVALS = ("ease", "ials")  # what people use: every contestant is compared with these
 
-TRIALS = {"mf": 30, "lightgcn": 15, NO_ENCODER: 30}
-EPOCHS = 60  # of the cosine schedule; validation chooses where to stop
+TRIALS = {"mf": 30, "lightgcn": 15, "mf+ease": 12, "lightgcn+ease": 12, NO_ENCODER: 30}
+TRIALS_LARGE = {"mf": 20, "lightgcn": 12}  # where a trial takes minutes of a CPU, seconds of a GPU
+EPOCHS = {"small": 60, "large": 40}  # of the cosine schedule; validation chooses where to stop
 SEEDS = 5  # training seeds 0, 1, …
 _EVERY = 5  # epochs between two validations
-_SOLVED = ("ease", "itemknn", "popularity")  # the same whatever the seed
+_SOLVED = ("ease", "ease-powers", "itemknn", "popularity")  # the same whatever the seed
 
 _NAMES = {  # nothing is sampled here
     "psl": "PSL", "bsl": "BSL", "dpl-hard": "DPL, hard weights", "infonce-posterior": "InfoNCE, posterior",
+    "ease-powers": "EASE with powers",
 }  # fmt: skip
 
 Model = tuple[str, str]  # encoder, method
 MODELS: tuple[Model, ...] = tuple((encoder, method) for encoder, of in METHODS_OF.items() for method in of)
 
-_BLOCK = {"small": Powers(64, 256), "large": Powers(512, 2048)}  # users
-_DIM = {"small": Powers(64, 512, most=1024), "large": Powers(64, 256, most=512)}
+_BLOCK = {"small": Powers(64, 256), "large": Powers(256, 1024)}  # users
+_DIM = {"small": Powers(64, 512, most=1024), "large": Powers(128, 512, most=1024)}
 _TEMPERATURE = Range(0.05, 0.4, log=True)
+# On sparse data any decay harms and popularity helps; on the others neither does much: see docs/exact.md
+_SPARSE: dict[str, dict[str, Searched]] = {
+    "small": {"weight_decay": Range(1e-8, 1e-3, log=True)},
+    "large": {"encoder.popularity": Range(0.0, 0.06, least=0.0, most=0.3)},
+}
 _TAU = Range(0.0, 0.6, most=0.9)
 _OWN: dict[str, dict[str, Searched]] = {
     "infonce": {"loss.temperature": _TEMPERATURE},
@@ -70,11 +80,16 @@ _OWN: dict[str, dict[str, Searched]] = {
 def space_of(encoder: str, method: str, large: bool) -> dict[str, Searched]:
     """What is searched."""
     check_choice("method", method, METHODS_OF[check_choice("encoder", encoder, METHODS_OF)])
+    if method == "ease-powers":
+        powers = {f"encoder.{side}_power": Range(0.0, 0.5, most=1.0) for side in ("user", "item")}
+        return {**paper_space(encoder, "ease"), **powers}
     if encoder == NO_ENCODER:
         return paper_space(encoder, method)
+    if encoder.endswith(PLUS):
+        return {"plus_weight": Range(0.02, 4.0, log=True)}
     shared: dict[str, Searched] = {
         "learning_rate": Range(1e-3, 3e-2, log=True),
-        "weight_decay": Range(1e-8, 1e-3, log=True),
+        **_SPARSE[_size(large)],
         "encoder.dim": _DIM[_size(large)],
         "batch_size": _BLOCK[_size(large)],
     }
@@ -85,14 +100,14 @@ def space_of(encoder: str, method: str, large: bool) -> dict[str, Searched]:
 def fixed_of(encoder: str, method: str, large: bool) -> dict[str, Any]:
     """What is not searched; see `parameters.assembled`."""
     if encoder == NO_ENCODER:
-        return fixed_reference(method)
+        return fixed_reference("ease" if method == "ease-powers" else method)
     loss = method.removeprefix(EXACT)
     # of two temperatures the one would only multiply the other
     once = {} if "encoder.temperature" in _OWN[loss] else {"encoder.temperature": 1.0}
     return {
         "encoder": encoder, "encoder.scoring": "cosine", "loss": loss,
-        "sampler": "exact", "schedule": "cosine", "epochs": EPOCHS,
-        "validate_every": _EVERY, "patience": None, **once,
+        "sampler": "exact", "schedule": "cosine", "epochs": EPOCHS[_size(large)],
+        "validate_every": _EVERY, "patience": None, **once, **({"weight_decay": 0.0} if large else {}),
     }  # fmt: skip
 
 
@@ -100,9 +115,19 @@ def _size(large: bool) -> str:
     return "large" if large else "small"
 
 
-def trials_of(encoder: str, space: Mapping[str, Searched]) -> int:
+def trials_of(encoder: str, space: Mapping[str, Searched], large: bool) -> int:
     """How many trials a search has, before ranges grow."""
-    return trials_for(space, TRIALS[encoder])
+    return trials_for(space, (TRIALS | TRIALS_LARGE if large else TRIALS)[encoder])
+
+
+def parts_of(model: Model) -> tuple[Model, Model] | None:
+    """The two contestants whose scores a contestant sums, if it does."""
+    encoder, method = model
+    return (
+        ((encoder.removesuffix(PLUS), method), (NO_ENCODER, "ease-powers"))
+        if encoder.endswith(PLUS)
+        else None
+    )
 
 
 def seeds_of(method: str, seeds: int | None) -> range:
@@ -119,5 +144,6 @@ def title(model: Model) -> str:
     encoder, method = model
     loss = method.removeprefix(EXACT)
     name = _NAMES.get(loss, METHOD_NAMES.get(loss, loss))
-    words = [ENCODER_NAMES.get(encoder, encoder), "exact" if method.startswith(EXACT) else "", name]
-    return " ".join(filter(None, words))
+    trained, added = encoder.removesuffix(PLUS), encoder.endswith(PLUS)
+    words = [ENCODER_NAMES.get(trained, trained), "exact" if method.startswith(EXACT) else "", name]
+    return " ".join(filter(None, words)) + (" + EASE" if added else "")

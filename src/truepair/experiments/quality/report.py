@@ -11,7 +11,7 @@ from truepair.experiments.figures import Panel, Series, check_plots, draw_dots, 
 from truepair.experiments.lines import Lines, read_lines
 from truepair.experiments.paper.estimates import P_SURE, Mean
 from truepair.experiments.paper.presets import NO_ENCODER
-from truepair.experiments.paper.words import ENCODER_NAMES, metric_name, table
+from truepair.experiments.paper.words import metric_name, table
 from truepair.experiments.quality.cases import CASES, NDCG, case_title
 from truepair.experiments.quality.contestants import METHODS_OF, RIVALS, TRIALS, title
 from truepair.experiments.quality.tables import Contest, aims_table, effort_table, findings, ranking_table
@@ -20,6 +20,7 @@ from truepair.experiments.searching import ONE_PARAMETER
 
 FIGURE = "quality.svg"
 _TRAINED = [encoder for encoder in METHODS_OF if encoder != NO_ENCODER]
+_SHIFTS = (-0.27, -0.09, 0.09, 0.27)  # of their dots, up and down
 
 
 def rebuild_report(folder: Path, out: Path, figures: Path | None = None) -> Path:
@@ -87,9 +88,9 @@ def figure_of(contest: Contest) -> str:
 def _panel(contest: Contest, case: str) -> Panel:
     methods = list(dict.fromkeys(method for encoder in _TRAINED for method in METHODS_OF[encoder]))
     series: dict[str, Series] = {}
-    for at, (encoder, shift) in enumerate(zip(_TRAINED, (-0.17, 0.17), strict=True)):
+    for at, (encoder, shift) in enumerate(zip(_TRAINED, _SHIFTS, strict=True)):
         rows = {row: mean for row, m in enumerate(methods) if (mean := contest.mean(case, (encoder, m)))}
-        series |= {ENCODER_NAMES[encoder]: _dots(rows, shift, at)} if rows else {}
+        series |= {title((encoder, "")): _dots(rows, shift, at)} if rows else {}
     marks = {
         title((NO_ENCODER, m)): mean.value for m in RIVALS if (mean := contest.mean(case, (NO_ENCODER, m)))
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +24,15 @@ from truepair.experiments.quality.contestants import (
     RIVALS,
     Model,
     fixed_of,
+    parts_of,
     space_of,
     title,
     trials_of,
 )
-from truepair.experiments.quality.settled import STOP, current_runs, settings_of, wanted_runs
+from truepair.experiments.quality.settled import Settings, current_runs, settings_of, wanted_runs
+from truepair.experiments.quality.sums import SumRunner, best_of, trained
 from truepair.experiments.searching import Quest
 from truepair.experiments.tuning import Runner, training_runner
-from truepair.parameters import assembled
-from truepair.prior import prepared
-from truepair.recommender import Recommender
-from truepair.training import EpochState, Job, StopTraining, fit
 
 Say = Callable[[str], None]
 
@@ -86,21 +84,24 @@ def tune_all(selected: Selection, out: Path, say: Say, progress: bool = False) -
 
 def search(case: Case, model: Model, out: Path, progress: bool = False) -> TrialLine:
     """The best trial of a contestant; every trial is a line in `out`. The test part has no way in."""
-    quest = quest_of(case, model)
+    quest = quest_of(case, model, settings_of(read_lines(out)))
     quest.run(out, progress)
     return quest.best(out)
 
 
-def quest_of(case: Case, model: Model) -> Quest:
-    """What is searched, and by what it is judged."""
+def quest_of(case: Case, model: Model, settings: Settings) -> Quest:
+    """What is searched, and by what it is judged; `settings` are those of the parts of a sum."""
     large, train = CASES[case.name].large, case.carved.train
     space, fixed = space_of(*model, large), fixed_of(*model, large)
+    judge, parts = Validation(case.valid, train, NDCG), parts_of(model)
     runner: Runner
-    if model[0] == NO_ENCODER:
-        runner = PointRunner(model[1], fixed, train, Validation(case.valid, train, NDCG))
+    if parts is not None:
+        runner = SumRunner([best_of(settings, (case.name, *part)) for part in parts], train, judge)
+    elif model[0] == NO_ENCODER:
+        runner = PointRunner(model[1], fixed, train, judge)
     else:
         runner = training_runner(fixed, train, case.valid, NDCG)
-    trials = trials_of(model[0], space)
+    trials = trials_of(model[0], space, large)
     return Quest((case.name, *model), case.carved.hash, space, runner, trials, device_name())
 
 
@@ -135,18 +136,6 @@ def run_wanted(case: Case, wanted: Sequence[Wanted], out: Path, say: Say) -> int
     return count
 
 
-class StopAfter:
-    """An `on_epoch` that ends a run after this epoch, and looks at nothing."""
-
-    def __init__(self, epoch: int) -> None:
-        self.epoch = epoch
-
-    def __call__(self, state: EpochState, /) -> None:
-        """No score."""
-        if state.epoch >= self.epoch:
-            raise StopTraining
-
-
 def _ran(case: Case, each: Wanted, out: Path) -> RunLine:
     began = time.perf_counter()
     users, items, told = _solved(case, each) if each.encoder == NO_ENCODER else _trained(case, each)
@@ -166,18 +155,9 @@ def _solved(case: Case, each: Wanted) -> Fitted:
 
 
 def _trained(case: Case, each: Wanted) -> Fitted:
-    parameters = dict(each.parameters)
-    stop = StopAfter(parameters.pop(STOP))
-    # it is asked after every epoch: the chosen one need not be one that was validated
-    flat = assembled(parameters | {"validate_every": 1})
-    encoder, loss, sampler, settings = Recommender(**flat).job(len(case.train))
-    settings = replace(settings, seed=each.seed)
-    loss = prepared(Job(encoder, loss, sampler, case.train, settings)).job.loss
-    result = fit(encoder, loss, sampler, case.train, settings, stop)
-    device = settings.torch_device()
+    pair, result = trained(each.parameters, case.train, each.seed)
     clamped = None if result.clamped is None else round(result.clamped, 6)
-    told = {"engine": result.engine, "epoch": result.epoch, "clamped": clamped}
-    return result.users.to(device), result.items.to(device), told
+    return *pair.matrices(), {"engine": result.engine, "epoch": result.epoch, "clamped": clamped}
 
 
 # --- comparisons ---------------------------------------------------------------------------------------
