@@ -38,7 +38,7 @@ _EVERY = 5  # epochs between two validations
 _SOLVED = ("ease", "itemknn", "popularity")  # the same whatever the seed
 
 _NAMES = {  # nothing is sampled here
-    "psl": "PSL", "bsl": "BSL", "dpl-hard": "DPL, hard weights", "infonce-posterior": "InfoNCE, posterior",
+    "psl": "PSL", "bsl": "BSL", "dpl-hard": "DPL, hard weights", "infonce-posterior": "InfoNCE-posterior",
 }  # fmt: skip
 
 Model = tuple[str, str]  # encoder, method
