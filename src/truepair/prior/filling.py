@@ -85,7 +85,8 @@ def with_posterior(ready: Prepared, first: FitResult, held: Interactions) -> Pre
     loss = job.loss
     assert isinstance(loss, InfoNCEPosterior)
     train = first.job.interactions
-    found, evidence = calibrated(first.users, first.items, job.interactions, train, held, job.settings.seed)
+    users, items = (vectors.to(job.settings.torch_device()) for vectors in (first.users, first.items))
+    found, evidence = calibrated(users, items, job.interactions, train, held, job.settings.seed)
     facts = facts | {"posterior": told(found, evidence, loss.tau, loss.cap)}
     return Prepared(replace(job, loss=replace(loss, posterior=found)), facts)
 
