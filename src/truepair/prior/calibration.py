@@ -33,8 +33,8 @@ def calibrated(
 ) -> tuple[Posterior, Evidence]:
     """What a first model, trained on `train`, says of the pairs that `known` does not have.
 
-    `held` are the pairs of `known` that it was not shown. Scores are found where the vectors are. A user of whom it was shown nothing has z = 0 for
-    every item: equal weights, which change nothing.
+    `held` are the pairs of `known` that it was not shown. A user of whom it was shown nothing has z = 0 for
+    every item: equal weights, which change nothing. Scores are found where the vectors are.
     """
     evidence = standardised(users, items, known, train, held, seed)
     mean, spread = moments(users, items, known)

@@ -55,8 +55,8 @@ _TEMPERATURES = 0.1, 0.14, 0.2, 0.24, 0.28, 0.34, 0.4, 0.48, 0.57, 0.8, 1.6, 3.2
 COSINES = tuple(Point("cosine", temperature, 1e-5) for temperature in _TEMPERATURES)
 PRODUCTS = tuple(
     Point("dot", temperature, decay)
-    for temperature in (0.5, 1.0, 2.0, 4.0)
-    for decay in (3e-5, 1e-4, 2e-4, 4e-4)
+    for temperature in (0.5, 1.0, 2.0, 4.0, 8.0)
+    for decay in (1e-5, 3e-5, 1e-4, 3e-4)
 )
 
 
