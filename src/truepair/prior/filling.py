@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
@@ -63,6 +64,8 @@ def prepared_many(
                 parts[place] = part
             else:
                 results[place] = part
+    if parts and progress:
+        print("first, the model that tells the weights", file=sys.stderr)
     fitted = fit_many([part.job for part in parts.values()], engine=engine, progress=progress)
     for (place, part), first in zip(parts.items(), fitted, strict=True):
         ready = results[place]
