@@ -263,7 +263,8 @@ class Recommender:
         encoder, loss, sampler, settings = self.job(len(split.train))
         on_epoch = Validation(split.valid, split.train, self.metric) if split.valid is not None else None
         settings = settings if on_epoch else dataclasses.replace(settings, patience=None)
-        job, filled = prepared(Job(encoder, loss, sampler, split.train, settings), engine=self.engine)
+        asked = Job(encoder, loss, sampler, split.train, settings)
+        job, filled = prepared(asked, engine=self.engine, progress=progress)
         fitted = fit(
             encoder,
             job.loss,

@@ -34,11 +34,11 @@ def calibrated(
     """What a first model, trained on `train`, says of the pairs that `known` does not have.
 
     `held` are the pairs of `known` that it was not shown. A user of whom it was shown nothing has z = 0 for
-    every item: equal weights, which change nothing.
+    every item: equal weights, which change nothing. Scores are found where the vectors are.
     """
-    users, items = users.cpu().float(), items.cpu().float()
     evidence = standardised(users, items, known, train, held, seed)
     mean, spread = moments(users, items, known)
+    users, items = users.cpu().float(), items.cpu().float()
     heard = train.user_counts > 0
     ends, ratio = density_ratio(evidence)
     found = Posterior(

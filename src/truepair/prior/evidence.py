@@ -136,7 +136,7 @@ def moments(users: torch.Tensor, items: torch.Tensor, known: Interactions) -> tu
     Over all items Σs = u·Σv and Σs² = uᵀ(Σvvᵀ)u; the known pairs are taken off. By the drawn ones alone, few
     draws would look less spread than held-out pairs do.
     """
-    wide, tall = users.double().numpy(), items.double().numpy()
+    wide, tall = users.cpu().double().numpy(), items.cpu().double().numpy()
     own = _scores(users, items, known.users, known.items)
     n = np.maximum(known.n_items - known.user_counts, 1)
     total = wide @ tall.sum(axis=0) - np.bincount(known.users, own, known.n_users)
@@ -149,8 +149,8 @@ def moments(users: torch.Tensor, items: torch.Tensor, known: Interactions) -> tu
 def _scores(users: torch.Tensor, items: torch.Tensor, of: Codes, what: Codes) -> Floats:
     parts, step = [], max(1, _NUMBERS // users.shape[1])
     for at in range(0, len(of), step):
-        who, which = torch.tensor(of[at : at + step]), torch.tensor(what[at : at + step])
-        parts.append((users[who].double() * items[which].double()).sum(dim=1).numpy())
+        who, which = (torch.tensor(x[at : at + step], device=users.device) for x in (of, what))
+        parts.append((users[who].double() * items[which].double()).sum(dim=1).cpu().numpy())
     return np.concatenate(parts) if parts else np.zeros(0)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
@@ -63,6 +64,8 @@ def prepared_many(
                 parts[place] = part
             else:
                 results[place] = part
+    if parts and progress:
+        print("first, the model that tells the weights", file=sys.stderr)
     fitted = fit_many([part.job for part in parts.values()], engine=engine, progress=progress)
     for (place, part), first in zip(parts.items(), fitted, strict=True):
         ready = results[place]
@@ -85,7 +88,8 @@ def with_posterior(ready: Prepared, first: FitResult, held: Interactions) -> Pre
     loss = job.loss
     assert isinstance(loss, InfoNCEPosterior)
     train = first.job.interactions
-    found, evidence = calibrated(first.users, first.items, job.interactions, train, held, job.settings.seed)
+    users, items = (vectors.to(job.settings.torch_device()) for vectors in (first.users, first.items))
+    found, evidence = calibrated(users, items, job.interactions, train, held, job.settings.seed)
     facts = facts | {"posterior": told(found, evidence, loss.tau, loss.cap)}
     return Prepared(replace(job, loss=replace(loss, posterior=found)), facts)
 

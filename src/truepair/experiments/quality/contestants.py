@@ -18,6 +18,7 @@ from truepair.experiments.searching import Searched, trials_for
 from truepair.experiments.tuning import Choice, Powers, Range
 
 EXACT = "exact-"
+INFONCE, POSTERIOR = "exact-infonce", "exact-infonce-posterior"
 METHODS_OF: dict[str, tuple[str, ...]] = {
     "mf": (
         "exact-infonce", "exact-dpl-hard", "exact-dpl", "exact-bpr", "exact-psl", "exact-bsl",
@@ -36,14 +37,19 @@ RIVALS = ("ease", "ials")  # what people use: every contestant is compared with 
 
 TRIALS = {"mf": 30, "lightgcn": 15, "mf+ease": 12, "lightgcn+ease": 12, NO_ENCODER: 30}
 TRIALS_LARGE = {"mf": 20, "lightgcn": 12}  # where a trial takes minutes of a CPU, seconds of a GPU
+_FEW = 6  # where a trial trains twice, and all but one parameter is settled
 EPOCHS = {"small": 60, "large": 40}  # of the cosine schedule; validation chooses where to stop
 SEEDS = 5  # training seeds 0, 1, …
 _EVERY = 5  # epochs between two validations
 _SOLVED = ("ease", "ease-powers", "itemknn", "popularity")  # the same whatever the seed
 
 _NAMES = {  # nothing is sampled here
+<<<<<<< HEAD
     "psl": "PSL", "bsl": "BSL", "dpl-hard": "DPL, hard weights", "infonce-posterior": "InfoNCE, posterior",
     "ease-powers": "EASE with powers",
+=======
+    "psl": "PSL", "bsl": "BSL", "dpl-hard": "DPL, hard weights", "infonce-posterior": "InfoNCE-posterior",
+>>>>>>> posterior
 }  # fmt: skip
 
 Model = tuple[str, str]  # encoder, method
@@ -87,6 +93,8 @@ def space_of(encoder: str, method: str, large: bool) -> dict[str, Searched]:
         return paper_space(encoder, method)
     if encoder.endswith(PLUS):
         return {"plus_weight": Range(0.02, 4.0, log=True)}
+    if large and method == POSTERIOR:
+        return {"loss.tau": Range(0.0005, 0.1, log=True)}
     shared: dict[str, Searched] = {
         "learning_rate": Range(1e-3, 3e-2, log=True),
         **_SPARSE[_size(large)],
@@ -117,7 +125,13 @@ def _size(large: bool) -> str:
 
 def trials_of(encoder: str, space: Mapping[str, Searched], large: bool) -> int:
     """How many trials a search has, before ranges grow."""
-    return trials_for(space, (TRIALS | TRIALS_LARGE if large else TRIALS)[encoder])
+    trials = (TRIALS | TRIALS_LARGE if large else TRIALS)[encoder]
+    return _FEW if large and list(space) == ["loss.tau"] else trials_for(space, trials)
+
+
+def twin_of(model: Model, large: bool) -> Model | None:
+    """The contestant whose best settings are taken over: a large case searches only what is a loss's own."""
+    return (model[0], INFONCE) if large and model[1] == POSTERIOR else None
 
 
 def parts_of(model: Model) -> tuple[Model, Model] | None:

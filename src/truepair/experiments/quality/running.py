@@ -28,6 +28,7 @@ from truepair.experiments.quality.contestants import (
     space_of,
     title,
     trials_of,
+    twin_of,
 )
 from truepair.experiments.quality.settled import Settings, current_runs, settings_of, wanted_runs
 from truepair.experiments.quality.sums import SumRunner, best_of, trained
@@ -92,7 +93,9 @@ def search(case: Case, model: Model, out: Path, progress: bool = False) -> Trial
 def quest_of(case: Case, model: Model, settings: Settings) -> Quest:
     """What is searched, and by what it is judged; `settings` are those of the parts of a sum."""
     large, train = CASES[case.name].large, case.carved.train
-    space, fixed = space_of(*model, large), fixed_of(*model, large)
+    space, fixed, twin = space_of(*model, large), fixed_of(*model, large), twin_of(model, large)
+    if twin is not None:
+        fixed = {**best_of(settings, (case.name, *twin))["parameters"], "loss": fixed["loss"]}
     judge, parts = Validation(case.valid, train, NDCG), parts_of(model)
     runner: Runner
     if parts is not None:

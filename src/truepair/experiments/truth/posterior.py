@@ -51,12 +51,12 @@ class Point:
     weight_decay: float
 
 
-_TEMPERATURES = 0.1, 0.14, 0.2, 0.24, 0.28, 0.34, 0.4, 0.48, 0.57, 0.8, 1.6, 3.2, 6.4, 12.8
+_TEMPERATURES = 0.14, 0.2, 0.24, 0.28, 0.34, 0.4, 0.48, 0.57, 0.8, 1.6, 3.2, 6.4, 12.8
 COSINES = tuple(Point("cosine", temperature, 1e-5) for temperature in _TEMPERATURES)
 PRODUCTS = tuple(
     Point("dot", temperature, decay)
-    for temperature in (0.5, 1.0, 2.0, 4.0)
-    for decay in (3e-5, 1e-4, 2e-4, 4e-4)
+    for temperature in (1.0, 2.0, 4.0, 8.0)
+    for decay in (1e-5, 3e-5, 1e-4, 3e-4)
 )
 
 
@@ -65,8 +65,8 @@ class Effort:
     """How much is trained and tried; the same for every treatment."""
 
     points: tuple[Point, ...] = COSINES + PRODUCTS
-    epochs: int = 80
-    patience: int = 8
+    epochs: int = 100
+    patience: int = 15  # inner products rest at the items' popularity before they learn more
     batch_size: int = 64  # users
     dim: int = 32
     rate: float = 0.005

@@ -241,8 +241,8 @@ The loss `infonce-posterior` against InfoNCE, both with [exact sampling](exact.m
 with the very settings of the run, trained on the train part; the validation part is what its scores are
 calibrated by, and what chooses epochs and settings, here as everywhere in the lab. The supervised twin is
 exact InfoNCE that is told all labels but the judged ones. Every treatment has the same search on seed 0:
-fourteen temperatures up to 12.8 with cosines, four from 0.5 to 4 with four weight decays each with inner
-products; MF with 32 factors, Adam at 0.005, 64 users a batch, up to 80 epochs with a patience of 8."""
+thirteen temperatures up to 12.8 with cosines, four from 1 to 8 with four weight decays each with inner
+products; MF with 32 factors, Adam at 0.005, 64 users a batch, up to 100 epochs with a patience of 15."""
 
 _GAINS = """\
 Differences are seed by seed, with 95% intervals by Student's t, not corrected for being many; bold does not
