@@ -439,7 +439,7 @@ def _dense(rows):
         ("itemknn", "ease", {}, r"items of EASE.* are dense rows of 60 .* are sparse, of shape \(60, 60\)"),
         ("ease", "ease", {"users": _dense}, r"users of EASE.* are sparse rows .* dense, of shape \(90, 60\)"),
         ("itemknn", "popular", {}, r"users of Popular.* are dense rows of 1 .* sparse, of shape \(90, 60\)"),
-        ("ease", "mf", {}, "users are sparse rows"),
+        ("ease", "mf", {}, r"users of MF.* are dense rows of 128 .* sparse, of shape \(90, 60\)"),
     ],
 )
 def test_rows_of_another_kind_than_the_encoders_are_refused(encoder, other, change, message, world, tmp_path):

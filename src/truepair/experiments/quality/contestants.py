@@ -44,12 +44,8 @@ _EVERY = 5  # epochs between two validations
 _SOLVED = ("ease", "ease-powers", "itemknn", "popularity")  # the same whatever the seed
 
 _NAMES = {  # nothing is sampled here
-<<<<<<< HEAD
-    "psl": "PSL", "bsl": "BSL", "dpl-hard": "DPL, hard weights", "infonce-posterior": "InfoNCE, posterior",
-    "ease-powers": "EASE with powers",
-=======
     "psl": "PSL", "bsl": "BSL", "dpl-hard": "DPL, hard weights", "infonce-posterior": "InfoNCE-posterior",
->>>>>>> posterior
+    "ease-powers": "EASE with powers",
 }  # fmt: skip
 
 Model = tuple[str, str]  # encoder, method
