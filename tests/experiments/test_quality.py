@@ -27,7 +27,8 @@ from truepair.experiments.paper.running import per_user_file
 from truepair.experiments.quality import cases, contestants, report, running, settled
 from truepair.experiments.quality.cases import AIMS, CASES, Case
 from truepair.experiments.quality.contestants import MODELS, fixed_of, space_of, title
-from truepair.experiments.quality.running import Selection, StopAfter, quest_of, run_wanted, search
+from truepair.experiments.quality.running import Selection, quest_of, run_wanted, search
+from truepair.experiments.quality.sums import StopAfter
 from truepair.experiments.quality.tables import Contest, aims_table, findings, ranking_table
 from truepair.experiments.truth.quality import judged_users, list_quality
 from truepair.experiments.truth.sources import Asked
@@ -122,7 +123,7 @@ def test_every_space_can_be_searched(model: tuple[str, str], large: bool) -> Non
 def test_the_effort_is_equal() -> None:
     for encoder, method in MODELS:
         space = space_of(encoder, method, False)
-        trials = contestants.trials_of(encoder, space)
+        trials = contestants.trials_of(encoder, space, large=False)
         assert trials == (12 if method == "ease" else 15 if encoder == "lightgcn" else 30), method
     assert [len(contestants.seeds_of(m, None)) for m in ("ease", "ials", "exact-bpr")] == [1, 5, 5]
 
@@ -140,7 +141,7 @@ def test_titles_are_words() -> None:
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("optuna")
     monkeypatch.setattr(contestants, "TRIALS", {"mf": 2, "lightgcn": 2, "-": 2})
-    monkeypatch.setattr(contestants, "EPOCHS", 5)
+    monkeypatch.setattr(contestants, "EPOCHS", {"small": 5, "large": 5})
     monkeypatch.setattr(contestants, "_EVERY", 2)
     monkeypatch.setattr(settled, "packaged", dict)
 

@@ -86,7 +86,7 @@ class Training:
         options = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("config", "set")}
         given = {name: value for name, value in {**options, **more}.items() if value is not None}
         given |= {name: _value(given[name]) for name in ("tau", "patience") if name in given}
-        settings = _over(_over(read_settings(self.config), given), dict(map(_assignment, self.set or [])))
+        settings = _over(_over(read_settings(self.config), given), dict(map(assignment, self.set or [])))
         return {name: _plain(name, value) for name, value in settings.items()}
 
 
@@ -154,7 +154,8 @@ def read_toml(path: Path | None) -> dict[str, Any]:
         raise InputError(f"{path} is not TOML: {error}.") from error
 
 
-def _assignment(text: str) -> tuple[str, Any]:
+def assignment(text: str) -> tuple[str, Any]:
+    """The name and the value of `key=value`."""
     key, equals, value = text.partition("=")
     if not equals:
         raise InputError(f"--set {text!r} is not of the form key=value, such as dim=32.")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from truepair.commands.options import DataDir, unpacked
 from truepair.commands.paper import Lines, Part
+from truepair.commands.parameters import assignment
 from truepair.commands.voice import Voice
 from truepair.commands.writing import replacing
 from truepair.errors import check_whole
@@ -34,6 +35,15 @@ def tune(
     only: Only = None,
     encoders: Encoders = None,
     methods: Methods = None,
+    given: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Fix a parameter of all trained contestants, such as encoder.dim=64, for a study of its "
+            "own: give it its own --lines. May be repeated.",
+        ),
+    ] = None,
     lines: Lines = FOLDER,
     part: Part = False,
     data_dir: DataDir = None,
@@ -46,7 +56,7 @@ def tune(
     from truepair.experiments.paper.steps import count_lines
     from truepair.experiments.quality import running
 
-    selected = _selected(only, encoders, methods, None, data_dir)
+    selected = _selected(only, encoders, methods, None, data_dir, dict(map(assignment, given or [])))
     began, before = time.perf_counter(), count_lines(lines)
     running.tune_all(selected, lines, voice.say, progress=not (voice.quiet or part))
     if not part:
@@ -114,7 +124,12 @@ def report(
 
 
 def _selected(
-    only: str | None, encoders: str | None, methods: str | None, seeds: int | None, data_dir: Path | None
+    only: str | None,
+    encoders: str | None,
+    methods: str | None,
+    seeds: int | None,
+    data_dir: Path | None,
+    given: dict[str, Any] | None = None,
 ) -> Selection:
     from truepair.experiments.paper.steps import checked
     from truepair.experiments.quality.cases import CASES
@@ -127,6 +142,7 @@ def _selected(
         checked("method", methods, METHODS),
         seeds,
         data_dir,
+        given or {},
     )
 
 

@@ -52,7 +52,7 @@ Model = tuple[str, str]  # encoder, method
 MODELS: tuple[Model, ...] = tuple((encoder, method) for encoder, of in METHODS_OF.items() for method in of)
 
 _BLOCK = {"small": Powers(64, 256), "large": Powers(256, 1024)}  # users
-_DIM = {"small": Powers(64, 512, most=1024), "large": Powers(128, 512, most=1024)}
+_DIM = {"small": Powers(64, 512, most=1024), "large": Powers(128, 512, most=512)}
 _TEMPERATURE = Range(0.05, 0.4, log=True)
 # On sparse data any decay harms and popularity helps; on the others neither does much: see docs/exact.md
 _SPARSE: dict[str, dict[str, Searched]] = {

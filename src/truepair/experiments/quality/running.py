@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,10 @@ from truepair.experiments.paper.running import keep_values, named, per_user_file
 from truepair.experiments.paper.search import PointRunner
 from truepair.experiments.quality.cases import CASES, NDCG, Case, load_case
 from truepair.experiments.quality.contestants import (
+    INFONCE,
     METHODS_OF,
     MODELS,
+    POSTERIOR,
     RIVALS,
     Model,
     fixed_of,
@@ -47,6 +49,7 @@ class Selection:
     methods: Sequence[str] = tuple(method for _, method in MODELS)
     seeds: int | None = None
     data_dir: Path | None = None
+    given: Mapping[str, Any] = field(default_factory=dict)  # parameters of trained contestants, not searched
 
     def __post_init__(self) -> None:
         if not self.models:
@@ -64,6 +67,7 @@ class Selection:
         """As options of the command."""
         named = {"only": self.cases, "encoders": self.encoders, "methods": self.methods}
         told = [f"--{option}={','.join(values)}" for option, values in named.items()]
+        told += [f"--set {name}={value}" for name, value in self.given.items()]
         return told + ([] if self.seeds is None else [f"--seeds={self.seeds}"])
 
     def loaded(self) -> Iterator[Case]:
@@ -79,23 +83,34 @@ def tune_all(selected: Selection, out: Path, say: Say, progress: bool = False) -
     """Every search that is not finished."""
     for case in selected.loaded():
         for model in selected.models:
-            best = search(case, model, out, progress)
+            best = search(case, model, out, progress, selected.given)
             say(f"{case.name}, {title(model)}: best validation {NDCG} {best.score:.4f}")
 
 
-def search(case: Case, model: Model, out: Path, progress: bool = False) -> TrialLine:
+def search(
+    case: Case, model: Model, out: Path, progress: bool = False, given: Mapping[str, Any] | None = None
+) -> TrialLine:
     """The best trial of a contestant; every trial is a line in `out`. The test part has no way in."""
-    quest = quest_of(case, model, settings_of(read_lines(out)))
+    quest = quest_of(case, model, settings_of(read_lines(out)), given)
     quest.run(out, progress)
     return quest.best(out)
 
 
-def quest_of(case: Case, model: Model, settings: Settings) -> Quest:
-    """What is searched, and by what it is judged; `settings` are those of the parts of a sum."""
+def quest_of(
+    case: Case, model: Model, settings: Settings | None = None, given: Mapping[str, Any] | None = None
+) -> Quest:
+    """What is searched, and by what it is judged.
+
+    `settings` are those of a sum's parts, or of a twin; `given` are parameters that are not searched.
+    """
+    settings, given = settings or {}, given or {}
     large, train = CASES[case.name].large, case.carved.train
     space, fixed, twin = space_of(*model, large), fixed_of(*model, large), twin_of(model, large)
     if twin is not None:
         fixed = {**best_of(settings, (case.name, *twin))["parameters"], "loss": fixed["loss"]}
+    if parts_of(model) is None and model[0] != NO_ENCODER:
+        space = {name: domain for name, domain in space.items() if name not in given}
+        fixed = {**fixed, **given}
     judge, parts = Validation(case.valid, train, NDCG), parts_of(model)
     runner: Runner
     if parts is not None:
@@ -176,8 +191,10 @@ def compare_all(selected: Selection, out: Path, say: Say) -> None:
 
 
 def contest_pairs(means: Mapping[Model, Values]) -> list[tuple[Model, Model]]:
-    """Every contestant that is trained against EASE and iALS, and these two against each other."""
+    """Every contestant that is trained against EASE and iALS, these two against each other, and InfoNCE with
+    weights by a first model against InfoNCE."""
     rivals = [(NO_ENCODER, method) for method in RIVALS]
     trained = [model for model in MODELS if model[0] != NO_ENCODER]
     pairs = [(model, rival) for model in trained for rival in rivals] + [(rivals[0], rivals[1])]
+    pairs += [(model, (model[0], INFONCE)) for model in trained if model[1] == POSTERIOR]
     return [(a, b) for a, b in pairs if a in means and b in means]
