@@ -228,8 +228,7 @@ def _way(trials: Sequence[Trial]) -> str:
         return ""
     return (
         "**Of the way from InfoNCE to its supervised twin** it goes, with the true τ and with the "
-        f"estimated one: {'; '.join(parts)}. The rest of the way is knowledge about single pairs, which no "
-        "score of a first model has."
+        f"estimated one: {'; '.join(parts)}."
     )
 
 
