@@ -39,6 +39,7 @@ TITLES = {
     "posterior-auto": "weights 1 − P, the estimated τ",
     "supervised": "InfoNCE, fully supervised",
 }
+KIND = "-kind"  # the same with InfoNCE's kind of scores, where validation chose the other
 Say = Callable[[str], None]
 
 
@@ -103,7 +104,7 @@ class Bench:
         case, first = self.case, self.first(point)
         known = joined([case.train, case.valid])
         found, _ = calibrated(first.users, first.items, known, case.train, case.valid, case.seed)
-        tau = case.tau if treatment == "posterior" else self.estimated
+        tau = case.tau if treatment.removesuffix(KIND) == "posterior" else self.estimated
         return InfoNCEPosterior(tau=tau, temperature=point.temperature, posterior=found)
 
     def job(self, point: Point, loss: InfoNCE | InfoNCEPosterior) -> Job:
@@ -137,15 +138,29 @@ def run_posterior(asked: Asked, seeds: int, folder: Path, say: Say, effort: Effo
     first = Bench(asked.case(0), effort)
     wanted = [name for name in TITLES if name != "supervised" or first.case.complete]
     chosen = {name: _chosen(first, name, done, folder, say) for name in wanted}
-    made = len({line.key for line in read(folder)} - set(done))
-    for seed in range(1, seeds):
-        bench = Bench(asked.case(seed), effort)
-        missing = [name for name in wanted if _key(bench.case, name) not in done]
+    found = {line.key: line for line in read(folder)}
+    made = len(set(found) - set(done))
+    chosen |= _of_kind([found[_key(first.case, name)] for name in wanted])
+    for seed in range(seeds):
+        bench = first if seed == 0 else Bench(asked.case(seed), effort)
+        missing = [name for name in chosen if _key(bench.case, name) not in found]
         for name in missing:
             append(folder / f"{bench.case.name}.jsonl", _line(bench, name, chosen[name], ()))
         made += len(missing)
-        say(f"{bench.case.name}, seed {seed}: {len(missing)} models")
+        say(f"{bench.case.name}, seed {seed}: {len(missing)} more models")
     return made
+
+
+def _of_kind(lines: Sequence[PosteriorLine]) -> dict[str, Point]:
+    """Where weights chose another kind of scores than InfoNCE: the best settings with InfoNCE's kind."""
+    kind, found = next(line.scoring for line in lines if line.treatment == "infonce"), {}
+    for line in lines:
+        if line.treatment.startswith("posterior") and line.scoring != kind:
+            able = [each for each in line.search if each[0] == kind and each[3] is not None]
+            if able:
+                _, temperature, decay, _ = max(able, key=lambda each: float(each[3] or 0))
+                found[line.treatment + KIND] = Point(kind, float(temperature or 0), float(decay or 0))
+    return found
 
 
 def _key(case: TruthCase, name: str) -> Key:

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from scipy.stats import t as student
 
-from truepair.experiments.truth.posterior import TITLES
+from truepair.experiments.truth.posterior import KIND, TITLES
 from truepair.experiments.truth.posterior_lines import PosteriorLine
 from truepair.experiments.truth.summary import CASE_TITLES, NDCG, Mean, short
 from truepair.experiments.truth.tables import table
@@ -28,7 +28,7 @@ class Trial:
     def by_name(self) -> dict[str, dict[int, PosteriorLine]]:
         """Lines of each treatment by seed, in the order of the titles."""
         found: dict[str, dict[int, PosteriorLine]] = {}
-        for line in sorted(self.lines, key=lambda line: (list(TITLES).index(line.treatment), line.seed)):
+        for line in sorted(self.lines, key=lambda line: (_place(line.treatment), line.seed)):
             found.setdefault(line.treatment, {})[line.seed] = line
         return found
 
@@ -57,6 +57,14 @@ class Trial:
     def first(self, name: str) -> PosteriorLine | None:
         """The line of the lowest seed."""
         return next(iter(self.by_name.get(name, {}).values()), None)
+
+
+def _place(name: str) -> tuple[int, bool]:
+    return list(TITLES).index(name.removesuffix(KIND)), name.endswith(KIND)
+
+
+def _named(name: str) -> str:
+    return TITLES[name.removesuffix(KIND)] + (", InfoNCE's kind of scores" if name.endswith(KIND) else "")
 
 
 def trials_of(lines: Iterable[PosteriorLine]) -> list[Trial]:
@@ -113,7 +121,12 @@ def gain_table(trials: Sequence[Trial]) -> str:
     ]
     rows = []
     for trial in trials:
-        for name, tau in ((TRUE, "true"), (FOUND, "estimated")):
+        for name, tau in (
+            (TRUE, "true"),
+            (TRUE + KIND, "true, InfoNCE's kind of scores"),
+            (FOUND, "estimated"),
+            (FOUND + KIND, "estimated, InfoNCE's kind of scores"),
+        ):
             gain, seen, way = trial.gain(name), trial.gain(name, validation=True), trial.way(name)
             if gain is None or seen is None:
                 continue
@@ -134,7 +147,7 @@ def chosen_table(trials: Sequence[Trial]) -> str:
             line, epochs = next(iter(lines.values())), ", ".join(str(each.epoch) for each in lines.values())
             kind = "cosines" if line.scoring == "cosine" else "inner products"
             told = [kind, f"{line.temperature:g}", f"{line.weight_decay:g}", epochs]
-            rows.append([trial.title, TITLES[name], *told])
+            rows.append([trial.title, _named(name), *told])
     return table(head, rows)
 
 
@@ -159,7 +172,7 @@ def _signed(value: float) -> str:
 def sentences(trials: Sequence[Trial]) -> list[str]:
     """What the lines say, in plain words."""
     told = [_verdict(trials, TRUE, "With the true τ"), _verdict(trials, FOUND, "With the estimated τ")]
-    told += [_way(trials), _chosen_by_validation(trials), _edges(trials)]
+    told += [_kinds(trials), _way(trials), _chosen_by_validation(trials), _edges(trials)]
     return [sentence for sentence in told if sentence]
 
 
@@ -182,6 +195,29 @@ def _verdict(trials: Sequence[Trial], name: str, words: str) -> str:
     return f"**{words}** it is, against InfoNCE with the same search, {', '.join(parts)}."
 
 
+def _kinds(trials: Sequence[Trial]) -> str:
+    """Where the weights went with another kind of scores, what they bring with the same."""
+    parts = []
+    for trial in trials:
+        for name, tau in ((TRUE, "the true τ"), (FOUND, "the estimated τ")):
+            gain, line = trial.gain(name + KIND), trial.first(name)
+            if gain is not None and line is not None:
+                other = "inner products" if line.scoring == "dot" else "cosines"
+                parts.append(
+                    f"{trial.title}, {tau}: validation chose {other}; as InfoNCE has it {_told(gain)}"
+                )
+    if not parts:
+        return ""
+    return (
+        "**Where validation chose another kind of scores than for InfoNCE**, the difference is not the "
+        f"weights' alone. With InfoNCE's kind it is, on {'; on '.join(parts)}."
+    )
+
+
+def _told(gain: Mean) -> str:
+    return f"{_signed(gain.value)} ({'sure' if gain.is_sure else 'not sure'})"
+
+
 def _way(trials: Sequence[Trial]) -> str:
     parts = [
         f"{trial.title} {' and '.join(f'{round(100 * way)}%' for way in ways)}"
@@ -192,8 +228,7 @@ def _way(trials: Sequence[Trial]) -> str:
         return ""
     return (
         "**Of the way from InfoNCE to its supervised twin** it goes, with the true τ and with the "
-        f"estimated one: {'; '.join(parts)}. The rest of the way is knowledge about single pairs, which no "
-        "score of a first model has."
+        f"estimated one: {'; '.join(parts)}."
     )
 
 
@@ -221,7 +256,7 @@ def _edges(trials: Sequence[Trial]) -> str:
             line = trial.first(name)
             ends = [] if line is None else [end for place in (1, 2) if (end := _end(line, place))]
             if ends:
-                found.append(f"{trial.title} {TITLES[name]} ({', '.join(ends)})")
+                found.append(f"{trial.title} {_named(name)} ({', '.join(ends)})")
     return f"**At an end of what was tried**: {'; '.join(found)}." if found else ""
 
 
