@@ -22,7 +22,7 @@ INFONCE, POSTERIOR = "exact-infonce", "exact-infonce-posterior"
 METHODS_OF: dict[str, tuple[str, ...]] = {
     "mf": (
         "exact-infonce", "exact-dpl-hard", "exact-dpl", "exact-bpr", "exact-psl", "exact-bsl",
-        "exact-infonce-posterior",
+        "exact-infonce-posterior", "exact-infonce-popularity",
     ),
     "lightgcn": ("exact-infonce", "exact-dpl-hard", "exact-psl"),
     "mf+ease": ("exact-infonce",),
@@ -45,7 +45,7 @@ _SOLVED = ("ease", "ease-powers", "itemknn", "popularity")  # the same whatever 
 
 _NAMES = {  # nothing is sampled here
     "psl": "PSL", "bsl": "BSL", "dpl-hard": "DPL, hard weights", "infonce-posterior": "InfoNCE-posterior",
-    "ease-powers": "EASE with powers",
+    "infonce-popularity": "InfoNCE with popularity", "ease-powers": "EASE with powers",
 }  # fmt: skip
 
 Model = tuple[str, str]  # encoder, method
@@ -62,6 +62,10 @@ _SPARSE: dict[str, dict[str, Searched]] = {
 _TAU = Range(0.0, 0.6, most=0.9)
 _OWN: dict[str, dict[str, Searched]] = {
     "infonce": {"loss.temperature": _TEMPERATURE},
+    "infonce-popularity": {
+        "loss.temperature": _TEMPERATURE,
+        "encoder.popularity": Range(0.0, 0.3, least=0.0, most=2.0),
+    },
     "infonce-posterior": {
         "loss.temperature": _TEMPERATURE,
         "loss.tau": Range(0.001, 0.3, log=True, most=0.9),
@@ -109,7 +113,7 @@ def fixed_of(encoder: str, method: str, large: bool) -> dict[str, Any]:
     # of two temperatures the one would only multiply the other
     once = {} if "encoder.temperature" in _OWN[loss] else {"encoder.temperature": 1.0}
     return {
-        "encoder": encoder, "encoder.scoring": "cosine", "loss": loss,
+        "encoder": encoder, "encoder.scoring": "cosine", "loss": loss.removesuffix("-popularity"),
         "sampler": "exact", "schedule": "cosine", "epochs": EPOCHS[_size(large)],
         "validate_every": _EVERY, "patience": None, **once, **({"weight_decay": 0.0} if large else {}),
     }  # fmt: skip
