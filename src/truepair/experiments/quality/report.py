@@ -13,7 +13,7 @@ from truepair.experiments.paper.estimates import P_SURE, Mean
 from truepair.experiments.paper.presets import NO_ENCODER
 from truepair.experiments.paper.words import metric_name, table
 from truepair.experiments.quality.cases import CASES, NDCG, case_title
-from truepair.experiments.quality.contestants import METHODS_OF, RIVALS, TRIALS, title
+from truepair.experiments.quality.contestants import METHODS_OF, RIVALS, TRIALS, TRIALS_LARGE, title
 from truepair.experiments.quality.tables import Contest, aims_table, effort_table, findings, ranking_table
 from truepair.experiments.report import write_text
 from truepair.experiments.searching import ONE_PARAMETER
@@ -124,7 +124,11 @@ Settings and the epoch are chosen by NDCG@20 on a validation part carved from tr
 from train and validation together, with the best trial's settings: the schedule of the learning rate keeps
 its length, and training stops at the chosen epoch without looking at anything. Lists rank the whole
 catalogue without the items of train; on KuaiRec and Coat they rank the judged pairs, whose true labels are
-known."""
+known.
+
+"+ EASE" adds the scores of EASE with powers to those of a trained contestant, each with the settings that
+its own search found, times a weight. "With popularity" adds γ·log(1 + users of an item) to the scores, γ
+searched; in the large cases every trained contestant has that, and no weight decay."""
 
 _CAPTION = f"""\
 Mean ± standard deviation over seeds on the test part; EASE, ItemKNN and popularity do not depend on a seed.
@@ -138,8 +142,9 @@ Dots are means with one standard deviation over seeds; upright lines are EASE an
 
 _EFFORT = f"""\
 A search begins with {TRIALS["mf"]} trials for MF and for the reference points and {TRIALS["lightgcn"]} for
-LightGCN, with {ONE_PARAMETER} where there is one parameter and 1 where there is none. Where the best lies at
-an edge of a range, the range grows and a third more are run, twice at most."""
+LightGCN, {TRIALS_LARGE["mf"]} and {TRIALS_LARGE["lightgcn"]} in the large cases, with {ONE_PARAMETER} where
+there is one parameter and 1 where there is none. Where the best lies at an edge of a range, the range grows
+and a third more are run, twice at most."""
 
 _REBUILD = """\
 ## How to rebuild
