@@ -131,6 +131,9 @@ def _summary(model: Recommender, tested: dict[str, Any], output: Path) -> str:
         )
     if model.result_.score is not None:
         lines.append(f"validation {model.metric} {model.result_.score:.4f} (it chose the epoch)")
+        if model.added() is not None:
+            whole = model.facts_["metrics"][f"validation {model.metric}"]
+            lines.append(f"validation {model.metric} {whole:.4f} with EASE's scores added")
     if tested:
         low, high = tested["interval"]
         mean = tested["metrics"][model.metric]

@@ -116,6 +116,11 @@ def _planned(fixed: Mapping[str, Any], path: Path | None) -> tuple[Recommender, 
     from truepair.parameters import FIELDS, PARTS
     from truepair.usual import WITH_DRAWS
 
+    if fixed.get("plus") is not None:
+        raise InputError(
+            f"plus = {fixed['plus']} is added after training, and tune searches what is trained; leave it "
+            "out here, and fit with a few values of plus_weight: each tells its validation score."
+        )
     named = {part: fixed[part] for part in PARTS if part in fixed}
     space = read_space_file(path) if path is not None else default_space(**named)
     taken = {*fixed, *(FIELDS[name] for name in fixed if name in FIELDS)}
