@@ -53,6 +53,7 @@ LOSSES = [
     DPL(tau=TAUS),
     DPL(tau=0.3, clamp="relative", floor=0.3),
     DPLHard(tau=TAUS, beta=0.5),
+    DPLHard(tau=0.1, beta=1.0, margin=2.0),
     DPLHalf(tau=TAUS),
     InfoNCEPosterior(tau=TAUS, temperature=0.5, posterior=posterior_of(DATA)),
 ]

@@ -50,6 +50,7 @@ LOSSES = [
     DPL(tau=TAUS),
     DPL(tau=0.3, clamp="relative", floor=0.3),
     DPLHard(tau=TAUS),
+    DPLHard(tau=0.1, margin=1.5),
     DPLHalf(tau=0.1),
     InfoNCEPosterior(tau=TAUS, temperature=0.5, posterior=posterior_of(DATA)),
 ]

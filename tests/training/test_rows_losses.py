@@ -39,6 +39,8 @@ PAIRWISE = [
     DPL(tau=0.97, floor=1e-30),
     DPLHard(tau=TAUS, beta=0.0),
     DPLHard(tau=0.2, beta=3.0),
+    DPLHard(tau=0.2, beta=2.0, margin=1.5),
+    DPL(tau=TAUS, clamp="relative", margin=0.7),
 ]
 VALUES = [
     *PAIRWISE,

@@ -87,6 +87,8 @@ def lacking(
     for what, value, known in has:
         if value not in known:
             return f"it has no {what} {_name(value)}; it has {', '.join(map(_name, known))}."
+    if getattr(job.loss, "margin", 0.0):
+        return "it has no margin; it has margin=0."
     if job.encoder.popularity:
         return "it does not add popularity to scores; it has popularity=0."
     if isinstance(job.sampler, BNS) and not job.sampler.in_batch:

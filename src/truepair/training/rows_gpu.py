@@ -49,7 +49,7 @@ def _sums(block: Block, kernel: Kernel, columns: _Columns) -> Sums:
     value, slope = torch.empty_like(block.pos), torch.empty_like(block.pos)
     shared = columns.log_weights, columns.log_total, columns.beta, kernel.power
     options = {"KIND": kernel.kind, "WEIGHTED": columns.weighted, "ANCHORS": _ANCHORS, "COLUMNS": _COLUMNS}
-    told = block.pos, block.starts, columns.scores, columns.starts
+    told = block.pos - kernel.margin, block.starts, columns.scores, columns.starts
     tell_anchors[(len(tile_rows),)](*told, *shared, tile_rows, tile_firsts, value, slope, **options)
 
     def spread(alpha: Tensor) -> Tensor:

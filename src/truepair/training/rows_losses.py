@@ -136,9 +136,9 @@ def _bpr(loss: BPR, block: Block, share: Tensor, sums: PairSums) -> RowLosses:
 
 
 def _dpl(loss: DPL, block: Block, share: Tensor, sums: PairSums) -> RowLosses:
-    """−log max(P, bound), P = (Σ_j w_j σ(s⁺−s_j) − τ · mean_m σ(s⁺−s'_m)) / (1−τ)."""
+    """−log max(P, bound), P = (Σ_j w_j σ(s⁺−s_j−m) − τ · mean_m σ(s⁺−s'_m−m)) / (1−τ), m the margin."""
     beta = loss.beta if isinstance(loss, DPLHard) else 0.0
-    other, own = sums(block, Kernel(SIGMOID), beta, loss.uses_extra)
+    other, own = sums(block, Kernel(SIGMOID, margin=loss.margin), beta, loss.uses_extra)
     tau = block.tau.to(block.pos.dtype)[block.rows]
     expected = 0.5 if own is None else own.value
     rest = block.log_tau()[1][block.rows]  # log(1 − τ)

@@ -24,13 +24,15 @@ _AT_ONCE = 1 << 24  # pairs held in memory
 
 
 class Kernel(NamedTuple):
-    """φ: σ(x), softplus(−x), or (2σ(−x))^power."""
+    """φ: σ(x), softplus(−x), or (2σ(−x))^power, of a distance x less the margin."""
 
     kind: int
     power: float = 1.0
+    margin: float = 0.0
 
     def value(self, x: Tensor) -> Tensor:
         """φ(x)."""
+        x = x - self.margin
         if self.kind == SIGMOID:
             return torch.sigmoid(x.clamp(min=-FARTHEST))
         if self.kind == SOFTPLUS:
@@ -39,12 +41,13 @@ class Kernel(NamedTuple):
 
     def slope(self, x: Tensor) -> Tensor:
         """φ'(x)."""
+        x = x - self.margin
         if self.kind == SIGMOID:
             x = x.clamp(min=-FARTHEST)
             return torch.sigmoid(x) * torch.sigmoid(-x)
         if self.kind == SOFTPLUS:
             return -torch.sigmoid(-x)
-        return -self.power * self.value(x) * torch.sigmoid(self._near(x))
+        return -self.power * self.value(x + self.margin) * torch.sigmoid(self._near(x))
 
     def _near(self, x: Tensor) -> Tensor:
         return x.clamp(max=FARTHEST / self.power)

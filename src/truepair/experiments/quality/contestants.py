@@ -101,6 +101,8 @@ def space_of(encoder: str, method: str, large: bool) -> dict[str, Searched]:
         "encoder.dim": _DIM[_size(large)],
         "batch_size": _BLOCK[_size(large)],
     }
+    if large and "loss.tau" in _OWN[method.removeprefix(EXACT)]:  # DPL: see docs/exact.md
+        shared["loss.margin"] = Range(0.0, 6.0, most=12.0)
     graph: dict[str, Searched] = {"encoder.hops": Choice((1, 2, 3))} if encoder == "lightgcn" else {}
     return shared | _OWN[method.removeprefix(EXACT)] | graph
 
