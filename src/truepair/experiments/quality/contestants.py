@@ -101,7 +101,7 @@ def space_of(encoder: str, method: str, large: bool) -> dict[str, Searched]:
         "encoder.dim": _DIM[_size(large)],
         "batch_size": _BLOCK[_size(large)],
     }
-    if large and "loss.tau" in _OWN[method.removeprefix(EXACT)]:  # DPL: see docs/exact.md
+    if large and _is_dpl(method):
         shared["loss.margin"] = Range(0.0, 6.0, most=12.0)
     graph: dict[str, Searched] = {"encoder.hops": Choice((1, 2, 3))} if encoder == "lightgcn" else {}
     return shared | _OWN[method.removeprefix(EXACT)] | graph
@@ -113,12 +113,19 @@ def fixed_of(encoder: str, method: str, large: bool) -> dict[str, Any]:
         return fixed_reference("ease" if method == "ease-powers" else method)
     loss = method.removeprefix(EXACT)
     # of two temperatures the one would only multiply the other
-    once = {} if "encoder.temperature" in _OWN[loss] else {"encoder.temperature": 1.0}
+    settled: dict[str, Any] = {} if "encoder.temperature" in _OWN[loss] else {"encoder.temperature": 1.0}
+    if large:
+        settled |= {"weight_decay": 0.0} | ({"loss.floor": 1e-6} if _is_dpl(method) else {})
     return {
         "encoder": encoder, "encoder.scoring": "cosine", "loss": loss.removesuffix("-popularity"),
         "sampler": "exact", "schedule": "cosine", "epochs": EPOCHS[_size(large)],
-        "validate_every": _EVERY, "patience": None, **once, **({"weight_decay": 0.0} if large else {}),
+        "validate_every": _EVERY, "patience": None, **settled,
     }  # fmt: skip
+
+
+def _is_dpl(method: str) -> bool:
+    """On sparse data it needs a margin, and a floor that lets it begin: see docs/exact.md."""
+    return method.removeprefix(EXACT).startswith("dpl")
 
 
 def _size(large: bool) -> str:
