@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from truepair.carving import split_for_fitting
-from truepair.closed import CLOSED
+from truepair.closed import CLOSED, EASE
 from truepair.data.reading import read_interactions
 from truepair.data.simulation import simulate_world
 from truepair.data.splitting import split_given, split_random, split_random_per_user
@@ -228,6 +228,9 @@ UNUSED = [
     ({"encoder": MF(dim=4), "dim": 8}, r"dim = 8 is given, and encoder = MF\(…\) has its own; give it there"),
     ({"encoder": MF(dim=4), "scoring": "cosine"}, r"scoring = cosine is given"),
     ({"encoder": LightGCN(), "temperature": 0.1}, r"temperature = 0.1 .* field of LightGCN"),
+    ({"encoder": MF(), "popularity": 0.1}, r"popularity = 0.1 is given, and encoder = MF\(…\) has its own"),
+    ({"encoder": "ease", "plus": "ease"}, r"plus = ease is given, and encoder = EASE\(.*\) is not trained"),
+    ({"plus_weight": 0.5}, r"plus_weight = 0.5 is given, and nothing is added .*; .* give plus='ease'"),
     (
         {"n_unlabelled": 8},
         r"n_unlabelled = 8 is given, and sampler = 'exact' compares with all items; leave it out",
@@ -545,6 +548,9 @@ OTHER_PARAMETERS = {
     "dim": np.int64(5),
     "scoring": "cosine",
     "temperature": np.float32(0.5),
+    "popularity": np.float32(0.25),
+    "plus": EASE(l2=50.0, user_power=0.25),
+    "plus_weight": np.float64(0.5),
     "tau": np.float32(0.25),
     "validation": 0.2,
     "metric": "recall@5",

@@ -40,7 +40,7 @@ from truepair.sampling import SAMPLERS, Sampler
 from truepair.shelf import Shelf
 from truepair.solving import Solved, solve
 from truepair.storage import Model, load_model, save_model
-from truepair.summing import Sum, trained_part, with_vectors
+from truepair.summing import Sum, check_vectors, trained_part, with_vectors
 from truepair.tables import Output, output_of, to_output
 from truepair.training import AUTO, ENGINES, FitResult, Job, Settings, check_sampler, fit, fold_in
 from truepair.usual import given_over, unused, usual, usual_batch
@@ -543,6 +543,8 @@ def _check_rows(made: Recommender, model: Model) -> None:
                 f"{name} of {what} are {_KINDS[sparse]} rows of {width} numbers, and these are "
                 f"{_KINDS[sp.issparse(rows)]}, of shape {tuple(rows.shape)}."
             )
+    if made.added() is not None:
+        check_vectors(model.users, n)
 
 
 def _mean(tau: Any) -> Any:
