@@ -53,9 +53,9 @@ def with_vectors(history: sp.csr_array, vectors: Tensor) -> sp.csr_array:
 
 
 def trained_part(rows: Rows, n_items: int) -> Tensor:
-    """The vectors of a sum's users or items: what comes after EASE's columns."""
+    """The vectors of a sum's users or items, as they were trained: what comes after EASE's columns."""
     rest = rows[:, n_items:]
-    return torch.from_numpy(rest.toarray()) if isinstance(rest, sp.csr_array) else rest
+    return torch.from_numpy(rest.toarray()) if isinstance(rest, sp.csr_array) else rest.contiguous()
 
 
 def check_vectors(users: Rows, n_items: int) -> None:

@@ -447,7 +447,10 @@ def test_the_commands_tune_run_and_keep_sessions(
         (["tune", "--only", "netflix"], "case = 'netflix' is not known"),
         (["tune", "--methods", "exact-dcl"], "method = 'exact-dcl' is not known"),
         (["run", "--seeds", "0"], "seeds"),
-        (["run", "--encoders", "mf", "--methods", "ease"], "ease, ease-powers, ials, itemknn, popularity with -"),
+        (
+            ["run", "--encoders", "mf", "--methods", "ease"],
+            "ease, ease-powers, ials, itemknn, popularity with -",
+        ),
         (["run", "--encoders", "mf+ease", "--methods", "ease"], "exact-infonce with mf+ease"),
         (["tune", "--set", "dim"], "--set 'dim' is not of the form key=value"),
     ],
