@@ -104,6 +104,10 @@ def test_a_model_without_training(clicks):
         (["--set", "dims=2"], "Did you mean 'dim'?"),
         (["--tau", "0.1"], "tau = 0.1 is given, and loss = "),
         (["--n-unlabelled", "8"], "n_unlabelled = 8 is given, and sampler = 'exact'"),
+        (["--set", "plus=ease"], "plus is given, and trials are judged by what is trained alone"),
+        (["--set", "plus_weight=0.5"], "plus_weight is given, and trials are judged"),
+        (["--set", "plus=eas"], "plus = 'eas' is not known"),
+        (["--space", "plus.toml"], "plus_weight is given, and trials are judged"),
         (["--storage", "no/t"], "there is no folder no"),
         (["--out", "."], ". is a folder"),
         (["--trials", "0"], "trials = 0 is out of range"),
@@ -121,6 +125,7 @@ def test_failures(clicks, args, message, tmp_path):
     """All of them before data is read: there is none."""
     (tmp_path / "loss.toml").write_text('loss = ["dpl", "bpr"]\ntau = [0.1, 0.2]\n')
     (tmp_path / "tau.toml").write_text("tau = {low = 0.5, high = 1.5}\n")
+    (tmp_path / "plus.toml").write_text("plus_weight = {low = 0.5, high = 1.5}\n")
     before = (tmp_path / clicks).read_bytes()
     assert message in failed("tune", "no.csv", *args, "-q")
     assert (tmp_path / clicks).read_bytes() == before

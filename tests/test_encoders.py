@@ -1,5 +1,6 @@
 """Encoders against dense matrices, in value and gradient."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -81,6 +82,59 @@ def test_cosine_of_a_zero_vector_is_zero_not_nan(data):
     assert torch.equal(started()[0][2], torch.zeros(4))
 
 
+@pytest.mark.parametrize("kind", [MF, LightGCN])
+@pytest.mark.parametrize("scoring", ["dot", "cosine"])
+def test_popularity_is_added_to_every_score(data, kind, scoring):
+    plain = kind(dim=4, scoring=scoring, temperature=0.5)
+    popular = dataclasses.replace(plain, popularity=0.3)
+    users, items = plain.start(data, 0, CPU)()
+    ours, theirs = popular.start(data, 0, CPU)()
+    added = 0.3 * np.log1p(data.item_counts.astype(np.float64))
+    assert torch.equal(ours, torch.cat([users, torch.ones(9, 1)], dim=1))
+    assert torch.equal(theirs, torch.cat([items, torch.from_numpy(added).float()[:, None]], dim=1))
+    assert added[5] == 0  # nobody has it
+    expected = (users @ items.T).detach().double() + torch.from_numpy(added)
+    torch.testing.assert_close((ours @ theirs.T).detach().double(), expected, rtol=1e-6, atol=1e-6)
+    assert torch.equal(popular.scaled(users.detach())[:, 4], torch.ones(9))
+
+
+@pytest.mark.parametrize("kind", [MF, LightGCN])
+def test_rows_that_are_named_have_their_own_addition(data, kind):
+    started = kind(dim=4, popularity=-0.2).start(data, 0, CPU)
+    some_users, some_items = torch.tensor([8, 0, 8]), torch.tensor([6, 1])
+    users, items = started()
+    ours, theirs = started(some_users, some_items)
+    assert torch.equal(ours, users[some_users])
+    assert torch.equal(theirs, items[some_items])
+
+
+def test_popularity_is_no_parameter_that_is_trained_or_kept(data):
+    started = MF(dim=4, popularity=0.3).start(data, 0, CPU)
+    assert {name for name, _ in started.named_parameters()} == {"user", "item"} == set(started.state_dict())
+    assert MF(dim=4).start(data, 0, CPU)()[0].shape == (9, 4)
+
+
+@pytest.mark.parametrize("scoring", ["dot", "cosine"])
+def test_the_gradient_with_popularity_is_that_of_the_formula(data, scoring):
+    """In float64, against finite differences, and against scores without it to which a constant is added."""
+    encoder = MF(dim=3, scoring=scoring, temperature=0.5, popularity=0.3)
+    started = encoder.start(data, 0, CPU).double()
+    weights = torch.randn(9, 7, generator=torch.Generator().manual_seed(3)).double()
+
+    def objective(user, item):
+        ours, theirs = torch.func.functional_call(started, {"user": user, "item": item})
+        return (weights * torch.sigmoid(ours @ theirs.T)).sum()
+
+    free = [x.detach().clone().requires_grad_() for x in (started.user, started.item)]
+    assert torch.autograd.gradcheck(objective, free)
+    plain = dataclasses.replace(encoder, popularity=0.0).start(data, 0, CPU).double()
+    ours, theirs = torch.func.functional_call(plain, dict(zip(("user", "item"), free, strict=True)))
+    added = encoder.addition(data).double().T
+    by_hand = (weights * torch.sigmoid(ours @ theirs.T + added)).sum()
+    for a, b in zip(*(torch.autograd.grad(f, free) for f in (objective(*free), by_hand)), strict=True):
+        torch.testing.assert_close(a, b)
+
+
 def test_start_is_xavier_normal_and_a_function_of_the_seed():
     big = Interactions(np.array([0]), np.array([0]), IdMap.range(3000), IdMap.range(2000))
     users, items = MF(dim=50).start(big, 0, CPU)()
@@ -97,6 +151,8 @@ def test_start_is_xavier_normal_and_a_function_of_the_seed():
         (lambda: MF(dim=2.5), "dim = 2.5"),
         (lambda: MF(scoring="cosin"), "Did you mean 'cosine'"),
         (lambda: MF(temperature=0), "temperature = 0"),
+        (lambda: MF(popularity=float("inf")), "popularity = inf"),
+        (lambda: LightGCN(popularity="much"), "popularity = 'much'"),
         (lambda: LightGCN(hops=-1), "hops = -1 .* ≥ 0"),
     ],
 )

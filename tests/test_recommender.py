@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from truepair.carving import split_for_fitting
-from truepair.closed import CLOSED
+from truepair.closed import CLOSED, EASE
 from truepair.data.reading import read_interactions
 from truepair.data.simulation import simulate_world
 from truepair.data.splitting import split_given, split_random, split_random_per_user
@@ -228,6 +228,9 @@ UNUSED = [
     ({"encoder": MF(dim=4), "dim": 8}, r"dim = 8 is given, and encoder = MF\(…\) has its own; give it there"),
     ({"encoder": MF(dim=4), "scoring": "cosine"}, r"scoring = cosine is given"),
     ({"encoder": LightGCN(), "temperature": 0.1}, r"temperature = 0.1 .* field of LightGCN"),
+    ({"encoder": MF(), "popularity": 0.1}, r"popularity = 0.1 is given, and encoder = MF\(…\) has its own"),
+    ({"encoder": "ease", "plus": "ease"}, r"plus = ease is given, and encoder = EASE\(.*\) is not trained"),
+    ({"plus_weight": 0.5}, r"plus_weight = 0.5 is given, and nothing is added .*; .* give plus='ease'"),
     (
         {"n_unlabelled": 8},
         r"n_unlabelled = 8 is given, and sampler = 'exact' compares with all items; leave it out",
@@ -241,6 +244,18 @@ UNUSED = [
 def test_what_is_given_and_not_used_is_an_error(params, message, clicks):
     with pytest.raises(InputError, match=message):
         Recommender(**params, epochs=1).fit(clicks)
+
+
+def test_weight_decay_goes_by_the_sampler_unless_it_is_given():
+    def decay(**params):
+        return Recommender(**params).job(1000)[3].weight_decay
+
+    assert [decay(), decay(sampler=Exact(step=0)), decay(sampler="uniform")] == [0.0, 0.0, 1e-5]
+    assert [decay(sampler=DNS()), decay(weight_decay=0.5), decay(sampler="dns", weight_decay=0.0)] == [
+        1e-5,
+        0.5,
+        0.0,
+    ]
 
 
 def test_what_is_usual_or_asked_for_is_no_error(clicks):
@@ -545,6 +560,9 @@ OTHER_PARAMETERS = {
     "dim": np.int64(5),
     "scoring": "cosine",
     "temperature": np.float32(0.5),
+    "popularity": np.float32(0.25),
+    "plus": EASE(l2=50.0, user_power=0.25),
+    "plus_weight": np.float64(0.5),
     "tau": np.float32(0.25),
     "validation": 0.2,
     "metric": "recall@5",
@@ -585,9 +603,10 @@ def test_a_file_does_not_depend_on_what_is_usual_today(clicks, tmp_path, monkeyp
     people = clicks.head(40)
     expected = fitted.fold_in(people).users_
     parameters = load_model(tmp_path / "m").facts["parameters"]
-    assert None not in [value for name, value in parameters.items() if name != "patience"]
+    assert None not in [value for name, value in parameters.items() if name not in ("patience", "plus")]
     assert {name: parameters[name] for name in WITHOUT_DRAWS} == {**WITHOUT_DRAWS, "epochs": 2}
-    for name, value in {"scoring": "dot", "temperature": 0.7, "dim": 3, "schedule": "step"}.items():
+    changed = {"scoring": "dot", "temperature": 0.7, "dim": 3, "schedule": "step", "weight_decay": 1.0}
+    for name, value in changed.items():
         monkeypatch.setitem(WITHOUT_DRAWS, name, value)
     loaded = Recommender.load(tmp_path / "m")
     assert torch.equal(loaded.fold_in(people).users_, expected)
@@ -601,16 +620,19 @@ def _former(tmp_path, fitted, **parameters):
     stored = load_model(tmp_path / "m")
     usual = {"dim": 64, "tau": "density", "validation": 0.1, "batch_size": None, "patience": 10}
     stored.facts["parameters"] |= {**usual, **parameters}
-    del stored.facts["parameters"]["scoring"], stored.facts["parameters"]["temperature"]
+    for name in ("scoring", "temperature", "popularity", "plus", "plus_weight"):
+        del stored.facts["parameters"][name]
     save_model(tmp_path / "m", stored)
     return Recommender.load(tmp_path / "m")
 
 
-def test_former_files_fold_in_as_they_were_trained(clicks, tmp_path):
+def test_former_files_fold_in_as_they_were_trained(clicks, tmp_path, monkeypatch):
     people = clicks.head(40)
     exact = Recommender(scoring="dot", temperature=1.0, **QUICK).fit(clicks)
-    loaded = _former(tmp_path, exact, dim=8, n_unlabelled=9)
-    assert loaded.job(0)[0] == MF(dim=8, scoring="dot", temperature=1.0)
+    with monkeypatch.context() as patched:
+        patched.setitem(WITHOUT_DRAWS, "popularity", 0.3)  # should it be usual one day
+        loaded = _former(tmp_path, exact, dim=8, n_unlabelled=9)
+        assert loaded.job(0)[0] == MF(dim=8, scoring="dot", temperature=1.0)
     assert torch.equal(loaded.fold_in(people).users_, exact.fold_in(people).users_)
     bpr = Recommender(loss="bpr", sampler="uniform", **QUICK).fit(clicks)
     loaded = _former(tmp_path, bpr, dim=8, tau=0.2)

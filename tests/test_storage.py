@@ -187,8 +187,8 @@ def test_a_hostile_file_with_a_right_checksum_is_still_checked(name, path):
 
 HOSTILE_SPARSE = {
     "NaN": (lambda t, f: t["users.values"].__setitem__(0, float("nan")), "1 values of users are NaN"),
-    "column out of range": (lambda t, f: t["users.columns"].__setitem__(0, 20), "not of 20 items"),
-    "column below zero": (lambda t, f: t["items.columns"].__setitem__(0, -1), "not of 20 items"),
+    "column out of range": (lambda t, f: t["users.columns"].__setitem__(0, 20), "not among 20"),
+    "column below zero": (lambda t, f: t["items.columns"].__setitem__(0, -1), "not among 20"),
     "repeated column": (
         lambda t, f: t["users.columns"].__setitem__(1, int(t["users.columns"][0])),
         "not distinct and rising",
@@ -216,9 +216,17 @@ HOSTILE_SPARSE = {
         lambda t, f: t.update({"seen.items": t["seen.items"][None]}),
         r"seen is of shapes \(13,\), \(1, \d+\); each must have one axis",
     ),
-    "dense items of another width": (
+    "dense items of less width": (
         lambda t, f: t.update(items=torch.ones(20, 7)),
-        "20 dimensions, items 7",
+        "users has columns that are not among 7",
+    ),
+    "no dense items, of a width that costs nothing": (
+        lambda t, f: t.update(items=torch.ones(0, 2**40)),
+        "it has no items",
+    ),
+    "dense users of another width": (
+        lambda t, f: t.update(users=torch.ones(12, 7)),
+        "users have 7 dimensions, items 20",
     ),
 }
 

@@ -33,14 +33,14 @@ from truepair.errors import (
 from truepair.evaluation import Validation, parse_metric
 from truepair.losses import LOSSES, Loss, Prior
 from truepair.matrices import Rows, dense, dot_rows, take_rows, unit_rows
-from truepair.parameters import check_saveable, described, rebuilt
+from truepair.parameters import PARTS, check_saveable, described, rebuilt
 from truepair.prior import prepared
 from truepair.ranking import top_k
 from truepair.sampling import SAMPLERS, Sampler
 from truepair.shelf import Shelf
 from truepair.solving import Solved, solve
 from truepair.storage import Model, load_model, save_model
-from truepair.summing import Sum, trained_part, with_vectors
+from truepair.summing import Sum, check_vectors, trained_part, with_vectors
 from truepair.tables import Output, output_of, to_output
 from truepair.training import AUTO, ENGINES, FitResult, Job, Settings, check_sampler, fit, fold_in
 from truepair.usual import given_over, unused, usual, usual_batch
@@ -147,10 +147,12 @@ class Recommender:
     def added(self) -> EASE | None:
         """What is added to the scores of a trained encoder."""
         check_number("plus_weight", self.plus_weight, 0)
-        plus = EASE() if self.plus == "ease" else self.plus
+        plus = self.plus
+        if isinstance(plus, str):
+            plus = cast(EASE, PARTS["plus"][check_choice("plus", plus, PARTS["plus"])]())
         if plus is not None:
             check_type("plus", plus, EASE, "give 'ease', a value such as EASE(l2=500), or None")
-        return cast(EASE | None, plus)
+        return plus
 
     @property
     def held_out(self) -> float:
@@ -410,7 +412,7 @@ class Recommender:
     def _vectors(self, rows: Rows) -> Rows:
         """What was trained, without what is added to all scores of an item."""
         vectors = rows if self.added() is None else trained_part(rows, self.seen_.n_items)
-        return vectors[:, : self.job(0)[0].dim]
+        return vectors[:, :-1] if self.job(0)[0].popularity else vectors
 
     def _similar(self, what: str, queries: Rows, matrix: Rows, ids: IdMap, codes: Codes, k: int) -> Any:
         k, asked = min(check_whole("k", k, 1), len(ids) - 1), np.arange(len(codes))
@@ -520,7 +522,11 @@ class Recommender:
 
 _PARAMETERS = [f.name for f in dataclasses.fields(Recommender)]
 _KINDS = {True: "sparse", False: "dense"}
-_BEFORE = {"scoring": "dot", "temperature": 1.0}  # of files from before these were parameters
+_BEFORE = {
+    "scoring": "dot",
+    "temperature": 1.0,
+    "popularity": 0.0,
+}  # of files from before these were parameters
 
 
 def _alone(codes: Codes, ids: IdMap) -> Interactions:
@@ -543,6 +549,8 @@ def _check_rows(made: Recommender, model: Model) -> None:
                 f"{name} of {what} are {_KINDS[sparse]} rows of {width} numbers, and these are "
                 f"{_KINDS[sp.issparse(rows)]}, of shape {tuple(rows.shape)}."
             )
+    if made.added() is not None:
+        check_vectors(model.users, n)
 
 
 def _mean(tau: Any) -> Any:

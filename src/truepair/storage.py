@@ -64,9 +64,11 @@ def _checked(tensors: dict[str, Tensor], facts: Any) -> Model:
     if not isinstance(facts, dict):
         raise InputError(f"its facts are a {type(facts).__name__}, not an object.")
     n_items = _count("items", tensors)
-    # no file can ask for more columns than it has items, or numbers for each
-    width = tensors["items"].shape[-1] if "items" in tensors and tensors["items"].ndim == 2 else n_items
-    users, items = (_matrix(name, tensors, width) for name in ("users", "items"))
+    if not n_items:  # their width would cost a file nothing
+        raise InputError("it has no items.")
+    items = _matrix("items", tensors, n_items)
+    # sparse users: no file can ask for more columns than it has items, or numbers for each of them
+    users = _matrix("users", tensors, items.shape[1])
     if users.shape[1] != items.shape[1]:
         raise InputError(f"users have {users.shape[1]} dimensions, items {items.shape[1]}.")
     if isinstance(users, sp.csr_array) and isinstance(items, Tensor):
@@ -126,7 +128,7 @@ def _sparse(name: str, starts: Tensor, columns: Tensor, values: Tensor, width: i
     if not whole or bool((counts < 0).any()):
         raise InputError(f"{name}.starts does not divide {len(columns)} columns among {len(counts)} rows.")
     if bool(((columns < 0) | (columns >= width)).any()):
-        raise InputError(f"{name} has columns that are not of {width}.")
+        raise InputError(f"{name} has columns that are not among {width}.")
     if not bool((torch.diff(torch.repeat_interleave(counts) * width + columns) > 0).all()):
         raise InputError(f"{name} has a row whose columns are not distinct and rising.")
     if broken := int((~values.isfinite()).sum()):

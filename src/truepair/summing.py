@@ -17,6 +17,7 @@ from torch import Tensor
 
 from truepair.closed import EASE
 from truepair.data.interactions import Interactions
+from truepair.errors import InputError
 from truepair.matrices import Rows, check_room, dense
 
 
@@ -52,6 +53,15 @@ def with_vectors(history: sp.csr_array, vectors: Tensor) -> sp.csr_array:
 
 
 def trained_part(rows: Rows, n_items: int) -> Tensor:
-    """The vectors of a sum's users or items: what comes after EASE's columns."""
+    """The vectors of a sum's users or items, as they were trained: what comes after EASE's columns."""
     rest = rows[:, n_items:]
-    return torch.from_numpy(rest.toarray()) if isinstance(rest, sp.csr_array) else rest
+    return torch.from_numpy(rest.toarray()) if isinstance(rest, sp.csr_array) else rest.contiguous()
+
+
+def check_vectors(users: Rows, n_items: int) -> None:
+    """An error if vectors are not whole: dense, they would need more room than the file that they are from."""
+    if not isinstance(users, sp.csr_array):
+        return
+    found, whole = np.count_nonzero(users.indices >= n_items), users.shape[0] * (users.shape[1] - n_items)
+    if found != whole:
+        raise InputError(f"the vectors of {users.shape[0]} users have {found} numbers, not {whole}.")

@@ -67,7 +67,8 @@ def unused(
     if closed is not None:
         why = f"encoder = {closed} is not trained; leave it out, or give one of {', '.join(ENCODERS)}"
         return {name: why for name in ("tau", "plus") if name in given}
-    reasons = {"tau": _without_prior(loss)}
+    alone = "" if "plus" in given else "nothing is added to the scores; leave it out, or give plus='ease'"
+    reasons = {"tau": _without_prior(loss), "plus_weight": alone}
     if isinstance(encoder, Encoder):
         reasons |= dict.fromkeys(
             ("dim", "scoring", "temperature", "popularity"), _has_its_own("encoder", encoder)

@@ -24,21 +24,25 @@ from truepair.experiments import figures
 from truepair.experiments.lines import Contrast, Lines, RunLine, TrialLine, append_line, digest, read_lines
 from truepair.experiments.paper.presets import METRICS
 from truepair.experiments.paper.running import per_user_file
-from truepair.experiments.quality import cases, contestants, report, running, settled
+from truepair.experiments.quality import cases, contestants, report, running, settled, sums
 from truepair.experiments.quality.cases import AIMS, CASES, Case
 from truepair.experiments.quality.contestants import MODELS, fixed_of, space_of, title
 from truepair.experiments.quality.running import Selection, quest_of, run_wanted, search
-from truepair.experiments.quality.sums import StopAfter
+from truepair.experiments.quality.sums import StopAfter, SumRunner, summed_parameters, trained
 from truepair.experiments.quality.tables import Contest, aims_table, findings, ranking_table
 from truepair.experiments.truth.quality import judged_users, list_quality
 from truepair.experiments.truth.sources import Asked
+from truepair.experiments.tuning.domains import domain_of
 from truepair.experiments.tuning.spaces import check_values
 from truepair.losses import InfoNCE
+from truepair.parameters import assembled
+from truepair.recommender import Recommender
 from truepair.sampling import Exact
 from truepair.training import EpochState, StopTraining, fit
 from worlds import two_tastes
 
 EASE, IALS, INFONCE, DPL = ("-", "ease"), ("-", "ials"), ("mf", "exact-infonce"), ("mf", "exact-dpl")
+POWERS, POSTERIOR, SUM = ("-", "ease-powers"), ("mf", "exact-infonce-posterior"), ("mf+ease", "exact-infonce")
 QUICK: dict[str, Any] = fixed_of("mf", "exact-infonce", False) | {
     "epochs": 6, "encoder.dim": 4, "batch_size": 16, "learning_rate": 0.05, "loss.temperature": 0.2,
     "weight_decay": 0.0,
@@ -111,20 +115,55 @@ def test_an_unknown_case_is_told() -> None:
 
 
 @pytest.mark.parametrize("large", [False, True])
-@pytest.mark.parametrize("model", [m for m in MODELS if m[0] != "-"], ids=" ".join)
+@pytest.mark.parametrize("model", [m for m in MODELS if m[0] in ("mf", "lightgcn")], ids=" ".join)
 def test_every_space_can_be_searched(model: tuple[str, str], large: bool) -> None:
     space, fixed = space_of(*model, large), fixed_of(*model, large)
-    check_values(space, fixed)
+    if (twin := contestants.twin_of(model, large)) is not None:
+        theirs, shared = space_of(*twin, large), fixed_of(*twin, large)
+        taken = {name: domain_of(domain).middle() for name, domain in theirs.items()}
+        fixed, space = {**shared, **taken, "loss": fixed["loss"]}, {**theirs, **space}
+        assert set(space) - set(theirs) == {"loss.tau"}
+        check_values({"loss.tau": space["loss.tau"]}, fixed)
+    else:
+        check_values(space, fixed)
+        assert not set(space) & set(fixed)
     assert sum(name.endswith(".temperature") for name in space) == 1
     assert ("encoder.hops" in space) == (model[0] == "lightgcn")
-    assert not set(space) & set(fixed)
+
+
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("model", [m for m in MODELS if m[0].endswith("+ease")], ids=" ".join)
+def test_every_weight_of_a_sum_can_be_searched(model: tuple[str, str], large: bool) -> None:
+    parts = contestants.parts_of(model)
+    assert parts == ((model[0].removesuffix("+ease"), model[1]), ("-", "ease-powers"))
+    middles = [
+        {name: domain_of(domain).middle() for name, domain in space_of(*part, large).items()}
+        for part in parts
+    ]
+    run, ease = (
+        {"parameters": {**fixed_of(*part, large), **middle}, "epoch": 4}
+        for part, middle in zip(parts, middles, strict=True)
+    )
+    space = space_of(*model, large)
+    assert list(space) == ["plus_weight"]
+    check_values(space, summed_parameters(run, ease))
+
+
+def test_contestants_that_need_nobody_have_no_parts_and_no_twin() -> None:
+    sums = {model for model in MODELS if contestants.parts_of(model)}
+    assert sums == {("mf+ease", "exact-infonce"), ("lightgcn+ease", "exact-infonce")}
+    assert not [model for model in MODELS if contestants.twin_of(model, large=False)]
+    twins = {model: contestants.twin_of(model, large=True) for model in MODELS}
+    assert {model: twin for model, twin in twins.items() if twin} == {POSTERIOR: INFONCE}
 
 
 def test_the_effort_is_equal() -> None:
     for encoder, method in MODELS:
         space = space_of(encoder, method, False)
         trials = contestants.trials_of(encoder, space, large=False)
-        assert trials == (12 if method == "ease" else 15 if encoder == "lightgcn" else 30), method
+        alone = len(space) == 1  # EASE, and the weights of sums
+        assert alone == (method == "ease" or encoder.endswith("+ease")), method
+        assert trials == (12 if alone else 15 if encoder == "lightgcn" else 30), method
     assert [len(contestants.seeds_of(m, None)) for m in ("ease", "ials", "exact-bpr")] == [1, 5, 5]
 
 
@@ -140,7 +179,9 @@ def test_titles_are_words() -> None:
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("optuna")
-    monkeypatch.setattr(contestants, "TRIALS", {"mf": 2, "lightgcn": 2, "-": 2})
+    monkeypatch.setattr(contestants, "TRIALS", dict.fromkeys(contestants.TRIALS, 2))
+    monkeypatch.setattr(contestants, "TRIALS_LARGE", dict.fromkeys(contestants.TRIALS_LARGE, 2))
+    monkeypatch.setattr(contestants, "_FEW", 2)
     monkeypatch.setattr(contestants, "EPOCHS", {"small": 5, "large": 5})
     monkeypatch.setattr(contestants, "_EVERY", 2)
     monkeypatch.setattr(settled, "packaged", dict)
@@ -188,7 +229,7 @@ def test_a_run_stops_at_the_chosen_epoch_of_the_whole_schedule(case: Case, tmp_p
     assert (line.study, line.epoch, line.engine, line.split) == ("quality", 4, "rows", case.whole.hash)
     rates: list[float] = []
     # by hand: the same schedule, stopped after four of its six epochs
-    encoder, loss, sampler, settings = running.Recommender(**running.assembled(QUICK)).job(len(case.train))
+    encoder, loss, sampler, settings = Recommender(**assembled(QUICK)).job(len(case.train))
     assert (loss, sampler) == (InfoNCE(0.2), Exact())
 
     def stop(state: EpochState) -> None:
@@ -224,7 +265,7 @@ def test_what_is_done_is_not_run_again_and_divergence_is_told(
     assert run_wanted(case, [wild, *wanted[:1]], tmp_path, told.append) == 1
     assert "Lower learning_rate" in told[0]
     assert run_wanted(case, wanted, tmp_path, told.append) == 1
-    monkeypatch.setattr(running, "fit", lambda *given: pytest.fail("ran again"))
+    monkeypatch.setattr(sums, "fit", lambda *given: pytest.fail("ran again"))
     assert run_wanted(case, wanted, tmp_path, told.append) == 0
 
 
@@ -406,7 +447,12 @@ def test_the_commands_tune_run_and_keep_sessions(
         (["tune", "--only", "netflix"], "case = 'netflix' is not known"),
         (["tune", "--methods", "exact-dcl"], "method = 'exact-dcl' is not known"),
         (["run", "--seeds", "0"], "seeds"),
-        (["run", "--encoders", "mf", "--methods", "ease"], "ease, ials, itemknn, popularity with -"),
+        (
+            ["run", "--encoders", "mf", "--methods", "ease"],
+            "ease, ease-powers, ials, itemknn, popularity with -",
+        ),
+        (["run", "--encoders", "mf+ease", "--methods", "ease"], "exact-infonce with mf+ease"),
+        (["tune", "--set", "dim"], "--set 'dim' is not of the form key=value"),
     ],
 )
 def test_wrong_words_are_told(words: list[str], message: str) -> None:

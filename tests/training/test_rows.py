@@ -7,12 +7,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+import torch.nn.functional as F  # noqa: N812, the name everybody uses
 from typer.testing import CliRunner
 
 from truepair.cli import app
 from truepair.encoders import MF, LightGCN
 from truepair.errors import InputError, TrainingError
 from truepair.losses import BPR, BSL, DCL, DPL, HCL, PSL, SL, DPLHalf, DPLHard, InfoNCE, InfoNCEPosterior
+from truepair.randomness import stream_key
 from truepair.recommender import Recommender
 from truepair.sampling import Exact, Uniform
 from truepair.training import Job, Settings, choose_engine, fit
@@ -106,6 +108,25 @@ def test_training_equals_the_reference(loss, encoder):
     assert_close(direct, reference, 2e-5)
     assert direct.clamped == reference.clamped
     assert_close(histogram, reference, 5e-3)
+
+
+POPULAR = [dataclasses.replace(encoder, popularity=0.4) for encoder in (DOT, COSINE, GRAPH)]
+
+
+@pytest.mark.parametrize("encoder", POPULAR, ids=["dot", "cosine", "graph"])
+@pytest.mark.parametrize("loss", [InfoNCE(temperature=0.7), DPL(tau=TAUS), LOSSES[-1]], ids=named)
+def test_popularity_is_trained_with_as_in_the_reference(loss, encoder):
+    changes = {"weight_decay": 1e-3, "l2_users": 0.1, "l2_items": 0.02}
+    reference = trained(loss, encoder, engine="reference", **changes)
+    for step, accuracy in ((0, 5e-5), (1 / 32, 5e-3)):
+        assert_close(trained(loss, encoder, Exact(step=step), **changes), reference, accuracy)
+    drawn = trained(loss, encoder, Exact(step=0, columns=DATA.n_items), **changes)
+    assert_same_bits(drawn, trained(loss, encoder, Exact(step=0), **changes))
+    without = trained(loss, dataclasses.replace(encoder, popularity=0.0), Exact(step=0), **changes)
+    assert (without.users - reference.users[:, :-1]).abs().max() > 0.01  # it is no afterthought
+    assert torch.equal(reference.users[:, -1], torch.ones(DATA.n_users))
+    added = 0.4 * np.log1p(DATA.item_counts)
+    np.testing.assert_allclose(reference.items[:, -1], added, rtol=1e-6)
 
 
 @pytest.mark.parametrize("encoder", [DOT, GRAPH], ids=["dot", "graph"])
@@ -202,6 +223,36 @@ def gradients(loss, sampler, keys, data=DATA, sums=pair_sums):
         by_theirs.append(torch.zeros_like(theirs).index_copy_(0, needed, found[1]))
         idle.append(torch.zeros(len(blocks.users), dtype=torch.bool) if held.idle is None else held.idle)
     return torch.stack(by_ours), torch.stack(by_theirs), torch.stack(idle)
+
+
+@pytest.mark.parametrize("encoder", [POPULAR[0], POPULAR[2]], ids=["dot", "graph"])
+def test_a_step_with_drawn_columns_and_popularity_is_that_of_the_formula(encoder):
+    """One block of all users: what was drawn, scored and descended by hand, with autograd."""
+    sampler, settings = Exact(columns=12, alpha=0.5, step=0), dataclasses.replace(SETTINGS, epochs=1)
+    settings = dataclasses.replace(settings, optimizer="sgd", batch_size=DATA.n_users, learning_rate=1.0)
+    data = two_tastes(n_users=12, n_items=20, each=3)
+    found = fit(encoder, InfoNCE(temperature=0.7), sampler, data, settings, engine="rows")
+    assert encoder.popularity > 0
+    blocks, model = Blocks(data, BPR(), sampler, CPU), encoder.start(data, settings.seed, CPU)
+    key = stream_key(settings.seed, 0, 0)
+    columns, log_weights = blocks.drawn(key)
+    users, items = model()
+    scores = (users @ items.T).double() / 0.7
+    has = torch.from_numpy(data.csr().toarray()).bool()
+    logits = (scores[:, columns] + log_weights).masked_fill(has[:, columns], -np.inf)
+    rest = torch.logsumexp(logits, dim=1)
+    assert rest.isfinite().all()  # nobody is idle
+    total = blocks.n_items - torch.from_numpy(data.user_counts)
+    # of so many unlabelled items, the weighted mean stands for all
+    weights = log_weights.expand(12, -1).masked_fill(has[:, columns], -np.inf).double()
+    rest = rest - torch.logsumexp(weights, dim=1) + total.log()
+    pairs = torch.from_numpy(data.users), torch.from_numpy(data.items)
+    F.softplus(rest[pairs[0]] - scores[pairs]).mean().backward()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter -= parameter.grad
+    for ours, theirs in zip((found.users, found.items), model(), strict=True):
+        torch.testing.assert_close(ours, theirs.detach(), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("columns", [20, 21, 10_000])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -82,7 +82,7 @@ def tune(
     fixed = {"loss": model.loss, "encoder": model.encoder, "sampler": model.sampler} | fixed
     if model.closed_form() is None:
         fixed["validation"] = share  # so that `fit --config` chooses the epoch as the trials did
-    name = study or "-".join(str(fixed[part]) for part in PARTS)
+    name = study or "-".join(str(fixed[part]) for part in PARTS if part in fixed)
     assert split.valid is not None
     runner = training_runner(fixed, split.train, split.valid, model.metric, model.engine)
     try:
@@ -116,16 +116,12 @@ def _planned(fixed: Mapping[str, Any], path: Path | None) -> tuple[Recommender, 
     from truepair.parameters import FIELDS, PARTS
     from truepair.usual import WITH_DRAWS
 
-    if fixed.get("plus") is not None:
-        raise InputError(
-            f"plus = {fixed['plus']} is added after training, and tune searches what is trained; leave it "
-            "out here, and fit with a few values of plus_weight: each tells its validation score."
-        )
-    named = {part: fixed[part] for part in PARTS if part in fixed}
+    named = {part: fixed[part] for part in ("loss", "encoder", "sampler") if part in fixed}
     space = read_space_file(path) if path is not None else default_space(**named)
     taken = {*fixed, *(FIELDS[name] for name in fixed if name in FIELDS)}
     taken |= {name for name, field in FIELDS.items() if field in fixed}
     space = {name: entry for name, entry in space.items() if name not in taken}
+    _check_no_sum([*fixed, *space])
     for part in [part for part in PARTS if part in space]:
         raise InputError(
             f"the space names {part}, and a study has one {part}: its parameters are those of that one. "
@@ -139,6 +135,15 @@ def _planned(fixed: Mapping[str, Any], path: Path | None) -> tuple[Recommender, 
     if not 0 < share < 1:
         raise InputError(f"validation = {share} leaves nothing to choose by; give a share such as 0.1.")
     return model, space, share
+
+
+def _check_no_sum(names: Sequence[str]) -> None:
+    for name in names:
+        if name.partition(".")[0] in ("plus", "plus_weight"):
+            raise InputError(
+                f"{name} is given, and trials are judged by what is trained alone; leave it out, and give it "
+                "to `truepair fit` with the parameters that are found."
+            )
 
 
 def read_space_file(path: Path) -> Any:

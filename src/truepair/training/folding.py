@@ -38,7 +38,8 @@ def fold_in(
     """
     device, loss = settings.torch_device(), _of_strangers(loss)
     items = items.to(device)
-    vectors = nn.Parameter(_means(items, history)[:, : encoder.dim])
+    width = items.shape[1] - bool(encoder.popularity)  # not its dim: who has fitted may change that
+    vectors = nn.Parameter(_means(items, history)[:, :width])
     optimizer = torch.optim.Adam([vectors], lr=RATE, weight_decay=settings.weight_decay)
     if isinstance(sampler, Exact):
         gradient = _from_rows(items, loss, sampler, history, popularity)
