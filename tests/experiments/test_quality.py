@@ -220,7 +220,7 @@ def test_a_large_case_s_posterior_takes_over_infonce_s_settings(case: Case, tmp_
     large = replace(case, name="gowalla-standard")
     with pytest.raises(InputError, match="gowalla-standard mf exact-infonce has no settings yet"):
         quest_of(large, POSTERIOR, {})
-    theirs = {"parameters": shortened(QUICK), "epoch": 4, "validation": 0.3}
+    theirs: dict[str, Any] = {"parameters": shortened(QUICK), "epoch": 4, "validation": 0.3}
     settings = {("gowalla-standard", *INFONCE): theirs}
     quest = quest_of(large, POSTERIOR, settings)
     assert (list(quest.space), quest.trials) == (["loss.tau"], 6)
@@ -259,7 +259,8 @@ def summed_scores(train: Any, weight: float, seed: int = 0) -> torch.Tensor:
     assert result.epoch == 4
     users, items = closed.EASE(20.0, 0.2, 0.1).solve(train)
     assert isinstance(items, torch.Tensor)
-    return pair.users @ pair.items.T + weight * torch.from_numpy(users @ items.numpy().T)
+    by_ease = torch.from_numpy(users @ items.numpy().T)
+    return torch.addmm(by_ease, pair.users, pair.items.T, beta=weight)
 
 
 def test_a_sum_s_trials_are_judged_as_the_sum_of_both_parts(case: Case) -> None:
@@ -306,8 +307,8 @@ def test_both_parts_of_a_sum_are_made_once_and_a_bad_weight_fails_alone(
 
 @pytest.mark.usefixtures("hurried")
 def test_a_sum_is_searched_and_run(case: Case, tmp_path: Path) -> None:
-    for (_, *model), best in both_parts().items():
-        line = trial((model[0], model[1]), best["parameters"], best["validation"], best["epoch"])
+    for (_, *model), part in both_parts().items():
+        line = trial((model[0], model[1]), part["parameters"], part["validation"], part["epoch"])
         append_line(tmp_path / "trials.jsonl", line)
     best = search(case, SUM, tmp_path)
     lines = [line for line in read_lines(tmp_path).trials if line.encoder == "mf+ease"]
