@@ -238,10 +238,20 @@ def test_fit_without_training(encoder, clicks, tmp_path):
     )
 
 
+def test_a_sum_with_ease_is_fitted_and_served(clicks, tmp_path):
+    args = ["fit", clicks, "-o", tmp_path / "m", *SMALL]
+    parts = ["plus=ease", "plus.l2=30", "plus.item_power=0.2", "plus_weight=0.5", "popularity=0.1"]
+    found = told(*args, *(word for part in parts for word in ("--set", part)))["parameters"]
+    assert found["plus"] == {"kind": "ease", "l2": 30.0, "user_power": 0.0, "item_power": 0.2}
+    assert (found["plus_weight"], found["popularity"]) == (0.5, 0.1)
+    assert len(told("recommend", tmp_path / "m", "-k", "2")) == 80
+    assert "plus.l2 was given without plus; name one of ease" in failed(*args, "--set", "plus.l2=30")
+
+
 def test_fields_of_an_encoder_a_loss_and_a_sampler(clicks, tmp_path):
     args = ["fit", clicks, "-o", tmp_path / "m", *SMALL]
     found = told(*args, "--encoder", "ease", "--set", "encoder.l2=30")["parameters"]
-    assert found["encoder"] == {"kind": "ease", "l2": 30.0}
+    assert found["encoder"] == {"kind": "ease", "l2": 30.0, "user_power": 0.0, "item_power": 0.0}
     more = ["--set", "encoder.hops=2", "--set", "loss.floor=0.1", "--tau", "0.2", "--set", "sampler.pool=9"]
     found = told(*args, "--loss", "dpl", "--encoder", "lightgcn", "--sampler", "dns", *more)["parameters"]
     assert (found["encoder"]["hops"], found["encoder"]["dim"]) == (2, 4)
@@ -256,7 +266,7 @@ _FIT = ["fit", "clicks.csv", "-o", "m"]
 FIT_FAILURES = {
     "tau beside a field": (
         [*_FIT, "--set", "loss.temperature=2", "--set", "tau=0.1"],
-        "tau = 0.1 is given, and loss = InfoNCE(temperature=2.0) has no prior; dcl",
+        "tau = 0.1 is given, and loss = InfoNCE(temperature=2.0) has no prior; infonce-posterior, dcl",
     ),
     "tau without training": ([*_FIT, "--encoder", "ease", "--tau", "0.1"], "is not trained; leave it out"),
     "one field twice": ([*_FIT, "--set", "encoder.dim=4", "--set", "dim=8"], "dim = 8 is given, and encoder"),
@@ -600,7 +610,7 @@ def test_compare_says_which_loss_does_not_use_a_prior(given, clicks):
     assert "bpr has no prior: " in result.stderr
     assert "tau = 0.1 is not used for it" in result.stderr
     said = failed("compare", clicks, "--losses", "infonce,bpr", *given, *SMALL)
-    assert "has no prior; dcl" in said or "a field of loss = 'tau' is not known" in said
+    assert "has no prior; infonce-posterior, dcl" in said or "a field of loss = 'tau' is not known" in said
 
 
 def test_compare_tells_people(clicks):

@@ -485,6 +485,44 @@ def test_new_people_of_a_taste_get_items_of_that_taste(encoder, loss):
     assert (table.item % 2 == parity).mean() > 0.9
 
 
+@pytest.mark.parametrize("changes", [{}, {"sampler": "uniform"}, {"encoder": "lightgcn"}], ids=str)
+def test_popularity_stays_as_it_is_in_fold_in_and_is_not_what_makes_alike(changes, world, tmp_path):
+    fitted = Recommender(
+        **{**QUICK, "popularity": 0.5, "epochs": 30, "validation": 0.0, "patience": None, **changes}
+    ).fit(world.observed)
+    assert fitted.users_.shape[1] == fitted.items_.shape[1] == 9
+    guests = fitted.fold_in(fitted.seen_)
+    assert (guests.users_[:, -1] == 1).all()
+    theirs, ours = (m.recommend(k=10).to_pandas() for m in (fitted, guests))
+    assert len(theirs.merge(ours, on=["user", "item"])) / len(theirs) > 0.75
+    for rows, table in (
+        (fitted.items_, fitted.similar_items([fitted.seen_.item_ids.ids[4].as_py()], k=5)),
+        (fitted.users_, fitted.similar_users([fitted.seen_.user_ids.ids[4].as_py()], k=5)),
+    ):
+        cosines = torch.nn.functional.cosine_similarity(rows[4:5, :-1], rows[:, :-1])
+        cosines[4] = -2
+        np.testing.assert_allclose(table.column("score"), cosines.topk(5)[0], atol=1e-6)
+    fitted.save(tmp_path / "m")
+    loaded = Recommender.load(tmp_path / "m")
+    assert torch.equal(loaded.fold_in(fitted.seen_).users_, guests.users_)
+    stored = load_model(tmp_path / "m")
+    stored.facts["parameters"]["popularity"] = 0.0
+    save_model(tmp_path / "m", stored)
+    with pytest.raises(
+        StorageError, match=r"dense rows of 8 numbers, and these are dense, of shape \(90, 9\)"
+    ):
+        Recommender.load(tmp_path / "m")
+
+
+def test_who_has_fitted_may_change_the_dimension(clicks):
+    fitted = Recommender(**QUICK).fit(clicks)
+    expected = fitted.fold_in(clicks).users_
+    alike = fitted.similar_items(clicks.item[:1], k=5)
+    fitted.set_params(dim=3)
+    assert torch.equal(fitted.fold_in(clicks).users_, expected)
+    assert fitted.similar_items(clicks.item[:1], k=5).equals(alike)
+
+
 def test_folding_in_a_training_users_own_history_gives_nearly_their_list(world):
     split = split_random_per_user(world.observed, 0.2)
     drawn = {"sampler": "uniform", "loss": "dpl"}

@@ -71,6 +71,26 @@ def sparse_path(model, tmp_path):
     return tmp_path / "s.truepair"
 
 
+@pytest.fixture
+def wide_path(model, tmp_path):
+    """A model of sparse users and dense items, both wider than there are items."""
+    rng = np.random.default_rng(0)
+    users = sp.csr_array((rng.normal(size=(12, 25)) * (rng.random((12, 25)) < 0.3)).astype(np.float32))
+    items = torch.from_numpy(rng.normal(size=(20, 25)).astype(np.float32))
+    save_model(tmp_path / "s.truepair", Model(users, items, model.seen, model.popularity))
+    return tmp_path / "s.truepair"
+
+
+def test_sparse_users_are_as_wide_as_dense_items(wide_path):
+    loaded = load_model(wide_path)
+    assert loaded.users.shape == (12, 25)
+    assert loaded.items.shape == (20, 25)
+    assert loaded.items.T.is_contiguous()
+    rewritten(wide_path, lambda t, f: t["users.columns"].__setitem__(0, 25))
+    with pytest.raises(StorageError, match="users has columns that are not among 25"):
+        load_model(wide_path)
+
+
 def test_sparse_matrices_come_out_too(sparse_path, model):
     tensors, _ = read_tensors(sparse_path, KIND, VERSION)
     assert {"users.starts", "users.columns", "users.values", "items.starts"} <= set(tensors)
@@ -131,7 +151,7 @@ def mutants(content, n, rng):
             yield joined({**header, a: field}, body)
 
 
-@pytest.mark.parametrize("kind", ["path", "sparse_path"])
+@pytest.mark.parametrize("kind", ["path", "sparse_path", "wide_path"])
 def test_a_thousand_mutants_give_a_thousand_clear_errors(kind, request):
     path = request.getfixturevalue(kind)
     content = path.read_bytes()

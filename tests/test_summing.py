@@ -141,7 +141,9 @@ def test_saved_and_loaded_gives_the_same_bits(popularity, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"popularity": 0.2}, {"sampler": "uniform", "validation": 0.0}], ids=str
+    "changes",
+    [{}, {"popularity": 0.2}, {"sampler": "uniform", "validation": 0.0, "engine": "reference"}],
+    ids=str,
 )
 def test_who_has_the_history_of_somebody_gets_the_same_from_ease(changes):
     fitted, n = made(**changes), WORLD.n_items

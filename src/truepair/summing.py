@@ -59,7 +59,7 @@ def trained_part(rows: Rows, n_items: int) -> Tensor:
 
 
 def check_vectors(users: Rows, n_items: int) -> None:
-    """An error if vectors are not whole: dense, they would need more room than the file that they are from."""
+    """An error if vectors are not whole: dense, they would need more room than the file they are from."""
     if not isinstance(users, sp.csr_array):
         return
     found, whole = np.count_nonzero(users.indices >= n_items), users.shape[0] * (users.shape[1] - n_items)

@@ -14,6 +14,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from truepair import closed, matrices
 from truepair.benchmarks import Options, Skipped, contest
 from truepair.cli import app
 from truepair.data.split import Split
@@ -32,6 +33,7 @@ from truepair.experiments.quality.sums import StopAfter, SumRunner, summed_param
 from truepair.experiments.quality.tables import Contest, aims_table, findings, ranking_table
 from truepair.experiments.truth.quality import judged_users, list_quality
 from truepair.experiments.truth.sources import Asked
+from truepair.experiments.tuning import Asked as Trying
 from truepair.experiments.tuning.domains import domain_of
 from truepair.experiments.tuning.spaces import check_values
 from truepair.losses import InfoNCE
@@ -207,6 +209,119 @@ def test_the_test_part_is_not_in_a_search(case: Case) -> None:
     identity = quest_of(case, INFONCE).runner.identity
     assert case.whole.test.hash not in identity
     assert case.valid.hash in identity
+
+
+def shortened(parameters: dict[str, Any]) -> dict[str, Any]:
+    """As a search of a large case tells it."""
+    return {**fixed_of("mf", "exact-infonce", True), **parameters, "encoder.popularity": 0.02}
+
+
+def test_a_large_case_s_posterior_takes_over_infonce_s_settings(case: Case, tmp_path: Path) -> None:
+    large = replace(case, name="gowalla-standard")
+    with pytest.raises(InputError, match="gowalla-standard mf exact-infonce has no settings yet"):
+        quest_of(large, POSTERIOR, {})
+    theirs: dict[str, Any] = {"parameters": shortened(QUICK), "epoch": 4, "validation": 0.3}
+    settings = {("gowalla-standard", *INFONCE): theirs}
+    quest = quest_of(large, POSTERIOR, settings)
+    assert (list(quest.space), quest.trials) == (["loss.tau"], 6)
+    taken = {name: quest.runner.fixed[name] for name in theirs["parameters"]}
+    assert taken == {**theirs["parameters"], "loss": "infonce-posterior"}
+    trial = quest.one_trial(0, {"loss.tau": 0.05})
+    assert (trial.state, trial.engine, trial.parameters["loss.tau"]) == ("complete", "rows", 0.05)
+    # a small case searches all by itself
+    assert len(quest_of(case, POSTERIOR, {}).space) > 4
+
+
+def test_what_is_given_is_fixed_and_not_searched(case: Case) -> None:
+    given = {"encoder.dim": 4, "epochs": 2}
+    quest = quest_of(case, INFONCE, given=given)
+    assert set(space_of(*INFONCE, False)) - set(quest.space) == {"encoder.dim"}
+    assert given.items() <= quest.runner.fixed.items()
+    whole = quest_of(case, EASE, given=given)  # it is not trained
+    assert set(whole.space) == set(space_of(*EASE, False))
+    assert not set(given) & set(whole.runner.fixed)
+    theirs = {("gowalla-standard", *INFONCE): {"parameters": QUICK, "epoch": 4, "validation": 0.3}}
+    twin = quest_of(replace(case, name="gowalla-standard"), POSTERIOR, theirs, {"encoder.dim": 2})
+    assert (twin.runner.fixed["encoder.dim"], twin.trials) == (2, 6)
+
+
+def both_parts() -> dict[Any, dict[str, Any]]:
+    powers = {"encoder": "ease", "encoder.l2": 20.0, "encoder.user_power": 0.2, "encoder.item_power": 0.1}
+    return {
+        ("ml-100k", *INFONCE): {"parameters": QUICK, "epoch": 4, "validation": 0.3},
+        ("ml-100k", *POWERS): {"parameters": powers, "epoch": None, "validation": 0.2},
+    }
+
+
+def summed_scores(train: Any, weight: float, seed: int = 0) -> torch.Tensor:
+    """Of both parts, each by itself: a run of four epochs, and EASE."""
+    pair, result = trained({**QUICK, settled.STOP: 4}, train, seed)
+    assert result.epoch == 4
+    users, items = closed.EASE(20.0, 0.2, 0.1).solve(train)
+    assert isinstance(items, torch.Tensor)
+    by_ease = torch.from_numpy(users @ items.numpy().T)
+    return torch.addmm(by_ease, pair.users, pair.items.T, beta=weight)
+
+
+def test_a_sum_s_trials_are_judged_as_the_sum_of_both_parts(case: Case) -> None:
+    with pytest.raises(
+        InputError, match=r"ml-100k - ease-powers has no settings yet; `truepair quality tune`"
+    ):
+        quest_of(case, SUM, {place: best for place, best in both_parts().items() if place[1] == "mf"})
+    quest = quest_of(case, SUM, both_parts(), {"encoder.dim": 3})  # given to its parts, when they were tuned
+    assert isinstance(quest.runner, SumRunner)
+    assert case.valid.hash in quest.runner.identity
+    for weight in (0.1, 3.0):
+        trial = quest.one_trial(0, {"plus_weight": weight})
+        assert (trial.state, trial.epoch, trial.engine) == ("complete", 4, "rows")
+        scores = summed_scores(case.carved.train, weight)
+        by_hand = evaluate(scores, torch.eye(30), case.valid, exclude=case.carved.train)
+        assert trial.score == pytest.approx(by_hand.mean("ndcg@20"), abs=1e-5)
+        assert trial.parameters == {
+            **QUICK, "plus": "ease", "plus.l2": 20.0, "plus.user_power": 0.2, "plus.item_power": 0.1,
+            "plus_weight": weight,
+        }  # fmt: skip
+
+
+def test_both_parts_of_a_sum_are_made_once_and_a_bad_weight_fails_alone(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner, made = quest_of(case, SUM, both_parts()).runner, []
+
+    def once(*given: Any) -> Any:
+        made.append(given)
+        return fit(*given)
+
+    monkeypatch.setattr(sums, "fit", once)
+    ended: list[Any] = []
+    asked = [
+        Trying(number, {**runner.fixed, "plus_weight": weight}, ended.append)
+        for number, weight in enumerate((0.1, 0.2, 0.4))
+    ]
+    runner(asked[:2])
+    monkeypatch.setattr(matrices, "free_bytes", lambda device: 0)
+    runner(asked[2:])
+    assert len(made) == 1
+    assert [outcome.state for outcome in ended] == ["complete", "complete", "failed"]
+
+
+@pytest.mark.usefixtures("hurried")
+def test_a_sum_is_searched_and_run(case: Case, tmp_path: Path) -> None:
+    for (_, *model), part in both_parts().items():
+        line = trial((model[0], model[1]), part["parameters"], part["validation"], part["epoch"])
+        append_line(tmp_path / "trials.jsonl", line)
+    best = search(case, SUM, tmp_path)
+    lines = [line for line in read_lines(tmp_path).trials if line.encoder == "mf+ease"]
+    assert len(lines) >= 2
+    assert {line.parameters["plus.l2"] for line in lines} == {20.0}
+    assert search(case, SUM, tmp_path) == best
+    assert run_wanted(case, wanted_of(tmp_path, 1, SUM), tmp_path, print) == 1
+    (run,) = read_lines(tmp_path).runs
+    assert (run.encoder, run.epoch, run.engine) == ("mf+ease", 4, "rows")
+    scores = summed_scores(case.train, run.parameters["plus_weight"])
+    found = case.judged(scores, torch.eye(30))
+    assert run.metrics == pytest.approx(found.metrics, abs=1e-5)
+    assert title(SUM) == "MF exact InfoNCE + EASE"
 
 
 # --- final runs ----------------------------------------------------------------------------------------
@@ -439,6 +554,23 @@ def test_the_commands_tune_run_and_keep_sessions(
     again = called("run", "--seeds=2", *words, "--part")
     assert again.exit_code == 0
     assert read_lines(tmp_path) == found
+
+
+@pytest.mark.usefixtures("hurried")
+def test_a_study_at_another_size(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "load_case", lambda name, data_dir: case)
+    words = ["--only=ml-100k", "--encoders=mf,-", "--methods=exact-infonce,ease", f"--lines={tmp_path}"]
+    done = called("tune", *words, "--set", "encoder.dim=3", "--set", "batch_size=32")
+    assert done.exit_code == 0, done.output
+    lines = read_lines(tmp_path)
+    trained = [line.parameters for line in lines.trials if line.encoder == "mf"]
+    assert {(line["encoder.dim"], line["batch_size"]) for line in trained} == {(3, 32)}
+    assert not [line for line in lines.trials if line.encoder == "-" and "encoder.dim" in line.parameters]
+    assert "--set encoder.dim=3" in lines.sessions[-1].asked
+    assert "--set batch_size=32" in lines.sessions[-1].asked
+    wrong = called("tune", *words, f"--lines={tmp_path / 'other'}", "--set", "encoder.dimm=3")
+    assert wrong.exit_code == 1
+    assert "'dimm' is not known" in wrong.output
 
 
 @pytest.mark.parametrize(

@@ -320,6 +320,20 @@ def test_fused_engines_say_that_they_lack_a_loss_and_auto_takes_the_reference(lo
     assert (result.clamped is None) == (getattr(loss, "surrogate", "tanh") == "tanh")
 
 
+@pytest.mark.parametrize("kind", [MF, LightGCN])
+def test_fused_engines_say_that_they_do_not_add_popularity_and_auto_takes_the_reference(kind, data):
+    job = Job(kind(dim=4, popularity=0.2), BPR(), Uniform(), data, FAST)
+    by_sgd = dataclasses.replace(job, settings=dataclasses.replace(FAST, optimizer="sgd"))
+    for engine, asked in (("cpu", job), *([("cpu-fast", by_sgd)] if kind is MF else [])):
+        with pytest.raises(InputError, match=r"it does not add popularity to scores.*Use reference"):
+            choose_engine(asked, engine)
+    assert ENGINES["gpu"].lacks(job) is not None
+    assert choose_engine(job) == "reference"
+    result = fit(job.encoder, job.loss, job.sampler, data, FAST)
+    assert result.history[-1].loss < result.history[0].loss
+    assert result.users.shape[1] == result.items.shape[1] == 5
+
+
 # --- what goes wrong -----------------------------------------------------------------------------------
 
 

@@ -194,7 +194,7 @@ def test_the_same_bits_on_one_and_two_threads(loss, encoder):
     assert_same_bits(one, two)
 
 
-@pytest.mark.parametrize("encoder", [DOT, GRAPH], ids=["dot", "graph"])
+@pytest.mark.parametrize("encoder", [DOT, GRAPH, POPULAR[2]], ids=["dot", "graph", "popular graph"])
 @pytest.mark.parametrize("sampler", [Exact(), Exact(columns=8, alpha=0.5)], ids=str)
 def test_stopping_and_going_on_changes_nothing(encoder, sampler, tmp_path):
     def run(epochs, path=None):
@@ -242,11 +242,11 @@ def test_a_step_with_drawn_columns_and_popularity_is_that_of_the_formula(encoder
     logits = (scores[:, columns] + log_weights).masked_fill(has[:, columns], -np.inf)
     rest = torch.logsumexp(logits, dim=1)
     assert rest.isfinite().all()  # nobody is idle
-    total = blocks.n_items - torch.from_numpy(data.user_counts)
+    total = blocks.n_items - torch.tensor(data.user_counts)
     # of so many unlabelled items, the weighted mean stands for all
     weights = log_weights.expand(12, -1).masked_fill(has[:, columns], -np.inf).double()
     rest = rest - torch.logsumexp(weights, dim=1) + total.log()
-    pairs = torch.from_numpy(data.users), torch.from_numpy(data.items)
+    pairs = torch.tensor(data.users), torch.tensor(data.items)
     F.softplus(rest[pairs[0]] - scores[pairs]).mean().backward()
     with torch.no_grad():
         for parameter in model.parameters():
