@@ -48,7 +48,7 @@ def assembled(flat: Mapping[str, Any]) -> dict[str, Any]:
     """Recommender's parameters from flat ones: a dotted name is a field of the loss, encoder or sampler.
 
     >>> assembled({"loss": "dpl", "loss.tau": 0.1, "encoder": "mf", "encoder.dim": 8, "epochs": 5})["loss"]
-    DPL(tau=0.1, floor=0.01, clamp='hard')
+    DPL(tau=0.1, floor=0.01, clamp='hard', margin=0.0)
     """
     whole = {name: value for name, value in flat.items() if "." not in name}
     for name, registry in PARTS.items():
