@@ -1,6 +1,6 @@
 """The contestants: what each has fixed, what is searched, and how much.
 
-All that are trained use exact sampling and cosine scores, share their ranges, and have their own parameters
+All that are trained use exact sampling and, but for one, cosine scores, share their ranges, and have their own parameters
 besides; the reference points have the ranges of the clean study.
 """
 
@@ -22,7 +22,7 @@ INFONCE, POSTERIOR = "exact-infonce", "exact-infonce-posterior"
 METHODS_OF: dict[str, tuple[str, ...]] = {
     "mf": (
         "exact-infonce", "exact-dpl-hard", "exact-dpl", "exact-bpr", "exact-psl", "exact-bsl",
-        "exact-infonce-posterior", "exact-infonce-popularity",
+        "exact-infonce-posterior", "exact-infonce-popularity", "exact-infonce-dot",
     ),
     "lightgcn": ("exact-infonce", "exact-dpl-hard", "exact-psl"),
     "mf+ease": ("exact-infonce",),
@@ -45,7 +45,7 @@ _SOLVED = ("ease", "ease-powers", "itemknn", "popularity")  # the same whatever 
 
 _NAMES = {  # nothing is sampled here
     "psl": "PSL", "bsl": "BSL", "dpl-hard": "DPL, hard weights", "infonce-posterior": "InfoNCE-posterior",
-    "infonce-popularity": "InfoNCE with popularity", "ease-powers": "EASE with powers",
+    "infonce-popularity": "InfoNCE with popularity", "infonce-dot": "InfoNCE, dot products", "ease-powers": "EASE with powers",
 }  # fmt: skip
 
 Model = tuple[str, str]  # encoder, method
@@ -66,6 +66,7 @@ _OWN: dict[str, dict[str, Searched]] = {
         "loss.temperature": _TEMPERATURE,
         "encoder.popularity": Range(0.0, 0.3, least=0.0, most=2.0),
     },
+    "infonce-dot": {"loss.temperature": Range(0.5, 8.0, log=True)},
     "infonce-posterior": {
         "loss.temperature": _TEMPERATURE,
         "loss.tau": Range(0.001, 0.3, log=True, most=0.9),
@@ -117,7 +118,8 @@ def fixed_of(encoder: str, method: str, large: bool) -> dict[str, Any]:
     if large:
         settled |= {"weight_decay": 0.0} | ({"loss.floor": 1e-6} if _is_dpl(method) else {})
     return {
-        "encoder": encoder, "encoder.scoring": "cosine", "loss": loss.removesuffix("-popularity"),
+        "encoder": encoder, "encoder.scoring": "dot" if loss == "infonce-dot" else "cosine",
+        "loss": loss.removesuffix("-popularity").removesuffix("-dot"),
         "sampler": "exact", "schedule": "cosine", "epochs": EPOCHS[_size(large)],
         "validate_every": _EVERY, "patience": None, **settled,
     }  # fmt: skip
