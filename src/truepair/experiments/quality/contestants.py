@@ -1,7 +1,7 @@
 """The contestants: what each has fixed, what is searched, and how much.
 
-All that are trained use exact sampling and, but for one, cosine scores, share their ranges, and have their own parameters
-besides; the reference points have the ranges of the clean study.
+All that are trained use exact sampling and, but for one, cosine scores, share their ranges, and have their
+own parameters besides; the reference points have the ranges of the clean study.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ _SOLVED = ("ease", "ease-powers", "itemknn", "popularity")  # the same whatever 
 
 _NAMES = {  # nothing is sampled here
     "psl": "PSL", "bsl": "BSL", "dpl-hard": "DPL, hard weights", "infonce-posterior": "InfoNCE-posterior",
-    "infonce-popularity": "InfoNCE with popularity", "infonce-dot": "InfoNCE, dot products", "ease-powers": "EASE with powers",
+    "infonce-popularity": "InfoNCE with popularity", "infonce-dot": "InfoNCE, dot products",
+    "ease-powers": "EASE with powers",
 }  # fmt: skip
 
 Model = tuple[str, str]  # encoder, method
