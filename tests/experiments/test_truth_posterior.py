@@ -10,8 +10,9 @@ import torch
 from truepair.data.simulation import simulate_world
 from truepair.errors import InputError
 from truepair.experiments.truth.cases import hidden_case, mask_of
+from truepair.experiments.truth.lines import append
 from truepair.experiments.truth.posterior import KIND, TITLES, Bench, Effort, Point, _of_kind, run_posterior
-from truepair.experiments.truth.posterior_lines import append, read
+from truepair.experiments.truth.posterior_lines import read
 from truepair.experiments.truth.posterior_report import interval, section, sentences, trials_of
 from truepair.experiments.truth.summary import Mean
 from truepair.experiments.truth.told import ToldBlocks, fit_told, labels_of
@@ -175,5 +176,5 @@ def test_a_broken_line_is_named(tmp_path):
     append(tmp_path / "a.jsonl", line_of("infonce", 0, 0.5))
     with (tmp_path / "a.jsonl").open("a") as file:
         file.write("{}\n")
-    with pytest.raises(InputError, match=r"a\.jsonl, line 2 is no line of this study"):
+    with pytest.raises(InputError, match=r"a\.jsonl, line 2 is no line of the truth lab"):
         read(tmp_path)

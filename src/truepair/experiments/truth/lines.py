@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import TypeVar
 
 from truepair.errors import InputError
 from truepair.experiments.lines import append_text, six_digits
@@ -14,12 +15,32 @@ Key = tuple[str, str, float, str, int]
 
 
 @dataclass(frozen=True)
-class TruthLine:
+class CaseLine:
     """One model of one case.
 
     case, exposure, hide, seed  which labels were hidden: see `cases`
-    treatment   a name of `treatments.EVERY`
+    treatment   how it was trained
     tau         the case's true prior
+    """
+
+    case: str
+    exposure: str
+    hide: float
+    treatment: str
+    seed: int
+    tau: float
+
+    @property
+    def key(self) -> Key:
+        """What is not run twice."""
+        return self.case, self.exposure, self.hide, self.treatment, self.seed
+
+
+@dataclass(frozen=True)
+class TruthLine(CaseLine):
+    """A line of the lab's own study.
+
+    treatment   a name of `treatments.EVERY`
     facts       sizes of the case: users, items, train, judged users, judged positives
     settings    learning rate and weight decay, chosen on the validation part
     search      [learning rate, weight decay, validation score] of all that was tried; seed 0 only
@@ -30,12 +51,6 @@ class TruthLine:
     clamped     the share of rows that met the loss's floor; None where it has none
     """
 
-    case: str
-    exposure: str
-    hide: float
-    treatment: str
-    seed: int
-    tau: float
     facts: Mapping[str, int]
     settings: Mapping[str, float]
     search: Sequence[Sequence[float | None]]
@@ -47,31 +62,34 @@ class TruthLine:
     clamped: float | None
     seconds: float
 
-    @property
-    def key(self) -> Key:
-        """What is not run twice."""
-        return self.case, self.exposure, self.hide, self.treatment, self.seed
+
+Line = TypeVar("Line", bound=CaseLine)
 
 
-def append(path: Path, line: TruthLine) -> None:
+def append(path: Path, line: CaseLine) -> None:
     """Add a line to a file."""
     append_text(path, json.dumps(six_digits(asdict(line)), ensure_ascii=False, allow_nan=False))
 
 
 def read(folder: Path) -> list[TruthLine]:
+    """The lines of the lab's own study."""
+    return read_lines_of(TruthLine, folder)
+
+
+def read_lines_of(kind: type[Line], folder: Path) -> list[Line]:
     """Every line of every *.jsonl file of a folder; of two with one key the later counts."""
-    found: dict[Key, TruthLine] = {}
+    found: dict[Key, Line] = {}
     for path in sorted(folder.glob("*.jsonl")):
         for place, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-            line = _parsed(text, f"{path.name}, line {place}")
+            line = _parsed(kind, text, f"{path.name}, line {place}")
             found[line.key] = line
     return list(found.values())
 
 
-def _parsed(text: str, where: str) -> TruthLine:
+def _parsed(kind: type[Line], text: str, where: str) -> Line:
     try:
         told = json.loads(text)
-        return TruthLine(**{field.name: told[field.name] for field in fields(TruthLine)})
+        return kind(**{field.name: told[field.name] for field in fields(kind)})
     except (ValueError, TypeError, KeyError) as error:
         raise InputError(
             f"{where} is no line of the truth lab ({error}); delete it, and run again."

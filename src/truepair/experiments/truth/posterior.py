@@ -22,7 +22,8 @@ from truepair.errors import InputError, TrainingError, check_whole
 from truepair.evaluation.evaluation import Validation
 from truepair.experiments.truth.cases import TruthCase, mask_of
 from truepair.experiments.truth.fitting import one_thread
-from truepair.experiments.truth.posterior_lines import Key, PosteriorLine, append, read
+from truepair.experiments.truth.lines import Key, append
+from truepair.experiments.truth.posterior_lines import PosteriorLine, read
 from truepair.experiments.truth.quality import quality
 from truepair.experiments.truth.sources import Asked
 from truepair.experiments.truth.told import fit_told
