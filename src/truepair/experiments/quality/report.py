@@ -114,7 +114,7 @@ _INTRODUCTION = """\
 
 With exact sampling (`sampler="exact"`) nothing is drawn: a user's items are compared with the whole
 catalogue. Here it meets EASE and iALS, with ItemKNN and popularity as the floor: every contestant tuned
-alike, several seeds, the test part looked at once.
+alike, several seeds, each judged once on the test part.
 
 Every number is computed from a line, one JSON object a run, in `results/quality`. This page is written by
 `truepair quality report`, never by hand."""
@@ -128,7 +128,12 @@ known.
 
 "+ EASE" adds the scores of EASE with powers to those of a trained contestant, each with the settings that
 its own search found, times a weight. "With popularity" adds γ·log(1 + users of an item) to the scores, γ
-searched; in the large cases every trained contestant has that, and no weight decay."""
+searched; in the large cases every trained contestant has that, and no weight decay.
+
+Nothing within a contestant was chosen by a test part. But not all contestants were there from the start: the
+sums, EASE with powers, popularity and dot products were thought of after others had been judged, in part
+because those fell short, and tried on validation first. Dot products on KuaiRec came after the test figures
+of cosines there had been seen: take that row for less than the others."""
 
 _CAPTION = f"""\
 Mean ± standard deviation over seeds on the test part; EASE, ItemKNN and popularity do not depend on a seed.
