@@ -8,7 +8,14 @@ from truepair.training.rows_block import Block
 from truepair.training.rows_losses import row_losses
 from truepair.training.rows_pairs import POWER, SIGMOID, SOFTPLUS, Kernel, pair_sums
 
-KERNELS = [Kernel(SIGMOID), Kernel(SOFTPLUS), Kernel(POWER, 0.4), Kernel(POWER, 2.5)]
+KERNELS = [
+    Kernel(SIGMOID),
+    Kernel(SIGMOID, margin=1.5),
+    Kernel(SOFTPLUS),
+    Kernel(POWER, 0.4),
+    Kernel(POWER, 2.5),
+    Kernel(POWER, 2.5, margin=0.5),
+]
 OPTIONS = [(0.0, False), (0.7, False), (0.0, True), (1.3, True)]  # β, whether columns have weights
 TAUS = (0.0, 0.1, 0.3, 0.05, 0.6, 0.2)  # one for each user of a small world
 
