@@ -14,13 +14,13 @@ from pathlib import Path
 
 import numpy as np
 
-from truepair.data.catalogue import load
+from truepair.data.datasets.catalogue import load
 from truepair.data.interactions import Interactions
 from truepair.data.splitting import split_random_per_user
 from truepair.evaluation import evaluate
 from truepair.randomness import random_order, stream_key
-from truepair.ranking import top_k
-from truepair.recommender import Recommender
+from truepair.ranking.selection import top_k
+from truepair.recommender.estimator import Recommender
 
 
 def recall(model: Recommender, target: Interactions) -> float:

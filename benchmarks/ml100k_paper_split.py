@@ -16,9 +16,9 @@ from pathlib import Path
 
 from truepair.data.reading import read_interactions
 from truepair.data.splitting import split_given
-from truepair.encoders import MF, Encoder, LightGCN
 from truepair.evaluation import evaluate_split
 from truepair.losses import BPR, DPL, Loss
+from truepair.models.encoders import MF, Encoder, LightGCN
 from truepair.sampling import Uniform
 from truepair.training import Settings, fit
 

@@ -11,13 +11,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-from truepair.data.catalogue import load
-from truepair.recommender import Recommender
+from truepair.data.datasets.catalogue import load
+from truepair.recommender.estimator import Recommender
 
 PROGRAM = r"""
 import re, sys, time
 import pyarrow.parquet as pq
-from truepair.recommender import Recommender
+from truepair.recommender.estimator import Recommender
 
 def peak():  # of this process alone: getrusage would count what its parent had before
     return int(re.search(r"VmHWM:\s+(\d+)", open("/proc/self/status").read())[1]) / 1024

@@ -7,10 +7,10 @@ judged twice: on held-out clicks, as on real data, and on everything people trul
 
 from truepair.data.simulation import simulate_world
 from truepair.data.splitting import split_random
-from truepair.encoders import MF
 from truepair.evaluation import Validation, compare, evaluate, evaluate_split
 from truepair.losses import BPR, DPL
-from truepair.ranking import top_k
+from truepair.models.encoders import MF
+from truepair.ranking.selection import top_k
 from truepair.sampling import Uniform
 from truepair.training import Settings, fit
 

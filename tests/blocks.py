@@ -4,9 +4,9 @@ import math
 
 import torch
 
-from truepair.training.rows_block import Block
-from truepair.training.rows_losses import row_losses
-from truepair.training.rows_pairs import POWER, SIGMOID, SOFTPLUS, Kernel, pair_sums
+from truepair.training.full.block import Block
+from truepair.training.full.losses import row_losses
+from truepair.training.full.pair_sums import POWER, SIGMOID, SOFTPLUS, Kernel, pair_sums
 
 KERNELS = [
     Kernel(SIGMOID),

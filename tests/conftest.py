@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-collect_ignore = ["training/compile_kernels.py"]  # a script, for a process of its own
+collect_ignore = ["training/sampled/compile_kernels.py"]  # a script, for a process of its own
 
 # Without a GPU the GPU engine's kernels run in Triton's interpreter; Triton reads this when it is imported.
 if not torch.cuda.is_available():

@@ -1,6 +1,7 @@
 """Imports go one way, from the data to the product; and importing truepair stays light."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,290 +10,101 @@ import pytest
 
 import truepair
 
-ROOT = Path(truepair.__file__).parent
+SOURCES = Path(truepair.__file__).parents[1]
+MAP = Path(__file__).parents[1] / "docs" / "map.md"
 
-# The way of the data, as docs/map.md draws it: a module imports only from lines above it.
-ORDER = [
-    "errors",
-    "randomness",
-    "compiling",
-    "machine",
-    "data.ids",
-    "data.interactions",
-    "data.columns",
-    "data.memory",
-    "data.files",
-    "data.text",
-    "data.formats",
-    "data.reading",
-    "data.simulation",
-    "data.split",
-    "data.splitting",
-    "data.parsers",
-    "data.placing",
-    "data.download",
-    "data.archives",
-    "data.dataset",
-    "data.datasets",
-    "data.fetching",
-    "data.catalogue",
-    "matrices",
-    "sampling",
-    "posterior",
-    "losses",
-    "encoders",
-    "closed",
-    "tensorfile",
-    "training.settings",
-    "training.result",
-    "training.progress",
-    "training.checkpoints",
-    "training.plan",
-    "training.trainer",
-    "training.weights",
-    "training.cpu_functions",
-    "training.cpu_losses",
-    "training.cpu_rows",
-    "training.cpu_lines",
-    "training.cpu_course",
-    "training.cpu_graph",
-    "training.cpu_rivals",
-    "training.cpu_batch",
-    "training.cpu_memory",
-    "training.cpu_steps",
-    "training.cpu",
-    "training.cpu_updates",
-    "training.cpu_draws",
-    "training.cpu_entries",
-    "training.cpu_fast",
-    "training.gpu_losses",
-    "training.gpu_rivals",
-    "training.gpu_kernels",
-    "training.gpu_graph",
-    "training.gpu_runs",
-    "training.gpu",
-    "training.reference",
-    "training.rows_block",
-    "training.rows_pairs",
-    "training.rows_losses",
-    "training.rows_histogram",
-    "training.gpu_pairs",
-    "training.rows_gpu",
-    "training.rows_scoring",
-    "training.rows_course",
-    "training.rows_trainer",
-    "training.rows_recorded",
-    "training.rows",
-    "training.running",
-    "training.many",
-    "training.folding",
-    "training",
-    "prior.evidence",
-    "prior.cells",
-    "prior.plateau",
-    "prior.ratios",
-    "prior.estimate",
-    "prior.calibration",
-    "prior.filling",
-    "prior",
-    "ranking_cpu",
-    "ranking_scores",
-    "ranking_blocks",
-    "ranking",
-    "evaluation.metrics",
-    "evaluation.statistics",
-    "evaluation.task",
-    "evaluation.evaluation",
-    "evaluation.comparison",
-    "evaluation",
-    "tables",
-    "storage",
-    "parameters",
-    "carving",
-    "shelf",
-    "solving",
-    "usual",
-    "summing",
-    "recommender",
-    "adapters",
-    "adapters.implicit.factors",
-    "adapters.implicit.model",
-    "adapters.implicit.als",
-    "adapters.implicit.bpr",
-    "adapters.implicit.dpl",
-    "adapters.implicit",
-    "experiments",
-    "experiments.report",
-    "experiments.figures",
-    "experiments.demo_result",
-    "experiments.demo_output",
-    "experiments.demo",
-    "experiments.tuning.domains",
-    "experiments.tuning.trials",
-    "experiments.tuning.lock",
-    "experiments.tuning.study",
-    "experiments.tuning.runner",
-    "experiments.tuning.search",
-    "experiments.tuning",
-    "experiments.tuning.spaces",
-    "experiments.tuning.report",
-    "experiments.lines",
-    "experiments.searching",
-    "experiments.paper",
-    "experiments.paper.presets",
-    "experiments.paper.points",
-    "experiments.paper.search",
-    "experiments.paper.plan",
-    "experiments.paper.published",
-    "experiments.paper.words",
-    "experiments.paper.estimates",
-    "experiments.paper.cells",
-    "experiments.paper.clean",
-    "experiments.paper.tables",
-    "experiments.paper.bars",
-    "experiments.paper.ablation",
-    "experiments.paper.effort",
-    "experiments.paper.work",
-    "experiments.paper.questions",
-    "experiments.paper.claims",
-    "experiments.paper.figures",
-    "experiments.paper.findings",
-    "experiments.paper.report",
-    "experiments.paper.running",
-    "experiments.paper.contrasts",
-    "experiments.paper.timing",
-    "experiments.paper.steps",
-    "experiments.theory",
-    "experiments.theory.scores",
-    "experiments.theory.probability",
-    "experiments.theory.estimators",
-    "experiments.theory.results",
-    "experiments.theory.lemma1",
-    "experiments.theory.lemma2",
-    "experiments.theory.lemma3",
-    "experiments.theory.identity",
-    "experiments.theory.running",
-    "experiments.theory.tables",
-    "experiments.theory.figures",
-    "experiments.theory.report",
-    "experiments.truth",
-    "experiments.truth.cases",
-    "experiments.truth.coat",
-    "experiments.truth.sources",
-    "experiments.truth.treatments",
-    "experiments.truth.fitting",
-    "experiments.truth.quality",
-    "experiments.truth.told",
-    "experiments.truth.probes",
-    "experiments.truth.lines",
-    "experiments.truth.posterior_lines",
-    "experiments.truth.posterior",
-    "experiments.truth.running",
-    "experiments.truth.summary",
-    "experiments.truth.tables",
-    "experiments.truth.figures",
-    "experiments.truth.conclusions",
-    "experiments.truth.posterior_report",
-    "experiments.truth.report",
-    "experiments.quality",
-    "experiments.quality.cases",
-    "experiments.quality.contestants",
-    "experiments.quality.settled",
-    "experiments.quality.sums",
-    "experiments.quality.running",
-    "experiments.quality.tables",
-    "experiments.quality.report",
-    "experiments.prior_plot",
-    "experiments.prior_study",
-    "experiments.prior_study.lines",
-    "experiments.prior_study.cases",
-    "experiments.prior_study.measuring",
-    "experiments.prior_study.auto",
-    "experiments.prior_study.running",
-    "experiments.prior_study.groups",
-    "experiments.prior_study.tables",
-    "experiments.prior_study.figures",
-    "experiments.prior_study.worth",
-    "experiments.prior_study.trained",
-    "experiments.prior_study.conclusions",
-    "experiments.prior_study.words",
-    "experiments.prior_study.report",
-    "experiments.prior_study.__main__",
-    "benchmarks.outcome",
-    "benchmarks.peers",
-    "benchmarks.ours",
-    "benchmarks.training",
-    "benchmarks.quality",
-    "benchmarks.contest",
-    "benchmarks.lists",
-    "benchmarks.memory",
-    "benchmarks.scaling",
-    "benchmarks.exact",
-    "benchmarks.plots",
-    "benchmarks.gpu",
-    "benchmarks.running",
-    "benchmarks.table",
-    "benchmarks",
-    "commands",
-    "commands.voice",
-    "commands.options",
-    "commands.sources",
-    "commands.parameters",
-    "commands.idtext",
-    "commands.writing",
-    "commands.demo",
-    "commands.data",
-    "commands.fit",
-    "commands.evaluate",
-    "commands.recommend",
-    "commands.similar",
-    "commands.compare",
-    "commands.tune",
-    "commands.bench",
-    "commands.paper",
-    "commands.quality",
-    "commands.prior",
-    "commands.theory",
-    "commands.truth",
-    "commands.doctor",
-    "cli",
-    "__main__",
-]
+
+def order_on_the_map():
+    """The modules in the order of docs/map.md; a package follows its last module."""
+    block = re.search(r"^```\n(src/truepair/.*?)^```", MAP.read_text(), re.MULTILINE | re.DOTALL)[1]
+    order, open_folders = [], []  # (indentation, name) of the folders that a line is in
+    for line in block.splitlines():
+        names = re.match(r"\s*((?:\S+(?:/|\.py)(?:\s|$))+)", line)
+        if not names:
+            continue  # an empty line, or one more line of a description
+        indentation = len(line) - len(line.lstrip())
+        while open_folders and open_folders[-1][0] >= indentation:
+            name = open_folders.pop()[1]
+            order.append(dotted(open_folders, name))
+        for name in names[1].split():
+            if name.endswith("/"):
+                open_folders.append((indentation, name.removeprefix("src/").rstrip("/")))
+            else:
+                order.append(dotted(open_folders, name.removesuffix(".py")))
+    while open_folders:
+        name = open_folders.pop()[1]
+        order.append(dotted(open_folders, name))
+    return order
+
+
+def dotted(folders, name):
+    return ".".join([*(folder for _, folder in folders), name])
 
 
 def name_of(path):
-    parts = path.relative_to(ROOT).with_suffix("").parts
+    parts = path.relative_to(SOURCES).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+PACKAGES = ("truepair", "truepair_lab")
+MODULES = {name_of(path): path for package in PACKAGES for path in (SOURCES / package).rglob("*.py")}
+ORDER = order_on_the_map()
 
 
 def imported(path):
     for node in ast.walk(ast.parse(path.read_text())):
         assert not (isinstance(node, ast.ImportFrom) and node.level), "imports are written out, not relative"
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("truepair"):
-            module = node.module.removeprefix("truepair").removeprefix(".")
-            parts = {f"{module}.{alias.name}".removeprefix(".") for alias in node.names}  # perhaps modules
-            yield from parts & set(MODULES) or {module}
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in PACKAGES:
+            parts = {f"{node.module}.{alias.name}" for alias in node.names}  # perhaps modules
+            yield from parts & set(MODULES) or {node.module}
         if isinstance(node, ast.Import):
-            yield from (a.name.removeprefix("truepair.") for a in node.names if a.name.startswith("truepair"))
+            yield from (a.name for a in node.names if a.name.partition(".")[0] in PACKAGES)
 
 
-MODULES = {name_of(path): path for path in ROOT.rglob("*.py")}
+def test_every_module_has_one_line_on_the_map():
+    assert len(ORDER) == len(set(ORDER))
+    assert sorted(ORDER) == sorted(MODULES)
 
 
-def test_every_module_has_its_line():
-    assert sorted(ORDER) == sorted(set(MODULES) - {"", "data"})
+def test_a_module_imports_only_from_lines_above_it():
+    place = {module: k for k, module in enumerate(ORDER)}
+    lazy_names = {"truepair"}  # the public names: their home is loaded when one is used
+    wrong = [
+        f"{module} imports {name}"
+        for module in ORDER
+        if module not in lazy_names
+        for name in imported(MODULES[module])
+        if place[name] >= place[module]
+    ]
+    assert wrong == []
 
 
-@pytest.mark.parametrize("module", ORDER)
-def test_a_module_imports_only_from_lines_above_it(module):
-    above = ORDER[: ORDER.index(module)]
-    assert [name for name in imported(MODULES[module]) if name not in above] == []
+def test_the_product_does_not_import_the_lab():
+    wrong = [
+        module
+        for module, path in MODULES.items()
+        if not module.startswith("truepair_lab")
+        and any(name.startswith("truepair_lab") for name in imported(path))
+    ]
+    assert wrong == []
+
+
+def test_folders_stay_small():
+    folders = [SOURCES / package for package in PACKAGES]
+    folders += [path for folder in folders for path in folder.rglob("*") if path.is_dir()]
+    entries = {folder: [p for p in folder.iterdir() if p.name != "__pycache__"] for folder in folders}
+    assert len(entries[SOURCES / "truepair"]) <= 20
+    assert [
+        folder for folder, inside in entries.items() if len(inside) > 18 and folder.name != "truepair"
+    ] == []
 
 
 def test_training_cannot_see_the_test_set():
+    blind = tuple(f"truepair.{room}" for room in ("training", "sampling", "losses", "models"))
+    hidden = ("truepair.evaluation", "truepair.data.split")
     for module in ORDER:
-        if module.startswith(("training", "sampling", "losses", "encoders", "closed")):
-            assert not [n for n in imported(MODULES[module]) if n.startswith(("evaluation", "data.split"))]
+        if module.startswith(blind):
+            assert not [name for name in imported(MODULES[module]) if name.startswith(hidden)], module
 
 
 def modules_after(code):

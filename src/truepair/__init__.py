@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from truepair.data.simulation import simulate_world as simulate_world
     from truepair.data.split import Split as Split
     from truepair.data.splitting import split_random as split_random
-    from truepair.encoders import MF as MF
-    from truepair.encoders import LightGCN as LightGCN
     from truepair.evaluation import Validation as Validation
     from truepair.evaluation import evaluate_split as evaluate_split
     from truepair.losses import BPR as BPR
     from truepair.losses import DPL as DPL
-    from truepair.recommender import Recommender as Recommender
+    from truepair.models.encoders import MF as MF
+    from truepair.models.encoders import LightGCN as LightGCN
+    from truepair.recommender.estimator import Recommender as Recommender
     from truepair.sampling import Uniform as Uniform
     from truepair.training import Settings as Settings
     from truepair.training import fit as fit
@@ -42,14 +42,14 @@ _HOME = {
     "split_random": "data.splitting",
     "BPR": "losses",
     "DPL": "losses",
-    "MF": "encoders",
-    "LightGCN": "encoders",
+    "MF": "models.encoders",
+    "LightGCN": "models.encoders",
     "Uniform": "sampling",
     "Settings": "training",
     "fit": "training",
     "Validation": "evaluation",
     "evaluate_split": "evaluation",
-    "Recommender": "recommender",
+    "Recommender": "recommender.estimator",
 }
 __all__ = [*_HOME]
 

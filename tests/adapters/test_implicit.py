@@ -13,7 +13,7 @@ import torch
 import truepair.adapters.implicit as ours
 from truepair.adapters.implicit.factors import LOWEST
 from truepair.errors import InputError, StorageError
-from truepair.storage import load_model, save_model
+from truepair.recommender.model_file import load_model, save_model
 from worlds import two_tastes
 
 N_USERS, N_ITEMS = 40, 30

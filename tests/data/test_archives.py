@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from truepair.data import archives
-from truepair.data.archives import Member, extract
+from truepair.data.datasets import archives
+from truepair.data.datasets.archives import Member, extract
 from truepair.errors import DownloadError
 
 DATA = b"1\t2\t3\n" * 1000

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from truepair.data import catalogue, parsers
-from truepair.data.catalogue import (
+from truepair.data.datasets import catalogue, parsers
+from truepair.data.datasets.catalogue import (
     DATASETS,
     Dataset,
     Truth,
@@ -22,9 +22,9 @@ from truepair.data.catalogue import (
     load_truth,
     locate,
 )
-from truepair.data.dataset import Addresses, Archive, Wheel
+from truepair.data.datasets.dataset import Addresses, Archive, Wheel
+from truepair.data.datasets.placing import sha256_of
 from truepair.data.interactions import Interactions
-from truepair.data.placing import sha256_of
 from truepair.errors import InputError
 
 NAMES = list(DATASETS)
@@ -36,7 +36,9 @@ def no_other_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing here may look into the developer's own cache, or at a network."""
     monkeypatch.delenv("TRUEPAIR_DATA", raising=False)
     monkeypatch.setenv("TRUEPAIR_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("truepair.data.fetching._get", lambda *a: pytest.fail("looked at the network"))
+    monkeypatch.setattr(
+        "truepair.data.datasets.fetching._get", lambda *a: pytest.fail("looked at the network")
+    )
 
 
 def rows_of(data: Interactions) -> list[tuple[Any, ...]]:

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 import web
-from truepair.data import download as module
-from truepair.data import placing
-from truepair.data.download import Patience, download
-from truepair.data.placing import place
+from truepair.data.datasets import download as module
+from truepair.data.datasets import placing
+from truepair.data.datasets.download import Patience, download
+from truepair.data.datasets.placing import place
 from truepair.errors import DownloadError
 from web import Server
 

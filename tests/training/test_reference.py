@@ -10,9 +10,9 @@ import torch
 
 from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
-from truepair.encoders import ENCODERS, MF, LightGCN
 from truepair.errors import InputError, TrainingError
 from truepair.losses import BPR, BSL, DPL, LOSSES, PSL, SL, InfoNCE
+from truepair.models.encoders import ENCODERS, MF, LightGCN
 from truepair.randomness import stream_key
 from truepair.sampling import DNS, SAMPLERS, Draws, Uniform
 from truepair.training import ENGINES, Job, Settings, choose_engine, fit

@@ -5,11 +5,11 @@ import dataclasses
 import pytest
 import torch
 
-from truepair.encoders import MF
 from truepair.losses import BPR
+from truepair.models.encoders import MF
 from truepair.sampling import Uniform
 from truepair.training import ENGINES, Job, Settings, StopTraining, fit, fit_many
-from truepair.training.gpu import GPU
+from truepair.training.sampled.gpu.engine import GPU
 from truepair.training.trainer import Engine
 from worlds import two_tastes
 
@@ -56,7 +56,7 @@ def test_without_a_score_it_just_ends(engine):
 @pytest.mark.filterwarnings("ignore:.* encountered in:RuntimeWarning")
 def test_in_fit_many_the_others_go_on(engine, monkeypatch):
     if engine == "gpu":
-        pytest.importorskip("truepair.training.gpu_runs")
+        pytest.importorskip("truepair.training.sampled.gpu.runs")
         device = "cuda" if torch.cuda.is_available() else "cpu"
         monkeypatch.setitem(ENGINES, "gpu", Engine(start=GPU.start, lacks=lambda job: None))
         jobs = [job(seed=seed, epochs=3, device=device) for seed in range(3)]

@@ -16,7 +16,7 @@ from truepair.errors import InputError, check_choice, check_type, check_whole
 from truepair.evaluation.metrics import CATALOGUE_METRICS, METRICS, Floats, parse_metric
 from truepair.evaluation.statistics import bootstrap_interval
 from truepair.evaluation.task import Task
-from truepair.ranking import Exclude, Matrix
+from truepair.ranking.selection import Exclude, Matrix
 
 
 @dataclass(frozen=True, eq=False, repr=False)

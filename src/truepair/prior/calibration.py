@@ -15,7 +15,7 @@ import torch
 from scipy.optimize import isotonic_regression
 
 from truepair.data.interactions import Interactions
-from truepair.posterior import Posterior
+from truepair.losses.posterior import Posterior
 from truepair.prior.evidence import Evidence, Floats, moments, standardised
 
 _BINS = 200  # half of them quantiles of held-out scores, half of unlabelled ones

@@ -16,9 +16,9 @@ import torch
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 from truepair.data.splitting import split_random
-from truepair.encoders import MF
 from truepair.errors import InputError
 from truepair.losses import BPR
+from truepair.models.encoders import MF
 from truepair.sampling import Uniform
 from truepair.training import AUTO, Settings, fit
 

@@ -14,8 +14,8 @@ from typing import Any
 from torch import Tensor
 
 from truepair.errors import StorageError
-from truepair.posterior import Posterior
-from truepair.tensorfile import read_tensors, write_tensors
+from truepair.losses.posterior import Posterior
+from truepair.storage.tensor_file import read_tensors, write_tensors
 from truepair.training.result import Job
 
 KIND, VERSION = "truepair checkpoint", 1

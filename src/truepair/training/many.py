@@ -8,12 +8,12 @@ from collections.abc import Hashable, Sequence
 from typing import Protocol
 
 from truepair.errors import TrainingError
-from truepair.training.plan import plan_of
+from truepair.training.full.cuda_graphs import RecordedRuns
+from truepair.training.full.engine import is_recordable
+from truepair.training.loop import Run
 from truepair.training.progress import Progress, show_progress
 from truepair.training.result import FitResult, Job, OnEpoch
-from truepair.training.rows import is_recordable
-from truepair.training.rows_recorded import RecordedRuns
-from truepair.training.running import Run
+from truepair.training.sampled.plan import plan_of
 from truepair.training.trainer import EpochTotals, Trainer
 
 _MOST_RUNS = 256  # in one group
@@ -93,7 +93,7 @@ class AlikeRuns:
     """Runs of engine "gpu" in the same kernels; one that is over goes along and learns nothing."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
-        from truepair.training.gpu_runs import GpuRuns  # it needs Triton
+        from truepair.training.sampled.gpu.runs import GpuRuns  # it needs Triton
 
         self.runs = GpuRuns(jobs)
         self.trainers = self.runs.trainers

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from truepair.data.interactions import Interactions
-from truepair.encoders import Encoder
 from truepair.losses import Loss
+from truepair.models.encoders import Encoder
 from truepair.sampling import Matrices, Sampler
 from truepair.training.settings import Settings
 

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from truepair.data.ids import Codes, IdMap
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError, check_whole
-from truepair.ranking import top_k
+from truepair.ranking.selection import top_k
 
 Ids = npt.NDArray[np.integer[Any]]
 Scores = npt.NDArray[np.float32]

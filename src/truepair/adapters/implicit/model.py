@@ -14,13 +14,13 @@ import torch
 
 from truepair.adapters.implicit.factors import Factors, Matrix, pairs_of
 from truepair.data.interactions import Interactions
-from truepair.encoders import MF
 from truepair.errors import StorageError, check_choice
 from truepair.losses import Loss
-from truepair.matrices import dense
+from truepair.models.encoders import MF
+from truepair.models.matrices import dense
 from truepair.randomness import stream_key
+from truepair.recommender.model_file import Model, load_model, save_model
 from truepair.sampling import Draws, Uniform
-from truepair.storage import Model, load_model, save_model
 from truepair.training import EpochState, Settings, fit, fold_in
 
 Callback = Callable[[int, float, int, int], Any]

@@ -1,0 +1,146 @@
+"""`truepair compare`: several losses on one split, and which differences are real."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from truepair.cli.configuration import Training, recommender_of_flat
+from truepair.cli.console import Voice, aligned
+from truepair.cli.options import SourceText, unpacked
+from truepair.cli.sources import Reading
+from truepair.errors import InputError, check_whole
+
+if TYPE_CHECKING:
+    from truepair.data.split import Split
+    from truepair.evaluation import Comparison, Evaluation
+    from truepair.recommender.estimator import Recommender
+
+_REAL = 0.05  # a corrected p below it
+
+
+@unpacked
+def compare(
+    source: SourceText,
+    *,
+    losses: Annotated[
+        str,
+        typer.Option(
+            help="Losses, with commas between; the first is the baseline: {truepair.losses.LOSSES}."
+        ),
+    ] = "bpr,dpl",
+    seeds: Annotated[int, typer.Option(help="Train each loss with so many seeds, and take the mean.")] = 1,
+    test: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SHARE|given",
+            help="The share to judge by, or the part a dataset came with; that one, else 0.2, if not given.",
+        ),
+    ] = None,
+    training: Training,
+    reading: Reading,
+    voice: Voice,
+) -> None:
+    """Compare losses on one split: what is really better.
+
+    The test part is looked at once for each fitted model. A validation part, where one is held out, chooses
+    the epoch; with exact sampling, the default, nothing is, and the last epoch counts.
+    """
+    check_whole("seeds", seeds, 1)
+    models = _models(training, [name.strip() for name in losses.split(",")], voice)
+    first = next(iter(models.values()))
+    split = reading.split(source, test, first.held_out, first.seed, progress=not voice.quiet)
+    voice.say(f"{split.train.report()}\n{split}")
+    runs = {name: _run(name, model, split, seeds, voice) for name, model in models.items()}
+    merged = {name: mean_over_seeds([found for _, found in those]) for name, those in runs.items()}
+    from truepair.evaluation import compare_all
+
+    against = {one.a: one for one in compare_all(merged, first.metric, baseline=next(iter(models)))}
+    rows = [_row(name, merged[name], against.get(name), first.metric) for name in models]
+    users = f"{next(iter(merged.values())).n_users:,} users, {seeds} seed{'s' if seeds > 1 else ''} a loss"
+    told = f"95% intervals over {users}; p by sign flips, corrected by Holm; the baseline is the first loss"
+    told += (
+        "" if seeds > 1 else "\none training run a loss: --seeds 3 takes the luck of training into account"
+    )
+    data = {"source": source, "split": split.hash, "metric": first.metric, "seeds": seeds}
+    voice.give(f"{aligned(rows)}\n{told}", {**data, "losses": _data(runs, merged, against, first.metric)})
+
+
+def _models(training: Training, names: list[str], voice: Voice) -> dict[str, Recommender]:
+    if any(text.partition("=")[0].strip() == "loss" for text in training.set or []):
+        raise InputError("--set loss=… is what compare varies; name the losses with --losses.")
+    if len(names) < 2 or len(set(names)) < len(names):
+        raise InputError(f"losses = {','.join(names)!r} must be two or more different ones.")
+    flats = {name: training.flat(loss=name) for name in names}
+    return {name: recommender_of_flat(flat) for name, flat in _priors_where_used(flats, voice).items()}
+
+
+def _priors_where_used(flats: dict[str, dict[str, Any]], voice: Voice) -> dict[str, dict[str, Any]]:
+    """The parameters of each loss: a prior is for those that have one; if none has, it is an error later."""
+    from truepair.losses import LOSSES
+
+    without = [name for name in flats if not LOSSES[name].uses_prior]
+    for name in without if len(without) < len(flats) else ():
+        for tau in [key for key in ("tau", "loss.tau") if key in flats[name]]:
+            voice.say(f"{name} has no prior: {tau} = {flats[name].pop(tau)} is not used for it")
+    return flats
+
+
+def _run(
+    name: str, model: Recommender, split: Split, seeds: int, voice: Voice
+) -> list[tuple[dict[str, Any], Evaluation]]:
+    from truepair.evaluation import evaluate_split, parse_metric
+
+    _, k = parse_metric(model.metric)
+    start, found = model.seed, []
+    for seed in range(start, start + seeds):
+        voice.say(f"{name}, seed {seed}")
+        model.set_params(seed=seed).fit(split, progress=not voice.quiet)
+        facts = {"seed": seed, "epoch": model.result_.epoch, "validation": model.result_.score}
+        found.append((facts, evaluate_split(model.users_, model.items_, split, on="test", ks=[k])))
+    return found
+
+
+def mean_over_seeds(found: list[Evaluation]) -> Evaluation:
+    """One evaluation whose values are, user by user, the means of those given."""
+    import numpy as np
+
+    per_user = {name: np.mean([one.per_user[name] for one in found], axis=0) for name in found[0].per_user}
+    over_all = {name: float(np.mean([one.catalogue[name] for one in found])) for name in found[0].catalogue}
+    return dataclasses.replace(found[0], per_user=per_user, catalogue=over_all)
+
+
+def _row(name: str, found: Evaluation, one: Comparison | None, metric: str) -> dict[str, Any]:
+    low, high = found.interval(metric)
+    return {
+        "loss": name,
+        metric: found.mean(metric),
+        "interval": f"[{low:.4f}, {high:.4f}]",
+        "difference": "" if one is None else f"{one.difference:+.4f} [{one.low:+.4f}, {one.high:+.4f}]",
+        "p": "" if one is None else f"{one.p_corrected:.4f}",
+        "verdict": "baseline" if one is None else verdict(one),
+    }
+
+
+def verdict(one: Comparison) -> str:
+    """What the comparison says in a plain word."""
+    if one.p_corrected >= _REAL:
+        return "no real difference"
+    return "better" if one.difference > 0 else "worse"
+
+
+def _data(runs: Any, merged: dict[str, Evaluation], against: dict[str, Comparison], metric: str) -> Any:
+    return {
+        name: {
+            "mean": found.mean(metric),
+            "interval": list(found.interval(metric)),
+            "metrics": {**found.means, **found.catalogue},
+            "runs": [{**facts, "test": one.mean(metric)} for facts, one in runs[name]],
+            "against_baseline": {**dataclasses.asdict(against[name]), "verdict": verdict(against[name])}
+            if name in against
+            else None,
+        }
+        for name, found in merged.items()
+    }

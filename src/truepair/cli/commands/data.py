@@ -1,0 +1,81 @@
+"""`truepair data`: the public datasets that truepair knows by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from truepair.cli.console import Voice, aligned
+from truepair.cli.options import DataDir, unpacked
+from truepair.cli.sources import place_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from truepair.data.datasets.dataset import Dataset
+
+DatasetName = Annotated[str, typer.Argument(metavar="NAME", help="A name that `truepair data list` gives.")]
+
+
+@unpacked
+def list_datasets(*, data_dir: DataDir = None, voice: Voice) -> None:
+    """List the datasets, and which are on this machine."""
+    from truepair.data.datasets.catalogue import DATASETS
+
+    rows = [_facts(dataset, data_dir) for dataset in DATASETS.values()]
+    shown = ("name", "users", "items", "pairs")
+    short = [
+        {name: row[name] for name in shown}
+        | {"here": "yes" if row["folder"] else "no", "about": row["about"]}
+        for row in rows
+    ]
+    voice.give(aligned(short), rows)
+
+
+@unpacked
+def info(name: DatasetName, *, data_dir: DataDir = None, voice: Voice) -> None:
+    """Tell a dataset's size, files, terms and citation."""
+    from truepair.data.datasets.catalogue import find_dataset
+
+    dataset = find_dataset(name)
+    facts = _facts(dataset, data_dir)
+    has = ", ".join(what for what in ("ratings", "times", "split", "titles", "truth") if facts[f"has_{what}"])
+    lines = [
+        f"{name}: {dataset.about}",
+        f"size:   {dataset.users:,} users, {dataset.items:,} items, {dataset.pairs:,} pairs",
+        f"has:    {has or 'pairs only'}",
+        f"here:   {facts['folder'] or f'no; `truepair data fetch {name}` gets it'}",
+        f"files:  {', '.join(facts['files'])}",
+        f"page:   {dataset.page}",
+        f"terms:  {dataset.terms}",
+        f"cite:   {dataset.cite}",
+    ]
+    voice.give("\n".join(lines + ([f"to get: {dataset.by_hand}"] if dataset.by_hand else [])), facts)
+
+
+@unpacked
+def fetch(name: DatasetName, *, data_dir: DataDir = None, voice: Voice) -> None:
+    """Get a dataset's files onto this machine.
+
+    They are looked for in the data directory, then in the cache, then downloaded.
+    """
+    from truepair.data.datasets.catalogue import fetch as get
+    from truepair.data.datasets.catalogue import find_dataset
+
+    dataset = find_dataset(name)
+    folder = get(name, data_dir, progress=not voice.quiet)
+    voice.say(f"terms: {dataset.terms}\ncite:  {dataset.cite}")
+    voice.give(
+        str(folder), {"name": name, "folder": str(folder), "terms": dataset.terms, "cite": dataset.cite}
+    )
+
+
+def _facts(dataset: Dataset, data_dir: Path | None) -> dict[str, Any]:
+    folder = place_of(dataset, data_dir)
+    plain = ("name", "about", "users", "items", "pairs", "page", "terms", "cite", "by_hand")
+    has = ("has_ratings", "has_times", "has_split", "has_titles", "has_truth")
+    return {name: getattr(dataset, name) for name in (*plain, *has)} | {
+        "files": [file.name for file in dataset.files],
+        "folder": None if folder is None else str(folder),
+    }

@@ -1,0 +1,112 @@
+"""`truepair doctor`: what this machine has, and what truepair will use of it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+from truepair.cli.console import Voice
+from truepair.cli.options import DataDir, unpacked
+from truepair.cli.sources import data_places, place_of
+
+_PACKAGES = (
+    "truepair",
+    "numpy",
+    "scipy",
+    "torch",
+    "numba",
+    "triton",
+    "pyarrow",
+    "safetensors",
+    "typer",
+    "rich",
+)
+_EXTRAS = {
+    "plots": ("matplotlib",),
+    "tune": ("optuna",),
+    "serve": ("fastapi", "uvicorn"),
+    "bench": ("implicit", "cornac"),
+    "tables": ("pandas", "polars"),
+}
+
+
+@unpacked
+def doctor(*, data_dir: DataDir = None, voice: Voice) -> None:
+    """Say what this machine has, and which engine will be used."""
+    found = examine(data_dir)
+    lines = [f"{name}: {_line(value)}" for part in found.values() for name, value in part.items()]
+    voice.give("\n".join(lines), found)
+
+
+def examine(data_dir: Path | None) -> dict[str, dict[str, Any]]:
+    """Versions, hardware, data and extras, as plain values."""
+    versions = {"python": platform.python_version()} | {name: _version(name) for name in _PACKAGES}
+    extras = {
+        f"extra {name}": {package: importlib.util.find_spec(package) is not None for package in packages}
+        for name, packages in _EXTRAS.items()
+    }
+    return {"versions": versions, "machine": _machine(), "data": _data(data_dir), "extras": extras}
+
+
+def _machine() -> dict[str, Any]:
+    import torch
+
+    from truepair.training import ENGINES, Settings
+
+    devices = [torch.cuda.get_device_name(place) for place in range(torch.cuda.device_count())]
+    return {
+        "system": platform.platform(),
+        "cpu threads": f"{torch.get_num_threads()} of {os.cpu_count()}",
+        "cuda devices": devices or None,
+        "engines": list(ENGINES),
+        "will train with": f"engine {_engine()!r} on {Settings().torch_device()}",
+    }
+
+
+def _engine() -> str:
+    """The engine that a Recommender without arguments trains with."""
+    import numpy as np
+
+    from truepair.data.ids import IdMap
+    from truepair.data.interactions import Interactions
+    from truepair.recommender.estimator import Recommender
+    from truepair.training import Job, choose_engine
+
+    encoder, loss, sampler, settings = Recommender().job(n_pairs=1)
+    some = Interactions(np.array([0]), np.array([0]), IdMap.range(1), IdMap.range(2))
+    return choose_engine(Job(encoder, loss, sampler, some, settings), Recommender.engine)
+
+
+def _data(data_dir: Path | None) -> dict[str, Any]:
+    from truepair.data.datasets.catalogue import DATASETS
+
+    places = {f"data in {told}": _place(folder) for told, folder in data_places(data_dir)}
+    here = {name: place_of(dataset, data_dir) for name, dataset in DATASETS.items()}
+    return {
+        **places,
+        "datasets here": [name for name, folder in here.items() if folder is not None] or None,
+        "datasets not here": [name for name, folder in here.items() if folder is None] or None,
+    }
+
+
+def _place(folder: Path) -> str:
+    return str(folder) if folder.is_dir() else f"{folder} (not there)"
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _line(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {'found' if there else 'not installed'}" for name, there in value.items())
+    if isinstance(value, list):
+        return ", ".join(value)
+    return "none" if value is None else str(value)

@@ -1,0 +1,117 @@
+"""`truepair prior`: how many unlabelled pairs are positive after all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from truepair.cli.console import Voice, aligned
+from truepair.cli.options import SourceText, unpacked
+from truepair.cli.sources import Reading
+from truepair.cli.table_files import WRITERS, check_output, format_of, replacing
+
+if TYPE_CHECKING:
+    from truepair.data.interactions import Interactions
+    from truepair.prior import PriorEstimate
+
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+
+@unpacked
+def prior(
+    source: SourceText,
+    *,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw what each method looked at into this .svg or .png file.")
+    ] = None,
+    per_user: Annotated[
+        Path | None, typer.Option(help="Write each user's own τ to this .csv, .parquet or .jsonl file.")
+    ] = None,
+    resamples: Annotated[int, typer.Option(help="Resamples of the bootstrap behind the interval.")] = 100,
+    seed: Annotated[int, typer.Option(help="The seed of the held-out part and of the training.")] = 0,
+    device: Annotated[str, typer.Option(help="Where to train: auto, cpu, cuda.")] = "auto",
+    reading: Reading,
+    voice: Voice,
+) -> None:
+    """Estimate the prior τ: the share of positives among the pairs that nobody has labelled.
+
+    One quick training without a fifth of the pairs shows how those score among the rest. If what is observed
+    is a random part of what is liked, the interval holds τ; where popular things are seen more often, the
+    truth is likely higher. docs/lab/prior.md tells how good this is where the truth is known.
+    """
+    from truepair.prior import estimate_prior
+
+    chosen = _check_files(plot, per_user)
+    pairs = reading.interactions(source, not voice.quiet)
+    found = estimate_prior(pairs, resamples=resamples, seed=seed, device=device, progress=not voice.quiet)
+    if plot is not None:
+        from truepair.reporting.prior_figure import draw_prior
+
+        draw_prior(found, plot)
+    if per_user is not None and chosen is not None:
+        _write(pairs, found, per_user, chosen)
+    written = [f"written: {path}" for path in (plot, per_user) if path is not None]
+    files = {"plot": plot and str(plot), "per_user": per_user and str(per_user)}
+    voice.give("\n".join([_text(found), *written]), _told(found) | files)
+
+
+def _check_files(plot: Path | None, per_user: Path | None) -> str | None:
+    """Errors about files, before any work is done for them; the format of the table."""
+    if plot is not None:
+        from truepair.reporting.prior_figure import check_plot
+
+        check_plot(plot)
+    for path in (plot, per_user):
+        if path is not None:
+            check_output(path)
+    return format_of(per_user, None)
+
+
+def _write(pairs: Interactions, found: PriorEstimate, path: Path, format: str) -> None:
+    import pyarrow as pa
+
+    table = pa.table({"user": pairs.user_ids.ids, "tau": found.user_tau})
+    with replacing(path) as file:
+        WRITERS[format]([table], file)
+
+
+def _text(found: PriorEstimate) -> str:
+    """The verdict, the methods, the users, and what stands behind them."""
+    from truepair.prior import LEVEL, METHODS
+
+    what = {"recommended": "the plateau's number" if found.seen else "half of DEDPUL's"} | METHODS
+    span = {"recommended": f"{found.low:.3g} to {found.high:.3g}"}
+    methods = [
+        {
+            "method": name,
+            "τ": f"{tau:.3g}",
+            f"{LEVEL:.0%} interval": span.get(name, "-"),
+            "what it is": what[name],
+        }
+        for name, tau in ({"recommended": found.tau} | found.methods).items()
+    ]
+    users = ", ".join(f"{share} {tau:.3g}" for share, tau in _spread(found).items())
+    facts = [
+        f"each user's own τ, by share of users: {users}",
+        f"observed: {found.observed:.3%} of all pairs",
+        f"positive, observed or not: {found.positive:.3%} of all pairs (the class prior)",
+        f"separation: {found.separation:.3f}, the chance that a held-out positive scores above an "
+        "unlabelled pair",
+    ]
+    return "\n".join([found.verdict, "", aligned(methods), "", *facts])
+
+
+def _spread(found: PriorEstimate) -> dict[str, float]:
+    import numpy as np
+
+    values = np.quantile(found.user_tau, QUANTILES)
+    return {f"{share:.0%}": float(tau) for share, tau in zip(QUANTILES, values, strict=True)}
+
+
+def _told(found: PriorEstimate) -> dict[str, Any]:
+    from truepair.prior import LEVEL
+
+    named = ("tau", "low", "high", "methods", "separation", "observed", "positive", "seen", "verdict")
+    return {name: getattr(found, name) for name in named} | {"level": LEVEL, "users": _spread(found)}

@@ -1,0 +1,139 @@
+"""`truepair recommend`: lists for some people or all, to the screen or streamed into a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from truepair.cli.console import Voice, aligned
+from truepair.cli.id_text import as_ids, lines_of, separated, separated_or_listed
+from truepair.cli.options import ListLength, ModelFile, unpacked
+from truepair.cli.table_files import WRITERS, check_output, format_of, replacing, with_plain_ids
+from truepair.errors import InputError, check_choice, check_whole
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from truepair.recommender.estimator import Recommender
+
+_PART = 2048  # users at a time
+
+
+@unpacked
+def recommend(
+    model: ModelFile,
+    *,
+    users: Annotated[
+        str | None, typer.Option(metavar="A,B,…", help="Whom to recommend to; all if not given.")
+    ] = None,
+    users_file: Annotated[
+        Path | None, typer.Option(help="A file of user ids, one a line; `-` is stdin.")
+    ] = None,
+    k: ListLength = 10,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="A .parquet, .csv or .jsonl file; the screen if not given."),
+    ] = None,
+    format: Annotated[
+        str | None,
+        typer.Option(help="The output's format, whatever its name: {truepair.cli.table_files.WRITERS}."),
+    ] = None,
+    only_items: Annotated[
+        str | None, typer.Option(metavar="A,B,…|FILE", help="Recommend these items only.")
+    ] = None,
+    exclude_items: Annotated[
+        str | None, typer.Option(metavar="A,B,…|FILE", help="Recommend none of these items.")
+    ] = None,
+    include_seen: Annotated[
+        bool, typer.Option("--include-seen", help="Also recommend what people have already.")
+    ] = False,
+    unknown: Annotated[
+        str, typer.Option(help="Users the model does not know: `error`, or `popular` items.")
+    ] = "error",
+    voice: Voice,
+) -> None:
+    """Recommend items to some people or to all.
+
+    The result is a table of user, item, score, rank.
+    """
+    from truepair.recommender.estimator import Recommender
+
+    check_whole("k", k, 1)
+    check_choice("unknown", unknown, ["error", "popular"])
+    chosen = format_of(output, format)
+    if output is not None:
+        check_output(output)
+    fitted = Recommender.load(model)
+    people = _people(fitted, users, users_file)
+    parts = fitted.recommend_in_parts(
+        people,
+        k,
+        exclude_seen=not include_seen,
+        exclude_items=_items(fitted, exclude_items),
+        only_items=_items(fitted, only_items),
+        unknown=cast(Any, unknown),
+        part=_PART,
+    )
+    count = fitted.seen_.n_users if people is None else len(people)
+    _put(_shown(parts, count, not voice.quiet and output is not None), output, chosen, voice)
+
+
+def _people(fitted: Recommender, users: str | None, users_file: Path | None) -> Any:
+    if users is not None and users_file is not None:
+        raise InputError("--users and --users-file both say whom to recommend to; give one of them.")
+    if users is None and users_file is None:
+        return None
+    texts = separated(users, "user") if users is not None else lines_of(cast(Path, users_file), "user")
+    return as_ids(texts, fitted.seen_.user_ids, "user")
+
+
+def _items(fitted: Recommender, text: str | None) -> Any:
+    return None if text is None else as_ids(separated_or_listed(text, "item"), fitted.seen_.item_ids, "item")
+
+
+def _put(parts: Iterable[pa.Table], output: Path | None, chosen: str | None, voice: Voice) -> None:
+    if output is not None and chosen is not None:
+        counted = _Counted(parts)
+        with replacing(output) as file:
+            WRITERS[chosen](counted, file)
+        told = {"output": str(output), "format": chosen, "rows": counted.rows}
+        voice.done(f"{counted.rows:,} rows saved to {output}", told)
+    elif chosen is None or voice.json:
+        rows = [row for part in parts for row in with_plain_ids(part).to_pylist()]
+        voice.give(aligned(rows), rows)
+    elif chosen == "parquet":
+        raise InputError("Parquet cannot go to the screen; give a file: -o lists.parquet.")
+    else:
+        stdout = typer.get_binary_stream("stdout")
+        WRITERS[chosen](parts, stdout)
+        stdout.flush()
+
+
+class _Counted:
+    """Tables as they pass, and how many rows there were."""
+
+    def __init__(self, parts: Iterable[pa.Table]) -> None:
+        self.parts, self.rows = parts, 0
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        for part in self.parts:
+            self.rows += len(part)
+            yield part
+
+
+def _shown(parts: Iterable[pa.Table], users: int, shown: bool) -> Iterator[pa.Table]:
+    """The parts, with a bar over the users on stderr if `shown`."""
+    if not shown:
+        yield from parts
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True)) as bar:
+        task = bar.add_task(f"{users:,} users", total=users)
+        for place, part in enumerate(parts, start=1):
+            bar.update(task, completed=min(place * _PART, users))
+            yield part

@@ -1,0 +1,35 @@
+"""`truepair similar`: items, or users, whose vectors point the same way."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from truepair.cli.console import Voice, aligned
+from truepair.cli.id_text import as_ids
+from truepair.cli.options import ListLength, ModelFile, unpacked
+from truepair.cli.table_files import with_plain_ids
+from truepair.errors import check_whole
+
+
+@unpacked
+def similar(
+    model: ModelFile,
+    ids: Annotated[list[str], typer.Argument(metavar="ITEM...", help="Items of the model.")],
+    *,
+    k: ListLength = 10,
+    users: Annotated[bool, typer.Option("--users", help="The ids are of users: find similar users.")] = False,
+    voice: Voice,
+) -> None:
+    """List the items most similar to the given ones."""
+    from truepair.recommender.estimator import Recommender
+
+    check_whole("k", k, 1)
+    fitted = Recommender.load(model)
+    fitted.output_ = "arrow"
+    what, known = ("user", fitted.seen_.user_ids) if users else ("item", fitted.seen_.item_ids)
+    asked = as_ids(ids, known, what)
+    found = fitted.similar_users(asked, k) if users else fitted.similar_items(asked, k)
+    rows = with_plain_ids(found).to_pylist()
+    voice.give(aligned(rows), rows)

@@ -1,0 +1,129 @@
+"""The command line: which commands there are, an example of each, and what happens when one fails."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+from functools import cached_property
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from truepair.cli.commands.compare import compare
+from truepair.cli.commands.data import fetch, info, list_datasets
+from truepair.cli.commands.demo import demo
+from truepair.cli.commands.doctor import doctor
+from truepair.cli.commands.evaluate import evaluate
+from truepair.cli.commands.fit import fit
+from truepair.cli.commands.prior import prior
+from truepair.cli.commands.recommend import recommend
+from truepair.cli.commands.similar import similar
+from truepair.cli.commands.tune import tune
+from truepair.cli.options import Command
+from truepair.errors import TruepairError
+
+_LAB = "truepair_lab.cli.main"
+_MOVED_TO_LAB = ("bench", "paper", "quality", "theory", "truth")  # commands of version 0.1
+
+
+class Group(TyperGroup):
+    """Commands whose errors are one message on stderr: exit code 1, or 130 when interrupted."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Keep the words as they were typed, for messages that tell how to go on."""
+        ctx.meta.setdefault("truepair.args", list(args))
+        return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that is named first; a command that has moved says where it is now."""
+        if args and args[0] in _MOVED_TO_LAB:
+            ctx.fail(f"`truepair {args[0]}` is now `truepair lab {args[0]}`.")
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise  # whoever read stdout has seen enough
+        except (TruepairError, OSError) as error:
+            typer.echo(f"truepair: {error}", err=True)
+            raise typer.Exit(1) from error
+        except KeyboardInterrupt:
+            typer.echo("interrupted", err=True)
+            raise typer.Exit(130) from None
+
+
+class LabGroup(TyperGroup):
+    """The commands of `truepair lab`: the package of the lab is loaded when one of them is asked for."""
+
+    @cached_property
+    def commands_of_lab(self) -> Any:
+        """The lab's own group of commands."""
+        return typer.main.get_command(importlib.import_module(_LAB).app)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Their names, in order."""
+        return list(self.commands_of_lab.list_commands(ctx))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """One of them."""
+        return self.commands_of_lab.get_command(ctx, cmd_name)
+
+
+HABITS: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None, "no_args_is_help": True}
+_FLOW = """\b
+Example:
+  truepair fit clicks.csv -o model.truepair
+  truepair recommend model.truepair --users ann,bob
+"""
+app = typer.Typer(cls=Group, pretty_exceptions_enable=False, epilog=_FLOW, **HABITS)
+datasets = typer.Typer(help="The public datasets that truepair knows by name.", **HABITS)
+
+lab = typer.Typer(
+    cls=LabGroup,
+    help="The research behind truepair: the paper, the theory, the truth lab, the contest, the benchmarks.",
+    **HABITS,
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"truepair {importlib.metadata.version('truepair')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Tell the version, and exit.")
+    ] = False,
+) -> None:
+    """Learn recommenders from what people did, without punishing what they have not seen yet."""
+
+
+def add(group: typer.Typer, name: str, command: Any, example: str) -> None:
+    """Put a command into a group, with an example below its help."""
+    group.command(name, cls=Command, epilog=f"\b\nExample:\n  truepair {example}")(command)
+
+
+add(app, "demo", demo, "demo --out report.html")
+app.add_typer(datasets, name="data", epilog="\b\nExample:\n  truepair data list")
+add(app, "fit", fit, "fit clicks.csv -o model.truepair --loss dpl --min-rating 4 --set loss.floor=0.1")
+add(app, "evaluate", evaluate, "evaluate model.truepair next_week.csv -k 5,10,20")
+add(app, "recommend", recommend, "recommend model.truepair -k 20 -o lists.parquet")
+add(app, "similar", similar, "similar model.truepair 50 181 -k 5")
+add(app, "compare", compare, "compare ml-100k --losses bpr,dcl,dpl --seeds 3 --min-rating 4")
+add(app, "tune", tune, "tune ml-100k --loss dpl --trials 30 --out tuning.html --save-config best.toml")
+add(app, "prior", prior, "prior ml-100k --plot prior.svg --per-user tau.csv")
+add(app, "doctor", doctor, "doctor --json")
+app.add_typer(lab, name="lab", epilog="\b\nExample:\n  truepair lab paper report")
+add(datasets, "list", list_datasets, "data list --data-dir ~/datasets")
+add(datasets, "info", info, "data info ml-100k")
+add(datasets, "fetch", fetch, "data fetch ml-100k")
+
+
+def main() -> None:
+    """The entry point of the command `truepair`."""
+    app(prog_name="truepair")

@@ -1,0 +1,102 @@
+"""Options that several commands share, and how a dataclass becomes options."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import inspect
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+from typer.core import TyperCommand
+
+from truepair.errors import InputError
+
+DataDir = Annotated[
+    Path | None,
+    typer.Option(help="A folder with <dataset>/<file> below it; else the one that TRUEPAIR_DATA names."),
+]
+ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A model that `truepair fit` saved.")]
+SourceText = Annotated[
+    str, typer.Argument(metavar="SOURCE", help="A file, a folder of Parquet files, or a dataset's name.")
+]
+ListLength = Annotated[int, typer.Option("-k", help="The length of each list.")]
+
+
+def unpacked(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with each dataclass among its parameters replaced by the options that are its fields."""
+    hints = get_type_hints(command, include_extras=True)
+    kinds: dict[str, Any] = {name: kind for name, kind in hints.items() if dataclasses.is_dataclass(kind)}
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(command).parameters.items():
+        single = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[name])
+        parameters += _options_of(kinds[name]) if name in kinds else [single]
+
+    @functools.wraps(command)
+    def called(**given: Any) -> None:
+        for name, kind in kinds.items():
+            fields = [field.name for field in dataclasses.fields(kind)]
+            given[name] = kind(**{field: given.pop(field) for field in fields})
+        command(**given)
+
+    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return called
+
+
+def _options_of(kind: Any) -> list[inspect.Parameter]:
+    hints = get_type_hints(kind, include_extras=True)
+    return [
+        inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
+        )
+        for field in dataclasses.fields(kind)
+    ]
+
+
+class Command(TyperCommand):
+    """A command whose help is filled in from the library when it is shown, and not before.
+
+    `{truepair.losses.LOSSES}` becomes the names in that registry, `{default}` the default of the parameter.
+    """
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Fill in what the options' help leaves open."""
+        for parameter in self.params:
+            parameter.help = _filled(parameter)  # type: ignore[attr-defined]
+        super().format_help(ctx, formatter)
+
+
+def _filled(parameter: Any) -> str:
+    return re.sub(
+        r"\{([\w.]+)\}",
+        lambda found: _looked_up(found[1], parameter.name),
+        getattr(parameter, "help", "") or "",
+    )
+
+
+def _looked_up(place: str, name: str) -> str:
+    if place == "default":
+        if name in importlib.import_module("truepair.recommender.defaults").WITHOUT_DRAWS:
+            return _by_sampler(name)
+        return str(getattr(importlib.import_module("truepair.recommender.estimator").Recommender, name))
+    module, _, registry = place.rpartition(".")
+    return ", ".join(getattr(importlib.import_module(module), registry))
+
+
+def _by_sampler(name: str) -> str:
+    module = importlib.import_module("truepair.recommender.defaults")
+    without, drawn = module.WITHOUT_DRAWS[name], module.WITH_DRAWS[name]
+    return f"{'none' if without is None else without}; {drawn} with a sampler that draws"
+
+
+def whole_numbers(what: str, text: str) -> tuple[int, ...]:
+    """The numbers in a text such as "5,10,20"."""
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"{what} = {text!r} is not a list of whole numbers, such as 5,10,20.") from None

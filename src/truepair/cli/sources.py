@@ -1,0 +1,154 @@
+"""Sources: what a person calls their data, a file or a dataset's name -> Interactions or Split."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from truepair.cli.options import DataDir, whole_numbers
+from truepair.errors import InputError, did_you_mean
+
+if TYPE_CHECKING:
+    from truepair.data.columns import Column
+    from truepair.data.datasets.dataset import Dataset
+    from truepair.data.interactions import Interactions
+    from truepair.data.split import Split
+
+_COLUMN = "The {} column: a name, or a position from 0; `-` for none. Found by its usual names if not given."
+
+
+def _column(role: str) -> Any:
+    return typer.Option(metavar="COLUMN", help=_COLUMN.format(role))
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How to read a source; its fields are options. All but the last three are for files only."""
+
+    user: Annotated[str | None, _column("user")] = None
+    item: Annotated[str | None, _column("item")] = None
+    rating: Annotated[str | None, _column("rating")] = None
+    weight: Annotated[str | None, _column("weight")] = None
+    time: Annotated[str | None, _column("time")] = None
+    format: Annotated[
+        str | None,
+        typer.Option(help="The file's format, if its name misleads: {truepair.data.formats.FORMATS}."),
+    ] = None
+    header: Annotated[
+        bool | None, typer.Option("--header/--no-header", help="Whether the first line names the columns.")
+    ] = None
+    encoding: Annotated[str | None, typer.Option(help="The file's encoding, UTF-8 if not given.")] = None
+    duplicates: Annotated[
+        str | None,
+        typer.Option(help="Which row of a repeated pair to keep: {truepair.data.reading.DUPLICATES}."),
+    ] = None
+    missing: Annotated[
+        str | None, typer.Option(help="Rows with a missing value: {truepair.data.reading.MISSING}.")
+    ] = None
+    min_rating: Annotated[float | None, typer.Option(help="Leave out what is rated lower.")] = None
+    core: Annotated[
+        str | None, typer.Option(metavar="N|N,M", help="Least items a user, and least users an item.")
+    ] = None
+    data_dir: DataDir = None
+
+    def interactions(self, source: str, progress: bool = False) -> Interactions:
+        """The interactions of a file or a dataset."""
+        if (dataset := find_source(source)) is None:
+            from truepair.data.reading import read_interactions
+
+            return read_interactions(source, **self._for_files())
+        self._refuse_for(dataset)
+        from truepair.data.datasets.catalogue import load
+
+        found = load(source, self.data_dir, progress)
+        found = found if self.min_rating is None else found.with_min_rating(self.min_rating)
+        return found if self.core is None else found.k_core(*self._cores())
+
+    def split(self, source: str, test: str | None, valid: float, seed: int, progress: bool = False) -> Split:
+        """A split of it: at random by the share `test`, or "given", the one the dataset came with.
+
+        With None it is the given one where there is one and nothing is to be filtered, else a fifth.
+        """
+        from truepair.data.splitting import split_given, split_random
+
+        dataset, filtered = find_source(source), self.min_rating is not None or self.core is not None
+        if test is None:
+            test = "given" if dataset is not None and dataset.has_split and not filtered else "0.2"
+        if test != "given":
+            return split_random(self.interactions(source, progress), _share(test), valid, seed)
+        if dataset is None or filtered:
+            raise InputError("test = 'given' is for datasets that come with a split, taken as they are.")
+        self._refuse_for(dataset)
+        from truepair.data.datasets.catalogue import load_split
+
+        given = load_split(source, self.data_dir, progress)
+        return split_given(given.train, given.test, carve=valid, seed=seed)
+
+    def _for_files(self) -> dict[str, Any]:
+        roles = ("user", "item", "rating", "weight", "time")
+        told = {name: getattr(self, name) for name in ("format", "header", "encoding", "duplicates")}
+        told |= {"missing": self.missing, "min_rating": self.min_rating}
+        told |= {role: as_column(getattr(self, role)) for role in roles}
+        told |= {"core": None if self.core is None else self._cores()}
+        return {name: value for name, value in told.items() if value is not None}
+
+    def _cores(self) -> tuple[int, int]:
+        cores = whole_numbers("core", str(self.core))
+        return cores[0], cores[-1]
+
+    def _refuse_for(self, dataset: Dataset) -> None:
+        for field in fields(self)[:-3]:
+            if getattr(self, field.name) is not None:
+                option = f"--{field.name.replace('_', '-')}"
+                raise InputError(
+                    f"{option} is for files, and {dataset.name!r} is a dataset of the catalogue; leave it "
+                    f"out, or give a path such as ./{dataset.name}."
+                )
+
+
+def find_source(source: str) -> Dataset | None:
+    """The dataset of this name, or None for a path; an error where it is neither."""
+    from truepair.data.datasets.catalogue import DATASETS
+
+    if source in DATASETS:
+        return DATASETS[source]
+    path = os.path.expanduser(source)
+    if os.path.exists(path) or os.path.splitext(path)[1] or os.path.dirname(path):
+        return None  # what a path lacks, the reader tells
+    raise InputError(
+        f"{source!r} is neither a file or folder here nor a dataset; the datasets are {', '.join(DATASETS)}."
+        + did_you_mean(source, DATASETS)
+    )
+
+
+def place_of(dataset: Dataset, data_dir: Path | None) -> Path | None:
+    """The folder on this machine that has the dataset's files, by their names alone."""
+    folders = [folder / dataset.name for _, folder in data_places(data_dir)]
+    return next((folder for folder in folders if not dataset.missing(folder)), None)
+
+
+def data_places(data_dir: Path | None) -> list[tuple[str, Path]]:
+    """Where datasets are looked for, in that order, with what told so."""
+    from truepair.data.datasets.catalogue import cache_dir
+
+    named = os.environ.get("TRUEPAIR_DATA")
+    places = [("--data-dir", data_dir)] if data_dir else [("TRUEPAIR_DATA", Path(named))] if named else []
+    return [*places, ("cache", cache_dir())]
+
+
+def as_column(text: str | None) -> Column:
+    """A column as people write it: a name, a position, or `-` for none."""
+    if text == "-":
+        return False
+    return int(text) if text is not None and text.isdecimal() else text
+
+
+def _share(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f"test = {text!r} is neither a share such as 0.2 nor 'given'.") from None

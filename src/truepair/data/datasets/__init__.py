@@ -1,0 +1,1 @@
+"""Public datasets by name: fetching, checking, parsing."""

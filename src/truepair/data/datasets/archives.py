@@ -1,0 +1,99 @@
+"""Archives: only the members asked for, streamed to names of our own, whatever else an archive holds."""
+
+from __future__ import annotations
+
+import lzma
+import stat
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from truepair.data.datasets.download import LARGEST
+from truepair.data.datasets.placing import place
+from truepair.errors import DownloadError
+
+MOST_MEMBERS = 10_000
+"""How many members an archive may list; the catalogue's have fewer than a thousand."""
+
+_CHUNK = 1 << 18
+
+# RuntimeError: encrypted, or (NotImplementedError) compressed in a way that Python does not know
+_BROKEN = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError),
+    *(EOFError, OSError, ValueError, RuntimeError, struct.error),
+)
+
+
+@dataclass(frozen=True)
+class Member:
+    """A member to extract, the file it becomes, and that file's SHA-256 where it is known."""
+
+    name: str
+    target: Path
+    sha256: str | None = None
+
+
+def extract(archive: Path, members: Sequence[Member], source: str, limit: int = LARGEST) -> None:
+    """Write the members to their targets in this order, each one whole or not at all.
+
+    No name inside the archive is ever used as a path, so `../`, absolute names and links lead nowhere.
+    Sizes are checked as declared before, and as they are during the extraction, against `limit` bytes.
+    `source` is what messages call the archive.
+    """
+    with _told(source), zipfile.ZipFile(archive) as opened:
+        listed = opened.infolist()
+        if len(listed) > MOST_MEMBERS:
+            raise DownloadError(
+                f"{source} lists {len(listed):,} members; {MOST_MEMBERS:,} are the most allowed."
+            )
+        infos = [_checked(listed, member.name, source, limit) for member in members]
+        for member, info in zip(members, infos, strict=True):
+            place(
+                member.target,
+                _content(opened, info, source, limit),
+                member.sha256,
+                f"{source}: {info.filename}",
+            )
+
+
+def _checked(listed: list[zipfile.ZipInfo], name: str, source: str, limit: int) -> zipfile.ZipInfo:
+    named = [info for info in listed if info.filename == name]
+    if len(named) != 1:
+        found = ", ".join(info.filename for info in listed[:8]) or "nothing"
+        raise DownloadError(f"{source} has {len(named)} members {name!r} instead of one; it holds {found}.")
+    info = named[0]
+    if info.is_dir() or stat.S_ISLNK(info.external_attr >> 16):
+        raise DownloadError(f"{source}: {name} is a folder or a link, not a file. Nothing was extracted.")
+    if info.file_size > limit:
+        raise DownloadError(
+            f"{source}: {name} claims {info.file_size:,} bytes, and {limit:,} are the most allowed. "
+            "Nothing was extracted."
+        )
+    return info
+
+
+def _content(opened: zipfile.ZipFile, info: zipfile.ZipInfo, source: str, limit: int) -> Iterator[bytes]:
+    done = 0
+    with _told(source), opened.open(info) as stream:
+        while chunk := stream.read(_CHUNK):
+            done += len(chunk)
+            if done > limit:
+                raise DownloadError(
+                    f"{source}: {info.filename} has more than {limit:,} bytes. It was not kept."
+                )
+            yield chunk
+
+
+@contextmanager
+def _told(source: str) -> Iterator[None]:
+    """Turns what broken or odd archives raise into an error that names the archive."""
+    try:
+        yield
+    except DownloadError:  # which is a RuntimeError
+        raise
+    except _BROKEN as error:
+        raise DownloadError(f"{source} cannot be read as a zip archive: {error}.") from error

@@ -1,0 +1,1 @@
+"""Models: vectors for users and items, trained (encoders) or computed (closed forms), and blends of both."""

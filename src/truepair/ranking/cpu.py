@@ -1,0 +1,290 @@
+"""Top-k on the CPU in compiled code: scores are looked at where they are made, and never kept.
+
+The catalogue lies in strips of `WIDTH` columns. Four users at a time are scored against a strip, into a
+buffer that stays in the nearest cache, and what beats a user's k-th best so far goes into their heap. A
+score is one chain of multiply-adds over the dimensions, in their order, so its bits depend on nothing but
+the two vectors.
+
+The first call of an installation compiles for some seconds; the machine code is then kept on disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from truepair.storage.compiled_code import compiled_and_kept
+
+Floats = npt.NDArray[np.float32]
+Codes = npt.NDArray[np.int64]
+Bits = npt.NDArray[np.uint8]
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+WIDTH = 256  # columns of a strip: a strip of 64 dimensions takes 64 KB, a buffer of scores 4 KB
+BLOCK = 64  # users who share a strip while it is in cache
+_ROWS = 4  # users scored together: 4 x 4 factors fit the registers beside their sums
+_CHUNK = 128  # scores skipped together where none is good enough; of 64 LLVM makes no vector code
+
+
+def _compiled(function: _Function) -> _Function:
+    """Machine code that leaves the interpreter free meanwhile; only multiply-adds may be contracted."""
+    return compiled_and_kept(function, nogil=True, error_model="numpy", fastmath={"contract"})
+
+
+def rank_on_cpu(
+    users: Floats,
+    items: Floats,
+    order: Codes,
+    k: int,
+    codes: Codes,
+    masked: tuple[Codes, Codes, Codes],
+    block: int,
+    threads: int,
+) -> tuple[Codes, Floats]:
+    """The k best (items, scores) of the users `codes`; columns are items in the order `order`.
+
+    `masked` holds (starts, ends, items): what row r must not list is items[starts[r]:ends[r]].
+    The rows are shared out to `threads` threads, `block` of them at a time.
+    """
+    strips = _in_strips(items, order)
+    found, scores = np.empty((len(codes), k), np.int64), np.empty((len(codes), k), np.float32)
+    rank = partial(_rank_rows, users, strips, order, codes, *masked, found, scores)
+    starts = range(0, len(codes), block)
+    if min(threads, len(starts)) <= 1:
+        for start in starts:
+            rank(start, min(start + block, len(codes)))
+        return found, scores
+    rank(0, min(block, len(codes)))  # compiled by one thread, where it has to be
+    with ThreadPoolExecutor(threads) as pool:
+        done = pool.map(lambda start: rank(start, min(start + block, len(codes))), starts[1:])
+        list(done)  # an error in a thread is raised here
+    return found, scores
+
+
+@_compiled
+def joined(
+    starts: Codes, ends: Codes, items: Codes, codes: Codes, indptr: Codes, others: Codes
+) -> tuple[Codes, Codes, Codes]:
+    """(starts, ends, items), others[indptr[u]:indptr[u + 1]] added to the row of each user u of `codes`."""
+    total = 0
+    for row in range(len(codes)):
+        total += ends[row] - starts[row] + indptr[codes[row] + 1] - indptr[codes[row]]
+    new_starts, new_ends, both = np.empty_like(starts), np.empty_like(ends), np.empty(total, np.int64)
+    place = 0
+    for row in range(len(codes)):
+        new_starts[row] = place
+        for at in range(starts[row], ends[row]):
+            both[place] = items[at]
+            place += 1
+        for at in range(indptr[codes[row]], indptr[codes[row] + 1]):
+            both[place] = others[at]
+            place += 1
+        new_ends[row] = place
+    return new_starts, new_ends, both
+
+
+@_compiled
+def _in_strips(items: Floats, order: Codes) -> Floats:
+    """The vectors as strips[s, :, j], that of column s·WIDTH + j; filled up with zeros."""
+    n, dim = items.shape
+    strips = np.zeros((-(-n // WIDTH), -(-dim // 4) * 4, WIDTH), np.float32)
+    for column in range(n):
+        strip, vector = strips[column // WIDTH], items[order[column]]
+        for at in range(dim):
+            strip[at, column % WIDTH] = vector[at]
+    return strips
+
+
+@_compiled
+def _rank_rows(
+    users: Floats,
+    strips: Floats,
+    order: Codes,
+    codes: Codes,
+    starts: Codes,
+    ends: Codes,
+    masked: Codes,
+    found: Codes,
+    found_scores: Floats,
+    first: int,
+    last: int,
+) -> None:
+    """Fill the rows first … last - 1 of `found` and `found_scores`."""
+    n, n_items, k = last - first, len(order), found.shape[1]
+    vectors = np.zeros((-(-n // _ROWS) * _ROWS, strips.shape[1]), np.float32)
+    vectors[:n, : users.shape[1]] = users[codes[first:last]]
+    columns, scores = np.empty((n, k), np.int64), np.empty((n, k), np.float32)  # a heap a row
+    sizes = np.zeros(n, np.int64)
+    hidden = np.zeros((n, (n_items + 7) // 8), np.uint8)  # a bit an item
+    for row in range(n):
+        for item in masked[starts[first + row] : ends[first + row]]:
+            hidden[row, item >> 3] |= np.uint8(1 << (item & 7))
+    buffer, good = np.empty((_ROWS, WIDTH), np.float32), np.empty(_CHUNK, np.int32)
+    for s in range(len(strips)):
+        left = s * WIDTH
+        for group in range(0, n, _ROWS):
+            _score(vectors, group, strips[s], buffer)
+            if left + WIDTH > n_items:
+                buffer[:, n_items - left :] = -np.inf  # no items are there
+            for row in range(group, min(group + _ROWS, n)):
+                _scan(buffer, row - group, left, order, hidden, columns, scores, sizes, row, good)
+    for row in range(n):
+        size = sizes[row]
+        _sort_heap(columns[row], scores[row], size)
+        for place in range(k):
+            here = place < size
+            found[first + row, place] = order[columns[row, place]] if here else -1
+            found_scores[first + row, place] = scores[row, place] + np.float32(0) if here else -np.inf
+
+
+@_compiled
+def _score(vectors: Floats, r: int, strip: Floats, out: Floats) -> None:
+    """out[i, j] = Σ_k vectors[r + i, k] · strip[k, j] of four rows i, added up in the order of k.
+
+    Four terms at a time for four rows: so few loads and stores a product that the multiply-adds decide.
+    """
+    out[:] = 0
+    for k in range(0, len(strip), 4):
+        a0, a1, a2, a3 = vectors[r, k], vectors[r, k + 1], vectors[r, k + 2], vectors[r, k + 3]
+        b0, b1, b2, b3 = (
+            vectors[r + 1, k],
+            vectors[r + 1, k + 1],
+            vectors[r + 1, k + 2],
+            vectors[r + 1, k + 3],
+        )
+        c0, c1, c2, c3 = (
+            vectors[r + 2, k],
+            vectors[r + 2, k + 1],
+            vectors[r + 2, k + 2],
+            vectors[r + 2, k + 3],
+        )
+        d0, d1, d2, d3 = (
+            vectors[r + 3, k],
+            vectors[r + 3, k + 1],
+            vectors[r + 3, k + 2],
+            vectors[r + 3, k + 3],
+        )
+        for j in range(WIDTH):
+            s0, s1, s2, s3 = strip[k, j], strip[k + 1, j], strip[k + 2, j], strip[k + 3, j]
+            out[0, j] = out[0, j] + a0 * s0 + a1 * s1 + a2 * s2 + a3 * s3
+            out[1, j] = out[1, j] + b0 * s0 + b1 * s1 + b2 * s2 + b3 * s3
+            out[2, j] = out[2, j] + c0 * s0 + c1 * s1 + c2 * s2 + c3 * s3
+            out[3, j] = out[3, j] + d0 * s0 + d1 * s1 + d2 * s2 + d3 * s3
+
+
+@_compiled
+def _scan(
+    buffer: Floats,
+    at: int,
+    left: int,
+    order: Codes,
+    hidden: Bits,
+    columns: Codes,
+    scores: Floats,
+    sizes: Codes,
+    row: int,
+    good: npt.NDArray[np.int32],
+) -> None:
+    """Offer buffer[at], the scores of the columns left, left + 1, …, to the heap of `row`.
+
+    Columns come in rising order, so of equal scores the one that is there already stays. Whole arrays and
+    not slices are passed: making a slice costs more than looking at a chunk.
+    """
+    k = scores.shape[1]
+    least = scores[row, 0] if sizes[row] == k else np.float32(-np.inf)
+    for start in range(0, WIDTH, _CHUNK):
+        is_any = False
+        for j in range(start, start + _CHUNK):
+            is_any = is_any | (buffer[at, j] > least)
+        if not is_any:
+            continue
+        count = 0
+        for j in range(start, start + _CHUNK):  # without branches: no one can foresee where the good ones are
+            good[count] = j
+            count += buffer[at, j] > least
+        for place in range(count):
+            score, column = buffer[at, good[place]], left + good[place]
+            if score > least and not hidden[row, order[column] >> 3] & (1 << (order[column] & 7)):
+                sizes[row] = _offer(columns[row], scores[row], sizes[row], column, score)
+                least = scores[row, 0] if sizes[row] == k else least
+
+
+# --- a heap whose root is the worst: the lowest score, of equal ones the highest column ----------------
+
+
+@_compiled
+def _offer(columns: Codes, scores: Floats, size: int, column: int, score: float) -> int:
+    """Add to a heap that has room, or replace the worst of a full one; its new size."""
+    if size == len(scores):
+        _sink(columns, scores, size, 0, column, score)
+        return size
+    place = size
+    while place > 0:
+        parent = (place - 1) // 2
+        if not _is_worse(score, column, scores[parent], columns[parent]):
+            break
+        scores[place], columns[place] = scores[parent], columns[parent]
+        place = parent
+    scores[place], columns[place] = score, column
+    return size + 1
+
+
+@_compiled
+def _sink(columns: Codes, scores: Floats, size: int, place: int, column: int, score: float) -> None:
+    """Put (score, column) at `place` or below it, where it belongs."""
+    while True:
+        child = 2 * place + 1
+        if child >= size:
+            break
+        if child + 1 < size and _is_worse(
+            scores[child + 1], columns[child + 1], scores[child], columns[child]
+        ):
+            child += 1
+        if not _is_worse(scores[child], columns[child], score, column):
+            break
+        scores[place], columns[place] = scores[child], columns[child]
+        place = child
+    scores[place], columns[place] = score, column
+
+
+@_compiled
+def _sort_heap(columns: Codes, scores: Floats, size: int) -> None:
+    """Best first: the worst goes to the end, again and again."""
+    for end in range(size - 1, 0, -1):
+        column, score = columns[end], scores[end]
+        columns[end], scores[end] = columns[0], scores[0]
+        _sink(columns, scores, end, 0, column, score)
+
+
+@_compiled
+def _is_worse(score: float, column: int, other_score: float, other_column: int) -> bool:
+    return score < other_score or (score == other_score and column > other_column)
+
+
+# --- which of the listed are looked for ----------------------------------------------------------------
+
+
+@_compiled
+def has_pairs(
+    indptr: Codes, items: Codes, n_items: int, users: Codes, wanted: Codes
+) -> npt.NDArray[np.bool_]:
+    """Whether each (users[p], wanted[p]) is a pair, where user u has items[indptr[u]:indptr[u + 1]].
+
+    A user's items are marked in a row of the catalogue, and looked up there: quick where the pairs of one
+    user follow each other.
+    """
+    marked, found = np.zeros(n_items, np.bool_), np.zeros(len(wanted), np.bool_)
+    user = -1
+    for p in range(len(wanted)):
+        if users[p] != user:
+            if user >= 0:
+                marked[items[indptr[user] : indptr[user + 1]]] = False
+            user = users[p]
+            marked[items[indptr[user] : indptr[user + 1]]] = True
+        found[p] = wanted[p] >= 0 and marked[wanted[p]]
+    return found

@@ -1,0 +1,203 @@
+"""Storage: a fitted model in one file: two matrices, who has what, the ids, and plain facts; never pickle.
+
+docs/file-format.md describes the file. Opening one runs no code, and nothing in it is believed unchecked.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from truepair.data.ids import Codes, IdMap
+from truepair.data.interactions import Interactions
+from truepair.errors import InputError, StorageError
+from truepair.models.matrices import Rows, by_columns, n_rows
+from truepair.storage.tensor_file import read_tensors, write_tensors
+
+KIND, VERSION = "truepair model", 1
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """What a fitted recommender is: matrices, the interactions people are known to have, and facts."""
+
+    users: Rows  # [n_users, d]
+    items: Rows  # [n_items, d]
+    seen: Interactions
+    popularity: Codes  # [n_items], how many people had each item in training; 0 was never trained
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+def save_model(path: str | Path, model: Model) -> None:
+    """Write the model atomically: a failure leaves what was there before."""
+    tensors = {
+        **_parts("users", model.users),
+        **_parts("items", model.items),
+        "seen.starts": torch.from_numpy(model.seen.indptr.copy()),
+        "seen.items": torch.from_numpy(model.seen.items.astype(np.int32)),
+        "popularity": torch.from_numpy(model.popularity.copy()),
+        "ids.users": _ids_to_bytes(model.seen.user_ids),
+        "ids.items": _ids_to_bytes(model.seen.item_ids),
+    }
+    write_tensors(Path(path), KIND, VERSION, tensors, model.facts)
+
+
+def load_model(path: str | Path) -> Model:
+    """Read a model; a corrupt, foreign, hostile or newer file is a StorageError that says what is wrong."""
+    path = Path(path)
+    tensors, facts = read_tensors(path, KIND, VERSION)
+    try:
+        return _checked(tensors, facts)
+    except (InputError, KeyError, pa.ArrowException, OSError, ValueError, TypeError, struct.error) as error:
+        raise StorageError(f"{path} is not a sound model: {error}") from error
+
+
+def _checked(tensors: dict[str, Tensor], facts: Any) -> Model:
+    if not isinstance(facts, dict):
+        raise InputError(f"its facts are a {type(facts).__name__}, not an object.")
+    n_items = _count("items", tensors)
+    if not n_items:  # their width would cost a file nothing
+        raise InputError("it has no items.")
+    items = _matrix("items", tensors, n_items)
+    # sparse users: no file can ask for more columns than it has items, or numbers for each of them
+    users = _matrix("users", tensors, items.shape[1])
+    if users.shape[1] != items.shape[1]:
+        raise InputError(f"users have {users.shape[1]} dimensions, items {items.shape[1]}.")
+    if isinstance(users, sp.csr_array) and isinstance(items, Tensor):
+        items = by_columns(items)
+    user_ids = _bytes_to_ids("users", tensors["ids.users"], n_rows(users))
+    item_ids = _bytes_to_ids("items", tensors["ids.items"], n_items)
+    seen = _seen(tensors["seen.starts"], tensors["seen.items"], user_ids, item_ids)
+    popularity = tensors["popularity"]
+    if popularity.dtype != torch.int64 or popularity.shape != (n_items,) or bool((popularity < 0).any()):
+        raise InputError(f"popularity is not {n_items} counts.")
+    return Model(users, items, seen, popularity.numpy(), facts)
+
+
+# --- matrices: one tensor, or three of a sparse one ----------------------------------------------------
+
+
+def _parts(name: str, matrix: Rows) -> dict[str, Tensor]:
+    if isinstance(matrix, Tensor):
+        return {name: matrix.float()}
+    rows = matrix.copy()
+    rows.sum_duplicates()  # sorts each row too
+    return {
+        f"{name}.starts": torch.from_numpy(rows.indptr.astype(np.int64)),
+        f"{name}.columns": torch.from_numpy(rows.indices.astype(np.int32)),
+        f"{name}.values": torch.from_numpy(rows.data.astype(np.float32)),
+    }
+
+
+def _count(name: str, tensors: dict[str, Tensor]) -> int:
+    """How many rows a matrix has, by the size of its tensor alone."""
+    return len(tensors[name]) if name in tensors else max(len(tensors[f"{name}.starts"]) - 1, 0)
+
+
+def _matrix(name: str, tensors: dict[str, Tensor], width: int) -> Rows:
+    if name in tensors:
+        return _dense(name, tensors[name])
+    starts, columns, values = (tensors[f"{name}.{part}"] for part in ("starts", "columns", "values"))
+    return _sparse(name, starts, columns, values, width)
+
+
+def _dense(name: str, tensor: Tensor) -> Tensor:
+    if tensor.dtype != torch.float32 or tensor.ndim != 2 or not tensor.shape[1]:
+        raise InputError(f"{name} is {tensor.dtype} of shape {tuple(tensor.shape)}, not a float32 matrix.")
+    if broken := int((~tensor.isfinite()).any(dim=1).sum()):
+        raise InputError(f"{broken} rows of {name} hold NaN or infinity.")
+    return tensor
+
+
+def _sparse(name: str, starts: Tensor, columns: Tensor, values: Tensor, width: int) -> sp.csr_array:
+    """A row a user or item."""
+    kinds = (starts.dtype, columns.dtype, values.dtype)
+    if kinds != (torch.int64, torch.int32, torch.float32):
+        raise InputError(f"{name} is of {', '.join(map(str, kinds))}, not of int64, int32 and float32.")
+    _check_lines(name, starts, columns, values)
+    counts = starts.diff()
+    whole = len(starts) > 1 and starts[0] == 0 and starts[-1] == len(columns) == len(values)
+    if not whole or bool((counts < 0).any()):
+        raise InputError(f"{name}.starts does not divide {len(columns)} columns among {len(counts)} rows.")
+    if bool(((columns < 0) | (columns >= width)).any()):
+        raise InputError(f"{name} has columns that are not among {width}.")
+    if not bool((torch.diff(torch.repeat_interleave(counts) * width + columns) > 0).all()):
+        raise InputError(f"{name} has a row whose columns are not distinct and rising.")
+    if broken := int((~values.isfinite()).sum()):
+        raise InputError(f"{broken} values of {name} are NaN or infinity.")
+    parts = (values.numpy(), columns.numpy(), starts.numpy())
+    return sp.csr_array(parts, shape=(len(counts), width))
+
+
+def _check_lines(name: str, *tensors: Tensor) -> None:
+    if any(tensor.ndim != 1 for tensor in tensors):
+        shapes = ", ".join(str(tuple(tensor.shape)) for tensor in tensors)
+        raise InputError(f"{name} is of shapes {shapes}; each must have one axis.")
+
+
+def _seen(starts: Tensor, items: Tensor, user_ids: IdMap, item_ids: IdMap) -> Interactions:
+    if (starts.dtype, items.dtype) != (torch.int64, torch.int32):
+        raise InputError(f"seen is of {starts.dtype} and {items.dtype}, not of int64 and int32.")
+    _check_lines("seen", starts, items)
+    counts = np.diff(starts.numpy())
+    whole = len(starts) == len(user_ids) + 1 and starts[0] == 0 and starts[-1] == len(items)
+    if not whole or (counts < 0).any():
+        raise InputError(f"seen.starts does not divide {len(items)} items among {len(user_ids)} users.")
+    users = np.repeat(np.arange(len(user_ids)), counts)
+    return Interactions(users, items.numpy().astype(np.int64), user_ids, item_ids)
+
+
+def _ids_to_bytes(ids: IdMap) -> Tensor:
+    sink = pa.BufferOutputStream()
+    table = pa.table({"id": ids.ids})
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return torch.frombuffer(bytearray(sink.getvalue()), dtype=torch.uint8)
+
+
+def _refuse_compressed(stream: bytes) -> None:
+    """An error if a part of an Arrow stream is compressed: we never write that, and a bomb would be.
+
+    The fourth field of a record batch's header says so (Message.fbs of the Arrow format).
+    """
+    for message in pa.ipc.MessageReader.open_stream(stream):
+        if message.type == "schema":
+            continue
+        header = message.metadata.to_pybytes()
+        table = _flatbuffer_field(header, struct.unpack_from("<I", header)[0], 2)
+        if table is None or _flatbuffer_field(header, table, 3) is not None:
+            raise InputError("the ids are compressed or malformed, and truepair writes neither.")
+
+
+def _flatbuffer_field(header: bytes, table: int, field: int) -> int | None:
+    """Where the table in a field of a flatbuffer's table lies; None if the field is absent."""
+    vtable = table - struct.unpack_from("<i", header, table)[0]
+    size = struct.unpack_from("<H", header, vtable)[0]
+    slot = 4 + 2 * field
+    offset = struct.unpack_from("<H", header, vtable + slot)[0] if slot < size else 0
+    place = table + offset
+    return int(place + struct.unpack_from("<I", header, place)[0]) if offset else None
+
+
+def _bytes_to_ids(name: str, content: Tensor, expected: int) -> IdMap:
+    if content.dtype != torch.uint8 or content.ndim != 1:
+        raise InputError(f"the ids of {name} are not bytes.")
+    _refuse_compressed(content.numpy().tobytes())
+    with pa.ipc.open_stream(content.numpy().tobytes()) as stream:
+        table = stream.read_all()
+    table.validate(full=True)
+    found = table.column(0).combine_chunks()
+    if len(found) != expected:
+        raise InputError(f"there are {len(found)} ids for {expected} {name}.")
+    ids = IdMap.of(found, name)
+    if not ids.ids.equals(found):
+        raise InputError(f"the ids of {name} are not distinct and sorted.")
+    return ids

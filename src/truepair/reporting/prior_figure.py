@@ -1,0 +1,104 @@
+"""One estimate of the prior as a picture: what each method looked at, and what it took from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from truepair.errors import InputError, StorageError
+from truepair.prior import LEVEL, PriorEstimate
+from truepair.prior.evidence import Floats
+from truepair.reporting.figures import check_plots
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+SUFFIXES = (".svg", ".png")
+_INK, _GREY = "#1c2126", "#8a939c"
+_ORANGE, _BLUE, _GREEN = "#c2571a", "#0f6e8c", "#5b7f2b"
+_STYLE: Any = {
+    "svg.hashsalt": "truepair",
+    "font.family": "DejaVu Sans",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlelocation": "left",
+    "legend.frameon": False,
+}
+
+
+def check_plot(path: Path) -> None:
+    """An error where no plot can be drawn into `path`, before any work is done for it."""
+    check_plots()
+    if path.suffix.lower() not in SUFFIXES:
+        raise InputError(f"{path} is no plot that can be drawn; end it in {' or '.join(SUFFIXES)}.")
+
+
+def draw_prior(estimate: PriorEstimate, path: Path) -> None:
+    """Left the ratio of the two shares over the threshold, right the curve and its plateau; SVG or PNG."""
+    check_plot(path)
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(_STYLE):
+        drawing = Figure(figsize=(11, 4.4), layout="constrained")
+        _draw_ratios(drawing.add_subplot(1, 2, 1), estimate)
+        _draw_curve(drawing.add_subplot(1, 2, 2), estimate)
+        try:
+            drawing.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
+        except OSError as error:
+            raise StorageError(f"cannot write {path}: {error.strerror or error}.") from error
+
+
+def seen_shares(estimate: PriorEstimate) -> tuple[Floats, Floats, Floats]:
+    """Score, share of held-out positives among held-out and unlabelled pairs, and the curve's, by bin.
+
+    The curve's is the mean of c·F over the groups of users, by how many pairs each has in the bin.
+    """
+    cells, curve = estimate.cells, estimate.curve
+    held, unlabelled = cells.by_group  # [G, B]
+    pairs = held + unlabelled
+    score, log_count = np.broadcast_arrays(cells.score, cells.log_count[:, None])
+    told = (pairs * curve.share * curve.positive(score, log_count)).sum(axis=0)
+    used = pairs.sum(axis=0) > 0
+    total = pairs.sum(axis=0)[used]
+    return cells.score[used], held.sum(axis=0)[used] / total, told[used] / total
+
+
+def _draw_ratios(axes: Axes, estimate: PriorEstimate) -> None:
+    score, ratio, _ = estimate.thresholds()
+    axes.plot(score, ratio, color=_BLUE, linewidth=1.8, label="share of unlabelled / share of held-out above")
+    bbe, dedpul = estimate.methods["bbe"], estimate.methods["dedpul"]
+    at = int(np.abs(ratio - bbe).argmin())
+    axes.plot(score[at], ratio[at], "o", color=_BLUE, markersize=8, label=f"BBE takes {bbe:.3g} here")
+    axes.axhline(dedpul, color=_GREEN, linestyle="--", label=f"DEDPUL: {dedpul:.3g}")
+    axes.axhline(estimate.tau, color=_ORANGE, label=f"recommended: {estimate.tau:.3g}")
+    axes.axhspan(
+        max(estimate.low, 1e-9), estimate.high, color=_ORANGE, alpha=0.15, linewidth=0, label=_interval()
+    )
+    lowest = float(ratio[ratio > 0].min(initial=1.0))
+    least = min(lowest, max(estimate.low, estimate.tau / 20, lowest / 100))  # what is next to 0 is left out
+    axes.set(title="τ is at most the ratio at any threshold", xlabel="threshold of the score", yscale="log")
+    axes.set_ylim(least / 1.5, 1.3)
+    axes.legend(fontsize=8)
+
+
+def _interval() -> str:
+    return f"interval, {LEVEL:.0%}"
+
+
+def _draw_curve(axes: Axes, estimate: PriorEstimate) -> None:
+    score, seen, told = seen_shares(estimate)
+    height = estimate.curve.share
+    axes.plot(score, seen, "o", color=_GREY, markersize=4, label="held-out positives among the rest, seen")
+    axes.plot(score, told, color=_ORANGE, linewidth=1.8, label="fitted curve")
+    top = 1.4 * max(float(seen.max()), min(height, 2 * float(seen.max())))  # room for the legend
+    away = "" if height < top else ", out of view"
+    axes.axhline(height, color=_INK, linewidth=1, linestyle="--", label=f"its plateau: {height:.3g}{away}")
+    axes.set(
+        title="The lower the plateau, the more positives are hidden",
+        xlabel="score, in standard deviations of its user's",
+    )
+    axes.set_ylim(0, top)
+    axes.legend(fontsize=8, loc="upper left")

@@ -1,0 +1,102 @@
+"""Steps of one shape: an epoch's blocks in buffers that stay, so that a GPU can repeat a recorded step.
+
+A step is some hundred small kernels; starting them one by one takes ten times as long as they run. So one
+step is recorded as a CUDA graph, and an epoch replays it. What differs between blocks is read from buffers
+by the step's number, which the graph itself counts. Blocks have different numbers of anchors, and are filled
+up to `room` with anchors that have no share and belong to a row of their own: what comes of it is not read.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F  # noqa: N812, the name everybody uses
+from torch import Tensor
+
+from truepair.randomness import random_words, stream_key
+from truepair.training.full.block import Block
+from truepair.training.full.scoring import Blocks, ScoredBlock
+
+_SPARE, _ROUND = 1.1, 1024  # room for blocks of later epochs, which may be longer
+
+
+class Course:
+    """The blocks of an epoch, and which of them comes next."""
+
+    def __init__(self, blocks: Blocks, batch_size: int) -> None:
+        self.blocks, self.batch_size, n = blocks, batch_size, len(blocks.users)
+        self.steps = math.ceil(n / batch_size)
+        self.users, self.counts = blocks.users.cpu(), blocks.counts.cpu()
+        self.room = 0
+        self.step = blocks.users.new_zeros(1)
+        self.order, self.starts = blocks.users.clone(), blocks.users.new_zeros(n + 1)
+        self.bounds = blocks.users.new_zeros(self.steps, 2)  # each block's first anchor, and the next one's
+        self.rows, self.items = (blocks.users.new_zeros(blocks.n_anchors) for _ in range(2))
+
+    def size(self, step: int) -> int:
+        """How many users a step's block has."""
+        return min(self.batch_size, len(self.users) - step * self.batch_size)
+
+    def lay(self, seed: int, epoch: int) -> bool:
+        """Fill the buffers for an epoch; whether its blocks need more room than there was."""
+        words = random_words(stream_key(seed, epoch), (len(self.users),), torch.device("cpu"))
+        order = self.users[words.argsort(stable=True)]
+        counts = self.counts[order]
+        starts = F.pad(counts.cumsum(0), (1, 0))
+        edges = torch.arange(self.steps + 1) * self.batch_size
+        bounds = starts[edges.clamp_(max=len(order))].unfold(0, 2, 1)
+        for buffer, value in ((self.order, order), (self.starts, starts), (self.bounds, bounds)):
+            buffer.copy_(value)
+        n, device = self.blocks.n_anchors, self.order.device
+        numbers = torch.arange(len(order), device=device)
+        rows = torch.repeat_interleave(numbers, counts.to(device), output_size=n)
+        self.rows.copy_(rows)
+        shift = self.blocks.indptr[self.order] - self.starts[:-1]
+        self.items.copy_(self.blocks.items[torch.arange(n, device=device) + shift[rows]])
+        self.step.zero_()
+        most = int(bounds.diff().max())
+        if most <= self.room:
+            return False
+        self.room = _ROUND * math.ceil(most * _SPARE / _ROUND)
+        return True
+
+    def members(self, size: int) -> Tensor:
+        """The users of the block that comes next. [size]"""
+        return self.order[self._first_row() + torch.arange(size, device=self.step.device)]
+
+    def scored(self, users: Tensor, ours: Tensor, theirs: Tensor) -> tuple[ScoredBlock, Tensor]:
+        """Their scores, with one row more than users; and which anchors are theirs. [room]"""
+        blocks, size, device = self.blocks, len(users), self.step.device
+        first, last = self.bounds[self.step][0]
+        anchors = torch.arange(self.room, device=device) + first
+        real = anchors < last
+        anchors.clamp_(max=len(self.rows) - 1)
+        rows = torch.where(real, self.rows[anchors] - self._first_row(), size)
+        items = torch.where(real, self.items[anchors], 0)
+        starts = self.starts[self._first_row() + torch.arange(size + 1, device=device)] - first
+        scores = ours.new_zeros(size + 1, blocks.n_items)
+        torch.mm(ours, theirs.T, out=scores[:size])
+        own = rows * blocks.n_items + items
+        pos = scores.view(-1)[own]
+        scores.view(-1).index_fill_(0, own, -math.inf)
+        free = (blocks.n_items - blocks.counts[users]).to(scores.dtype)
+        block = Block(
+            users=users,
+            scores=scores,
+            pos=pos,
+            rows=rows,
+            starts=torch.cat([starts, starts[-1:]]),  # to the kernels over pairs, the row more has no anchors
+            n_unlabelled=F.pad(free, (0, 1), value=1.0),
+            tau=F.pad(blocks.tau[users], (0, 1)),
+            longest=blocks.longest,
+            log_weights=None if blocks.weights is None else self._padded(blocks.weights.log_weights(users)),
+        )
+        return ScoredBlock(block, items, None, ours, theirs), real
+
+    def _padded(self, log_weights: Tensor) -> Tensor:
+        """With a row more."""
+        return F.pad(log_weights, (0, 0, 0, 1))
+
+    def _first_row(self) -> Tensor:
+        return self.step * self.batch_size

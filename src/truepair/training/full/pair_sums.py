@@ -1,0 +1,135 @@
+"""Sums over pairs: what each anchor of a row is told by all scores of the row, and what it tells them.
+
+    F(s⁺) = Σ_j w_j φ(s⁺ − s_j)        D(s⁺) = Σ_j w_j φ'(s⁺ − s_j)        G(s_j) = Σ_a α_a φ'(s⁺_a − s_j)
+
+w_j ∝ ω_j e^{β s_j}, with sum 1 in a row. Here they are plain PyTorch, anchors × columns; `rows_histogram`
+has them in time that grows with anchors + columns, and `rows_gpu` without storing anchors × columns.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import torch
+import torch.nn.functional as F  # noqa: N812, the name everybody uses
+from torch import Tensor
+
+from truepair.training.full.block import Block
+
+SIGMOID, SOFTPLUS, POWER = range(3)
+FARTHEST = 80.0  # e^{−80} is still a number in float32; beyond it, φ and φ' keep their ratio
+_AT_ONCE = 1 << 24  # pairs held in memory
+
+
+class Kernel(NamedTuple):
+    """φ: σ(x), softplus(−x), or (2σ(−x))^power, of a distance x less the margin."""
+
+    kind: int
+    power: float = 1.0
+    margin: float = 0.0
+
+    def value(self, x: Tensor) -> Tensor:
+        """φ(x)."""
+        x = x - self.margin
+        if self.kind == SIGMOID:
+            return torch.sigmoid(x.clamp(min=-FARTHEST))
+        if self.kind == SOFTPLUS:
+            return F.softplus(-x)
+        return (self.power * F.logsigmoid(-self._near(x)) + self.power * math.log(2)).exp()
+
+    def slope(self, x: Tensor) -> Tensor:
+        """φ'(x)."""
+        x = x - self.margin
+        if self.kind == SIGMOID:
+            x = x.clamp(min=-FARTHEST)
+            return torch.sigmoid(x) * torch.sigmoid(-x)
+        if self.kind == SOFTPLUS:
+            return -torch.sigmoid(-x)
+        return -self.power * self.value(x + self.margin) * torch.sigmoid(self._near(x))
+
+    def _near(self, x: Tensor) -> Tensor:
+        return x.clamp(max=FARTHEST / self.power)
+
+    @property
+    def scale(self) -> float:
+        """The distance over which φ changes: |φ''| ≤ φ / scale² wherever φ is convex."""
+        return 1 / max(self.power, 1.0)
+
+
+class Sums(NamedTuple):
+    """F and D of each anchor [A], and the way back: gradients of α · F, by anchor and by score."""
+
+    value: Tensor
+    slope: Tensor
+    spread: Callable[[Tensor], Tensor]  # α [A] -> −w_j G(s_j), in the shape of the scores
+
+
+class Pairs(NamedTuple):
+    """The sums over the unlabelled, and over the user's own items (None where they are not asked for)."""
+
+    unlabelled: Sums
+    own: Sums | None
+
+
+class PairSums(Protocol):
+    """A way to compute them."""
+
+    def __call__(self, block: Block, kernel: Kernel, beta: float, with_own: bool) -> Pairs:
+        """Sums with weights ∝ ω e^{βs}, no gradient through the weights."""
+
+
+def pair_sums(block: Block, kernel: Kernel, beta: float, with_own: bool) -> Pairs:
+    """Anchors × columns, a piece at a time, in the scores' own precision."""
+    own = _own(block, kernel) if with_own else None
+    return Pairs(_sums(block, kernel, row_weights(block, beta)), own)
+
+
+def row_weights(block: Block, beta: float) -> Tensor:
+    """w [B, C]: ω e^{βs}, with sum 1 over each row's unlabelled columns."""
+    exponent = block.scores * beta if beta else torch.zeros_like(block.scores)
+    if block.log_weights is not None:
+        exponent = exponent + block.log_weights
+    return torch.softmax(exponent.masked_fill(block.scores == -math.inf, -math.inf), dim=1).nan_to_num(0.0)
+
+
+def _sums(block: Block, kernel: Kernel, weights: Tensor) -> Sums:
+    scores = block.scores.masked_fill(block.scores == -math.inf, 0.0)  # their weight is 0
+    pieces = list(_pieces(len(block.pos), scores.shape[1]))
+
+    def told(what: Callable[[Tensor], Tensor]) -> Tensor:
+        return torch.cat([
+            (weights[block.rows[p]] * what(block.pos[p, None] - scores[block.rows[p]])).sum(dim=1)
+            for p in pieces
+        ])  # fmt: skip
+
+    def spread(alpha: Tensor) -> Tensor:
+        found = torch.zeros_like(scores)
+        for p in pieces:
+            slopes = kernel.slope(block.pos[p, None] - scores[block.rows[p]])
+            found.index_add_(0, block.rows[p], alpha[p, None] * slopes)
+        return -weights * found
+
+    return Sums(told(kernel.value), told(kernel.slope), spread)
+
+
+def _own(block: Block, kernel: Kernel) -> Sums:
+    """The same, with the anchors of a row for its columns."""
+    place = torch.arange(len(block.pos), device=block.pos.device) - block.starts[block.rows]
+    own = torch.full(
+        (len(block.scores), block.longest), -math.inf, dtype=block.pos.dtype, device=block.pos.device
+    )
+    own[block.rows, place] = block.pos
+    inner = block._replace(scores=own, log_weights=None)
+    sums = _sums(inner, kernel, row_weights(inner, 0.0))
+
+    def spread(alpha: Tensor) -> Tensor:
+        return sums.spread(alpha)[block.rows, place]
+
+    return Sums(sums.value, sums.slope, spread)
+
+
+def _pieces(n: int, width: int) -> list[slice]:
+    step = max(1, _AT_ONCE // max(width, 1))
+    return [slice(start, min(start + step, n)) for start in range(0, n, step)]

@@ -1,0 +1,116 @@
+"""Folding in: vectors for new users, by the same loss, with the item vectors held fixed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from truepair.data.ids import Codes
+from truepair.data.interactions import Interactions
+from truepair.losses import InfoNCE, InfoNCEPosterior, Loss
+from truepair.models.encoders import Encoder
+from truepair.randomness import stream_key
+from truepair.sampling import Draws, Exact, Sampler, pair_scores
+from truepair.training.full.scoring import Blocks, sums_for
+from truepair.training.settings import Settings
+
+STEPS, RATE = 60, 0.1
+AT_ONCE = 256  # users whose scores are held at once
+
+
+def fold_in(
+    items: Tensor,
+    encoder: Encoder,
+    loss: Loss,
+    sampler: Sampler,
+    history: Interactions,
+    settings: Settings,
+    popularity: Codes,
+) -> Tensor:
+    """The vectors [n_users, d] of the users of `history`, whose item codes are the rows of `items`.
+
+    Works for any encoder: whatever made the items, a user's scores are dot products with them. `popularity`
+    is that of training, and its sum the number of pairs there: the losses' sum is divided by it, so that
+    weight decay has the strength it had, and nobody's vector depends on who else is folded in.
+    """
+    device, loss = settings.torch_device(), _of_strangers(loss)
+    items = items.to(device)
+    width = items.shape[1] - bool(encoder.popularity)  # not its dim: who has fitted may change that
+    vectors = nn.Parameter(_means(items, history)[:, :width])
+    optimizer = torch.optim.Adam([vectors], lr=RATE, weight_decay=settings.weight_decay)
+    if isinstance(sampler, Exact):
+        gradient = _from_rows(items, loss, sampler, history, popularity)
+    else:
+        gradient = _from_draws(items, loss, sampler, history, settings, popularity)
+    counts = torch.tensor(history.user_counts, device=device)[:, None]
+    share = 1 / float(popularity.sum())
+    for step in range(STEPS):
+        optimizer.param_groups[0]["lr"] = RATE * (1 - step / STEPS)
+        scaled = encoder.scaled(vectors)
+        by_scaled = gradient(scaled.detach(), share, stream_key(settings.seed, step))
+        optimizer.zero_grad()
+        penalty = settings.l2_users / 2 * share * (vectors.square() * counts).sum()
+        torch.autograd.backward([scaled, penalty], [by_scaled, torch.ones_like(penalty)])
+        optimizer.step()
+    return encoder.scaled(vectors).detach().cpu()
+
+
+Gradient = Callable[
+    [Tensor, float, int], Tensor
+]  # vectors [n_users, d], a loss's share, a key -> [n_users, d]
+
+
+def _from_draws(
+    items: Tensor, loss: Loss, sampler: Sampler, history: Interactions, settings: Settings, popularity: Codes
+) -> Gradient:
+    draws, m = Draws(history, sampler, items.device, popularity), settings.n_extra if loss.uses_extra else 0
+
+    def gradient(vectors: Tensor, share: float, key: int) -> Tensor:
+        batch = draws.batch(draws.anchors, m, settings.n_unlabelled, key, (vectors, items), by_item=True)
+        rows_items = torch.cat([batch.pos[:, None], batch.extra, batch.unlabelled], dim=1)  # [B, 1+M+N]
+        vectors.requires_grad_()
+        scores = pair_scores((vectors, items), batch.users, rows_items)
+        total = loss(scores[:, 0], scores[:, 1 : 1 + m], scores[:, 1 + m :], batch.users).sum() * share
+        return torch.autograd.grad(total, vectors)[0]
+
+    return gradient
+
+
+def _from_rows(
+    items: Tensor, loss: Loss, sampler: Exact, history: Interactions, popularity: Codes
+) -> Gradient:
+    blocks, sums = (
+        Blocks(history, loss, sampler, items.device, popularity),
+        sums_for(sampler, items.device),
+    )
+
+    def gradient(vectors: Tensor, share: float, key: int) -> Tensor:
+        found = torch.zeros_like(vectors)
+        for users in torch.split(blocks.users, AT_ONCE) if len(blocks.users) else ():
+            chosen = blocks.chosen(users, key)
+            theirs = items if chosen.needed is None else items[chosen.needed]
+            held = blocks.scored(chosen, vectors[users], theirs)
+            shares = torch.full_like(held.block.pos, share)
+            found[users] = held.gradients(held.losses(loss, shares, sums))[0]
+        return found
+
+    return gradient
+
+
+def _of_strangers(loss: Loss) -> Loss:
+    """With one prior per user of training, new people get their mean; a first model knows nothing of them,
+    so that all their items weigh 1."""
+    if isinstance(loss, InfoNCEPosterior):
+        return InfoNCE(loss.temperature)
+    tau = getattr(loss, "tau", None)
+    return replace(loss, tau=sum(tau) / len(tau)) if isinstance(tau, tuple) else loss  # type: ignore[type-var]
+
+
+def _means(items: Tensor, history: Interactions) -> Tensor:
+    """The mean of each user's items: the right direction at once, and a function of the history alone."""
+    users, rows = (torch.tensor(x, device=items.device) for x in (history.users, history.items))
+    sums = items.new_zeros(history.n_users, items.shape[1]).index_add_(0, users, items[rows])
+    return sums / torch.bincount(users, minlength=history.n_users).clamp(min=1)[:, None]

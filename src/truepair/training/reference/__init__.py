@@ -1,0 +1,1 @@
+"""The readable PyTorch loop: the specification of every sampled engine."""

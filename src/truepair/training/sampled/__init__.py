@@ -1,0 +1,1 @@
+"""Fused engines for losses over drawn items."""

@@ -1,0 +1,1 @@
+"""Engine "cpu": the reference, step for step, in compiled code."""

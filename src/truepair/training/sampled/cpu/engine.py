@@ -1,0 +1,188 @@
+"""The CPU engine, exact mode: the mathematics of `reference`, step for step, in compiled code.
+
+The same start, order, draws, losses and updates as the reference, to the accuracy of float32; the same bits
+for a seed on any number of threads. Threads are Numba's: NUMBA_NUM_THREADS or numba.set_num_threads.
+Numba is imported when a run starts, so that a program that trains elsewhere never waits for it.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812, the name everybody uses
+from torch import Tensor
+
+from truepair.models.encoders import StartedEncoder
+from truepair.sampling import Draws, Matrices
+from truepair.storage.compiled_code import announce_compilation, parallel_kernel
+from truepair.training.result import Job
+from truepair.training.sampled.plan import Floats, lacking, plan_of
+from truepair.training.trainer import Engine, EpochTotals
+
+if TYPE_CHECKING:
+    from truepair.training.sampled.cpu.batch import Epoch, Rules
+
+SECONDS_AT_A_TIME = 0.25  # how long the compiled code runs before Python may stop it or show progress
+
+
+class CpuTrainer:
+    """Parameters and Adam's moments in NumPy arrays, and epochs of compiled steps over them."""
+
+    def __init__(self, job: Job) -> None:
+        from truepair.training.sampled.cpu import buffers
+        from truepair.training.sampled.cpu import draws as cpu_rows
+        from truepair.training.sampled.cpu import steps as cpu_steps
+        from truepair.training.sampled.cpu.epoch_order import narrow_tables_of
+
+        self.job, self.plan, self.done = job, plan_of(job), 0  # `done` counts the steps of all epochs
+        variant = "rivals" if self.plan.risk else "graph" if self.plan.hops else ""
+        announce_compilation([cpu_steps.run_steps], variant)
+        data, settings, dim = job.interactions, job.settings, job.encoder.dim
+        draws = Draws(data, job.sampler, "cpu")
+        self.n_anchors, self.n_saturated_users = len(draws.anchors), draws.n_saturated_users
+        self.steps = math.ceil(self.n_anchors / settings.batch_size)
+        self.anchor_users = draws.users[draws.anchors].to(torch.int32).numpy()
+        self.anchor_items = draws.items[draws.anchors].to(torch.int32).numpy()
+        self.numbers = cpu_rows.numbers_of(self.plan)
+        self.popularity = draws.popularity.numpy()
+        self.tables, self.narrow = narrow_tables_of(cpu_rows.tables_of(draws))
+        # the encoder's parameters, without the graph that the reference would need
+        started = StartedEncoder(job.encoder, data.n_users, data.n_items, settings.seed)
+        adam, hops = settings.optimizer == "adam", self.plan.hops
+        self.user = buffers.side_of(started.user, hops, adam)
+        self.item = buffers.side_of(started.item, hops, adam)
+        self.graph: tuple[Any, Any] = None, None
+        if hops or self.plan.risk:  # where rows are chosen by risk, one variant serves with and without graph
+            self.graph = buffers.neighbours_of(data, hops, dim if hops else 0)
+        self.rows = buffers.rows_of(self.plan, min(settings.batch_size, self.n_anchors), dim)
+
+    # --- an epoch ----------------------------------------------------------------------------------
+
+    def train(self, epoch: int, rate: float, advance: Callable[[int], None]) -> EpochTotals:
+        """All anchors once."""
+        from truepair.training.sampled.cpu.steps import run_steps
+
+        course, step, size = self.course(epoch), 0, 1
+        arguments = self.arguments(self.rules(rate), course)
+        while step < self.steps:
+            last, began = min(step + size, self.steps), time.perf_counter()
+            with parallel_kernel():
+                run_steps(step, last, self.done, *arguments)
+            advance(last - step)
+            each, step = (time.perf_counter() - began) / (last - step), last
+            size = min(4 * size, max(1, int(SECONDS_AT_A_TIME / each)))
+        self.done += self.steps
+        clamped = int(course.clamped.sum()) if self.plan.has_floor else None
+        return EpochTotals(torch.from_numpy(course.losses), clamped)
+
+    def course(self, epoch: int) -> Epoch:
+        """The order of the anchors and the keys of the draws, as the reference has them."""
+        from truepair.training.sampled.cpu.batch import Epoch
+        from truepair.training.sampled.cpu.epoch_order import anchor_order, draw_keys
+
+        seed = self.job.settings.seed
+        order = anchor_order(seed, epoch, self.n_anchors)
+        return Epoch(
+            users=self.anchor_users[order],
+            items=self.anchor_items[order],
+            keys=draw_keys(seed, epoch, self.steps),
+            losses=np.zeros(self.steps),
+            clamped=np.zeros(self.steps, dtype=np.int64),
+        )
+
+    def rules(self, rate: float) -> Rules:
+        """How the parameters move at a learning rate."""
+        from truepair.training.sampled.cpu.batch import Rules
+
+        settings, plan = self.job.settings, self.plan
+        return Rules(
+            batch=settings.batch_size,
+            hops=plan.hops,
+            adam=settings.optimizer == "adam",
+            rate=float(rate),
+            weight_decay=np.float32(settings.weight_decay),
+            l2_users=np.float32(settings.l2_users),
+            l2_items=np.float32(settings.l2_items),
+            marks=bool(plan.hops or plan.cosine or settings.l2_users or settings.l2_items),
+        )
+
+    def arguments(self, rules: Rules, course: Epoch) -> tuple[Any, ...]:
+        """What every phase is given, with room for as many threads as Numba has now."""
+        import numba
+
+        from truepair.training.sampled.cpu.buffers import rivals_of, room_of
+
+        threads, n_users = numba.get_num_threads(), len(self.user.weights)
+        return (
+            self.numbers, rules, self.tables, self.narrow, course, self.user, self.item, *self.graph,
+            self.rows, room_of(self.rows, threads),
+            rivals_of(self.rows, self.popularity, n_users, threads) if self.plan.risk else None,
+        )  # fmt: skip
+
+    # --- what is learnt ----------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def matrices(self) -> Matrices:
+        """Copies of the two matrices."""
+        encoder = self.job.encoder
+        if self.plan.hops:
+            self.encode()
+        users, items = (torch.tensor(side.encoded[:, : encoder.dim]) for side in (self.user, self.item))
+        if self.plan.cosine:
+            return F.normalize(users) / encoder.temperature, F.normalize(items)
+        return users, items
+
+    def encode(self) -> None:
+        """Vectors averaged over the graph, all of them."""
+        from truepair.training.sampled.cpu.batch import NO_EPOCH
+        from truepair.training.sampled.cpu.steps import run_steps
+
+        arguments = self.arguments(self.rules(0.0), NO_EPOCH)
+        with parallel_kernel():
+            run_steps(0, 0, 0, *arguments)
+
+    def is_finite(self) -> bool:
+        """Whether every parameter is a finite number."""
+        return all(bool(np.isfinite(side.weights).all()) for side in (self.user, self.item))
+
+    def state(self) -> dict[str, Tensor]:
+        """Parameters, Adam's moments and how many steps were made."""
+        dim = self.job.encoder.dim
+        kept = {name: torch.tensor(array[:, :dim]) for name, array in self.arrays().items()}
+        return kept | {"steps": torch.tensor(self.done)}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """What `state` gave."""
+        dim = self.job.encoder.dim
+        for name, array in self.arrays().items():
+            if state[name].shape != (len(array), dim):
+                shape = tuple(state[name].shape)
+                raise ValueError(f"{name} has the shape {shape}, not {(len(array), dim)}")
+            array[:, :dim] = state[name].numpy()
+        self.done = int(state["steps"])
+
+    def arrays(self) -> dict[str, Floats]:
+        """The arrays that the coming epochs depend on."""
+        named = {"user": self.user, "item": self.item}
+        kept = {name: side.weights for name, side in named.items()}
+        if self.job.settings.optimizer == "adam":
+            kept |= {f"{name}.first": side.first for name, side in named.items()}
+            kept |= {f"{name}.second": side.second for name, side in named.items()}
+        return kept
+
+
+def _lacks(job: Job) -> str | None:
+    if find_spec("numba") is None:
+        return "it needs Numba, which is not installed (pip install numba)."
+    if job.settings.device not in ("auto", "cpu"):
+        return f"it trains on the CPU, not on device = {job.settings.device!r}; it has 'cpu' and 'auto'."
+    return lacking(job, ("adam", "sgd"))
+
+
+CPU = Engine(start=CpuTrainer, lacks=_lacks)

@@ -1,0 +1,1 @@
+"""Engine "gpu": the reference in Triton kernels."""

@@ -1,0 +1,359 @@
+"""Runs that train together on the GPU: their tensors, and the kernels of an epoch in order.
+
+All runs of a group share the data and every shape; rates, priors, seeds and the like are numbers that the
+kernels read, one set a run. A single run is a group of one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812, the name everybody uses
+import triton
+from torch import Tensor
+
+from truepair.models.encoders import StartedEncoder
+from truepair.randomness import stream_key
+from truepair.sampling import Draws, Matrices
+from truepair.training.result import Job
+from truepair.training.sampled.gpu import in_batch, kernels
+from truepair.training.sampled.gpu.graph import Hops
+from truepair.training.sampled.plan import next_power_of_two, plan_of
+from truepair.training.trainer import EpochTotals
+
+_TABLE_BYTES = 1 << 30  # at most so much for the drawn entries of a part of an epoch
+_TABLE_STEPS = 65_535  # and so many steps: a limit of CUDA's launch grids
+_GRAPH_STEPS = 20_000  # longer epochs are launched kernel by kernel: their graph would take gigabytes
+_BETAS = 0.9, 0.999
+_LAZY_PARAMETERS = 2_000_000  # below, a pass over all parameters is over before their replay is
+_ADAM_BLOCK = 512  # parameters that one program updates
+
+
+class Table(NamedTuple):
+    """A part of an epoch whose entries are drawn at once: so many steps from this one on."""
+
+    first_step: int
+    steps: int
+    entries: int
+
+
+class GpuRuns:
+    """The state of a group of runs, and one epoch of all of them."""
+
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        self.jobs, self.plans = list(jobs), [plan_of(job) for job in jobs]
+        job, self.plan = jobs[0], self.plans[0]
+        self.device = job.settings.torch_device()
+        self.draws = Draws(job.interactions, job.sampler, self.device)
+        self.n_users, self.n_items, self.dim = self.draws.n_users, self.draws.n_items, job.encoder.dim
+        self.n_rows, self.n_anchors = self.n_users + self.n_items, len(self.draws.anchors)
+        self.batch = min(job.settings.batch_size, self.n_anchors)
+        self.steps = math.ceil(self.n_anchors / self.batch)
+        # a kernel may start while the one before it ends, where the GPU can do that
+        self.overlaps = self.is_cuda and torch.cuda.get_device_capability(self.device) >= (9, 0)
+        self.weights = self._start()  # [runs, n_rows, d]
+        self.means, self.squares, self.gradients = (torch.zeros_like(self.weights) for _ in range(3))
+        self.numbers, self.tau, self.log_rest = self._numbers()
+        self.has_l2 = any(job.settings.l2_users or job.settings.l2_items for job in jobs)
+        self.hops = self._graph() if self.plan.hops else None
+        # rows that nobody touches can wait, if they are many
+        touched = min(self.batch, self.n_anchors) * (1 + self.plan.width)
+        many = self.n_rows * self.dim >= _LAZY_PARAMETERS
+        self.lazy = self.hops is None and touched < self.n_rows and many
+        self.tables = self._tables()
+        self._allocate()
+        self.pair_users, self.pair_items = self.draws.users.int(), self.draws.items.int()
+        before = self.draws.gaps - self.draws.users * self.draws.stride  # unlabelled weight before each pair
+        self.before = before.int() if self.draws.stride < 2**31 else before
+        self.epochs_run = 0
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    # --- setting up ------------------------------------------------------------------------------------
+
+    def _start(self) -> Tensor:
+        started = [StartedEncoder(j.encoder, self.n_users, self.n_items, j.settings.seed) for j in self.jobs]
+        rows = [torch.cat([model.user.detach(), model.item.detach()]) for model in started]
+        return torch.stack(rows).to(self.device)
+
+    def _graph(self) -> Hops:
+        return Hops(self.jobs[0].interactions, self.weights, self.plan.hops, self.overlaps)
+
+    def _numbers(self) -> tuple[Tensor, Tensor, Tensor]:
+        rows = [
+            [
+                plan.score_scale, plan.inverse_temperature, plan.beta, plan.min_score, plan.floor,
+                job.settings.l2_users, job.settings.l2_items, job.settings.weight_decay,
+            ]
+            for plan, job in zip(self.plans, self.jobs, strict=True)
+        ]  # fmt: skip
+        width = max(len(plan.tau) for plan in self.plans)
+        priors = [np.stack([np.broadcast_to(x, width) for x in xs]) for xs in (
+            [plan.tau for plan in self.plans], [plan.log_rest for plan in self.plans]
+        )]  # fmt: skip
+        tau, log_rest = (torch.from_numpy(prior).to(self.device) for prior in priors)
+        return torch.tensor(rows, dtype=torch.float32, device=self.device), tau, log_rest
+
+    def _tables(self) -> list[Table]:
+        """The epoch in parts that fit into memory."""
+        a_step = self.batch * (self.plan.width + 1) * 4 + (self.n_rows if self.hops else 0)
+        a_step += self.n_rows // 8 if self.lazy else 0
+        most = min(max(1, _TABLE_BYTES // (a_step * len(self.jobs))), _TABLE_STEPS)
+        most = math.ceil(self.steps / math.ceil(self.steps / most))  # parts of about equal size
+        firsts = range(0, self.steps, most)
+        sizes = [min(most, self.steps - first) for first in firsts]
+        return [
+            Table(first, size, min(size * self.batch, self.n_anchors - first * self.batch))
+            for first, size in zip(firsts, sizes, strict=True)
+        ]
+
+    def _allocate(self) -> None:
+        runs, rows = len(self.jobs), max(table.entries for table in self.tables)
+        steps = max(table.steps for table in self.tables)
+
+        def empty(*shape: int, dtype: torch.dtype) -> Tensor:
+            return torch.zeros(*shape, dtype=dtype, device=self.device)
+
+        # what an epoch is told: the key of its draws, the steps before it, the bits of its learning rate
+        self.told = empty(3, runs, dtype=torch.int64)
+        self.told_here = torch.zeros(3, runs, dtype=torch.int64, pin_memory=self.is_cuda)
+        self.keys = self.told[0]
+        self.rates = empty(runs, self.steps, 2, dtype=torch.float32)
+        self.words = empty(runs, self.n_anchors, dtype=torch.int64)
+        self.run_of_word = torch.arange(runs, device=self.device).repeat_interleave(self.n_anchors)
+        self.entry_users = empty(runs * rows, dtype=torch.int32)
+        self.entry_rows = empty(runs * rows * self.plan.width, dtype=torch.int32)
+        self.touched = empty(runs * steps * self.n_rows if self.hops else 1, dtype=torch.int8)
+        self.bit_words = steps // 32 + 2
+        self.step_bits = empty(runs * self.n_rows * self.bit_words if self.lazy else 1, dtype=torch.int32)
+        self.touches = empty(runs, self.n_rows, dtype=torch.float32)
+        self.losses = empty(runs, self.steps * self.batch, dtype=torch.float32)
+        self.clamps = empty(runs, self.steps * self.batch, dtype=torch.int8)
+        slots = next_power_of_two(self.plan.width) if self.plan.pool > self.plan.n else 0
+        self.scores = empty(max(1, runs * self.batch * slots), dtype=torch.float32)
+        self.shares = in_batch.shares_of(self.batch, runs)
+        counts = runs * self.shares * self.batch * slots if self.plan.risk else 1
+        self.beaten = empty(counts, dtype=torch.int32)
+        self.summary = empty(runs, self.steps + 2, dtype=torch.float64)
+
+    @property
+    def trainers(self) -> list[GpuTrainer]:
+        """Each run as the loop around the engines sees it; the group does not hold on to them."""
+        return [GpuTrainer(self, run) for run in range(len(self.jobs))]
+
+    # --- one epoch -------------------------------------------------------------------------------------
+
+    def train(self, epochs: Sequence[int], rates: Sequence[float]) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """One epoch of every run. Gives [runs, steps + 2]: loss sums, clamped rows, finite or not."""
+        keys = [stream_key(job.settings.seed, e) for job, e in zip(self.jobs, epochs, strict=True)]
+        self.told_here[0] = torch.from_numpy(np.array(keys, dtype=np.uint64).view(np.int64))
+        self.told_here[1] = torch.tensor(epochs) * self.steps
+        self.told_here[2] = torch.tensor(rates, dtype=torch.float64).view(torch.int64)
+        self.told.copy_(self.told_here, non_blocking=True)
+        with self._current_device():
+            if not self.is_cuda or self.epochs_run == 0 or self.steps > _GRAPH_STEPS:
+                self.enqueue()  # the first time compiles the kernels
+            else:
+                self._replay_graph()
+        self.epochs_run += 1
+        return self.summary.cpu().numpy()
+
+    def _current_device(self) -> AbstractContextManager[object]:
+        """Triton launches on the current device, whatever the tensors are on."""
+        return torch.cuda.device(self.device) if self.is_cuda else nullcontext()
+
+    def _replay_graph(self) -> None:
+        if self.graph is None:
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
+                self.enqueue()
+        self.graph.replay()
+
+    def _set_rates(self) -> None:
+        """Adam's two factors of each step, with the bias corrections of the steps since the start."""
+        t = self.told[1][:, None] + torch.arange(1, self.steps + 1, device=self.device)  # [runs, steps]
+        rate = self.told[2].view(torch.float64)[:, None]
+        self.rates[:, :, 0] = rate / (1 - _BETAS[0] ** t.double())
+        self.rates[:, :, 1] = (1 - _BETAS[1] ** t.double()).rsqrt()
+
+    def enqueue(self) -> None:
+        """The kernels of an epoch, in order."""
+        self._set_rates()
+        order = self._order()
+        for table in self.tables:
+            self._draw(table, order)
+            for step in range(table.steps):
+                self._step(table, step)
+        sums = self.losses.view(len(self.jobs), self.steps, self.batch).sum(dim=2, dtype=torch.float64)
+        self.summary[:, : self.steps] = sums
+        self.summary[:, self.steps] = self.clamps.sum(dim=1)
+        self.summary[:, self.steps + 1] = self.weights.isfinite().flatten(1).all(dim=1)
+
+    def _order(self) -> Tensor:
+        """The anchors of each run in the order of its epoch, as places among `draws.anchors`."""
+        runs = len(self.jobs)
+        grid = (triton.cdiv(self.n_anchors, 1024), runs)
+        kernels.words_kernel[grid](self.keys, self.words, self.n_anchors, BLOCK=1024)
+        order = self.words.view(-1).argsort(stable=True)
+        if runs > 1:  # all words at once, then by run, which keeps their order
+            by_run = self.run_of_word[order].to(torch.uint8).argsort(stable=True)
+            order = order[by_run] % self.n_anchors
+        return order
+
+    def _draw(self, table: Table, order: Tensor) -> None:
+        draws, plan, runs = self.draws, self.plan, len(self.jobs)
+        if self.hops:
+            self.touched.zero_()
+        if self.lazy:
+            self.step_bits.zero_()
+        grid = (triton.cdiv(self.batch * plan.width, 256), table.steps, runs)
+        kernels.draw_kernel[grid](
+            self.keys, order, draws.anchors, self.pair_users, self.pair_items, draws.indptr, self.before,
+            draws.passed, draws.ends, draws.free, self.entry_users, self.entry_rows, self.touched,
+            self.step_bits, self.n_anchors, self.n_users, self.n_items, self.n_rows, table.first_step,
+            table.first_step * self.batch, table.entries, self.batch, self.bit_words,
+            M=plan.m, POOL=plan.pool, UNIFORM=draws.has_uniform_weights, MARK=self.hops is not None,
+            OWN=self.lazy, ROUNDS=draws.longest_history.bit_length(),
+            END_ROUNDS=self.n_items.bit_length(), BLOCK=256,
+        )  # fmt: skip
+        if self.lazy:
+            rows = kernels.ROWS_TOGETHER
+            kernels.first_replay_kernel[(triton.cdiv(self.n_rows, rows), runs)](
+                self.weights, self.means, self.squares, self.gradients, self.step_bits, self.numbers,
+                self.rates, self.steps, self.n_rows, self.bit_words, table.first_step, table.steps,
+                D=self.dim, DP=next_power_of_two(self.dim), ROWS=rows,
+            )  # fmt: skip
+
+    def _step(self, table: Table, step: int) -> None:
+        place = step * self.batch
+        left = min(self.batch, table.entries - place)
+        # no early start where the one before is not a kernel of a step
+        early = self.overlaps and step > 0 and not (self.has_l2 and self.hops)
+        source = self.weights
+        if self.hops:
+            source = self.hops.forward(self.weights, self.touched, table.steps, step, early)
+        if self.plan.risk:
+            self._count_beaten(table, source, place, left, early)
+        self._rows(table, source, place, left, early)
+        spread = self.gradients
+        if self.hops:
+            spread = self.hops.backward(self.gradients, self.touched, table.steps, step, self.overlaps)
+        (self._lazy_adam if self.lazy else self._adam)(table, step, place, left, spread)
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether this is a real GPU, not Triton's interpreter."""
+        return self.device.type == "cuda"
+
+    def _count_beaten(self, table: Table, source: Tensor, place: int, left: int, early: bool) -> None:
+        plan, draws = self.plan, self.draws
+        grid = (triton.cdiv(left, in_batch.ROWS), self.shares, len(self.jobs))
+        in_batch.beaten_kernel[grid](
+            source, self.entry_users, self.entry_rows, self.numbers, draws.indptr, self.pair_items,
+            self.beaten, place, left, self.batch, table.entries, self.n_rows, self.n_users,
+            COSINE=plan.cosine, M=plan.m, POOL=plan.pool, K=next_power_of_two(plan.width), D=self.dim,
+            PART=min(64, max(16, next_power_of_two(self.dim))), ROWS=in_batch.ROWS,
+            RIVALS=in_batch.RIVALS, ROUNDS=draws.longest_history.bit_length(), **self._overlap(early),
+        )  # fmt: skip
+
+    def _rows(self, table: Table, source: Tensor, place: int, left: int, early: bool) -> None:
+        plan, runs = self.plan, len(self.jobs)
+        slots, columns = next_power_of_two(plan.width), next_power_of_two(self.dim)
+        kernels.rows_kernel[(left, runs)](
+            source, self.gradients, self.touches, self.entry_users, self.entry_rows, self.numbers, self.tau,
+            self.log_rest, self.losses, self.clamps, self.scores, self.beaten, self.draws.popularity,
+            plan.risk, self.shares, place, left, self.batch, table.entries, self.n_rows, self.n_users,
+            self.losses.shape[1], self.tau.shape[1], table.first_step * self.batch + place,
+            KIND=plan.kind, RELATIVE=plan.relative, COSINE=plan.cosine, L2=self.has_l2,
+            RAW=self.hops is None, M=plan.m, N=plan.n, POOL=plan.pool, K=slots, RANKED=bool(plan.risk),
+            D=self.dim, DP=columns, num_warps=_warps(slots * columns), **self._overlap(early),
+        )  # fmt: skip
+
+    def _overlap(self, early: bool) -> dict[str, Any]:
+        return {"PDL": True, "launch_pdl": True} if early else {"PDL": False}
+
+    def _adam(self, table: Table, step: int, place: int, left: int, spread: Tensor) -> None:
+        grid = (triton.cdiv(self.n_rows * self.dim, _ADAM_BLOCK), len(self.jobs))
+        kernels.adam_kernel[grid](
+            self.weights, self.means, self.squares, self.gradients, spread, self.touches, self.numbers,
+            self.rates, table.first_step + step, self.steps, self.n_rows, D=self.dim,
+            GRAPH=self.hops is not None, L2=self.has_l2, BLOCK=_ADAM_BLOCK, **self._overlap(self.overlaps),
+        )  # fmt: skip
+        if self.has_l2 and self.hops:
+            self.touches.zero_()
+
+    def _lazy_adam(self, table: Table, step: int, place: int, left: int, spread: Tensor) -> None:
+        entries, rows = left * self.plan.width, kernels.ROWS_TOGETHER
+        there = entries + left + triton.cdiv(self.n_rows, kernels.SWEEP)
+        kernels.lazy_adam_kernel[(triton.cdiv(there, rows), len(self.jobs))](
+            self.weights, self.means, self.squares, self.gradients, self.entry_users, self.entry_rows,
+            self.step_bits, self.numbers, self.rates, place, step, self.steps, entries, left, table.entries,
+            self.n_rows, self.bit_words, table.first_step, table.steps,
+            WIDTH=self.plan.width, D=self.dim, DP=next_power_of_two(self.dim), ROWS=rows,
+            **self._overlap(self.overlaps),
+        )  # fmt: skip
+
+    # --- what comes out --------------------------------------------------------------------------------
+
+    def matrices(self, run: int) -> Matrices:
+        """Copies of one run's two matrices."""
+        with self._current_device():
+            rows = self.weights[run] if self.hops is None else self.hops.whole(self.weights, run)
+        users, items = rows[: self.n_users].clone(), rows[self.n_users :].clone()
+        if self.plan.cosine:
+            return F.normalize(users) * self.plans[run].score_scale, F.normalize(items)
+        return users, items
+
+
+def _warps(numbers: int) -> int:
+    """How many warps hold so many numbers in registers."""
+    return min(16, max(1, numbers // 1024))
+
+
+class GpuTrainer:
+    """One run of a group, as the loop around the engines sees it."""
+
+    def __init__(self, runs: GpuRuns, run: int) -> None:
+        self.runs, self.run = runs, run
+        self.steps, self.n_anchors = runs.steps, runs.n_anchors
+        self.n_saturated_users = runs.draws.n_saturated_users
+        self.finite = True
+
+    def train(self, epoch: int, rate: float, advance: Callable[[int], None]) -> EpochTotals:
+        """One epoch of a group of one."""
+        totals = self.totals(self.runs.train([epoch], [rate]))
+        advance(self.steps)
+        return totals
+
+    def totals(self, summary: np.ndarray[Any, np.dtype[np.float64]]) -> EpochTotals:
+        """This run's part of what `GpuRuns.train` gave."""
+        mine = summary[self.run]
+        self.finite = bool(mine[self.steps + 1])
+        has_floor = self.runs.plans[self.run].has_floor
+        return EpochTotals(torch.from_numpy(mine[: self.steps]), int(mine[self.steps]) if has_floor else None)
+
+    def matrices(self) -> Matrices:
+        """Copies of the two matrices."""
+        return self.runs.matrices(self.run)
+
+    def is_finite(self) -> bool:
+        """Whether every parameter is a finite number."""
+        return self.finite
+
+    def state(self) -> dict[str, Tensor]:
+        """Parameters and Adam's moments."""
+        return {name: tensor[self.run] for name, tensor in self._tensors()}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """What `state` gave."""
+        for name, tensor in self._tensors():
+            tensor[self.run].copy_(state[name])
+
+    def _tensors(self) -> Iterator[tuple[str, Tensor]]:
+        yield "parameters", self.runs.weights
+        yield "means", self.runs.means
+        yield "squares", self.runs.squares

@@ -1,0 +1,1 @@
+"""Engine "cpu-fast": one entry a step, threads without locks."""

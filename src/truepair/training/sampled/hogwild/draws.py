@@ -1,0 +1,247 @@
+"""Draws of the fast mode: the order of an epoch and the items of a row, as cheap as they can be made.
+
+Every number is a function of (seed, epoch, place in the epoch), so a run does not depend on how an epoch is
+cut into pieces. An unlabelled item is never one the user has, and no user can make a draw go on for ever.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from truepair.randomness import random_bits, stream_key
+from truepair.sampling import Draws
+from truepair.training.sampled.cpu.draws import (
+    Index,
+    Ints,
+    Longs,
+    Tables,
+    compiled,
+    inlined,
+    random_bits_at,
+    tables_of,
+    unlabelled_at,
+)
+
+Words = npt.NDArray[np.uint64]
+HalfWords = npt.NDArray[np.uint32]
+
+FULL_BYTES = 8 << 20  # up to here every user's filter has a bit for every item: nothing is looked up
+BITS_PER_ITEM = 16  # of a user's filter, at least: so few items that the user does not have are looked up
+TRIES = 16  # before a draw is made by search after all; few users have so many items that it comes to this
+
+
+class FastTables(NamedTuple):
+    """What the fast draws read.
+
+    A user's filter is a set of 2^b bits, in which bit (item mod 2^b) is set for every item the user has:
+    where it is not set, the user does not have the item, and nothing else need be read. It fits in the
+    cache for catalogues whose full bitmap does not.
+    """
+
+    pairs: Ints  # [anchors, 2]: user and item
+    items: Ints  # [interactions], by user, rising
+    indptr: Longs  # [n_users + 1]
+    n_items: Index
+    filters: Words
+    filter_start: Longs  # [n_users + 1], the user's first word
+    full: bool  # every item has a bit of its own
+    exact: Tables  # for weights that are not uniform
+
+
+class Order(NamedTuple):
+    """A bijection of 0 … n−1, computed place by place."""
+
+    n: np.uint64
+    mask: np.uint64  # 2^b − 1 ≥ n − 1
+    shift: np.uint64  # half the bits
+    factors: tuple[np.uint64, np.uint64, np.uint64]  # odd
+    offset: np.uint64
+
+
+def fast_tables(draws: Draws) -> FastTables:
+    """Tables of the draws, in the narrowest types."""
+    pairs = np.stack([draws.users[draws.anchors].numpy(), draws.items[draws.anchors].numpy()], axis=1)
+    exact = tables_of(draws)
+    full = draws.n_users * draws.n_items // 8 <= FULL_BYTES
+    filters, filter_start = _filters(draws, full)
+    return FastTables(
+        pairs=np.ascontiguousarray(pairs, dtype=np.int32),
+        items=exact.items.astype(np.int32),
+        indptr=exact.indptr,
+        n_items=draws.n_items,
+        filters=filters,
+        filter_start=filter_start,
+        full=full,
+        exact=exact,
+    )
+
+
+def _filters(draws: Draws, full: bool) -> tuple[Words, Longs]:
+    users, items = draws.users.numpy(), draws.items.numpy()
+    counts = np.diff(draws.indptr.numpy())
+    bits = np.full(draws.n_users, draws.n_items) if full else np.maximum(counts * BITS_PER_ITEM, 64)
+    words = np.maximum(2 ** np.ceil(np.log2(bits)).astype(np.int64) // 64, 1)
+    start = np.concatenate([[0], np.cumsum(words)])
+    bits = items % (64 * words[users])
+    filters = np.zeros(start[-1], dtype=np.uint64)
+    np.bitwise_or.at(filters, start[users] + bits // 64, np.uint64(1) << (bits % 64).astype(np.uint64))
+    return filters, start
+
+
+def order_of(n: int, seed: int, epoch: int) -> Order:
+    """The order of an epoch's `n` anchors."""
+    bits = max((n - 1).bit_length(), 2)
+    words = random_bits(stream_key(seed, epoch, 0), 4)
+    odd = tuple(word | np.uint64(1) for word in words[:3])
+    return Order(np.uint64(n), np.uint64((1 << bits) - 1), np.uint64((bits + 1) // 2), odd, words[3])
+
+
+@inlined
+def anchor_at(order: Order, place: np.uint64) -> np.uint64:
+    """The anchor at a place of the order: multiply and fold within 2^b, again until it is below n."""
+    x = place
+    while True:
+        x = (x * order.factors[0] + order.offset) & order.mask
+        x = (x ^ (x >> order.shift)) * order.factors[1] & order.mask
+        x = (x ^ (x >> order.shift)) * order.factors[2] & order.mask
+        x = x ^ (x >> order.shift)
+        if x < order.n:
+            return x
+
+
+@inlined
+def fill_words(key: np.uint64, first: np.uint64, words: Words) -> None:
+    """The words at places first + 1, first + 2, … of the stream `key`."""
+    for k in range(len(words)):
+        words[k] = random_bits_at(key, first + np.uint64(k) + np.uint64(1))
+
+
+_HALF_WORD = np.uint64(32)
+
+
+@inlined
+def below(half_word: np.uint32, n: Index) -> Index:
+    """A whole number in [0, n) from 32 random bits: ⌊n · bits / 2³²⌋."""
+    return np.int64(np.uint64(half_word) * np.uint64(n) >> _HALF_WORD)
+
+
+@inlined
+def draw_extra(
+    tables: FastTables, user: Index, bits: HalfWords, first: Index, items: Ints, start: Index, m: Index
+) -> None:
+    """items[start : start + m] from the user's own items, with replacement."""
+    begin = tables.indptr[user]
+    count = tables.indptr[user + 1] - begin
+    for k in range(m):
+        items[start + k] = tables.items[begin + below(bits[first + k], count)]
+
+
+@inlined
+def try_unlabelled(
+    tables: FastTables,
+    user: Index,
+    bits: HalfWords,
+    first: Index,
+    items: Ints,
+    start: Index,
+    n: Index,
+    doubtful: Ints,
+    found: Index,
+) -> Index:
+    """items[start : start + n] from all items, uniformly; places of those the user may have go to `doubtful`.
+
+    Nothing here is decided by a branch that could be guessed wrong, so the rows of a block are read from
+    memory all at once. Gives how many places `doubtful` holds, `found` of which were there before.
+    """
+    first_word = tables.filter_start[user]
+    mask = 64 * (tables.filter_start[user + 1] - first_word) - 1
+    for k in range(n):
+        item = below(bits[first + k], tables.n_items)
+        items[start + k] = item
+        doubtful[found] = start + k
+        found += np.int64(may_have(tables, first_word, mask, item))
+    return found
+
+
+@compiled
+def settle_doubtful(
+    tables: FastTables,
+    key: np.uint64,
+    first: np.uint64,
+    users: Ints,
+    items: Ints,
+    width: Index,
+    doubtful: Ints,
+    found: Index,
+) -> None:
+    """Draw again what the user really has. Row b of the block is place `first` + b of the epoch."""
+    for k in range(found):
+        place = np.int64(doubtful[k])
+        user = np.int64(users[np.uint32(place) // np.uint32(width)])
+        if tables.full or has(tables, user, items[place]):
+            words = (first * np.uint64(width) + np.uint64(place)) * np.uint64(TRIES)
+            items[place] = draw_again(tables, user, key, words)
+
+
+@inlined
+def draw_by_weight(
+    tables: Tables, user: Index, key: np.uint64, place: np.uint64, items: Ints, start: Index, n: Index
+) -> None:
+    """items[start : start + n] from what the user does not have, by weight."""
+    free = np.uint64(tables.free[user])
+    for k in range(n):
+        word = random_bits_at(key, place + np.uint64(k)) >> np.uint64(1)
+        items[start + k] = unlabelled_at(tables, user, np.int64(word % free))
+
+
+@inlined
+def may_have(tables: FastTables, first_word: Index, mask: Index, item: Index) -> np.uint64:
+    """1 if the item's bit is set in the filter of mask + 1 bits that begins at `first_word`, else 0."""
+    bit = item & mask
+    word: np.uint64 = tables.filters[first_word + (bit >> 6)]
+    return (word >> np.uint64(bit & 63)) & np.uint64(1)
+
+
+@inlined
+def has(tables: FastTables, user: Index, item: Index) -> bool:
+    """Whether the user, who has some item, has this one."""
+    low, length = tables.indptr[user], tables.indptr[user + 1] - tables.indptr[user]
+    while length > 1:  # the same steps for every item: nothing is guessed wrong
+        half = length >> 1
+        low = low + half if tables.items[low + half] <= item else low
+        length -= half
+    return bool(tables.items[low] == item)
+
+
+@inlined
+def draw_again(tables: FastTables, user: Index, key: np.uint64, place: np.uint64) -> Index:
+    """Try some more, then search."""
+    first_word = tables.filter_start[user]
+    mask = 64 * (tables.filter_start[user + 1] - first_word) - 1
+    for k in range(1, TRIES):
+        item = below(np.uint32(random_bits_at(key, place + np.uint64(k)) >> _HALF_WORD), tables.n_items)
+        if may_have(tables, first_word, mask, item) == 0 or not (tables.full or has(tables, user, item)):
+            return item
+    begin, end = tables.indptr[user], tables.indptr[user + 1]
+    bits = np.uint32(random_bits_at(key, place) >> _HALF_WORD)
+    return free_item(tables, begin, end, below(bits, tables.n_items - (end - begin)))
+
+
+@inlined
+def free_item(tables: FastTables, begin: Index, end: Index, place: Index) -> Index:
+    """The unlabelled item number `place` of the user whose items are at begin … end.
+
+    Before the k-th of them (from 0) lie items[k] − k unlabelled ones: as many are stepped over as have at
+    most `place` before them. The halving takes the same steps for every place, so nothing is guessed wrong.
+    """
+    low, length = begin, end - begin
+    while length > 1:
+        half = length >> 1
+        last = low + half - 1
+        low = low + half if tables.items[last] - (last - begin) <= place else low
+        length -= half
+    steps = low - begin
+    return place + (steps + 1 if tables.items[low] - steps <= place else steps)

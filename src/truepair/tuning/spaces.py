@@ -1,0 +1,157 @@
+"""What is searched where nobody says otherwise: what all have, and what each kind has of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from truepair.errors import InputError, check_choice
+from truepair.losses import LOSSES
+from truepair.models.closed_forms import ALL_ENCODERS, CLOSED
+from truepair.recommender.estimator import Recommender
+from truepair.sampling import SAMPLERS
+from truepair.training import check_sampler
+from truepair.tuning.domains import (
+    Choice,
+    Domain,
+    Powers,
+    Range,
+    Space,
+    Value,
+    When,
+    domain_of,
+    is_asked,
+)
+from truepair.tuning.runner import recommender_of
+
+# every model that is trained
+COMMON: dict[str, Domain | When] = {
+    "learning_rate": Range(5e-4, 2e-2, log=True),
+    "weight_decay": Range(1e-8, 1e-3, log=True),
+    "encoder.dim": Powers(32, 128),
+    "n_unlabelled": Powers(1, 32),
+    "encoder.scoring": Choice(["dot", "cosine"]),
+    "encoder.temperature": When("encoder.scoring", "cosine", Range(0.05, 0.5, log=True)),
+}
+
+# with exact sampling: nothing is drawn, and only cosines were ever worth it
+EXACT: dict[str, Domain | When] = {
+    "learning_rate": Range(1e-3, 3e-2, log=True),
+    "weight_decay": Range(1e-8, 1e-3, log=True),
+    "batch_size": Powers(64, 256),
+    "encoder.dim": Powers(64, 256, most=1024),
+    "encoder.scoring": Choice(["cosine"]),
+    "encoder.temperature": Range(0.05, 0.4, log=True),
+}
+
+# Fields of losses; a loss has those that it has. Extra positives are for those that use them. The least score
+# is known to be -1 where scores are cosines.
+LOSS_FIELDS: dict[str, Domain | When] = {
+    "loss.tau": Range(1e-3, 0.4, log=True, most=0.9),
+    "loss.temperature": Range(0.05, 2.0, log=True),
+    "loss.positive_temperature": Range(0.05, 2.0, log=True),
+    "loss.surrogate": Choice(["tanh", "relu", "atan"]),
+    "loss.min_score": When("encoder.scoring", "dot", Range(-10.0, -1.0, least=-50.0, most=0.0)),
+    "loss.beta": Range(0.1, 4.0, least=0.0),
+}
+EXTRA: dict[str, Domain | When] = {"n_extra": Powers(1, 16)}
+
+# a sampler that chooses needs more candidates than it keeps, whatever is extended
+POOLED: dict[str, Domain | When] = {
+    "n_unlabelled": Powers(1, 8, most=8),
+    "sampler.pool": Powers(16, 64, least=16),
+}
+SAMPLER_FIELDS: dict[str, dict[str, Domain | When]] = {
+    "popularity": {"sampler.alpha": Range(0.25, 1.0, least=0.0)},
+    "dns": POOLED,
+    "bns": {**POOLED, "sampler.weight": Range(0.5, 20.0, log=True)},
+}
+
+ENCODER_FIELDS: dict[str, dict[str, Domain | When]] = {"lightgcn": {"encoder.hops": Choice([1, 2, 3])}}
+
+# models without training have nothing but their own fields
+SOLVED: dict[str, dict[str, Domain | When]] = {
+    "ease": {"encoder.l2": Range(10.0, 1e4, log=True)},
+    "itemknn": {"encoder.neighbours": Powers(16, 512), "encoder.shrink": Range(1.0, 1e3, log=True)},
+}
+
+
+def default_space(
+    loss: str = "infonce", encoder: str = "mf", sampler: str = "exact"
+) -> dict[str, Domain | When]:
+    """What is worth searching for this loss, encoder and sampler.
+
+    >>> list(default_space("bpr"))[-1], list(default_space("dpl", sampler="uniform"))[-1]
+    ('encoder.temperature', 'n_extra')
+    """
+    if check_choice("encoder", encoder, ALL_ENCODERS) in CLOSED:
+        if encoder not in SOLVED:
+            raise InputError(f"encoder = {encoder!r} has no parameters, so there is nothing to tune.")
+        return dict(SOLVED[encoder])
+    kind = LOSSES[check_choice("loss", loss, LOSSES)]
+    check_sampler(kind(), SAMPLERS[check_choice("sampler", sampler, SAMPLERS)]())
+    has = {f"loss.{field.name}" for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    own = {name: domain for name, domain in LOSS_FIELDS.items() if name in has}
+    graph = ENCODER_FIELDS.get(encoder, {})
+    # of two temperatures the one would only multiply the other; PSL is made for cosines at temperature 1
+    once: dict[str, Domain | When] = {}
+    if "loss.temperature" in own:
+        once["encoder.temperature"] = Choice([1.0])
+    if sampler == "exact":
+        own.pop("loss.surrogate", None)  # the others have no closed form, and are slow
+        return {**EXACT, **once, **own, **graph}
+    extra = EXTRA if kind.uses_extra else {}
+    return {**COMMON, **once, **own, **extra, **SAMPLER_FIELDS.get(sampler, {}), **graph}
+
+
+def check_values(space: Space, fixed: Mapping[str, Any]) -> None:
+    """An error where the first trial, the middle of the space, or an end of a range cannot be trained.
+
+    An end, or a value of a choice, is refused if it is bad both beside the middles of the others and beside
+    the usual values: then it is bad by itself.
+    """
+    known, middle = {**Recommender().get_params(), **fixed}, dict(fixed)
+    for name, entry in space.items():
+        middle |= {name: domain_of(entry).middle()} if is_asked(entry, {**known, **middle}) else {}
+    if (why := _refusal(middle)) is not None:
+        raise InputError(_blamed(space, middle, why) if _refusal(fixed) != why else why)
+    for name, entry in space.items():
+        beside = {}
+        if isinstance(entry, When):
+            if entry.parameter not in space and not is_asked(entry, known):
+                continue  # it is never asked
+            beside = {entry.parameter: entry.value}
+        for value in _ends(domain_of(entry)):
+            reasons = [_refusal({**others, **beside, name: value}) for others in (middle, fixed)]
+            if None not in reasons:
+                raise InputError(f"{_told(name, entry)}, and {value!r} is not allowed: {reasons[1]}")
+
+
+def _blamed(space: Space, middle: Mapping[str, Any], why: str) -> str:
+    """The error of the middle, with the name of the range that it is from: the one it changes without."""
+    for name in [name for name in space if name in middle]:
+        if _refusal({other: value for other, value in middle.items() if other != name}) != why:
+            which = "first value" if isinstance(domain_of(space[name]), Choice) else "middle"
+            return f"{_told(name, space[name])}, and its {which}, {middle[name]!r}, is not allowed: {why}"
+    return f"the middle of the space, where a search begins, is not allowed: {why}"
+
+
+def _refusal(parameters: Mapping[str, Any]) -> str | None:
+    """Why these cannot be trained, if so."""
+    try:
+        recommender_of(parameters).check()
+    except InputError as error:
+        return str(error)
+    return None
+
+
+def _ends(domain: Domain) -> Sequence[Value]:
+    return domain.values if isinstance(domain, Choice) else (domain.low, domain.high)
+
+
+def _told(name: str, entry: Domain | When) -> str:
+    domain = domain_of(entry)
+    if isinstance(domain, Choice):
+        return f"{name} is searched among {', '.join(map(repr, domain.values))}"
+    return f"{name} is searched from {domain.low:g} to {domain.high:g}"

@@ -1,0 +1,229 @@
+"""A study in a journal: one append-only file that Optuna writes, which many processes may share."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from truepair.errors import InputError, StorageError
+from truepair.tuning.domains import (
+    Choice,
+    Domain,
+    Powers,
+    Space,
+    Value,
+    When,
+    domain_of,
+    is_asked,
+    plain_space,
+    read_space,
+)
+from truepair.tuning.lock import JournalLock, Presence, is_dead, this_process
+from truepair.tuning.trials import INTERRUPTED, Asked, History, Outcome, Trial
+
+if TYPE_CHECKING:
+    import optuna
+
+_RANDOM_TRIALS = 8  # before the sampler learns from them
+
+
+def check_optuna() -> None:
+    """An error with the remedy, where Optuna is not installed."""
+    if importlib.util.find_spec("optuna") is None:
+        raise InputError("tuning needs Optuna: pip install 'truepair[tune]'")
+
+
+@contextlib.contextmanager
+def quietly() -> Iterator[None]:
+    """Optuna neither logs nor warns inside; what it may do outside is left as it was."""
+    import optuna
+
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        optuna.logging.set_verbosity(before)
+
+
+class KeptStudy:
+    """Optuna's study of this name, made if there is none; with what it is about, and its extensions.
+
+    `meaning` is all that makes two scores comparable; a study of another meaning is refused.
+    """
+
+    def __init__(self, storage: Path, name: str, meaning: Mapping[str, Any]) -> None:
+        check_optuna()
+        self.path, self.name = storage.absolute(), name
+        self.lock = JournalLock(self.path)
+        if not self.path.parent.is_dir() or self.path.is_dir():
+            raise InputError(f"storage = {str(storage)!r} must be a file in a folder that exists.")
+        with quietly(), self.lock:
+            self.study = self._opened()
+            self.presence = Presence(self.path)
+            try:
+                self._check(meaning)
+                self.recover(everything=self.presence.alone)
+            except BaseException:
+                self.presence.leave()
+                raise
+
+    def _opened(self) -> optuna.Study:
+        import optuna
+        from optuna.storages.journal import JournalFileBackend, JournalStorage
+
+        lock: Any = self.lock
+        try:
+            storage = JournalStorage(JournalFileBackend(str(self.path), lock_obj=lock))
+            return optuna.create_study(
+                storage=storage, study_name=self.name, direction="maximize", load_if_exists=True
+            )
+        except InputError:
+            raise
+        # an operation that Optuna does not know is an AssertionError there
+        except (ValueError, LookupError, TypeError, AttributeError, AssertionError) as error:
+            raise StorageError(
+                f"{self.path} is not a journal of trials ({error!r:.100}); name another file as storage."
+            ) from error
+
+    def _check(self, meaning: Mapping[str, Any]) -> None:
+        kept = self.study.user_attrs.get("meaning")
+        if kept is None:
+            self.study.set_user_attr("meaning", dict(meaning))
+            return
+        for what in [what for what in meaning if kept.get(what) != meaning[what]]:
+            raise InputError(
+                f"{self.path} has a study {self.name!r} of another {what}: {kept.get(what)} there, "
+                f"{meaning[what]} now. Name another study or another storage."
+            )
+
+    # --- what is there ---------------------------------------------------------------------------------
+
+    def frozen(self) -> list[optuna.trial.FrozenTrial]:
+        """Optuna's trials, in their order."""
+        return self.study.get_trials(deepcopy=False)
+
+    def trials(self) -> tuple[Trial, ...]:
+        """The trials that have ended."""
+        return tuple(_trial(one) for one in self.frozen() if one.state.is_finished())
+
+    def counted(self) -> int:
+        """How many trials are done or under way; those that were interrupted are not."""
+        return sum(not one.state.is_finished() or "outcome" in one.user_attrs for one in self.frozen())
+
+    def at_work(self) -> bool:
+        """Whether a process of this machine runs a trial; of other machines nobody can tell."""
+        here = this_process()["host"]
+        return any(not t.state.is_finished() and t.user_attrs["owner"]["host"] == here for t in self.frozen())
+
+    def recover(self, everything: bool = False) -> None:
+        """End the trials that dead processes left, or all that are open.
+
+        A trial is made and given its owner under the lock, so one without an owner has lost it.
+        """
+        for one in self.frozen():
+            owner = one.user_attrs.get("owner")
+            if not one.state.is_finished() and (everything or owner is None or is_dead(owner)):
+                self._tell(one.number, one.user_attrs.get("outcome"))
+
+    # --- the space, and how it grew --------------------------------------------------------------------
+
+    @property
+    def extensions(self) -> list[dict[str, Any]]:
+        """Each: the space as it became, the names of what grew, how many trials more."""
+        return list(self.study.user_attrs.get("extensions", []))
+
+    def space(self) -> dict[str, Domain | When]:
+        """The space as it is now."""
+        now = [self.study.user_attrs["meaning"]["space"], *(one["space"] for one in self.extensions)][-1]
+        return read_space(now)
+
+    def extend(self, space: Space, names: Sequence[str], more: int) -> None:
+        """Keep a larger space."""
+        told = {"space": plain_space(space), "names": list(names), "more": more}
+        self.study.set_user_attr("extensions", [*self.extensions, told])
+
+    # --- asking and telling ----------------------------------------------------------------------------
+
+    def ask(
+        self, fixed: Mapping[str, Any], pinned: Mapping[str, Any], seed: int, rivals: Sequence[History]
+    ) -> Asked:
+        """A new trial; what is pinned has that value, the rest is chosen by TPE.
+
+        The draws are a function of the seed and of how many trials there are, so that a search that was
+        interrupted goes on as it would have, and no two processes draw the same.
+        """
+        from optuna.samplers import PartialFixedSampler, TPESampler
+
+        space = self.space()
+        draws = int(np.random.SeedSequence([seed, self.counted()]).generate_state(1)[0])
+        sampler = TPESampler(
+            n_startup_trials=_RANDOM_TRIALS, multivariate=False, constant_liar=True, seed=draws
+        )
+        inside = {name: _inside(domain_of(space[name]), value) for name, value in pinned.items()}
+        self.study.sampler = PartialFixedSampler(inside, sampler)
+        trial = self.study.ask()
+        trial.set_user_attr("owner", this_process())
+        parameters = dict(fixed)
+        for name, entry in space.items():
+            if is_asked(entry, parameters):
+                parameters[name] = _suggested(trial, name, domain_of(entry))
+        trial.set_user_attr("parameters", parameters)
+        return Asked(trial.number, parameters, partial(self._settle, trial), rivals)
+
+    def _settle(self, trial: optuna.Trial, outcome: Outcome) -> None:
+        told = asdict(outcome)
+        # a process that took this one for dead has ended its trial already: nothing can be changed then
+        with quietly(), self.lock, contextlib.suppress(RuntimeError):
+            if outcome.state == "pruned" and outcome.history:
+                trial.report(outcome.history[-1][1], outcome.history[-1][0])  # TPE ranks pruned ones by it
+            trial.set_user_attr("outcome", told)
+            self._tell(trial.number, told)
+
+    def abandon(self, asked: Asked) -> None:
+        """End a trial that was interrupted."""
+        asked.ended = True
+        with quietly(), self.lock:
+            self._tell(asked.number, None)
+
+    def _tell(self, number: int, outcome: Mapping[str, Any] | None) -> None:
+        from optuna.trial import TrialState
+
+        # To Optuna a trial that failed is pruned before its first report. TPE does not see failed ones, takes
+        # their place for unexplored, and asks there again and again: 45 of 54 trials in a test.
+        value, state = None, TrialState.PRUNED
+        if outcome is None:
+            state = TrialState.FAIL
+        elif outcome["state"] == "complete":
+            value, state = outcome["score"], TrialState.COMPLETE
+        self.study.tell(number, value, state, skip_if_finished=True)
+
+
+def _trial(one: optuna.trial.FrozenTrial) -> Trial:
+    outcome = dict(one.user_attrs.get("outcome", {"state": "failed", "score": None, "epoch": None}))
+    outcome.setdefault("why", INTERRUPTED)
+    outcome["history"] = tuple((epoch, score) for epoch, score in outcome.get("history", ()))
+    return Trial(one.number, one.user_attrs.get("parameters", {}), **outcome)
+
+
+def _suggested(trial: optuna.Trial, name: str, domain: Domain) -> Value:
+    if isinstance(domain, Choice):
+        return trial.suggest_categorical(name, domain.values)
+    if isinstance(domain, Powers):
+        return 1 << trial.suggest_int(name, domain.scaled(domain.low), domain.scaled(domain.high))
+    return trial.suggest_float(name, domain.low, domain.high, log=domain.log)
+
+
+def _inside(domain: Domain, value: Any) -> Any:
+    """A value as Optuna knows it: a power of two by its exponent."""
+    return domain.scaled(value) if isinstance(domain, Powers) else value

@@ -1,0 +1,53 @@
+"""Plots of what `scaling` measured: a panel an axis, a line an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from truepair.errors import InputError
+from truepair.reporting.figures import check_plots
+
+SUFFIXES = (".svg", ".png", ".pdf")
+
+
+def check_plot(path: Path) -> None:
+    """An error where no plot can be drawn into `path`, before any work is done for it."""
+    check_plots()
+    if path.suffix.lower() not in SUFFIXES:
+        raise InputError(f"{path} is no plot that can be drawn; end it in {', '.join(SUFFIXES)}.")
+
+
+def draw_scaling(data: Mapping[str, Any], path: Path) -> None:
+    """Milliseconds an epoch by what varies, both axes logarithmic: a line of slope 1 is proportional growth.
+
+    `data` is what `scaling` leaves in `Outcome.data`.
+    """
+    check_plot(path)
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    engines = list(dict.fromkeys(engine for axis in data.values() for engine in axis["engines"]))
+    drawing = Figure(figsize=(3.2 * max(len(data), 1), 3), layout="constrained")
+    for at, axis in enumerate(data.values(), 1):
+        axes = drawing.add_subplot(1, len(data), at)
+        for engine, curve in axis["engines"].items():
+            milliseconds = [1e3 * seconds for seconds in curve["seconds"]]
+            axes.plot(curve["x"], milliseconds, "o-", color=f"C{engines.index(engine)}", label=engine)
+        axes.set(xscale="log", yscale="log", xlabel=axis["label"])
+        axes.set_xticks(axis_values(axis), [f"{x:,}" for x in axis_values(axis)], rotation=30)
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.yaxis.set_minor_locator(NullLocator())
+        axes.grid(visible=True, linewidth=0.5)
+    if drawing.axes:
+        drawing.axes[0].set_ylabel("ms an epoch")
+        drawing.axes[0].legend(frameon=False)
+    drawing.savefig(path)
+
+
+def axis_values(axis: Mapping[str, Any]) -> list[int]:
+    """The values of an axis, over all engines."""
+    return sorted({x for curve in axis["engines"].values() for x in curve["x"]})

@@ -1,0 +1,35 @@
+"""The commands of `truepair lab`, and an example of each."""
+
+from __future__ import annotations
+
+import typer
+
+from truepair.cli.main import HABITS, add
+from truepair_lab.cli import paper as paper_commands
+from truepair_lab.cli import quality as quality_commands
+from truepair_lab.cli.bench import bench
+from truepair_lab.cli.prior_study import prior_study
+from truepair_lab.cli.theory import theory
+from truepair_lab.cli.truth import truth
+
+app = typer.Typer(**HABITS)
+paper = typer.Typer(help="The paper's tables and figures: tuned, run and reported.", **HABITS)
+quality = typer.Typer(help="The contest of full-catalogue training with what people use.", **HABITS)
+
+app.add_typer(paper, name="paper", epilog="\b\nExample:\n  truepair lab paper report")
+add(app, "theory", theory, "lab theory --quick --out theory.md")
+add(app, "truth", truth, "lab truth simulation --exposure popularity --report truth.md")
+app.add_typer(quality, name="quality", epilog="\b\nExample:\n  truepair lab quality report")
+add(app, "prior-study", prior_study, "lab prior-study worlds --report docs/lab/prior.md")
+add(app, "bench", bench, "lab bench training ranking --rounds 5 --out bench.json")
+add(paper, "run", paper_commands.run, "lab paper run --only ml-100k --studies paper,clean")
+add(paper, "tune", paper_commands.tune, "lab paper tune --only ml-100k --encoders mf --methods dpl")
+add(paper, "report", paper_commands.report, "lab paper report --lines results/paper --out docs/lab/paper.md")
+add(quality, "tune", quality_commands.tune, "lab quality tune --only ml-100k --methods ease,exact-infonce")
+add(quality, "run", quality_commands.run, "lab quality run --only ml-100k --encoders mf --seeds 3")
+add(
+    quality,
+    "report",
+    quality_commands.report,
+    "lab quality report --lines results/quality --out docs/lab/quality.md",
+)

@@ -1,0 +1,168 @@
+"""`truepair lab paper`: the paper's tables and figures, tuned, run and reported."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from truepair.cli.console import Voice
+from truepair.cli.options import DataDir, unpacked
+from truepair.cli.table_files import replacing
+from truepair.errors import check_whole
+
+if TYPE_CHECKING:
+    from truepair_lab.paper.running.steps import Selection
+
+_COMMAS = ", with commas between; all if not given."
+Only = Annotated[str | None, typer.Option(help="Datasets ({truepair_lab.paper.presets.DATA})" + _COMMAS)]
+Studies = Annotated[str | None, typer.Option(help="Studies ({truepair_lab.paper.presets.STUDIES})" + _COMMAS)]
+Encoders = Annotated[
+    str | None, typer.Option(help="Encoders ({truepair_lab.paper.presets.ENCODERS}, - for none)" + _COMMAS)
+]
+Methods = Annotated[
+    str | None,
+    typer.Option(
+        help="Methods ({truepair_lab.paper.presets.METHODS}, {truepair_lab.paper.presets.REFERENCES})"
+        + _COMMAS
+    ),
+]
+Lines = Annotated[Path, typer.Option(help="The folder of JSON lines that every result is kept in.")]
+Processes = Annotated[
+    int | None,
+    typer.Option(help="So many processes at once; 1 with a GPU, else one a processor up to 8, if not given."),
+]
+Part = Annotated[
+    bool, typer.Option("--part", hidden=True, help="One of several processes: no comparisons, no session.")
+]
+FOLDER = Path("results/paper")
+
+
+@unpacked
+def run(
+    *,
+    only: Only = None,
+    studies: Studies = None,
+    encoders: Encoders = None,
+    methods: Methods = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="So many training seeds, 0, 1, …; 3 or 5 by study if not given.")
+    ] = None,
+    lines: Lines = FOLDER,
+    processes: Processes = None,
+    part: Part = False,
+    data_dir: DataDir = None,
+    voice: Voice,
+) -> None:
+    """Run the paper's studies; what is done is not run again.
+
+    The clean protocol's settings are the best of the trials in the lines' folder, else truepair's own.
+    """
+    from truepair_lab.paper.running import steps
+
+    chosen = only, studies, encoders, methods
+    seeds = None if seeds is None else check_whole("seeds", seeds, 1, 1000)
+    selected = _selected(chosen, seeds, processes, 1, data_dir)
+    began, before = time.perf_counter(), steps.count_lines(lines)
+    if selected.processes > 1:
+        steps.in_processes("run", selected, lines, voice.say)
+        steps.run_timings(selected, lines, voice.say)
+    else:
+        steps.run(selected, lines, voice.say)
+    if not part:
+        steps.compare(selected, lines, voice.say)
+        _finish("run", selected, lines, before, began, voice)
+
+
+@unpacked
+def tune(
+    *,
+    only: Only = None,
+    encoders: Encoders = None,
+    methods: Methods = None,
+    lines: Lines = FOLDER,
+    processes: Processes = None,
+    settings: Annotated[
+        Path | None, typer.Option(help="Write the best settings of all trials to this file, as JSON.")
+    ] = None,
+    together: Annotated[int, typer.Option(help="So many trials at once, on a GPU: small data gain.")] = 1,
+    part: Part = False,
+    data_dir: DataDir = None,
+    voice: Voice,
+) -> None:
+    """Search the clean protocol's settings: as many trials for every method, on validation only.
+
+    It may be stopped at any moment, and goes on where it was.
+    """
+    from truepair_lab.lines import read_lines
+    from truepair_lab.paper.running import steps
+    from truepair_lab.paper.running.plan import settings_text
+
+    selected = _selected((only, None, encoders, methods), None, processes, together, data_dir)
+    began, before = time.perf_counter(), steps.count_lines(lines)
+    if selected.processes > 1:
+        steps.in_processes("tune", selected, lines, voice.say)
+    else:
+        steps.tune(selected, lines, voice.say, progress=not (voice.quiet or part))
+    if settings is not None:
+        with replacing(settings) as file:
+            file.write(settings_text(read_lines(lines)).encode())
+    if not part:
+        _finish("tune", selected, lines, before, began, voice)
+
+
+@unpacked
+def report(
+    *,
+    lines: Lines = FOLDER,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The page to write, as Markdown.")] = Path(
+        "docs/lab/paper.md"
+    ),
+    figures: Annotated[
+        Path | None, typer.Option(help="The folder for its figures; `figures` beside the page if not given.")
+    ] = None,
+    voice: Voice,
+) -> None:
+    """Write the page of tables, figures and verdicts from the lines alone."""
+    from truepair_lab.lines import read_lines
+    from truepair_lab.paper.report.page import rebuild_report
+
+    for text in read_lines(lines).broken:
+        voice.say(f"left out: {text}")
+    page = rebuild_report(lines, out, figures)
+    voice.done(str(page), {"page": str(page)})
+
+
+def _selected(
+    chosen: tuple[str | None, str | None, str | None, str | None],
+    seeds: int | None,
+    processes: int | None,
+    together: int,
+    data_dir: Path | None,
+) -> Selection:
+    from truepair_lab.paper import presets
+    from truepair_lab.paper.running.steps import Selection, checked, usual_processes
+
+    only, studies, encoders, methods = chosen
+    return Selection(
+        checked("dataset", only, presets.DATA),
+        checked("study", studies, presets.STUDIES),
+        checked("encoder", encoders, (*presets.ENCODERS, presets.NO_ENCODER)),
+        checked("method", methods, (*presets.METHODS, *presets.REFERENCES)),
+        seeds,
+        data_dir,
+        usual_processes() if processes is None else check_whole("processes", processes, 1),
+        check_whole("together", together, 1),
+    )
+
+
+def _finish(step: str, selected: Selection, lines: Path, before: int, began: float, voice: Voice) -> None:
+    from truepair_lab.paper.running import steps
+
+    made, seconds = steps.count_lines(lines) - before, time.perf_counter() - began
+    asked = f"paper {step} {' '.join(selected.words(step))} --processes={selected.processes}"
+    steps.keep_session(lines, asked, made, began)
+    told = f"{made} new lines in {seconds:.0f} s, kept in {lines}; `truepair lab paper report` shows them"
+    voice.done(told, {"made": made, "seconds": seconds, "lines": str(lines)})

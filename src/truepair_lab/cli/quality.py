@@ -1,0 +1,156 @@
+"""`truepair lab quality`: exact sampling against what people use, tuned, run and reported."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from truepair.cli.configuration import assignment
+from truepair.cli.console import Voice
+from truepair.cli.options import DataDir, unpacked
+from truepair.cli.table_files import replacing
+from truepair.errors import check_whole
+from truepair_lab.cli.paper import Lines, Part
+
+if TYPE_CHECKING:
+    from truepair_lab.quality.running import Selection
+
+_COMMAS = ", with commas between; all if not given."
+Only = Annotated[str | None, typer.Option(help="Cases ({truepair_lab.quality.cases.CASES})" + _COMMAS)]
+Encoders = Annotated[
+    str | None, typer.Option(help="Encoders ({truepair_lab.quality.contestants.ENCODERS})" + _COMMAS)
+]
+Methods = Annotated[
+    str | None, typer.Option(help="Methods ({truepair_lab.quality.contestants.METHODS})" + _COMMAS)
+]
+FOLDER = Path("results/quality")
+
+
+@unpacked
+def tune(
+    *,
+    only: Only = None,
+    encoders: Encoders = None,
+    methods: Methods = None,
+    given: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Fix a parameter of all trained contestants, such as encoder.dim=64, for a study of its "
+            "own: give it its own --lines. May be repeated.",
+        ),
+    ] = None,
+    lines: Lines = FOLDER,
+    part: Part = False,
+    data_dir: DataDir = None,
+    voice: Voice,
+) -> None:
+    """Search each contestant's settings: as many trials for every one, on validation only.
+
+    It may be stopped at any moment, and goes on where it was. Several processes may share a search.
+    """
+    from truepair_lab.paper.running.steps import count_lines
+    from truepair_lab.quality import running
+
+    selected = _selected(only, encoders, methods, None, data_dir, dict(map(assignment, given or [])))
+    began, before = time.perf_counter(), count_lines(lines)
+    running.tune_all(selected, lines, voice.say, progress=not (voice.quiet or part))
+    if not part:
+        _finish("tune", selected, lines, before, began, voice)
+
+
+@unpacked
+def run(
+    *,
+    only: Only = None,
+    encoders: Encoders = None,
+    methods: Methods = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="So many training seeds, 0, 1, …; 5 if not given.")
+    ] = None,
+    lines: Lines = FOLDER,
+    part: Part = False,
+    data_dir: DataDir = None,
+    voice: Voice,
+) -> None:
+    """Run each contestant with its best settings, judge it once, and compare; nothing is run twice.
+
+    The settings are the best of the trials in the lines' folder, else truepair's own.
+    """
+    from truepair_lab.paper.running.steps import count_lines
+    from truepair_lab.quality import running
+
+    seeds = None if seeds is None else check_whole("seeds", seeds, 1, 1000)
+    selected = _selected(only, encoders, methods, seeds, data_dir)
+    began, before = time.perf_counter(), count_lines(lines)
+    running.run_all(selected, lines, voice.say)
+    if not part:
+        running.compare_all(selected, lines, voice.say)
+        _finish("run", selected, lines, before, began, voice)
+
+
+@unpacked
+def report(
+    *,
+    lines: Lines = FOLDER,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The page to write, as Markdown.")] = Path(
+        "docs/lab/quality.md"
+    ),
+    figures: Annotated[
+        Path | None, typer.Option(help="The folder for its figure; `figures` beside the page if not given.")
+    ] = None,
+    settings: Annotated[
+        Path | None,
+        typer.Option(help="Write the best settings and what they reached to this file too, as JSON."),
+    ] = None,
+    voice: Voice,
+) -> None:
+    """Write the page of tables, verdicts and a figure from the lines alone."""
+    from truepair_lab.lines import read_lines
+    from truepair_lab.quality.report import rebuild_report
+    from truepair_lab.quality.settled import settled_text
+
+    for text in read_lines(lines).broken:
+        voice.say(f"left out: {text}")
+    page = rebuild_report(lines, out, figures)
+    if settings is not None:
+        with replacing(settings) as file:
+            file.write(settled_text(read_lines(lines)).encode())
+    voice.done(str(page), {"page": str(page)})
+
+
+def _selected(
+    only: str | None,
+    encoders: str | None,
+    methods: str | None,
+    seeds: int | None,
+    data_dir: Path | None,
+    given: dict[str, Any] | None = None,
+) -> Selection:
+    from truepair_lab.paper.running.steps import checked
+    from truepair_lab.quality.cases import CASES
+    from truepair_lab.quality.contestants import ENCODERS, METHODS
+    from truepair_lab.quality.running import Selection
+
+    return Selection(
+        checked("case", only, CASES),
+        checked("encoder", encoders, ENCODERS),
+        checked("method", methods, METHODS),
+        seeds,
+        data_dir,
+        given or {},
+    )
+
+
+def _finish(step: str, selected: Selection, lines: Path, before: int, began: float, voice: Voice) -> None:
+    """Keep a line on what was done and how long it took, and tell it."""
+    from truepair_lab.paper.running.steps import count_lines, keep_session
+
+    made, seconds = count_lines(lines) - before, time.perf_counter() - began
+    keep_session(lines, f"quality {step} {' '.join(selected.words())}", made, began)
+    told = f"{made} new lines in {seconds:.0f} s, kept in {lines}; `truepair lab quality report` shows them"
+    voice.done(told, {"made": made, "seconds": seconds, "lines": str(lines)})

@@ -1,0 +1,72 @@
+"""Reference points: what people use instead, behind one function. No training of ours."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import scipy.sparse as sp
+import torch
+
+from truepair.data.interactions import Interactions
+from truepair.errors import InputError
+from truepair.recommender.parameters import assembled
+from truepair.reporting.machine import cpu_model
+
+IALS = "ials"
+_ITERATIONS = 16  # sweeps over users and items
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """Two matrices whose dot products are the scores, and what made them."""
+
+    users: Any
+    items: Any
+    engine: str
+    epochs: int
+
+    def matrices(self) -> tuple[Any, Any]:
+        """(users, items)."""
+        return self.users, self.items
+
+
+def solved(method: str, parameters: Mapping[str, Any], train: Interactions, seed: int = 0) -> Point:
+    """A reference point fitted to `train`: an encoder of ours without training, or implicit's iALS."""
+    if method == IALS:
+        return _ials(parameters, train, seed)
+    encoder = assembled(parameters)["encoder"]
+    users, items = encoder.solve(train, device="cuda" if torch.cuda.is_available() else "cpu")
+    return Point(users, items, "closed form", 1)
+
+
+def _ials(parameters: Mapping[str, Any], train: Interactions, seed: int) -> Point:
+    """Implicit alternating least squares; every weight of a known pair is alpha."""
+    try:
+        from implicit.als import AlternatingLeastSquares
+    except ImportError as error:
+        raise InputError("iALS comes from implicit: pip install 'truepair[bench]'.") from error
+    # implicit has threads of its own, one a user; those of BLAS below them are in the way
+    with importlib.import_module("threadpoolctl").threadpool_limits(1, "blas"):
+        model = AlternatingLeastSquares(
+            factors=parameters["factors"],
+            regularization=parameters["regularization"],
+            alpha=parameters["alpha"],
+            iterations=_ITERATIONS,
+            random_state=seed,
+            use_gpu=False,
+        )
+        model.fit(sp.csr_matrix(train.csr()), show_progress=False)
+    users, items = (torch.from_numpy(x) for x in (model.user_factors, model.item_factors))
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    return Point(users.to(device), items.to(device), "implicit", _ITERATIONS)
+
+
+def device_name() -> str:
+    """The GPU's name, or the processor's and how many threads are used."""
+    if torch.cuda.is_available():
+        return torch.cuda.get_device_name()
+    threads = torch.get_num_threads()
+    return f"{cpu_model()}, {threads} thread{'s' if threads > 1 else ''}"

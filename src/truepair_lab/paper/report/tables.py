@@ -1,0 +1,143 @@
+"""Tables: what the runs reached, beside what the paper printed, as Markdown.
+
+Two protocols, never in one table: "paper" and "paper-tuned" show the best test epoch of each metric, which
+is optimistic; `clean` has the other, which looks at the test part once.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from truepair_lab.lines import Lines
+from truepair_lab.paper.presets import DATA, ENCODERS, METRICS, TABLE_2, TABLE_3
+from truepair_lab.paper.report.cells import NDCG, OTHER_TEXT, Study, study_of
+from truepair_lab.paper.report.clean import HEADLINE, at_the_floor, reference_lines
+from truepair_lab.paper.report.published import DOUBTED, MARK, published
+from truepair_lab.paper.report.words import (
+    ENCODER_NAMES,
+    METHOD_NAMES,
+    NOT_RUN,
+    dataset_name,
+    details,
+    in_order,
+    metric_name,
+    model_name,
+    not_run,
+    short,
+    table,
+)
+
+OPTIMISTIC_CAPTION = (
+    "Optimistic: for each metric the best epoch on the test part, as the paper reports it. Our mean ± the "
+    "seeds' standard deviation; in brackets the paper's figure."
+)
+YAHOO = "yahoo-r3"
+REPRODUCED = tuple(name for name in DATA if name != YAHOO)
+Model = tuple[str, str]  # encoder, method
+
+# --- the paper's tables --------------------------------------------------------------------------------
+
+
+def reproduction(lines: Lines) -> str:
+    """Tables II and III, ours beside the paper's: a table a dataset."""
+    study = study_of(lines, "paper")
+    names = sorted({*REPRODUCED, *study.datasets}, key=in_order(DATA))
+    return "\n\n".join([*(_reproduced(lines, study, name) for name in names), *_without_yahoo(lines)])
+
+
+def _without_yahoo(lines: Lines) -> list[str]:
+    if any(run.dataset == YAHOO for run in lines.runs):
+        return []
+    return [f"{dataset_name(YAHOO)} is not run: it is given only to researchers who sign an agreement."]
+
+
+def _reproduced(lines: Lines, study: Study, dataset: str) -> str:
+    title, beside = f"#### {dataset_name(dataset)}", reference_lines(lines, [dataset])
+    if dataset not in study.datasets:
+        return "\n\n".join(filter(None, [title, not_run([dataset_name(dataset)]), beside]))
+    models = _models(study, dataset)
+    last = f"{metric_name(NDCG)}, last epoch"
+    head = ["encoder", "method", "seeds", *map(metric_name, HEADLINE), last]
+    rows = [_reproduced_row(study, dataset, model) for model in models]
+    missing = [model_name(*m) for m in models if study.mean(dataset, *m) is None]
+    notes = [beside, OPTIMISTIC_CAPTION, *_doubts(dataset), *([not_run(missing)] if missing else [])]
+    return "\n\n".join(filter(None, [title, table(head, rows), *notes, _all_nine(study, dataset, models)]))
+
+
+def _all_nine(study: Study, dataset: str, models: Iterable[Model]) -> str:
+    """Every metric, and the share of rows that met the loss's floor."""
+    rows = [
+        [*_named(m), *_beside(study, dataset, m, METRICS, "<br>"), at_the_floor(study, dataset, m)]
+        for m in models
+    ]
+    head = ["encoder", "method", *map(metric_name, METRICS), "rows at the floor"]
+    return details("All nine metrics", table(head, rows))
+
+
+def _models(study: Study, dataset: str) -> list[Model]:
+    """What the paper has, and what was run beside it."""
+    printed = [*((e, m) for e in ENCODERS for m in TABLE_2), *(("mf", m) for m in TABLE_3)]
+    run = {(e, m) for d, e, m, variant in study.cells if d == dataset and not variant}
+    by_encoder, by_method = in_order(ENCODER_NAMES), in_order(METHOD_NAMES)
+    return sorted({*printed, *run}, key=lambda model: (by_encoder(model[0]), by_method(model[1])))
+
+
+def _named(model: Model) -> list[str]:
+    return [ENCODER_NAMES.get(model[0], model[0]), METHOD_NAMES.get(model[1], model[1])]
+
+
+def _reproduced_row(study: Study, dataset: str, model: Model) -> list[object]:
+    found, last = study.mean(dataset, *model), study.mean(dataset, *model, last=True)
+    beside = _beside(study, dataset, model, HEADLINE, " ")
+    return [*_named(model), found.n if found else NOT_RUN, *beside, last or NOT_RUN]
+
+
+def _beside(study: Study, dataset: str, model: Model, metrics: Iterable[str], gap: str) -> list[str]:
+    """Ours, and the paper's in brackets."""
+    return [
+        f"{study.mean(dataset, *model, metric) or NOT_RUN}{_theirs(dataset, model, metric, gap)}"
+        for metric in metrics
+    ]
+
+
+def _theirs(dataset: str, model: Model, metric: str, gap: str = " ") -> str:
+    printed = published(dataset, *model, metric)
+    return "" if printed is None else f"{gap}({short(printed.value)}{MARK if printed.doubt else ''})"
+
+
+def _doubts(dataset: str) -> list[str]:
+    """Why cells of this dataset are marked; cells with one reason together."""
+    cells: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    for (d, e, m, metric), why in DOUBTED.items():
+        if d == dataset:
+            cells[e, m, why].append(metric_name(metric))
+    told = [f"{model_name(e, m)} {', '.join(metrics)}: {why}" for (e, m, why), metrics in cells.items()]
+    if not told:
+        return []
+    return [f"{MARK} The paper's cell cannot be right, and no comparison uses it. {'; '.join(told)}."]
+
+
+# --- tuned settings -------------------------------------------------------------------------------------
+
+
+def tuned_table(lines: Lines) -> str:
+    """Tuned settings under the paper's own protocol."""
+    study = study_of(lines, "paper-tuned")
+    if not study.cells:
+        return (
+            "No run with tuned settings under the paper's protocol yet: `truepair lab paper run` adds them."
+        )
+    rows = []
+    for d, e, m, variant in sorted(study.cells, key=lambda spot: in_order(DATA)(spot[0])):
+        found = [study.mean(d, e, m, metric, variant) for metric in HEADLINE]
+        theirs = [_theirs(d, (e, m), metric) for metric in HEADLINE]
+        last = study.mean(d, e, m, variant=variant, last=True)
+        cells = [f"{ours or NOT_RUN}{paper}" for ours, paper in zip(found, theirs, strict=True)]
+        n = next((mean.n for mean in found if mean), 0)
+        name = model_name(e, m, variant) + study.mark(d, e, m, variant)
+        rows.append([dataset_name(d), name, n, *cells, last or NOT_RUN])
+    head = ["dataset", "model", "seeds", *map(metric_name, HEADLINE), f"{metric_name(NDCG)}, last epoch"]
+    others = OTHER_TEXT if any(cell.other for cell in study.cells.values()) else ""
+    parts = [table(head, rows), reference_lines(lines, study.datasets), OPTIMISTIC_CAPTION, others]
+    return "\n\n".join(filter(None, parts))

@@ -1,0 +1,113 @@
+"""Work: how long it took, on what data and machines, as tables."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter, defaultdict
+
+from truepair_lab.lines import Lines, Session, Timing
+from truepair_lab.paper.presets import DATA
+from truepair_lab.paper.report.cells import study_of
+from truepair_lab.paper.report.words import (
+    METHOD_NAMES,
+    dataset_name,
+    details,
+    duration,
+    in_order,
+    model_name,
+    not_run,
+    plain,
+    table,
+)
+
+# --- time ----------------------------------------------------------------------------------------------
+
+
+def timing_table(lines: Lines) -> str:
+    """Seconds of an epoch as ratios to BPR's in the same process."""
+    if not lines.timings:
+        return not_run(["the timing of epochs"])
+    rows = [
+        [
+            t.device,
+            t.engine,
+            dataset_name(t.dataset),
+            model_name(t.encoder, t.method),
+            f"{t.batch_size:,}",
+            # a processor's own time depends on what else it does; the ratio in one process does not
+            f"{statistics.median(t.seconds):.3g}" if t.engine == "gpu" and t.seconds else "–",
+            f"{t.ratio:.2f}",
+        ]
+        for t in sorted(lines.timings, key=_timing_order)
+    ]
+    head = ["device", "engine", "dataset", "model", "batch", "seconds an epoch", "ratio to BPR"]
+    return table(head, rows)
+
+
+def _timing_order(t: Timing) -> tuple[object, ...]:
+    return (
+        t.device,
+        t.engine,
+        in_order(DATA)(t.dataset),
+        t.encoder,
+        in_order(METHOD_NAMES)(t.method),
+        t.batch_size,
+    )
+
+
+def session_table(lines: Lines) -> str:
+    """Wall-clock of all sessions by machine, and each of them."""
+    if not lines.sessions:
+        return not_run(["any session"])
+    devices: dict[str, list[Session]] = defaultdict(list)
+    for session in sorted(lines.sessions, key=lambda s: (s.device, s.began, s.asked)):
+        devices[session.device].append(session)
+    totals = [
+        [device, len(of), f"{sum(s.runs for s in of):,}", duration(sum(s.seconds for s in of))]
+        for device, of in devices.items()
+    ]
+    each = [
+        [s.began, s.device, f"`{s.asked}`", s.runs, duration(s.seconds)]
+        for of in devices.values()
+        for s in of
+    ]
+    whole = table(["machine", "sessions", "runs", "wall-clock"], totals)
+    all_of_them = table(["began", "machine", "asked", "runs", "wall-clock"], each)
+    return f"{whole}\n\n{details('Every session', all_of_them)}"
+
+
+def data_table(lines: Lines) -> str:
+    """The splits by their checksums, and how many runs each has."""
+    runs = Counter((run.dataset, run.split, run.study) for run in lines.runs)
+    rows = [
+        [dataset_name(d), f"`{split}`", study, n]
+        for (d, split, study), n in sorted(
+            runs.items(), key=lambda item: (in_order(DATA)(item[0][0]), item[0])
+        )
+    ]
+    return (
+        table(["dataset", "checksum of the split", "study", "runs"], rows) if rows else not_run(["any run"])
+    )
+
+
+def versions_text(lines: Lines) -> str:
+    """The versions that the runs name."""
+    named = {f"{name} {version}" for run in lines.runs for name, version in run.versions.items() if version}
+    engines = {f"{run.engine} on {run.device}" for run in lines.runs}
+    listed = [", ".join(sorted(names)) or "none named" for names in (named, engines)]
+    return f"Versions: {listed[0]}. Engines: {listed[1]}."
+
+
+def settings_table(lines: Lines) -> str:
+    """The parameters of every run of the paper's protocol, once for each setting."""
+    rows = []
+    for name in ("paper", "paper-tuned"):
+        for (d, e, m, variant), cell in study_of(lines, name).cells.items():
+            named = sorted(cell.runs[0].parameters.items())
+            flat = ", ".join(f"{key} {plain(value)}" for key, value in named)
+            rows.append([name, dataset_name(d), model_name(e, m, variant), flat])
+    return (
+        details("The settings of these runs", table(["study", "dataset", "model", "parameters"], rows))
+        if rows
+        else ""
+    )

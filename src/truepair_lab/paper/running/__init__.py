@@ -1,0 +1,1 @@
+"""Running the studies of the paper: searches, runs, comparisons, timings."""

@@ -1,0 +1,158 @@
+"""What the paper's studies want run, in the order of their worth: one seed of everything first."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+from truepair_lab.lines import Key, Lines, digest
+from truepair_lab.paper.presets import (
+    ENCODERS,
+    METHODS_OF,
+    NO_ENCODER,
+    REFERENCES,
+    SEEDS,
+    SEEDS_OF_DPL,
+    TABLE_2,
+    PaperData,
+    ablations,
+    authors_parameters,
+    sweeps,
+)
+from truepair_lab.paper.running.search import best_trials
+
+_WITHOUT_SEEDS = ("popularity", "itemknn", "ease")  # the same whatever the seed
+_SWEPT, _ABLATED = ("ml-1m",), ("ml-100k", "ml-1m")
+
+
+Tuned = Mapping[tuple[str, str, str], Mapping[str, Any]]  # dataset, encoder, method -> parameters, epoch, …
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A run that a study wants."""
+
+    study: str
+    dataset: str
+    encoder: str
+    method: str
+    variant: str
+    seed: int
+    parameters: Mapping[str, Any]
+
+    def key(self, split: str) -> Key:
+        """As `RunLine.key`."""
+        named = self.study, self.dataset, self.encoder, self.method, self.variant, self.seed
+        return (*named, digest(self.parameters), split)
+
+
+def wanted_runs(
+    data: PaperData, studies: Iterable[str], tuned: Tuned, seeds: int | None = None
+) -> list[Wanted]:
+    """All runs of these studies on one dataset. `tuned` is what `tuned_settings` gives.
+
+    With so many `seeds` each; if not given, as many as the study has by habit.
+    """
+    found = [
+        Wanted(study, data.name, encoder, method, variant, seed, parameters)
+        for study in studies
+        for encoder, method, variant, parameters in _RECIPES[study](data, tuned)
+        for seed in range(
+            _seeds(study, encoder, method) if seeds is None or method in _WITHOUT_SEEDS else seeds
+        )
+    ]
+    return sorted(found, key=lambda wanted: wanted.seed)
+
+
+def _seeds(study: str, encoder: str, method: str) -> int:
+    if method in _WITHOUT_SEEDS:
+        return 1
+    return SEEDS_OF_DPL if (study, encoder, method) == ("paper", "mf", "dpl") else SEEDS[study]
+
+
+Recipe = list[tuple[str, str, str, dict[str, Any]]]  # encoder, method, variant, parameters
+
+
+def _paper(data: PaperData, tuned: Tuned) -> Recipe:
+    methods = METHODS_OF | {"lightgcn": TABLE_2}
+    return [(e, m, "", authors_parameters(data, e, m)) for e in ENCODERS for m in methods[e]]
+
+
+def _paper_tuned(data: PaperData, tuned: Tuned) -> Recipe:
+    """DPL and DPL with hard samples, looked at on the test part as the authors did: epochs to spare."""
+    return [
+        (e, m, "", optimistic(tuned[data.name, e, m]))
+        for e in ENCODERS
+        for m in ("dpl", "dpl-hard")
+        if (data.name, e, m) in tuned
+    ]
+
+
+def _clean(data: PaperData, tuned: Tuned) -> Recipe:
+    places = [(e, m) for e in ENCODERS for m in METHODS_OF[e]] + [(NO_ENCODER, m) for m in REFERENCES]
+    return [(e, m, "", settled(tuned[data.name, e, m])) for e, m in places if (data.name, e, m) in tuned]
+
+
+def settled(best: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of a best trial, for training on everything: its epoch is the last."""
+    parameters = dict(best["parameters"])
+    if "patience" in parameters:
+        parameters |= {"epochs": best["epoch"], "patience": None}
+        parameters.pop("validate_every", None)
+    return parameters
+
+
+def optimistic(best: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of a best trial, for the paper's protocol: looked at along the way, and some way on."""
+    epochs = 5 * math.ceil(1.5 * best["epoch"] / 5)
+    return dict(best["parameters"]) | {"epochs": epochs, "patience": None, "validate_every": 5}
+
+
+def _sweep(data: PaperData, tuned: Tuned) -> Recipe:
+    if data.name not in _SWEPT:
+        return []
+    return [(e, "dpl", variant, p) for e in ENCODERS for variant, p in sweeps(data, e).items()]
+
+
+def _ablation(data: PaperData, tuned: Tuned) -> Recipe:
+    if data.name not in _ABLATED:
+        return []
+    return [("mf", "dpl", variant, parameters) for variant, parameters in ablations(data).items()]
+
+
+_RECIPES = {
+    "paper": _paper,
+    "paper-tuned": _paper_tuned,
+    "clean": _clean,
+    "sweep": _sweep,
+    "ablation": _ablation,
+}
+
+
+# --- tuned settings ------------------------------------------------------------------------------------
+
+
+def tuned_settings(lines: Lines) -> dict[tuple[str, str, str], dict[str, Any]]:
+    """The best settings of each (dataset, encoder, method): of the trials at hand, else the packaged ones."""
+    return packaged_settings() | {place: _told(best) for place, best in best_trials(lines).items()}
+
+
+def packaged_settings() -> dict[tuple[str, str, str], dict[str, Any]]:
+    """The settings that truepair's own searches found; their trials are in results/paper."""
+    text = files(__package__).joinpath("tuned.json").read_text(encoding="utf-8")
+    found = {tuple(place.split()): best for place, best in json.loads(text).items()}
+    return {(dataset, encoder, method): best for (dataset, encoder, method), best in found.items()}
+
+
+def settings_text(lines: Lines) -> str:
+    """The text of tuned.json for these trials."""
+    found = {" ".join(place): _told(best) for place, best in sorted(best_trials(lines).items())}
+    return json.dumps(found, indent=1, ensure_ascii=False) + "\n"
+
+
+def _told(best: Any) -> dict[str, Any]:
+    return {"parameters": dict(best.parameters), "epoch": best.epoch, "validation": best.score}

@@ -1,0 +1,96 @@
+"""Groups: the lines of one setting, and what is said of them over seeds and levels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from truepair_lab.prior_study.cases import STUDIES
+from truepair_lab.prior_study.lines import EstimateLine, Line
+
+WORLDS, BLOCKS = ("worlds", "noisy"), ("kuairec", "jester5k")
+METHOD_NAMES = {
+    "told": "recommended",
+    "plateau": "plateau",
+    "dedpul": "DEDPUL",
+    "bbe": "BBE",
+    "density": "density",
+}
+EXPOSURE_NAMES = {"random": "at random", "popularity": "by popularity", "self": "as people chose"}
+
+
+def estimate_of(line: EstimateLine, method: str) -> float:
+    """What a method says; "told" is what is recommended: the plateau, or half of DEDPUL's number."""
+    return line.told if method == "told" else line.methods[method]
+
+
+def agrees(line: EstimateLine) -> bool:
+    """Whether the end of the curve was seen, and both upper bounds are within twice the number."""
+    return line.seen and max(line.methods["bbe"], line.methods["dedpul"]) <= 2 * line.told
+
+
+@dataclass(frozen=True)
+class Group:
+    """Estimates that belong together: of one level, or of all."""
+
+    study: str
+    exposure: str
+    lines: Sequence[EstimateLine]
+
+    @property
+    def title(self) -> str:
+        """What was observed, and how it was chosen."""
+        return f"{STUDIES[self.study].title}, {EXPOSURE_NAMES[self.exposure]}"
+
+    def by_level(self) -> list[Group]:
+        """One group a level, from the lowest."""
+        levels = sorted({line.level for line in self.lines})
+        return [
+            Group(self.study, self.exposure, [line for line in self.lines if line.level == x]) for x in levels
+        ]
+
+    def over(self, value: Callable[[EstimateLine], float]) -> list[float]:
+        """A value of each line."""
+        return [value(line) for line in self.lines]
+
+    def median(self, value: Callable[[EstimateLine], float]) -> float:
+        """Over all lines."""
+        return float(np.median(self.over(value)))
+
+    def estimate(self, method: str) -> float:
+        """The median of what a method says."""
+        return self.median(lambda line: estimate_of(line, method))
+
+    def error(self, method: str) -> float:
+        """The median of |estimate − τ|/τ."""
+        return self.median(lambda line: abs(estimate_of(line, method) - line.tau) / line.tau)
+
+    def ratio(self, method: str) -> float:
+        """The median of estimate/τ."""
+        return self.median(lambda line: estimate_of(line, method) / line.tau)
+
+    @property
+    def held(self) -> int:
+        """How many intervals hold the true τ; where that has an interval of its own, touch it."""
+        return sum(line.low <= line.tau_high and line.tau_low <= line.high for line in self.lines)
+
+    def per_user(self, name: str) -> float | None:
+        """The mean of one of `measuring.per_user`, errors in units of the true τ; None where unknown."""
+        known = [line for line in self.lines if name in line.users]
+        unit = name.startswith("error")
+        each = [line.users[name] / (line.tau if unit else 1.0) for line in known]
+        return float(np.mean(each)) if each else None
+
+
+def groups_of(lines: Iterable[Line]) -> list[Group]:
+    """Every setting there are lines of, in the order of the studies."""
+    known = [line for line in lines if isinstance(line, EstimateLine)]
+    found = []
+    for name, study in STUDIES.items():
+        for exposure in study.exposures:
+            own = [line for line in known if (line.study, line.exposure) == (name, exposure)]
+            if own:
+                found.append(Group(name, exposure, sorted(own, key=lambda line: (line.level, line.seed))))
+    return found

@@ -1,0 +1,156 @@
+"""Tables of the study, as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from truepair_lab.prior_study.auto import SEEDS, SETUPS, SOURCES
+from truepair_lab.prior_study.groups import METHOD_NAMES, Group, estimate_of
+from truepair_lab.prior_study.lines import AutoLine, Line
+
+_ANSWERS = {
+    "own": "each user's own",
+    "scaled": "counts, scaled",
+    "density": "counts",
+    "one": "one for all",
+    "true": "the true one for all",
+}
+
+
+def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table; all but the first column stand to the right."""
+    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+def estimates_table(groups: Sequence[Group], level: str) -> str:
+    """Each method's median and, in brackets, its median error; the interval's median ends."""
+    names = list(METHOD_NAMES)
+    head = ["observed", level, "true τ", *METHOD_NAMES.values(), "interval", "holds τ", "separation"]
+    rows = []
+    for group in (part for whole in groups for part in whole.by_level()):
+        told = [f"{number(group.estimate(name))} ({percent(group.error(name))})" for name in names]
+        ends = [number(group.median(lambda line: line.low)), number(group.median(lambda line: line.high))]
+        rows.append([
+            group.title,
+            f"{group.lines[0].level:g}",
+            number(group.median(lambda line: line.tau)),
+            *told,
+            " to ".join(ends),
+            f"{group.held} of {len(group.lines)}",
+            f"{group.median(lambda line: line.separation):.2f}",
+        ])  # fmt: skip
+    return markdown(head, rows)
+
+
+def coat_table(group: Group) -> str:
+    """Every seed, for there is one case only."""
+    head = ["seed", "true τ", *METHOD_NAMES.values(), "interval", "separation"]
+    rows = [
+        [
+            str(line.seed),
+            f"{number(line.tau)} [{number(line.tau_low)}, {number(line.tau_high)}]",
+            *(number(estimate_of(line, name)) for name in METHOD_NAMES),
+            f"{number(line.low)} to {number(line.high)}",
+            f"{line.separation:.2f}",
+        ]
+        for line in group.lines
+    ]
+    return markdown(head, rows)
+
+
+def users_table(groups: Sequence[Group]) -> str:
+    """Rank correlations, and errors in units of the true τ; means over seeds and levels."""
+    head = ["observed", "rank, own", "rank, counts", *(f"error, {told}" for told in _ANSWERS.values())]
+    names = ["rank own", "rank density", *(f"error {name}" for name in _ANSWERS)]
+    rows = []
+    for group in groups:
+        found = [group.per_user(name) for name in names]
+        if None not in found:
+            rows.append([group.title, *(f"{value:.2f}" for value in found if value is not None)])
+    return markdown(head, rows)
+
+
+def auto_lines_of(lines: Iterable[Line], name: str) -> dict[str, list[AutoLine]]:
+    """The trainings on one dataset, by source."""
+    known = [line for line in lines if isinstance(line, AutoLine) and line.dataset == name]
+    return {source: [line for line in known if line.source == source] for source in SOURCES}
+
+
+def auto_table(lines: Sequence[Line]) -> str:
+    """τ and test NDCG@20 by source; and the difference from the tuned one, seed by seed."""
+    rows = []
+    for name, setup in SETUPS.items():
+        found = auto_lines_of(lines, name)
+        if not any(found.values()):
+            rows.append([setup.title, "not run", "", "", "", ""])
+        for source, told in SOURCES.items():
+            if found[source]:
+                rows.append([setup.title, told, *_auto_cells(found, source)])
+    return markdown(["dataset", "τ from", "τ", "NDCG@20", "less the tuned", "seeds"], rows)
+
+
+def _auto_cells(found: dict[str, list[AutoLine]], source: str) -> list[str]:
+    own = found[source]
+    tuned = {line.seed: line.ndcg for line in found["tuned"]}
+    apart = [line.ndcg - tuned[line.seed] for line in own if line.seed in tuned]
+    return [
+        tau_text(own),
+        spread([line.ndcg for line in own]),
+        spread(apart, signed=True) if source != "tuned" else "",
+        f"{len(own)} of {len(SEEDS)}",
+    ]
+
+
+def tau_text(own: Sequence[AutoLine]) -> str:
+    """The τ of a source, or their range over seeds."""
+    low, high = (number(end(line.tau for line in own)) for end in (min, max))
+    return low if low == high else f"{low} to {high}"
+
+
+def grid_means(tuned: Sequence[AutoLine]) -> dict[float, float]:
+    """Each τ of the grid and its validation NDCG@20, mean over seeds; without those that diverged for one."""
+    found: dict[float, list[float | None]] = {}
+    for line in tuned:
+        for tau, score in line.grid:
+            found.setdefault(tau or 0.0, []).append(score)
+    kept = {tau: [s for s in scores if s is not None] for tau, scores in sorted(found.items())}
+    return {tau: float(np.mean(own)) for tau, own in kept.items() if len(own) == len(found[tau])}
+
+
+def grid_table(lines: Sequence[Line]) -> str:
+    """Validation NDCG@20 by τ, a row for each dataset that was run; the highest is bold."""
+    every = {name: grid_means(auto_lines_of(lines, name)["tuned"]) for name in SETUPS}
+    known = {name: means for name, means in every.items() if means}
+    taus = sorted({tau for means in known.values() for tau in means})
+    rows = [[SETUPS[name].title, *(_scored(means, tau) for tau in taus)] for name, means in known.items()]
+    return markdown(["validation NDCG@20", *(f"τ = {number(tau)}" for tau in taus)], rows) if rows else ""
+
+
+def _scored(means: Mapping[float, float], tau: float) -> str:
+    if tau not in means:
+        return "–"
+    return f"**{means[tau]:.4f}**" if means[tau] == max(means.values()) else f"{means[tau]:.4f}"
+
+
+def number(value: float) -> str:
+    """A share, with three digits; below a millionth it is 0.
+
+    >>> number(0.10042), number(0.00000005), number(0.6)
+    ('.1', '0', '.6')
+    """
+    return "0" if value < 1e-6 else f"{value:.3g}".replace("0.", ".", 1) if value < 1 else f"{value:.3g}"
+
+
+def percent(value: float) -> str:
+    """A relative error."""
+    return f"{value:.0%}"
+
+
+def spread(values: Sequence[float], signed: bool = False) -> str:
+    """Mean ± standard deviation over seeds."""
+    sign = "+" if signed else ""
+    text = f"{np.mean(values):{sign}.4f}"
+    return text if len(values) < 2 else f"{text} ± {np.std(values, ddof=1):.4f}"

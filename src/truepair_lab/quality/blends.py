@@ -1,0 +1,113 @@
+"""Sums of a trained contestant and EASE, both as their own searches found them; a weight is searched."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from truepair.data.interactions import Interactions
+from truepair.errors import InputError, TruepairError
+from truepair.evaluation import Validation
+from truepair.models.blend import Sum
+from truepair.prior import prepared
+from truepair.recommender.estimator import Recommender
+from truepair.recommender.parameters import assembled
+from truepair.training import EpochState, FitResult, Job, StopTraining, fit
+from truepair.tuning import Asked
+from truepair_lab.quality.settled import STOP, final_parameters
+
+Parameters = Mapping[str, Any]
+
+
+class StopAfter:
+    """An `on_epoch` that ends a run after this epoch, and looks at nothing."""
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __call__(self, state: EpochState, /) -> None:
+        """No score."""
+        if state.epoch >= self.epoch:
+            raise StopTraining
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Two matrices where they are judged."""
+
+    users: Any
+    items: Tensor
+
+    def matrices(self) -> tuple[Any, Tensor]:
+        """(users, items)."""
+        return self.users, self.items
+
+
+def trained(parameters: Parameters, train: Interactions, seed: int) -> tuple[Pair, FitResult]:
+    """A run with these parameters that ends after their `stop_after`, with what is added to it."""
+    parameters = dict(parameters)
+    stop = StopAfter(parameters.pop(STOP))
+    # it is asked after every epoch: the chosen one need not be one that was validated
+    model = Recommender(**assembled(parameters | {"validate_every": 1}))
+    encoder, loss, sampler, settings = model.job(len(train))
+    settings = replace(settings, seed=seed)
+    loss = prepared(Job(encoder, loss, sampler, train, settings)).job.loss
+    result, device = fit(encoder, loss, sampler, train, settings, stop), settings.torch_device()
+    ease = model.added()
+    if ease is None:
+        return Pair(result.users.to(device), result.items.to(device)), result
+    return Pair(*Sum.of(ease, model.plus_weight, train, device).joined(result.users, result.items)), result
+
+
+def summed_parameters(run: Parameters, ease: Parameters) -> dict[str, Any]:
+    """Those of a sum but its weight, from the best settings of both: of the run, and of EASE."""
+    named = {name.removeprefix("encoder."): value for name, value in ease["parameters"].items()}
+    fields = {f"plus.{name}": value for name, value in named.items() if name != "encoder"}
+    return {**run["parameters"], "plus": "ease", **fields}
+
+
+class SumRunner:
+    """Trials of a weight: both parts are made once, and every trial joins and judges them anew."""
+
+    def __init__(self, parts: Sequence[Parameters], train: Interactions, judge: Validation) -> None:
+        """`parts` are the best settings of the run and of EASE."""
+        run, ease = parts
+        self.fixed = summed_parameters(run, ease)
+        self.run, self.train, self.judge, self.identity = run, train, judge, judge.identity
+
+    def __call__(self, batch: Sequence[Asked]) -> None:
+        """One after the other."""
+        for asked in batch:
+            began = time.perf_counter()
+            try:
+                score = self.judge(self._joined(asked.parameters["plus_weight"]))
+            except TruepairError as error:
+                asked.fail(str(error))
+                continue
+            asked.finish(score, self.run["epoch"], time.perf_counter() - began, self._parts[1].engine)
+
+    @cached_property
+    def _parts(self) -> tuple[Pair, FitResult, Sum]:
+        pair, result = trained(final_parameters(self.run), self.train, seed=0)
+        ease = assembled(self.fixed)["plus"]
+        return pair, result, Sum.of(ease, 1.0, self.train, pair.items.device)
+
+    def _joined(self, weight: float) -> Pair:
+        pair, _, ease = self._parts
+        torch.cuda.empty_cache()  # matrices of the trial before, as large as EASE's
+        return Pair(*replace(ease, weights=ease.weights * weight).joined(pair.users, pair.items))
+
+
+def best_of(settings: Mapping[Any, Mapping[str, Any]], place: tuple[str, str, str]) -> Mapping[str, Any]:
+    """The best settings of a part; an error if it was not searched yet."""
+    if place not in settings:
+        raise InputError(
+            f"{' '.join(place)} has no settings yet; `truepair lab quality tune` finds them first."
+        )
+    return settings[place]

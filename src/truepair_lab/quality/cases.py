@@ -1,0 +1,151 @@
+"""The contest's cases: what is learnt from, what is chosen by, and what judges.
+
+Three kinds, and one protocol: settings and epochs are chosen on a validation part carved from train, then
+each seed learns from train and validation together and is judged once.
+
+ml-100k, ml-1m      the clean study's own splits
+…-standard          the split that comes with the files, as most papers use it
+kuairec, coat       the truth lab's cases: lists rank the pairs whose true labels are known
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from truepair.data.datasets.catalogue import load_split
+from truepair.data.interactions import Interactions
+from truepair.data.split import Split
+from truepair.data.splitting import split_random
+from truepair.errors import check_choice
+from truepair.evaluation import evaluate
+from truepair.evaluation.metrics import Floats
+from truepair.recommender.holdout import joined
+from truepair_lab.paper.presets import CHOOSE_BY, KS, METRICS, SPLIT_SEED, load_material
+from truepair_lab.truth.cases import TruthCase
+from truepair_lab.truth.quality import judged_users
+from truepair_lab.truth.sources import Asked
+
+NDCG, RECALL = CHOOSE_BY, "recall@20"
+LAB_SEED = 0  # of what the truth lab hides, holds out and judges
+_VALID = 0.1  # of train, where a split comes without a validation part
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What one model reached: metrics, and NDCG@20 of each user that was judged."""
+
+    metrics: Mapping[str, float]
+    per_user: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One case, loaded. `carved` has all three parts; where a lab's case judges, its test part is the judged
+    positives."""
+
+    name: str
+    carved: Split
+    lab: TruthCase | None = None
+
+    @property
+    def valid(self) -> Interactions:
+        """What settings and epochs are chosen by."""
+        assert self.carved.valid is not None
+        return self.carved.valid
+
+    @cached_property
+    def whole(self) -> Split:
+        """Train and validation together, and what judges."""
+        return Split(joined([self.carved.train, self.valid]), None, self.carved.test, self.carved.recipe)
+
+    @property
+    def train(self) -> Interactions:
+        """What the final runs learn from."""
+        return self.whole.train
+
+    def judged(self, users: Any, items: Any) -> Judgement:
+        """The one look at the test part.
+
+        Lists hold all items but those of train. Where the lab judges, they hold the judged pairs alone, and
+        the users are those that the lab can judge, so that the figures are those of `truth.quality`.
+        """
+        masks = self.train if self.lab is None else self.lab.pairs(~self.lab.judged)
+        found = evaluate(users, items, self.whole.test, exclude=masks, train=self.train, ks=KS)
+        every = np.ones(found.n_users, dtype=bool)
+        kept = every if self.lab is None else np.isin(found.users, judged_users(self.lab))
+        means = {name: round(float(found.values(name)[kept].mean()), 6) for name in METRICS}
+        return Judgement(means, found.values(NDCG)[kept])
+
+
+# --- the list ------------------------------------------------------------------------------------------
+
+Loaded = tuple[Split, TruthCase | None]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A case by name: its title, what the report says of it, whether it is large, and how it is loaded."""
+
+    title: str
+    told: str
+    load: Callable[[str, Path | None], Loaded]
+    large: bool = False
+
+
+def _of_paper(name: str, data_dir: Path | None) -> Loaded:
+    return load_material(name, data_dir).carved, None
+
+
+def _standard(name: str, data_dir: Path | None) -> Loaded:
+    given = load_split(name.removesuffix("-standard"), data_dir)
+    part = split_random(joined([given.train]), test=_VALID, seed=SPLIT_SEED)
+    recipe = f"{given.recipe}, valid={_VALID}, seed={SPLIT_SEED}"
+    return Split(part.train, part.test, joined([given.test]), recipe), None
+
+
+def _of_lab(name: str, data_dir: Path | None) -> Loaded:
+    lab = Asked(name, data_dir=data_dir).case(LAB_SEED)
+    recipe = f"truth lab, {lab.exposure} exposure, hide={lab.hide:g}, seed={LAB_SEED}"
+    return Split(lab.train, lab.valid, lab.pairs(lab.truth & lab.judged), recipe), lab
+
+
+CASES: dict[str, Entry] = {
+    "ml-100k": Entry("MovieLens-100k", "the split that the paper's authors publish", _of_paper),
+    "ml-1m": Entry("MovieLens-1M", "a random split, 80 to 20: the clean study's", _of_paper),
+    "gowalla-standard": Entry("Gowalla", "the split that comes with the files", _standard, large=True),
+    "yelp2018-standard": Entry("Yelp2018", "the split that comes with the files", _standard, large=True),
+    "kuairec": Entry(
+        "KuaiRec, true labels",
+        "the truth lab's default: half of the positives hidden at random; lists rank the judged pairs",
+        _of_lab,
+    ),
+    "coat": Entry(
+        "Coat, true labels",
+        "the truth lab's: people chose what is observed, chance the 16 items that judge, so that R@20 is 1",
+        _of_lab,
+    ),
+}
+
+# what exact sampling is to reach, on the test part
+AIMS: dict[str, dict[str, float]] = {
+    "ml-100k": {NDCG: 0.455},
+    "ml-1m": {NDCG: 0.425},
+    "gowalla-standard": {RECALL: 0.192, NDCG: 0.160},
+    "yelp2018-standard": {RECALL: 0.0745, NDCG: 0.0618},
+}
+
+
+def load_case(name: str, data_dir: Path | None = None) -> Case:
+    """A case, ready to be searched, trained and judged."""
+    return Case(name, *CASES[check_choice("case", name, CASES)].load(name, data_dir))
+
+
+def case_title(name: str) -> str:
+    """A case as people write it."""
+    return CASES[name].title if name in CASES else name

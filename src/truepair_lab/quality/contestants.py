@@ -1,0 +1,175 @@
+"""The contestants: what each has fixed, what is searched, and how much.
+
+All that are trained use exact sampling and, but for one, cosine scores, share their ranges, and have their
+own parameters besides; the reference points have the ranges of the clean study.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from truepair.errors import check_choice
+from truepair.tuning import Choice, Powers, Range
+from truepair_lab.paper.presets import NO_ENCODER
+from truepair_lab.paper.report.words import ENCODER_NAMES, METHOD_NAMES
+from truepair_lab.paper.running.search import fixed_reference
+from truepair_lab.paper.running.search import space_of as paper_space
+from truepair_lab.searching import Searched, trials_for
+
+EXACT = "exact-"
+INFONCE, POSTERIOR = "exact-infonce", "exact-infonce-posterior"
+METHODS_OF: dict[str, tuple[str, ...]] = {
+    "mf": (
+        "exact-infonce", "exact-dpl-hard", "exact-dpl", "exact-bpr", "exact-psl", "exact-bsl",
+        "exact-infonce-posterior", "exact-infonce-popularity", "exact-infonce-dot",
+    ),
+    "lightgcn": ("exact-infonce", "exact-dpl-hard", "exact-psl"),
+    "mf+ease": ("exact-infonce",),
+    "lightgcn+ease": ("exact-infonce",),
+    NO_ENCODER: ("ease", "ease-powers", "ials", "itemknn", "popularity"),
+}  # fmt: skip
+PLUS = "+ease"  # the sum of two contestants, each with its best settings: only its weight is searched
+ENCODERS = tuple(METHODS_OF)
+METHODS = tuple(dict.fromkeys(method for of in METHODS_OF.values() for method in of))
+REFERENCES = METHODS_OF[NO_ENCODER]
+RIVALS = ("ease", "ials")  # what people use: every contestant is compared with these
+
+TRIALS = {"mf": 30, "lightgcn": 15, "mf+ease": 12, "lightgcn+ease": 12, NO_ENCODER: 30}
+TRIALS_LARGE = {"mf": 20, "lightgcn": 12}  # where a trial takes minutes of a CPU, seconds of a GPU
+_FEW = 6  # where a trial trains twice, and all but one parameter is settled
+EPOCHS = {"small": 60, "large": 40}  # of the cosine schedule; validation chooses where to stop
+SEEDS = 5  # training seeds 0, 1, …
+_EVERY = 5  # epochs between two validations
+_SOLVED = ("ease", "ease-powers", "itemknn", "popularity")  # the same whatever the seed
+
+_NAMES = {  # nothing is sampled here
+    "psl": "PSL", "bsl": "BSL", "dpl-hard": "DPL, hard weights", "infonce-posterior": "InfoNCE-posterior",
+    "infonce-popularity": "InfoNCE with popularity", "infonce-dot": "InfoNCE, dot products",
+    "ease-powers": "EASE with powers",
+}  # fmt: skip
+
+Model = tuple[str, str]  # encoder, method
+MODELS: tuple[Model, ...] = tuple((encoder, method) for encoder, of in METHODS_OF.items() for method in of)
+
+_BLOCK = {"small": Powers(64, 256), "large": Powers(256, 1024)}  # users
+_DIM = {"small": Powers(64, 512, most=1024), "large": Powers(128, 512, most=512)}
+_TEMPERATURE = Range(0.05, 0.4, log=True)
+# On sparse data any decay harms and popularity helps; on the others neither does much: see docs/exact.md
+_SPARSE: dict[str, dict[str, Searched]] = {
+    "small": {"weight_decay": Range(1e-8, 1e-3, log=True)},
+    "large": {"encoder.popularity": Range(0.0, 0.06, least=0.0, most=0.3)},
+}
+_TAU = Range(0.0, 0.6, most=0.9)
+_OWN: dict[str, dict[str, Searched]] = {
+    "infonce": {"loss.temperature": _TEMPERATURE},
+    "infonce-popularity": {
+        "loss.temperature": _TEMPERATURE,
+        "encoder.popularity": Range(0.0, 0.3, least=0.0, most=2.0),
+    },
+    "infonce-dot": {"loss.temperature": Range(0.5, 8.0, log=True)},
+    "infonce-posterior": {
+        "loss.temperature": _TEMPERATURE,
+        "loss.tau": Range(0.001, 0.3, log=True, most=0.9),
+    },
+    "dpl": {"encoder.temperature": _TEMPERATURE, "loss.tau": _TAU},
+    "dpl-hard": {
+        "encoder.temperature": _TEMPERATURE,
+        "loss.tau": _TAU,
+        "loss.beta": Range(0.3, 2.0, least=0.0),
+    },
+    "bpr": {"encoder.temperature": _TEMPERATURE},
+    # with ψ(d) = e^d it would be the softmax at twice its temperature
+    "psl": {"loss.temperature": Range(0.025, 0.2, log=True)},
+    "bsl": {"loss.temperature": _TEMPERATURE, "loss.positive_temperature": Range(0.1, 2.0, log=True)},
+}
+
+
+def space_of(encoder: str, method: str, large: bool) -> dict[str, Searched]:
+    """What is searched."""
+    check_choice("method", method, METHODS_OF[check_choice("encoder", encoder, METHODS_OF)])
+    if method == "ease-powers":
+        powers = {f"encoder.{side}_power": Range(0.0, 0.5, most=1.0) for side in ("user", "item")}
+        return {**paper_space(encoder, "ease"), **powers}
+    if encoder == NO_ENCODER:
+        return paper_space(encoder, method)
+    if encoder.endswith(PLUS):
+        return {"plus_weight": Range(0.02, 4.0, log=True)}
+    if large and method == POSTERIOR:
+        return {"loss.tau": Range(0.0005, 0.1, log=True)}
+    shared: dict[str, Searched] = {
+        "learning_rate": Range(1e-3, 3e-2, log=True),
+        **_SPARSE[_size(large)],
+        "encoder.dim": _DIM[_size(large)],
+        "batch_size": _BLOCK[_size(large)],
+    }
+    if large and _is_dpl(method):
+        shared["loss.margin"] = Range(0.0, 6.0, most=12.0)
+    graph: dict[str, Searched] = {"encoder.hops": Choice((1, 2, 3))} if encoder == "lightgcn" else {}
+    return shared | _OWN[method.removeprefix(EXACT)] | graph
+
+
+def fixed_of(encoder: str, method: str, large: bool) -> dict[str, Any]:
+    """What is not searched; see `parameters.assembled`."""
+    if encoder == NO_ENCODER:
+        return fixed_reference("ease" if method == "ease-powers" else method)
+    loss = method.removeprefix(EXACT)
+    # of two temperatures the one would only multiply the other
+    settled: dict[str, Any] = {} if "encoder.temperature" in _OWN[loss] else {"encoder.temperature": 1.0}
+    if large:
+        settled |= {"weight_decay": 0.0} | ({"loss.floor": 1e-6} if _is_dpl(method) else {})
+    return {
+        "encoder": encoder, "encoder.scoring": "dot" if loss == "infonce-dot" else "cosine",
+        "loss": loss.removesuffix("-popularity").removesuffix("-dot"),
+        "sampler": "exact", "schedule": "cosine", "epochs": EPOCHS[_size(large)],
+        "validate_every": _EVERY, "patience": None, **settled,
+    }  # fmt: skip
+
+
+def _is_dpl(method: str) -> bool:
+    """On sparse data it needs a margin, and a floor that lets it begin: see docs/exact.md."""
+    return method.removeprefix(EXACT).startswith("dpl")
+
+
+def _size(large: bool) -> str:
+    return "large" if large else "small"
+
+
+def trials_of(encoder: str, space: Mapping[str, Searched], large: bool) -> int:
+    """How many trials a search has, before ranges grow."""
+    trials = (TRIALS | TRIALS_LARGE if large else TRIALS)[encoder]
+    return _FEW if large and list(space) == ["loss.tau"] else trials_for(space, trials)
+
+
+def twin_of(model: Model, large: bool) -> Model | None:
+    """The contestant whose best settings are taken over: a large case searches only what is a loss's own."""
+    return (model[0], INFONCE) if large and model[1] == POSTERIOR else None
+
+
+def parts_of(model: Model) -> tuple[Model, Model] | None:
+    """The two contestants whose scores a contestant sums, if it does."""
+    encoder, method = model
+    return (
+        ((encoder.removesuffix(PLUS), method), (NO_ENCODER, "ease-powers"))
+        if encoder.endswith(PLUS)
+        else None
+    )
+
+
+def seeds_of(method: str, seeds: int | None) -> range:
+    """The training seeds of a contestant; one for what no seed changes."""
+    return range(1 if method in _SOLVED else SEEDS if seeds is None else seeds)
+
+
+def title(model: Model) -> str:
+    """A contestant as people write it.
+
+    >>> title(("mf", "exact-infonce")), title(("-", "ease"))
+    ('MF exact InfoNCE', 'EASE')
+    """
+    encoder, method = model
+    loss = method.removeprefix(EXACT)
+    name = _NAMES.get(loss, METHOD_NAMES.get(loss, loss))
+    trained, added = encoder.removesuffix(PLUS), encoder.endswith(PLUS)
+    words = [ENCODER_NAMES.get(trained, trained), "exact" if method.startswith(EXACT) else "", name]
+    return " ".join(filter(None, words)) + (" + EASE" if added else "")

@@ -1,0 +1,92 @@
+"""Settled: the best settings of the trials, the runs that have them, the file that comes with truepair."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Any
+
+from truepair_lab.lines import Lines, RunLine, digest
+from truepair_lab.paper.report.estimates import Mean
+from truepair_lab.paper.running.plan import Wanted
+from truepair_lab.quality.cases import NDCG, RECALL
+from truepair_lab.quality.contestants import Model, seeds_of
+from truepair_lab.searching import Place, best_trials
+
+STUDY = "quality"
+STOP = "stop_after"  # among a run's parameters: the epoch that it ends with, of a schedule of `epochs`
+Settings = Mapping[Place, Mapping[str, Any]]  # "parameters", "epoch", "validation"; "test" where it is known
+
+
+def settings_of(lines: Lines) -> dict[Place, dict[str, Any]]:
+    """The best settings of each place: of the trials at hand, else those that come with truepair."""
+    return packaged() | {place: _told(best) for place, best in best_trials(lines).items()}
+
+
+def packaged() -> dict[Place, dict[str, Any]]:
+    """What truepair's own searches found, and what their runs reached; the lines are in results/quality."""
+    text = files(__package__).joinpath("settled.json").read_text(encoding="utf-8")
+    found = {tuple(place.split()): best for place, best in json.loads(text).items()}
+    return {(case, encoder, method): best for (case, encoder, method), best in found.items()}
+
+
+def settled_text(lines: Lines) -> str:
+    """The text of settled.json for these lines."""
+    runs = current_runs(lines)
+    found = {
+        " ".join(place): _told(best) | _reached(runs.get(place, ()))
+        for place, best in sorted(best_trials(lines).items())
+    }
+    return json.dumps(found, indent=1, ensure_ascii=False) + "\n"
+
+
+def _told(best: Any) -> dict[str, Any]:
+    return {"parameters": dict(best.parameters), "epoch": best.epoch, "validation": best.score}
+
+
+def _reached(runs: Sequence[RunLine]) -> dict[str, Any]:
+    means = {metric: mean_of(runs, metric) for metric in (NDCG, RECALL)}
+    told = {m: [round(mean.value, 6), round(mean.sd or 0.0, 6), mean.n] for m, mean in means.items() if mean}
+    return {"test": told} if told else {}
+
+
+def mean_of(runs: Sequence[RunLine], metric: str) -> Mean | None:
+    """The mean over seeds; None without runs."""
+    values = [run.metrics[metric] for run in runs]
+    if not values:
+        return None
+    return Mean(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None, len(values))
+
+
+def final_parameters(best: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of a best trial, for learning from everything.
+
+    The schedule keeps its length, for the rate of every epoch depends on it; training stops at the epoch that
+    was chosen.
+    """
+    parameters = dict(best["parameters"])
+    return parameters | ({STOP: best["epoch"]} if "epochs" in parameters else {})
+
+
+def wanted_runs(case: str, models: Sequence[Model], settings: Settings, seeds: int | None) -> list[Wanted]:
+    """The final runs of these contestants that have settings: one seed of everything first."""
+    found = [
+        Wanted(STUDY, case, *model, "", seed, final_parameters(settings[(case, *model)]))
+        for model in models
+        if (case, *model) in settings
+        for seed in seeds_of(model[1], seeds)
+    ]
+    return sorted(found, key=lambda wanted: wanted.seed)
+
+
+def current_runs(lines: Lines) -> dict[Place, list[RunLine]]:
+    """The final runs with the best settings, by seed; runs of older settings are left out."""
+    wanted = {place: digest(final_parameters(best)) for place, best in settings_of(lines).items()}
+    found: dict[Place, list[RunLine]] = {}
+    for run in sorted(lines.runs, key=lambda run: run.seed):
+        place = run.dataset, run.encoder, run.method
+        if run.study == STUDY and digest(run.parameters) == wanted.get(place):
+            found.setdefault(place, []).append(run)
+    return found

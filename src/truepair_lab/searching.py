@@ -1,0 +1,126 @@
+"""A search whose trials are lines: it can be stopped, goes on, and is over when its lines are all there."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from truepair.tuning import Asked, Trial, tune
+from truepair.tuning.domains import Domain, When
+from truepair.tuning.trials import Outcome
+from truepair_lab.lines import Lines, TrialLine, append_line, read_lines
+
+Searched = Domain | When
+Place = tuple[str, str, str]  # dataset, encoder, method
+ONE_PARAMETER = 12  # trials enough for a line: they lie closer together than 30 in a plane
+
+
+@dataclass(frozen=True)
+class Quest:
+    """A search of one method on one dataset.
+
+    split   the checksum of what is learnt from and chosen by
+    runner  runs trials, see `tuning.Runner`; its `fixed` are the parameters that all trials share
+    trials  how many, before ranges grow; see `trials_for`
+    device  where it runs, for the lines
+    """
+
+    place: Place
+    split: str
+    space: Mapping[str, Searched]
+    runner: Any
+    trials: int
+    device: str
+
+    def run(self, out: Path, progress: bool = False, together: int = 1) -> None:
+        """Run what is missing; every trial is a line in `out`."""
+        for trial in self._found(out, progress, together):
+            if trial.number not in {line.number for line in self.lines(out)}:
+                self.keep(trial, out)
+
+    def lines(self, out: Path) -> list[TrialLine]:
+        """The trials that are kept."""
+        return [
+            line
+            for line in read_lines(out).trials
+            if (line.dataset, line.encoder, line.method) == self.place and line.split == self.split
+        ]
+
+    def best(self, out: Path) -> TrialLine:
+        """The best trial that is kept."""
+        return best_trials(Lines(trials=self.lines(out)))[self.place]
+
+    def keep(self, trial: Trial, out: Path) -> None:
+        """Add the line of a trial."""
+        append_line(
+            out / f"trials-{self.place[0]}.jsonl", trial_line(self.place, self.split, self.device, trial)
+        )
+
+    def one_trial(self, number: int, parameters: Mapping[str, Any]) -> Trial:
+        """A trial that is not chosen by the search."""
+        ended: list[Outcome] = []
+        whole = {**self.runner.fixed, **parameters}
+        self.runner([Asked(number, dict(whole), ended.append)])
+        return Trial(number, whole, **dataclasses.asdict(ended[0]))
+
+    def _found(self, out: Path, progress: bool, together: int) -> Sequence[Trial]:
+        """The trials; none where the journal is gone and as many as were asked for are kept."""
+        kept = len(self.lines(out))
+        if not self.space:  # nothing to choose
+            return [] if kept else [self.one_trial(0, {})]
+        storage = out / "storage" / f"{'_'.join('none' if p == '-' else p for p in self.place)}.journal"
+        if kept >= self.trials and not storage.exists():
+            return []
+        storage.parent.mkdir(parents=True, exist_ok=True)
+        found = tune(
+            self.space,
+            self.runner,
+            trials=self.trials,
+            storage=storage,
+            study=" ".join(self.place),
+            together=together,
+            progress=progress,
+        )
+        return found.trials
+
+
+def trials_for(space: Mapping[str, Searched], trials: int) -> int:
+    """So many trials; fewer where one parameter is all there is to search."""
+    return min(trials, ONE_PARAMETER) if len(space) == 1 else trials
+
+
+def trial_line(place: Place, split: str, device: str, trial: Trial) -> TrialLine:
+    """The line of a trial."""
+    return TrialLine(
+        *place,
+        number=trial.number,
+        state=trial.state,
+        parameters=lasting(trial.parameters),
+        score=None if trial.score is None else round(trial.score, 6),
+        epoch=trial.epoch,
+        curve=[(epoch, round(score, 5)) for epoch, score in trial.history],
+        split=split,
+        engine=trial.engine,
+        device=device,
+        seconds=round(trial.seconds, 3),
+    )
+
+
+def lasting(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters without what does not change a result."""
+    return {name: value for name, value in parameters.items() if name not in ("engine", "device", "metric")}
+
+
+def best_trials(lines: Lines) -> dict[Place, TrialLine]:
+    """The best finished trial of each (dataset, encoder, method); of equal ones the first."""
+    found: dict[Place, TrialLine] = {}
+    for line in sorted(lines.trials, key=lambda line: line.number):
+        if line.state != "complete" or line.score is None:
+            continue
+        place = line.dataset, line.encoder, line.method
+        if place not in found or line.score > (found[place].score or 0.0):
+            found[place] = line
+    return found

@@ -1,0 +1,169 @@
+"""The page's tables."""
+
+from __future__ import annotations
+
+from truepair_lab.paper.report.words import details, short, table
+from truepair_lab.theory.lemma1 import detectable
+from truepair_lab.theory.lemma2 import EXPECTED, SHIPPED
+from truepair_lab.theory.lemma3 import corrected, place_of, printed
+from truepair_lab.theory.results import Exponent, Lemma1, Lemma2, Lemma3
+
+_MEASURES = {"gap": "mean absolute gap", "sd": "standard deviation", "bias": "mean gap"}
+
+
+def means_table(found: Lemma1) -> str:
+    """A row for each population and anchor: over τ, the largest |z|."""
+    rows = []
+    for name, anchor in dict.fromkeys((m.population, m.anchor) for m in found.means):
+        cells = [m for m in found.means if (m.population, m.anchor) == (name, anchor)]
+        worst, se = max(abs(m.z) for m in cells), max(m.se for m in cells)
+        rows.append(
+            [name, anchor, short(cells[0].truth), f"{worst:.2f}", short(detectable(se, len(found.means)))]
+        )
+    return table(["scores", "anchor", "truth", "largest abs. z", "bias it would show"], rows)
+
+
+def all_means_table(found: Lemma1) -> str:
+    """Every cell."""
+    rows = [
+        [
+            m.population,
+            m.anchor,
+            f"{m.tau:g}",
+            f"{m.truth:.5f}",
+            f"{m.mean:.5f}",
+            f"{m.se:.5f}",
+            f"{m.z:+.2f}",
+        ]
+        for m in found.means
+    ]
+    head = ["scores", "anchor", "τ", "truth", "mean of P̂", "se", "z"]
+    told = f"Every cell: {found.rows:,} rows with M = {found.extra}, N = {found.unlabelled}"
+    return details(told, table(head, rows))
+
+
+def wrong_table(found: Lemma1) -> str:
+    """What the test says of each wrong estimator."""
+    rows = []
+    for wrong in found.wrong:
+        least = "never" if wrong.least_tau is None else f"{wrong.least_tau:g}"
+        caught = "yes" if wrong.worst > found.bound else "**no**"
+        share = f"{wrong.beyond} of {wrong.cells}"
+        rows.append([wrong.name, caught, least, share, f"{wrong.worst:.0f}", f"{wrong.drawn:.1f}"])
+    head = [
+        "estimator",
+        "caught",
+        "from τ =",
+        "cells beyond",
+        "largest abs. z, fixed anchor",
+        "drawn anchors",
+    ]
+    return (
+        table(head, rows)
+        + f"\n\nThe bound is {found.bound:.2f}; cells with τ = 0 are left out, where all are right."
+    )
+
+
+def clamp_table(found: Lemma1) -> str:
+    """The floor on small samples."""
+    rows = [
+        [f"{c.tau:g}", c.size, f"{c.share:.2%}", f"{max(c.bias, 0.0):.5f} ± {2 * c.se:.5f}"]
+        for c in found.floor
+    ]
+    return table(["τ", "M = N", "rows at the floor", "bias of max(P̂, .01)"], rows)
+
+
+def exponent_table(found: Lemma2) -> str:
+    """A row for each population and design, a column for each measure."""
+    fits = {(e.population, e.design, e.measure): e for e in found.exponents if e.estimator == SHIPPED}
+    rows = []
+    for name, design in dict.fromkeys((population, design) for population, design, _ in fits):
+        cells = [_interval(fits[name, design, measure]) for measure in EXPECTED]
+        rows.append([name, design, *cells, fits[name, design, "gap"].points])
+    head = [f"{_MEASURES[measure]} ({expected:g})" for measure, (expected, _) in EXPECTED.items()]
+    return table(["scores", "what grows", *head, "sizes"], rows)
+
+
+def _interval(fit: Exponent) -> str:
+    reach = 1.96 * fit.se
+    return f"{fit.value:.3f} [{fit.value - reach:.3f}, {fit.value + reach:.3f}]"
+
+
+def stopped_table(found: Lemma2) -> str:
+    """The wrong estimators' gaps at the largest size, and how they shrink."""
+    rows = []
+    for fit in found.exponents:
+        if fit.measure == "gap" and (fit.population, fit.design) == (found.gaps[0].population, "M = N"):
+            last = [g for g in found.gaps if (g.population, g.design, g.estimator) == _place(fit)][-1]
+            name = "the shipped loss (from size 32 on)" if fit.estimator == SHIPPED else fit.estimator
+            rows.append([name, f"{last.gap:.4f}", _interval(fit)])
+    return table(["estimator", f"mean absolute gap at M = N = {found.gaps[-1].size:,}", "exponent"], rows)
+
+
+def _place(fit: Exponent) -> tuple[str, str, str]:
+    return fit.population, fit.design, fit.estimator
+
+
+def limit_table(found: Lemma2) -> str:
+    """The limits of the populations."""
+    rows = [
+        [x.population, f"{x.supervised:.6f}", f"{x.reached:.7f} ± {2 * x.reached_se:.7f}", f"{x.bpr:.6f}"]
+        for x in found.limits
+    ]
+    size = f"{found.gaps[-1].size:,}"
+    return table(["scores", "L_sup", f"mean loss at M = N = {size}", "BPR with true negatives"], rows)
+
+
+def error_tables(found: Lemma3) -> str:
+    """One τ in sight, the others behind a click: the observed error, and its ratio to the bounds."""
+    taus = list(dict.fromkeys(e.tau for e in found.errors))
+    ratios = [e.error / printed(e.tau, e.extra, e.unlabelled) for e in found.errors]
+    told = (
+        f"Draws of smooth cosine scores, {found.rows:,} rows a cell, {len(ratios)} cells: error / printed "
+        f"bound is from {min(ratios):.4f} to {max(ratios):.4f}, so the bound is {1 / max(ratios):.0f} to "
+        f"{1 / min(ratios):.0f} times too large; {sum(r > 1 for r in ratios)} cells are above it. The "
+        "corrected bound is larger still, by 1/(1−τ)."
+    )
+    others = [f"τ = {tau:g}\n\n{_error_table(found, tau)}" for tau in taus if tau != taus[2]]
+    shown = f"τ = {taus[2]:g}: observed error, and in brackets error / corrected bound"
+    return "\n\n".join(
+        [told, shown, _error_table(found, taus[2]), details("The other τ", "\n\n".join(others))]
+    )
+
+
+def _error_table(found: Lemma3, tau: float) -> str:
+    cells = {(e.extra, e.unlabelled): e.error for e in found.errors if e.tau == tau}
+    sizes = sorted({n for _, n in cells})
+
+    def cell(m: int, n: int) -> str:
+        return f"{cells[m, n]:.4f} ({cells[m, n] / corrected(tau, m, n):.4f})"
+
+    rows = [[f"M = {m:,}", *(cell(m, n) for n in sizes)] for m in sizes]
+    return table(["", *(f"N = {n:,}" for n in sizes)], rows)
+
+
+def corner_table(found: Lemma3) -> str:
+    """The worst two-point populations against the printed bound: M = N, then M = ∞."""
+    shipped = [corner for corner in found.corners if corner.floor == "shipped"]
+    ratios = {(c.tau, c.infinite, c.size): c.error / printed(*place_of(c)) for c in shipped}
+    rest = [c.error / corrected(*place_of(c)) for c in found.corners]
+    least = min((tau for (tau, _, _), ratio in ratios.items() if ratio > 1), default=1.0)
+    told = (
+        f"{found.printed_broken:,} of {found.tried:,} cases are above the printed bound, whichever the "
+        f"floor, all with τ ≥ {least:g}; {sum(ratio > 1 for ratio in rest)} are above the corrected one, the "
+        f"largest error being {max(rest):.3f} of it."
+    )
+    return "\n\n".join([_corner_table(ratios, False), _corner_table(ratios, True), told])
+
+
+def _corner_table(ratios: dict[tuple[float, bool, int], float], infinite: bool) -> str:
+    sizes = sorted({n for _, _, n in ratios})
+
+    def cell(tau: float, n: int) -> str:
+        ratio = ratios[tau, infinite, n]
+        return f"**{ratio:.2f}**" if ratio > 1 else f"{ratio:.2f}"
+
+    rows = [
+        [f"{tau:g}", *(cell(tau, n) for n in sizes)] for tau in dict.fromkeys(tau for tau, _, _ in ratios)
+    ]
+    return table(["τ, M = ∞" if infinite else "τ, M = N", *(f"N = {n:,}" for n in sizes)], rows)

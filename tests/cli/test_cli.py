@@ -1,0 +1,713 @@
+"""The command line: every command as a person types it, what it gives, and how it fails."""
+
+import json
+import shlex
+import signal
+import subprocess
+import sys
+import time
+import types
+import uuid
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+import torch
+from typer.main import get_command
+from typer.testing import CliRunner
+
+import truepair
+from test_imports import modules_after
+from truepair.cli.main import app
+from truepair.data.datasets.catalogue import DATASETS
+from truepair.losses import LOSSES
+from truepair.models.closed_forms import ALL_ENCODERS, CLOSED
+from truepair.recommender.estimator import Recommender
+from truepair.sampling import SAMPLERS
+from truepair.training.checkpoints import load_checkpoint
+from worlds import two_tastes
+
+SMALL = ["--dim", "4", "--epochs", "3", "--metric", "ndcg@5", "--validation", "0.1"]
+
+
+def run(*args):
+    return CliRunner().invoke(app, [str(arg) for arg in args])
+
+
+def good(*args):
+    result = run(*args)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def told(*args):
+    """What a command gives as JSON; nothing else may be on stdout."""
+    return json.loads(good(*args, "--json").stdout)
+
+
+def failed(*args, code=1):
+    """What a failing command says: an error and no traceback, and nothing on stdout."""
+    result = run(*args)
+    assert result.exit_code == code, result.output
+    assert isinstance(result.exception, SystemExit)
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+    return result.stderr
+
+
+@pytest.fixture(autouse=True)
+def no_data(monkeypatch, tmp_path):
+    monkeypatch.setenv("TRUEPAIR_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("TRUEPAIR_DATA", raising=False)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """clicks.csv and a model of it that was trained without a test part."""
+    folder = tmp_path_factory.mktemp("cli")
+    pa_csv.write_csv(two_tastes().to_table(), folder / "clicks.csv")
+    good("fit", folder / "clicks.csv", "-o", folder / "model.truepair", "--test", "0.2", "-q", *SMALL)
+    return folder
+
+
+@pytest.fixture
+def clicks(folder):
+    return folder / "clicks.csv"
+
+
+@pytest.fixture
+def model(folder):
+    return folder / "model.truepair"
+
+
+def same_model(a, b):
+    a, b = Recommender.load(a), Recommender.load(b)
+    return torch.equal(a.users_, b.users_) and torch.equal(a.items_, b.items_) and a.seen_ == b.seen_
+
+
+# --- help ----------------------------------------------------------------------------------------------
+
+ROOT = get_command(app)
+COMMANDS = {(name,): command for name, command in ROOT.commands.items()}
+LAB = ROOT.commands["lab"].commands_of_lab
+GROUPS = (("data",), ("lab",), ("lab", "paper"), ("lab", "quality"))
+COMMANDS |= {("data", name): command for name, command in ROOT.commands["data"].commands.items()}
+COMMANDS |= {("lab", name): command for name, command in LAB.commands.items()}
+COMMANDS |= {
+    ("lab", group, name): c
+    for group in ("paper", "quality")
+    for name, c in LAB.commands[group].commands.items()
+}
+
+
+def test_the_commands_are_those_of_the_docs():
+    names = ["compare", "data", "demo", "doctor", "evaluate", "fit", "lab", "prior", "recommend", "similar"]
+    assert sorted(ROOT.commands) == [*names, "tune"]
+    assert sorted(LAB.commands) == ["bench", "paper", "prior-study", "quality", "theory", "truth"]
+    assert sorted(ROOT.commands["data"].commands) == ["fetch", "info", "list"]
+    assert sorted(LAB.commands["paper"].commands) == ["report", "run", "tune"]
+    assert sorted(LAB.commands["quality"].commands) == ["report", "run", "tune"]
+
+
+@pytest.mark.parametrize("words", [(), *COMMANDS], ids=" ".join)
+def test_help_shows_an_example(words):
+    shown = good(*words, "--help").stdout
+    assert f"Example:\n    truepair {' '.join(words[:-1])}".rstrip() in shown
+    assert "{" not in shown.partition("\n")[2]
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_every_option_has_help(words):
+    assert [p.name for p in COMMANDS[words].params if not (p.help or getattr(p, "hidden", False))] == []
+
+
+@pytest.mark.parametrize("words", [words for words in COMMANDS if words not in GROUPS], ids=" ".join)
+def test_every_command_can_be_quiet_and_speak_json(words):
+    assert {"quiet", "json"} <= {parameter.name for parameter in COMMANDS[words].params}
+
+
+def test_examples_have_only_options_that_exist():
+    for words, command in COMMANDS.items():
+        given = [word for word in shlex.split(command.epilog) if word.startswith("-")]
+        assert set(given) <= {option for p in command.params for option in p.opts}, words
+
+
+def test_choices_and_defaults_come_from_the_library():
+    shown = " ".join(good("fit", "--help").stdout.split()).replace("- ", "-")  # lines may end at a hyphen
+    for registry in (LOSSES, ALL_ENCODERS, SAMPLERS):
+        assert ", ".join(registry) in shown
+    assert f"[default: {Recommender.loss}]" in shown
+    assert "The length of the vectors. [default: 128; 64 with a sampler that draws]" in shown
+    assert f"[default: {Recommender.n_unlabelled}]" in shown
+    assert "`none` trains all. [default: none; 10 with a sampler that draws]" in shown
+    assert "`tune` chooses by it: 0.1 there. [default: 0.0; 0.1 with a sampler that draws]" in shown
+
+
+def test_version():
+    assert good("--version").stdout == f"truepair {truepair.__version__}\n"
+
+
+def test_as_a_module():
+    done = subprocess.run([sys.executable, "-m", "truepair", "--version"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, f"truepair {truepair.__version__}\n")
+
+
+def test_help_loads_nothing_heavy():
+    loaded = modules_after("import truepair.cli.main")
+    assert not loaded & {"torch", "numpy", "pyarrow", "scipy", "pandas", "truepair.recommender.estimator"}
+
+
+# --- fit -----------------------------------------------------------------------------------------------
+
+
+def test_fit_tells_what_was_read_and_learnt(clicks, tmp_path):
+    result = good("fit", clicks, "-o", tmp_path / "m", *SMALL)
+    assert "<Interactions: 40 users x 30 items, 240 pairs" in result.stderr
+    assert "validation ndcg@5" in result.stdout
+    assert f"saved to {tmp_path / 'm'}" in result.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+
+
+def test_fit_equals_the_library(clicks, tmp_path):
+    good("fit", clicks, "-o", tmp_path / "m", "-q", *SMALL, "--loss", "bpr", "--seed", "3")
+    same = Recommender(loss="bpr", dim=4, epochs=3, metric="ndcg@5", validation=0.1, seed=3).fit(clicks)
+    same.save(tmp_path / "same")
+    assert same_model(tmp_path / "m", tmp_path / "same")
+
+
+def test_fit_quietly_says_nothing(clicks, tmp_path):
+    result = good("fit", clicks, "-o", tmp_path / "m", "--quiet", *SMALL)
+    assert result.output == ""
+
+
+def test_fit_as_json(clicks, tmp_path):
+    found = told("fit", clicks, "-o", tmp_path / "m", "--test", "0.2", *SMALL)
+    assert (found["users"], found["items"], found["pairs"], found["epochs"]) == (40, 30, 192, 3)
+    assert found["test"]["metric"] == "ndcg@5"
+    low, high = found["test"]["interval"]
+    assert low <= found["test"]["metrics"]["ndcg@5"] <= high
+    assert set(found["metrics"]) == {"validation ndcg@5", "test ndcg@5"}
+    assert Recommender.load(tmp_path / "m").facts_["metrics"] == found["metrics"]
+
+
+def test_settings_from_toml_options_and_set(clicks, tmp_path):
+    config = tmp_path / "run.toml"
+    config.write_text('loss = "bpr"\ndim = 8\nepochs = 2\nmetric = "ndcg@5"\nseed = 5\n')
+    args = ["--config", config, "--dim", "6", "--set", "epochs=1", "--set", "learning-rate=0.5"]
+    found = told("fit", clicks, "-o", tmp_path / "m", *args, "--patience", "none")["parameters"]
+    names = ("loss", "dim", "epochs", "seed", "learning_rate", "patience")
+    assert [found[name] for name in names] == ["bpr", 6, 1, 5, 0.5, None]
+
+
+def test_tau_is_a_number_or_density(clicks, tmp_path):
+    for given, expected in (("0.05", 0.05), ("density", "density")):
+        found = told("fit", clicks, "-o", tmp_path / "m", *SMALL, "--loss", "dpl", "--tau", given)
+        assert found["parameters"]["tau"] == expected
+
+
+def test_columns_by_name_and_position_and_filters(tmp_path):
+    source = tmp_path / "odd.txt"
+    rows = [f"{item};{user};{1 + (user + item) % 5}" for user in range(12) for item in range(9)]
+    source.write_text("\n".join(["what;who;liked", *rows]))
+    args = ["--user", "who", "--item", "0", "--rating", "liked", "--min-rating", "3", "--core", "2,1"]
+    found = told("fit", source, "-o", tmp_path / "m", *args, *SMALL)
+    assert (found["users"], found["items"], found["pairs"]) == (12, 9, 65)
+    assert Recommender.load(tmp_path / "m").seen_.rating is None
+    every = failed("fit", source, "-o", tmp_path / "m", *args[:4], "--rating", "-", "--dim", "4")
+    assert "108 pairs" in every
+    assert "every user has every item, or none, so there is nothing to compare" in every
+
+
+def test_a_dataset_by_name(tmp_path, real_data):
+    args = ["--data-dir", real_data, *SMALL, "--min-rating", "4", "--core", "5"]
+    found = told("fit", "coat", "-o", tmp_path / "m", *args, "-q")
+    assert found["users"] < 290
+    given = told("fit", "coat", "-o", tmp_path / "m", "--test", "given", "-q", *args[:-4])
+    assert given["pairs"] == 290 * 24
+
+
+@pytest.mark.parametrize("encoder", CLOSED)
+def test_fit_without_training(encoder, clicks, tmp_path):
+    found = told(
+        "fit", clicks, "-o", tmp_path / "m", "--encoder", encoder, "--test", "0.2", "--metric", "ndcg@5"
+    )
+    assert (found["users"], found["pairs"], found["epoch"], found["epochs"]) == (40, 192, 0, 0)
+    assert set(found["metrics"]) == {"test ndcg@5"}
+    shown = good("fit", clicks, "-o", tmp_path / "m", "--encoder", encoder).stdout
+    assert f"<Solved: {CLOSED[encoder].__name__}(" in shown
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+    assert len(told("recommend", tmp_path / "m", "-k", "2")) == 80
+    assert "--checkpoint" in failed(
+        "fit", clicks, "-o", tmp_path / "m", "--encoder", encoder, "--checkpoint", "c"
+    )
+
+
+def test_a_sum_with_ease_is_fitted_and_served(clicks, tmp_path):
+    args = ["fit", clicks, "-o", tmp_path / "m", *SMALL]
+    parts = ["plus=ease", "plus.l2=30", "plus.item_power=0.2", "plus_weight=0.5", "popularity=0.1"]
+    found = told(*args, *(word for part in parts for word in ("--set", part)))["parameters"]
+    assert found["plus"] == {"kind": "ease", "l2": 30.0, "user_power": 0.0, "item_power": 0.2}
+    assert (found["plus_weight"], found["popularity"]) == (0.5, 0.1)
+    assert len(told("recommend", tmp_path / "m", "-k", "2")) == 80
+    assert "plus.l2 was given without plus; name one of ease" in failed(*args, "--set", "plus.l2=30")
+
+
+def test_fields_of_an_encoder_a_loss_and_a_sampler(clicks, tmp_path):
+    args = ["fit", clicks, "-o", tmp_path / "m", *SMALL]
+    found = told(*args, "--encoder", "ease", "--set", "encoder.l2=30")["parameters"]
+    assert found["encoder"] == {"kind": "ease", "l2": 30.0, "user_power": 0.0, "item_power": 0.0}
+    more = ["--set", "encoder.hops=2", "--set", "loss.floor=0.1", "--tau", "0.2", "--set", "sampler.pool=9"]
+    found = told(*args, "--loss", "dpl", "--encoder", "lightgcn", "--sampler", "dns", *more)["parameters"]
+    assert (found["encoder"]["hops"], found["encoder"]["dim"]) == (2, 4)
+    assert (found["loss"]["floor"], found["loss"]["tau"]) == (0.1, 0.2)
+    assert found["sampler"]["pool"] == 9
+    assert "a field of encoder = 'l2' is not known" in failed(*args, "--set", "encoder.l2=3")
+    assert "the part before the dot = 'lose' is not known" in failed(*args, "--set", "lose.tau=0.1")
+    assert "l2 = 0 is out of range" in failed(*args, "--encoder", "ease", "--set", "encoder.l2=0")
+
+
+_FIT = ["fit", "clicks.csv", "-o", "m"]
+FIT_FAILURES = {
+    "tau beside a field": (
+        [*_FIT, "--set", "loss.temperature=2", "--set", "tau=0.1"],
+        "tau = 0.1 is given, and loss = InfoNCE(temperature=2.0) has no prior; infonce-posterior, dcl",
+    ),
+    "tau without training": ([*_FIT, "--encoder", "ease", "--tau", "0.1"], "is not trained; leave it out"),
+    "one field twice": ([*_FIT, "--set", "encoder.dim=4", "--set", "dim=8"], "dim = 8 is given, and encoder"),
+    "no draws": ([*_FIT, "--n-unlabelled", "8"], "n_unlabelled = 8 is given, and sampler = 'exact'"),
+    "nothing held out": ([*_FIT, "--patience", "3"], "patience = 3 is given, and with exact sampling"),
+    "unknown dataset": (["fit", "ml-100", "-o", "m"], "Did you mean 'ml-100k'?"),
+    "no such file": (["fit", "click.csv", "-o", "m"], "click.csv does not exist. Did you mean 'clicks.csv'?"),
+    "unknown column": (["fit", "clicks.csv", "-o", "m", "--user", "usr"], "Did you mean 'user'?"),
+    "no rating": (["fit", "clicks.csv", "-o", "m", "--min-rating", "3"], "needs a rating column"),
+    "unknown loss": (["fit", "clicks.csv", "-o", "m", "--loss", "bprr"], "Did you mean 'bpr'?"),
+    "unknown key": (["fit", "clicks.csv", "-o", "m", "--set", "dims=3"], "Did you mean 'dim'?"),
+    "no value": (["fit", "clicks.csv", "-o", "m", "--set", "dim"], "not of the form key=value"),
+    "loss a number": (["fit", "clicks.csv", "-o", "m", "--set", "loss=3"], "loss = 3 is not known"),
+    "a list": (["fit", "clicks.csv", "-o", "m", "--set", "tau=[0.1]"], "cannot be set from here"),
+    "tau of nothing": (["fit", "clicks.csv", "-o", "m", "--tau", "none"], "tau = None cannot be set"),
+    "dim of 0": (["fit", "clicks.csv", "-o", "m", "--dim", "0"], "dim = 0 is out of range"),
+    "no config": (["fit", "clicks.csv", "-o", "m", "--config", "run.toml"], "cannot read the settings"),
+    "bad config": (["fit", "clicks.csv", "-o", "m", "--config", "clicks.csv"], "clicks.csv is not TOML"),
+    "bad test": (["fit", "clicks.csv", "-o", "m", "--test", "half"], "neither a share such as 0.2"),
+    "test of all": (["fit", "clicks.csv", "-o", "m", "--test", "1"], "test = 1.0 is out of range"),
+    "no given split": (["fit", "clicks.csv", "-o", "m", "--test", "given"], "come with a split"),
+    "bad core": (["fit", "clicks.csv", "-o", "m", "--core", "two"], "not a list of whole numbers"),
+    "column of a dataset": (["fit", "ml-100k", "-o", "m", "--user", "0"], "--user is for files"),
+    "no folder": (["fit", "clicks.csv", "-o", "no/m"], "there is no folder no; make it first"),
+    "a folder": (["fit", "clicks.csv", "-o", "."], ". is a folder; name a file"),
+    "no permission": (["fit", "clicks.csv", "-o", "/proc/m"], "cannot write /proc/m"),
+    "one file for both": (["fit", "clicks.csv", "-o", "m", "--checkpoint", "m"], "a file of its own"),
+    "foreign checkpoint": (
+        ["fit", "clicks.csv", "-o", "m", "--checkpoint", "clicks.csv"],
+        "clicks.csv cannot be read as a truepair checkpoint",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", FIT_FAILURES)
+def test_fit_fails_clearly(what, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    args, message = FIT_FAILURES[what]
+    assert message in failed(*args)
+    assert not Path("m").exists()
+    assert Path("clicks.csv").exists()
+
+
+def test_wrong_usage_exits_with_2(clicks):
+    assert "Missing option" in failed("fit", clicks, code=2)
+    assert "Did you mean 'fit'?" in failed("fot", code=2)
+    assert "No such option" in failed("fit", clicks, "-o", "m", "--dimension", "3", code=2)
+
+
+# --- Ctrl-C --------------------------------------------------------------------------------------------
+
+# a shell that starts the tests in the background would have its children ignore SIGINT
+PROGRAM = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from truepair.cli.main import main
+main()
+"""
+
+
+def test_ctrl_c_leaves_a_checkpoint_that_goes_on_bit_for_bit(clicks, tmp_path):
+    output, kept = tmp_path / "m", tmp_path / "m.checkpoint"
+    args = ["fit", str(clicks), "-o", str(output), "--quiet", "--dim", "4", "--metric", "ndcg@5"]
+    args += ["--set", "schedule=constant", "--epochs"]
+    process = subprocess.Popen([sys.executable, "-c", PROGRAM, *args, "1000000"], stderr=subprocess.PIPE)
+    while not kept.exists() and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate()
+    assert process.returncode == 130, said
+    assert said.decode().splitlines() == [
+        f"interrupted; {kept} has what was learnt. To go on:",
+        f"  truepair {shlex.join([*args, '1000000'])}",
+    ]
+    assert not output.exists()
+
+    epochs = len(load_checkpoint(kept)[1]["history"]) + 2
+    good(*args, epochs)
+    assert not kept.exists()
+    whole = [tmp_path / "whole" if arg == str(output) else arg for arg in args]
+    good(*whole, epochs)
+    assert same_model(output, tmp_path / "whole")
+
+
+def test_going_on_is_told(clicks, tmp_path, monkeypatch):
+    args = ["fit", clicks, "-o", tmp_path / "m", *SMALL]
+
+    def full_disk(self, path):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Recommender, "save", full_disk)
+        assert "No space left on device" in failed(*args)
+    assert f"going on from {tmp_path / 'm.checkpoint'}" in good(*args).stderr
+
+
+def interrupted(*args, **kwargs):
+    raise KeyboardInterrupt
+
+
+def test_ctrl_c_before_the_first_checkpoint(clicks, tmp_path, monkeypatch):
+    monkeypatch.setattr(Recommender, "fit", interrupted)
+    assert "there is nothing to go on from" in failed("fit", clicks, "-o", tmp_path / "m", code=130)
+
+
+def test_ctrl_c_elsewhere(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(Recommender, "recommend_in_parts", interrupted)
+    assert failed("recommend", model, "-o", tmp_path / "l.csv", code=130) == "interrupted\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- evaluate ------------------------------------------------------------------------------------------
+
+
+def test_evaluate_finds_what_fit_found_on_its_test_part(model, clicks):
+    found = told("evaluate", model, clicks, "-k", "3,5")
+    facts = Recommender.load(model).facts_["metrics"]
+    assert found["metric"] == "ndcg@5"
+    assert found["mean"] == facts["test ndcg@5"] == found["metrics"]["ndcg@5"]
+    assert found["interval"][0] <= found["mean"] <= found["interval"][1]
+    assert {"recall@3", "coverage@5"} <= set(found["metrics"])
+    assert found["left_out"]["the model was trained on them"] == 192
+
+
+def test_evaluate_tells_people(model, tmp_path):
+    (tmp_path / "more.csv").write_text("user,item\n0,1\n0,999\n777,1\n")
+    shown = good("evaluate", model, tmp_path / "more.csv", "--metric", "recall@2").stdout
+    assert "1 pairs left out: the model does not know the user" in shown
+    assert "1 pairs left out: the model does not know the item" in shown
+    assert "recall@2 0.0000 [0.0000, 0.0000]" in shown
+    assert "1 users evaluated" in shown
+
+
+def test_evaluate_fails_clearly(model, clicks, tmp_path):
+    seen = Recommender.load(model).seen_.to_table()
+    pa_csv.write_csv(seen, tmp_path / "seen.csv")
+    assert "none of the 192 pairs is held out" in failed("evaluate", model, tmp_path / "seen.csv")
+    (tmp_path / "names.csv").write_text("user,item\nann,tea\n")
+    assert "of type large_string" in failed("evaluate", model, tmp_path / "names.csv")
+    assert "K = 0 is out of range" in failed("evaluate", model, clicks, "-k", "0")
+    assert "not a list of whole numbers" in failed("evaluate", model, clicks, "-k", "five")
+    assert "Did you mean 'ndcg'?" in failed("evaluate", model, clicks, "--metric", "ndgc@5")
+
+
+# --- recommend -----------------------------------------------------------------------------------------
+
+READERS = {
+    "parquet": pq.read_table,
+    "csv": pa_csv.read_csv,
+    "jsonl": lambda path: pa.Table.from_pylist([json.loads(line) for line in path.read_text().splitlines()]),
+}
+
+
+@pytest.mark.parametrize("format", READERS)
+def test_recommend_writes_what_the_library_gives(format, model, tmp_path, monkeypatch):
+    monkeypatch.setattr("truepair.cli.commands.recommend._PART", 7)  # several parts, the last a short one
+    output = tmp_path / f"lists.{format}"
+    result = good("recommend", model, "-k", "3", "-o", output)
+    assert result.stdout == f"120 rows saved to {output}\n"
+    assert "40 users" in result.stderr
+    expected = Recommender.load(model).recommend(k=3)
+    found = READERS[format](output)
+    for name in ("user", "item", "rank"):
+        assert found.column(name).to_pylist() == expected.column(name).to_pylist()
+    scores = expected.column("score").to_pylist()
+    assert found.column("score").to_pylist() == pytest.approx(scores, rel=1e-6)
+    assert list(tmp_path.iterdir()) == [output]
+
+
+def test_the_format_can_be_told(model, tmp_path):
+    found = told("recommend", model, "-k", "1", "-o", tmp_path / "lists.txt", "--format", "jsonl")
+    assert found == {"output": str(tmp_path / "lists.txt"), "format": "jsonl", "rows": 40}
+    assert len((tmp_path / "lists.txt").read_text().splitlines()) == 40
+
+
+def test_recommend_to_the_screen(model, tmp_path):
+    expected = Recommender.load(model).recommend([3, 1], k=2).to_pylist()
+    assert told("recommend", model, "--users", "3,1", "-k", "2") == expected
+    (tmp_path / "people").write_text("3\n\n1\n")
+    assert told("recommend", model, "--users-file", tmp_path / "people", "-k", "2") == expected
+    lines = good("recommend", model, "--users", "3,1", "-k", "2").stdout.splitlines()
+    assert lines[0].split() == ["user", "item", "score", "rank"]
+    assert len(lines) == 5
+    streamed = good("recommend", model, "--users", "3,1", "-k", "2", "--format", "jsonl").stdout
+    assert [json.loads(line) for line in streamed.splitlines()] == expected
+
+
+def test_users_from_stdin(model):
+    args = ["recommend", str(model), "--users-file", "-", "-k", "1", "--json"]
+    assert [row["user"] for row in json.loads(CliRunner().invoke(app, args, input="5\n2\n").stdout)] == [5, 2]
+
+
+def test_recommend_only_some_items(model, tmp_path):
+    (tmp_path / "items").write_text("4\n6\n8\n")
+    some = {row["item"] for row in told("recommend", model, "--only-items", tmp_path / "items")}
+    assert some <= {4, 6, 8}
+    args = ["--only-items", "4,6,8", "--exclude-items", "6", "--include-seen", "-k", "5", "--users", "0"]
+    assert sorted(row["item"] for row in told("recommend", model, *args)) == [4, 8]
+
+
+def test_unknown_users(model):
+    assert "unknown user: 999" in failed("recommend", model, "--users", "1,999")
+    rows = told("recommend", model, "--users", "1,999", "-k", "1", "--unknown", "popular")
+    assert [row["user"] for row in rows] == [1, 999]
+    assert "int64, such as 0" in failed("recommend", model, "--users", "1,ann")
+
+
+@pytest.mark.parametrize("kind", ["text", "uuid", "bytes"])
+def test_ids_of_every_type(kind, tmp_path):
+    makers = {
+        "text": lambda n: f"u{n}",
+        "uuid": lambda n: uuid.UUID(int=n),
+        "bytes": lambda n: f"u{n}".encode(),
+    }
+    types_ = {"text": pa.string(), "uuid": pa.uuid(), "bytes": pa.binary()}
+    people = [makers[kind](n) for n in range(6) for _ in range(3)]
+    raw = [person.bytes if kind == "uuid" else person for person in people]
+    items = [(n + step) % 7 for n in range(6) for step in range(3)]
+    table = pa.table({"user": pa.array(raw, types_[kind]), "item": items})
+    Recommender(dim=2, epochs=1, validation=0).fit(table).save(tmp_path / "m")
+    shown = people[3].decode() if kind == "bytes" else str(people[3])
+    for output in ("l.csv", "l.jsonl", "l.parquet"):
+        good("recommend", tmp_path / "m", "--users", shown, "-k", "2", "-o", tmp_path / output)
+    assert [row["user"] for row in told("recommend", tmp_path / "m", "--users", shown, "-k", "2")] == [
+        shown
+    ] * 2
+    assert shown in (tmp_path / "l.csv").read_text()
+    assert len(told("similar", tmp_path / "m", shown, "--users", "-k", "2")) == 2
+    if kind == "uuid":
+        assert "unknown user: 'ann'" in failed("recommend", tmp_path / "m", "--users", f"{shown},ann")
+
+
+RECOMMEND_FAILURES = {
+    "k of 0": (["-k", "0"], "k = 0 is out of range"),
+    "both users": (["--users", "1", "--users-file", "f"], "give one of them"),
+    "no users": (["--users", " , "], "names no user"),
+    "no users file": (["--users-file", "nowhere"], "cannot read user ids from nowhere"),
+    "unknown item": (["--only-items", "999"], "unknown item: 999"),
+    "no item left": (["--only-items", "3", "--exclude-items", "3"], "no item is left"),
+    "bad unknown": (["--unknown", "ignore"], "choose one of 'error', 'popular'"),
+    "bad suffix": (["-o", "lists.xlsx"], "lists.xlsx does not tell its format"),
+    "bad format": (["-o", "lists", "--format", "excel"], "format = 'excel' is not known"),
+    "parquet to the screen": (["--format", "parquet"], "give a file"),
+    "no folder": (["-o", "no/lists.csv"], "there is no folder no"),
+    "no permission": (["-o", "/proc/lists.csv"], "cannot write /proc/lists.csv"),
+}
+
+
+@pytest.mark.parametrize("what", RECOMMEND_FAILURES)
+def test_recommend_fails_clearly(what, model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    args, message = RECOMMEND_FAILURES[what]
+    assert message in failed("recommend", model, *args)
+
+
+def test_a_failure_leaves_the_old_output(model, tmp_path, monkeypatch):
+    monkeypatch.setattr("truepair.cli.commands.recommend._PART", 7)
+    parts = Recommender.recommend_in_parts
+
+    def full_disk(self, *args, **options):
+        yield next(parts(self, *args, **options))
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Recommender, "recommend_in_parts", full_disk)
+    for format in READERS:
+        output = tmp_path / f"lists.{format}"
+        output.write_text("old")
+        assert f"cannot write {output}: No space left on device" in failed(
+            "recommend", model, "-o", output, "-q"
+        )
+        assert output.read_text() == "old"
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".csv", ".jsonl", ".parquet"]
+
+
+@pytest.mark.parametrize(
+    "words", [["evaluate", "MODEL", "c.csv"], ["recommend", "MODEL"], ["similar", "MODEL", "3"]]
+)
+def test_broken_models(words, model, tmp_path):
+    broken = tmp_path / "broken.truepair"
+    args = [broken if word == "MODEL" else word for word in words]
+    assert f"there is no truepair model at {broken}" in failed(*args)
+    broken.write_bytes(model.read_bytes()[:-9])
+    assert "It is damaged or foreign" in failed(*args)
+    broken.write_text("user,item\n1,2\n")
+    assert "cannot be read as a truepair model" in failed(*args)
+
+
+# --- similar -------------------------------------------------------------------------------------------
+
+
+def test_similar(model):
+    fitted = Recommender.load(model)
+    assert told("similar", model, "3", "4", "-k", "2") == fitted.similar_items([3, 4], k=2).to_pylist()
+    assert told("similar", model, "3", "-k", "2", "--users") == fitted.similar_users([3], k=2).to_pylist()
+    assert good("similar", model, "3", "-k", "1").stdout.splitlines()[0].split()[:2] == ["item", "similar"]
+
+
+def test_similar_gives_arrow_whatever_the_model_came_from(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"user": ["a", "a", "b", "b"], "item": ["x", "y", "y", "z"]})
+    Recommender(dim=2, epochs=1, validation=0).fit(frame).save(tmp_path / "m")
+    assert len(told("similar", tmp_path / "m", "x", "-k", "2")) == 2
+    assert len(told("recommend", tmp_path / "m", "--users", "a")) == 1
+
+
+def test_similar_fails_clearly(model):
+    assert "k = 0 is out of range" in failed("similar", model, "3", "-k", "0")
+    assert "unknown item: 999" in failed("similar", model, "999")
+    assert "Missing argument" in failed("similar", model, code=2)
+
+
+# --- compare -------------------------------------------------------------------------------------------
+
+
+def test_compare(clicks):
+    found = told("compare", clicks, "--losses", "bpr,dpl,infonce", "--seeds", "2", "-q", *SMALL)
+    assert list(found["losses"]) == ["bpr", "dpl", "infonce"]
+    assert found["losses"]["bpr"]["against_baseline"] is None
+    for loss in ("dpl", "infonce"):
+        one = found["losses"][loss]
+        against = one["against_baseline"]
+        assert (against["a"], against["b"]) == (loss, "bpr")
+        assert against["difference"] == pytest.approx(one["mean"] - found["losses"]["bpr"]["mean"])
+        assert against["p_corrected"] >= against["p_value"]
+        assert against["verdict"] in ("better", "worse", "no real difference")
+        assert [seen["seed"] for seen in one["runs"]] == [0, 1]
+        assert one["mean"] == pytest.approx(sum(seen["test"] for seen in one["runs"]) / 2)
+
+
+def test_compare_judges_as_fit_does(clicks, tmp_path):
+    found = told("compare", clicks, "--losses", "dpl,bpr", "--tau", "0.1", "--test", "0.2", "-q", *SMALL)
+    fitted = told(
+        "fit", clicks, "-o", tmp_path / "m", "--loss", "dpl", "--tau", "0.1", "--test", "0.2", "-q", *SMALL
+    )
+    assert found["losses"]["dpl"]["metrics"]["ndcg@5"] == fitted["metrics"]["test ndcg@5"]
+
+
+@pytest.mark.parametrize("given", [["--tau", "0.1"], ["--set", "tau=0.1"], ["--set", "loss.tau=0.1"]])
+def test_compare_says_which_loss_does_not_use_a_prior(given, clicks):
+    result = good("compare", clicks, "--losses", "dpl,bpr", *given, *SMALL)
+    assert "bpr has no prior: " in result.stderr
+    assert "tau = 0.1 is not used for it" in result.stderr
+    said = failed("compare", clicks, "--losses", "infonce,bpr", *given, *SMALL)
+    assert "has no prior; infonce-posterior, dcl" in said or "a field of loss = 'tau' is not known" in said
+
+
+def test_compare_tells_people(clicks):
+    result = good("compare", clicks, *SMALL)
+    header, first, second, remark, luck = result.stdout.splitlines()
+    assert luck == "one training run a loss: --seeds 3 takes the luck of training into account"
+    assert header.split() == ["loss", "ndcg@5", "interval", "difference", "p", "verdict"]
+    assert first.split()[0] == "bpr"
+    assert first.endswith("baseline")
+    assert second.split()[0] == "dpl"
+    assert "corrected by Holm" in remark
+    assert "<Split random(test=0.2" in result.stderr
+
+
+def test_verdicts():
+    from truepair.cli.commands.compare import verdict
+    from truepair.evaluation import Comparison
+
+    def words(difference, p):
+        return verdict(Comparison("ndcg@5", 0, 0, difference, 0, 0, p, p))
+
+    assert [words(0.1, 0.01), words(-0.1, 0.01)] == ["better", "worse"]
+    assert words(0.1, 0.05) == "no real difference"
+
+
+def test_compare_fails_clearly(clicks):
+    assert "two or more different" in failed("compare", clicks, "--losses", "bpr,bpr")
+    assert "Did you mean 'dpl'?" in failed("compare", clicks, "--losses", "bpr,dpll")
+    assert "seeds = 0 is out of range" in failed("compare", clicks, "--seeds", "0")
+    assert "with --losses" in failed("compare", clicks, "--set", "loss=bpr")
+
+
+# --- data ----------------------------------------------------------------------------------------------
+
+
+def test_data_list_and_info():
+    rows = told("data", "list")
+    assert [row["name"] for row in rows] == list(DATASETS)
+    assert {row["folder"] for row in rows} == {None}
+    assert "ml-100k" in good("data", "list").stdout
+    shown = good("data", "info", "ml-100k").stdout
+    assert "943 users, 1,682 items" in shown
+    assert DATASETS["ml-100k"].terms in shown
+    assert "`truepair data fetch ml-100k`" in shown
+    assert DATASETS["yahoo-r3"].by_hand in good("data", "info", "yahoo-r3").stdout
+    assert told("data", "info", "ml-100k")["cite"] == DATASETS["ml-100k"].cite
+
+
+def test_data_fetch_from_a_folder(real_data, monkeypatch):
+    assert told("data", "fetch", "coat", "--data-dir", real_data)["folder"] == str(real_data / "coat")
+    monkeypatch.setenv("TRUEPAIR_DATA", str(real_data))
+    result = good("data", "fetch", "coat")
+    assert result.stdout == f"{real_data / 'coat'}\n"
+    assert DATASETS["coat"].terms in result.stderr
+    assert told("data", "info", "coat")["folder"] == str(real_data / "coat")
+
+
+def test_data_fails_clearly(tmp_path):
+    for command in ("info", "fetch"):
+        assert "Did you mean 'ml-100k'?" in failed("data", command, "ml100k")
+    assert "cannot be downloaded by a program" in failed("data", "fetch", "yahoo-r3")
+    assert "is not a folder" in failed("data", "fetch", "coat", "--data-dir", tmp_path / "nowhere")
+
+
+# --- doctor and demo -----------------------------------------------------------------------------------
+
+
+def test_doctor(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRUEPAIR_DATA", str(tmp_path / "nowhere"))
+    found = told("doctor")
+    assert found["versions"]["torch"] == torch.__version__
+    assert "engine 'rows' on" in found["machine"]["will train with"]
+    assert found["data"]["data in TRUEPAIR_DATA"].endswith("nowhere (not there)")
+    assert found["data"]["datasets not here"] == list(DATASETS)
+    shown = good("doctor").stdout
+    assert "will train with: engine" in shown
+    assert "extra plots: matplotlib" in shown
+
+
+def test_demo_calls_the_demo(tmp_path, monkeypatch):
+    calls = []
+
+    def run_demo(**given):
+        calls.append(given)
+        return types.SimpleNamespace(report=given["out"])
+
+    stand_in = types.ModuleType("truepair.reporting.demo")
+    stand_in.run_demo = run_demo
+    monkeypatch.setitem(sys.modules, "truepair.reporting.demo", stand_in)
+    out = tmp_path / "report.html"
+    assert told("demo", "--out", out, "--seed", "4", "--data-dir", tmp_path) == {"report": str(out)}
+    assert calls == [{"data_dir": tmp_path, "out": out, "seed": 4, "quiet": True}]
+    assert good("demo", "--quiet").output == ""
+    assert calls[1] == {"data_dir": None, "out": Path("truepair-demo.html"), "seed": 0, "quiet": True}

@@ -1,0 +1,66 @@
+"""Differences over seeds: Welch's t against SciPy's, and what is not known."""
+
+import pytest
+from scipy import stats
+
+from truepair_lab.paper.report.estimates import (
+    Difference,
+    Mean,
+    corrected,
+    difference,
+    relative,
+    sign_of,
+    weighted,
+)
+
+A, B = [0.351, 0.354, 0.349, 0.356, 0.352], [0.340, 0.352, 0.347]
+
+
+def mean(values):
+    found = stats.describe(values)
+    return Mean(float(found.mean), float(found.variance) ** 0.5, len(values))
+
+
+def test_a_difference_is_welchs_and_so_are_its_p_and_its_interval():
+    gap, theirs = difference(mean(A), mean(B)), stats.ttest_ind(A, B, equal_var=False)
+    assert gap.p() == pytest.approx(theirs.pvalue)
+    assert gap.freedom == pytest.approx(theirs.df)
+    low, high = theirs.confidence_interval(0.95)
+    assert [gap.p(end) for end in (low, high)] == pytest.approx([0.05, 0.05])
+
+
+def test_few_seeds_need_more_than_two_standard_errors():
+    gap = difference(Mean(0.4 + 0.0025, 0.001, 3), Mean(0.4, 0.001, 3))
+    assert gap.value / gap.error > 3
+    assert gap.p() == pytest.approx(0.0377, abs=1e-3)
+    assert Difference(2.5, 1.0, 4).sign == 0
+    assert Difference(3.0, 1.0, 4).sign == 1
+    assert Difference(-3.0, 1.0, 4).sign == -1
+
+
+@pytest.mark.parametrize("few", [Mean(0.4, None, 1), Mean(0.4, 0.001, 2)])
+def test_with_fewer_than_three_seeds_nothing_is_known(few):
+    gap = difference(few, Mean(0.3, 0.001, 5))
+    assert (gap.p(), gap.sign, gap.error) == (None, None, None)
+    assert str(gap) == "+.1000 (spread unknown)"
+
+
+def test_no_spread_at_all_is_sure():
+    exact = difference(Mean(0.4, 0.0, 3), Mean(0.3, 0.0, 3))
+    assert (exact.p(), exact.sign) == (0.0, 1)
+    assert difference(Mean(0.4, 0.0, 3), Mean(0.4, 0.0, 3)).sign == 0
+
+
+def test_sums_and_shares():
+    halves = weighted((0.5, Mean(0.4, 0.03, 9)), (0.5, Mean(0.2, 0.04, 16)))
+    assert (halves.value, halves.error) == pytest.approx((0.3, 0.005 * 2**0.5))
+    assert halves.freedom == pytest.approx(4 / (1 / 8 + 1 / 15))
+    share = relative(Mean(0.11, 0.001, 4), Mean(0.10, 0.001, 4))
+    assert (share.value, share.error) == pytest.approx((0.1, 0.005 * 2**0.5))
+    assert relative(Mean(0.1, 0.01, 4), Mean(0.0, 0.0, 4)).p() is None
+
+
+def test_holm_is_over_what_is_known():
+    assert corrected([0.5, None, 0.25, 0.125]) == [0.5, None, 0.5, 0.375]
+    assert corrected([None]) == [None]
+    assert [sign_of(1, p) for p in (0.049, 0.05, None)] == [1, 0, None]

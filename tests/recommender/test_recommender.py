@@ -1,0 +1,743 @@
+"""The recommender as its users meet it."""
+
+import dataclasses
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import torch
+
+from truepair.data.reading import read_interactions
+from truepair.data.simulation import simulate_world
+from truepair.data.splitting import split_given, split_random, split_random_per_user
+from truepair.errors import InputError, StorageError
+from truepair.evaluation import evaluate
+from truepair.losses import BPR, DPL, PSL, InfoNCE
+from truepair.models.closed_forms import CLOSED, EASE
+from truepair.models.encoders import MF, LightGCN
+from truepair.recommender.defaults import WITHOUT_DRAWS
+from truepair.recommender.estimator import Recommender
+from truepair.recommender.holdout import split_for_fitting
+from truepair.recommender.model_file import Model, load_model, save_model
+from truepair.sampling import BNS, DNS, SAMPLERS, Exact
+from truepair.training import Settings
+from worlds import two_tastes
+
+QUICK = {"dim": 8, "epochs": 8, "patience": 3, "validation": 0.1, "learning_rate": 0.02, "device": "cpu"}
+QUICK |= {"schedule": "constant"}  # so that a run can go on for more epochs
+NO_DIM = {name: value for name, value in QUICK.items() if name != "dim"}
+
+
+@pytest.fixture(scope="module")
+def world():
+    return simulate_world(90, 60, tau=0.1, density=0.12, seed=2)
+
+
+@pytest.fixture(scope="module")
+def clicks(world):
+    return world.observed.to_table().to_pandas()
+
+
+@pytest.fixture(scope="module", params=["mf", *CLOSED])
+def model(clicks, request):
+    return Recommender(encoder=request.param, **QUICK).fit(clicks)
+
+
+# --- recommending --------------------------------------------------------------------------------------
+
+
+def test_a_table_of_user_item_score_rank_in_the_callers_ids_and_type(model, clicks):
+    table = model.recommend(["user 0003", "user 0001"], k=5)
+    assert isinstance(table, pd.DataFrame)
+    assert list(table.columns) == ["user", "item", "score", "rank"]
+    assert table.user.tolist() == ["user 0003"] * 5 + ["user 0001"] * 5
+    assert table["rank"].tolist() == [1, 2, 3, 4, 5] * 2
+    assert set(table.item) <= set(clicks.item)
+    assert (table.groupby("user").score.diff().dropna() <= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("source", "kind"), [(pl.from_pandas, pl.DataFrame), (pa.Table.from_pandas, pa.Table)]
+)
+def test_the_callers_table_type(source, kind, clicks):
+    fitted = Recommender(**QUICK).fit(source(clicks))
+    assert isinstance(fitted.recommend(k=2), kind)
+    assert isinstance(fitted.similar_items([clicks.item[0]], 2), kind)
+
+
+def test_seen_items_are_left_out_unless_asked_for(model, clicks):
+    seen = set(zip(clicks.user, clicks.item, strict=True))
+    table = model.recommend(k=60)
+    assert not seen & set(zip(table.user, table.item, strict=True))
+    counts = clicks.groupby("user").item.nunique()
+    n_items = clicks.item.nunique()
+    assert table.groupby("user").size().to_dict() == (n_items - counts).to_dict()
+    everything = model.recommend(k=60, exclude_seen=False)
+    assert (everything.groupby("user").size() == n_items).all()
+
+
+def test_only_and_excluded_items(model, clicks):
+    some = sorted(set(clicks.item))[:12]
+    table = model.recommend(k=12, only_items=some, exclude_items=some[:3], exclude_seen=False)
+    assert set(table.item) == set(some[3:])
+    assert (table.groupby("user").size() == 9).all()
+    whole = model.recommend(k=60, exclude_seen=False)
+    ranked = whole[whole.item.isin(some[3:])]
+    assert ranked.item.tolist() == table.item.tolist()
+    with pytest.raises(InputError, match="no item is left to recommend"):
+        model.recommend(only_items=some, exclude_items=some)
+
+
+def test_a_batch_equals_single_calls_and_parts(model):
+    together = model.recommend(k=7)
+    alone = pd.concat([model.recommend([user], k=7) for user in together.user.unique()], ignore_index=True)
+    pd.testing.assert_frame_equal(together, alone)
+    parts = pa.concat_tables(model.recommend_in_parts(k=7, part=13)).to_pandas()
+    pd.testing.assert_frame_equal(together, parts)
+
+
+def test_what_is_recommended_equals_what_is_evaluated():
+    split = split_random(two_tastes(n_users=120, n_items=50, each=12), 0.2, valid=0.1)
+    assert (split.train.item_counts > 0).all()  # an item nobody has is evaluated, but never recommended
+    fitted = Recommender(**QUICK).fit(split)
+    lists = fitted.recommend(k=20).to_pandas()
+    held_out = split.test.to_table().to_pandas().merge(lists, on=["user", "item"])
+    found = held_out.groupby("user").size()
+    sizes = split.test.to_table().to_pandas().groupby("user").size()
+    recall = (found.reindex(sizes.index).fillna(0) / sizes).mean()
+    ours = evaluate(fitted.users_, fitted.items_, split.test, exclude=[split.train, split.valid], ks=(20,))
+    assert recall == pytest.approx(ours.mean("recall@20"))
+
+
+def test_unknown_users_are_named_or_get_what_is_popular(model, clicks):
+    with pytest.raises(InputError, match="unknown user: 'nobody'"):
+        model.recommend(["nobody"])
+    table = model.recommend(["nobody", "user 0001"], k=3, unknown="popular")
+    popular = clicks.item.value_counts()
+    assert popular[table.item[:3]].tolist() == popular.sort_values(ascending=False)[:3].tolist()
+    pd.testing.assert_frame_equal(
+        table[3:].reset_index(drop=True), model.recommend(["user 0001"], k=3), check_dtype=False
+    )
+
+
+@pytest.mark.parametrize("k", [0, -1, 2.5])
+def test_k_that_makes_no_sense(model, k):
+    with pytest.raises(InputError, match=rf"k = {k} .* ≥ 1"):
+        model.recommend(k=k)
+
+
+def test_no_users_give_an_empty_table(model):
+    assert len(model.recommend(pd.Series([], dtype=str))) == 0
+
+
+def test_similar_items_and_users(clicks):
+    model = Recommender(**QUICK).fit(clicks)
+    table = model.similar_items([clicks.item[0]], k=59)
+    assert clicks.item[0] not in set(table.similar)
+    assert len(table) == clicks.item.nunique() - 1
+    codes = model.seen_.item_ids.codes([clicks.item[0], table.similar[0]])
+    vectors = model.items_[torch.from_numpy(codes)]
+    assert table.score[0] == pytest.approx(
+        torch.cosine_similarity(vectors[0], vectors[1], dim=0).item(), abs=1e-6
+    )
+    assert len(model.similar_users(["user 0001", "user 0002"], k=3)) == 6
+    with pytest.raises(InputError, match="unknown item: 'x'"):
+        model.similar_items(["x"])
+
+
+@pytest.mark.parametrize("encoder", ["itemknn", "ease"])
+def test_similar_items_and_users_without_training(encoder, clicks):
+    model = Recommender(encoder=encoder).fit(clicks)
+    item = clicks.item[0]
+    table = model.similar_items([item], k=59)
+    assert item not in set(table.similar)
+    assert len(table) == clicks.item.nunique() - 1
+    code, others = model.seen_.item_ids.codes([item])[0], model.seen_.item_ids.codes(table.similar)
+    weights = model.items_[[code]].toarray()[0] if encoder == "itemknn" else model.items_[code].numpy()
+    np.testing.assert_array_equal(table.score, weights[others])
+    assert (np.diff(table.score) <= 0).all()
+    alike = model.similar_users(["user 0001", "user 0002"], k=3)
+    rows = model.seen_.csr().toarray()
+    one, other = rows[model.seen_.user_ids.codes(alike.iloc[0][["user", "similar"]].tolist())]
+    assert alike.score[0] == pytest.approx(one @ other / np.sqrt(one.sum() * other.sum()), rel=1e-6)
+    with pytest.raises(InputError, match="unknown item: 'x'"):
+        model.similar_items(["x"])
+
+
+def test_popularity_knows_nothing_of_similar_items_and_users(clicks):
+    model = Recommender(encoder="popular").fit(clicks)
+    with pytest.raises(InputError, match="'popular' does not know which items are alike; fit another"):
+        model.similar_items([clicks.item[0]])
+    with pytest.raises(InputError, match="'popular' does not know which users are alike; fit another"):
+        model.similar_users([clicks.user[0]])
+
+
+def test_score_is_the_score_of_the_list(model):
+    table = model.recommend(["user 0005"], k=4)
+    scored = model.score(table[["user", "item"]])
+    np.testing.assert_allclose(scored.score, table.score, rtol=1e-5)
+    assert len(model.score(model.seen_)) == len(model.seen_)
+
+
+# --- habits of scikit-learn ----------------------------------------------------------------------------
+
+
+def test_parameters(model):
+    fresh = Recommender(**QUICK)
+    assert fresh.get_params()["dim"] == 8
+    assert fresh.set_params(dim=9) is fresh
+    assert fresh.dim == 9
+    assert "dim=9" in repr(fresh)
+    with pytest.raises(InputError, match=r"'dims' is no parameter of Recommender. Did you mean 'dim'"):
+        fresh.set_params(dims=3)
+    with pytest.raises(TypeError):
+        Recommender("dpl")
+
+
+def test_clone_of_scikit_learn():
+    clone = pytest.importorskip("sklearn.base", reason="scikit-learn is not installed").clone
+    original = Recommender(loss=DPL(tau=0.2), dim=5)
+    assert clone(original).get_params() == original.get_params()
+
+
+def test_every_setting_is_a_parameter():
+    assert {f.name for f in dataclasses.fields(Settings)} <= set(Recommender().get_params())
+
+
+def test_parts_by_name_or_by_value(clicks):
+    by_value = Recommender(
+        loss=InfoNCE(temperature=0.5), encoder=LightGCN(dim=4, hops=2), sampler=DNS(pool=12), **NO_DIM
+    ).fit(clicks)
+    assert by_value.users_.shape[1] == 4
+    with pytest.raises(InputError, match=r"loss = 'dppl' is not known.*Did you mean 'dpl'"):
+        Recommender(loss="dppl").fit(clicks)
+    with pytest.raises(InputError, match=r"tau = 1.5 is out of range"):
+        Recommender(loss="dpl", tau=1.5).fit(clicks)
+
+
+UNUSED = [
+    ({"tau": 0.1}, r"tau = 0.1 is given, and loss = 'infonce' has no prior; .*dcl, .*dpl"),
+    ({"loss": BPR(), "tau": "auto"}, r"tau = auto is given, and loss = BPR\(\) has no prior"),
+    (
+        {"loss": DPL(tau=0.2), "tau": [0.1, 0.2]},
+        r"tau = one for each user is given, and loss = DPL\(…\) has its own",
+    ),
+    ({"encoder": "ease", "loss": "dpl", "tau": 0.1}, r"tau = 0.1 .*EASE\(l2=500.0.*\) is not trained"),
+    ({"encoder": MF(dim=4), "dim": 8}, r"dim = 8 is given, and encoder = MF\(…\) has its own; give it there"),
+    ({"encoder": MF(dim=4), "scoring": "cosine"}, r"scoring = cosine is given"),
+    ({"encoder": LightGCN(), "temperature": 0.1}, r"temperature = 0.1 .* field of LightGCN"),
+    ({"encoder": MF(), "popularity": 0.1}, r"popularity = 0.1 is given, and encoder = MF\(…\) has its own"),
+    ({"encoder": "ease", "plus": "ease"}, r"plus = ease is given, and encoder = EASE\(.*\) is not trained"),
+    ({"plus_weight": 0.5}, r"plus_weight = 0.5 is given, and nothing is added .*; .* give plus='ease'"),
+    (
+        {"n_unlabelled": 8},
+        r"n_unlabelled = 8 is given, and sampler = 'exact' compares with all items; leave it out",
+    ),
+    ({"sampler": Exact(), "n_extra": 1}, r"n_extra = 1 is given, and sampler = Exact\(.*compares with all"),
+    ({"patience": 3}, r"patience = 3 is given, and .* nothing is held out to judge by; .*validation=0.1"),
+]
+
+
+@pytest.mark.parametrize(("params", "message"), UNUSED, ids=str)
+def test_what_is_given_and_not_used_is_an_error(params, message, clicks):
+    with pytest.raises(InputError, match=message):
+        Recommender(**params, epochs=1).fit(clicks)
+
+
+def test_weight_decay_goes_by_the_sampler_unless_it_is_given():
+    def decay(**params):
+        return Recommender(**params).job(1000)[3].weight_decay
+
+    assert [decay(), decay(sampler=Exact(step=0)), decay(sampler="uniform")] == [0.0, 0.0, 1e-5]
+    assert [decay(sampler=DNS()), decay(weight_decay=0.5), decay(sampler="dns", weight_decay=0.0)] == [
+        1e-5,
+        0.5,
+        0.0,
+    ]
+
+
+def test_what_is_usual_or_asked_for_is_no_error(clicks):
+    usual = {"n_extra": 5, "n_unlabelled": 5, "tau": "density", "dim": None, "epochs": 1, "patience": None}
+    Recommender(encoder=MF(dim=4), **usual).fit(clicks)
+    Recommender(encoder="mf", **{**usual, "dim": 4, "patience": 3, "validation": 0}).fit(clicks)
+    Recommender(dim=4, epochs=1, patience=3).fit(split_random(read_interactions(clicks), 0.2, valid=0.1))
+    Recommender(encoder="ease", dim=4, n_unlabelled=8, patience=3).fit(clicks)  # told in the facts
+
+
+@pytest.mark.parametrize("loss", ["sl", "bsl", "psl", PSL(temperature=0.2, surrogate="relu")], ids=str)
+def test_softmax_losses_are_fitted_folded_in_and_saved(loss, clicks, tmp_path):
+    model = Recommender(loss=loss, **QUICK).fit(clicks)
+    model.save(tmp_path / "model")
+    loaded = Recommender.load(tmp_path / "model")
+    assert loaded.get_params()["loss"] == loss
+    rows = loaded.fold_in(clicks.head(40))
+    assert rows.users_.isfinite().all()
+
+
+def test_not_fitted_yet():
+    for use in (
+        lambda m: m.recommend(),
+        lambda m: m.similar_items([1]),
+        lambda m: m.save("x"),
+        lambda m: m.score({}),
+    ):
+        with pytest.raises(InputError, match="not fitted yet"):
+            use(Recommender())
+
+
+def test_validation_given_carved_or_none(world):
+    split = split_random(world.observed, 0.2)
+    given = Recommender(**QUICK).fit(split.train, valid=split.test)
+    carved = Recommender(**QUICK).fit(split.train)
+    nothing = Recommender(**{**QUICK, "validation": 0}).fit(split.train)
+    assert "validation ndcg@20" in given.facts_["metrics"]
+    assert "validation ndcg@20" in carved.facts_["metrics"]
+    usual = Recommender(**{**QUICK, "validation": None, "patience": "auto"}).fit(split.train)
+    assert nothing.facts_["metrics"] == usual.facts_["metrics"] == {}
+    drawn = Recommender(**{**QUICK, "sampler": "uniform", "validation": None}).fit(split.train)
+    assert "validation ndcg@20" in drawn.facts_["metrics"]
+    assert nothing.result_.epoch == 8
+    with pytest.raises(InputError, match=r"validation = 0.1 of 4 pairs is none that can be held out"):
+        Recommender(validation=0.1).fit({"user": [1, 1, 2, 2], "item": [1, 2, 1, 3]})
+    with pytest.raises(InputError, match="a Split was given, and valid too"):
+        Recommender().fit(split, valid=split.test)
+    tables = [part.to_table().to_pandas() for part in (split.train, split.test)]
+    assert "validation ndcg@20" in Recommender(**QUICK).fit(tables[0], valid=tables[1]).facts_["metrics"]
+
+
+def test_nobody_and_nothing_is_held_out_entirely():
+    rng = np.random.default_rng(0)
+    singles = pd.DataFrame({"user": range(300), "item": rng.integers(0, 40, 300)})
+    more = pd.DataFrame({"user": np.repeat(range(300, 340), 5), "item": rng.integers(0, 40, 200)})
+    split = split_for_fitting(pd.concat([singles, more]), None, share=0.3, seed=0)
+    assert len(split.valid) > 10
+    assert (split.train.user_counts > 0).all()
+    assert (split.train.item_counts > 0).all()
+
+
+def test_who_and_what_is_only_in_test_is_unknown():
+    train = read_interactions({"user": list("aabbc"), "item": [1, 2, 1, 3, 2]})
+    test = read_interactions({"user": ["a", "z"], "item": [3, 4]})
+    fitted = Recommender(**{**QUICK, "validation": 0, "patience": None}).fit(split_given(train, test))
+    assert set(fitted.recommend(k=9, exclude_seen=False)["user"].to_pylist()) == {"a", "b", "c"}
+    assert 4 not in fitted.recommend(k=9, exclude_seen=False)["item"].to_pylist()
+    assert fitted.recommend(["z"], k=1, unknown="popular")["item"].to_pylist() in ([1], [2])
+    with pytest.raises(InputError, match="unknown user: 'z'"):
+        fitted.recommend(["z"])
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_every_sampler_works_by_name(name, clicks):
+    assert len(Recommender(sampler=name, **QUICK).fit(clicks).recommend(k=1)) == clicks.user.nunique()
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"metric": "ndgc@20"}, "Did you mean 'ndcg'"),
+        ({"engine": "fast"}, "engine = 'fast' is not known"),
+        ({"validation": "x"}, "validation = 'x'"),
+        ({"loss": 3}, "loss is a int, .*bpr, infonce"),
+        ({"encoder": LightGCN}, "encoder is the class LightGCN"),
+        ({"dim": 0}, "dim = 0"),
+    ],
+    ids=str,
+)
+def test_bad_parameters_are_told_before_training(params, message, clicks):
+    with pytest.raises(InputError, match=message):
+        Recommender(**{**QUICK, **params}).fit(clicks)
+
+
+def test_known_items_include_the_validation_part(world):
+    fitted = Recommender(**QUICK).fit(world.observed)
+    assert len(fitted.seen_) == len(world.observed)
+
+
+# --- without training -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("encoder", CLOSED)
+def test_encoders_without_training_learn_from_everything_and_say_what_is_not_used(encoder, world):
+    fitted = Recommender(encoder=encoder).fit(world.observed)
+    assert fitted.facts_["data"] == world.observed.hash
+    assert fitted.facts_["metrics"] == {}
+    assert (fitted.facts_["engine"], fitted.facts_["epoch"]) == ("closed form", 0)
+    assert (fitted.facts_["tau"], fitted.facts_["training loss"]) == (None, None)
+    assert {"loss", "sampler", "epochs", "validation", "dim"} <= set(fitted.facts_["not used"])
+    assert not {"encoder", "metric", "device"} & set(fitted.facts_["not used"])
+    assert "Solved" in repr(fitted.result_)
+
+
+@pytest.mark.parametrize("encoder", CLOSED)
+def test_a_validation_part_is_judged_by_and_not_learnt_from(encoder, world):
+    split = split_random(world.observed, 0.2, valid=0.1)
+    fitted = Recommender(encoder=encoder).fit(split)
+    users, items = CLOSED[encoder]().solve(split.train)
+    expected = evaluate(users, items, split.valid, exclude=split.train, ks=(20,)).mean("ndcg@20")
+    assert fitted.facts_["metrics"] == {"validation ndcg@20": expected}
+    assert fitted.result_.score == expected
+    assert fitted.facts_["data"] == split.train.hash
+    assert len(fitted.seen_) == len(split.train) + len(split.valid)
+    assert f"validation {expected:.4f}" in repr(fitted.result_)
+
+
+def test_what_is_not_used_is_checked_all_the_same(clicks):
+    with pytest.raises(InputError, match="loss = 'dppl' is not known"):
+        Recommender(encoder="ease", loss="dppl").fit(clicks)
+    with pytest.raises(InputError, match=r"encoder = 'eaze' is not known.*'ease'. Did you mean 'ease'"):
+        Recommender(encoder="eaze").fit(clicks)
+    with pytest.raises(
+        InputError, match=r"encoder = EASE\(l2=500.0.*\) is not trained; .* one of mf, lightgcn"
+    ):
+        Recommender(encoder="ease").job(n_pairs=0)
+
+
+@pytest.mark.parametrize("encoder", CLOSED)
+def test_people_who_are_folded_in_get_the_lists_of_those_who_were_there(encoder, world):
+    fitted = Recommender(encoder=encoder).fit(world.observed)
+    theirs, ours = (m.recommend(k=10).to_pandas() for m in (fitted, fitted.fold_in(fitted.seen_)))
+    pd.testing.assert_frame_equal(theirs, ours)
+
+
+@pytest.mark.parametrize("encoder", CLOSED)
+@pytest.mark.parametrize(
+    "clicks",
+    [
+        {"user": ["a"], "item": ["x"]},
+        {"user": ["a", "b", "c"], "item": ["x"] * 3},
+        {"user": ["a", "a", "b", "b"], "item": ["x", "y"] * 2},
+        {"user": ["a", "b", "b", "b"], "item": ["x", "x", "y", "z"]},
+    ],
+    ids=["a pair", "an item", "everybody has all", "a user with one, a user with all"],
+)
+def test_the_smallest_catalogues_do_no_harm(encoder, clicks, tmp_path):
+    fitted = Recommender(encoder=encoder, device="cpu").fit(clicks)
+    everything = fitted.recommend(k=5, exclude_seen=False).to_pandas()
+    assert len(everything) == len(set(clicks["user"])) * len(set(clicks["item"]))
+    assert np.isfinite(everything.score).all()
+    assert len(fitted.recommend(k=5)) == len(everything) - len(clicks["user"])
+    fitted.save(tmp_path / "m")
+    assert Recommender.load(tmp_path / "m").recommend(k=5).equals(fitted.recommend(k=5))
+
+
+@pytest.mark.parametrize("encoder", CLOSED)
+def test_saved_matrices_come_back_bit_for_bit_and_are_those_of_the_encoder(encoder, world, tmp_path):
+    split = split_random(world.observed, 0.2, valid=0.1)
+    fitted = Recommender(encoder=encoder).fit(split)
+    fitted.save(tmp_path / "m")
+    loaded = Recommender.load(tmp_path / "m")
+    for a, b in ((loaded.users_, fitted.users_), (loaded.items_, fitted.items_)):
+        a, b = (x.numpy() if isinstance(x, torch.Tensor) else x.toarray() for x in (a, b))
+        np.testing.assert_array_equal(a, b)
+    stored = load_model(tmp_path / "m")
+    stored.facts["parameters"]["encoder"] = "mf" if encoder != "popular" else "ease"
+    save_model(tmp_path / "m", stored)
+    with pytest.raises(StorageError, match=r"describe a Recommender: .*(sparse rows|rows of \d+ numbers)"):
+        Recommender.load(tmp_path / "m")
+
+
+def _dense(rows):
+    return torch.from_numpy(rows.toarray())
+
+
+@pytest.mark.parametrize(
+    ("encoder", "other", "change", "message"),
+    [
+        (
+            "ease",
+            "itemknn",
+            {},
+            r"items of ItemKNN.* are sparse rows of 60 .* are dense, of shape \(60, 60\)",
+        ),
+        ("itemknn", "ease", {}, r"items of EASE.* are dense rows of 60 .* are sparse, of shape \(60, 60\)"),
+        ("ease", "ease", {"users": _dense}, r"users of EASE.* are sparse rows .* dense, of shape \(90, 60\)"),
+        ("itemknn", "popular", {}, r"users of Popular.* are dense rows of 1 .* sparse, of shape \(90, 60\)"),
+        ("ease", "mf", {}, r"users of MF.* are dense rows of 128 .* sparse, of shape \(90, 60\)"),
+    ],
+)
+def test_rows_of_another_kind_than_the_encoders_are_refused(encoder, other, change, message, world, tmp_path):
+    Recommender(encoder=encoder, device="cpu").fit(world.observed).save(tmp_path / "m")
+    stored = load_model(tmp_path / "m")
+    stored.facts["parameters"]["encoder"] = other
+    changed = {name: make(getattr(stored, name)) for name, make in change.items()}
+    save_model(tmp_path / "m", dataclasses.replace(stored, **changed))
+    with pytest.raises(StorageError, match=message):
+        Recommender.load(tmp_path / "m")
+
+
+# --- new people ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("encoder", ["mf", "lightgcn"])
+@pytest.mark.parametrize("loss", ["bpr", "dpl"])
+def test_new_people_of_a_taste_get_items_of_that_taste(encoder, loss):
+    data = two_tastes(n_users=200, n_items=40, each=8)
+    fitted = Recommender(loss=loss, encoder=encoder, **{**QUICK, "dim": 4, "epochs": 15}).fit(data)
+    rng = np.random.default_rng(5)
+    rows = [
+        (f"guest {g}", i) for g in range(6) for i in rng.choice(np.arange(g % 2, 40, 2), 6, replace=False)
+    ]
+    guests = fitted.fold_in(pd.DataFrame(rows, columns=["user", "item"]))
+    table = guests.recommend(k=10)
+    parity = table.user.str[-1].astype(int) % 2
+    assert (table.item % 2 == parity).mean() > 0.9
+
+
+@pytest.mark.parametrize("changes", [{}, {"sampler": "uniform"}, {"encoder": "lightgcn"}], ids=str)
+def test_popularity_stays_as_it_is_in_fold_in_and_is_not_what_makes_alike(changes, world, tmp_path):
+    fitted = Recommender(
+        **{**QUICK, "popularity": 0.5, "epochs": 30, "validation": 0.0, "patience": None, **changes}
+    ).fit(world.observed)
+    assert fitted.users_.shape[1] == fitted.items_.shape[1] == 9
+    guests = fitted.fold_in(fitted.seen_)
+    assert (guests.users_[:, -1] == 1).all()
+    theirs, ours = (m.recommend(k=10).to_pandas() for m in (fitted, guests))
+    assert len(theirs.merge(ours, on=["user", "item"])) / len(theirs) > 0.75
+    for rows, table in (
+        (fitted.items_, fitted.similar_items([fitted.seen_.item_ids.ids[4].as_py()], k=5)),
+        (fitted.users_, fitted.similar_users([fitted.seen_.user_ids.ids[4].as_py()], k=5)),
+    ):
+        cosines = torch.nn.functional.cosine_similarity(rows[4:5, :-1], rows[:, :-1])
+        cosines[4] = -2
+        np.testing.assert_allclose(table.column("score"), cosines.topk(5)[0], atol=1e-6)
+    fitted.save(tmp_path / "m")
+    loaded = Recommender.load(tmp_path / "m")
+    assert torch.equal(loaded.fold_in(fitted.seen_).users_, guests.users_)
+    stored = load_model(tmp_path / "m")
+    stored.facts["parameters"]["popularity"] = 0.0
+    save_model(tmp_path / "m", stored)
+    with pytest.raises(
+        StorageError, match=r"dense rows of 8 numbers, and these are dense, of shape \(90, 9\)"
+    ):
+        Recommender.load(tmp_path / "m")
+
+
+def test_who_has_fitted_may_change_the_dimension(clicks):
+    fitted = Recommender(**QUICK).fit(clicks)
+    expected = fitted.fold_in(clicks).users_
+    alike = fitted.similar_items(clicks.item[:1], k=5)
+    fitted.set_params(dim=3)
+    assert torch.equal(fitted.fold_in(clicks).users_, expected)
+    assert fitted.similar_items(clicks.item[:1], k=5).equals(alike)
+
+
+def test_folding_in_a_training_users_own_history_gives_nearly_their_list(world):
+    split = split_random_per_user(world.observed, 0.2)
+    drawn = {"sampler": "uniform", "loss": "dpl"}
+    for changes, least in ((drawn, 0.6), ({"validation": 0}, 0.8)):
+        fitted = Recommender(**{**QUICK, "epochs": 30, **changes}).fit(split.train)
+        theirs, ours = (m.recommend(k=10).to_pandas() for m in (fitted, fitted.fold_in(fitted.seen_)))
+        assert len(theirs.merge(ours, on=["user", "item"])) / len(theirs) > least
+
+
+def test_only_people_with_a_history_are_folded_in(model, world, clicks):
+    few = world.observed.take(world.observed.users < 3)
+    assert (
+        model.fold_in(few).recommend(k=1)["user"].to_pylist() == few.user_ids.outside([0, 1, 2]).to_pylist()
+    )
+    half = pd.DataFrame({"user": ["a", "a", "b"], "item": [clicks.item[0], "x", "x"]})
+    guests = model.fold_in(half, unknown="drop")
+    assert guests.recommend(k=1).user.tolist() == ["a"]
+    popular = model.recommend(["b"], k=2, unknown="popular")
+    pd.testing.assert_frame_equal(guests.recommend(["b"], k=2, unknown="popular"), popular)
+
+
+def test_people_with_everything_and_alone_are_no_trouble(model, clicks):
+    everything = pd.DataFrame({"user": "z", "item": clicks.item.unique()})
+    guest = model.fold_in(everything)
+    assert len(guest.recommend(k=3)) == 0
+    if model.encoder != "popular":
+        assert len(guest.similar_users(["z"])) == 0
+
+
+@pytest.mark.parametrize("sampler", ["uniform", "popularity", "dns"])
+def test_folding_in_does_not_depend_on_who_comes_along(sampler, clicks):
+    model = Recommender(sampler=sampler, **QUICK).fit(clicks)
+    one = clicks[clicks.user == "user 0004"]
+    more = clicks[clicks.user.isin(["user 0001", "user 0004", "user 0009"])]
+    alone, together = (model.fold_in(h).recommend(["user 0004"], k=10) for h in (one, more))
+    pd.testing.assert_frame_equal(alone, together, rtol=1e-3)
+
+
+def test_history_with_unknown_items(model):
+    history = {"user": ["g", "g"], "item": ["The Secret Nothing", "x"]}
+    with pytest.raises(InputError, match="unknown item"):
+        model.fold_in(history)
+    with pytest.raises(InputError, match="holds no item that was trained on"):
+        model.fold_in(history, unknown="drop")
+
+
+# --- saving --------------------------------------------------------------------------------------------
+
+
+def test_saved_and_loaded_recommends_the_same(model, tmp_path):
+    model.save(tmp_path / "m.truepair")
+    loaded = Recommender.load(tmp_path / "m.truepair")
+    pd.testing.assert_frame_equal(loaded.recommend(k=9), model.recommend(k=9))
+    given = {name: value for name, value in model.get_params().items() if value is not None}
+    assert {name: loaded.get_params()[name] for name in given} == given
+    assert loaded.facts_["metrics"] == model.facts_["metrics"]
+    assert set(loaded.facts_["versions"]) == {"truepair", "torch", "numpy", "pyarrow"}
+
+
+def test_parts_given_by_value_are_saved_too(clicks, tmp_path):
+    n_users = clicks.user.nunique()
+    original = Recommender(loss=DPL(tau=[0.1] * n_users), encoder=LightGCN(dim=4), **NO_DIM).fit(clicks)
+    original.save(tmp_path / "m")
+    loaded = Recommender.load(tmp_path / "m")
+    parts = ("loss", "encoder", "sampler", "dim", "scoring", "temperature", "tau")
+    assert [loaded.get_params()[name] for name in parts] == [original.get_params()[name] for name in parts]
+
+
+OTHER_PARAMETERS = {
+    "loss": "hcl",
+    "encoder": "lightgcn",
+    "sampler": BNS(pool=9, in_batch=True),
+    "dim": np.int64(5),
+    "scoring": "cosine",
+    "temperature": np.float32(0.5),
+    "popularity": np.float32(0.25),
+    "plus": EASE(l2=50.0, user_power=0.25),
+    "plus_weight": np.float64(0.5),
+    "tau": np.float32(0.25),
+    "validation": 0.2,
+    "metric": "recall@5",
+    "engine": "reference",
+    "epochs": np.int32(2),
+    "batch_size": 100,
+    "n_extra": 2,
+    "n_unlabelled": 3,
+    "optimizer": "sgd",
+    "learning_rate": np.float64(0.5),
+    "schedule": "cosine",
+    "decay_epoch": 3,
+    "decay": 0.5,
+    "weight_decay": 0.001,
+    "l2_users": 0.01,
+    "l2_items": 0.02,
+    "patience": None,
+    "validate_every": 2,
+    "seed": np.int64(7),
+    "device": "cpu",
+}
+
+
+def test_every_parameter_survives_saving(clicks, tmp_path):
+    original = Recommender(**OTHER_PARAMETERS).fit(clicks)
+    assert set(OTHER_PARAMETERS) == set(original.get_params())
+    original.save(tmp_path / "m")
+    assert Recommender.load(tmp_path / "m").get_params() == original.get_params()
+    array = Recommender(loss="dpl", tau=np.full(clicks.user.nunique(), 0.1), **QUICK).fit(clicks)
+    array.save(tmp_path / "m")
+    assert Recommender.load(tmp_path / "m").tau == (0.1,) * clicks.user.nunique()
+    assert "tau=array" in repr(array)
+
+
+def test_a_file_does_not_depend_on_what_is_usual_today(clicks, tmp_path, monkeypatch):
+    fitted = Recommender(epochs=2).fit(clicks)
+    fitted.save(tmp_path / "m")
+    people = clicks.head(40)
+    expected = fitted.fold_in(people).users_
+    parameters = load_model(tmp_path / "m").facts["parameters"]
+    assert None not in [value for name, value in parameters.items() if name not in ("patience", "plus")]
+    assert {name: parameters[name] for name in WITHOUT_DRAWS} == {**WITHOUT_DRAWS, "epochs": 2}
+    changed = {"scoring": "dot", "temperature": 0.7, "dim": 3, "schedule": "step", "weight_decay": 1.0}
+    for name, value in changed.items():
+        monkeypatch.setitem(WITHOUT_DRAWS, name, value)
+    loaded = Recommender.load(tmp_path / "m")
+    assert torch.equal(loaded.fold_in(people).users_, expected)
+    assert torch.equal(loaded.fit(clicks).users_, fitted.users_)
+    assert not torch.equal(fitted.fold_in(people).users_, expected)  # had the values not been kept
+
+
+def _former(tmp_path, fitted, **parameters):
+    """The model from a file as it was before scoring and temperature were parameters."""
+    fitted.save(tmp_path / "m")
+    stored = load_model(tmp_path / "m")
+    usual = {"dim": 64, "tau": "density", "validation": 0.1, "batch_size": None, "patience": 10}
+    stored.facts["parameters"] |= {**usual, **parameters}
+    for name in ("scoring", "temperature", "popularity", "plus", "plus_weight"):
+        del stored.facts["parameters"][name]
+    save_model(tmp_path / "m", stored)
+    return Recommender.load(tmp_path / "m")
+
+
+def test_former_files_fold_in_as_they_were_trained(clicks, tmp_path, monkeypatch):
+    people = clicks.head(40)
+    exact = Recommender(scoring="dot", temperature=1.0, **QUICK).fit(clicks)
+    with monkeypatch.context() as patched:
+        patched.setitem(WITHOUT_DRAWS, "popularity", 0.3)  # should it be usual one day
+        loaded = _former(tmp_path, exact, dim=8, n_unlabelled=9)
+        assert loaded.job(0)[0] == MF(dim=8, scoring="dot", temperature=1.0)
+    assert torch.equal(loaded.fold_in(people).users_, exact.fold_in(people).users_)
+    bpr = Recommender(loss="bpr", sampler="uniform", **QUICK).fit(clicks)
+    loaded = _former(tmp_path, bpr, dim=8, tau=0.2)
+    assert torch.equal(loaded.fold_in(people).users_, bpr.fold_in(people).users_)
+    by_value = Recommender(encoder=MF(dim=4, scoring="cosine"), loss=DPL(tau=0.2), **NO_DIM).fit(clicks)
+    loaded = _former(tmp_path, by_value, tau=0.1)
+    assert torch.equal(loaded.fold_in(people).users_, by_value.fold_in(people).users_)
+    assert _former(tmp_path, Recommender(encoder="ease").fit(clicks), tau=0.3).tau == "density"
+
+
+def test_a_loss_of_ones_own_trains_but_says_that_it_cannot_be_saved(clicks, tmp_path):
+    class Mine(BPR):
+        pass
+
+    fitted = Recommender(loss=Mine(), **QUICK).fit(clicks)
+    assert len(fitted.recommend(k=1))
+    with pytest.raises(InputError, match=r"loss = .*Mine.* cannot be saved; add its class to the registry"):
+        fitted.save(tmp_path / "m")
+
+
+def test_trained_on_a_gpu_served_without_one(model, tmp_path, monkeypatch):
+    model.save(tmp_path / "m")
+    stored = load_model(tmp_path / "m")
+    stored.facts["parameters"]["device"] = "cuda"
+    save_model(tmp_path / "m", stored)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert Recommender.load(tmp_path / "m").device == "auto"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda facts: facts.pop("tau"),
+        lambda facts: facts.update(tau=[]),
+        lambda facts: facts.update(tau=7),
+        lambda facts: facts.update(output="excel"),
+        lambda facts: facts.pop("parameters"),
+        lambda facts: facts["parameters"].update(metric=5),
+        lambda facts: facts["parameters"].update(loss=["a"]),
+        lambda facts: facts["parameters"].update(validation="x"),
+        lambda facts: facts["parameters"].update(surprise=1),
+    ],
+)
+def test_facts_that_make_no_sense(change, model, tmp_path):
+    model.save(tmp_path / "m")
+    stored = load_model(tmp_path / "m")
+    change(stored.facts)
+    save_model(tmp_path / "m", stored)
+    with pytest.raises(StorageError, match="does not describe a Recommender"):
+        Recommender.load(tmp_path / "m")
+
+
+def test_a_model_that_describes_no_recommender(model, tmp_path):
+    save_model(
+        tmp_path / "m",
+        dataclasses.replace(_model_of(model), facts={"parameters": {"loss": {"kind": "os.system"}}}),
+    )
+    with pytest.raises(StorageError, match=r"does not describe a Recommender: .*os\.system"):
+        Recommender.load(tmp_path / "m")
+
+
+def _model_of(fitted):
+    return Model(fitted.users_, fitted.items_, fitted.seen_, fitted.popularity_, fitted.facts_)
+
+
+def test_training_goes_on_from_a_checkpoint(clicks, tmp_path):
+    whole = Recommender(**QUICK).fit(clicks)
+    Recommender(**{**QUICK, "epochs": 3}).fit(clicks, checkpoint=tmp_path / "c")
+    resumed = Recommender(**QUICK).fit(read_interactions(clicks), checkpoint=tmp_path / "c")
+    assert torch.equal(whole.users_, resumed.users_)

@@ -1,0 +1,244 @@
+"""The demo: real data or a simulated world, a fair comparison, and a report that stands alone."""
+
+import importlib.util
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from test_page import assert_self_contained
+
+import truepair.reporting.demo as demo
+from truepair.errors import DownloadError, InputError
+from truepair.evaluation import Comparison
+from truepair.reporting.demo import run_demo
+from truepair.reporting.demo_page import demo_page, in_words, metric_name, print_data, print_result
+
+pytest.importorskip("matplotlib")
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory):
+    out = tmp_path_factory.mktemp("demo") / "demo.html"
+    return run_demo(dataset="simulated", out=out, epochs=2, quiet=True)
+
+
+def no_download(*_):
+    raise DownloadError("ml-100k could not be downloaded: <no network>")
+
+
+# --- what is compared ----------------------------------------------------------------------------------
+
+
+def test_both_get_the_same_effort(simulated):
+    jobs = [fit.job for fit in simulated.fits.values()]
+    assert list(simulated.fits) == ["BPR", "DPL"]
+    assert jobs[0].settings == jobs[1].settings
+    assert jobs[0].encoder == jobs[1].encoder
+    assert jobs[0].sampler == jobs[1].sampler
+    assert jobs[0].interactions is jobs[1].interactions is simulated.data.split.train
+
+
+def test_the_comparison_is_of_the_evaluations(simulated):
+    found = simulated.comparison
+    assert (found.a, found.b, found.metric) == ("DPL", "BPR", "ndcg@20")
+    assert found.mean_a == simulated.evaluations["DPL"].mean("ndcg@20")
+    assert found.low <= found.difference <= found.high
+
+
+def test_validation_comes_out_of_train_and_test_is_apart(simulated):
+    parts = simulated.data.split.parts
+    assert list(parts) == ["train", "valid", "test"]
+    n = sum(map(len, parts.values()))
+    assert len(parts["test"]) == round(0.2 * n)
+    assert len(parts["valid"]) == round(0.08 * n)
+
+
+def test_a_simulated_world_is_judged_by_the_truth_too(simulated):
+    world = simulated.data.world
+    assert simulated.on_truth["BPR"].n_users == (world.hidden.user_counts > 0).sum()
+    assert simulated.truth_comparison.a == "DPL"
+    assert simulated.fits["DPL"].job.loss.tau == pytest.approx(world.tau)
+
+
+def test_the_same_seed_gives_the_same_and_another_seed_another(simulated, tmp_path):
+    again, other = (
+        run_demo(dataset="simulated", out=tmp_path / "x.html", epochs=2, quiet=True, seed=seed)
+        for seed in (0, 1)
+    )
+    assert again.comparison == simulated.comparison
+    assert again.person.lists == simulated.person.lists
+    assert other.comparison != simulated.comparison
+
+
+def test_threads_are_given_back(simulated, monkeypatch):
+    told = []
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
+    monkeypatch.setattr(torch, "set_num_threads", told.append)
+    with pytest.raises(KeyError), demo._one_thread():
+        raise KeyError
+    assert told == [1, 7]
+
+
+# --- one person ----------------------------------------------------------------------------------------
+
+
+def test_the_person_is_the_median_one():
+    n_train, n_test = np.array([9, 0, 3, 5, 7, 1]), np.array([1, 1, 1, 1, 1, 0])
+    assert demo._median_person(n_train, n_test) == 4  # of 3, 5, 7, 9: the upper median
+
+
+def test_lists_hold_nothing_known_and_hits_are_held_out_items(simulated):
+    person, split = simulated.person, simulated.data.split
+    code = int(split.train.user_ids.codes([person.id])[0])
+    held_out = {simulated.data.titles[item] for item in split.test.items_of(code)}
+    assert len(held_out) == person.n_held_out
+    for name, titles in person.lists.items():
+        assert len(titles) == demo.LIST_LENGTH
+        assert not set(titles) & set(person.history)
+        assert person.hits[name] == {at for at, title in enumerate(titles) if title in held_out}
+
+
+def test_a_history_begins_with_what_was_rated_highest(simulated):
+    train = simulated.data.split.train
+    rating = np.arange(len(train))
+    history = demo._history([replace(train, rating=rating)], 0)
+    assert history.tolist() == train.items_of(0)[::-1].tolist()
+    assert demo._history([train], 0).tolist() == train.items_of(0).tolist()
+
+
+# --- where the data is from ----------------------------------------------------------------------------
+
+
+def test_without_the_real_data_it_says_so_and_simulates(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(demo, "load", no_download)
+    result = run_demo(out=tmp_path / "demo.html", epochs=1)
+    assert result.data.world is not None
+    printed = capsys.readouterr().out
+    for said in (printed, result.report.read_text(encoding="utf-8")):
+        assert "MovieLens-100k cannot be had here" in said
+    assert "&lt;no network&gt;" in result.report.read_text(encoding="utf-8")
+
+
+def test_a_damaged_folder_of_the_users_own_is_an_error(tmp_path):
+    with pytest.raises(InputError, match="not a folder"):
+        run_demo(data_dir=tmp_path / "nothing", out=tmp_path / "demo.html", quiet=True)
+
+
+def test_real_films_have_titles(real_data, tmp_path):
+    data = demo.demo_data("ml-100k", real_data, seed=0)
+    assert data.world is None
+    assert "Toy Story (1995)" in data.titles
+    assert len(data.titles) == data.split.train.n_items == 1682
+
+
+def test_the_real_report_names_terms_and_citation(real_data, tmp_path):
+    result = run_demo(data_dir=real_data, out=tmp_path / "demo.html", epochs=1, quiet=True)
+    html = result.report.read_text(encoding="utf-8")
+    assert_self_contained(html)
+    assert "GroupLens" in html
+    assert "Harper" in html
+    assert result.truth_comparison is None
+    assert result.on_truth == {}
+
+
+def test_without_titles_there_are_ids(simulated, monkeypatch):
+    monkeypatch.setattr(demo, "load_titles", no_download)
+    titles, notes = demo._titles(simulated.data.split.train, None)
+    assert titles[0].startswith("item ")
+    assert "no titles" in notes[0]
+
+
+# --- what is said --------------------------------------------------------------------------------------
+
+
+def test_the_report_stands_alone_and_has_everything(simulated):
+    html = simulated.report.read_text(encoding="utf-8")
+    assert_self_contained(html)
+    assert html.count("<svg") == 3  # bars for clicks and for the truth, and curves
+    for said in ("One person, two lists", "learning_rate", "torch", simulated.data.split.hash, "true prior"):
+        assert said in html
+    for title in simulated.person.lists["DPL"]:
+        assert title in html
+
+
+def test_titles_are_not_trusted(simulated, capsys):
+    hostile = "<script>alert(1)</script> [bold]x[/nothing]"
+    person = replace(
+        simulated.person,
+        history=(hostile,),
+        lists={"BPR": (hostile,), "DPL": (hostile, hostile)},
+        hits={"BPR": frozenset({0}), "DPL": frozenset()},
+    )
+    result = replace(simulated, person=person)
+    assert_self_contained(demo_page(result).html())
+    print_result(result, quiet=False)
+    assert "[/nothing]" in capsys.readouterr().out
+
+
+def test_the_terminal_shows_the_comparison_and_the_lists(simulated, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    print_data(simulated.data, quiet=False)
+    print_result(simulated, quiet=False)
+    printed = capsys.readouterr().out
+    assert f"{simulated.evaluations['DPL'].mean('ndcg@20'):.4f} [" in printed
+    assert "everything people truly like" in printed
+    assert simulated.person.lists["BPR"][0] in printed
+    assert str(simulated.report) in printed
+
+
+def test_quiet_is_quiet(tmp_path, capsys):
+    run_demo(dataset="simulated", out=tmp_path / "demo.html", epochs=1, quiet=True)
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("difference", "p", "said"),
+    [
+        (0.02, 0.0001, "p < 0.001): of these two trained models, DPL is better"),
+        (0.02, 0.012, "p = 0.012): of these two trained models, DPL is better"),
+        (-0.02, 0.012, "BPR is better"),
+        (0.02, 0.2, "no winner"),
+    ],
+)
+def test_a_difference_in_plain_words(difference, p, said):
+    found = Comparison("ndcg@20", 0.4, 0.38, difference, 0.01, 0.03, p, p, "DPL", "BPR")
+    assert said in in_words(found, "held-out clicks")
+    assert "NDCG@20" in in_words(found, "held-out clicks")
+
+
+def test_metrics_are_spelt_as_people_write_them():
+    assert [metric_name(m) for m in ("ndcg@20", "recall@5", "hit@1")] == [
+        "NDCG@20",
+        "Recall@5",
+        "Hit rate@1",
+    ]
+
+
+# --- mistakes, told before the training ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("params", "said"),
+    [
+        ({"dataset": "ml-10k"}, r"ml-10k.*Did you mean 'ml-100k'"),
+        ({"seed": -1}, "seed = -1"),
+        ({"epochs": 0}, "epochs = 0"),
+    ],
+)
+def test_mistakes_are_told(params, said, tmp_path):
+    with pytest.raises(InputError, match=said):
+        run_demo(**({"dataset": "simulated", "out": tmp_path / "x.html", "quiet": True} | params))
+    assert not (tmp_path / "x.html").exists()
+
+
+def test_a_folder_is_no_report(tmp_path):
+    with pytest.raises(InputError, match="is a folder"):
+        run_demo(dataset="simulated", out=tmp_path, quiet=True)
+
+
+def test_without_matplotlib_nothing_is_trained(tmp_path, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(demo, "fit", None)
+    with pytest.raises(InputError, match=r"truepair\[plots\]"):
+        run_demo(dataset="simulated", out=tmp_path / "x.html", quiet=True)

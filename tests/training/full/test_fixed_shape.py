@@ -1,0 +1,159 @@
+"""Steps of one shape, as they are recorded on CUDA: against steps that fit their block."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from truepair.losses import BPR, BSL, DCL, DPL, HCL, PSL, SL, DPLHalf, DPLHard, InfoNCE, InfoNCEPosterior
+from truepair.models.encoders import MF, LightGCN
+from truepair.sampling import Exact
+from truepair.training import Job, Settings, fit, fit_many
+from truepair.training.full.cuda_graphs import RecordedRowsTrainer
+from truepair.training.full.engine import is_recordable
+from truepair.training.full.fixed_shape import Course
+from truepair.training.full.scoring import Blocks
+from truepair.training.full.trainer import RowsTrainer
+from worlds import interactions_of, posterior_of
+
+pytest.importorskip("triton")
+gpu_sums = pytest.importorskip("truepair.training.full.gpu_pair_sums").gpu_sums
+
+# NumPy, which Triton's interpreter computes with, warns of branches that `where` does not take
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.* encountered in:RuntimeWarning"),
+    pytest.mark.usefixtures("one_thread"),
+]
+
+HAS_GPU = torch.cuda.is_available()
+CPU = torch.device("cpu")
+
+
+def world(n_users=14, n_items=20):
+    """One user has all items, one has none; rows are of different lengths."""
+    mask = np.random.default_rng(0).random((n_users, n_items)) < np.linspace(0.05, 0.5, n_users)[:, None]
+    mask[3], mask[4] = True, False
+    return interactions_of([np.flatnonzero(row) for row in mask], n_items)
+
+
+DATA = world()
+TAUS = tuple(np.linspace(0, 0.4, DATA.n_users).tolist())
+LOSSES = [
+    BPR(),
+    InfoNCE(),
+    SL(),
+    BSL(),
+    PSL(temperature=0.5),
+    DCL(tau=TAUS),
+    HCL(tau=0.1),
+    DPL(tau=TAUS),
+    DPL(tau=0.3, clamp="relative", floor=0.3),
+    DPLHard(tau=TAUS),
+    DPLHard(tau=0.1, margin=1.5),
+    DPLHalf(tau=0.1),
+    InfoNCEPosterior(tau=TAUS, temperature=0.5, posterior=posterior_of(DATA)),
+]
+COSINE, GRAPH = MF(dim=6, scoring="cosine", temperature=0.3), LightGCN(dim=6, hops=2)
+SETTINGS = Settings(
+    epochs=2, batch_size=5, learning_rate=0.05, weight_decay=1e-3, l2_users=0.01, l2_items=0.003, device="cpu"
+)
+
+
+def named(value):
+    return type(value).__name__
+
+
+class Unrecorded(RecordedRowsTrainer):
+    """Its steps are made, not played."""
+
+    def __init__(self, job):
+        super().__init__(job)
+        self.sums = gpu_sums
+
+    def play(self, size):
+        self.step(size)
+
+
+@pytest.mark.parametrize(
+    ("loss", "encoder"),
+    [*((loss, COSINE) for loss in LOSSES), *((loss, GRAPH) for loss in LOSSES[1::2])],
+    ids=named,
+)
+def test_a_filled_block_is_the_block(loss, encoder):
+    job = Job(encoder, loss, Exact(step=0), DATA, SETTINGS)
+    ours, plain = Unrecorded(job), RowsTrainer(job)
+    for epoch in range(SETTINGS.epochs):
+        rate = 0.05 / (1 + epoch)
+        told, expected = ours.train(epoch, rate, lambda n: None), plain.train(epoch, rate, lambda n: None)
+        torch.testing.assert_close(told.losses, expected.losses, rtol=1e-5, atol=1e-5)
+        assert told.clamped == expected.clamped
+    (users, items), (their_users, their_items) = ours.matrices(), plain.matrices()
+    scores = their_users @ their_items.T
+    assert (users @ items.T - scores).abs().max() < 5e-5 * scores.abs().max()
+
+
+def test_blocks_of_an_epoch_are_those_of_the_engine():
+    blocks = Blocks(DATA, BPR(), Exact(), CPU)
+    course = Course(blocks, batch_size=5)
+    for epoch in range(3):
+        course.lay(5, epoch)
+        for users in blocks.epoch(5, epoch, 5):
+            assert torch.equal(course.members(len(users)), users)
+            course.step += 1
+
+
+def test_room_is_made_once_and_grows_when_a_block_needs_it():
+    course = Course(Blocks(DATA, BPR(), Exact(), CPU), batch_size=5)
+    assert course.lay(5, 0)
+    assert not course.lay(5, 1)
+    course.room = 3
+    assert course.lay(5, 2)
+    assert course.room >= max(course.bounds.diff().flatten().tolist())
+
+
+def test_what_can_be_recorded():
+    def asked(device="cuda", **changes):
+        job = Job(COSINE, BPR(), Exact(), DATA, SETTINGS)
+        return is_recordable(dataclasses.replace(job, **changes), torch.device(device))
+
+    assert asked()
+    assert not asked("cpu")
+    assert not asked(sampler=Exact(columns=5))
+    assert not asked(loss=PSL(surrogate="relu"))
+    assert not asked(settings=dataclasses.replace(SETTINGS, optimizer="sgd"))
+
+
+# --- on a GPU ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not HAS_GPU, reason="no GPU here to record steps on")
+@pytest.mark.parametrize("encoder", [COSINE, GRAPH], ids=named)
+@pytest.mark.parametrize("loss", LOSSES, ids=named)
+def test_recorded_training_is_the_references(loss, encoder, tmp_path):
+    settings = dataclasses.replace(SETTINGS, device="cuda")
+    reference = fit(encoder, loss, Exact(), DATA, SETTINGS, engine="reference")
+    scores = reference.users @ reference.items.T
+
+    def recorded(epochs, checkpoint=None):
+        wanted = dataclasses.replace(settings, epochs=epochs)
+        return fit(encoder, loss, Exact(), DATA, wanted, engine="rows", checkpoint=checkpoint)
+
+    recorded(1, tmp_path / "run.ckpt")
+    for found in (recorded(2), recorded(2, tmp_path / "run.ckpt")):
+        assert (found.users @ found.items.T - scores).abs().max() < 1e-3 * scores.abs().max()
+        assert found.clamped == reference.clamped
+
+
+@pytest.mark.skipif(not HAS_GPU, reason="no GPU here to record steps on")
+def test_runs_side_by_side_are_those_alone():
+    settings = dataclasses.replace(SETTINGS, device="cuda")
+    jobs = [
+        Job(encoder, loss, Exact(), DATA, dataclasses.replace(settings, seed=seed, epochs=2 + seed))
+        for seed, (encoder, loss) in enumerate([(COSINE, BPR()), (GRAPH, SL()), (COSINE, DPL(tau=0.2))])
+    ]
+    for job, found in zip(jobs, fit_many(jobs), strict=True):
+        alone = fit(job.encoder, job.loss, job.sampler, DATA, job.settings)
+        assert (found.engine, len(found.history)) == ("rows", job.settings.epochs)
+        scores = alone.users @ alone.items.T
+        assert (found.users @ found.items.T - scores).abs().max() < 1e-3 * scores.abs().max()

@@ -1,0 +1,231 @@
+"""Compiled rows against the losses in float64 autograd, and their draws against `Draws`, bit for bit."""
+
+import dataclasses
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+from truepair.losses import BPR, DCL, DPL, HCL, LOSSES, DPLHalf, DPLHard, InfoNCE
+from truepair.models.encoders import MF
+from truepair.randomness import random_bits, stream_key
+from truepair.sampling import DNS, Draws, Popularity, Uniform
+from truepair.training import Job, Settings
+from truepair.training.sampled.cpu.draws import (
+    choose_hardest,
+    compiled,
+    draw_row,
+    exp32,
+    log1p32,
+    loss_row,
+    numbers_of,
+    random_bits_at,
+    tables_of,
+)
+from truepair.training.sampled.plan import LOSS_KINDS, plan_of
+from worlds import interactions_of, two_tastes
+
+
+def plan_for(loss, m=3, n=4, sampler=None, data=None):
+    data = two_tastes(n_users=3, n_items=12, each=4) if data is None else data
+    settings = Settings(n_extra=m, n_unlabelled=n, device="cpu")
+    return plan_of(Job(MF(dim=2), loss, sampler or Uniform(), data, settings))
+
+
+def ours(loss, scores, m, n, user=0, padding=0):
+    plan = plan_for(loss, m, n)
+    padded = np.concatenate([scores, np.full(padding, 3)]).astype(np.float32)
+    gradient = np.full(len(padded), np.nan, np.float32)
+    place = user if len(plan.tau) > 1 else 0
+    value, clamped = loss_row(numbers_of(plan), plan.tau[place], plan.log_rest[place], padded, gradient)
+    return value, gradient[: 1 + plan.m + n], clamped
+
+
+def theirs(loss, scores, m, n, user=0):
+    """The same from `losses`, in float64; scores as float32 has them."""
+    s = torch.from_numpy(scores.astype(np.float32).astype(np.float64))[None].requires_grad_()
+    rows = loss.rows(s[:, 0], s[:, 1 : 1 + m], s[:, 1 + m :], torch.tensor([user]))
+    if rows.loss.requires_grad:
+        rows.loss.sum().backward()
+    gradient = np.zeros(1 + m + n) if s.grad is None else s.grad[0].numpy()
+    return float(rows.loss.detach()), gradient, bool(rows.clamped is not None and rows.clamped)
+
+
+# all losses, with the parameters that change the code's path
+VALUES = [
+    BPR(),
+    InfoNCE(),
+    InfoNCE(temperature=0.2),
+    *(kind(tau=tau) for kind in (DCL, HCL, DPL, DPLHard, DPLHalf) for tau in (0.0, 0.05, 0.4, 0.97)),
+    DCL(tau=0.1, temperature=0.25, min_score=-3.0),
+    HCL(tau=0.1, temperature=0.5, beta=0.0),
+    HCL(tau=0.1, temperature=0.5, beta=2.5, min_score=-50.0),
+    DPL(tau=0.3, clamp="relative", floor=0.2),
+    DPL(tau=0.3, floor=1e-30),
+    DPLHard(tau=0.3, clamp="relative", floor=0.2, beta=0.0),
+    DPLHard(tau=0.3, beta=4.0),
+    DPLHard(tau=0.2, beta=0.3, floor=1e-30),
+    DPLHalf(tau=0.3, clamp="relative", floor=0.2),
+    DPLHalf(tau=0.3, floor=1e-30),
+    *(kind(tau=(0.0, 0.2, 0.6)) for kind in (DCL, HCL, DPL, DPLHard, DPLHalf)),
+]
+SHAPES = [(0, 1), (1, 1), (2, 1), (0, 7), (3, 4), (10, 10), (5, 33), (17, 100)]
+
+
+def test_every_kind_of_loss_is_here():
+    assert {type(loss) for loss in VALUES} == set(LOSS_KINDS) <= set(LOSSES.values())
+
+
+@pytest.mark.parametrize("loss", VALUES, ids=str)
+@pytest.mark.parametrize("size", [0.1, 1.0, 5.0])
+def test_value_gradient_and_clamping_are_those_of_the_losses(loss, size):
+    rng = np.random.default_rng(0)
+    seen = set()
+    for m, n in SHAPES:
+        for trial in range(20):
+            m = m if loss.uses_extra else 0
+            scores = rng.normal(size=1 + m + n) * size
+            value, gradient, clamped = ours(loss, scores, m, n, trial % 3, padding=trial % 5 * 3)
+            expected = theirs(loss, scores, m, n, trial % 3)
+            assert clamped == expected[2]
+            # P_u − τ·P_p has fewer digits than its terms, the fewer the nearer they are
+            slack = (1 + np.abs(expected[1]).max() * 5) / (1 - np.max(getattr(loss, "tau", 0.0)))
+            np.testing.assert_allclose(value, expected[0], rtol=2e-6, atol=1e-6 * slack)
+            np.testing.assert_allclose(gradient, expected[1], rtol=1e-5 * slack, atol=5e-7 * slack)
+            seen.add(clamped)
+    assert len(seen) == 2 or not hasattr(loss, "tau") or loss.tau != 0.97
+
+
+@pytest.mark.parametrize(
+    "loss", [DPL(tau=0.1), DPLHard(tau=0.1), DPLHalf(tau=0.1), DCL(tau=0.1), BPR(), InfoNCE()], ids=str
+)
+def test_small_gradients_keep_their_digits(loss):
+    m = 2 if loss.uses_extra else 0
+    scores = np.array([25.0, *[-1.0] * m, 0.0, 1.0])  # every derivative is about e^−25
+    if isinstance(loss, DCL):
+        loss = dataclasses.replace(loss, min_score=-100.0)
+    value, gradient, _ = ours(loss, scores, m, 2)
+    expected = theirs(loss, scores, m, 2)
+    np.testing.assert_allclose(gradient, expected[1], rtol=2e-5)
+    np.testing.assert_allclose(value, expected[0], rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("loss", VALUES, ids=str)
+@pytest.mark.parametrize("pattern", ["above", "below", "mixed", "far apart", "extra above"])
+@pytest.mark.parametrize("height", [40.0, 100.0, 1e4])
+def test_extreme_scores(loss, pattern, height):
+    m, n = (2 if loss.uses_extra else 0), 3
+    extra, unlabelled, near = [0.0, 0.5][:m], np.zeros(n), np.array([0.0, 0.3, -0.4])
+    anchor, extra, unlabelled = {
+        "above": (-height, [-height + 1, -height][:m], height + near),
+        "below": (height, [height, 3.0][:m], -height + near),
+        "mixed": (0.0, extra, np.array([height, -height, 0.5])),
+        "far apart": (-height, [height, -height][:m], np.array([height, 0.0, -height / 2])),
+        "extra above": (0.0, [height, height][:m], near),
+    }[pattern]
+    scores = np.array([anchor, *extra, *unlabelled])
+    value, gradient, clamped = ours(loss, scores, m, n)
+    expected = theirs(loss, scores, m, n)
+    assert clamped == expected[2]
+    # a score of 1e4 has a last place of 1e-3, so its exponential has three digits
+    relative = 1e-6 * height
+    np.testing.assert_allclose(value, expected[0], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        gradient, expected[1], rtol=relative + 1e-5, atol=relative * np.abs(expected[1]).max() + 1e-7
+    )
+
+
+@pytest.mark.parametrize(
+    "loss", [kind() if kind in (BPR, InfoNCE) else kind(tau=0.1) for kind in LOSS_KINDS], ids=str
+)
+@pytest.mark.parametrize("base", [0.0, -80.0, 80.0])
+def test_a_score_that_is_not_a_number_gives_a_loss_that_is_none(loss, base):
+    m, n = (2 if loss.uses_extra else 0), 3
+    for place in range(1 + m + n):
+        for odd in (np.nan, np.inf, -np.inf):
+            scores = np.linspace(base, 0, 1 + m + n)
+            scores[place] = odd
+            expected = theirs(loss, scores, m, n)[0]
+            value = ours(loss, scores, m, n)[0]
+            assert np.isnan(value) if np.isnan(odd) else True
+            assert np.isfinite(value) <= (not np.isnan(odd))
+            assert np.isfinite(expected) >= np.isfinite(value) or not np.isnan(odd)
+
+
+@partial(compiled, _nrt=True)
+def apply(function, xs):
+    out = np.empty_like(xs)
+    for i in range(len(xs)):
+        out[i] = function(xs[i])
+    return out
+
+
+def relative_error(function, exact, xs):
+    expected = exact(xs.astype(np.float64))
+    return np.abs(apply(function, xs).astype(np.float64) / expected - 1).max() / 2**-23
+
+
+def test_exp_and_log1p_are_right_to_about_two_places_of_float32():
+    xs = np.linspace(-86.9, 74.9, 1_000_003).astype(np.float32)
+    assert relative_error(exp32, np.exp, xs) < 1.5
+    small = np.linspace(-1, 1, 1_000_003).astype(np.float32)
+    assert relative_error(exp32, np.exp, small) < 1.0
+    unit = np.concatenate([np.linspace(1e-6, 1, 1_000_003), np.logspace(-30, 0, 1001)]).astype(np.float32)
+    assert relative_error(log1p32, np.log1p, unit) < 2.0
+
+
+def test_exp_stays_at_its_ends_and_keeps_what_is_not_a_number():
+    xs = np.array([-np.inf, -1e30, -87, 75, 1e30, np.inf, np.nan, 0], np.float32)
+    low, high = np.exp(-87.0), np.exp(75.0)
+    np.testing.assert_allclose(apply(exp32, xs), [low, low, low, high, high, high, np.nan, 1], rtol=1e-6)
+
+
+# --- draws ---------------------------------------------------------------------------------------------
+
+
+def test_random_bits():
+    key = stream_key(3, 1, 4)
+    expected = random_bits(key, 50)
+    assert [random_bits_at(np.uint64(key), np.uint64(p)) for p in range(1, 51)] == expected.tolist()
+
+
+def nearly_all():
+    """Users with all items but the first, the last, some in the middle; with one item; with all."""
+    rows = [range(1, 50), range(49), [i for i in range(50) if i not in (7, 20, 21)], [30], range(50), [0, 49]]
+    return interactions_of([list(row) for row in rows], 50)
+
+
+@pytest.mark.parametrize("sampler", [Uniform(), Popularity(), Popularity(alpha=0), DNS(pool=7)], ids=str)
+@pytest.mark.parametrize("data", [two_tastes(), nearly_all()], ids=["two tastes", "nearly all"])
+@pytest.mark.parametrize(("m", "n"), [(0, 1), (3, 5)])
+def test_draws_are_those_of_the_reference_bit_for_bit(sampler, data, m, n):
+    draws = Draws(data, sampler)
+    numbers = numbers_of(plan_for(DPL(tau=0.1), m, n, sampler, data))
+    tables, key = tables_of(draws), stream_key(5, 2, 9)
+    anchors = draws.anchors[torch.randperm(len(draws.anchors), generator=torch.Generator().manual_seed(0))]
+    # all candidates: the choice by score is tested below
+    plain = Draws(data, Popularity() if isinstance(sampler, Popularity) and sampler.alpha else Uniform())
+    batch = plain.batch(anchors, m, numbers.pool, key)
+    expected = torch.cat([batch.pos[:, None], batch.extra, batch.unlabelled], dim=1).numpy()
+    keys = np.uint64(stream_key(key, 1)), np.uint64(stream_key(key, 2))
+    items = np.zeros(1 + m + numbers.pool, np.int32)
+    for row, anchor in enumerate(anchors.tolist()):
+        draw_row(tables, int(draws.users[anchor]), int(draws.items[anchor]), *keys, row, numbers, items)
+        assert items.tolist() == expected[row].tolist()
+
+
+@pytest.mark.parametrize("n", [1, 2, 6, 7])
+def test_the_hardest_are_those_of_dns_equal_ones_included(n):
+    rng = np.random.default_rng(n)
+    numbers = numbers_of(plan_for(DPL(tau=0.1), 2, n, DNS(pool=8)))
+    for _ in range(300):
+        items = np.arange(100, 111, dtype=np.int32)
+        scores = rng.integers(0, 6, 11).astype(np.float32)  # with many equal ones
+        scores[rng.random(11) < 0.1] = np.nan
+        order = torch.from_numpy(-scores[3:]).argsort(stable=True)[:n].numpy()
+        expected = items[3:][order].tolist(), scores[3:][order].tolist()
+        choose_hardest(numbers, items, scores)
+        assert items[:3].tolist() == [100, 101, 102]
+        assert items[3 : 3 + n].tolist() == expected[0]
+        np.testing.assert_array_equal(scores[3 : 3 + n], expected[1])
