@@ -276,7 +276,7 @@ FIT_FAILURES = {
     ),
     "tau without training": ([*_FIT, "--encoder", "ease", "--tau", "0.1"], "is not trained; leave it out"),
     "one field twice": ([*_FIT, "--set", "encoder.dim=4", "--set", "dim=8"], "dim = 8 is given, and encoder"),
-    "no draws": ([*_FIT, "--n-unlabelled", "8"], "n_unlabelled = 8 is given, and sampler = 'exact'"),
+    "no draws": ([*_FIT, "--n-unlabelled", "8"], "n_unlabelled = 8 is given, and sampler = 'full'"),
     "nothing held out": ([*_FIT, "--patience", "3"], "patience = 3 is given, and with exact sampling"),
     "unknown dataset": (["fit", "ml-100", "-o", "m"], "Did you mean 'ml-100k'?"),
     "no such file": (["fit", "click.csv", "-o", "m"], "click.csv does not exist. Did you mean 'clicks.csv'?"),
@@ -688,7 +688,7 @@ def test_doctor(tmp_path, monkeypatch):
     monkeypatch.setenv("TRUEPAIR_DATA", str(tmp_path / "nowhere"))
     found = told("doctor")
     assert found["versions"]["torch"] == torch.__version__
-    assert "engine 'rows' on" in found["machine"]["will train with"]
+    assert "engine 'full' on" in found["machine"]["will train with"]
     assert found["data"]["data in TRUEPAIR_DATA"].endswith("nowhere (not there)")
     assert found["data"]["datasets not here"] == list(DATASETS)
     shown = good("doctor").stdout

@@ -79,7 +79,7 @@ def test_plain_names_are_the_fields_of_a_space(clicks):
         "ndcg@5",
         "-q",
     ]
-    for sampler in ("uniform", "exact"):
+    for sampler in ("uniform", "full"):
         found = told("tune", clicks, *args, "--sampler", sampler, *plain)
         fixed = {"encoder.dim": 4, "encoder.scoring": "cosine", "encoder.temperature": 0.2, "loss.tau": 0.1}
         assert not set(fixed) & set(found["space"])
@@ -103,7 +103,7 @@ def test_a_model_without_training(clicks):
         (["--set", "loss.bet=2"], "a field of loss = 'bet' is not known"),
         (["--set", "dims=2"], "Did you mean 'dim'?"),
         (["--tau", "0.1"], "tau = 0.1 is given, and loss = "),
-        (["--n-unlabelled", "8"], "n_unlabelled = 8 is given, and sampler = 'exact'"),
+        (["--n-unlabelled", "8"], "n_unlabelled = 8 is given, and sampler = 'full'"),
         (["--set", "plus=ease"], "plus is given, and trials are judged by what is trained alone"),
         (["--set", "plus_weight=0.5"], "plus_weight is given, and trials are judged"),
         (["--set", "plus=eas"], "plus = 'eas' is not known"),
@@ -160,7 +160,7 @@ def test_tables_and_dotted_names_in_a_config(tmp_path):
 
 def test_what_was_chosen_for_a_loss_goes_with_it(tmp_path):
     config = tmp_path / "best.toml"
-    for sampler, expected in (("exact", MF(8, "cosine", 0.15)), ("uniform", MF(8, "dot", 1.0))):
+    for sampler, expected in (("full", MF(8, "cosine", 0.15)), ("uniform", MF(8, "dot", 1.0))):
         config.write_text(
             f'loss = "infonce"\nsampler = "{sampler}"\n"loss.temperature" = 0.13\n"encoder.dim" = 8\n'
             '"encoder.scoring" = "cosine"\n"encoder.temperature" = 1.0\n'

@@ -24,7 +24,7 @@ from truepair.models import closed_forms, matrices
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.parameters import assembled
 from truepair.reporting import figures
-from truepair.sampling import Exact
+from truepair.sampling import Full
 from truepair.training import EpochState, StopTraining, fit
 from truepair.tuning import Asked as Trying
 from truepair.tuning.domains import domain_of
@@ -201,7 +201,7 @@ def test_a_search_leaves_its_trials_and_goes_on(case: Case, model: tuple[str, st
     if model[0] == "-":
         assert settled.STOP not in parameters
     else:
-        assert best.engine == "rows"
+        assert best.engine == "full"
         assert (parameters["epochs"], parameters[settled.STOP]) == (5, best.epoch)
 
 
@@ -227,7 +227,7 @@ def test_a_large_case_s_posterior_takes_over_infonce_s_settings(case: Case, tmp_
     taken = {name: quest.runner.fixed[name] for name in theirs["parameters"]}
     assert taken == {**theirs["parameters"], "loss": "infonce-posterior"}
     trial = quest.one_trial(0, {"loss.tau": 0.05})
-    assert (trial.state, trial.engine, trial.parameters["loss.tau"]) == ("complete", "rows", 0.05)
+    assert (trial.state, trial.engine, trial.parameters["loss.tau"]) == ("complete", "full", 0.05)
     # a small case searches all by itself
     assert len(quest_of(case, POSTERIOR, {}).space) > 4
 
@@ -273,7 +273,7 @@ def test_a_sum_s_trials_are_judged_as_the_sum_of_both_parts(case: Case) -> None:
     assert case.valid.hash in quest.runner.identity
     for weight in (0.1, 3.0):
         trial = quest.one_trial(0, {"plus_weight": weight})
-        assert (trial.state, trial.epoch, trial.engine) == ("complete", 4, "rows")
+        assert (trial.state, trial.epoch, trial.engine) == ("complete", 4, "full")
         scores = summed_scores(case.carved.train, weight)
         by_hand = evaluate(scores, torch.eye(30), case.valid, exclude=case.carved.train)
         assert trial.score == pytest.approx(by_hand.mean("ndcg@20"), abs=1e-5)
@@ -317,7 +317,7 @@ def test_a_sum_is_searched_and_run(case: Case, tmp_path: Path) -> None:
     assert search(case, SUM, tmp_path) == best
     assert run_wanted(case, wanted_of(tmp_path, 1, SUM), tmp_path, print) == 1
     (run,) = read_lines(tmp_path).runs
-    assert (run.encoder, run.epoch, run.engine) == ("mf+ease", 4, "rows")
+    assert (run.encoder, run.epoch, run.engine) == ("mf+ease", 4, "full")
     scores = summed_scores(case.train, run.parameters["plus_weight"])
     found = case.judged(scores, torch.eye(30))
     assert run.metrics == pytest.approx(found.metrics, abs=1e-5)
@@ -329,7 +329,7 @@ def test_a_sum_is_searched_and_run(case: Case, tmp_path: Path) -> None:
 
 def trial(model: tuple[str, str], parameters: dict[str, Any], score: float, epoch: int | None) -> TrialLine:
     return TrialLine(
-        "ml-100k", *model, 0, "complete", parameters, score, epoch, [], "carved", "rows", "CPU", 1.0
+        "ml-100k", *model, 0, "complete", parameters, score, epoch, [], "carved", "full", "CPU", 1.0
     )
 
 
@@ -341,11 +341,11 @@ def test_a_run_stops_at_the_chosen_epoch_of_the_whole_schedule(case: Case, tmp_p
     append_line(tmp_path / "trials.jsonl", trial(INFONCE, QUICK, 0.3, 4))
     assert run_wanted(case, wanted_of(tmp_path, 1, INFONCE), tmp_path, print) == 1
     (line,) = read_lines(tmp_path).runs
-    assert (line.study, line.epoch, line.engine, line.split) == ("quality", 4, "rows", case.whole.hash)
+    assert (line.study, line.epoch, line.engine, line.split) == ("quality", 4, "full", case.whole.hash)
     rates: list[float] = []
     # by hand: the same schedule, stopped after four of its six epochs
     encoder, loss, sampler, settings = Recommender(**assembled(QUICK)).job(len(case.train))
-    assert (loss, sampler) == (InfoNCE(0.2), Exact())
+    assert (loss, sampler) == (InfoNCE(0.2), Full())
 
     def stop(state: EpochState) -> None:
         if state.epoch == 4:
@@ -421,7 +421,7 @@ def made_up(case: str = "ml-100k") -> Lines:
         for seed in contestants.seeds_of(model[1], None):
             told: dict[str, Any] = {
                 "parameters": final, "metrics": dict.fromkeys(METRICS, level + seed / 1000), "split": "s",
-                "engine": "rows", "device": "CPU", "versions": {}, "epoch": 4, "curve": [], "last": {},
+                "engine": "full", "device": "CPU", "versions": {}, "epoch": 4, "curve": [], "last": {},
                 "clamped": None, "seconds": 1.0,
             }  # fmt: skip
             runs.append(RunLine("quality", case, *model, "", seed, **told))

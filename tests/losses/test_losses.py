@@ -324,7 +324,7 @@ def cosines(**shape):
         (PSL(0.6, "relu"), lambda s, e, u: torch.relu(1 + (u - s[:, None]) / 2).pow(1 / 0.6).mean(1).log()),
         (PSL(0.6, "atan"), lambda s, e, u: (1 + torch.atan((u - s[:, None]) / 2)).pow(1 / 0.6).mean(1).log()),
     ],
-    ids=lambda value: repr(value) if not callable(value) or hasattr(value, "rows") else "",
+    ids=lambda value: repr(value) if not callable(value) or hasattr(value, "full") else "",
 )
 def test_softmax_losses_are_the_published_formulas_where_scores_are_cosines(loss, formula):
     inputs = cosines()

@@ -15,7 +15,7 @@ from truepair.prior.calibration import calibrated, density_ratio, told
 from truepair.prior.evidence import Evidence
 from truepair.prior.filling import _held_out
 from truepair.recommender.estimator import Recommender
-from truepair.sampling import Exact, Uniform
+from truepair.sampling import Full, Uniform
 from truepair.training import Job, Settings, fit
 from worlds import interactions_of, posterior_of, two_tastes
 
@@ -102,7 +102,7 @@ def job_of(data, loss, **changes):
     return Job(
         MF(dim=6, scoring="cosine", temperature=0.2),
         loss,
-        Exact(),
+        Full(),
         data,
         dataclasses.replace(SETTINGS, **changes),
     )
@@ -184,9 +184,9 @@ def test_too_few_pairs_are_an_error_that_names_the_remedy():
 
 
 def test_a_sampler_that_draws_is_refused_before_any_work(seen):
-    with pytest.raises(InputError, match="use sampler='exact'"):
+    with pytest.raises(InputError, match="use sampler='full'"):
         prepared(dataclasses.replace(job_of(seen, InfoNCEPosterior(tau=0.1)), sampler=Uniform()))
-    with pytest.raises(InputError, match="use sampler='exact'"):
+    with pytest.raises(InputError, match="use sampler='full'"):
         Recommender(loss="infonce-posterior", sampler="uniform").check()
 
 

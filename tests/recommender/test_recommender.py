@@ -21,7 +21,7 @@ from truepair.recommender.defaults import WITHOUT_DRAWS
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.holdout import split_for_fitting
 from truepair.recommender.model_file import Model, load_model, save_model
-from truepair.sampling import BNS, DNS, SAMPLERS, Exact
+from truepair.sampling import BNS, DNS, SAMPLERS, Full
 from truepair.training import Settings
 from worlds import two_tastes
 
@@ -233,9 +233,9 @@ UNUSED = [
     ({"plus_weight": 0.5}, r"plus_weight = 0.5 is given, and nothing is added .*; .* give plus='ease'"),
     (
         {"n_unlabelled": 8},
-        r"n_unlabelled = 8 is given, and sampler = 'exact' compares with all items; leave it out",
+        r"n_unlabelled = 8 is given, and sampler = 'full' compares with all items; leave it out",
     ),
-    ({"sampler": Exact(), "n_extra": 1}, r"n_extra = 1 is given, and sampler = Exact\(.*compares with all"),
+    ({"sampler": Full(), "n_extra": 1}, r"n_extra = 1 is given, and sampler = Full\(.*compares with all"),
     ({"patience": 3}, r"patience = 3 is given, and .* nothing is held out to judge by; .*validation=0.1"),
 ]
 
@@ -250,7 +250,7 @@ def test_weight_decay_goes_by_the_sampler_unless_it_is_given():
     def decay(**params):
         return Recommender(**params).job(1000)[3].weight_decay
 
-    assert [decay(), decay(sampler=Exact(step=0)), decay(sampler="uniform")] == [0.0, 0.0, 1e-5]
+    assert [decay(), decay(sampler=Full(step=0)), decay(sampler="uniform")] == [0.0, 0.0, 1e-5]
     assert [decay(sampler=DNS()), decay(weight_decay=0.5), decay(sampler="dns", weight_decay=0.0)] == [
         1e-5,
         0.5,

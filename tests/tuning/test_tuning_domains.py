@@ -118,7 +118,7 @@ def test_to_json_and_back():
 @pytest.mark.parametrize("loss", LOSSES)
 def test_every_corner_of_every_default_space_can_be_trained(loss, encoder, sampler):
     """So that no trial fails for its parameters alone, however often the space is extended."""
-    if LOSSES[loss].needs_items and sampler != "exact":
+    if LOSSES[loss].needs_items and sampler != "full":
         pytest.skip("this loss takes exact sampling alone")
     fixed = {"loss": loss, "encoder": encoder, "sampler": sampler}
     space = default_space(loss, encoder, sampler)
@@ -131,11 +131,11 @@ def test_every_corner_of_every_default_space_can_be_trained(loss, encoder, sampl
             space, _ = extend_space(space, values)
 
 
-@pytest.mark.parametrize("sampler", ["uniform", "exact"])
+@pytest.mark.parametrize("sampler", ["uniform", "full"])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_loss_with_a_temperature_of_its_own_has_no_other(loss, sampler):
     if LOSSES[loss].needs_items:
-        sampler = "exact"
+        sampler = "full"
     space = default_space(loss, sampler=sampler)
     contrastive = loss in ("infonce", "infonce-posterior", "sl", "bsl", "psl", "dcl", "hcl")
     assert ("loss.temperature" in space) == contrastive
@@ -145,7 +145,7 @@ def test_a_loss_with_a_temperature_of_its_own_has_no_other(loss, sampler):
 
 
 def test_a_loss_that_takes_exact_sampling_alone_says_so():
-    with pytest.raises(InputError, match="use sampler='exact'"):
+    with pytest.raises(InputError, match="use sampler='full'"):
         default_space("infonce-posterior", sampler="uniform")
     own = {name for name in default_space("infonce-posterior") if name.startswith("loss.")}
     assert own == {"loss.tau", "loss.temperature"}
@@ -165,7 +165,7 @@ def test_the_softmax_losses_are_searched_with_all_their_parameters():
 @pytest.mark.parametrize("sampler", SAMPLERS)
 @pytest.mark.parametrize("encoder", ENCODERS)
 def test_default_spaces_pass_the_check_of_their_values(encoder, sampler):
-    for loss in (name for name, kind in LOSSES.items() if sampler == "exact" or not kind.needs_items):
+    for loss in (name for name, kind in LOSSES.items() if sampler == "full" or not kind.needs_items):
         check_values(
             default_space(loss, encoder, sampler), {"loss": loss, "encoder": encoder, "sampler": sampler}
         )

@@ -124,8 +124,8 @@ def test_flat_parameters_mean_what_the_recommender_means():
 
 
 def test_trials_get_what_first_models_tell_and_one_that_has_none_fails_alone():
-    fixed = {"encoder": "mf", "sampler": "exact", "epochs": 6, "batch_size": 16, "device": "cpu"}
-    runner = runner_of({**fixed, "encoder.dim": 4, "learning_rate": 0.05}, engine="rows")
+    fixed = {"encoder": "mf", "sampler": "full", "epochs": 6, "batch_size": 16, "device": "cpu"}
+    runner = runner_of({**fixed, "encoder.dim": 4, "learning_rate": 0.05}, engine="full")
     weighed = {"loss": "infonce-posterior", "loss.tau": 0.5}
     chosen = [weighed, {**weighed, "learning_rate": 1e30, "optimizer": "sgd", "encoder.scoring": "dot"}]
     found = Batch(runner, *chosen, {"loss": "infonce"}, {**weighed, "sampler": "uniform"}).run(runner)

@@ -178,10 +178,10 @@ def _value(text: str) -> Any:
 
 def _plain(name: str, value: Any) -> Any:
     """The value, if it can stand in a line: a loss, encoder or sampler goes by its name."""
-    from truepair.recommender.parameters import PARTS
+    from truepair.recommender.parameters import PARTS, current_name
 
     if name in PARTS:
-        return check_choice(name, value, PARTS[name])
+        return check_choice(name, current_name(name, value), PARTS[name])
     if not isinstance(value, str | int | float) and not (value is None and _may_be_none(name)):
         raise InputError(f"{name} = {value!r} cannot be set from here; give a number, or a name.")
     return value

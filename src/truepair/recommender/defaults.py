@@ -11,7 +11,7 @@ from typing import Any
 from truepair.losses import LOSSES, Loss
 from truepair.models.closed_forms import ClosedForm
 from truepair.models.encoders import ENCODERS, Encoder
-from truepair.sampling import Exact, Sampler
+from truepair.sampling import Full, Sampler
 
 WITHOUT_DRAWS: dict[str, Any] = {
     "dim": 128, "scoring": "cosine", "temperature": 0.15, "popularity": 0.0, "weight_decay": 0.0,
@@ -25,7 +25,7 @@ WITH_DRAWS: dict[str, Any] = {
 
 def usual(sampler: str | Sampler) -> dict[str, Any]:
     """The usual values with a sampler, given by its name or itself."""
-    return WITHOUT_DRAWS if is_exact(sampler) else WITH_DRAWS
+    return WITHOUT_DRAWS if is_full(sampler) else WITH_DRAWS
 
 
 def given_over(values: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -43,14 +43,14 @@ def given_over(values: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str,
 def usual_batch(sampler: str | Sampler, n_pairs: int) -> int:
     """Users of a batch, one for each 1000 pairs, from 8 to 128; where items are drawn, pairs of a batch: a
     64th of them all, from 64 to 1024."""
-    if is_exact(sampler):
+    if is_full(sampler):
         return min(max(n_pairs // 1000, 8), 128)
     return min(max(n_pairs // 64, 64), 1024)
 
 
-def is_exact(sampler: str | Sampler) -> bool:
+def is_full(sampler: str | Sampler) -> bool:
     """Whether nothing is drawn."""
-    return sampler == "exact" or isinstance(sampler, Exact)
+    return sampler == "full" or isinstance(sampler, Full)
 
 
 # --- given, and not used ---------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ def unused(
         reasons |= dict.fromkeys(
             ("dim", "scoring", "temperature", "popularity"), _has_its_own("encoder", encoder)
         )
-    if is_exact(sampler):
+    if is_full(sampler):
         why = f"sampler = {sampler!r} compares with all items; leave it out, or give a sampler that draws"
         reasons |= dict.fromkeys(("n_extra", "n_unlabelled"), why)
     return {name: why for name, why in reasons.items() if why and name in given}

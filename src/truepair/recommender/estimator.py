@@ -41,7 +41,7 @@ from truepair.recommender.defaults import given_over, unused, usual, usual_batch
 from truepair.recommender.holdout import as_interactions, joined, split_for_fitting
 from truepair.recommender.model_file import Model, load_model, save_model
 from truepair.recommender.output import Output, output_of, to_output
-from truepair.recommender.parameters import PARTS, check_saveable, described, rebuilt
+from truepair.recommender.parameters import PARTS, check_saveable, current_name, described, rebuilt
 from truepair.sampling import SAMPLERS, Sampler
 from truepair.training import AUTO, ENGINES, FitResult, Job, Settings, check_sampler, fit, fold_in
 
@@ -55,7 +55,7 @@ BY_NAME = ("dim", "scoring", "temperature", "popularity")  # of an encoder that 
 class Recommender:
     """Learns from interactions and recommends, in the caller's ids.
 
-    loss, encoder, sampler  a name ("infonce", "mf", "exact") or a value such as `DPL(tau=0.05)`
+    loss, encoder, sampler  a name ("infonce", "mf", "full") or a value such as `DPL(tau=0.05)`
     encoder                 "popular", "itemknn" and "ease" are found without training: of all parameters
                             they use `metric` and `device` alone, and learn from everything given
     dim, scoring, temperature, popularity, tau
@@ -67,7 +67,7 @@ class Recommender:
                             to those of the trained encoder, after training
     validation, metric      the share of the pairs that is held out to choose the epoch by this metric;
                             0 trains all epochs on everything
-    engine                  how to train: "auto" is "rows" with exact sampling, else "gpu" on CUDA and "cpu"
+    engine                  how to train: "auto" is "full" with sampler="full", else "gpu" on CUDA and "cpu"
                             elsewhere, else "reference"; all other parameters are those of `Settings`
     n_extra, n_unlabelled, patience
                             an error where they are given and not used: exact sampling draws nothing, and
@@ -88,7 +88,7 @@ class Recommender:
     # as scikit-learn wants it: parameters are kept as given, and checked when they are used
     loss: str | Loss = "infonce"
     encoder: str | Encoder | ClosedForm = "mf"
-    sampler: str | Sampler = "exact"
+    sampler: str | Sampler = "full"
     dim: int | None = None
     scoring: Literal["dot", "cosine"] | None = None
     temperature: float | None = None
@@ -116,6 +116,9 @@ class Recommender:
     seed: int = 0
     device: str = "auto"
 
+    def __post_init__(self) -> None:
+        self.set_params(sampler=self.sampler, engine=self.engine)
+
     # --- parameters ------------------------------------------------------------------------------------
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -127,7 +130,7 @@ class Recommender:
         for name, value in params.items():
             if name not in _PARAMETERS:
                 raise InputError(f"{name!r} is no parameter of Recommender.{did_you_mean(name, _PARAMETERS)}")
-            setattr(self, name, value)
+            setattr(self, name, current_name(name, value))
         return self
 
     def __repr__(self) -> str:

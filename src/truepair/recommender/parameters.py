@@ -9,7 +9,9 @@ from typing import Any
 from truepair.errors import InputError, check_choice
 from truepair.losses import LOSSES
 from truepair.models.closed_forms import ALL_ENCODERS, EASE
+from truepair.sampling import OLD_NAMES as OLD_SAMPLERS
 from truepair.sampling import SAMPLERS
+from truepair.training.engines import OLD_NAMES as OLD_ENGINES
 
 # what has fields of its own, and the kinds of each by name
 PARTS: dict[str, Mapping[str, type]] = {
@@ -25,6 +27,18 @@ FIELDS = {  # fields that are parameters of Recommender too, for parts that are 
     "popularity": "encoder.popularity",
     "tau": "loss.tau",
 }
+
+
+OLD_NAMES: dict[str, Mapping[str, str]] = {"sampler": OLD_SAMPLERS, "engine": OLD_ENGINES}
+
+
+def current_name(parameter: str, value: Any) -> Any:
+    """The value; a name of an older version becomes the one of today.
+
+    >>> current_name("sampler", "exact"), current_name("engine", "rows")
+    ('full', 'full')
+    """
+    return OLD_NAMES.get(parameter, {}).get(value, value) if isinstance(value, str) else value
 
 
 def described(value: Any) -> Any:
@@ -54,6 +68,7 @@ def assembled(flat: Mapping[str, Any]) -> dict[str, Any]:
     for name, registry in PARTS.items():
         fields = {key.split(".", 1)[1]: value for key, value in flat.items() if key.startswith(f"{name}.")}
         if isinstance(whole.get(name), str):
+            whole[name] = current_name(name, whole[name])
             whole[name] = _made(name, registry[check_choice(name, whole[name], registry)], fields)
         elif fields:
             raise InputError(
@@ -94,5 +109,5 @@ def rebuilt(name: str, value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     fields = {key: tuple(field) if isinstance(field, list) else field for key, field in value.items()}
-    kind = check_choice(name, fields.pop("kind"), PARTS[name])
+    kind = check_choice(name, current_name(name, fields.pop("kind")), PARTS[name])
     return PARTS[name][kind](**fields)

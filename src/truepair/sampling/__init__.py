@@ -143,7 +143,7 @@ class BNS(Sampler):
 
 
 @dataclass(frozen=True)
-class Exact(Sampler):
+class Full(Sampler):
     """No draws: a user's anchors are compared with all items of the catalogue at once.
 
     The extra positives are all of the user's items, the unlabelled ones all others, whatever `n_extra` and
@@ -183,8 +183,9 @@ SAMPLERS: dict[str, type[Sampler]] = {
     "popularity": Popularity,
     "dns": DNS,
     "bns": BNS,
-    "exact": Exact,
+    "full": Full,
 }
+OLD_NAMES = {"exact": "full"}  # of version 0.1: model files and configurations have them
 
 
 # --- drawing -------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from truepair.storage.tensor_file import read_tensors, write_tensors
 from truepair.training.result import Job
 
 KIND, VERSION = "truepair checkpoint", 1
+_OLD_NAMES = {"sampler Exact": "Full", "engine rows": "full"}  # of version 0.1
 
 
 def save_checkpoint(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
@@ -50,6 +51,7 @@ def describe_job(job: Job, on_epoch: object) -> dict[str, Any]:
 
 def check_same_job(path: Path, saved: Mapping[str, Any], job: Mapping[str, Any]) -> None:
     """An error that names what differs, if the checkpoint is of another run."""
+    saved = {key: _OLD_NAMES.get(f"{key} {value}", value) for key, value in saved.items()}
     differing = [key for key in {**saved, **job} if saved.get(key) != job.get(key)]
     if differing:
         shown = "; ".join(f"{key} was {saved.get(key)!r}, is {job.get(key)!r}" for key in differing[:5])

@@ -11,8 +11,8 @@ from truepair.data.interactions import Interactions
 from truepair.errors import InputError, TrainingError, check_choice, check_type
 from truepair.losses import InfoNCEPosterior, Loss
 from truepair.models.encoders import Encoder
-from truepair.sampling import Exact, Sampler
-from truepair.training.full.engine import ROWS
+from truepair.sampling import Full, Sampler
+from truepair.training.full.engine import FULL
 from truepair.training.loop import Run, run_to_the_end
 from truepair.training.many import fit_together, together
 from truepair.training.reference.trainer import REFERENCE
@@ -27,11 +27,12 @@ ENGINES: dict[str, Engine] = {
     "gpu": GPU,
     "cpu": CPU,
     "cpu-fast": CPU_FAST,
-    "rows": ROWS,
+    "full": FULL,
     "reference": REFERENCE,
 }
 AUTO = "auto"
-_AUTO_ORDER = ("gpu", "cpu", "rows", "reference")  # the exact engines, fastest first
+OLD_NAMES = {"rows": "full"}  # of version 0.1: model files, configurations and checkpoints have them
+_AUTO_ORDER = ("gpu", "cpu", "full", "reference")  # the exact engines, fastest first
 
 
 def fit(
@@ -107,10 +108,10 @@ def fit_many(
 def choose_engine(job: Job, engine: str = AUTO) -> str:
     """The engine for a job: the one named, if it can do it.
 
-    "auto" is the fastest faithful engine that can: "gpu" on CUDA, "cpu" for what it has, "rows" for exact
-    sampling, else "reference".
+    "auto" is the fastest faithful engine that can: "full" for sampler="full", else "gpu" on CUDA, "cpu" for
+    what it has, and "reference" for the rest.
     """
-    check_choice("engine", engine, [AUTO, *ENGINES])
+    engine = check_choice("engine", OLD_NAMES.get(engine, engine), [AUTO, *ENGINES])
     job = replace(job, loss=job.loss.with_density(job.interactions.density))
     if engine == AUTO:
         return next(name for name in _AUTO_ORDER if ENGINES[name].lacks(job) is None)
@@ -140,10 +141,10 @@ def _checked_job(
 
 def check_sampler(loss: Loss, sampler: Sampler) -> None:
     """An error if a loss must know of which items its scores are, and the sampler cannot tell."""
-    if loss.needs_items and not isinstance(sampler, Exact):
+    if loss.needs_items and not isinstance(sampler, Full):
         raise InputError(
             f"{type(loss).__name__} weighs every unlabelled item of a user, and the sampler "
-            f"{type(sampler).__name__} draws a few; use sampler='exact', or the loss 'infonce'."
+            f"{type(sampler).__name__} draws a few; use sampler='full', or the loss 'infonce'."
         )
 
 

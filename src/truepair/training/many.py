@@ -43,7 +43,7 @@ def together(jobs: Sequence[Job], engines: Sequence[str]) -> list[list[int]]:
     """The places of the jobs that train at once; a job that does not is in none."""
     gpu = [place for place, name in enumerate(engines) if name == "gpu"]
     alike = [[gpu[k] for k in group] for group in groups_of([jobs[place] for place in gpu])]
-    recorded = [p for p, name in enumerate(engines) if name == "rows" and is_recordable(jobs[p])]
+    recorded = [p for p, name in enumerate(engines) if name == "full" and is_recordable(jobs[p])]
     return alike + _parts(recorded, _MOST_RECORDED)
 
 
@@ -63,7 +63,7 @@ def fit_together(
     jobs: Sequence[Job], engine: str, on_epochs: Sequence[OnEpoch | None], progress: bool
 ) -> list[FitResult | TrainingError]:
     """Train one group on the GPU; a run that diverges gives its error, and the others go on."""
-    group: Group = RecordedRuns(jobs) if engine == "rows" else AlikeRuns(jobs)
+    group: Group = RecordedRuns(jobs) if engine == "full" else AlikeRuns(jobs)
     runs = [
         Run(job, engine, trainer, on_epoch, None)
         for job, trainer, on_epoch in zip(jobs, group.trainers, on_epochs, strict=True)

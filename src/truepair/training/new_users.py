@@ -13,7 +13,7 @@ from truepair.data.interactions import Interactions
 from truepair.losses import InfoNCE, InfoNCEPosterior, Loss
 from truepair.models.encoders import Encoder
 from truepair.randomness import stream_key
-from truepair.sampling import Draws, Exact, Sampler, pair_scores
+from truepair.sampling import Draws, Full, Sampler, pair_scores
 from truepair.training.full.scoring import Blocks, sums_for
 from truepair.training.settings import Settings
 
@@ -41,7 +41,7 @@ def fold_in(
     width = items.shape[1] - bool(encoder.popularity)  # not its dim: who has fitted may change that
     vectors = nn.Parameter(_means(items, history)[:, :width])
     optimizer = torch.optim.Adam([vectors], lr=RATE, weight_decay=settings.weight_decay)
-    if isinstance(sampler, Exact):
+    if isinstance(sampler, Full):
         gradient = _from_rows(items, loss, sampler, history, popularity)
     else:
         gradient = _from_draws(items, loss, sampler, history, settings, popularity)
@@ -80,7 +80,7 @@ def _from_draws(
 
 
 def _from_rows(
-    items: Tensor, loss: Loss, sampler: Exact, history: Interactions, popularity: Codes
+    items: Tensor, loss: Loss, sampler: Full, history: Interactions, popularity: Codes
 ) -> Gradient:
     blocks, sums = (
         Blocks(history, loss, sampler, items.device, popularity),

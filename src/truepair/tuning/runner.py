@@ -17,7 +17,7 @@ from truepair.prior import ESTIMATED, prepared_many, with_estimated_prior
 from truepair.recommender.closed_fit import Solved
 from truepair.recommender.defaults import given_over, usual
 from truepair.recommender.estimator import Recommender
-from truepair.recommender.parameters import FIELDS, PARTS, assembled
+from truepair.recommender.parameters import FIELDS, PARTS, assembled, current_name
 from truepair.training import (
     AUTO,
     EpochState,
@@ -146,7 +146,8 @@ def recommender_of(parameters: Mapping[str, Any]) -> Recommender:
     A loss, encoder or sampler of which no field is named stays a name, so that `tau`, `dim` and the usual
     pool count; where one is named, they and the usual values count for the other fields.
     """
-    flat = {**{part: getattr(Recommender, part) for part in PARTS}, **parameters}
+    given = {name: current_name(name, value) for name, value in parameters.items()}
+    flat = {**{part: getattr(Recommender, part) for part in PARTS}, **given}
     known = given_over(usual(flat["sampler"]), flat)
     by_name = {part: flat.pop(part) for part in PARTS if not any(key.startswith(f"{part}.") for key in flat)}
     for name, place in FIELDS.items():

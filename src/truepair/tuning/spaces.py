@@ -36,7 +36,7 @@ COMMON: dict[str, Domain | When] = {
 }
 
 # with exact sampling: nothing is drawn, and only cosines were ever worth it
-EXACT: dict[str, Domain | When] = {
+FULL: dict[str, Domain | When] = {
     "learning_rate": Range(1e-3, 3e-2, log=True),
     "weight_decay": Range(1e-8, 1e-3, log=True),
     "batch_size": Powers(64, 256),
@@ -78,7 +78,7 @@ SOLVED: dict[str, dict[str, Domain | When]] = {
 
 
 def default_space(
-    loss: str = "infonce", encoder: str = "mf", sampler: str = "exact"
+    loss: str = "infonce", encoder: str = "mf", sampler: str = "full"
 ) -> dict[str, Domain | When]:
     """What is worth searching for this loss, encoder and sampler.
 
@@ -98,9 +98,9 @@ def default_space(
     once: dict[str, Domain | When] = {}
     if "loss.temperature" in own:
         once["encoder.temperature"] = Choice([1.0])
-    if sampler == "exact":
+    if sampler == "full":
         own.pop("loss.surrogate", None)  # the others have no closed form, and are slow
-        return {**EXACT, **once, **own, **graph}
+        return {**FULL, **once, **own, **graph}
     extra = EXTRA if kind.uses_extra else {}
     return {**COMMON, **once, **own, **extra, **SAMPLER_FIELDS.get(sampler, {}), **graph}
 

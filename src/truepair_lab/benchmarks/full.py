@@ -16,7 +16,7 @@ from truepair.errors import InputError
 from truepair.evaluation import Validation
 from truepair.losses import DPLHard, InfoNCE, Loss
 from truepair.models.encoders import MF
-from truepair.sampling import Exact
+from truepair.sampling import Full
 from truepair.training import ENGINES, Job, Settings
 from truepair.training.result import EpochState
 from truepair.training.trainer import Trainer
@@ -94,7 +94,7 @@ def _ials(split: Split, options: Options, outcome: Outcome) -> tuple[float | Non
 
 def _started(train: Interactions, dim: int, settings: Settings, loss: Loss = LOSS) -> Trainer:
     encoder = MF(dim=dim, scoring="cosine", temperature=TEMPERATURE)
-    return ENGINES["rows"].start(Job(encoder, loss, Exact(), train, settings))
+    return ENGINES["full"].start(Job(encoder, loss, Full(), train, settings))
 
 
 def _curve(trainer: Trainer, settings: Settings, split: Split, options: Options) -> list[tuple[float, float]]:

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from truepair.evaluation.evaluation import Validation
-from truepair.sampling import Exact
+from truepair.sampling import Full
 from truepair.training import FitResult, Job
 from truepair.training.full.scoring import Blocks, Chosen, ScoredBlock
-from truepair.training.full.trainer import RowsTrainer
+from truepair.training.full.trainer import FullTrainer
 from truepair.training.loop import Run, run_to_the_end
 from truepair_lab.truth.cases import TruthCase, mask_of
 from truepair_lab.truth.fitting import one_thread
@@ -20,7 +20,7 @@ class ToldBlocks(Blocks):
     """Blocks whose anchors are compared with true negatives alone."""
 
     def __init__(self, job: Job, negative: Tensor) -> None:
-        assert isinstance(job.sampler, Exact)
+        assert isinstance(job.sampler, Full)
         super().__init__(job.interactions, job.loss, job.sampler, torch.device("cpu"))
         self.negative = negative  # [n_users, n_items], bool
 
@@ -52,9 +52,9 @@ def fit_told(job: Job, case: TruthCase) -> FitResult:
         job.settings,
     )
     with one_thread():
-        trainer = RowsTrainer(job)
+        trainer = FullTrainer(job)
         trainer.blocks = ToldBlocks(job, torch.from_numpy(negative))
-        return run_to_the_end(Run(job, "rows", trainer, on_epoch, None), 1, progress=False)
+        return run_to_the_end(Run(job, "full", trainer, on_epoch, None), 1, progress=False)
 
 
 def labels_of(case: TruthCase) -> Labels:

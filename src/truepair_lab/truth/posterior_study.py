@@ -23,7 +23,7 @@ from truepair.models.encoders import MF
 from truepair.prior import estimate_prior
 from truepair.prior.calibration import calibrated
 from truepair.recommender.holdout import joined
-from truepair.sampling import Exact
+from truepair.sampling import Full
 from truepair.training import FitResult, Job, Settings, fit
 from truepair.training.item_weights import weights_of
 from truepair_lab.truth.cases import TruthCase, mask_of
@@ -121,7 +121,7 @@ class Bench:
             seed=case.seed,
             device="cpu",
         )
-        return Job(encoder, loss, Exact(), case.train, settings)
+        return Job(encoder, loss, Full(), case.train, settings)
 
     def _fit(self, job: Job) -> FitResult:
         valid = Validation(self.case.valid, self.case.train, f"ndcg@{min(20, self.case.train.n_items)}")

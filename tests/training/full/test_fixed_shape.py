@@ -8,13 +8,13 @@ import torch
 
 from truepair.losses import BPR, BSL, DCL, DPL, HCL, PSL, SL, DPLHalf, DPLHard, InfoNCE, InfoNCEPosterior
 from truepair.models.encoders import MF, LightGCN
-from truepair.sampling import Exact
+from truepair.sampling import Full
 from truepair.training import Job, Settings, fit, fit_many
-from truepair.training.full.cuda_graphs import RecordedRowsTrainer
+from truepair.training.full.cuda_graphs import RecordedFullTrainer
 from truepair.training.full.engine import is_recordable
 from truepair.training.full.fixed_shape import Course
 from truepair.training.full.scoring import Blocks
-from truepair.training.full.trainer import RowsTrainer
+from truepair.training.full.trainer import FullTrainer
 from worlds import interactions_of, posterior_of
 
 pytest.importorskip("triton")
@@ -64,7 +64,7 @@ def named(value):
     return type(value).__name__
 
 
-class Unrecorded(RecordedRowsTrainer):
+class Unrecorded(RecordedFullTrainer):
     """Its steps are made, not played."""
 
     def __init__(self, job):
@@ -81,8 +81,8 @@ class Unrecorded(RecordedRowsTrainer):
     ids=named,
 )
 def test_a_filled_block_is_the_block(loss, encoder):
-    job = Job(encoder, loss, Exact(step=0), DATA, SETTINGS)
-    ours, plain = Unrecorded(job), RowsTrainer(job)
+    job = Job(encoder, loss, Full(step=0), DATA, SETTINGS)
+    ours, plain = Unrecorded(job), FullTrainer(job)
     for epoch in range(SETTINGS.epochs):
         rate = 0.05 / (1 + epoch)
         told, expected = ours.train(epoch, rate, lambda n: None), plain.train(epoch, rate, lambda n: None)
@@ -94,7 +94,7 @@ def test_a_filled_block_is_the_block(loss, encoder):
 
 
 def test_blocks_of_an_epoch_are_those_of_the_engine():
-    blocks = Blocks(DATA, BPR(), Exact(), CPU)
+    blocks = Blocks(DATA, BPR(), Full(), CPU)
     course = Course(blocks, batch_size=5)
     for epoch in range(3):
         course.lay(5, epoch)
@@ -104,7 +104,7 @@ def test_blocks_of_an_epoch_are_those_of_the_engine():
 
 
 def test_room_is_made_once_and_grows_when_a_block_needs_it():
-    course = Course(Blocks(DATA, BPR(), Exact(), CPU), batch_size=5)
+    course = Course(Blocks(DATA, BPR(), Full(), CPU), batch_size=5)
     assert course.lay(5, 0)
     assert not course.lay(5, 1)
     course.room = 3
@@ -114,12 +114,12 @@ def test_room_is_made_once_and_grows_when_a_block_needs_it():
 
 def test_what_can_be_recorded():
     def asked(device="cuda", **changes):
-        job = Job(COSINE, BPR(), Exact(), DATA, SETTINGS)
+        job = Job(COSINE, BPR(), Full(), DATA, SETTINGS)
         return is_recordable(dataclasses.replace(job, **changes), torch.device(device))
 
     assert asked()
     assert not asked("cpu")
-    assert not asked(sampler=Exact(columns=5))
+    assert not asked(sampler=Full(columns=5))
     assert not asked(loss=PSL(surrogate="relu"))
     assert not asked(settings=dataclasses.replace(SETTINGS, optimizer="sgd"))
 
@@ -132,12 +132,12 @@ def test_what_can_be_recorded():
 @pytest.mark.parametrize("loss", LOSSES, ids=named)
 def test_recorded_training_is_the_references(loss, encoder, tmp_path):
     settings = dataclasses.replace(SETTINGS, device="cuda")
-    reference = fit(encoder, loss, Exact(), DATA, SETTINGS, engine="reference")
+    reference = fit(encoder, loss, Full(), DATA, SETTINGS, engine="reference")
     scores = reference.users @ reference.items.T
 
     def recorded(epochs, checkpoint=None):
         wanted = dataclasses.replace(settings, epochs=epochs)
-        return fit(encoder, loss, Exact(), DATA, wanted, engine="rows", checkpoint=checkpoint)
+        return fit(encoder, loss, Full(), DATA, wanted, engine="full", checkpoint=checkpoint)
 
     recorded(1, tmp_path / "run.ckpt")
     for found in (recorded(2), recorded(2, tmp_path / "run.ckpt")):
@@ -149,11 +149,11 @@ def test_recorded_training_is_the_references(loss, encoder, tmp_path):
 def test_runs_side_by_side_are_those_alone():
     settings = dataclasses.replace(SETTINGS, device="cuda")
     jobs = [
-        Job(encoder, loss, Exact(), DATA, dataclasses.replace(settings, seed=seed, epochs=2 + seed))
+        Job(encoder, loss, Full(), DATA, dataclasses.replace(settings, seed=seed, epochs=2 + seed))
         for seed, (encoder, loss) in enumerate([(COSINE, BPR()), (GRAPH, SL()), (COSINE, DPL(tau=0.2))])
     ]
     for job, found in zip(jobs, fit_many(jobs), strict=True):
         alone = fit(job.encoder, job.loss, job.sampler, DATA, job.settings)
-        assert (found.engine, len(found.history)) == ("rows", job.settings.epochs)
+        assert (found.engine, len(found.history)) == ("full", job.settings.epochs)
         scores = alone.users @ alone.items.T
         assert (found.users @ found.items.T - scores).abs().max() < 1e-3 * scores.abs().max()

@@ -16,7 +16,7 @@ from truepair.losses import BPR, BSL, DCL, DPL, HCL, PSL, SL, DPLHalf, DPLHard, 
 from truepair.models.encoders import MF, LightGCN
 from truepair.randomness import stream_key
 from truepair.recommender.estimator import Recommender
-from truepair.sampling import Exact, Uniform
+from truepair.sampling import Full, Uniform
 from truepair.training import Job, Settings, choose_engine, fit
 from truepair.training.full.losses import ROW_FORMS
 from truepair.training.full.pair_sums import pair_sums
@@ -66,9 +66,9 @@ def named(value):
     return type(value).__name__
 
 
-def trained(loss, encoder=DOT, sampler=None, data=DATA, engine="rows", **changes):
+def trained(loss, encoder=DOT, sampler=None, data=DATA, engine="full", **changes):
     settings = dataclasses.replace(SETTINGS, **changes)
-    return fit(encoder, loss, sampler or Exact(), data, settings, engine=engine)
+    return fit(encoder, loss, sampler or Full(), data, settings, engine=engine)
 
 
 def assert_close(ours, theirs, accuracy):
@@ -103,8 +103,8 @@ def test_every_row_form_is_trained_here():
 )
 def test_training_equals_the_reference(loss, encoder):
     reference = trained(loss, encoder, engine="reference")
-    direct, histogram = (trained(loss, encoder, Exact(step=step)) for step in (0, 1 / 32))
-    assert (direct.engine, histogram.engine) == ("rows", "rows")
+    direct, histogram = (trained(loss, encoder, Full(step=step)) for step in (0, 1 / 32))
+    assert (direct.engine, histogram.engine) == ("full", "full")
     assert_close(direct, reference, 2e-5)
     assert direct.clamped == reference.clamped
     assert_close(histogram, reference, 5e-3)
@@ -119,10 +119,10 @@ def test_popularity_is_trained_with_as_in_the_reference(loss, encoder):
     changes = {"weight_decay": 1e-3, "l2_users": 0.1, "l2_items": 0.02}
     reference = trained(loss, encoder, engine="reference", **changes)
     for step, accuracy in ((0, 5e-5), (1 / 32, 5e-3)):
-        assert_close(trained(loss, encoder, Exact(step=step), **changes), reference, accuracy)
-    drawn = trained(loss, encoder, Exact(step=0, columns=DATA.n_items), **changes)
-    assert_same_bits(drawn, trained(loss, encoder, Exact(step=0), **changes))
-    without = trained(loss, dataclasses.replace(encoder, popularity=0.0), Exact(step=0), **changes)
+        assert_close(trained(loss, encoder, Full(step=step), **changes), reference, accuracy)
+    drawn = trained(loss, encoder, Full(step=0, columns=DATA.n_items), **changes)
+    assert_same_bits(drawn, trained(loss, encoder, Full(step=0), **changes))
+    without = trained(loss, dataclasses.replace(encoder, popularity=0.0), Full(step=0), **changes)
     assert (without.users - reference.users[:, :-1]).abs().max() > 0.01  # it is no afterthought
     assert torch.equal(reference.users[:, -1], torch.ones(DATA.n_users))
     added = 0.4 * np.log1p(DATA.item_counts)
@@ -146,7 +146,7 @@ def test_popularity_is_trained_with_as_in_the_reference(loss, encoder):
 def test_every_setting_means_what_it_means_in_the_reference(encoder, changes):
     loss = DPL(tau=TAUS)
     reference = trained(loss, encoder, engine="reference", **changes)
-    assert_close(trained(loss, encoder, Exact(step=0), **changes), reference, 5e-5)
+    assert_close(trained(loss, encoder, Full(step=0), **changes), reference, 5e-5)
 
 
 def test_those_with_all_items_and_none_are_left_out():
@@ -154,29 +154,29 @@ def test_those_with_all_items_and_none_are_left_out():
     start = DOT.start(DATA, SETTINGS.seed, CPU)()[0]
     moved = (seen.users != start).any(dim=1)
     assert moved.tolist() == [user not in (3, 4) for user in range(DATA.n_users)]
-    blocks = Blocks(DATA, BPR(), Exact(), CPU)
+    blocks = Blocks(DATA, BPR(), Full(), CPU)
     assert blocks.n_saturated_users == 1
     assert blocks.n_anchors == len(DATA) - DATA.n_items
 
 
 def test_auto_takes_this_engine_and_others_say_that_they_lack_it():
-    job = Job(DOT, BPR(), Exact(), DATA, SETTINGS)
-    assert choose_engine(job) == "rows"
-    with pytest.raises(InputError, match=r"engine = 'cpu': .*Exact.*Use rows or reference"):
+    job = Job(DOT, BPR(), Full(), DATA, SETTINGS)
+    assert choose_engine(job) == "full"
+    with pytest.raises(InputError, match=r"engine = 'cpu': .*Full.*Use full or reference"):
         choose_engine(job, "cpu")
-    with pytest.raises(InputError, match=r"has no sampler Uniform; it has Exact"):
-        choose_engine(dataclasses.replace(job, sampler=Uniform()), "rows")
-    drawn = dataclasses.replace(job, sampler=Exact(columns=5))
+    with pytest.raises(InputError, match=r"has no sampler Uniform; it has Full"):
+        choose_engine(dataclasses.replace(job, sampler=Uniform()), "full")
+    drawn = dataclasses.replace(job, sampler=Full(columns=5))
     with pytest.raises(InputError, match="whole catalogue, and cannot draw columns"):
         choose_engine(drawn, "reference")
     with pytest.raises(InputError, match=r"draws columns .* only for losses with a row form .*BPR, InfoNCE"):
-        choose_engine(dataclasses.replace(drawn, loss=PSL(surrogate="atan")), "rows")
+        choose_engine(dataclasses.replace(drawn, loss=PSL(surrogate="atan")), "full")
 
 
 @pytest.mark.parametrize("bad", [{"columns": 0}, {"alpha": -1.0}, {"step": 2.0}, {"step": -0.1}], ids=str)
 def test_descriptions_that_make_no_sense(bad):
     with pytest.raises(InputError, match=f"{next(iter(bad))} = "):
-        Exact(**bad)
+        Full(**bad)
 
 
 @pytest.mark.parametrize("loss", [DPL(tau=0.1), HCL(tau=0.1)], ids=str)
@@ -195,11 +195,11 @@ def test_the_same_bits_on_one_and_two_threads(loss, encoder):
 
 
 @pytest.mark.parametrize("encoder", [DOT, GRAPH, POPULAR[2]], ids=["dot", "graph", "popular graph"])
-@pytest.mark.parametrize("sampler", [Exact(), Exact(columns=8, alpha=0.5)], ids=str)
+@pytest.mark.parametrize("sampler", [Full(), Full(columns=8, alpha=0.5)], ids=str)
 def test_stopping_and_going_on_changes_nothing(encoder, sampler, tmp_path):
     def run(epochs, path=None):
         settings = dataclasses.replace(SETTINGS, epochs=epochs)
-        return fit(encoder, DPL(tau=0.1), sampler, DATA, settings, engine="rows", checkpoint=path)
+        return fit(encoder, DPL(tau=0.1), sampler, DATA, settings, engine="full", checkpoint=path)
 
     run(2, tmp_path / "run.ckpt")
     assert_same_bits(run(4, tmp_path / "run.ckpt"), run(4))
@@ -228,10 +228,10 @@ def gradients(loss, sampler, keys, data=DATA, sums=pair_sums):
 @pytest.mark.parametrize("encoder", [POPULAR[0], POPULAR[2]], ids=["dot", "graph"])
 def test_a_step_with_drawn_columns_and_popularity_is_that_of_the_formula(encoder):
     """One block of all users: what was drawn, scored and descended by hand, with autograd."""
-    sampler, settings = Exact(columns=12, alpha=0.5, step=0), dataclasses.replace(SETTINGS, epochs=1)
+    sampler, settings = Full(columns=12, alpha=0.5, step=0), dataclasses.replace(SETTINGS, epochs=1)
     settings = dataclasses.replace(settings, optimizer="sgd", batch_size=DATA.n_users, learning_rate=1.0)
     data = two_tastes(n_users=12, n_items=20, each=3)
-    found = fit(encoder, InfoNCE(temperature=0.7), sampler, data, settings, engine="rows")
+    found = fit(encoder, InfoNCE(temperature=0.7), sampler, data, settings, engine="full")
     assert encoder.popularity > 0
     blocks, model = Blocks(data, BPR(), sampler, CPU), encoder.start(data, settings.seed, CPU)
     key = stream_key(settings.seed, 0, 0)
@@ -259,12 +259,12 @@ def test_a_step_with_drawn_columns_and_popularity_is_that_of_the_formula(encoder
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
 def test_as_many_columns_as_items_are_all_of_them(columns, alpha):
     loss = DPL(tau=TAUS)
-    assert_same_bits(trained(loss, sampler=Exact(columns=columns, alpha=alpha)), trained(loss))
+    assert_same_bits(trained(loss, sampler=Full(columns=columns, alpha=alpha)), trained(loss))
 
 
 def test_large_catalogues_are_drawn_from_unless_told_otherwise():
-    assert [Exact().columns_of(n) for n in (100, 1 << 17, (1 << 17) + 1)] == [None, None, 1 << 14]
-    assert [Exact(columns=50).columns_of(n) for n in (50, 51, 10**7)] == [None, 50, 50]
+    assert [Full().columns_of(n) for n in (100, 1 << 17, (1 << 17) + 1)] == [None, None, 1 << 14]
+    assert [Full(columns=50).columns_of(n) for n in (50, 51, 10**7)] == [None, 50, 50]
 
 
 def test_chances_are_in_proportion_and_expect_as_many_as_asked_for():
@@ -277,7 +277,7 @@ def test_chances_are_in_proportion_and_expect_as_many_as_asked_for():
 
 
 def test_columns_come_by_their_chances_with_the_inverse_for_weight():
-    blocks = Blocks(DATA, BPR(), Exact(columns=6, alpha=1.0), CPU)
+    blocks = Blocks(DATA, BPR(), Full(columns=6, alpha=1.0), CPU)
     seen = torch.zeros(DATA.n_items, dtype=torch.float64)
     for key in range(2000):
         columns, log_weights = blocks.drawn(key)
@@ -291,8 +291,8 @@ def test_columns_come_by_their_chances_with_the_inverse_for_weight():
 def test_the_mean_gradient_over_many_draws_is_the_exact_one(columns, alpha, bias):
     """Of users who are not idle. A weighted mean over unequal weights has a bias of order 1 / columns."""
     loss = BPR()
-    exact = gradients(loss, Exact(), [0])[0][0]
-    found, _, idle = gradients(loss, Exact(columns=columns, alpha=alpha), range(800))
+    exact = gradients(loss, Full(), [0])[0][0]
+    found, _, idle = gradients(loss, Full(columns=columns, alpha=alpha), range(800))
     for user, (gradient, away) in enumerate(zip(exact, idle.T, strict=True)):
         drawn = found[~away, user]
         error, spread = drawn.mean(dim=0) - gradient, drawn.std(dim=0) / len(drawn) ** 0.5
@@ -301,8 +301,8 @@ def test_the_mean_gradient_over_many_draws_is_the_exact_one(columns, alpha, bias
 
 def test_the_mean_gradient_of_items_is_the_exact_one_where_nobody_is_idle():
     data = two_tastes(n_users=12, n_items=30, each=4)
-    exact = gradients(BPR(), Exact(), [0], data)[1][0]
-    _, found, idle = gradients(BPR(), Exact(columns=15, alpha=0), range(800), data)
+    exact = gradients(BPR(), Full(), [0], data)[1][0]
+    _, found, idle = gradients(BPR(), Full(columns=15, alpha=0), range(800), data)
     assert not idle.any()
     spread = found.std(dim=0) / 800**0.5
     assert ((found.mean(dim=0) - exact).abs() < 4.5 * spread).all()
@@ -312,7 +312,7 @@ def test_the_mean_gradient_of_items_is_the_exact_one_where_nobody_is_idle():
 def test_who_has_all_that_was_drawn_is_idle(loss):
     assert DATA.user_counts[6] == DATA.n_items - 1
     row = 4  # of user 6: users 3 and 4 have no anchors
-    by_ours, by_theirs, idle = gradients(loss, Exact(columns=3), range(20))
+    by_ours, by_theirs, idle = gradients(loss, Full(columns=3), range(20))
     assert idle[:, row].any()
     assert not idle.all(dim=1).any()
     assert (by_ours[idle] == 0).all()
@@ -323,7 +323,7 @@ def test_who_has_all_that_was_drawn_is_idle(loss):
 
 def test_every_score_of_a_block_lies_in_its_range():
     data = interactions_of([range(8), [8], [9]], 10)
-    blocks = Blocks(data, DPL(tau=0.1), Exact(columns=2, alpha=0), torch.device("cpu"))
+    blocks = Blocks(data, DPL(tau=0.1), Full(columns=2, alpha=0), torch.device("cpu"))
     ours, theirs = torch.full((3, 2), 10.0), torch.linspace(1, 1.1, 20).view(10, 2)
     chosen = [blocks.chosen(blocks.users, key) for key in range(20)]
     some = [blocks.scored(each, ours, theirs[each.needed]) for each in chosen]
@@ -337,14 +337,14 @@ def test_every_score_of_a_block_lies_in_its_range():
 def test_a_run_that_diverges_stops_with_advice(loss):
     settings = Settings(epochs=5, batch_size=5, optimizer="sgd", learning_rate=1e5, device="cpu")
     with pytest.raises(TrainingError, match="Lower learning_rate"):
-        fit(MF(dim=4), loss, Exact(), two_tastes(), settings, engine="rows")
+        fit(MF(dim=4), loss, Full(), two_tastes(), settings, engine="full")
 
 
 def test_a_prior_near_1_is_not_rounded_to_1():
     loss, settings = DPL(tau=1 - 1e-9), Settings(epochs=1, batch_size=5, device="cpu")
     theirs, ours = (
-        fit(MF(dim=4), loss, Exact(step=0), two_tastes(), settings, engine=engine)
-        for engine in ("reference", "rows")
+        fit(MF(dim=4), loss, Full(step=0), two_tastes(), settings, engine=engine)
+        for engine in ("reference", "full")
     )
     assert np.isclose(ours.history[-1].loss, theirs.history[-1].loss)
 
@@ -353,21 +353,21 @@ def test_a_prior_near_1_is_not_rounded_to_1():
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
 @pytest.mark.parametrize("loss", [BPR(), InfoNCE(), HCL(tau=0.1), DPL(tau=0.1), PSL()], ids=str)
 def test_one_column_is_enough_to_train(loss, alpha, step):
-    found = trained(loss, sampler=Exact(columns=1, alpha=alpha, step=step))
+    found = trained(loss, sampler=Full(columns=1, alpha=alpha, step=step))
     assert found.users.isfinite().all()
     assert all(np.isfinite(record.loss) for record in found.history)
 
 
 def test_drawn_columns_learn_the_two_tastes():
     data = two_tastes()
-    found = trained(DPL(tau=0.05), sampler=Exact(columns=10), data=data, epochs=40)
+    found = trained(DPL(tau=0.05), sampler=Full(columns=10), data=data, epochs=40)
     scores = found.users @ found.items.T
     alike = torch.arange(data.n_users)[:, None] % 2 == torch.arange(data.n_items) % 2
     assert scores[alike].mean() > scores[~alike].mean() + 1
 
 
 def test_histograms_and_pairs_agree_on_drawn_columns():
-    sampler = Exact(columns=9, alpha=1.0)
+    sampler = Full(columns=9, alpha=1.0)
     exact = trained(DPLHard(tau=0.1), sampler=dataclasses.replace(sampler, step=0))
     assert_close(trained(DPLHard(tau=0.1), sampler=sampler), exact, 5e-3)
     assert sums_for(sampler, CPU) is not pair_sums
@@ -375,15 +375,15 @@ def test_histograms_and_pairs_agree_on_drawn_columns():
 
 # --- the product ---------------------------------------------------------------------------------------
 
-QUICK = {"dim": 4, "epochs": 12, "validation": 0, "sampler": "exact", "learning_rate": 0.05, "device": "cpu"}
+QUICK = {"dim": 4, "epochs": 12, "validation": 0, "sampler": "full", "learning_rate": 0.05, "device": "cpu"}
 
 
-@pytest.mark.parametrize("sampler", ["exact", Exact(columns=12, alpha=0.5)], ids=str)
+@pytest.mark.parametrize("sampler", ["full", Full(columns=12, alpha=0.5)], ids=str)
 @pytest.mark.parametrize("loss", ["bpr", "dpl", "infonce"])
 def test_fit_recommend_fold_in_save_and_load(loss, sampler, tmp_path):
     data = two_tastes(n_users=200, n_items=40, each=8)
     model = Recommender(**{**QUICK, "loss": loss, "sampler": sampler}).fit(data)
-    assert model.facts_["engine"] == "rows"
+    assert model.facts_["engine"] == "full"
     lists = model.recommend(k=5).to_pandas()
     assert (lists.user % 2 == lists.item % 2).mean() > 0.9
     model.save(tmp_path / "model")
@@ -412,19 +412,19 @@ def test_one_prior_per_user_is_folded_in_by_its_mean():
 
 
 def test_a_batch_is_8_to_128_users_unless_told_otherwise():
-    sizes = [Recommender(sampler="exact").job(n)[3].batch_size for n in (10, 50_000, 10**6)]
+    sizes = [Recommender(sampler="full").job(n)[3].batch_size for n in (10, 50_000, 10**6)]
     assert sizes == [8, 50, 128]
-    assert Recommender(sampler=Exact(columns=5)).job(10**6)[3].batch_size == 128
-    assert Recommender(sampler="exact", batch_size=32).job(10**6)[3].batch_size == 32
+    assert Recommender(sampler=Full(columns=5)).job(10**6)[3].batch_size == 128
+    assert Recommender(sampler="full", batch_size=32).job(10**6)[3].batch_size == 32
     assert Recommender(sampler="uniform").job(10**6)[3].batch_size == 1024
 
 
 def test_the_command_line(tmp_path):
     two_tastes().to_table().to_pandas().to_csv(tmp_path / "clicks.csv", index=False)
-    words = ["fit", tmp_path / "clicks.csv", "-o", tmp_path / "m", "--sampler", "exact", "--dim", "4"]
+    words = ["fit", tmp_path / "clicks.csv", "-o", tmp_path / "m", "--sampler", "full", "--dim", "4"]
     more = ["--epochs", "3", "--metric", "ndcg@5", "--set", "sampler.columns=20", "--quiet"]
     result = CliRunner().invoke(app, [str(word) for word in [*words, *more]])
     assert result.exit_code == 0, result.output
     loaded = Recommender.load(tmp_path / "m")
-    assert loaded.get_params()["sampler"] == Exact(columns=20)
-    assert loaded.facts_["engine"] == "rows"
+    assert loaded.get_params()["sampler"] == Full(columns=20)
+    assert loaded.facts_["engine"] == "full"

@@ -20,7 +20,7 @@ from truepair.losses import (
     InfoNCE,
     InfoNCEPosterior,
 )
-from truepair.sampling import Draws, Exact, Uniform
+from truepair.sampling import Draws, Full, Uniform
 from truepair.training.full.histogram import MOST_NODES, HistogramSums, Nodes
 from truepair.training.full.losses import ROW_FORMS, has_row_form
 from truepair.training.full.pair_sums import SIGMOID, Kernel, pair_sums
@@ -198,8 +198,8 @@ def test_equal_scores_are_no_trouble():
 
 
 def test_step_0_is_every_pair_by_itself():
-    assert sums_for(Exact(step=0), torch.device("cpu")) is pair_sums
-    assert isinstance(sums_for(Exact(), torch.device("cpu")), HistogramSums)
+    assert sums_for(Full(step=0), torch.device("cpu")) is pair_sums
+    assert isinstance(sums_for(Full(), torch.device("cpu")), HistogramSums)
 
 
 def test_pairs_are_summed_in_pieces(monkeypatch):

@@ -10,7 +10,7 @@ from blocks import block_of, shares_of, told, world
 from truepair.errors import InputError, StorageError
 from truepair.losses import DPL, InfoNCE, InfoNCEPosterior
 from truepair.models.encoders import MF
-from truepair.sampling import DNS, Exact, Popularity, Uniform
+from truepair.sampling import DNS, Full, Popularity, Uniform
 from truepair.training import Job, Settings, StopTraining, fit, fit_many, fold_in
 from truepair.training.full.scoring import Blocks
 from truepair.training.item_weights import ItemWeights, weights_of
@@ -27,7 +27,7 @@ CPU = torch.device("cpu")
 
 
 def trained(loss, sampler=None, **options):
-    return fit(MF(dim=4), loss, sampler or Exact(), DATA, SETTINGS, **options)
+    return fit(MF(dim=4), loss, sampler or Full(), DATA, SETTINGS, **options)
 
 
 def same_bits(ours, theirs):
@@ -109,22 +109,22 @@ def test_weighted_rows_of_equal_weights_are_infonce():
 @pytest.mark.parametrize("tau", [0.12, OWN], ids=["one", "each their own"])
 def test_the_rows_engine_is_the_reference(tau):
     loss = dataclasses.replace(LOSS, tau=tau)
-    ours, theirs = (trained(loss, engine=engine) for engine in ("rows", "reference"))
+    ours, theirs = (trained(loss, engine=engine) for engine in ("full", "reference"))
     scores = theirs.users @ theirs.items.T
     assert (ours.users @ ours.items.T - scores).abs().max() < 2e-5 * scores.abs().max()
     assert ours.clamped is None
-    plain = trained(InfoNCE(0.6), engine="rows")
+    plain = trained(InfoNCE(0.6), engine="full")
     assert (plain.users @ plain.items.T - scores).abs().max() > 1e-2 * scores.abs().max()
 
 
-@pytest.mark.parametrize("engine", ["rows", "reference"])
+@pytest.mark.parametrize("engine", ["full", "reference"])
 def test_a_prior_of_0_is_infonce_to_the_bit(engine):
     for loss in (dataclasses.replace(LOSS, tau=0.0), InfoNCEPosterior(tau=0, temperature=0.6)):
         assert same_bits(trained(loss, engine=engine), trained(InfoNCE(0.6), engine=engine))
 
 
 def test_drawn_columns_weigh_both_ways():
-    sampler = Exact(columns=10)
+    sampler = Full(columns=10)
     blocks, plain = (Blocks(DATA, loss, sampler, CPU) for loss in (LOSS, InfoNCE(0.6)))
     ours, theirs = torch.randn(DATA.n_users, 4), torch.randn(DATA.n_items, 4)
     for key in range(5):
@@ -136,11 +136,11 @@ def test_drawn_columns_weigh_both_ways():
         torch.testing.assert_close(found.log_weights, bare.log_weights + own)
         assert found.log_total_weight().isfinite().all()
     assert trained(LOSS, sampler).users.isfinite().all()
-    assert same_bits(trained(LOSS, Exact(columns=1000)), trained(LOSS))
+    assert same_bits(trained(LOSS, Full(columns=1000)), trained(LOSS))
 
 
 def test_runs_side_by_side_are_those_alone():
-    jobs = [Job(MF(dim=4), loss, Exact(), DATA, SETTINGS) for loss in (LOSS, InfoNCE(0.6))]
+    jobs = [Job(MF(dim=4), loss, Full(), DATA, SETTINGS) for loss in (LOSS, InfoNCE(0.6))]
     for found, loss in zip(fit_many(jobs), (LOSS, InfoNCE(0.6)), strict=True):
         assert same_bits(found, trained(loss))
 
@@ -155,18 +155,18 @@ def stop_after(epoch):
 
 def test_a_run_goes_on_with_the_posterior_it_began_with(tmp_path):
     path, nothing = tmp_path / "run.ckpt", stop_after(9)
-    fit(MF(dim=4), LOSS, Exact(), DATA, SETTINGS, stop_after(1), checkpoint=path)
-    whole = fit(MF(dim=4), LOSS, Exact(), DATA, SETTINGS, nothing)
+    fit(MF(dim=4), LOSS, Full(), DATA, SETTINGS, stop_after(1), checkpoint=path)
+    whole = fit(MF(dim=4), LOSS, Full(), DATA, SETTINGS, nothing)
     # trained again on another machine, the first model may differ in its last bits: not so the run
     other = dataclasses.replace(POSTERIOR, users=POSTERIOR.users * (1 + 1e-3))
     gone_on = dataclasses.replace(LOSS, posterior=other)
-    found = fit(MF(dim=4), gone_on, Exact(), DATA, SETTINGS, nothing, checkpoint=path)
+    found = fit(MF(dim=4), gone_on, Full(), DATA, SETTINGS, nothing, checkpoint=path)
     assert same_bits(found, whole)
     with pytest.raises(StorageError, match=r"loss\.tau was 0\.12, is 0\.2"):
         fit(
             MF(dim=4),
             dataclasses.replace(LOSS, tau=0.2),
-            Exact(),
+            Full(),
             DATA,
             SETTINGS,
             nothing,
@@ -176,7 +176,7 @@ def test_a_run_goes_on_with_the_posterior_it_began_with(tmp_path):
 
 def test_new_people_are_folded_in_by_infonce():
     items, popularity = torch.randn(DATA.n_items, 4), DATA.item_counts
-    args = MF(dim=4), Exact(), DATA, SETTINGS, popularity
+    args = MF(dim=4), Full(), DATA, SETTINGS, popularity
     found = [
         fold_in(items, args[0], loss, *args[1:])
         for loss in (LOSS, dataclasses.replace(LOSS, posterior=None), InfoNCE(0.6))
@@ -190,7 +190,7 @@ def test_new_people_are_folded_in_by_infonce():
 
 @pytest.mark.parametrize("sampler", [Uniform(), Popularity(), DNS(pool=8)], ids=str)
 def test_a_sampler_that_draws_is_refused(sampler):
-    message = f"the sampler {type(sampler).__name__} draws a few; use sampler='exact', or the loss 'infonce'"
+    message = f"the sampler {type(sampler).__name__} draws a few; use sampler='full', or the loss 'infonce'"
     with pytest.raises(InputError, match=message):
         trained(LOSS, sampler)
 

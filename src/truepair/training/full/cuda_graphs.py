@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from truepair.training.full.fixed_shape import Course
-from truepair.training.full.trainer import RowsTrainer
+from truepair.training.full.trainer import FullTrainer
 from truepair.training.result import Job
 from truepair.training.trainer import EpochTotals
 
 
-class RecordedRowsTrainer(RowsTrainer):
+class RecordedFullTrainer(FullTrainer):
     """The same with Adam on CUDA, by steps that are recorded once and replayed."""
 
     def __init__(self, job: Job) -> None:
@@ -104,7 +104,7 @@ class RecordedRuns:
     """Runs that need not be alike, each on a stream of its own: small steps leave a GPU room for others."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
-        self.trainers = [RecordedRowsTrainer(job) for job in jobs]
+        self.trainers = [RecordedFullTrainer(job) for job in jobs]
 
     def train_all(self, epochs: Sequence[int], rates: Sequence[float | None]) -> list[EpochTotals]:
         """One epoch of every run with a rate; the others rest."""

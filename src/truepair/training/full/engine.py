@@ -6,10 +6,10 @@ from importlib.util import find_spec
 
 import torch
 
-from truepair.sampling import Exact
-from truepair.training.full.cuda_graphs import RecordedRowsTrainer
+from truepair.sampling import Full
+from truepair.training.full.cuda_graphs import RecordedFullTrainer
 from truepair.training.full.losses import ROW_FORMS, has_row_form
-from truepair.training.full.trainer import RowsTrainer
+from truepair.training.full.trainer import FullTrainer
 from truepair.training.result import Job
 from truepair.training.trainer import Engine
 
@@ -17,22 +17,22 @@ from truepair.training.trainer import Engine
 def is_recordable(job: Job, device: torch.device | None = None) -> bool:
     """Whether steps can be recorded: with Adam, on CUDA with Triton, for closed forms of whole rows."""
     device = job.settings.torch_device() if device is None else device
-    whole = isinstance(job.sampler, Exact) and job.sampler.columns_of(job.interactions.n_items) is None
+    whole = isinstance(job.sampler, Full) and job.sampler.columns_of(job.interactions.n_items) is None
     closed = has_row_form(job.loss) and job.settings.optimizer == "adam"
     return whole and closed and device.type == "cuda" and find_spec("triton") is not None
 
 
-def _start(job: Job) -> RowsTrainer:
-    return RecordedRowsTrainer(job) if is_recordable(job) else RowsTrainer(job)
+def _start(job: Job) -> FullTrainer:
+    return RecordedFullTrainer(job) if is_recordable(job) else FullTrainer(job)
 
 
 def _lacks(job: Job) -> str | None:
-    if not isinstance(job.sampler, Exact):
-        return f"it has no sampler {type(job.sampler).__name__}; it has Exact."
+    if not isinstance(job.sampler, Full):
+        return f"it has no sampler {type(job.sampler).__name__}; it has Full."
     if not has_row_form(job.loss) and job.sampler.columns_of(job.interactions.n_items) is not None:
         known = ", ".join(kind.__name__ for kind in ROW_FORMS)
         return f"it draws columns of a catalogue only for losses with a row form of their own: {known}."
     return None
 
 
-ROWS = Engine(start=_start, lacks=_lacks)
+FULL = Engine(start=_start, lacks=_lacks)

@@ -14,7 +14,7 @@ from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 from truepair.losses import Loss
 from truepair.randomness import random_words, stream_key
-from truepair.sampling import Exact, Matrices
+from truepair.sampling import Full, Matrices
 from truepair.training.full.block import Block
 from truepair.training.full.losses import RowLosses, row_losses
 from truepair.training.full.pair_sums import PairSums, pair_sums
@@ -77,7 +77,7 @@ class Blocks:
         self,
         data: Interactions,
         loss: Loss,
-        sampler: Exact,
+        sampler: Full,
         device: torch.device,
         popularity: Codes | None = None,
     ) -> None:
@@ -194,7 +194,7 @@ def column_chances(weights: Tensor, n: int) -> Tensor:
     return chances
 
 
-def sums_for(sampler: Exact, device: torch.device) -> PairSums:
+def sums_for(sampler: Full, device: torch.device) -> PairSums:
     """How pairwise losses compare anchors and scores."""
     if device.type == "cuda" and find_spec("triton") is not None:
         from truepair.training.full.gpu_pair_sums import gpu_sums

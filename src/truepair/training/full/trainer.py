@@ -15,7 +15,7 @@ import torch.nn.functional as F  # noqa: N812, the name everybody uses
 from torch import Tensor
 
 from truepair.randomness import stream_key
-from truepair.sampling import Exact
+from truepair.sampling import Full
 from truepair.training.full.losses import RowLosses
 from truepair.training.full.scoring import Blocks, ScoredBlock, sums_for
 from truepair.training.reference.trainer import ModelTrainer
@@ -25,11 +25,11 @@ from truepair.training.trainer import EpochTotals
 _POSTERIOR = "posterior."
 
 
-class RowsTrainer(ModelTrainer):
+class FullTrainer(ModelTrainer):
     """Every encoder, loss and optimizer, with exact sampling."""
 
     def __init__(self, job: Job) -> None:
-        assert isinstance(job.sampler, Exact)
+        assert isinstance(job.sampler, Full)
         super().__init__(job)
         self.blocks = Blocks(job.interactions, job.loss, job.sampler, self.device)
         self.n_anchors, self.n_saturated_users = self.blocks.n_anchors, self.blocks.n_saturated_users

@@ -12,7 +12,7 @@ from torch import Tensor
 from truepair.losses import InfoNCEPosterior, Rows
 from truepair.models.encoders import StartedEncoder
 from truepair.randomness import random_words, stream_key
-from truepair.sampling import Batch, Draws, Exact, Matrices
+from truepair.sampling import Batch, Draws, Full, Matrices
 from truepair.training.item_weights import weights_of
 from truepair.training.result import Job
 from truepair.training.settings import Settings
@@ -120,7 +120,7 @@ def _optimizer(model: StartedEncoder, settings: Settings) -> torch.optim.Optimiz
     return kind(model.parameters(), lr=rate, weight_decay=decay, fused=True)
 
 
-class ExactReferenceTrainer(ReferenceTrainer):
+class FullReferenceTrainer(ReferenceTrainer):
     """Exact sampling by its definition: each user's anchors with all the user's items and all others."""
 
     def __init__(self, job: Job) -> None:
@@ -174,11 +174,11 @@ class ExactReferenceTrainer(ReferenceTrainer):
 
 
 def _start(job: Job) -> ReferenceTrainer:
-    return ExactReferenceTrainer(job) if isinstance(job.sampler, Exact) else ReferenceTrainer(job)
+    return FullReferenceTrainer(job) if isinstance(job.sampler, Full) else ReferenceTrainer(job)
 
 
 def _lacks(job: Job) -> str | None:
-    if isinstance(job.sampler, Exact) and job.sampler.columns_of(job.interactions.n_items) is not None:
+    if isinstance(job.sampler, Full) and job.sampler.columns_of(job.interactions.n_items) is not None:
         return "it takes the whole catalogue, and cannot draw columns of it."
     return None
 
