@@ -1,5 +1,9 @@
-"""Every Python example in the README and the docs runs as it stands, page by page, in an empty folder."""
+"""Every Python example in the README and the docs runs as it stands, page by page, in an empty folder.
 
+The commands of the README run too, links lead somewhere, and the API reference is what the docstrings say.
+"""
+
+import importlib.util
 import re
 import shlex
 from pathlib import Path
@@ -40,10 +44,8 @@ def test_the_commands_of_the_readme_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TRUEPAIR_CACHE", str(tmp_path / "cache"))
     simulate_world(60, 50, density=0.15).observed.to_table().to_pandas().to_csv("clicks.csv", index=False)
-    block = re.search(r"## The command line\n\n```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[
-        1
-    ]
-    for line in block.splitlines():
+    page = (ROOT / "README.md").read_text()
+    for line in re.search(r"## The command line\n\n```sh\n(.*?)```", page, re.DOTALL)[1].splitlines():
         words = shlex.split(line.replace("ml-100k", "clicks.csv").replace("--trials 30", "--trials 2"))
         assert words[0] == "truepair"
         if words[1] == "lab":
@@ -54,7 +56,37 @@ def test_the_commands_of_the_readme_run(tmp_path, monkeypatch):
     assert Path("lists.parquet").exists()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def links(page):
+    """The (path, section) of each link on a page that leads into the repository."""
+    found = re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", page.read_text())
+    return [((page.parent / path).resolve() if path else page, section) for path, section in found]
+
+
+def sections(page):
+    """The names that a link may give after the #: a heading's words, small, with hyphens between."""
+    without_code = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", without_code, flags=re.MULTILINE)
+    return [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
 def test_links_between_pages_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
-        assert (page.parent / target).exists(), target
+    for target, section in links(page):
+        assert target.exists(), target
+        assert not section or section in sections(target), f"{target.name}#{section}"
+
+
+def test_every_page_can_be_found():
+    """A page for users is linked from the README or the guide, a page of the lab from any other page."""
+    from_the_start = {target for page in (PAGES[0], ROOT / "docs" / "guide.md") for target, _ in links(page)}
+    from_anywhere = {target for page in PAGES for target, _ in links(page) if target != page}
+    for page in PAGES[1:]:
+        assert page in (from_anywhere if page.parent.name == "lab" else from_the_start), page
+
+
+def test_the_api_reference_is_what_the_docstrings_say():
+    specification = importlib.util.spec_from_file_location("api_reference", ROOT / "tools/api_reference.py")
+    api_reference = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(api_reference)
+    page = (ROOT / "docs" / "api.md").read_text()
+    assert page == api_reference.api_page(), "run `python tools/api_reference.py`"

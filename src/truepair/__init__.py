@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from truepair.training import Settings as Settings
     from truepair.training import fit as fit
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOME = {
     "Interactions": "data.interactions",
