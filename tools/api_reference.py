@@ -34,10 +34,8 @@ the docstrings, and a test checks that it is up to date.
 
 def api_page() -> str:
     """The page as text."""
-    groups = {
-        title: [name for name in sorted(truepair.__all__, key=str.lower) if _group(name) == title]
-        for title in GROUPS
-    }
+    names = sorted((name for name in truepair.__all__ if not name.startswith("_")), key=str.lower)
+    groups = {title: [name for name in names if _group(name) == title] for title in GROUPS}
     contents = [
         f"- [{title}](#{title.lower().replace(' ', '-')}): {', '.join(f'`{name}`' for name in names)}"
         for title, names in groups.items()
