@@ -1,18 +1,41 @@
-"""Fixtures that all tests share."""
+"""Fixtures that all tests share, and how many threads and compilers a worker has.
+
+Compiled code is kept in the user's cache, in a folder named by the content of the kernel files. So it is what
+the tests would compile themselves, and a second run compiles nothing.
+"""
 
 from __future__ import annotations
 
 import os
+
+# Arrays in tests are tiny and every core has a worker, so that more threads would only wait for each other.
+# Libraries read this when they are imported. Numba gets four, of which tests of threads use several.
+for _name, _value in {
+    "OMP_NUM_THREADS": "1",
+    "OMP_WAIT_POLICY": "passive",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "NUMBA_NUM_THREADS": "4",
+}.items():
+    os.environ.setdefault(_name, _value)
+
+from collections.abc import Iterator
 from pathlib import Path
 
+import numba
 import pytest
 import torch
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.dispatcher import Dispatcher
 
 collect_ignore = ["training/sampled/compile_kernels.py"]  # a script, for a process of its own
 
 # Without a GPU the GPU engine's kernels run in Triton's interpreter; Triton reads this when it is imported.
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
+
+numba.set_num_threads(1)  # this starts Numba's threads, which raises the number of PyTorch's
+torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")
@@ -25,5 +48,37 @@ def real_data() -> Path:
     return folder
 
 
-# Tensors here are tiny, and on a busy machine PyTorch's threads wait for each other for minutes.
-torch.set_num_threads(1)
+@pytest.fixture(scope="session", autouse=True)
+def cache_of_downloads(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Nothing that a test fetches or makes up comes into the user's cache of datasets."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRUEPAIR_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+# --- the compiled code is made once ----------------------------------------------------------------------
+
+_compile = Dispatcher.compile
+_compiling: set[str] = set()
+
+
+def _compile_once(self: Dispatcher, signature: object) -> object:
+    """One worker compiles a function; the others that need it wait, and load its machine code from disk."""
+    import fcntl
+
+    folder, name = self.stats.cache_path, f"{self.py_func.__module__}.{self.py_func.__qualname__}"
+    if folder is None or name in _compiling:
+        return _compile(self, signature)
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    # In this order, so that two threads of a worker cannot wait for each other
+    with global_compiler_lock, open(Path(folder) / f"{name}.lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        _compiling.add(name)
+        try:
+            return _compile(self, signature)
+        finally:
+            _compiling.discard(name)
+
+
+if os.name == "posix":
+    Dispatcher.compile = _compile_once

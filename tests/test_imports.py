@@ -116,10 +116,32 @@ def modules_after(code):
     )
 
 
-def test_importing_truepair_loads_no_kernels_plots_or_web_code():
-    everything = "import truepair\nfor name in truepair.__all__: getattr(truepair, name)"
-    loaded = {name.partition(".")[0] for name in modules_after(everything)}
-    assert not loaded & {
+IMPORTS = {
+    "losses": "import truepair.losses",
+    "all public names": "import truepair\nfor name in truepair.__all__: getattr(truepair, name)",
+    "without optuna": "sys.modules['optuna'] = None\n"
+    "import truepair.tuning.report, truepair.cli.commands.tune",
+}
+
+
+@pytest.fixture(scope="module")
+def loaded():
+    """The modules that are loaded after each of IMPORTS, one after the other in one fresh process."""
+    steps = "".join(f"{code}\nprint(*sys.modules)\n" for code in IMPORTS.values())
+    run = subprocess.run([sys.executable, "-c", f"import sys\n{steps}"], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    return dict(zip(IMPORTS, map(str.split, run.stdout.splitlines()), strict=True))
+
+
+def test_losses_need_nothing_else_of_the_library(loaded):
+    own = {name for name in loaded["losses"] if name.startswith("truepair")}
+    assert own - {"truepair", "truepair.errors"}
+    assert all(name.startswith("truepair.losses") for name in own - {"truepair", "truepair.errors"})
+
+
+def test_importing_truepair_loads_no_kernels_plots_or_web_code(loaded):
+    packages = {name.partition(".")[0] for name in loaded["all public names"]}
+    assert not packages & {
         "numba",
         "triton",
         "matplotlib",
@@ -130,6 +152,10 @@ def test_importing_truepair_loads_no_kernels_plots_or_web_code():
         "polars",
         "rich",
     }
+
+
+def test_without_optuna_the_names_are_there(loaded):
+    assert "truepair.cli.commands.tune" in loaded["without optuna"]
 
 
 def test_public_names_exist_and_unknown_ones_say_so():

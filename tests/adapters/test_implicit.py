@@ -67,7 +67,9 @@ def test_the_same_state_gives_the_same_factors():
 
 
 @pytest.mark.parametrize(
-    "state", [None, np.int64(3), np.random.default_rng(0), np.random.RandomState(0)], ids=repr
+    "state",
+    [None, np.int64(3), np.random.default_rng(0), np.random.RandomState(0)],
+    ids=lambda state: type(state).__name__,
 )
 def test_every_kind_of_random_state_is_taken(state):
     assert fitted(random_state=state, iterations=1).item_factors.shape == (N_ITEMS, 8)

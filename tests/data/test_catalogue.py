@@ -23,7 +23,7 @@ from truepair.data.datasets.catalogue import (
     locate,
 )
 from truepair.data.datasets.dataset import Addresses, Archive, Wheel
-from truepair.data.datasets.placing import sha256_of
+from truepair.data.datasets.download import sha256_of
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError
 

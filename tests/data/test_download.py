@@ -15,10 +15,9 @@ import pytest
 
 import web
 from truepair.data.datasets import download as module
-from truepair.data.datasets import placing
-from truepair.data.datasets.download import Patience, download
-from truepair.data.datasets.placing import place
+from truepair.data.datasets.download import Patience, download, place
 from truepair.errors import DownloadError
+from truepair.storage import atomic
 from web import Server
 
 CONTENT = bytes(range(256)) * 40
@@ -165,7 +164,7 @@ def test_an_interruption_keeps_the_part(
     def interrupted(file: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "flush", interrupted)
+    monkeypatch.setattr(module, "flush_to_disk", interrupted)
     with pytest.raises(KeyboardInterrupt):
         get(server, target)
     assert not target.exists()
@@ -351,8 +350,8 @@ def test_a_full_disk(server: Server, target: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_full_disk_while_placing(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(placing, "open", FullDisk, raising=False)
-    with pytest.raises(DownloadError, match=r"cannot write .*file\.bin\.writing: No space left on device"):
+    monkeypatch.setattr(atomic, "open", FullDisk, raising=False)
+    with pytest.raises(DownloadError, match=r"cannot write .*file\.bin: No space left on device.*make room"):
         place(target, [CONTENT], None, "the archive")
     assert_nothing(target)
 

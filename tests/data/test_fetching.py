@@ -181,7 +181,7 @@ def test_unknown_names() -> None:
 # --- from elsewhere ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("checksum", [sha(ZIP), None])
+@pytest.mark.parametrize("checksum", [sha(ZIP), None], ids=["checked", "unchecked"])
 def test_from_an_archive(
     server: Server, cache: Path, monkeypatch: pytest.MonkeyPatch, checksum: str | None
 ) -> None:

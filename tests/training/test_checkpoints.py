@@ -4,15 +4,13 @@ import dataclasses
 import errno
 import os
 import signal
-import subprocess
-import sys
 from functools import partial
-from pathlib import Path
 
 import pytest
 import safetensors.torch
 import torch
 
+from processes import exit_code
 from truepair.data.splitting import split_random
 from truepair.errors import StorageError, TrainingError
 from truepair.evaluation import Validation
@@ -20,6 +18,8 @@ from truepair.losses import BPR, DPL
 from truepair.models.encoders import MF, LightGCN
 from truepair.sampling import DNS, Uniform
 from truepair.training import Settings, fit
+from truepair.training.loop import Run
+from truepair.training.reference.trainer import ReferenceTrainer
 from worlds import two_tastes
 
 fit_reference = partial(fit, engine="reference")
@@ -28,29 +28,27 @@ SETTINGS = Settings(
     epochs=6, batch_size=50, n_extra=2, n_unlabelled=2, learning_rate=0.02, weight_decay=1e-4, device="cpu"
 )
 
-# Trains in a process of its own that kills itself, as SIGKILL does, at the named moment.
-VICTIM = """
-import os, signal, sys
-sys.path[:0] = {folders!r}
-import test_checkpoints as t
-import truepair.training.checkpoints as checkpoints
-import truepair.training.reference.trainer as reference
-import truepair.training.loop as running
+MOMENTS = {
+    "step": (ReferenceTrainer, "train_step"),
+    "written": (os, "replace"),
+    "saving": (os, "fsync"),
+    "validation": (Run, "validate"),
+}
 
-moment, count, path = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-module, name = {{"step": (reference.ReferenceTrainer, "train_step"), "written": (os, "replace"),
-                "saving": (os, "fsync"), "validation": (running.Run, "validate")}}[moment]
-real, calls = getattr(module, name), []
 
-def until_killed(*args, **kwargs):
-    calls.append(1)
-    if len(calls) == count:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return real(*args, **kwargs)
+def train_until_killed(moment, count, path):
+    """Train in a process that kills itself, as SIGKILL does, at the named moment."""
+    owner, name = MOMENTS[moment]
+    real, calls = getattr(owner, name), []
 
-setattr(module, name, until_killed)
-t.train(path)
-"""
+    def until_killed(*args, **kwargs):
+        calls.append(1)
+        if len(calls) == count:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(*args, **kwargs)
+
+    setattr(owner, name, until_killed)
+    train(path)
 
 
 def train(path=None, encoder="mf", epochs=6):
@@ -92,9 +90,7 @@ def whole():
 )
 def test_killed_and_resumed_equals_uninterrupted_bit_for_bit(moment, count, tmp_path, whole):
     path = tmp_path / "run.ckpt"
-    script = VICTIM.format(folders=[str(Path(__file__).parent), str(Path(__file__).parent.parent)])
-    killed = subprocess.run([sys.executable, "-c", script, moment, str(count), str(path)], check=False)
-    assert killed.returncode == -signal.SIGKILL
+    assert exit_code(train_until_killed, moment, count, path) == -signal.SIGKILL
     assert_same_run(train(path), whole)
 
 

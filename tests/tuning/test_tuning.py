@@ -2,15 +2,13 @@
 
 import json
 import math
-import os
-import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
+from processes import start
 from truepair.errors import InputError, StorageError, TrainingError
 from truepair.tuning import SHAPES, Choice, Powers, Range, When, tune
 from truepair.tuning.lock import JournalLock, is_dead, this_process
@@ -216,41 +214,34 @@ def test_an_error_in_the_runner_interrupts_and_the_search_goes_on(tmp_path):
     assert chosen(found) == chosen(search(tmp_path, study="whole", trials=8, extensions=0))
 
 
-SCRIPT = """
-import sys, time
-from pathlib import Path
-sys.path[:0] = [{tests!r}, {here!r}]
-from test_tuning import Runner, search
-folder = Path({folder!r})
-
 class Slow(Runner):
+    """Takes a while for each trial, and waits to be killed when `stop` batches are done."""
+
+    def __init__(self, folder, stop, nap):
+        super().__init__()
+        self.folder, self.stop, self.nap = folder, stop, nap
+
     def one(self, asked):
-        if {stop} is not None and len(self.batches) > {stop}:
-            (folder / "ready").touch()
+        if self.stop is not None and len(self.batches) > self.stop:
+            (self.folder / "ready").touch()
             time.sleep(600)
-        time.sleep({nap})
+        time.sleep(self.nap)
         super().one(asked)
 
-runner = Slow()
-search(folder, runner, trials={trials}, extensions=0, prune=False)
-(folder / (sys.argv[1] + ".asked")).write_text(str(sum(map(len, runner.batches))))
-"""
 
-
-def start(folder, name, **changes):
-    here = Path(__file__).parent
-    values = {"tests": str(here.parent), "here": str(here), "folder": str(folder), "stop": None, "nap": 0}
-    code = SCRIPT.format(**{**values, "trials": 8, **changes})
-    return subprocess.Popen([sys.executable, "-c", code, name], env={**os.environ, "OMP_NUM_THREADS": "1"})
+def search_slowly(folder, name, stop, nap, trials):
+    runner = Slow(folder, stop, nap)
+    search(folder, runner, trials=trials, extensions=0, prune=False)
+    (folder / f"{name}.asked").write_text(str(sum(map(len, runner.batches))))
 
 
 def test_killed_at_any_moment_it_goes_on(tmp_path):
-    process = start(tmp_path, "a", stop=3)
+    process = start(search_slowly, tmp_path, "a", 3, 0, 8)
     while not (tmp_path / "ready").exists():
-        assert process.poll() is None
+        assert process.is_alive()
         time.sleep(0.05)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    process.kill()
+    process.join()
     with open(tmp_path / "trials.journal", "ab") as file:
         file.write(b'{"op_code": 8, "worker')  # a line that was never written to its end
     found = search(tmp_path, trials=8, extensions=0, prune=False)
@@ -260,8 +251,10 @@ def test_killed_at_any_moment_it_goes_on(tmp_path):
 
 
 def test_two_processes_share_one_storage(tmp_path):
-    processes = [start(tmp_path, name, nap=0.1, trials=40) for name in "ab"]
-    assert [process.wait() for process in processes] == [0, 0]
+    processes = [start(search_slowly, tmp_path, name, None, 0.1, 40) for name in "ab"]
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0]
     shares = [int((tmp_path / f"{name}.asked").read_text()) for name in "ab"]
     found = search(tmp_path, trials=40, extensions=0, prune=False)
     assert sum(shares) == 40 == len(found.trials)
@@ -401,7 +394,3 @@ def test_without_optuna_the_names_are_there_and_the_remedy_is_told(tmp_path, mon
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"pip install 'truepair\[tune\]'"):
         search(tmp_path)
-    code = "import sys; sys.modules['optuna'] = None; import truepair.tuning.report"
-    assert (
-        subprocess.run([sys.executable, "-c", code + "; import truepair.cli.commands.tune"]).returncode == 0
-    )

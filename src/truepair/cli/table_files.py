@@ -1,12 +1,10 @@
-"""Writing: tables, part after part, into a file that appears when it is whole, or not at all."""
+"""Tables as files: Parquet, CSV and JSON lines, written part after part."""
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -82,23 +80,6 @@ def check_output(path: Path) -> None:
         raise StorageError(
             f"cannot write {path}: {error.strerror or error}; check the permissions of {path.parent}."
         ) from error
-
-
-@contextlib.contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write, which takes the place of `path` at the end, if all went well."""
-    fresh = path.with_name(path.name + ".writing")
-    try:
-        with open(fresh, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(fresh, path)
-    except OSError as error:
-        raise StorageError(f"cannot write {path}: {error.strerror or error}.") from error
-    finally:
-        with contextlib.suppress(OSError):
-            fresh.unlink()
 
 
 def with_plain_ids(table: pa.Table) -> pa.Table:

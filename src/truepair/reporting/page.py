@@ -5,15 +5,14 @@ Everything that is shown is escaped; there are no scripts, and nothing is loaded
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Protocol
 
-from truepair.errors import InputError, StorageError
+from truepair.errors import InputError
+from truepair.storage.atomic import atomic_write
 
 
 class Block(Protocol):
@@ -154,15 +153,8 @@ class Page:
 
 def write_text(path: Path, text: str) -> Path:
     """Write a page or a figure, whole or not at all."""
-    fresh = path.with_name(path.name + ".writing")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fresh.write_text(text, encoding="utf-8", newline="\n")
-        os.replace(fresh, path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            fresh.unlink()
-        raise StorageError(f"cannot write the report {path}: {error.strerror or error}.") from error
+    with atomic_write(path, "the report") as file:
+        file.write(text.encode())
     return path
 
 

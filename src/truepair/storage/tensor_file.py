@@ -1,15 +1,12 @@
 """Tensor files: tensors and plain facts in one safetensors file, written whole or not at all.
 
-Opening one runs no code. A file is written beside the old one, flushed to disk and then renamed over it, so
-that at every moment a whole file lies there. A checksum of the content is in the header.
+Opening one runs no code. A checksum of the content is in the header.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +16,7 @@ import safetensors.torch
 from torch import Tensor
 
 from truepair.errors import StorageError
+from truepair.storage.atomic import atomic_write
 
 
 def write_tensors(path: Path, kind: str, version: int, tensors: Mapping[str, Tensor], facts: Any) -> None:
@@ -26,24 +24,8 @@ def write_tensors(path: Path, kind: str, version: int, tensors: Mapping[str, Ten
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(facts, allow_nan=False)
     header = {"kind": kind, "version": str(version), "facts": text, "digest": _digest(tensors, text)}
-    if path.is_dir():
-        raise StorageError(f"cannot write the {kind} {path}: it is a folder; name a file in it.")
-    fresh = path.with_name(f"{path.name}.{os.getpid()}.writing")  # two processes never share one
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(fresh, "wb") as file:
-            file.write(safetensors.torch.save(tensors, metadata=header))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(fresh, path)
-        _sync_folder(path.parent)
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            fresh.unlink()
-        if not isinstance(error, OSError):
-            raise
-        kept = "the one before it is untouched" if path.is_file() else "there was none before"
-        raise StorageError(f"cannot write the {kind} {path}: {error}; {kept}.") from error
+    with atomic_write(path, f"the {kind}") as file:
+        file.write(safetensors.torch.save(tensors, metadata=header))
 
 
 def read_tensors(path: Path, kind: str, version: int) -> tuple[dict[str, Tensor], Any]:
@@ -88,12 +70,3 @@ def _digest(tensors: Mapping[str, Tensor], text: str) -> str:
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         digest.update(tensor.numpy().tobytes())
     return digest.hexdigest()
-
-
-def _sync_folder(folder: Path) -> None:
-    with contextlib.suppress(OSError):  # not every system can flush a folder
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

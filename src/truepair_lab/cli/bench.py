@@ -11,8 +11,9 @@ import typer
 
 from truepair.cli.console import Voice, aligned
 from truepair.cli.options import DataDir, unpacked
-from truepair.cli.table_files import check_output, replacing
+from truepair.cli.table_files import check_output
 from truepair.errors import InputError, check_choice
+from truepair.storage.atomic import atomic_write
 
 _DRAWN = ("scaling", "exact-scaling")  # what --plot can draw
 
@@ -98,5 +99,5 @@ def _check_files(out: Path, plot: Path | None, names: list[str]) -> None:
 
 
 def _write(report: dict[str, Any], out: Path) -> None:
-    with replacing(out) as file:
+    with atomic_write(out) as file:
         file.write(json.dumps(report, indent=1, ensure_ascii=False).encode() + b"\n")

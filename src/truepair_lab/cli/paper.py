@@ -10,8 +10,8 @@ import typer
 
 from truepair.cli.console import Voice
 from truepair.cli.options import DataDir, unpacked
-from truepair.cli.table_files import replacing
 from truepair.errors import check_whole
+from truepair.storage.atomic import atomic_write
 
 if TYPE_CHECKING:
     from truepair_lab.paper.running.steps import Selection
@@ -107,7 +107,7 @@ def tune(
     else:
         steps.tune(selected, lines, voice.say, progress=not (voice.quiet or part))
     if settings is not None:
-        with replacing(settings) as file:
+        with atomic_write(settings) as file:
             file.write(settings_text(read_lines(lines)).encode())
     if not part:
         _finish("tune", selected, lines, before, began, voice)

@@ -11,8 +11,8 @@ import typer
 from truepair.cli.configuration import assignment
 from truepair.cli.console import Voice
 from truepair.cli.options import DataDir, unpacked
-from truepair.cli.table_files import replacing
 from truepair.errors import check_whole
+from truepair.storage.atomic import atomic_write
 from truepair_lab.cli.paper import Lines, Part
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def report(
         voice.say(f"left out: {text}")
     page = rebuild_report(lines, out, figures)
     if settings is not None:
-        with replacing(settings) as file:
+        with atomic_write(settings) as file:
             file.write(settled_text(read_lines(lines)).encode())
     voice.done(str(page), {"page": str(page)})
 

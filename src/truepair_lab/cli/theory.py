@@ -9,8 +9,9 @@ import typer
 
 from truepair.cli.console import Voice, aligned
 from truepair.cli.options import unpacked
-from truepair.cli.table_files import check_output, replacing
+from truepair.cli.table_files import check_output
 from truepair.errors import InputError
+from truepair.storage.atomic import atomic_write
 
 
 @unpacked
@@ -42,7 +43,7 @@ def theory(
     _check_files(save, load, out)
     results = run_theory(seed, quick, voice.say) if load is None else read_results(load)
     if save is not None:
-        with replacing(save) as file:
+        with atomic_write(save) as file:
             file.write(as_text(results).encode())
     page = None if out is None else write_page(results, out)
     checks = verdicts(results)

@@ -112,7 +112,7 @@ def test_a_surrogate_without_a_row_form_and_a_loss_of_ones_own_go_by_definition(
 @pytest.mark.parametrize(
     ("loss", "sums"),
     [*((loss, pair_sums) for loss in VALUES), *((loss, HistogramSums(1 / 32)) for loss in PAIRWISE)],
-    ids=str,
+    ids=lambda value: {type(pair_sums): "all pairs", HistogramSums: "histogram"}.get(type(value), str(value)),
 )
 @pytest.mark.parametrize("height", [60.0, 1e4])
 def test_scores_of_any_size_give_finite_gradients(loss, sums, height):

@@ -29,18 +29,21 @@ POINTERS = {
     torch.int64: "*i64",
 }
 DATA = two_tastes(n_users=12, n_items=10, each=3)
-done, done_older = set(), set()
+done, done_plainly = set(), set()
 
 
 def compile_instead(kernel, *args, grid, warmup, **given):
-    """In place of JITFunction.run: early launches and plain ones, whichever was asked for."""
+    """In place of JITFunction.run: every case as a new GPU launches it, every kernel as an older one does.
+
+    An early launch (PDL) adds two instructions, whatever the other constants are. So each case is compiled
+    with them, and each kernel once without them for both kinds of GPU.
+    """
     given |= dict(zip((p.name for p in kernel.params), args, strict=False))
-    for early in (False, True) if "PDL" in given else (False,):
-        options = {"num_warps": given.get("num_warps", 4), "launch_pdl": early}
-        compile_with(kernel, given | {"PDL": early}, options, TARGET)
-    if kernel.__name__ not in done_older:
-        done_older.add(kernel.__name__)
-        options = {"num_warps": given.get("num_warps", 4)}
+    options, early = {"num_warps": given.get("num_warps", 4)}, "PDL" in given
+    compile_with(kernel, given | {"PDL": early}, options | {"launch_pdl": early}, TARGET)
+    if kernel.__name__ not in done_plainly:
+        done_plainly.add(kernel.__name__)
+        compile_with(kernel, given | {"PDL": False}, options | {"launch_pdl": False}, TARGET)
         compile_with(kernel, given | {"PDL": False}, options, OLDER)
 
 

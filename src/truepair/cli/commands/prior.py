@@ -10,7 +10,8 @@ import typer
 from truepair.cli.console import Voice, aligned
 from truepair.cli.options import SourceText, unpacked
 from truepair.cli.sources import Reading
-from truepair.cli.table_files import WRITERS, check_output, format_of, replacing
+from truepair.cli.table_files import WRITERS, check_output, format_of
+from truepair.storage.atomic import atomic_write
 
 if TYPE_CHECKING:
     from truepair.data.interactions import Interactions
@@ -73,7 +74,7 @@ def _write(pairs: Interactions, found: PriorEstimate, path: Path, format: str) -
     import pyarrow as pa
 
     table = pa.table({"user": pairs.user_ids.ids, "tau": found.user_tau})
-    with replacing(path) as file:
+    with atomic_write(path) as file:
         WRITERS[format]([table], file)
 
 

@@ -11,8 +11,9 @@ import typer
 from truepair.cli.console import Voice, aligned
 from truepair.cli.id_text import as_ids, lines_of, separated, separated_or_listed
 from truepair.cli.options import ListLength, ModelFile, unpacked
-from truepair.cli.table_files import WRITERS, check_output, format_of, replacing, with_plain_ids
+from truepair.cli.table_files import WRITERS, check_output, format_of, with_plain_ids
 from truepair.errors import InputError, check_choice, check_whole
+from truepair.storage.atomic import atomic_write
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -97,7 +98,7 @@ def _items(fitted: Recommender, text: str | None) -> Any:
 def _put(parts: Iterable[pa.Table], output: Path | None, chosen: str | None, voice: Voice) -> None:
     if output is not None and chosen is not None:
         counted = _Counted(parts)
-        with replacing(output) as file:
+        with atomic_write(output) as file:
             WRITERS[chosen](counted, file)
         told = {"output": str(output), "format": chosen, "rows": counted.rows}
         voice.done(f"{counted.rows:,} rows saved to {output}", told)

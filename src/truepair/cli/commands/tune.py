@@ -14,8 +14,9 @@ from truepair.cli.configuration import Training, read_toml
 from truepair.cli.console import Voice, aligned
 from truepair.cli.options import SourceText, unpacked
 from truepair.cli.sources import Reading, find_source
-from truepair.cli.table_files import check_output, replacing
+from truepair.cli.table_files import check_output
 from truepair.errors import InputError
+from truepair.storage.atomic import atomic_write
 
 if TYPE_CHECKING:
     from truepair.data.split import Split
@@ -216,7 +217,7 @@ def _tell(
     if out is not None:
         page(found, metric, title).write(out)
     if config is not None:
-        with replacing(config) as file:
+        with atomic_write(config) as file:
             file.write(as_toml(found.best.parameters).encode())
     told = [aligned(rows_of(found, best_trials(found), metric)), in_words(found, metric)]
     told += [f"{what} in {path}" for what, path in (("report", out), ("parameters", config)) if path]

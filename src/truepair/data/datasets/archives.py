@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from truepair.data.datasets.download import LARGEST
-from truepair.data.datasets.placing import place
+from truepair.data.datasets.download import LARGEST, place
 from truepair.errors import DownloadError
 
 MOST_MEMBERS = 10_000

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import http.client
-import os
 import re
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from truepair.data.datasets.placing import DamagedError, check_content, flush, on_disk, sha256_of
-from truepair.errors import DownloadError
+from truepair.errors import DownloadError, StorageError
+from truepair.storage.atomic import atomic_write, flush_to_disk, move_into_place
 
 LARGEST = 1 << 30
 """Bytes that a file may have; none of the catalogue comes near, so more of them is an attack or a mistake."""
@@ -52,12 +52,56 @@ def download(
     address that cannot be reached at all is not tried twice: there may be no network, and another source.
     """
     job = _Job(url, target.with_name(target.name + ".part"), sha256, limit, patience, progress)
-    with on_disk(job.part):
+    with _disk(job.part):
         target.parent.mkdir(parents=True, exist_ok=True)
     with suppress(DamagedError):  # perhaps two halves that do not belong together: once more, from zero
         return _finished(job, target)
     return _finished(job, target)
-    return _finished(job, target)
+
+
+def place(target: Path, content: Iterable[bytes], sha256: str | None, source: str) -> None:
+    """Write `content` as `target`, which appears only when it is whole and its SHA-256 right."""
+    found = hashlib.sha256()
+    try:
+        with atomic_write(target) as file:
+            for chunk in content:
+                found.update(chunk)
+                file.write(chunk)
+            if sha256 is not None and found.hexdigest() != sha256:
+                raise _damaged(found.hexdigest(), sha256, source)
+    except StorageError as error:
+        raise DownloadError(f"{error} {_REMEDY}") from error
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file's content, in hexadecimal."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class DamagedError(DownloadError):
+    """All bytes came, and they are not the right ones."""
+
+
+def _damaged(found: str, sha256: str, source: str) -> DamagedError:
+    return DamagedError(
+        f"{source} gave a file whose SHA-256 is {found}, not {sha256}: it is damaged, or has become another "
+        "file. It was removed; try again later."
+    )
+
+
+_REMEDY = "Nothing was kept of it; make room, or let TRUEPAIR_CACHE name another folder."
+
+
+@contextmanager
+def _disk(path: Path) -> Iterator[None]:
+    """Turns a full disk or a missing permission into an error that names the file, and removes the file."""
+    try:
+        yield
+    except OSError as error:
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+        raise DownloadError(f"cannot write {path}: {error.strerror or error}. {_REMEDY}") from error
 
 
 # --- one transfer ----------------------------------------------------------------------------------
@@ -91,9 +135,11 @@ class _Job:
 
 def _finished(job: _Job, target: Path) -> Path:
     _transfer(job)
-    check_content(job.part, job.sha256, job.url)
-    with on_disk(job.part):
-        os.replace(job.part, target)
+    with _disk(job.part):
+        if job.sha256 is not None and (found := sha256_of(job.part)) != job.sha256:
+            job.part.unlink()
+            raise _damaged(found, job.sha256, job.url)
+        move_into_place(job.part, target)
     return target
 
 
@@ -144,7 +190,7 @@ def _store(response: http.client.HTTPResponse, job: _Job, start: int, left: int 
     total = None if left is None else start + left
     job.check_size(total or 0, "has")
     with (
-        on_disk(job.part),
+        _disk(job.part),
         open(job.part, "ab" if start else "wb") as file,
         _bar(job, start, total) as advance,
     ):
@@ -152,7 +198,7 @@ def _store(response: http.client.HTTPResponse, job: _Job, start: int, left: int 
             file.write(chunk)
             advance(len(chunk))
             job.check_size(file.tell(), "has sent")
-        flush(file)
+        flush_to_disk(file)
 
 
 def _body(response: http.client.HTTPResponse, job: _Job, left: int | None) -> Iterator[bytes]:

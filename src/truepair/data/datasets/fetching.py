@@ -11,8 +11,7 @@ from pathlib import Path
 
 from truepair.data.datasets.archives import Member, extract
 from truepair.data.datasets.dataset import Addresses, Archive, DataFile, Dataset, Wheel
-from truepair.data.datasets.download import PATIENCE, Patience, download
-from truepair.data.datasets.placing import place, sha256_of
+from truepair.data.datasets.download import PATIENCE, Patience, download, place, sha256_of
 from truepair.data.datasets.registry import find_dataset
 from truepair.errors import DownloadError, InputError
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,6 +20,7 @@ from truepair.recommender.estimator import Recommender
 from truepair.recommender.parameters import assembled
 from truepair.reporting.machine import versions
 from truepair.sampling import Matrices
+from truepair.storage.atomic import atomic_write
 from truepair.training import FitResult, Job, fit_many
 from truepair.training.many import groups_of
 from truepair.training.result import EpochState
@@ -299,11 +299,8 @@ def _tested(material: Material, each: Wanted, users: Any, items: Any, out: Path)
 
 def keep_values(path: Path, values: Floats) -> None:
     """Write the values of each user, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_suffix(f".{os.getpid()}.writing")
-    with fresh.open("wb") as file:
+    with atomic_write(path) as file:
         np.save(file, values.astype(np.float32))
-    os.replace(fresh, path)
 
 
 def per_user_file(out: Path, each: Wanted | RunLine) -> Path:
