@@ -293,7 +293,7 @@ FIT_FAILURES = {
     "bad config": (["fit", "clicks.csv", "-o", "m", "--config", "clicks.csv"], "clicks.csv is not TOML"),
     "bad test": (["fit", "clicks.csv", "-o", "m", "--test", "half"], "neither a share such as 0.2"),
     "test of all": (["fit", "clicks.csv", "-o", "m", "--test", "1"], "test = 1.0 is out of range"),
-    "no given split": (["fit", "clicks.csv", "-o", "m", "--test", "given"], "come with a split"),
+    "no published split": (["fit", "clicks.csv", "-o", "m", "--test", "given"], "come with a split"),
     "bad core": (["fit", "clicks.csv", "-o", "m", "--core", "two"], "not a list of whole numbers"),
     "column of a dataset": (["fit", "ml-100k", "-o", "m", "--user", "0"], "--user is for files"),
     "no folder": (["fit", "clicks.csv", "-o", "no/m"], "there is no folder no; make it first"),
@@ -677,7 +677,7 @@ def test_data_fetch_from_a_folder(real_data, monkeypatch):
 def test_data_fails_clearly(tmp_path):
     for command in ("info", "fetch"):
         assert "Did you mean 'ml-100k'?" in failed("data", command, "ml100k")
-    assert "cannot be downloaded by a program" in failed("data", "fetch", "yahoo-r3")
+    assert "cannot be downloaded automatically" in failed("data", "fetch", "yahoo-r3")
     assert "is not a folder" in failed("data", "fetch", "coat", "--data-dir", tmp_path / "nowhere")
 
 

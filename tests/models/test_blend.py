@@ -11,7 +11,7 @@ from truepair.data.splitting import split_random
 from truepair.errors import InputError, StorageError
 from truepair.evaluation import evaluate
 from truepair.models import matrices
-from truepair.models.blend import Sum, trained_part, with_vectors
+from truepair.models.blend import Blend, trained_part, with_vectors
 from truepair.models.closed_forms import EASE
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.model_file import load_model, save_model
@@ -175,7 +175,7 @@ def test_wrong_values_are_told_before_training(changes, message):
 
 
 def test_what_does_not_fit_into_memory_is_told_before_it_is_made(monkeypatch):
-    parts = Sum.of(EASE(), 1.0, WORLD)
+    parts = Blend.of(EASE(), 1.0, WORLD)
     vectors = torch.ones(40, 6), torch.ones(30, 6)
     monkeypatch.setattr(matrices, "free_bytes", lambda device: 4 * 30 * 36 - 1)
     with pytest.raises(

@@ -30,15 +30,15 @@ def estimate(world):
     return estimate_prior(world.observed, resamples=5, seed=5)
 
 
-def made_up(tau=0.1, n=200_000, held=20_000, gap=3.0, seed=0):
+def made_up(tau=0.1, n=200_000, held_out=20_000, gap=3.0, seed=0):
     """Evidence from two normal distributions: nothing is trained."""
     rng = np.random.default_rng(seed)
     positive = rng.random(n) < tau
     users = rng.integers(0, 400, size=n)
     scores = rng.normal(size=n) + gap * positive
-    held_users = rng.integers(0, 400, size=held)
+    held_out_users = rng.integers(0, 400, size=held_out)
     counts = np.full(400, 50)
-    return Evidence(held_users, rng.normal(size=held) + gap, users, scores, np.ones(n), counts)
+    return Evidence(held_out_users, rng.normal(size=held_out) + gap, users, scores, np.ones(n), counts)
 
 
 # --- methods ---------------------------------------------------------------------------------------------
@@ -64,16 +64,16 @@ def test_no_hidden_positive_at_all():
 
 
 def test_gradient_of_the_curve():
-    cells = count_cells(made_up(n=5_000, held=500))
-    held, unlabelled = cells.by_group
+    cells = count_cells(made_up(n=5_000, held_out=500))
+    held_out, unlabelled = cells.by_group
     rng = np.random.default_rng(1)
-    features = rng.normal(size=(held.size, 4))
+    features = rng.normal(size=(held_out.size, 4))
 
     def value(point):
-        return _likelihood(point, features, held.ravel(), unlabelled.ravel(), 0.01, 1.0)[0]
+        return _likelihood(point, features, held_out.ravel(), unlabelled.ravel(), 0.01, 1.0)[0]
 
     def slope(point):
-        return _likelihood(point, features, held.ravel(), unlabelled.ravel(), 0.01, 1.0)[1]
+        return _likelihood(point, features, held_out.ravel(), unlabelled.ravel(), 0.01, 1.0)[1]
 
     for seed in range(3):
         point = np.random.default_rng(seed).normal(size=6)
@@ -83,12 +83,12 @@ def test_gradient_of_the_curve():
 def test_cells_hold_every_pair(world):
     evidence = gather(world.observed, epochs=2)
     cells = count_cells(evidence)
-    assert cells.held.sum() == len(evidence.held_scores)
+    assert cells.held_out.sum() == len(evidence.held_out_scores)
     assert cells.unlabelled.sum() == pytest.approx(world.truth.size - len(world.observed))
     assert (np.diff(cells.score) > 0).all()
     drawn = cells.resampled(np.random.default_rng(0))
     assert isinstance(drawn, Cells)
-    assert drawn.held.shape == cells.held.shape
+    assert drawn.held_out.shape == cells.held_out.shape
 
 
 def test_evidence_never_holds_a_known_positive(world, monkeypatch):
@@ -231,7 +231,8 @@ def test_another_prior_than_the_checkpoints_is_refused(tmp_path, world, monkeypa
     """Were the estimate ever another, as it may be on another machine, training would stop and say so."""
     Recommender(tau="auto", epochs=1, **QUICK).fit(world.observed, checkpoint=tmp_path / "c")
     monkeypatch.setattr(
-        "truepair.prior.filling.with_estimated_prior", lambda *_, **__: (DPL(tau=0.0987), {"asked": "auto"})
+        "truepair.prior.preparation.with_estimated_prior",
+        lambda *_, **__: (DPL(tau=0.0987), {"asked": "auto"}),
     )
     with pytest.raises(StorageError, match=r"loss\.tau was .*, is 0\.0987"):
         Recommender(tau="auto", epochs=3, **QUICK).fit(world.observed, checkpoint=tmp_path / "c")

@@ -1,7 +1,7 @@
 """The prior τ: how many unlabelled pairs are positive after all, and which, from the interactions alone."""
 
 from truepair.prior.estimate import LEVEL, METHODS, PriorEstimate, estimate_prior
-from truepair.prior.filling import ESTIMATED, Prepared, prepared, prepared_many, with_estimated_prior
+from truepair.prior.preparation import ESTIMATED, Prepared, prepare, prepare_many, with_estimated_prior
 
 __all__ = [
     "ESTIMATED",
@@ -10,7 +10,7 @@ __all__ = [
     "Prepared",
     "PriorEstimate",
     "estimate_prior",
-    "prepared",
-    "prepared_many",
+    "prepare",
+    "prepare_many",
     "with_estimated_prior",
 ]

@@ -23,29 +23,29 @@ _ENTRIES = 1024  # of the table
 _QUANTILES = 0.5, 0.9, 0.99, 0.999
 
 
-def calibrated(
+def calibrate(
     users: torch.Tensor,
     items: torch.Tensor,
     known: Interactions,
     train: Interactions,
-    held: Interactions,
+    held_out: Interactions,
     seed: int,
 ) -> tuple[Posterior, Evidence]:
     """What a first model, trained on `train`, says of the pairs that `known` does not have.
 
-    `held` are the pairs of `known` that it was not shown. A user of whom it was shown nothing has z = 0 for
+    `held_out` are the pairs of `known` that it was not shown. A user of whom it was shown nothing has z = 0 for
     every item: equal weights, which change nothing. Scores are found where the vectors are.
     """
-    evidence = standardised(users, items, known, train, held, seed)
+    evidence = standardised(users, items, known, train, held_out, seed)
     mean, spread = moments(users, items, known)
     users, items = users.cpu().float(), items.cpu().float()
-    heard = train.user_counts > 0
+    trained = train.user_counts > 0
     ends, ratio = density_ratio(evidence)
     found = Posterior(
-        users=users * torch.tensor(heard)[:, None],
+        users=users * torch.tensor(trained)[:, None],
         items=items,
-        mean=torch.tensor(np.where(heard, mean, 0.0), dtype=torch.float32),
-        spread=torch.tensor(np.where(heard, spread, 1.0), dtype=torch.float32),
+        mean=torch.tensor(np.where(trained, mean, 0.0), dtype=torch.float32),
+        spread=torch.tensor(np.where(trained, spread, 1.0), dtype=torch.float32),
         ratio=torch.tensor(ratio, dtype=torch.float32),
         ends=torch.tensor(ends, dtype=torch.float32),
     )
@@ -66,7 +66,9 @@ def density_ratio(evidence: Evidence) -> tuple[Floats, Floats]:
 def _steps(evidence: Evidence) -> tuple[Floats, Floats]:
     """The mean z of the unlabelled pairs in each bin, and r there, never falling."""
     edges = _edges(evidence)
-    held = np.bincount(np.searchsorted(edges, evidence.held_scores, "right"), minlength=len(edges) + 1)
+    held_out = np.bincount(
+        np.searchsorted(edges, evidence.held_out_scores, "right"), minlength=len(edges) + 1
+    )
     bins = np.searchsorted(edges, evidence.scores, "right")
     pairs = np.bincount(bins, evidence.weights, len(edges) + 1)
     z = np.bincount(bins, evidence.weights * evidence.scores, len(edges) + 1)
@@ -74,14 +76,14 @@ def _steps(evidence: Evidence) -> tuple[Floats, Floats]:
     home = np.maximum(
         home, np.flatnonzero(pairs > 0)[0]
     )  # a bin without unlabelled pairs joins the one below
-    held, kept = np.bincount(home, held, len(pairs)), pairs > 0
-    share, rest = held[kept] / held.sum(), pairs[kept] / pairs.sum()
+    held_out, kept = np.bincount(home, held_out, len(pairs)), pairs > 0
+    share, rest = held_out[kept] / held_out.sum(), pairs[kept] / pairs.sum()
     return z[kept] / pairs[kept], isotonic_regression(share / rest, weights=rest).x
 
 
 def _edges(evidence: Evidence) -> Floats:
     levels = np.linspace(0, 1, _BINS // 2 + 1)[1:-1]
-    parts = [np.quantile(scores, levels) for scores in (evidence.held_scores, evidence.scores)]
+    parts = [np.quantile(scores, levels) for scores in (evidence.held_out_scores, evidence.scores)]
     return np.unique(np.concatenate(parts))
 
 
@@ -99,7 +101,7 @@ def told(posterior: Posterior, evidence: Evidence, tau: Any, cap: float) -> dict
         "mean": _rounded(mean),
         "quantiles": spread,
         "highest": _rounded(top),
-        "held out": len(evidence.held_scores),
+        "held out": len(evidence.held_out_scores),
         "separation": _rounded(evidence.separation),
     }
 

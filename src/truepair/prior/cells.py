@@ -20,7 +20,7 @@ class Cells:
     bootstrap draws clusters, so that all pairs of a user come and go together.
     """
 
-    held: Floats  # [G, K, B]
+    held_out: Floats  # [G, K, B]
     unlabelled: Floats  # [G, K, B]: pairs, where a score may stand for several
     score: Floats  # [B], the mean score in a bin, rising
     log_count: Floats  # [G], the mean of log(1 + n_u) in a group, centred
@@ -29,20 +29,20 @@ class Cells:
 
     @property
     def by_group(self) -> tuple[Floats, Floats]:
-        """(held, unlabelled), [G, B] each."""
-        return self.held.sum(axis=1), self.unlabelled.sum(axis=1)
+        """(held_out, unlabelled), [G, B] each."""
+        return self.held_out.sum(axis=1), self.unlabelled.sum(axis=1)
 
     @property
     def by_score(self) -> tuple[Floats, Floats]:
-        """(held, unlabelled), [B] each."""
-        return self.held.sum(axis=(0, 1)), self.unlabelled.sum(axis=(0, 1))
+        """(held_out, unlabelled), [B] each."""
+        return self.held_out.sum(axis=(0, 1)), self.unlabelled.sum(axis=(0, 1))
 
     def resampled(self, rng: np.random.Generator) -> Cells:
         """Clusters drawn with replacement within each group."""
-        groups, clusters, _ = self.held.shape
+        groups, clusters, _ = self.held_out.shape
         drawn = rng.integers(0, clusters, size=(groups, clusters))
         rows = np.arange(groups)[:, None]
-        return replace(self, held=self.held[rows, drawn], unlabelled=self.unlabelled[rows, drawn])
+        return replace(self, held_out=self.held_out[rows, drawn], unlabelled=self.unlabelled[rows, drawn])
 
 
 def count_cells(evidence: Evidence) -> Cells:
@@ -59,14 +59,14 @@ def count_cells(evidence: Evidence) -> Cells:
             np.bincount(cell, weights, minlength=shape[0] * shape[1] * shape[2]).reshape(shape).astype(float)
         )
 
-    everything = np.concatenate([evidence.held_scores, evidence.scores])
+    everything = np.concatenate([evidence.held_out_scores, evidence.scores])
     bins = np.searchsorted(edges, everything, "right")
     log_count = np.log1p(evidence.counts)
     members = np.bincount(group[group >= 0], minlength=shape[0])
     mean = np.bincount(group[group >= 0], log_count[group >= 0], shape[0]) / members
     centre = float(mean.mean())
     return Cells(
-        counted(evidence.held_users, evidence.held_scores, None),
+        counted(evidence.held_out_users, evidence.held_out_scores, None),
         counted(evidence.users, evidence.scores, evidence.weights),
         np.bincount(bins, everything, shape[2]) / np.maximum(np.bincount(bins, minlength=shape[2]), 1),
         mean - centre,
@@ -77,14 +77,14 @@ def count_cells(evidence: Evidence) -> Cells:
 
 def _edges(evidence: Evidence) -> Floats:
     levels = np.linspace(0, 1, _BINS // 2 + 1)[1:-1]
-    parts = [np.quantile(scores, levels) for scores in (evidence.held_scores, evidence.scores)]
+    parts = [np.quantile(scores, levels) for scores in (evidence.held_out_scores, evidence.scores)]
     return np.unique(np.concatenate(parts))
 
 
 def _places(counts: Codes) -> tuple[Codes, Codes]:
     """The group and the cluster of each user; −1 for a user without training positives."""
-    heard = np.flatnonzero(counts > 0)
-    order = heard[np.argsort(counts[heard], kind="stable")]
+    trained = np.flatnonzero(counts > 0)
+    order = trained[np.argsort(counts[trained], kind="stable")]
     groups = min(_GROUPS, len(order))
     group, cluster = np.full(len(counts), -1), np.zeros(len(counts), dtype=np.int64)
     group[order] = np.arange(len(order)) * groups // len(order)

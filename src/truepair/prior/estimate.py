@@ -144,7 +144,7 @@ def _interval(cells: Cells, curve: Plateau, resamples: int, seed: int) -> tuple[
     ends = [[fitted.prior for fitted in (flat, steep, curve)]]
     for _ in range(resamples):
         drawn = cells.resampled(rng)
-        if drawn.held.sum() > 0 and drawn.unlabelled.sum() > 0:
+        if drawn.held_out.sum() > 0 and drawn.unlabelled.sum() > 0:
             ends.append([
                 fit_plateau(drawn, (fitted.shape, fitted.shape), fitted.point).prior
                 for fitted in (flat, steep, curve)

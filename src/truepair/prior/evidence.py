@@ -39,8 +39,8 @@ class Evidence:
     training positives of each user; a user without any is left out.
     """
 
-    held_users: Codes  # [P]
-    held_scores: Floats  # [P]
+    held_out_users: Codes  # [P]
+    held_out_scores: Floats  # [P]
     users: Codes  # [N]
     scores: Floats  # [N]
     weights: Floats  # [N]
@@ -50,8 +50,8 @@ class Evidence:
     def separation(self) -> float:
         """The chance that a held-out positive scores above an unlabelled pair (ties count half)."""
         order = np.sort(self.scores)
-        below = np.searchsorted(order, self.held_scores, "left")
-        upto = np.searchsorted(order, self.held_scores, "right")
+        below = np.searchsorted(order, self.held_out_scores, "left")
+        upto = np.searchsorted(order, self.held_out_scores, "right")
         return float((below + upto).mean() / 2 / len(order))
 
 
@@ -68,7 +68,7 @@ def gather(
     """Train without a fifth of the positives, then score them and the unlabelled pairs."""
     check_enough(interactions)
     split = split_random(interactions, test=HELD_OUT, seed=seed)
-    train, held = split.train, split.test
+    train, held_out = split.train, split.test
     settings = Settings(
         epochs=epochs,
         batch_size=min(max(len(train) // 64, 64), 1024),
@@ -83,7 +83,7 @@ def gather(
     )
     fitted = fit(MF(dim=dim), BPR(), Uniform(), train, settings, engine=engine, progress=progress)
     users, items = fitted.users.cpu(), fitted.items.cpu()
-    return standardised(users, items, interactions, train, held, seed)
+    return standardised(users, items, interactions, train, held_out, seed)
 
 
 def check_enough(interactions: Interactions) -> None:
@@ -103,7 +103,7 @@ def standardised(
     items: torch.Tensor,
     known: Interactions,
     train: Interactions,
-    held: Interactions,
+    held_out: Interactions,
     seed: int,
 ) -> Evidence:
     """Scores, less their user's mean over unlabelled pairs, over their spread."""
@@ -111,8 +111,8 @@ def standardised(
     of = np.concatenate([part[0] for part in parts])
     scores = np.concatenate([part[1] for part in parts])
     drawn = np.bincount(of, minlength=known.n_users)
-    kept = drawn[held.users] > 0
-    who, what = held.users[kept], held.items[kept]
+    kept = drawn[held_out.users] > 0
+    who, what = held_out.users[kept], held_out.items[kept]
     if not len(who):
         raise InputError(
             "no user has both training positives and unlabelled items; "
@@ -155,17 +155,17 @@ def _scores(users: torch.Tensor, items: torch.Tensor, of: Codes, what: Codes) ->
 
 
 def _unlabelled(
-    users: torch.Tensor, items: torch.Tensor, known: Interactions, heard: Codes, seed: int
+    users: torch.Tensor, items: torch.Tensor, known: Interactions, trained: Codes, seed: int
 ) -> Iterator[tuple[Codes, Floats]]:
     """(users, scores) of unlabelled pairs: all, or as many draws for each user, in blocks of users."""
     rng = np.random.default_rng(seed)
     n_items = known.n_items
-    each = min(n_items, max(1, _SCORED // max(len(heard), 1)))
-    if len(heard) > _SCORED // 16:
-        heard, each = np.sort(rng.choice(heard, _SCORED // 16, replace=False)), min(16, n_items)
+    each = min(n_items, max(1, _SCORED // max(len(trained), 1)))
+    if len(trained) > _SCORED // 16:
+        trained, each = np.sort(rng.choice(trained, _SCORED // 16, replace=False)), min(16, n_items)
     step = max(1, _BLOCK // each)
-    for start in range(0, len(heard), step):
-        block = heard[start : start + step]
+    for start in range(0, len(trained), step):
+        block = trained[start : start + step]
         if each == n_items:
             columns = np.tile(np.arange(n_items), (len(block), 1))
         else:

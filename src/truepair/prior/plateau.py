@@ -55,20 +55,20 @@ def fit_plateau(
     cells: Cells, shapes: tuple[float, float] = (0.0, 1.0), start: Floats | None = None
 ) -> Plateau:
     """The curve of greatest likelihood with λ between `shapes`; equal ends fix it."""
-    held, unlabelled = cells.by_group
+    held_out, unlabelled = cells.by_group
     score, log_count = np.broadcast_arrays(cells.score, cells.log_count[:, None])
-    used = (held + unlabelled) > 0
-    features, held, unlabelled = _features(score[used], log_count[used]), held[used], unlabelled[used]
+    used = (held_out + unlabelled) > 0
+    features, held_out, unlabelled = _features(score[used], log_count[used]), held_out[used], unlabelled[used]
     low, high = max(shapes[0], _LEAST_SHAPE), max(shapes[1], _LEAST_SHAPE)
 
     def told(point: Floats) -> tuple[float, Floats]:
-        return _likelihood(point, features, held, unlabelled, low, high)
+        return _likelihood(point, features, held_out, unlabelled, low, high)
 
     starts = [_start(share) for share in _STARTS] if start is None else [start]
     found = [minimize(told, point, jac=True, method="L-BFGS-B", options={"maxiter": 500}) for point in starts]
     best = min(found, key=lambda one: float(one.fun)).x
     share = float(expit(best[0]))
-    hidden = held.sum() * (1 - share) / share
+    hidden = held_out.sum() * (1 - share) / share
     shape = low + (high - low) * float(expit(best[1]))
     prior = min(hidden / unlabelled.sum(), 1 - 1e-9)
     return Plateau(share, shape, best[2:], float(prior), best)
@@ -93,15 +93,15 @@ def _curve(eta: Floats, shape: float) -> tuple[Floats, Floats, Floats]:
 
 
 def _likelihood(
-    point: Floats, features: Floats, held: Floats, unlabelled: Floats, low: float, high: float
+    point: Floats, features: Floats, held_out: Floats, unlabelled: Floats, low: float, high: float
 ) -> tuple[float, Floats]:
     """Minus the mean log-likelihood of a held-out pair, and its gradient."""
     share, mix = expit(point[0]), expit(point[1])
     rise, by_eta, by_shape = _curve(features @ point[2:], low + (high - low) * mix)
     chance = np.clip(share * rise, _TINY, 1 - _TINY)
-    total = held.sum()
-    value = -(held @ np.log(chance) + unlabelled @ np.log1p(-chance)) / total
-    slope = -(held / chance - unlabelled / (1 - chance)) / total  # d value / d chance
+    total = held_out.sum()
+    value = -(held_out @ np.log(chance) + unlabelled @ np.log1p(-chance)) / total
+    slope = -(held_out / chance - unlabelled / (1 - chance)) / total  # d value / d chance
     gradient = np.concatenate(
         [
             [slope @ rise * share * (1 - share)],

@@ -57,13 +57,13 @@ def seen_shares(estimate: PriorEstimate) -> tuple[Floats, Floats, Floats]:
     The curve's is the mean of c·F over the groups of users, by how many pairs each has in the bin.
     """
     cells, curve = estimate.cells, estimate.curve
-    held, unlabelled = cells.by_group  # [G, B]
-    pairs = held + unlabelled
+    held_out, unlabelled = cells.by_group  # [G, B]
+    pairs = held_out + unlabelled
     score, log_count = np.broadcast_arrays(cells.score, cells.log_count[:, None])
     told = (pairs * curve.share * curve.positive(score, log_count)).sum(axis=0)
     used = pairs.sum(axis=0) > 0
     total = pairs.sum(axis=0)[used]
-    return cells.score[used], held.sum(axis=0)[used] / total, told[used] / total
+    return cells.score[used], held_out.sum(axis=0)[used] / total, told[used] / total
 
 
 def _draw_ratios(axes: Axes, estimate: PriorEstimate) -> None:

@@ -11,7 +11,7 @@ from truepair.data.interactions import Interactions
 from truepair.data.splitting import split_random
 from truepair.errors import InputError, TrainingError, TruepairError
 from truepair.losses import InfoNCE, InfoNCEPosterior, Loss
-from truepair.prior.calibration import calibrated, told
+from truepair.prior.calibration import calibrate, told
 from truepair.prior.estimate import PriorEstimate, estimate_prior
 from truepair.prior.evidence import LEAST_PAIRS
 from truepair.training import AUTO, FitResult, Job, check_sampler, fit_many
@@ -31,24 +31,24 @@ class FirstJob(NamedTuple):
     """The job of a first model, and the pairs that it is not shown."""
 
     job: Job
-    held: Interactions
+    held_out: Interactions
 
 
 Result = TypeVar("Result")
 
 
-def prepared(job: Job, *, engine: str = AUTO, progress: bool = False) -> Prepared:
+def prepare(job: Job, *, engine: str = AUTO, progress: bool = False) -> Prepared:
     """The job with its loss filled in: an estimated prior, and the weights by a first model.
 
     Most losses need neither, and come back as they are.
     """
-    found = prepared_many([job], engine=engine, progress=progress)[0]
+    found = prepare_many([job], engine=engine, progress=progress)[0]
     if isinstance(found, TruepairError):
         raise found
     return found
 
 
-def prepared_many(
+def prepare_many(
     jobs: Sequence[Job], *, engine: str = AUTO, progress: bool = False
 ) -> list[Prepared | TruepairError]:
     """The same for many jobs; their first models train together where the engine can.
@@ -70,7 +70,7 @@ def prepared_many(
     for (place, part), first in zip(parts.items(), fitted, strict=True):
         ready = results[place]
         assert isinstance(ready, Prepared)
-        told_by = first if isinstance(first, TrainingError) else with_posterior(ready, first, part.held)
+        told_by = first if isinstance(first, TrainingError) else with_posterior(ready, first, part.held_out)
         results[place] = told_by
     return results
 
@@ -82,14 +82,14 @@ def _tried(function: Callable[[Job], Result], job: Job) -> Result | TruepairErro
         return error
 
 
-def with_posterior(ready: Prepared, first: FitResult, held: Interactions) -> Prepared:
+def with_posterior(ready: Prepared, first: FitResult, held_out: Interactions) -> Prepared:
     """The job with the weights that a first model gives, calibrated by pairs that it was not shown."""
     job, facts = ready
     loss = job.loss
     assert isinstance(loss, InfoNCEPosterior)
     train = first.job.interactions
     users, items = (vectors.to(job.settings.torch_device()) for vectors in (first.users, first.items))
-    found, evidence = calibrated(users, items, job.interactions, train, held, job.settings.seed)
+    found, evidence = calibrate(users, items, job.interactions, train, held_out, job.settings.seed)
     facts = facts | {"posterior": told(found, evidence, loss.tau, loss.cap)}
     return Prepared(replace(job, loss=replace(loss, posterior=found)), facts)
 
