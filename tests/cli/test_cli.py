@@ -293,7 +293,7 @@ FIT_FAILURES = {
     "bad config": (["fit", "clicks.csv", "-o", "m", "--config", "clicks.csv"], "clicks.csv is not TOML"),
     "bad test": (["fit", "clicks.csv", "-o", "m", "--test", "half"], "neither a share such as 0.2"),
     "test of all": (["fit", "clicks.csv", "-o", "m", "--test", "1"], "test = 1.0 is out of range"),
-    "no published split": (["fit", "clicks.csv", "-o", "m", "--test", "given"], "come with a split"),
+    "no given split": (["fit", "clicks.csv", "-o", "m", "--test", "given"], "come with a split"),
     "bad core": (["fit", "clicks.csv", "-o", "m", "--core", "two"], "not a list of whole numbers"),
     "column of a dataset": (["fit", "ml-100k", "-o", "m", "--user", "0"], "--user is for files"),
     "no folder": (["fit", "clicks.csv", "-o", "no/m"], "there is no folder no; make it first"),

@@ -229,7 +229,7 @@ def test_columns_by_name_position_and_not_at_all() -> None:
         (
             ["usr", "item"],
             {},
-            "no column that is recognised as the user; .* 'usr', 'item'.*user=<name or position>.*Did you mean 'usr'",
+            "no column that is recognised as the user; .* 'usr', 'item'.*user=<name or .*Did you mean 'usr'",
         ),
         (
             ["user", "thing"],

@@ -555,9 +555,7 @@ def test_missing_times_are_an_error(name: str) -> None:
 def test_temporal_wants_one_cut() -> None:
     with pytest.raises(InputError, match=r"test = 0\.2 and at = 3 both say where to split; pass one of them"):
         split_temporal(line(1, 2), test=0.2, at=3)
-    with pytest.raises(
-        InputError, match=r"at = '2020' .* unit of the time column; this column's runs from 1.* to 2"
-    ):
+    with pytest.raises(InputError, match=r"at = '2020' .* unit of the time column; it ranges from 1.* to 2"):
         split_temporal(line(1, 2), at="2020")  # type: ignore[arg-type]
 
 
@@ -566,7 +564,9 @@ def test_nothing_left_for_train_is_an_error() -> None:
         InputError, match=r"random\(.*\) leaves no pair for train: train has 0 pairs, test has 2"
     ):
         split_random(grid(1, 2), test=0.9)
-    with pytest.raises(InputError, match=r"temporal\(.*valid has 1 pairs, test has 1 pairs\. Hold out less"):
+    with pytest.raises(
+        InputError, match=r"temporal\(.*valid has 1 pairs, test has 1 pairs; hold out fewer pairs"
+    ):
         split_temporal(line(1, 2), test=0.5, valid=0.9)
     with pytest.raises(InputError, match=r"temporal\(at=1, .* leaves no pair for train"):
         split_temporal(line(1, 2), at=1)

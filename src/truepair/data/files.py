@@ -94,7 +94,7 @@ def _as_utf8(content: bytes, encoding: str, path: Path) -> bytes:
         return content.decode(encoding).removeprefix("\ufeff").encode()
     except (LookupError, TypeError) as error:
         raise InputError(
-            f"encoding = {encoding!r} is not known; use a codec of Python, such as 'utf-8', 'utf-16' or 'latin-1'."
+            f"encoding = {encoding!r} is not known; use e.g. 'utf-8', 'utf-16' or 'latin-1'."
         ) from error
     except UnicodeDecodeError as error:
         other = "utf-16" if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "latin-1"
@@ -109,7 +109,7 @@ def _only_member(archive: zipfile.ZipFile, path: Path) -> str:
     members = [name for name in archive.namelist() if not name.endswith("/") and "__MACOSX" not in name]
     if len(members) != 1:
         raise InputError(
-            f"{path} contains {len(members)} files ({', '.join(members[:8])}); unpack it and pass one of them."
+            f"{path} contains {len(members)} files ({', '.join(members[:8])}); unpack it and pass one."
         )
     return members[0]
 

@@ -155,7 +155,7 @@ class Interactions:
         least = check_number("min_rating", least)
         if self.rating is None:
             raise InputError(
-                f"min_rating = {least:g} needs a rating column, but these interactions have none; read them with one."
+                f"min_rating = {least:g} needs a rating column, but these interactions have none."
             )
         return self._subset(self.rating >= least, f"rating below {least:g}")
 

@@ -47,8 +47,8 @@ def read_interactions(
 
     `source` is a path (CSV, TSV, MovieLens, LightGCN adjacency, RecBole, Parquet, Arrow, SciPy `.npz`;
     text formats may be compressed), any table that supports the Arrow C stream interface (pandas, polars,
-    DuckDB, pyarrow), a dict of arrays, a SciPy sparse matrix (rows are users, values are ratings), a NumPy array
-    of 2 to 4 columns (user, item, rating, time) or a tuple of such arrays.
+    DuckDB, pyarrow), a dict of arrays, a SciPy sparse matrix (rows are users, values are ratings), a NumPy
+    array of 2 to 4 columns (user, item, rating, time) or a tuple of such arrays.
 
     - `user` … `time`: a column's name or position; None finds it by its name, False ignores it.
     - `format`, `header`, `encoding`: for files that are not recognised by suffix and first lines.
@@ -163,8 +163,8 @@ def _check_rating_column(raw: Raw, least: float | None, duplicates: str) -> None
     asked = f"min_rating = {least:g}" if least is not None else f"duplicates = {duplicates!r}"
     if least is not None or duplicates == "max":
         raise InputError(
-            f"{asked} needs a rating column, and no column of {raw.source} is recognised as one; its columns are "
-            f"{', '.join(map(repr, raw.names))}. Pass rating=<name or position>."
+            f"{asked} needs a rating column, and no column of {raw.source} is recognised as one; its columns "
+            f"are {', '.join(map(repr, raw.names))}. Pass rating=<name or position>."
         )
 
 

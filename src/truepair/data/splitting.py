@@ -46,9 +46,9 @@ def split_random_per_user(
 ) -> Split:
     """A random share `test` of every user's pairs, then a share `valid` of those that remain in train.
 
-    Of a user's n pairs, min(⌊n·test + ½⌋, n-1) go to test; of the m that remain, min(⌊m·valid + ½⌋, m-1) go to
-    validation. Every user keeps at least one pair in train. A user with few pairs may have none in test, since
-    one of two pairs would be half of them; the notes count such users.
+    Of a user's n pairs, min(⌊n·test + ½⌋, n-1) go to test; of the m that remain, min(⌊m·valid + ½⌋, m-1) go
+    to validation. Every user keeps at least one pair in train. A user with few pairs may have none in test,
+    since one of two pairs would be half of them; the notes count such users.
     """
     test, valid, seed = _check_test(test), _check_valid(valid), _check_seed(seed)
     n = interactions.user_counts
@@ -237,7 +237,7 @@ def _since(time: Values, at: float) -> Mask:
 def _times(interactions: Interactions, who: str) -> Values:
     if interactions.time is None:
         raise InputError(
-            f"{who} needs the time of each pair, but there is no time column; read the data with time=<column>."
+            f"{who} needs the time of each pair, but there is no time column; read one with time=…."
         )
     return interactions.time
 

@@ -132,7 +132,7 @@ def _unavailable_error(dataset: Dataset, folder: Path, problems: list[str]) -> D
     ]
     lines = "".join(f"\n  {folder / file.name}{_remark(dataset, file)}" for file in wanted)
     return DownloadError(
-        f"{what}\nEither put these files in place:{lines}\nor name a folder that contains {dataset.name}/<file>: "
+        f"{what}\nPut these files in place:{lines}\nor name a folder that contains {dataset.name}/<file>: "
         f"pass data_dir=…, or set the environment variable {DATA_VARIABLE}."
     )
 

@@ -118,7 +118,7 @@ def coat_split(folder: Path) -> Split:
 
 
 def yahoo_r3_split(folder: Path) -> Split:
-    """The two files unchanged: 15,400 users rate self-chosen items in train, 5,400 of them random ones in test."""
+    """The two files unchanged: self-chosen items of 15,400 users, random items of 5,400 of them as the test."""
     train, test = _yahoo_parts(folder)
     return split_given(train, test, overlap="drop")
 
