@@ -88,7 +88,7 @@ def check_number(
     open_high: bool = False,
     remedy: str = "",
 ) -> float:
-    """Return `value` as a finite float in the given interval, else raise an error that states the interval."""
+    """Return `value` as a finite float in the interval, else raise an error that states the interval."""
     try:
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):

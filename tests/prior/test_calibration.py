@@ -11,9 +11,9 @@ from truepair.errors import InputError, TrainingError
 from truepair.losses import BPR, InfoNCE, InfoNCEPosterior
 from truepair.models.encoders import MF
 from truepair.prior import prepare, prepare_many
-from truepair.prior.calibration import calibrate, density_ratio, told
+from truepair.prior.calibration import calibrate, density_ratio, posterior_facts
 from truepair.prior.evidence import Evidence
-from truepair.prior.preparation import _held_out
+from truepair.prior.preparation import _first_job
 from truepair.recommender.estimator import Recommender
 from truepair.sampling import Full, Uniform
 from truepair.training import Job, Settings, fit
@@ -109,7 +109,7 @@ def job_of(data, loss, **changes):
 
 
 def test_a_first_model_is_the_job_itself_without_a_tenth(seen):
-    first, held_out = _held_out(job_of(seen, InfoNCEPosterior(tau=0.1, temperature=0.7), patience=2))
+    first, held_out = _first_job(job_of(seen, InfoNCEPosterior(tau=0.1, temperature=0.7), patience=2))
     assert first.loss == InfoNCE(0.7)
     assert len(held_out) == round(len(seen) / 10)
     assert len(first.interactions) + len(held_out) == len(seen)
@@ -173,7 +173,7 @@ def test_who_was_hidden_entirely_weighs_all_items_the_same():
     found, evidence = calibrate(users, items, alone, train, held_out, seed=0)
     assert (found.users[40] == 0).all()
     assert len(evidence.held_out_scores) == 40
-    assert told(found, evidence, 0.1, 0.99)["held out"] == 40
+    assert posterior_facts(found, evidence, 0.1, 0.99)["held out"] == 40
     for tensor in found.tensors().values():
         assert tensor.isfinite().all()
 

@@ -107,8 +107,8 @@ def test_few_draws_a_user_do_not_move_the_estimate(world, estimate, monkeypatch)
 
     for each in (150, 60):
         monkeypatch.setattr(module, "_SCORED", each * 400)
-        told = estimate_prior(world.observed, resamples=0, seed=5)
-        assert told.tau == pytest.approx(estimate.tau, rel=0.25)
+        again = estimate_prior(world.observed, resamples=0, seed=5)
+        assert again.tau == pytest.approx(estimate.tau, rel=0.25)
 
 
 def test_bins_without_unlabelled_pairs_do_not_make_the_bound_nothing():
@@ -148,7 +148,7 @@ def test_the_same_seed_gives_the_same_estimate(world, estimate):
 
 
 def test_verdict_in_words(estimate):
-    assert "of the unlabelled pairs are positive; use 0." in estimate.verdict
+    assert "of the unlabelled pairs are positive" in estimate.verdict
     assert "PriorEstimate" in repr(estimate)
 
 
@@ -156,12 +156,12 @@ def test_verdict_in_words(estimate):
 
 
 def test_too_few_positives():
-    with pytest.raises(InputError, match="9 interactions are too few to estimate the prior from"):
+    with pytest.raises(InputError, match="9 interactions are too few to estimate the prior; at least 100"):
         estimate_prior(interactions_of([[0, 1, 2]] * 3, 5))
 
 
 def test_everything_is_observed():
-    with pytest.raises(InputError, match="nothing is unlabelled"):
+    with pytest.raises(InputError, match="no pair is unlabelled"):
         estimate_prior(interactions_of([range(10)] * 12, 10))
 
 
@@ -172,8 +172,8 @@ def test_noise_gives_a_wide_interval_and_no_nan():
     assert np.isfinite([estimate.tau, estimate.low, estimate.high, *estimate.user_tau]).all()
     assert 0 <= estimate.low <= estimate.tau <= estimate.high <= 1
     assert estimate.high - estimate.low > 0.2
-    assert not estimate.seen
-    assert "little more than a guess" in estimate.verdict
+    assert not estimate.has_plateau
+    assert "half of an upper bound and very uncertain" in estimate.verdict
 
 
 def test_one_user_and_users_with_one_item():
@@ -186,12 +186,12 @@ def test_one_user_and_users_with_one_item():
 
 
 def test_auto_and_per_user_are_filled_in(world):
-    loss, told = with_estimated_prior(DPL(tau="auto"), world.observed, seed=5)
+    loss, facts = with_estimated_prior(DPL(tau="auto"), world.observed, seed=5)
     assert loss.tau == pytest.approx(world.tau, rel=0.3)
-    assert told["asked"] == "auto"
-    loss, told = with_estimated_prior(DPL(tau="per-user"), world.observed, seed=5)
+    assert facts["asked"] == "auto"
+    loss, facts = with_estimated_prior(DPL(tau="per-user"), world.observed, seed=5)
     assert len(loss.tau) == 400
-    assert told["asked"] == "per-user"
+    assert facts["asked"] == "per-user"
     assert with_estimated_prior(DPL(tau=0.2), world.observed) == (DPL(tau=0.2), None)
     assert with_estimated_prior(BPR(), world.observed) == (BPR(), None)
 

@@ -52,8 +52,8 @@ class World:
             object.__setattr__(self, name, array)
         if wrong := int((~self.truth[self.observed.users, self.observed.items]).sum()):
             raise InputError(
-                f"{wrong:,} observed pairs are not positive in `truth`; set them to True there, or remove them "
-                "from `observed`."
+                f"{wrong:,} observed pairs are not positive in `truth`; set them to True there, or remove "
+                "them from `observed`."
             )
 
     @property

@@ -1,9 +1,10 @@
-"""Calibration: how much more often a held-out positive has a score than an unlabelled pair has it.
+"""Calibration: the density ratio of scores of held-out positives to scores of unlabelled pairs.
 
     r(z) = f(z | held-out positive) / f(z | unlabelled)
 
-from counts in about 200 bins of z, made monotone. If what is held out is a random part of what is liked,
-P(positive | z) = τ·r(z): the mean of r over the unlabelled pairs is 1, and so the mean of P is τ.
+It is estimated from counts in about 200 bins of z and made monotone. If the held-out pairs are a random
+sample of the positives, P(positive | z) = τ·r(z). The mean of r over unlabelled pairs is 1, so the mean of
+P is τ.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from scipy.optimize import isotonic_regression
 
 from truepair.data.interactions import Interactions
 from truepair.losses.posterior import Posterior
-from truepair.prior.evidence import Evidence, Floats, moments, standardised
+from truepair.prior.evidence import Evidence, Floats, moments, standardise
 
-_BINS = 200  # half of them quantiles of held-out scores, half of unlabelled ones
+_BINS = 200  # half of them quantiles of held-out scores, half of unlabelled scores
 _ENTRIES = 1024  # of the table
 _QUANTILES = 0.5, 0.9, 0.99, 0.999
 
@@ -31,12 +32,12 @@ def calibrate(
     held_out: Interactions,
     seed: int,
 ) -> tuple[Posterior, Evidence]:
-    """What a first model, trained on `train`, says of the pairs that `known` does not have.
+    """P(positive) of the pairs that are not in `known`, by a first model that was trained on `train`.
 
-    `held_out` are the pairs of `known` that it was not shown. A user of whom it was shown nothing has z = 0 for
-    every item: equal weights, which change nothing. Scores are found where the vectors are.
+    `held_out` are the pairs of `known` that are not in `train`. A user without training pairs has z = 0 for
+    every item, so that the weights are equal and have no effect. Scores are computed on the vectors' device.
     """
-    evidence = standardised(users, items, known, train, held_out, seed)
+    evidence = standardise(users, items, known, train, held_out, seed)
     mean, spread = moments(users, items, known)
     users, items = users.cpu().float(), items.cpu().float()
     trained = train.user_counts > 0
@@ -53,18 +54,18 @@ def calibrate(
 
 
 def density_ratio(evidence: Evidence) -> tuple[Floats, Floats]:
-    """The first and the last z of a table, and r at equally spaced z between them."""
+    """The first and the last z of a table, and r at equally spaced z from one to the other."""
     z, ratio = _steps(evidence)
-    low, high = z[0], max(z[-1], z[0] + 1e-3)  # scores that are all equal: one z, and r = 1
+    low, high = z[0], max(z[-1], z[0] + 1e-3)  # if all scores are equal there is one z, and r = 1
     grid = np.linspace(low, high, _ENTRIES)
     table = np.interp(grid, z, ratio)
     places = np.rint((evidence.scores - low) / (high - low) * (_ENTRIES - 1)).clip(0, _ENTRIES - 1)
     mean = float(np.average(table[places.astype(np.int64)], weights=evidence.weights))
-    return np.array([low, high]), table / mean  # lines between bins moved the mean a little
+    return np.array([low, high]), table / mean  # interpolation between bins changed the mean slightly
 
 
 def _steps(evidence: Evidence) -> tuple[Floats, Floats]:
-    """The mean z of the unlabelled pairs in each bin, and r there, never falling."""
+    """The mean z of the unlabelled pairs in each bin, and r there, non-decreasing."""
     edges = _edges(evidence)
     held_out = np.bincount(
         np.searchsorted(edges, evidence.held_out_scores, "right"), minlength=len(edges) + 1
@@ -72,11 +73,11 @@ def _steps(evidence: Evidence) -> tuple[Floats, Floats]:
     bins = np.searchsorted(edges, evidence.scores, "right")
     pairs = np.bincount(bins, evidence.weights, len(edges) + 1)
     z = np.bincount(bins, evidence.weights * evidence.scores, len(edges) + 1)
-    home = np.maximum.accumulate(np.where(pairs > 0, np.arange(len(pairs)), -1))
-    home = np.maximum(
-        home, np.flatnonzero(pairs > 0)[0]
-    )  # a bin without unlabelled pairs joins the one below
-    held_out, kept = np.bincount(home, held_out, len(pairs)), pairs > 0
+    bin_below = np.maximum.accumulate(np.where(pairs > 0, np.arange(len(pairs)), -1))
+    bin_below = np.maximum(
+        bin_below, np.flatnonzero(pairs > 0)[0]
+    )  # a bin without unlabelled pairs is merged with the one below
+    held_out, kept = np.bincount(bin_below, held_out, len(pairs)), pairs > 0
     share, rest = held_out[kept] / held_out.sum(), pairs[kept] / pairs.sum()
     return z[kept] / pairs[kept], isotonic_regression(share / rest, weights=rest).x
 
@@ -87,8 +88,8 @@ def _edges(evidence: Evidence) -> Floats:
     return np.unique(np.concatenate(parts))
 
 
-def told(posterior: Posterior, evidence: Evidence, tau: Any, cap: float) -> dict[str, Any]:
-    """What is worth remembering: how P is spread over the unlabelled pairs."""
+def posterior_facts(posterior: Posterior, evidence: Evidence, tau: Any, cap: float) -> dict[str, Any]:
+    """Facts for the model file: the distribution of P over the unlabelled pairs."""
     low, high = posterior.ends.double().numpy()
     places = np.rint((evidence.scores - low) / (high - low) * (_ENTRIES - 1)).clip(0, _ENTRIES - 1)
     own = np.asarray(tau)[evidence.users] if np.ndim(tau) else tau

@@ -291,7 +291,7 @@ class Recommender:
         if ease is None or not isinstance(result, FitResult):
             return result.users, result.items
         total = Blend.of(ease, self.plus_weight, split.train, Settings(device=self.device).torch_device())
-        users, items = total.joined(result.users, result.items)
+        users, items = total.matrices(result.users, result.items)
         if split.valid is not None:
             score = Validation(split.valid, split.train, self.metric)(Solved(users, items, ease, None, 0.0))
             facts["metrics"] = {f"validation {self.metric}": score}

@@ -62,7 +62,9 @@ def trained(parameters: Parameters, train: Interactions, seed: int) -> tuple[Pai
     ease = model.added()
     if ease is None:
         return Pair(result.users.to(device), result.items.to(device)), result
-    return Pair(*Blend.of(ease, model.plus_weight, train, device).joined(result.users, result.items)), result
+    return Pair(
+        *Blend.of(ease, model.plus_weight, train, device).matrices(result.users, result.items)
+    ), result
 
 
 def summed_parameters(run: Parameters, ease: Parameters) -> dict[str, Any]:
@@ -101,7 +103,7 @@ class SumRunner:
     def _joined(self, weight: float) -> Pair:
         pair, _, ease = self._parts
         torch.cuda.empty_cache()  # matrices of the trial before, as large as EASE's
-        return Pair(*replace(ease, weights=ease.weights * weight).joined(pair.users, pair.items))
+        return Pair(*replace(ease, weights=ease.weights * weight).matrices(pair.users, pair.items))
 
 
 def best_of(settings: Mapping[Any, Mapping[str, Any]], place: tuple[str, str, str]) -> Mapping[str, Any]:

@@ -118,7 +118,7 @@ def coat_split(folder: Path) -> Split:
 
 
 def yahoo_r3_split(folder: Path) -> Split:
-    """The two files unchanged: self-chosen items of 15,400 users, random items of 5,400 of them as the test."""
+    """The two files unchanged: self-chosen items of 15,400 users; random items of 5,400 of them."""
     train, test = _yahoo_parts(folder)
     return split_given(train, test, overlap="drop")
 
