@@ -1,4 +1,4 @@
-"""One voice for errors: what was given, what is allowed, and what to do about it."""
+"""Errors in one form: the given value, the allowed values, and the remedy."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ class TruepairError(Exception):
 
 
 class InputError(TruepairError, ValueError):
-    """Something the caller gave cannot be used; the message says what, and the remedy."""
+    """An argument or an input file cannot be used. The message states the value and the remedy."""
 
 
 class TrainingError(TruepairError, RuntimeError):
-    """Training cannot go on; the message says where it stopped and what to try."""
+    """Training cannot continue. The message says where it stopped and what to try."""
 
 
 class StorageError(TruepairError, RuntimeError):
-    """A file that truepair wrote, or should write, cannot be used; the message names it and says why."""
+    """A file of truepair cannot be read or written. The message names the file and the reason."""
 
 
 class DownloadError(TruepairError, RuntimeError):
-    """A file cannot be had from elsewhere; the message names the address and what to put where instead."""
+    """A download failed. The message names the address, and where to put the file by hand."""
 
 
 def did_you_mean(name: str, options: Iterable[str]) -> str:
@@ -41,7 +41,7 @@ def did_you_mean(name: str, options: Iterable[str]) -> str:
 
 
 def check_choice(what: str, value: object, options: Iterable[str]) -> str:
-    """`value` if it is one of `options`, else an error that lists them."""
+    """Return `value` if it is one of `options`, else raise an error that lists them."""
     names = list(options)
     if isinstance(value, str) and value in names:
         return value
@@ -52,14 +52,14 @@ def check_choice(what: str, value: object, options: Iterable[str]) -> str:
 
 
 def check_type(what: str, value: object, kind: type | tuple[type, ...], remedy: str) -> None:
-    """An error with the remedy if `value` is not of the kind that is needed."""
+    """Raise an error with the remedy if `value` is not an instance of `kind`."""
     if not isinstance(value, kind):
         given = f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
         raise InputError(f"{what} is {given}, which cannot be used here; {remedy}.")
 
 
 def settle(frozen: object, **fields: object) -> None:
-    """Give the fields of a frozen value, under construction, what checking them made of them."""
+    """Set fields of a frozen dataclass; for use in its `__post_init__` only."""
     for name, value in fields.items():
         object.__setattr__(frozen, name, value)
 
@@ -67,7 +67,7 @@ def settle(frozen: object, **fields: object) -> None:
 def check_whole(
     what: str, value: SupportsIndex | object, low: int, high: int | None = None, remedy: str = ""
 ) -> int:
-    """`value` as an int in [low, high], else an error that states the range."""
+    """Return `value` as an int in [low, high], else raise an error that states the range."""
     allowed = f"a whole number ≥ {low}" if high is None else f"a whole number from {low} to {high}"
     try:
         whole = operator.index(value)  # type: ignore[arg-type]
@@ -88,7 +88,7 @@ def check_number(
     open_high: bool = False,
     remedy: str = "",
 ) -> float:
-    """`value` as a finite float in the stated interval, else an error that states it."""
+    """Return `value` as a finite float in the interval, else raise an error that states the interval."""
     try:
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):

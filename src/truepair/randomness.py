@@ -1,8 +1,8 @@
-"""Counter-based random numbers: a pure function of (seed, place), the same on every machine.
+"""Counter-based random numbers: a pure function of (seed, position), the same on every machine.
 
-A draw is `mix(key + place·γ)`, the SplitMix64 generator read at any place. There is no hidden state,
-so a run that is stopped and resumed sees the very same numbers, on CPU and on CUDA, with any version
-of NumPy or PyTorch.
+A draw is `mix(key + position·γ)`: the SplitMix64 generator, evaluated at any position. There is no hidden
+state. A run that is stopped and resumed therefore draws the same numbers, on CPU and on CUDA, with any
+version of NumPy or PyTorch.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-if TYPE_CHECKING:  # splitting and reading do without it
+if TYPE_CHECKING:  # not imported at run time: reading and splitting do not need PyTorch
     import torch
 
 _GAMMA = 0x9E3779B97F4A7C15
@@ -22,7 +22,7 @@ _MASK = (1 << 64) - 1
 
 
 def stream_key(seed: int, *path: int) -> int:
-    """A 64-bit key for the stream named by `seed` and whole numbers such as (epoch, step).
+    """The 64-bit key of the stream that `seed` and integers such as (epoch, step) name.
 
     >>> stream_key(0, 1, 2) == stream_key(0, 1, 2) != stream_key(0, 2, 1)
     True
@@ -51,7 +51,7 @@ def random_order(key: int, n: int) -> npt.NDArray[np.int64]:
 
 
 def random_words(key: int, shape: tuple[int, ...], device: torch.device) -> torch.Tensor:
-    """The same words as `random_bits`, as non-negative int64 of 63 bits (the lowest one is dropped)."""
+    """The words of `random_bits` as non-negative int64: 63 bits each, the lowest bit is dropped."""
     import torch
 
     n = int(np.prod(shape))

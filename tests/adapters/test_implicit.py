@@ -220,7 +220,7 @@ def test_open_files_are_taken(model):
 
 def test_a_model_of_another_kind_is_refused(tmp_path):
     fitted("bpr", iterations=1).save(tmp_path / "model")
-    with pytest.raises(StorageError, match=r"no DebiasedPairwise.*implicit\.bpr"):
+    with pytest.raises(StorageError, match=r"not a saved DebiasedPairwise.*implicit\.bpr"):
         OURS["dpl"].load(tmp_path / "model")
 
 

@@ -677,7 +677,7 @@ def test_data_fetch_from_a_folder(real_data, monkeypatch):
 def test_data_fails_clearly(tmp_path):
     for command in ("info", "fetch"):
         assert "Did you mean 'ml-100k'?" in failed("data", command, "ml100k")
-    assert "cannot be downloaded by a program" in failed("data", "fetch", "yahoo-r3")
+    assert "cannot be downloaded automatically" in failed("data", "fetch", "yahoo-r3")
     assert "is not a folder" in failed("data", "fetch", "coat", "--data-dir", tmp_path / "nowhere")
 
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from truepair.cli.main import app
 from truepair.data.simulation import simulate_world
 from truepair.prior import METHODS, estimate_prior
-from truepair.reporting.prior_figure import seen_shares
+from truepair.reporting.prior_figure import held_out_shares
 from worlds import interactions_of
 
 
@@ -29,7 +29,7 @@ def clicks(tmp_path_factory):
 def test_it_tells_the_verdict_and_every_method(clicks):
     result = run(clicks, "--resamples", 5)
     assert result.exit_code == 0, result.output
-    assert "of the unlabelled pairs are positive; use" in result.stdout
+    assert "of the unlabelled pairs are positive." in result.stdout
     for word in (*METHODS, "90% interval", "class prior", "separation", "each user's own"):
         assert word in result.stdout
 
@@ -61,7 +61,7 @@ def test_the_drawn_curve_is_the_fitted_one():
     found = estimate_prior(
         simulate_world(80, 60, tau=0.1, density=0.1, seed=3).observed, resamples=0, device="cpu"
     )
-    score, seen, told = seen_shares(found)
+    score, seen, told = held_out_shares(found)
     held, unlabelled = found.cells.by_score
     pairs = (held + unlabelled)[(held + unlabelled) > 0]
     assert told @ pairs == pytest.approx(held.sum(), rel=0.02)
@@ -72,7 +72,7 @@ def test_the_drawn_curve_is_the_fitted_one():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--plot", "prior.pdf"], "end it in .svg or .png"),
+        (["--plot", "prior.pdf"], "end the name in .svg or .png"),
         (["--per-user", "tau.txt"], "does not tell its format"),
         (["--per-user", "nowhere/tau.csv"], "there is no folder nowhere"),
         (["--resamples", "-1"], "resamples = -1"),
@@ -91,7 +91,7 @@ def test_too_little_and_everything(tmp_path):
     pa_csv.write_csv(interactions_of([[0, 1], [2]], 4).to_table(), few)
     pa_csv.write_csv(interactions_of([range(12)] * 12, 12).to_table(), full)
     assert "3 interactions are too few" in run(few).stderr
-    assert "nothing is unlabelled" in run(full).stderr
+    assert "no pair is unlabelled" in run(full).stderr
 
 
 def test_plots_need_matplotlib(clicks, tmp_path, monkeypatch):

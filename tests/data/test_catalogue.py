@@ -105,7 +105,7 @@ def test_unknown_names() -> None:
 @pytest.mark.parametrize(
     ("call", "has", "what"),
     [
-        (load_split, "has_split", "given split"),
+        (load_split, "has_split", "published split"),
         (load_titles, "has_titles", "titles"),
         (load_truth, "has_truth", "complete labels"),
     ],
@@ -115,9 +115,7 @@ def test_what_a_dataset_has_not(call: Any, has: str, what: str) -> None:
     assert having
     for name in set(NAMES) - set(having):
         listed = ", ".join(map(repr, having))
-        with pytest.raises(
-            InputError, match=rf"dataset = '{name}' has no {what}; those that have: {listed}\."
-        ):
+        with pytest.raises(InputError, match=rf"dataset = '{name}' has no {what}; available for: {listed}\."):
             call(name)
 
 
@@ -127,7 +125,7 @@ def test_what_a_dataset_has_not(call: Any, has: str, what: str) -> None:
 def test_ml_100k(tmp_path: Path) -> None:
     put(tmp_path, {"u.data": "196\t242\t3\t881250949\n22\t242\t1\t878887116\n"})
     assert rows_of(parsers.ml_100k(tmp_path)) == [(22, 242, 1.0, 878887116), (196, 242, 3.0, 881250949)]
-    with pytest.raises(InputError, match=r"the titles are in u\.item, which .* does not have; put it there"):
+    with pytest.raises(InputError, match=r"has no u\.item, which contains the titles; put the file there"):
         parsers.ml_100k_titles(tmp_path)
     put(tmp_path, {"u.item": "242|Café (1995) |01-Jan-1995||http://x|0|1\n"}, "latin-1")
     assert parsers.ml_100k_titles(tmp_path) == {242: "Café (1995)"}
@@ -206,7 +204,9 @@ def test_kuairec(tmp_path: Path) -> None:
     assert truth.labels.tolist() == [[False, True], [False, True]]
     assert not truth.labels.flags.writeable
     assert repr(truth) == "<Truth: 2 users x 2 items, all labels known, 2 positives (50.00%)>"
-    with pytest.raises(InputError, match=r"threshold = 2: kuairec has labels and no ratings; leave it out"):
+    with pytest.raises(
+        InputError, match=r"threshold = 2: kuairec has labels, not ratings; remove the option"
+    ):
         parsers.kuairec_truth(tmp_path, 2)
 
 
@@ -262,7 +262,7 @@ def test_a_checksum_of_a_real_file(real_data: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "train", "test", "note"),
     [
-        ("ml-100k-paper-split", 80_000, 20_000, "38 test pairs of 35 items never seen in train"),
+        ("ml-100k-paper-split", 80_000, 20_000, "38 test pairs of 35 items that train does not have"),
         ("gowalla", 810_128, 217_242, None),
         ("yelp2018", 1_237_259, 324_147, None),
         ("coat", 290 * 24, 290 * 16 - 366, "366 test pairs also in train: dropped from test"),

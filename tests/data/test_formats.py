@@ -155,7 +155,7 @@ def test_adjacency(tmp_path: Path) -> None:
     found = read(tmp_path, "train.txt", "0 5 6 7\n1 5\r\n\n2\n 3  7 \t8 \n")
     assert found.to_table().to_pydict() == {"user": [0, 0, 0, 1, 3, 3], "item": [5, 6, 7, 5, 7, 8]}
     [step] = found.history
-    assert (step.what, step.rows, step.users, step.items) == ("line with a user and no item", 0, 1, 0)
+    assert (step.what, step.rows, step.users, step.items) == ("line of a user without items", 0, 1, 0)
 
 
 def test_adjacency_of_words_and_repeats(tmp_path: Path) -> None:
@@ -256,12 +256,16 @@ def test_headerless_columns_go_by_position(tmp_path: Path) -> None:
     ("name", "content", "message"),
     [
         ("a.csv", "", r"a\.csv is empty: it has 0 bytes"),
-        ("a.csv", " \n\n", r"a\.csv is empty: it has no line with anything in it"),
+        ("a.csv", " \n\n", r"a\.csv is empty: all its lines are blank"),
         ("a.parquet", "", r"a\.parquet is empty"),
         ("a.csv.gz", gzip.compress(b"", mtime=0), r"a\.csv\.gz is empty"),
-        ("a.csv", "user,item\n", r"a\.csv has a header \(user, item\) and no rows below it"),
-        ("a.csv", "user,item", r"a\.csv has a header \(user, item\) and no rows below it"),
-        ("a.csv", "user\n1\n", r"a\.csv has no column that looks like the item; .*Only one column was found"),
+        ("a.csv", "user,item\n", r"a\.csv has a header \(user, item\) but no rows; give at least one row"),
+        ("a.csv", "user,item", r"a\.csv has a header \(user, item\) but no rows; give at least one row"),
+        (
+            "a.csv",
+            "user\n1\n",
+            r"a\.csv has no column that is recognised as the item; .*Only one column was found",
+        ),
         ("a.csv", "ann,hat\nbob,cap\n", r"its columns are 'ann', 'hat'.*if it is data, pass header=False"),
         ("a.csv", "user,item\n1,2\n\n3,4,5\n", r"a\.csv, line 4: expected 2 fields, .* found 3"),
         ("a.csv", 'user,item\n"1\n\n1",2\n3\n', r"line 5: expected 2 fields, as in the first line, found 1"),
@@ -307,7 +311,7 @@ def test_a_zip_of_many(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "ml.zip", "w") as archive:
         archive.writestr("u.data", "1\t2")
         archive.writestr("u.item", "1|x")
-    with pytest.raises(InputError, match=r"ml\.zip holds 2 files \(u\.data, u\.item\); unpack it"):
+    with pytest.raises(InputError, match=r"ml\.zip contains 2 files \(u\.data, u\.item\); unpack it"):
         read_interactions(tmp_path / "ml.zip")
 
 
@@ -320,7 +324,7 @@ def test_npz_runs_no_code(tmp_path: Path) -> None:
 def test_npz_of_something_else(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x=np.arange(3))
     with pytest.raises(
-        InputError, match=r"holds the arrays \['x'\]; save a matrix with scipy\.sparse\.save_npz"
+        InputError, match=r"contains the arrays \['x'\]; save a matrix with scipy\.sparse\.save_npz"
     ):
         read_interactions(tmp_path / "a.npz")
 
@@ -346,7 +350,9 @@ def test_folders_of_other_things(tmp_path: Path) -> None:
     pq.write_table(pa.table(COLUMNS), tmp_path / "a.parquet")
     for name in ("b.csv", "c.csv", "README"):
         (tmp_path / name).write_text(CSV)
-    with pytest.raises(InputError, match=r"is a folder with 2 \.csv, 1 no suffix, 1 \.parquet; .* one kind"):
+    with pytest.raises(
+        InputError, match=r"is a folder with 2 \.csv, 1 no suffix, 1 \.parquet; .* one format"
+    ):
         read_interactions(tmp_path)
 
 
@@ -355,7 +361,7 @@ def test_folders_of_other_things(tmp_path: Path) -> None:
     [
         ({"format": "cvs"}, "format = 'cvs' is not known; choose one of 'csv', .*Did you mean 'csv'?"),
         ({"encoding": "utf-9"}, "encoding = 'utf-9' is not known"),
-        ({"header": "yes"}, "header = 'yes' is not allowed; give True, False, or None"),
+        ({"header": "yes"}, "header = 'yes' is not allowed; pass True, False, or None to detect it"),
         (
             {"user": "usr"},
             "user = 'usr': .*has no such column; its columns are 'user', .*Did you mean 'user'?",

@@ -110,10 +110,10 @@ def test_find_across_int64_and_uint64_confuses_no_numbers() -> None:
 
 
 def test_an_unknown_id_is_named() -> None:
-    with pytest.raises(InputError, match=r"unknown user: 'zoe'; 2 are known: 'ann', 'bob'\."):
+    with pytest.raises(InputError, match=r"unknown user: 'zoe'; the 2 known ids are 'ann', 'bob'\."):
         IdMap.of(["ann", "bob"]).codes(["ann", "zoe", "zoe"], "user")
     with pytest.raises(
-        InputError, match=r"unknown item: 10, 11, 12, 13, 14 and 2 more; 5 are known: 0, 1, 2, …"
+        InputError, match=r"unknown item: 10, 11, 12, 13, 14 and 2 more; the 5 known ids are 0, 1, 2, …"
     ):
         IdMap.range(5).codes(range(10, 17), "item")
     with pytest.raises(InputError, match="unknown user: UUID"):
@@ -152,7 +152,7 @@ def test_union() -> None:
     assert large.union(IdMap.of([1])).ids.to_pylist() == [1, BIG]
     assert IdMap.of([1]).union(large).ids.to_pylist() == [1, BIG]
     assert IdMap.of([]).union(IdMap.of(["a"])) == IdMap.of(["a"])
-    with pytest.raises(InputError, match="convert one to the other"):
+    with pytest.raises(InputError, match="convert one of them"):
         IdMap.of([1]).union(IdMap.of(["1"]))
 
 

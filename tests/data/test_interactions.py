@@ -51,7 +51,7 @@ def test_k_core_is_that_of_the_oracle(seed: int, least: tuple[int, int]) -> None
     codes = set(zip(data.users.tolist(), data.items.tolist(), strict=True))
     expected = {(f"u{u:03}", i) for u, i in core_by_hand(codes, *least)}
     if not expected:
-        with pytest.raises(InputError, match=f"nothing is left of {len(data)} rows"):
+        with pytest.raises(InputError, match=f"no row is left: all {len(data)} rows"):
             data.k_core(*least)
         return
     core = data.k_core(*least)
@@ -113,9 +113,9 @@ def test_with_min_rating() -> None:
     assert len(liked) == (data.rating >= 4).sum()
     assert liked.history[0].what == "rating below 4"
     assert liked.with_min_rating(4) is liked
-    with pytest.raises(InputError, match="nothing is left"):
+    with pytest.raises(InputError, match="no row is left"):
         data.with_min_rating(6)
-    with pytest.raises(InputError, match="needs a rating column, and there is none"):
+    with pytest.raises(InputError, match="needs a rating column, but these interactions have none"):
         Interactions([0], [0], IdMap.range(1), IdMap.range(1)).with_min_rating(3)
 
 
@@ -211,10 +211,10 @@ def test_the_hash_changes_with_anything() -> None:
         ({"users": [0, 2]}, "users has codes from 0 to 2; allowed are 0 to 1"),
         ({"items": [-1, 0]}, "items has codes from -1 to 0; allowed are 0 to 2"),
         ({"users": [0]}, "1 users but 2 items"),
-        ({"users": [0.0, 1.0]}, "users must be a 1-D array of whole numbers, not 1-D float64"),
+        ({"users": [0.0, 1.0]}, "users must be a 1-D array of integers, not 1-D float64"),
         (
             {"users": [0, 0], "items": [1, 1]},
-            "1 rows repeat a .user, item. pair; `read_interactions` merges them",
+            "1 rows repeat a .user, item. pair; use `read_interactions`, which merges them",
         ),
         ({"rating": [1.0]}, "rating has 1 values for 2 rows"),
         ({"rating": ["a", "b"]}, "rating must be a 1-D array of numbers"),

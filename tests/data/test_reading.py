@@ -107,7 +107,7 @@ def test_bad_matrix_values_are_placed() -> None:
 @pytest.mark.parametrize("shape", [(3, 1), (3, 5), (3, 3706)])
 def test_a_wide_array_looks_like_a_matrix(shape: tuple[int, int]) -> None:
     with pytest.raises(
-        InputError, match=r"looks like a users x items matrix: wrap it in scipy\.sparse\.csr_array"
+        InputError, match=r"looks like a users x items matrix: pass scipy\.sparse\.csr_array\(array\)"
     ):
         read_interactions(np.ones(shape))
 
@@ -131,7 +131,7 @@ def test_other_sources_are_refused(source: object) -> None:
         ({"user": "ann", "item": [1]}, "user ids must be a list or an array, not the single value 'ann'"),
         ({"user": [], "item": []}, "the dict has no rows"),
         (pa.table({"user": [1], "item": [2]})[:0], "the table has no rows"),
-        ({}, "the dict has no column that looks like the user; its columns are none"),
+        ({}, "the dict has no column that is recognised as the user; its columns are none"),
     ],
 )
 def test_bad_sources(source: object, message: str) -> None:
@@ -229,30 +229,34 @@ def test_columns_by_name_position_and_not_at_all() -> None:
         (
             ["usr", "item"],
             {},
-            "no column that looks like the user; .* 'usr', 'item'.*user=name.*Did you mean 'usr'",
+            "no column that is recognised as the user; .* 'usr', 'item'.*user=<name or .*Did you mean 'usr'",
         ),
         (
             ["user", "thing"],
             {},
-            "the dict has no column that looks like the item; its columns are 'user', 'thing'",
+            "the dict has no column that is recognised as the item; its columns are 'user', 'thing'",
         ),
         (["user", "item"], {"rating": "ratng"}, "rating = 'ratng': the dict has no such column"),
         (["user", "item", "stars"], {"rating": "star"}, "Did you mean 'stars'?"),
         (
             ["user_id", "userId", "item"],
             {},
-            "'user_id' and 'userId' both look like the user; .*: user='user_id'",
+            "'user_id' and 'userId' are both recognised as the user; .*: user='user_id'",
         ),
-        (["user", "item", "movie_id"], {}, "'item' and 'movie_id' both look like the item"),
-        (["user", "item", "date", "ts"], {}, "'date' and 'ts' both look like the time; .*: time='date'"),
-        (["user", "item"], {"user": "item", "item": "item"}, "user and item are given as one column"),
+        (["user", "item", "movie_id"], {}, "'item' and 'movie_id' are both recognised as the item"),
+        (
+            ["user", "item", "date", "ts"],
+            {},
+            "'date' and 'ts' are both recognised as the time; .*: time='date'",
+        ),
+        (["user", "item"], {"user": "item", "item": "item"}, "user and item refer to the same column"),
         (["user", "item"], {"user": 2}, "user = 2 is out of range; .* from 0 to 1"),
         (["user", "item"], {"user": True}, "user = True is out of range"),
-        (["user", "item"], {"item": False}, "no column that looks like the item"),
+        (["user", "item"], {"item": False}, "no column that is recognised as the item"),
         (
             ["user", "item"],
             {"min_rating": 3},
-            "min_rating = 3 needs a rating column, and the dict has none.*rating=",
+            "min_rating = 3 needs a rating column, and no column of the dict is recognised.*rating=",
         ),
         (["user", "item"], {"duplicates": "max"}, "duplicates = 'max' needs a rating column"),
     ],
@@ -264,7 +268,9 @@ def test_columns_that_cannot_be_told(columns: list[str], options: dict[str, Any]
 
 def test_one_name_twice() -> None:
     table = pa.table([[1], [2], [3]], names=["x", "x", "item"])
-    with pytest.raises(InputError, match=r"the table has 2 columns 'x'; give a position: \[0, 1\]"):
+    with pytest.raises(
+        InputError, match=r"the table has 2 columns 'x'; pass the position instead: one of \[0, 1\]"
+    ):
         read_interactions(table, user="x")
     assert rows_of(read_interactions(table, user=1)) == [(2, 3)]
 
@@ -377,7 +383,7 @@ def test_missing_ids(users: Any, rest: list[Any], role: str) -> None:
         "time": [1, 2, 3],
     }
     message = rf"the dict: 1 of 3 rows have no {role} \(null, NaN or empty\), the first at row 2 \(counting "
-    with pytest.raises(InputError, match=message + r"from 1\); correct them or pass missing='drop'"):
+    with pytest.raises(InputError, match=message + r"from 1\); correct them, or pass missing='drop'"):
         read_interactions(source)
     found = read_interactions(source, missing="drop")
     assert getattr(found, f"{role}_ids").ids.to_pylist() == rest
@@ -405,7 +411,7 @@ def test_all_missing() -> None:
     source = {"user": [None, None], "item": [1, 2]}
     with pytest.raises(InputError, match="2 of 2 rows have no user"):
         read_interactions(source)
-    with pytest.raises(InputError, match="nothing is left, all 2 rows have a missing user"):
+    with pytest.raises(InputError, match="no row is left, all 2 rows have a missing user"):
         read_interactions(source, missing="drop")
 
 
@@ -511,7 +517,7 @@ def test_every_step_that_removes_something_is_told_in_order() -> None:
 def test_min_rating_comes_before_duplicates() -> None:
     source = {"user": [1, 1], "item": [1, 1], "rating": [5, 1]}
     assert read_interactions(source, min_rating=4).rating.tolist() == [5.0]
-    with pytest.raises(InputError, match="nothing is left, all 2 rows have a rating below 6"):
+    with pytest.raises(InputError, match="no row is left, all 2 rows have a rating below 6"):
         read_interactions(source, min_rating=6)
 
 
@@ -519,7 +525,7 @@ def test_core_of_two_numbers() -> None:
     source = {"user": [1, 1, 2], "item": [1, 2, 1]}
     assert len(read_interactions(source, core=(1, 2))) == 2
     assert read_interactions(source, core=1).history == ()
-    with pytest.raises(InputError, match="the dict: nothing is left of 3 rows"):
+    with pytest.raises(InputError, match="the dict: no row is left: all 3 rows"):
         read_interactions(source, core=(3, 3))
 
 
@@ -533,7 +539,7 @@ def test_core_of_two_numbers() -> None:
         ({"missing": "skip"}, "missing = 'skip' is not known; choose one of 'error', 'drop'"),
         ({"min_rating": "4"}, "min_rating = '4' is out of range"),
         ({"min_rating": NAN}, "min_rating = nan is out of range"),
-        ({"core": 0}, "core = 0 is out of range; .*Give one number, or"),
+        ({"core": 0}, "core = 0 is out of range; .*Pass one number, or"),
         ({"core": (1, 2, 3)}, r"core = \(1, 2, 3\) is out of range"),
         ({"format": "xml"}, "format = 'xml' is not known"),
     ],
@@ -615,7 +621,7 @@ def test_spaces_around_ids_in_files_are_not_part_of_them(tmp_path: Path) -> None
 def test_a_quote_that_is_never_closed_is_named(tmp_path: Path) -> None:
     path = tmp_path / "clicks.csv"
     path.write_text('user,item,title\n1,10,a\n2,11,"b\n3,12,c\n4,13,d\n')
-    with pytest.raises(InputError, match="a quote is opened after line 2 and never closed"):
+    with pytest.raises(InputError, match="a quote after line 2 is never closed"):
         read_interactions(path)
     path.write_text('user,item,title\n1,10,5" disk\n2,11,b\n')
     assert len(read_interactions(path)) == 2

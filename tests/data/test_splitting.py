@@ -130,7 +130,7 @@ FROZEN: dict[str, tuple[Callable[[Interactions], Split], str]] = {
     "temporal": (lambda x: split_temporal(x, 0.2, 0.1), "6421efed5b5984926f8c4b5d4fca2d34"),
     "k_folds": (lambda x: k_folds(x, 5, 0.1, seed=7)[3], "ce213ceef68d330c9d3886aa389f689b"),
     "given": (
-        lambda x: split_given(x.take(x.items > 2), x.take(x.items <= 2), carve=0.1, seed=7),
+        lambda x: split_given(x.take(x.items > 2), x.take(x.items <= 2), holdout=0.1, seed=7),
         "6967cc12a8b2d1b2912c7da8caddd41b",
     ),
 }
@@ -186,10 +186,10 @@ def test_random_notes_what_train_never_saw() -> None:
     whole = given(("ann", "a"), ("bob", "b"), ("cid", "c"), ("dan", "d"))
     notes = split_random(whole, test=0.5, valid=0.5).notes
     assert notes == (
-        "1 valid pair of 1 item never seen in train",
-        "1 valid user with nothing in train (1 pair)",
-        "2 test pairs of 2 items never seen in train",
-        "2 test users with nothing in train (2 pairs)",
+        "1 valid pair of 1 item that train does not have",
+        "1 valid user without a pair in train (1 pair)",
+        "2 test pairs of 2 items that train does not have",
+        "2 test users without a pair in train (2 pairs)",
     )
 
 
@@ -221,8 +221,8 @@ def test_per_user_sizes_against_a_loop(test: float, valid: float) -> None:
 def test_per_user_notes() -> None:
     split = split_random_per_user(given((1, 1), (2, 1), (2, 2), *((3, item) for item in range(9))))
     assert split.notes[:2] == (
-        "1 user with a single pair, kept in train",
-        "1 user with too few pairs to give one to test",
+        "1 user with a single pair, which stays in train",
+        "1 user with too few pairs to have one in test",
     )
 
 
@@ -284,8 +284,8 @@ def test_leave_last_out_notes() -> None:
     assert pairs(split.test) == {(2, 2), (3, 3)}
     assert pairs(split.valid) == {(3, 2)}
     assert split.notes[:2] == (
-        "1 user with a single pair, kept in train",
-        "1 user with too few pairs to give 2 and keep one",
+        "1 user with a single pair, which stays in train",
+        "1 user with too few pairs to hold out 2 and keep one in train",
     )
 
 
@@ -378,28 +378,28 @@ def test_given_unites_ids_and_keeps_every_pair() -> None:
     assert split.train.time.tolist() == [1, 2]
     assert split.recipe == "given()"
     assert split.notes == (
-        "1 valid pair of 1 item never seen in train",
-        "1 valid user with nothing in train (1 pair)",
-        "1 test pair of 1 item never seen in train",
-        "1 test user with nothing in train (1 pair)",
+        "1 valid pair of 1 item that train does not have",
+        "1 valid user without a pair in train (1 pair)",
+        "1 test pair of 1 item that train does not have",
+        "1 test user without a pair in train (1 pair)",
     )
 
 
 def test_given_carves_validation_out_of_train() -> None:
     train, test = grid(5, 8).take(np.arange(30)), grid(5, 8).take(np.arange(30, 40))
-    split = split_given(train, test, carve=0.2, seed=4)
+    split = split_given(train, test, holdout=0.2, seed=4)
     assert split.valid is not None
     assert len(split.valid) == 6
     assert pairs(split.train) | pairs(split.valid) == pairs(train)
     assert pairs(split.test) == pairs(test)
-    assert split.recipe == "given(carve=0.2, seed=4)"
-    assert split != split_given(train, test, carve=0.2, seed=5)
+    assert split.recipe == "given(holdout=0.2, seed=4)"
+    assert split != split_given(train, test, holdout=0.2, seed=5)
 
 
 def test_given_overlap_is_an_error_or_dropped_and_noted() -> None:
     train, test = given((1, 1), (1, 2), (2, 1)), given((1, 2), (2, 1), (2, 2))
     with pytest.raises(
-        InputError, match=r"^2 test pairs also in train; give overlap='drop' to drop them from test\.$"
+        InputError, match=r"^2 test pairs also in train; pass overlap='drop' to drop them from test\.$"
     ):
         split_given(train, test)
     split = split_given(train, test, overlap="drop")
@@ -410,7 +410,7 @@ def test_given_overlap_is_an_error_or_dropped_and_noted() -> None:
 
 def test_given_overlap_with_valid_is_dropped_from_valid() -> None:
     train, test, valid = given((1, 1), (2, 2)), given((1, 2)), given((1, 1), (1, 2), (2, 1))
-    with pytest.raises(InputError, match="1 valid pair also in train; give overlap='drop'"):
+    with pytest.raises(InputError, match="1 valid pair also in train; pass overlap='drop'"):
         split_given(train, test, valid)
     split = split_given(train, test, valid, overlap="drop")
     assert [pairs(part) for part in split.parts.values()] == [{(1, 1), (2, 2)}, {(2, 1)}, {(1, 2)}]
@@ -434,8 +434,8 @@ def test_given_ids_of_two_kinds_are_an_error() -> None:
 
 
 def test_given_valid_and_carve_exclude_each_other() -> None:
-    with pytest.raises(InputError, match=r"carve = 0\.5 makes a validation part, but `valid` is given"):
-        split_given(given((1, 1)), given((1, 2)), given((1, 3)), carve=0.5)
+    with pytest.raises(InputError, match=r"holdout = 0\.5 makes a validation part, but `valid` is given"):
+        split_given(given((1, 1)), given((1, 2)), given((1, 3)), holdout=0.5)
 
 
 def test_given_unknown_overlap_lists_the_choices() -> None:
@@ -488,16 +488,16 @@ def test_remarks_come_before_the_notes_of_the_parts() -> None:
 
 
 def test_parts_must_share_their_ids() -> None:
-    message = r"test has other item ids \(2\) than train \(1\); `split_given` unites"
+    message = r"test and train have different item ids \(2 and 1\); use `split_given`, which merges"
     with pytest.raises(InputError, match=message):
         Split(given((1, 1), (2, 1)), None, given((1, 2), (2, 1)), "by hand")
-    with pytest.raises(InputError, match=r"valid has other user ids \(1\) than train \(1\)"):
+    with pytest.raises(InputError, match=r"valid and train have different user ids \(1 and 1\)"):
         Split(given((1, 1)), given((2, 1)), given((1, 1)), "by hand")
 
 
 def test_parts_must_be_disjoint(some: Interactions) -> None:
     with pytest.raises(
-        InputError, match=r"^3 pairs are in train and in test; a pair belongs to one part only"
+        InputError, match=r"^3 pairs are in train and in test; a pair may be in one part only"
     ):
         Split(some, None, some.take(np.arange(3)), "by hand")
     with pytest.raises(InputError, match=r"^2 pairs are in valid and in test"):
@@ -506,9 +506,9 @@ def test_parts_must_be_disjoint(some: Interactions) -> None:
 
 # --- errors ----------------------------------------------------------------------------------------
 
-NO_TEST = r"test = {} is out of range; it must be a finite number > 0 and < 1\. It is the share of the pairs"
+NO_TEST = r"test = {} is out of range; it must be a finite number > 0 and < 1\. It is the share of all pairs"
 NO_VALID = (
-    r"valid = {} is out of range; it must be a finite number ≥ 0 and < 1\. It is the share of the train"
+    r"valid = {} is out of range; it must be a finite number ≥ 0 and < 1\. It is the share of train pairs"
 )
 
 
@@ -524,8 +524,8 @@ def test_valid_share_must_be_inside(share: float, some: Interactions) -> None:
     for split in (split_random, split_random_per_user, split_temporal, k_folds):
         with pytest.raises(InputError, match=NO_VALID.format(share)):
             split(some, valid=share)
-    with pytest.raises(InputError, match="carve = "):
-        split_given(some, some, carve=share)
+    with pytest.raises(InputError, match="holdout = "):
+        split_given(some, some, holdout=share)
 
 
 @pytest.mark.parametrize("seed", [-1, 0.5, "7"])
@@ -538,39 +538,43 @@ def test_seed_must_be_whole(seed: int, some: Interactions) -> None:
 def test_leave_last_out_counts_pairs(some: Interactions) -> None:
     with pytest.raises(InputError, match="last = 0 is out of range; it must be a whole number ≥ 1"):
         split_leave_last_out(some, last=0)
-    with pytest.raises(InputError, match=r"valid = 0\.1 .* Here it counts a user's pairs; it is no share"):
+    with pytest.raises(
+        InputError, match=r"valid = 0\.1 .* Here it is a number of pairs per user, not a share"
+    ):
         split_leave_last_out(some, valid=0.1)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["leave_last_out", "temporal"])
 def test_missing_times_are_an_error(name: str) -> None:
-    with pytest.raises(InputError, match=f"split_{name} needs the time of each pair, and there is none"):
+    with pytest.raises(
+        InputError, match=f"split_{name} needs the time of each pair, but there is no time column"
+    ):
         SPLITS[name](given((1, 1), (1, 2)))
 
 
 def test_temporal_wants_one_cut() -> None:
-    with pytest.raises(InputError, match=r"test = 0\.2 and at = 3 both say where to cut; give one of them"):
+    with pytest.raises(InputError, match=r"test = 0\.2 and at = 3 both say where to split; pass one of them"):
         split_temporal(line(1, 2), test=0.2, at=3)
-    with pytest.raises(
-        InputError, match=r"at = '2020' .* unit of the time column; this column's runs from 1.* to 2"
-    ):
+    with pytest.raises(InputError, match=r"at = '2020' .* unit of the time column; it ranges from 1.* to 2"):
         split_temporal(line(1, 2), at="2020")  # type: ignore[arg-type]
 
 
 def test_nothing_left_for_train_is_an_error() -> None:
     with pytest.raises(
-        InputError, match=r"random\(.*\) leaves nothing for train: train has 0 pairs, test has 2"
+        InputError, match=r"random\(.*\) leaves no pair for train: train has 0 pairs, test has 2"
     ):
         split_random(grid(1, 2), test=0.9)
-    with pytest.raises(InputError, match=r"temporal\(.*valid has 1 pairs, test has 1 pairs\. Hold out less"):
+    with pytest.raises(
+        InputError, match=r"temporal\(.*valid has 1 pairs, test has 1 pairs; hold out fewer pairs"
+    ):
         split_temporal(line(1, 2), test=0.5, valid=0.9)
-    with pytest.raises(InputError, match=r"temporal\(at=1, .* leaves nothing for train"):
+    with pytest.raises(InputError, match=r"temporal\(at=1, .* leaves no pair for train"):
         split_temporal(line(1, 2), at=1)
 
 
 @pytest.mark.parametrize("name", SPLITS)
 def test_nothing_to_split_is_an_error(name: str, some: Interactions) -> None:
-    with pytest.raises(InputError, match="leaves nothing for train: train has 0 pairs, test has 0 pairs"):
+    with pytest.raises(InputError, match="leaves no pair for train: train has 0 pairs, test has 0 pairs"):
         SPLITS[name](some.take(np.zeros(len(some), dtype=bool)))
 
 
@@ -581,5 +585,5 @@ def test_k_is_from_two_to_the_number_of_pairs(k: int) -> None:
 
 
 def test_folds_of_too_few_pairs() -> None:
-    with pytest.raises(InputError, match="leaves nothing for train"):
+    with pytest.raises(InputError, match="leaves no pair for train"):
         k_folds(grid(1, 1), 2)

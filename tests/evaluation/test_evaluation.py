@@ -175,7 +175,7 @@ def test_validation_checks_before_the_first_epoch():
 
 
 def test_validation_of_a_diverged_model_says_so():
-    with pytest.raises(InputError, match="4 of 4 rows of users hold NaN or infinity; the model diverged"):
+    with pytest.raises(InputError, match="4 of 4 rows of users contain NaN or infinity; the model diverged"):
         Validation(VALID, TRAIN, metric="ndcg@3")(Model(USERS * np.nan, ITEMS))
 
 
@@ -202,7 +202,7 @@ OTHER_IDS = Interactions(TRAIN.users, TRAIN.items, TRAIN.user_ids, IdMap.of(list
         ({"users": np.ones((9, 1))}, "target has 4 users x 6 items, but 9 x 6 are ranked"),
         ({"ks": ()}, "ks is empty; give one length of list or more"),
         ({"ks": (0, 5)}, "K = 0 is out of range; it must be a whole number ≥ 1"),
-        ({"ks": (5, 20)}, "k = 20 is larger than the catalogue of 6 items; ask for k ≤ 6"),
+        ({"ks": (5, 20)}, "k = 20 is larger than the catalogue of 6 items; choose k ≤ 6"),
     ],
 )
 def test_errors_say_what_is_wrong(arguments, message):

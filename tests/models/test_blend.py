@@ -11,7 +11,7 @@ from truepair.data.splitting import split_random
 from truepair.errors import InputError, StorageError
 from truepair.evaluation import evaluate
 from truepair.models import matrices
-from truepair.models.blend import Sum, trained_part, with_vectors
+from truepair.models.blend import Blend, trained_part, with_vectors
 from truepair.models.closed_forms import EASE
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.model_file import load_model, save_model
@@ -175,15 +175,15 @@ def test_wrong_values_are_told_before_training(changes, message):
 
 
 def test_what_does_not_fit_into_memory_is_told_before_it_is_made(monkeypatch):
-    parts = Sum.of(EASE(), 1.0, WORLD)
+    parts = Blend.of(EASE(), 1.0, WORLD)
     vectors = torch.ones(40, 6), torch.ones(30, 6)
     monkeypatch.setattr(matrices, "free_bytes", lambda device: 4 * 30 * 36 - 1)
     with pytest.raises(
-        InputError, match=r"A sum with EASE of 30 items needs .* GB, .*; leave out plus='ease'"
+        InputError, match=r"A blend with EASE over 30 items needs .* GB, .*; train without plus='ease'"
     ):
-        parts.joined(*vectors)
+        parts.matrices(*vectors)
     monkeypatch.setattr(matrices, "free_bytes", lambda device: 4 * 30 * 36)
-    assert parts.joined(*vectors)[1].shape == (30, 36)
+    assert parts.matrices(*vectors)[1].shape == (30, 36)
 
 
 def saved(fitted, path, **changes):
@@ -227,7 +227,7 @@ def test_vectors_of_which_a_file_has_only_a_part_are_refused(fitted, tmp_path):
     hollow = with_vectors(rows, torch.ones(40, 6)).tolil()
     hollow[3, 33] = 0
     saved(fitted, tmp_path / "m", users=sp.csr_array(hollow))
-    with pytest.raises(StorageError, match="vectors of 40 users have 239 numbers, not 240"):
+    with pytest.raises(StorageError, match="vectors of 40 users have 239 numbers instead of 240"):
         Recommender.load(tmp_path / "m")
 
 

@@ -160,7 +160,7 @@ def test_a_low_l2_is_solved_in_float64():
 
 def test_a_matrix_without_a_factor_is_tried_in_float64_and_then_told(data, monkeypatch):
     tried = []
-    monkeypatch.setattr(EASE, "_solved", lambda self, data, device, precision: tried.append(precision))
+    monkeypatch.setattr(EASE, "_solve", lambda self, data, device, precision: tried.append(precision))
     with pytest.raises(InputError, match=r"l2 = 500 is too low: .* cannot be inverted; raise it"):
         EASE().solve(data)
     assert tried == [torch.float32, torch.float64]
@@ -169,7 +169,7 @@ def test_a_matrix_without_a_factor_is_tried_in_float64_and_then_told(data, monke
 def test_no_factor_and_no_number_are_noticed(data, monkeypatch):
     for broken in ([[1.0, 2.0], [2.0, 1.0]], [[np.inf, 0.0], [0.0, 1.0]]):
         monkeypatch.setattr(closed_forms, "_gram", lambda *_, broken=broken: torch.tensor(broken))
-        assert EASE(1e-9)._solved(data, CPU, torch.float32) is None
+        assert EASE(1e-9)._solve(data, CPU, torch.float32) is None
 
 
 def test_an_l2_too_low_for_float64_is_told():
@@ -182,7 +182,7 @@ def test_too_many_items_are_told_before_anything_is_allocated(data, monkeypatch)
     EASE().solve(data)
     monkeypatch.setattr(matrices, "free_bytes", lambda device: 3 * 4 * 25**2 - 1)
     with pytest.raises(
-        InputError, match=r"EASE of 25 items needs .* GB, and .* free on cpu; keep fewer items"
+        InputError, match=r"EASE of 25 items needs .* GB, but .* free on cpu; keep fewer items"
     ):
         EASE().solve(data)
     monkeypatch.undo()

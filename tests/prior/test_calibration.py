@@ -10,10 +10,10 @@ from truepair.data.simulation import simulate_world
 from truepair.errors import InputError, TrainingError
 from truepair.losses import BPR, InfoNCE, InfoNCEPosterior
 from truepair.models.encoders import MF
-from truepair.prior import prepared, prepared_many
-from truepair.prior.calibration import calibrated, density_ratio, told
+from truepair.prior import prepare, prepare_many
+from truepair.prior.calibration import calibrate, density_ratio, posterior_facts
 from truepair.prior.evidence import Evidence
-from truepair.prior.filling import _held_out
+from truepair.prior.preparation import _first_job
 from truepair.recommender.estimator import Recommender
 from truepair.sampling import Full, Uniform
 from truepair.training import Job, Settings, fit
@@ -22,16 +22,16 @@ from worlds import interactions_of, posterior_of, two_tastes
 SETTINGS = Settings(epochs=4, batch_size=16, learning_rate=0.02, patience=None, seed=3, device="cpu")
 
 
-def evidence_of(held, scores, weights=None):
+def evidence_of(held_out, scores, weights=None):
     users = np.zeros(len(scores), dtype=np.int64)
     weights = np.ones(len(scores)) if weights is None else weights
-    return Evidence(np.zeros(len(held), dtype=np.int64), held, users, scores, weights, np.array([50]))
+    return Evidence(np.zeros(len(held_out), dtype=np.int64), held_out, users, scores, weights, np.array([50]))
 
 
-def made_up(tau=0.1, gap=1.5, n=400_000, held=40_000, seed=0):
+def made_up(tau=0.1, gap=1.5, n=400_000, held_out=40_000, seed=0):
     """Scores from two normal distributions: held-out positives are as the hidden ones."""
     rng = np.random.default_rng(seed)
-    return evidence_of(rng.normal(size=held) + gap, rng.normal(size=n) + gap * (rng.random(n) < tau))
+    return evidence_of(rng.normal(size=held_out) + gap, rng.normal(size=n) + gap * (rng.random(n) < tau))
 
 
 def looked_up(ends, ratio, z):
@@ -64,7 +64,7 @@ def test_the_mean_of_p_is_the_prior(tau):
 def test_a_draw_that_stands_for_several_counts_as_several():
     whole = made_up(n=50_000)
     twice = evidence_of(
-        np.concatenate([whole.held_scores] * 2), whole.scores, np.full(len(whole.scores), 2.0)
+        np.concatenate([whole.held_out_scores] * 2), whole.scores, np.full(len(whole.scores), 2.0)
     )
     for ours, theirs in zip(density_ratio(twice), density_ratio(whole), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-9)
@@ -109,15 +109,15 @@ def job_of(data, loss, **changes):
 
 
 def test_a_first_model_is_the_job_itself_without_a_tenth(seen):
-    first, held = _held_out(job_of(seen, InfoNCEPosterior(tau=0.1, temperature=0.7), patience=2))
+    first, held_out = _first_job(job_of(seen, InfoNCEPosterior(tau=0.1, temperature=0.7), patience=2))
     assert first.loss == InfoNCE(0.7)
-    assert len(held) == round(len(seen) / 10)
-    assert len(first.interactions) + len(held) == len(seen)
+    assert len(held_out) == round(len(seen) / 10)
+    assert len(first.interactions) + len(held_out) == len(seen)
     assert first.settings.patience is None
 
 
 def test_preparing_fills_prior_and_posterior(seen):
-    job, facts = prepared(job_of(seen, InfoNCEPosterior(tau="density")))
+    job, facts = prepare(job_of(seen, InfoNCEPosterior(tau="density")))
     assert job.loss.tau == seen.density
     assert facts["posterior"]["tau"] == pytest.approx(seen.density, rel=1e-2)
     assert facts["posterior"]["mean"] == pytest.approx(seen.density, rel=0.1)
@@ -126,14 +126,14 @@ def test_preparing_fills_prior_and_posterior(seen):
     quantiles = list(facts["posterior"]["quantiles"].values())
     assert 0 <= quantiles[0] <= quantiles[-1] <= facts["posterior"]["highest"] <= 0.99
     assert fit(job.encoder, job.loss, job.sampler, seen, SETTINGS).users.isfinite().all()
-    again, _ = prepared(job_of(seen, InfoNCEPosterior(tau="density")))
+    again, _ = prepare(job_of(seen, InfoNCEPosterior(tau="density")))
     for name, tensor in job.loss.posterior.tensors().items():
         assert torch.equal(tensor, again.loss.posterior.tensors()[name])
 
 
 @pytest.mark.parametrize("word", ["auto", "per-user"])
 def test_an_estimated_prior_is_estimated_as_elsewhere(seen, word):
-    job, facts = prepared(job_of(seen, InfoNCEPosterior(tau=word)))
+    job, facts = prepare(job_of(seen, InfoNCEPosterior(tau=word)))
     assert facts["prior"]["asked"] == word
     mean = np.mean(job.loss.tau)
     assert facts["posterior"]["tau"] == pytest.approx(mean, rel=1e-2)
@@ -144,7 +144,7 @@ def test_what_needs_nothing_is_left_as_it_is(seen):
     filled = InfoNCEPosterior(tau=0.1, posterior=posterior_of(seen))
     for loss in (InfoNCE(), BPR(), InfoNCEPosterior(tau=0), filled):
         job = job_of(seen, loss)
-        assert prepared(job) == (job, {})
+        assert prepare(job) == (job, {})
 
 
 def test_many_are_prepared_each_as_alone_and_one_that_diverges_fails_alone(seen):
@@ -155,37 +155,37 @@ def test_many_are_prepared_each_as_alone_and_one_that_diverges_fails_alone(seen)
         ),
         job_of(seen, InfoNCE()),
     ]
-    found = prepared_many(jobs)
+    found = prepare_many(jobs)
     assert isinstance(found[1], TrainingError)
     assert found[2].job == jobs[2]
-    alone = prepared(jobs[0]).job.loss.posterior
+    alone = prepare(jobs[0]).job.loss.posterior
     assert torch.equal(found[0].job.loss.posterior.users, alone.users)
     with pytest.raises(TrainingError):
-        prepared(jobs[1])
+        prepare(jobs[1])
 
 
 def test_who_was_hidden_entirely_weighs_all_items_the_same():
     data = two_tastes(n_users=40, n_items=30, each=4)
     alone = interactions_of([*(data.items[data.users == u] for u in range(40)), [3]], 30)
     train = interactions_of([*(data.items[data.users == u][1:] for u in range(40)), []], 30)
-    held = interactions_of([*(data.items[data.users == u][:1] for u in range(40)), [3]], 30)
+    held_out = interactions_of([*(data.items[data.users == u][:1] for u in range(40)), [3]], 30)
     users, items = torch.randn(41, 4), torch.randn(30, 4)
-    found, evidence = calibrated(users, items, alone, train, held, seed=0)
+    found, evidence = calibrate(users, items, alone, train, held_out, seed=0)
     assert (found.users[40] == 0).all()
-    assert len(evidence.held_scores) == 40
-    assert told(found, evidence, 0.1, 0.99)["held out"] == 40
+    assert len(evidence.held_out_scores) == 40
+    assert posterior_facts(found, evidence, 0.1, 0.99)["held out"] == 40
     for tensor in found.tensors().values():
         assert tensor.isfinite().all()
 
 
 def test_too_few_pairs_are_an_error_that_names_the_remedy():
     with pytest.raises(InputError, match=r"20 interactions are too few to hold some out.*loss 'infonce'"):
-        prepared(job_of(two_tastes(n_users=10, n_items=10, each=2), InfoNCEPosterior(tau=0.1)))
+        prepare(job_of(two_tastes(n_users=10, n_items=10, each=2), InfoNCEPosterior(tau=0.1)))
 
 
 def test_a_sampler_that_draws_is_refused_before_any_work(seen):
     with pytest.raises(InputError, match="use sampler='full'"):
-        prepared(dataclasses.replace(job_of(seen, InfoNCEPosterior(tau=0.1)), sampler=Uniform()))
+        prepare(dataclasses.replace(job_of(seen, InfoNCEPosterior(tau=0.1)), sampler=Uniform()))
     with pytest.raises(InputError, match="use sampler='full'"):
         Recommender(loss="infonce-posterior", sampler="uniform").check()
 
@@ -207,7 +207,7 @@ def test_a_recommender_trains_saves_and_folds_in(seen, tmp_path):
 
 
 def test_a_loss_that_is_filled_already_is_saved_without_its_posterior(seen, tmp_path):
-    loss = prepared(job_of(seen, InfoNCEPosterior(tau=0.1))).job.loss
+    loss = prepare(job_of(seen, InfoNCEPosterior(tau=0.1))).job.loss
     model = Recommender(loss=loss, dim=6, epochs=2, device="cpu").fit(seen)
     model.save(tmp_path / "model.truepair")
     assert Recommender.load(tmp_path / "model.truepair").loss == InfoNCEPosterior(tau=0.1)

@@ -30,15 +30,15 @@ def estimate(world):
     return estimate_prior(world.observed, resamples=5, seed=5)
 
 
-def made_up(tau=0.1, n=200_000, held=20_000, gap=3.0, seed=0):
+def made_up(tau=0.1, n=200_000, held_out=20_000, gap=3.0, seed=0):
     """Evidence from two normal distributions: nothing is trained."""
     rng = np.random.default_rng(seed)
     positive = rng.random(n) < tau
     users = rng.integers(0, 400, size=n)
     scores = rng.normal(size=n) + gap * positive
-    held_users = rng.integers(0, 400, size=held)
+    held_out_users = rng.integers(0, 400, size=held_out)
     counts = np.full(400, 50)
-    return Evidence(held_users, rng.normal(size=held) + gap, users, scores, np.ones(n), counts)
+    return Evidence(held_out_users, rng.normal(size=held_out) + gap, users, scores, np.ones(n), counts)
 
 
 # --- methods ---------------------------------------------------------------------------------------------
@@ -64,16 +64,16 @@ def test_no_hidden_positive_at_all():
 
 
 def test_gradient_of_the_curve():
-    cells = count_cells(made_up(n=5_000, held=500))
-    held, unlabelled = cells.by_group
+    cells = count_cells(made_up(n=5_000, held_out=500))
+    held_out, unlabelled = cells.by_group
     rng = np.random.default_rng(1)
-    features = rng.normal(size=(held.size, 4))
+    features = rng.normal(size=(held_out.size, 4))
 
     def value(point):
-        return _likelihood(point, features, held.ravel(), unlabelled.ravel(), 0.01, 1.0)[0]
+        return _likelihood(point, features, held_out.ravel(), unlabelled.ravel(), 0.01, 1.0)[0]
 
     def slope(point):
-        return _likelihood(point, features, held.ravel(), unlabelled.ravel(), 0.01, 1.0)[1]
+        return _likelihood(point, features, held_out.ravel(), unlabelled.ravel(), 0.01, 1.0)[1]
 
     for seed in range(3):
         point = np.random.default_rng(seed).normal(size=6)
@@ -83,12 +83,12 @@ def test_gradient_of_the_curve():
 def test_cells_hold_every_pair(world):
     evidence = gather(world.observed, epochs=2)
     cells = count_cells(evidence)
-    assert cells.held.sum() == len(evidence.held_scores)
+    assert cells.held_out.sum() == len(evidence.held_out_scores)
     assert cells.unlabelled.sum() == pytest.approx(world.truth.size - len(world.observed))
     assert (np.diff(cells.score) > 0).all()
     drawn = cells.resampled(np.random.default_rng(0))
     assert isinstance(drawn, Cells)
-    assert drawn.held.shape == cells.held.shape
+    assert drawn.held_out.shape == cells.held_out.shape
 
 
 def test_evidence_never_holds_a_known_positive(world, monkeypatch):
@@ -107,8 +107,8 @@ def test_few_draws_a_user_do_not_move_the_estimate(world, estimate, monkeypatch)
 
     for each in (150, 60):
         monkeypatch.setattr(module, "_SCORED", each * 400)
-        told = estimate_prior(world.observed, resamples=0, seed=5)
-        assert told.tau == pytest.approx(estimate.tau, rel=0.25)
+        again = estimate_prior(world.observed, resamples=0, seed=5)
+        assert again.tau == pytest.approx(estimate.tau, rel=0.25)
 
 
 def test_bins_without_unlabelled_pairs_do_not_make_the_bound_nothing():
@@ -148,7 +148,7 @@ def test_the_same_seed_gives_the_same_estimate(world, estimate):
 
 
 def test_verdict_in_words(estimate):
-    assert "of the unlabelled pairs are positive; use 0." in estimate.verdict
+    assert "of the unlabelled pairs are positive" in estimate.verdict
     assert "PriorEstimate" in repr(estimate)
 
 
@@ -156,12 +156,12 @@ def test_verdict_in_words(estimate):
 
 
 def test_too_few_positives():
-    with pytest.raises(InputError, match="9 interactions are too few to estimate the prior from"):
+    with pytest.raises(InputError, match="9 interactions are too few to estimate the prior; at least 100"):
         estimate_prior(interactions_of([[0, 1, 2]] * 3, 5))
 
 
 def test_everything_is_observed():
-    with pytest.raises(InputError, match="nothing is unlabelled"):
+    with pytest.raises(InputError, match="no pair is unlabelled"):
         estimate_prior(interactions_of([range(10)] * 12, 10))
 
 
@@ -172,8 +172,8 @@ def test_noise_gives_a_wide_interval_and_no_nan():
     assert np.isfinite([estimate.tau, estimate.low, estimate.high, *estimate.user_tau]).all()
     assert 0 <= estimate.low <= estimate.tau <= estimate.high <= 1
     assert estimate.high - estimate.low > 0.2
-    assert not estimate.seen
-    assert "little more than a guess" in estimate.verdict
+    assert not estimate.has_plateau
+    assert "half of an upper bound and very uncertain" in estimate.verdict
 
 
 def test_one_user_and_users_with_one_item():
@@ -186,12 +186,12 @@ def test_one_user_and_users_with_one_item():
 
 
 def test_auto_and_per_user_are_filled_in(world):
-    loss, told = with_estimated_prior(DPL(tau="auto"), world.observed, seed=5)
+    loss, facts = with_estimated_prior(DPL(tau="auto"), world.observed, seed=5)
     assert loss.tau == pytest.approx(world.tau, rel=0.3)
-    assert told["asked"] == "auto"
-    loss, told = with_estimated_prior(DPL(tau="per-user"), world.observed, seed=5)
+    assert facts["asked"] == "auto"
+    loss, facts = with_estimated_prior(DPL(tau="per-user"), world.observed, seed=5)
     assert len(loss.tau) == 400
-    assert told["asked"] == "per-user"
+    assert facts["asked"] == "per-user"
     assert with_estimated_prior(DPL(tau=0.2), world.observed) == (DPL(tau=0.2), None)
     assert with_estimated_prior(BPR(), world.observed) == (BPR(), None)
 
@@ -231,7 +231,8 @@ def test_another_prior_than_the_checkpoints_is_refused(tmp_path, world, monkeypa
     """Were the estimate ever another, as it may be on another machine, training would stop and say so."""
     Recommender(tau="auto", epochs=1, **QUICK).fit(world.observed, checkpoint=tmp_path / "c")
     monkeypatch.setattr(
-        "truepair.prior.filling.with_estimated_prior", lambda *_, **__: (DPL(tau=0.0987), {"asked": "auto"})
+        "truepair.prior.preparation.with_estimated_prior",
+        lambda *_, **__: (DPL(tau=0.0987), {"asked": "auto"}),
     )
     with pytest.raises(StorageError, match=r"loss\.tau was .*, is 0\.0987"):
         Recommender(tau="auto", epochs=3, **QUICK).fit(world.observed, checkpoint=tmp_path / "c")

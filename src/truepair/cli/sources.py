@@ -86,7 +86,7 @@ class Reading:
         from truepair.data.datasets.catalogue import load_split
 
         given = load_split(source, self.data_dir, progress)
-        return split_given(given.train, given.test, carve=valid, seed=seed)
+        return split_given(given.train, given.test, holdout=valid, seed=seed)
 
     def _for_files(self) -> dict[str, Any]:
         roles = ("user", "item", "rating", "weight", "time")

@@ -1,1 +1,1 @@
-"""What people did: reading it, simulating it, splitting it."""
+"""Interactions: reading, simulating and splitting them."""

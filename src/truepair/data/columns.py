@@ -1,4 +1,4 @@
-"""Columns: which one is the user, the item, the rating …, and what their cells mean."""
+"""Columns: which one holds the user, the item, the rating …, and how their cells are parsed."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from truepair.data.interactions import Step
 from truepair.errors import InputError, check_whole, did_you_mean
 
 Column = str | int | None
-"""A column's name or position, None to find it by habit, or False for a column to leave out."""
+"""A column's name or position; None finds the column by its name, False ignores it."""
 
-HABITS = {
+COLUMN_NAMES = {
     "user": "user users userid uid useridx userindex usercode customer customerid client clientid visitor "
     "visitorid member memberid reviewer reviewerid account accountid person personid buyer buyerid "
     "listener listenerid reader readerid",
@@ -30,13 +30,13 @@ HABITS = {
     "time": "time timestamp timestamps ts date datetime unixtime unixtimestamp unixreviewtime reviewtime "
     "eventtime createdat ratedat ratingtime",
 }
-"""The names each role goes by, in lower case and without `_`, `-` and spaces."""
+"""Column names that are recognised for each role: lower case, without `_`, `-` and spaces."""
 
-NOTHING = ("NULL", "null", "NaN", "nan", "NA", "N/A", "None", "<NA>")
-"""How files of text spell a missing value."""
+MISSING_TEXT = ("NULL", "null", "NaN", "nan", "NA", "N/A", "None", "<NA>")
+"""Spellings of a missing value in text files."""
 
 BY_POSITION = ("user", "item", "rating", "time")
-"""What columns without a name are."""
+"""The roles of columns without a header, in order."""
 
 
 def _row_number(row: int) -> str:
@@ -45,121 +45,125 @@ def _row_number(row: int) -> str:
 
 @dataclass(frozen=True)
 class Raw:
-    """Columns whose meaning is not known yet, and how to speak of them."""
+    """Columns whose roles are not known yet, with what messages need to describe them."""
 
     source: str
-    """What messages call it: a path, or "the table"."""
+    """The source's name in messages: a path, or "the table"."""
     names: Sequence[str]
     read: Callable[[Sequence[int]], Sequence[Any]]
     """Column positions -> those columns, as anything that `to_arrow` takes."""
     place: Callable[[int], str] = _row_number
-    """A row's index -> where a person finds it."""
+    """A row's index -> its location for a reader of a message, such as "line 7"."""
     typed: bool = True
-    """False where every cell is text because the format knows nothing else."""
+    """False if every cell is text because the format has no other type."""
     note: str = ""
-    """What else to try when the columns are not the expected ones."""
+    """A hint for messages about columns that were not found."""
     steps: tuple[Step, ...] = ()
-    """What opening it removed already."""
+    """What was removed when the source was opened."""
 
 
 def role_of(name: str) -> str | None:
-    """The role that a column of this name has by habit.
+    """The role of a column with this name, or None.
 
     >>> role_of("User-ID"), role_of("4.5")
     ('user', None)
     """
     plain = re.sub(r"[\W_]+", "", str(name)).lower()
-    return next((role for role, names in HABITS.items() if plain in names.split()), None)
+    return next((role for role, names in COLUMN_NAMES.items() if plain in names.split()), None)
 
 
 def find_columns(raw: Raw, given: Mapping[str, Column]) -> dict[str, int]:
-    """Role -> column position: as `given`, else by habit; user and item must be found."""
+    """Role -> column position: as `given`, else by name. User and item are required."""
     found = {
         role: _position(raw, role, column)
         for role, column in given.items()
         if column is not None and column is not False
     }
     if shared := [role for role, at in found.items() if list(found.values()).count(at) > 1]:
-        raise InputError(f"{raw.source}: {' and '.join(shared)} are given as one column; give one each.")
+        raise InputError(
+            f"{raw.source}: {' and '.join(shared)} refer to the same column; give each its own column."
+        )
     taken = set(found.values())
-    for role in HABITS:
-        if given.get(role) is None and (at := _by_habit(raw, role, taken)) is not None:
+    for role in COLUMN_NAMES:
+        if given.get(role) is None and (at := _by_name(raw, role, taken)) is not None:
             found[role] = at
     for role in ("user", "item"):
         if role not in found:
             raise InputError(
-                f"{raw.source} has no column that looks like the {role}; {_listed(raw)}. "
-                f"Say which one it is: {role}=name or position.{did_you_mean(role, raw.names)}{raw.note}"
+                f"{raw.source} has no column that is recognised as the {role}; {_list_columns(raw)}. "
+                f"Pass {role}=<name or position>.{did_you_mean(role, raw.names)}{raw.note}"
             )
-    return {role: found[role] for role in HABITS if role in found}
+    return {role: found[role] for role in COLUMN_NAMES if role in found}
 
 
 def identifiers(raw: Raw, role: str, values: Any) -> pa.Array:
-    """Canonical ids with null for the empty string; text becomes integers if the source has only text."""
+    """Canonical ids; the empty string is null. Text becomes integers where the source has text only."""
     ids = canonical_ids(values, role)
     if not is_text(ids.type):
         return ids
-    if not raw.typed:  # a file has no other way to say that there is nothing
+    if not raw.typed:  # text files have no other way to mark a missing value
         ids = pc.utf8_trim_whitespace(ids)
-    absent = pc.is_in(ids, pa.array([""] if raw.typed else ["", *NOTHING], ids.type))
+    absent = pc.is_in(ids, pa.array([""] if raw.typed else ["", *MISSING_TEXT], ids.type))
     if pc.any(absent).as_py():
         ids = pc.if_else(absent, None, ids)
-    return ids if raw.typed else _exact_integers(ids)
+    return ids if raw.typed else _as_integers(ids)
 
 
 def numbers(raw: Raw, role: str, values: Any) -> pa.Array:
-    """Ratings or weights as float64; null where missing."""
+    """Ratings or weights as float64; missing values are null."""
     array = to_arrow(values, role)
     if is_text(array.type):
-        return _parsed(raw, role, array, [pa.float64()], "a number")
-    return _converted(raw, role, array, pa.float64())
+        return _parse(raw, role, array, [pa.float64()], "a number")
+    return _convert(raw, role, array, pa.float64())
 
 
-def moments(raw: Raw, role: str, values: Any) -> pa.Array:
+def timestamps(raw: Raw, role: str, values: Any) -> pa.Array:
     """Times: integers as int64, floats as float64, dates and ISO text as int64 microseconds since 1970."""
     array = to_arrow(values, role)
     if is_text(array.type):
         kinds = [pa.int64(), pa.float64()]
         kinds += [pa.timestamp(unit, zone) for unit in ("us", "ns") for zone in (None, "UTC")]
-        array = _parsed(raw, role, array, kinds, "a number or an ISO date such as 2024-05-31 23:59:00")
+        array = _parse(raw, role, array, kinds, "a number or an ISO date such as 2024-05-31 23:59:00")
     if pa.types.is_date(array.type) or pa.types.is_timestamp(array.type):
         # UTC stays UTC: Arrow stores zoned times as UTC, the zone is for display only
         return array.cast(pa.timestamp("us", getattr(array.type, "tz", None)), safe=False).cast(pa.int64())
     whole = pa.types.is_integer(array.type) or pa.types.is_null(array.type)
-    return _converted(raw, role, array, pa.int64() if whole else pa.float64())
+    return _convert(raw, role, array, pa.int64() if whole else pa.float64())
 
 
-def _listed(raw: Raw) -> str:
+def _list_columns(raw: Raw) -> str:
     return f"its columns are {', '.join(map(repr, raw.names)) or 'none'}"
 
 
 def _position(raw: Raw, role: str, column: str | int) -> int:
     if not isinstance(column, str):
-        return check_whole(role, column, 0, len(raw.names) - 1, f"{raw.source}: {_listed(raw)}.")
+        return check_whole(role, column, 0, len(raw.names) - 1, f"{raw.source}: {_list_columns(raw)}.")
     places = [at for at, name in enumerate(raw.names) if name == column]
     if len(places) > 1:
-        raise InputError(f"{raw.source} has {len(places)} columns {column!r}; give a position: {places}.")
+        raise InputError(
+            f"{raw.source} has {len(places)} columns {column!r}; pass the position instead: one of {places}."
+        )
     if not places:
         hint = did_you_mean(column, raw.names)
         raise InputError(
-            f"{role} = {column!r}: {raw.source} has no such column; {_listed(raw)}.{hint}{raw.note}"
+            f"{role} = {column!r}: {raw.source} has no such column; {_list_columns(raw)}.{hint}{raw.note}"
         )
     return places[0]
 
 
-def _by_habit(raw: Raw, role: str, taken: set[int]) -> int | None:
+def _by_name(raw: Raw, role: str, taken: set[int]) -> int | None:
     places = [at for at, name in enumerate(raw.names) if at not in taken and role_of(name) == role]
     if len(places) > 1:
         both = " and ".join(repr(raw.names[at]) for at in places)
         raise InputError(
-            f"{raw.source}: {both} both look like the {role}; "
-            f"say which one it is: {role}={raw.names[places[0]]!r} (or a position)."
+            f"{raw.source}: {both} are both recognised as the {role}; "
+            f"pass the one to use: {role}={raw.names[places[0]]!r} (or a position)."
         )
     return places[0] if places else None
 
 
-def _exact_integers(text: pa.Array) -> pa.Array:
-    """Integers if every one is written back as the same text ("007" is not), else the text itself."""
+def _as_integers(text: pa.Array) -> pa.Array:
+    """Integers if each of them prints as the same text again ("007" does not), else the text."""
     for kind in (pa.int64(), pa.uint64()):
         try:
             whole = text.cast(kind)
@@ -170,14 +174,14 @@ def _exact_integers(text: pa.Array) -> pa.Array:
     return text
 
 
-def _converted(raw: Raw, role: str, array: pa.Array, kind: pa.DataType) -> pa.Array:
+def _convert(raw: Raw, role: str, array: pa.Array, kind: pa.DataType) -> pa.Array:
     try:
         return array.cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InputError(f"{raw.source}: {role} of type {array.type} cannot be used: {error}.") from error
 
 
-def _parsed(raw: Raw, role: str, text: pa.Array, kinds: list[pa.DataType], expected: str) -> pa.Array:
+def _parse(raw: Raw, role: str, text: pa.Array, kinds: list[pa.DataType], expected: str) -> pa.Array:
     text = pc.utf8_trim_whitespace(text)
     text = pc.if_else(pc.equal(text, ""), None, text)
     for kind in kinds:
@@ -193,7 +197,7 @@ def _parsed(raw: Raw, role: str, text: pa.Array, kinds: list[pa.DataType], expec
 
 
 def _first_failure(text: pa.Array, kind: pa.DataType) -> int:
-    """The first row that cannot be cast, by halving."""
+    """The first row that cannot be cast, by binary search."""
     low, high = 0, len(text)
     while high - low > 1:
         middle = (low + high) // 2

@@ -1,4 +1,4 @@
-"""Files: a path -> its bytes, decompressed and in UTF-8, with an error that names the file."""
+"""Files: a path -> its content, decompressed and in UTF-8. Errors name the file."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ from truepair.data.columns import role_of
 from truepair.errors import InputError
 
 HEAD = 1 << 16
-"""How many bytes are looked at to tell a format."""
+"""How many bytes are inspected to recognise a format."""
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 @dataclass(frozen=True)
 class File:
-    """One file and what the caller said about it; its content is read once, when first needed."""
+    """A file and the options that the caller gave for it. Its content is read once, when first needed."""
 
     path: Path
     encoding: str = "utf-8"
     header: bool | None = None
     given: frozenset[str] = frozenset()
-    """The column names the caller gave: a first line that holds one of them is a header."""
+    """The column names that the caller gave: a first line that contains one of them is a header."""
 
     @cached_property
-    def packing(self) -> str:
-        """The suffix of the compression, or an empty string."""
+    def compression(self) -> str:
+        """The suffix of the compression, such as ".gz", or an empty string."""
         suffix = self.path.suffix.lower()
         return suffix if suffix in _OPENERS else ""
 
     @cached_property
     def content(self) -> bytes:
         """The bytes, decompressed."""
-        opener = _OPENERS[self.packing]
-        with told(self.path, f"a {self.packing or 'plain'} file"), opener(self.path) as stream:
+        opener = _OPENERS[self.compression]
+        with read_errors(self.path, f"a {self.compression or 'plain'} file"), opener(self.path) as stream:
             return bytes(stream.read())
 
     @cached_property
@@ -56,34 +56,34 @@ class File:
         """The content as UTF-8 without a byte order mark."""
         text = _as_utf8(self.content, self.encoding, self.path)
         if not text or text.isspace():
-            raise InputError(f"{self.path} is empty: it has no line with anything in it.")
+            raise InputError(f"{self.path} is empty: all its lines are blank.")
         return text
 
     @cached_property
     def first_lines(self) -> list[str]:
-        """The lines within the first bytes, without blank ones."""
+        """The lines within the first `HEAD` bytes, without blank ones."""
         lines = re.split("\r\n?|\n", self.text[:HEAD].decode("utf-8", errors="replace"))
         if len(self.text) > HEAD and len(lines) > 1:
-            lines.pop()  # cut in two
+            lines.pop()  # the last line is incomplete
         return [line for line in lines if line.strip()] or [""]
 
     @cached_property
     def suffix(self) -> str:
-        """The suffix below the compression's own."""
-        inner = Path(self.path.stem if self.packing else self.path.name)
-        if self.packing == ".zip":
-            with told(self.path, "a .zip file"), zipfile.ZipFile(self.path) as archive:
+        """The file's suffix without that of the compression."""
+        inner = Path(self.path.stem if self.compression else self.path.name)
+        if self.compression == ".zip":
+            with read_errors(self.path, "a .zip file"), zipfile.ZipFile(self.path) as archive:
                 inner = Path(_only_member(archive, self.path))
         return inner.suffix.lower()
 
     def is_header(self, cells: Sequence[str]) -> bool:
-        """Whether the first line names the columns: a known name does, then a number does not."""
+        """Whether these cells are a header: one is a known column name, or none is a number."""
         if self.header is not None:
             return self.header
         return self.is_named(cells) or not any(map(_NUMBER.fullmatch, map(str.strip, cells)))
 
     def is_named(self, cells: Sequence[str]) -> bool:
-        """Whether one of the cells is a usual column name, or one that the caller gave."""
+        """Whether one of the cells is a recognised column name, or one that the caller gave."""
         return any(cell in self.given or role_of(cell) is not None for cell in cells)
 
 
@@ -93,7 +93,9 @@ def _as_utf8(content: bytes, encoding: str, path: Path) -> bytes:
             return content
         return content.decode(encoding).removeprefix("\ufeff").encode()
     except (LookupError, TypeError) as error:
-        raise InputError(f"encoding = {encoding!r} is not known; utf-8, utf-16 and latin-1 are.") from error
+        raise InputError(
+            f"encoding = {encoding!r} is not known; use e.g. 'utf-8', 'utf-16' or 'latin-1'."
+        ) from error
     except UnicodeDecodeError as error:
         other = "utf-16" if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "latin-1"
         line = content.count(b"\n", 0, error.start) + 1
@@ -107,12 +109,12 @@ def _only_member(archive: zipfile.ZipFile, path: Path) -> str:
     members = [name for name in archive.namelist() if not name.endswith("/") and "__MACOSX" not in name]
     if len(members) != 1:
         raise InputError(
-            f"{path} holds {len(members)} files ({', '.join(members[:8])}); unpack it, give one."
+            f"{path} contains {len(members)} files ({', '.join(members[:8])}); unpack it and pass one."
         )
     return members[0]
 
 
-def _unzipped(path: Path) -> io.BytesIO:
+def _unzip(path: Path) -> io.BytesIO:
     with zipfile.ZipFile(path) as archive:
         return io.BytesIO(archive.read(_only_member(archive, path)))
 
@@ -124,7 +126,7 @@ _OPENERS: dict[str, Callable[[Path], Any]] = {
     ".xz": lzma.open,
     ".zst": partial(pa.input_stream, compression="zstd"),
     ".lz4": partial(pa.input_stream, compression="lz4"),
-    ".zip": _unzipped,
+    ".zip": _unzip,
 }
 
 _BROKEN = (
@@ -134,13 +136,13 @@ _BROKEN = (
 
 
 @contextmanager
-def told(path: Path, what: str) -> Iterator[None]:
-    """Turns what a library says about broken bytes into an error that names the file."""
+def read_errors(path: Path, what: str) -> Iterator[None]:
+    """Turn the errors of parsing libraries into one that names the file."""
     try:
         yield
     except InputError:
         raise
     except _BROKEN as error:
         raise InputError(
-            f"{path} cannot be read as {what}; it may be damaged or something else: {error}"
+            f"{path} cannot be read as {what}; the file may be damaged, or have another format: {error}"
         ) from error

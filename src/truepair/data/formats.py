@@ -14,7 +14,7 @@ import pyarrow as pa
 import scipy.sparse as sp
 
 from truepair.data.columns import BY_POSITION, Raw
-from truepair.data.files import File, told
+from truepair.data.files import File, read_errors
 from truepair.data.memory import matrix_source
 from truepair.data.text import (
     SEPARATORS,
@@ -35,25 +35,25 @@ def open_path(
     encoding: str = "utf-8",
     given: frozenset[str] = frozenset(),
 ) -> Raw:
-    """The raw columns of a file or a folder; the format is that of the suffix, or of the first lines.
+    """The raw columns of a file or a folder. The suffix decides the format, else the first lines do.
 
-    `given` are the column names the caller gave: a first line that holds one of them is a header.
+    `given` holds the column names that the caller gave: a first line that contains one of them is a header.
     """
     if header not in (None, True, False):
-        raise InputError(f"header = {header!r} is not allowed; give True, False, or None to look.")
+        raise InputError(f"header = {header!r} is not allowed; pass True, False, or None to detect it.")
     if format is not None:
         check_choice("format", format, FORMATS)
     if not path.exists():
-        raise _not_there(path)
+        raise _missing_path(path)
     if path.is_dir():
         return _folder(path, format)
     if path.is_file() and path.stat().st_size == 0:
         raise InputError(f"{path} is empty: it has 0 bytes.")
     file = File(path, encoding, header, given)
-    return FORMATS[format or SUFFIXES.get(file.suffix) or _guessed(file)](file)
+    return FORMATS[format or SUFFIXES.get(file.suffix) or _guess_format(file)](file)
 
 
-def _guessed(file: File) -> str:
+def _guess_format(file: File) -> str:
     for magic, name in {b"PAR1": "parquet", b"ARROW1": "arrow"}.items():
         if file.content.startswith(magic):
             return name
@@ -63,11 +63,11 @@ def _guessed(file: File) -> str:
     if any(separator in lines[0] for separator in SEPARATORS):
         return "csv"
     words = [line.split() for line in lines]
-    return "space" if file.is_named(words[0]) else _spaced(file, words)
+    return "space" if file.is_named(words[0]) else _guess_spaced(file, words)
 
 
-def _spaced(file: File, words: list[list[str]]) -> str:
-    """Adjacency has one line a user; first words that repeat on lines of one width are a table."""
+def _guess_spaced(file: File, words: list[list[str]]) -> str:
+    """Adjacency if each user has one line; a table if users repeat and all lines have the same width."""
     width = len(words[0])
     if {len(line) for line in words} != {width} or len({line[0] for line in words}) == len(words):
         return "adjacency"
@@ -75,7 +75,7 @@ def _spaced(file: File, words: list[list[str]]) -> str:
         return "space"
     raise InputError(
         f"{file.path} has {width} numbers on every line: it looks like a users x items matrix. "
-        "Wrap it: scipy.sparse.csr_array(numpy.loadtxt(path)); or pass format='adjacency'."
+        "Pass scipy.sparse.csr_array(numpy.loadtxt(path)) instead, or format='adjacency'."
     )
 
 
@@ -88,12 +88,12 @@ def _folder(path: Path, format: str | None) -> Raw:
     found = Counter(file.suffix or "no suffix" for file in files)
     listed = ", ".join(f"{count} {suffix}" for suffix, count in found.most_common(8)) or "no data files"
     raise InputError(
-        f"{path} is a folder with {listed}; a folder must hold files of one kind, Parquet or Arrow. "
-        "Give the path of one file."
+        f"{path} is a folder with {listed}; a folder must contain files of one format, Parquet or Arrow. "
+        "Pass the path of one file."
     )
 
 
-def _not_there(path: Path) -> InputError:
+def _missing_path(path: Path) -> InputError:
     if not path.parent.is_dir():
         return InputError(f"{path} does not exist, nor does the folder {path.parent}.")
     return InputError(
@@ -102,32 +102,37 @@ def _not_there(path: Path) -> InputError:
 
 
 def _table(file: File, kind: str) -> Raw:
-    if file.packing:
-        raise InputError(f"{file.path}: a {kind} file inside {file.packing} cannot be read; unpack it first.")
+    if file.compression:
+        raise InputError(
+            f"{file.path}: a {kind} file inside {file.compression} cannot be read; unpack it first."
+        )
     return _dataset([file.path], kind, file.path)
 
 
 def _arrow(file: File) -> Raw:
     with file.path.open("rb") as stream:
         is_file = stream.read(6) == b"ARROW1"
-    if is_file or file.packing:
+    if is_file or file.compression:
         return _table(file, "arrow")
-    with told(file.path, "an Arrow stream"), pa.ipc.open_stream(pa.BufferReader(file.content)) as stream:
+    with (
+        read_errors(file.path, "an Arrow stream"),
+        pa.ipc.open_stream(pa.BufferReader(file.content)) as stream,
+    ):
         table = stream.read_all()
     return Raw(str(file.path), table.column_names, lambda positions: [table.column(at) for at in positions])
 
 
 def _dataset(files: list[Path], kind: str, source: Path) -> Raw:
-    import pyarrow.dataset as pa_dataset  # here, because it loads pandas where that is installed
+    import pyarrow.dataset as pa_dataset  # imported here because it loads pandas where that is installed
 
     what = f"{kind} data"
-    with told(source, what):
+    with read_errors(source, what):
         folder = {"partitioning": "hive", "partition_base_dir": str(source)} if source.is_dir() else {}
         data = pa_dataset.dataset([str(path) for path in files], format=kind, **folder)
     names = data.schema.names
 
     def read(positions: Sequence[int]) -> Sequence[Any]:
-        with told(source, what):
+        with read_errors(source, what):
             return list(data.to_table(columns=[names[at] for at in positions]).columns)
 
     return Raw(str(source), names, read)
@@ -135,7 +140,7 @@ def _dataset(files: list[Path], kind: str, source: Path) -> Raw:
 
 def _npz(file: File) -> Raw:
     with (
-        told(file.path, "a SciPy sparse matrix"),
+        read_errors(file.path, "a SciPy sparse matrix"),
         np.load(io.BytesIO(file.content), allow_pickle=False) as parts,
     ):
         if "format" in parts:
@@ -148,10 +153,10 @@ def _npz(file: File) -> Raw:
 
 
 def _unnamed_matrix(parts: dict[str, Any], path: Path) -> Any:
-    """A matrix saved as its arrays alone: the length of `indptr` tells rows from columns."""
+    """A matrix saved as bare arrays: the length of `indptr` decides between CSR and CSC."""
     if {"data", "indices", "indptr", "shape"} - set(parts):
         raise InputError(
-            f"{path} holds the arrays {sorted(parts)}; save a matrix with scipy.sparse.save_npz."
+            f"{path} contains the arrays {sorted(parts)}; save a matrix with scipy.sparse.save_npz."
         )
     n_rows, n_columns = parts["shape"]
     pointers = len(parts["indptr"]) - 1
@@ -172,7 +177,7 @@ FORMATS: dict[str, Callable[[File], Raw]] = {
     "arrow": _arrow,
     "npz": _npz,
 }
-"""Format name -> reader. "csv" finds its separator; "movielens" is split at `::`."""
+"""Format name -> reader. "csv" detects its separator; "movielens" separates fields by `::`."""
 
 SUFFIXES = {
     ".csv": "csv",
@@ -185,4 +190,4 @@ SUFFIXES = {
     ".feather": "arrow",
     ".npz": "npz",
 }
-"""Suffix -> format; other suffixes say nothing, so the first lines do."""
+"""Suffix -> format. For other suffixes the first lines decide."""

@@ -1,4 +1,4 @@
-"""IdMap: the ids people use (strings, integers, UUIDs) <-> the codes 0 … n-1 that arrays use."""
+"""IdMap: the caller's ids (strings, integers, UUIDs) <-> codes 0 … n-1 for arrays."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def canonical_ids(values: Any, what: str = "id") -> pa.Array:
     """`values` as one Arrow array of int64, uint64, large_string, large_binary or uuid; nulls stay null.
 
     Integers of any width become int64, text of any Arrow layout becomes large_string, and floats that
-    are all whole (pandas makes them of integers with gaps) become integers again.
+    are all whole become integers: pandas stores integers with missing values as floats.
     """
     array = to_arrow(values, f"{what} ids")
     kind = array.type
@@ -56,7 +56,7 @@ def to_arrow(values: Any, what: str) -> pa.Array:
     try:
         if not isinstance(values, np.ndarray) and hasattr(values, "__arrow_c_stream__"):
             return to_arrow(pa.chunked_array(values), what)
-        return to_arrow(_inferred(values), what)
+        return to_arrow(_infer(values), what)
     except (pa.ArrowException, TypeError, OverflowError) as error:
         raise InputError(f"{what} must be 1-D and of one kind, all integers or all text: {error}.") from error
 
@@ -68,9 +68,9 @@ def is_text(kind: pa.DataType) -> bool:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class IdMap:
-    """The distinct ids in sorted order; the code of an id is its place in that order.
+    """The distinct ids in sorted order; the code of an id is its position in that order.
 
-    Sorted, so that the same interactions in another row order give the same codes.
+    Because ids are sorted, codes do not depend on the order of the rows.
 
     >>> ids = IdMap.of(["b", "a", "b"])
     >>> ids.codes(["b", "a"]), ids.outside([0, 1]).to_pylist()
@@ -81,37 +81,39 @@ class IdMap:
 
     @staticmethod
     def of(values: Any, what: str = "id") -> IdMap:
-        """The map of all distinct ids among `values`."""
+        """The map of the distinct ids in `values`."""
         array = canonical_ids(values, what)
         if array.null_count:
-            raise InputError(f"{array.null_count} {what} ids are missing (null or NaN); drop those rows.")
+            raise InputError(f"{array.null_count} {what} ids are missing (null or NaN); remove those rows.")
         distinct = _distinct(array)
         return IdMap(distinct.take(pc.sort_indices(_storage(distinct))))
 
     @staticmethod
     def range(n: int) -> IdMap:
-        """The ids 0 … n-1 themselves, for matrices whose rows have no other name."""
+        """The ids 0 … n-1, for matrices whose rows have no names."""
         return IdMap(pa.array(np.arange(n, dtype=np.int64)))
 
     def codes(self, values: Any, what: str = "id") -> Codes:
-        """The codes of `values`; an id that is not in the map is an error that names it."""
+        """The codes of `values`; an unknown id raises an error that names it."""
         array = canonical_ids(values, what)
         codes = self.find(array, what)
         if (codes < 0).any():
             unknown = _distinct(array.filter(pa.array(codes < 0)))
             shown = ", ".join(repr(x) for x in unknown.slice(0, 5).to_pylist())
             more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
-            raise InputError(f"unknown {what}: {shown}{more}; {len(self)} are known: {self._sample()}.")
+            raise InputError(
+                f"unknown {what}: {shown}{more}; the {len(self)} known ids are {self._sample()}."
+            )
         return codes
 
     def find(self, values: Any, what: str = "id") -> Codes:
-        """The codes of `values`, -1 for an id that is not in the map."""
-        array = _where_it_fits(canonical_ids(values, what), self.ids.type, what)
+        """The codes of `values`; -1 for an unknown id."""
+        array = _cast_ids(canonical_ids(values, what), self.ids.type, what)
         found = pc.index_in(_storage(array), value_set=_storage(self.ids))
         return np.asarray(found.fill_null(-1), dtype=np.int64)
 
     def outside(self, codes: npt.ArrayLike) -> pa.Array:
-        """The ids that `codes` (of any shape) stand for, as one flat Arrow array; -1 gives null."""
+        """The ids of `codes` (of any shape), as one flat Arrow array; null for -1."""
         flat = np.asarray(codes, dtype=np.int64).ravel()
         if len(flat) and (flat.min() < -1 or flat.max() >= len(self)):
             raise InputError(
@@ -120,11 +122,11 @@ class IdMap:
         return self.ids.take(pa.array(flat, mask=flat < 0))
 
     def union(self, other: IdMap, what: str = "id") -> IdMap:
-        """The map of the ids of both."""
+        """The map of the ids of both maps."""
         if not len(self) or not len(other):
             return self if len(self) else other
         wide = other.ids.type if self.ids.type == pa.int64() else self.ids.type
-        both = [_where_it_fits(ids, wide, what) for ids in (self.ids, other.ids)]
+        both = [_cast_ids(ids, wide, what) for ids in (self.ids, other.ids)]
         return IdMap.of(pa.concat_arrays(both), what)
 
     def digest(self) -> bytes:
@@ -154,7 +156,7 @@ class IdMap:
         return shown + (", …" if len(self) > 3 else "")
 
 
-def _inferred(values: Any) -> pa.Array:
+def _infer(values: Any) -> pa.Array:
     try:
         return pa.array(values, from_pandas=True)
     except OverflowError:  # Arrow guesses int64 for Python integers, also above 2^63 - 1
@@ -190,16 +192,15 @@ def _whole_floats(array: pa.Array, what: str) -> pa.Array:
         ) from error
 
 
-def _where_it_fits(array: pa.Array, kind: pa.DataType, what: str) -> pa.Array:
-    """`array` as `kind`; integers that `kind` cannot hold become null, another kind of id is an error."""
+def _cast_ids(array: pa.Array, kind: pa.DataType, what: str) -> pa.Array:
+    """`array` cast to `kind`; integers out of its range become null. Other types raise an error."""
     if array.type == kind:
         return array
     if array.null_count == len(array):
         return pa.nulls(len(array), kind)
     if not (pa.types.is_integer(array.type) and pa.types.is_integer(kind)):
         raise InputError(
-            f"{what} ids are of type {array.type} here and of type {kind} elsewhere; "
-            "convert one to the other."
+            f"{what} ids are of type {array.type} here and of type {kind} elsewhere; convert one of them."
         )
     if kind == pa.int64():  # the two share 0 … 2^63 - 1
         fits = pc.less_equal(array, pa.scalar(2**63 - 1, array.type))

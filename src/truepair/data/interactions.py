@@ -1,4 +1,4 @@
-"""Interactions: who did what, as frozen arrays in one canonical order."""
+"""Interactions: (user, item) pairs as frozen arrays in one canonical order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Values = npt.NDArray[np.float64] | npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Step:
-    """What one step of reading or filtering removed."""
+    """What a step of reading or filtering removed."""
 
     what: str
     rows: int
@@ -35,9 +35,8 @@ class Step:
 class Interactions:
     """Distinct (user, item) pairs, sorted by user, then item, with optional rating, weight and time.
 
-    `users` and `items` hold codes; `user_ids` and `item_ids` turn them back into the caller's ids.
-    The arrays are read-only copies. A pair may occur once only: `read_interactions` has policies for
-    repeated rows.
+    `users` and `items` hold codes; `user_ids` and `item_ids` map them to the caller's ids.
+    The arrays are read-only copies. Each pair occurs once; `read_interactions` merges repeated rows.
 
     >>> Interactions(np.array([1, 0]), np.array([0, 2]), IdMap.of(["ann", "bob"]), IdMap.range(3))
     <Interactions: 2 users x 3 items, 2 pairs, density 33.33%>
@@ -56,15 +55,21 @@ class Interactions:
         users = _checked_codes("users", self.users, self.n_users)
         items = _checked_codes("items", self.items, self.n_items)
         if len(users) != len(items):
-            raise InputError(f"{len(users)} users but {len(items)} items; each row needs one of both.")
+            raise InputError(
+                f"{len(users)} users but {len(items)} items; give one user and one item for each row."
+            )
         key = users * self.n_items + items
         order = None if (np.diff(key) > 0).all() else np.argsort(key, kind="stable")
         if order is not None and (repeated := int((np.diff(key[order]) == 0).sum())):
-            raise InputError(f"{repeated} rows repeat a (user, item) pair; `read_interactions` merges them.")
+            raise InputError(
+                f"{repeated} rows repeat a (user, item) pair; use `read_interactions`, which merges them."
+            )
         extra = {name: _checked_values(name, column) for name, column in self._extra_columns().items()}
         for name, column in {"users": users, "items": items, **extra}.items():
             if len(column) != len(users):
-                raise InputError(f"{name} has {len(column)} values for {len(users)} rows.")
+                raise InputError(
+                    f"{name} has {len(column)} values for {len(users)} rows; give one value for each row."
+                )
             column = column.copy() if order is None else column[order]
             object.__setattr__(self, name, _read_only(column))
 
@@ -72,28 +77,28 @@ class Interactions:
 
     @property
     def n_users(self) -> int:
-        """How many users there are, with or without an interaction."""
+        """The number of users, with or without an interaction."""
         return len(self.user_ids)
 
     @property
     def n_items(self) -> int:
-        """How many items the catalogue has, with or without an interaction."""
+        """The number of items in the catalogue, with or without an interaction."""
         return len(self.item_ids)
 
     @property
     def density(self) -> float:
-        """The share of all (user, item) pairs that were observed."""
+        """The share of all (user, item) pairs that is observed."""
         cells = self.n_users * self.n_items
         return len(self) / cells if cells else 0.0
 
     @cached_property
     def user_counts(self) -> Codes:
-        """How many items each user has."""
+        """The number of items of each user."""
         return _read_only(np.bincount(self.users, minlength=self.n_users))
 
     @cached_property
     def item_counts(self) -> Codes:
-        """How many users each item has: its popularity."""
+        """The number of users of each item: its popularity."""
         return _read_only(np.bincount(self.items, minlength=self.n_items))
 
     # --- views -------------------------------------------------------------------------------------
@@ -109,11 +114,11 @@ class Interactions:
 
     @cached_property
     def keys(self) -> Codes:
-        """One number a pair, user·n_items + item, rising."""
+        """user·n_items + item of each pair, in increasing order."""
         return _read_only(self.users * self.n_items + self.items)
 
     def has(self, users: npt.ArrayLike, items: npt.ArrayLike) -> npt.NDArray[np.bool_]:
-        """Whether each (user, item), by code, is a pair; shapes broadcast."""
+        """Whether each (user, item), given by codes, is an interaction; shapes broadcast."""
         wanted = np.asarray(users) * self.n_items + np.asarray(items)
         if not len(self):
             return np.zeros(wanted.shape, dtype=bool)
@@ -131,53 +136,55 @@ class Interactions:
 
     @cached_property
     def hash(self) -> str:
-        """A checksum of ids, pairs and columns; the same on every machine, whatever the row order was."""
+        """A checksum of ids, pairs and columns: equal on every machine and for every order of the rows."""
         digest = hashlib.blake2b(self.user_ids.digest() + self.item_ids.digest(), digest_size=16)
         for name, column in {"users": self.users, "items": self.items, **self._extra_columns()}.items():
             little = column.astype(column.dtype.newbyteorder("<"), copy=False)
             digest.update(name.encode() + little.dtype.str.encode() + little.tobytes())
         return digest.hexdigest()
 
-    # --- smaller versions --------------------------------------------------------------------------
+    # --- subsets ---------------------------------------------------------------------------------
 
     def take(self, rows: npt.NDArray[np.bool_] | Codes) -> Interactions:
-        """Only these rows (a mask or places); users, items and their codes stay."""
+        """Only these rows (a mask or positions). The users, the items and their codes do not change."""
         columns: dict[str, Any] = {name: column[rows] for name, column in self._extra_columns().items()}
         return replace(self, users=self.users[rows], items=self.items[rows], **columns)
 
     def with_min_rating(self, least: float) -> Interactions:
-        """Only rows rated `least` or more; users and items left without a row are dropped."""
+        """Only rows with a rating of `least` or more. Users and items without a remaining row are removed."""
         least = check_number("min_rating", least)
         if self.rating is None:
-            raise InputError(f"min_rating = {least:g} needs a rating column, and there is none.")
-        return self._shrunk(self.rating >= least, f"rating below {least:g}")
+            raise InputError(
+                f"min_rating = {least:g} needs a rating column, but these interactions have none."
+            )
+        return self._subset(self.rating >= least, f"rating below {least:g}")
 
     def k_core(self, users: int, items: int | None = None) -> Interactions:
-        """Only users with ≥ `users` items and items with ≥ `items` users, repeated until both hold."""
+        """Only users with ≥ `users` items and items with ≥ `items` users, repeated until nothing changes."""
         users = check_whole("core of users", users, 1)
         items = check_whole("core of items", users if items is None else items, 1)
         keep = np.ones(len(self), dtype=bool)
         while True:
             per_user = np.bincount(self.users[keep], minlength=self.n_users)
             per_item = np.bincount(self.items[keep], minlength=self.n_items)
-            still = keep & (per_user[self.users] >= users) & (per_item[self.items] >= items)
-            if still.sum() == keep.sum():
+            remaining = keep & (per_user[self.users] >= users) & (per_item[self.items] >= items)
+            if remaining.sum() == keep.sum():
                 break
-            keep = still
-        return self._shrunk(keep, f"outside the core (users ≥ {users} items, items ≥ {items} users)")
+            keep = remaining
+        return self._subset(keep, f"outside the core (users ≥ {users} items, items ≥ {items} users)")
 
     def report(self) -> str:
-        """What every step of reading and filtering removed, a line each."""
+        """What reading and filtering removed: one line for each step."""
         return "\n".join([*map(str, self.history), repr(self)])
 
-    def _shrunk(self, keep: npt.NDArray[np.bool_], what: str) -> Interactions:
+    def _subset(self, keep: npt.NDArray[np.bool_], what: str) -> Interactions:
         if not keep.any():
-            raise InputError(f"nothing is left of {len(self):,} rows: all are {what}. Lower the bound.")
+            raise InputError(f"no row is left: all {len(self):,} rows are removed ({what}); lower the bound.")
         kept_users, users = np.unique(self.users[keep], return_inverse=True)
         kept_items, items = np.unique(self.items[keep], return_inverse=True)
         step = Step(what, int((~keep).sum()), self.n_users - len(kept_users), self.n_items - len(kept_items))
         if not (step.rows or step.users or step.items):
-            return self  # the history tells only of steps that removed something
+            return self  # the history lists only steps that removed something
         return Interactions(
             users,
             items,
@@ -215,7 +222,7 @@ class Interactions:
 def _checked_codes(name: str, codes: npt.ArrayLike, n: int) -> Codes:
     array = np.asarray(codes)
     if array.ndim != 1 or (len(array) and array.dtype.kind not in "iu"):
-        raise InputError(f"{name} must be a 1-D array of whole numbers, not {array.ndim}-D {array.dtype}.")
+        raise InputError(f"{name} must be a 1-D array of integers, not {array.ndim}-D {array.dtype}.")
     array = array.astype(np.int64)
     if len(array) and (array.min() < 0 or array.max() >= n):
         raise InputError(f"{name} has codes from {array.min()} to {array.max()}; allowed are 0 to {n - 1}.")
@@ -227,7 +234,7 @@ def _checked_values(name: str, values: npt.NDArray[Any]) -> Values:
         raise InputError(f"{name} must be a 1-D array of numbers, not {values.ndim}-D {values.dtype}.")
     column: Values = values.astype(np.float64) if values.dtype.kind == "f" else values.astype(np.int64)
     if bad := int((~np.isfinite(column)).sum()):
-        raise InputError(f"{name} has {bad} values that are NaN or infinite; drop those rows.")
+        raise InputError(f"{name} has {bad} values that are NaN or infinite; remove those rows.")
     return column
 
 

@@ -1,4 +1,4 @@
-"""Memory: tables, dicts, matrices and arrays -> raw columns, without a copy."""
+"""Tables, dicts, matrices and arrays in memory -> raw columns, without a copy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from truepair.errors import InputError
 
 
 def memory_source(source: Any) -> Raw:
-    """The raw columns of an object; one that is not understood is an error that lists what is."""
+    """The raw columns of an object. For other types the error lists those that can be read."""
     if sp.issparse(source):
         return matrix_source(source, "the matrix")
     if isinstance(source, np.ndarray):
@@ -35,17 +35,17 @@ def memory_source(source: Any) -> Raw:
 
 
 def matrix_source(matrix: Any, source: str) -> Raw:
-    """The stored entries of a SciPy matrix: rows are users, columns are items, values are ratings."""
+    """The nonzero entries of a SciPy matrix: rows are users, columns are items, values are ratings."""
     if matrix.ndim != 2:
         raise InputError(f"{source} has {matrix.ndim} dimension(s); give a users x items matrix.")
     entries = matrix.tocoo()
-    stored = entries.data != 0
+    nonzero = entries.data != 0
     users, items = (np.asarray(index, np.int64) for index in (entries.row, entries.col))
     n_users, n_items = len(np.unique(users)), len(np.unique(items))
     empty = Step("empty row or column of the matrix", 0, matrix.shape[0] - n_users, matrix.shape[1] - n_items)
-    columns = [users[stored], items[stored], entries.data[stored]]
+    columns = [users[nonzero], items[nonzero], entries.data[nonzero]]
     left_users, left_items = len(np.unique(columns[0])), len(np.unique(columns[1]))
-    zero = Step("explicit zero", int((~stored).sum()), n_users - left_users, n_items - left_items)
+    zero = Step("explicit zero", int((~nonzero).sum()), n_users - left_users, n_items - left_items)
     return Raw(
         source,
         BY_POSITION[:3],
@@ -61,14 +61,18 @@ def _arrays(source: str, names: Sequence[str], arrays: Sequence[Any]) -> Raw:
 
 def _array(array: npt.NDArray[Any]) -> Raw:
     if isinstance(array, np.ma.MaskedArray):
-        raise InputError("a masked array cannot be read; give its rows without a masked value, as an array.")
+        raise InputError(
+            "a masked array cannot be read; pass the rows without masked values as a plain array."
+        )
     if array.dtype.names is not None:
         flat = array.reshape(-1)
         return _arrays("the array", array.dtype.names, [flat[name] for name in array.dtype.names])
     if array.ndim == 2 and 2 <= array.shape[1] <= len(BY_POSITION):
         return _arrays("the array", BY_POSITION, list(np.asarray(array).T))
     hint = (
-        "It looks like a users x items matrix: wrap it in scipy.sparse.csr_array. " if array.ndim == 2 else ""
+        "It looks like a users x items matrix: pass scipy.sparse.csr_array(array). "
+        if array.ndim == 2
+        else ""
     )
     raise InputError(
         f"an array of shape {array.shape} cannot be read as columns (user, item, rating, time). {hint}"
@@ -82,6 +86,6 @@ def _table(source: Any) -> Raw:
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise InputError(
             f"the {type(source).__name__} cannot be read as a table: {error}. "
-            "Pass only the columns that are needed, each of one type."
+            "Pass only the columns that are needed; each must have one type."
         ) from error
     return Raw("the table", table.column_names, lambda positions: [table.column(at) for at in positions])

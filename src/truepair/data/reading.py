@@ -1,4 +1,4 @@
-"""Reading: files, tables, matrices and arrays -> Interactions, with an account of what was removed."""
+"""Reading: files, tables, matrices and arrays -> Interactions, with a report of what was removed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from truepair.data.columns import Column, Raw, find_columns, identifiers, moments, numbers
+from truepair.data.columns import Column, Raw, find_columns, identifiers, numbers, timestamps
 from truepair.data.formats import FORMATS, open_path
 from truepair.data.ids import Codes, IdMap
 from truepair.data.interactions import Interactions, Step, Values
@@ -21,10 +21,10 @@ from truepair.data.memory import memory_source
 from truepair.errors import InputError, check_choice, check_number, check_whole
 
 DUPLICATES = ("last", "first", "max", "sum", "error")
-"""What becomes of rows that repeat a pair."""
+"""Policies for rows that repeat a pair."""
 
 MISSING = ("error", "drop")
-"""What becomes of rows with a missing value."""
+"""Policies for rows with a missing value."""
 
 
 def read_interactions(
@@ -43,22 +43,24 @@ def read_interactions(
     missing: Literal["error", "drop"] = "error",
     core: int | tuple[int, int] | None = None,
 ) -> Interactions:
-    """The interactions in `source`; `Interactions.history` tells what each step of cleaning removed.
+    """Read interactions from `source`. `Interactions.report()` lists what each step of cleaning removed.
 
     `source` is a path (CSV, TSV, MovieLens, LightGCN adjacency, RecBole, Parquet, Arrow, SciPy `.npz`;
-    the text ones also compressed), anything that speaks the Arrow C stream (pandas, polars, DuckDB,
-    pyarrow), a dict of arrays, a SciPy sparse matrix (rows are users, values are ratings), a NumPy array
-    of 2 to 4 columns (user, item, rating, time) or a tuple of such arrays.
+    text formats may be compressed), any table that supports the Arrow C stream interface (pandas, polars,
+    DuckDB, pyarrow), a dict of arrays, a SciPy sparse matrix (rows are users, values are ratings), a NumPy
+    array of 2 to 4 columns (user, item, rating, time) or a tuple of such arrays.
 
-    - `user` … `time`: a column's name or position; None finds it by its usual names, False leaves it out.
-    - `format`, `header`, `encoding`: for files whose suffix or first lines mislead.
-    - `missing`: "drop" leaves out rows without an id, rating, weight or time; "error" names the first.
-    - `min_rating`: rows rated lower are left out.
-    - `duplicates`: of the rows of one pair keep the "last" or "first" (by time, else by row), the one of
-      the "max" rating, or the last with the "sum" of the weights (1 each where there are none); or "error".
-    - `core`: least items a user and users an item, one number or (users, items); see `Interactions.k_core`.
+    - `user` … `time`: a column's name or position; None finds it by its name, False ignores it.
+    - `format`, `header`, `encoding`: for files that are not recognised by suffix and first lines.
+    - `missing`: "drop" removes rows without an id, rating, weight or time; "error" names the first one.
+    - `min_rating`: rows with a lower rating are removed.
+    - `duplicates`: which row of a repeated pair is kept: the "last" or "first" (by time, else by row), the
+      one with the "max" rating, or the last with the "sum" of the weights (1 each without a weight column).
+      "error" raises an error.
+    - `core`: the least number of items per user and of users per item, as one number or two; see
+      `Interactions.k_core`.
 
-    Users and items without an interaction are left out.
+    The result contains only users and items with an interaction.
 
     >>> read_interactions({"user": ["ann", "bob", "bob"], "item": [7, 7, 9]})
     <Interactions: 2 users x 2 items, 3 pairs, density 75.00%>
@@ -68,20 +70,20 @@ def read_interactions(
     least = None if min_rating is None else check_number("min_rating", min_rating)
     cores = None if core is None else _checked_core(core)
     given = {"user": user, "item": item, "rating": rating, "weight": weight, "time": time}
-    raw = _opened(source, given, format=format, header=header, encoding=encoding)
+    raw = _open(source, given, format=format, header=header, encoding=encoding)
     at = find_columns(raw, given)
     if "rating" not in at:
-        _refuse_without_rating(raw, least, duplicates)
+        _check_rating_column(raw, least, duplicates)
 
     rows = _Rows(raw.source, _columns(raw, at), list(raw.steps))
     rows = _without_missing(rows, raw, missing)
     if least is not None:
-        rows = rows.kept(pc.greater_equal(rows.columns["rating"], least), f"rating below {least:g}")
+        rows = rows.filter(pc.greater_equal(rows.columns["rating"], least), f"rating below {least:g}")
     found = _interactions(rows, duplicates)
     return found if cores is None else _core(found, cores, raw.source)
 
 
-def _opened(source: Any, given: Mapping[str, Column], format: str | None, **text: Any) -> Raw:
+def _open(source: Any, given: Mapping[str, Column], format: str | None, **text: Any) -> Raw:
     if format is not None:
         check_choice("format", format, FORMATS)
     if isinstance(source, str | os.PathLike):
@@ -99,32 +101,34 @@ class _Rows:
     columns: dict[str, pa.Array]
     steps: list[Step]
 
-    def kept(self, keep: pa.Array, what: str) -> _Rows:
-        """Only the rows to keep, and a step that says how many went."""
+    def filter(self, keep: pa.Array, what: str) -> _Rows:
+        """Only the rows to keep, with a step that counts the removed ones."""
         total = len(keep)
         left = pc.sum(keep, min_count=0).as_py()
         if left == total:
             return self
         if left == 0:
             raise InputError(
-                f"{self.source}: nothing is left, all {total:,} rows have a {what}; "
-                "check that column, or loosen the bound."
+                f"{self.source}: no row is left, all {total:,} rows have a {what}; "
+                "check that column, or lower the bound."
             )
         columns = {role: column.filter(keep) for role, column in self.columns.items()}
-        gone = [_count(self.columns[role]) - _count(columns[role]) for role in ("user", "item")]
-        return _Rows(self.source, columns, [*self.steps, Step(what, total - left, *gone)])
+        removed_ids = [_count(self.columns[role]) - _count(columns[role]) for role in ("user", "item")]
+        return _Rows(self.source, columns, [*self.steps, Step(what, total - left, *removed_ids)])
 
 
 def _columns(raw: Raw, at: Mapping[str, int]) -> dict[str, pa.Array]:
-    parse = {"user": identifiers, "item": identifiers, "time": moments}
+    parse = {"user": identifiers, "item": identifiers, "time": timestamps}
     values = dict(zip(at, raw.read(list(at.values())), strict=True))
     columns = {role: parse.get(role, numbers)(raw, role, column) for role, column in values.items()}
     lengths = {role: len(column) for role, column in columns.items()}
     if len(set(lengths.values())) > 1:
-        told = ", ".join(f"{role} {length:,}" for role, length in lengths.items())
-        raise InputError(f"{raw.source}: the columns differ in length ({told}); each row needs all of them.")
+        counts = ", ".join(f"{role} {length:,}" for role, length in lengths.items())
+        raise InputError(
+            f"{raw.source}: the columns differ in length ({counts}); all columns must have the same length."
+        )
     if not lengths["user"]:
-        raise InputError(f"{raw.source} has no rows: there is nothing to learn from.")
+        raise InputError(f"{raw.source} has no rows; give at least one interaction.")
     return columns
 
 
@@ -137,9 +141,11 @@ def _without_missing(rows: _Rows, raw: Raw, missing: str) -> _Rows:
         role, mask = next(iter(absent.items()))
         raise InputError(
             f"{raw.source}: {mask.sum():,} of {len(mask):,} rows have no {role} (null, NaN or empty), the "
-            f"first at {raw.place(int(mask.argmax()))}; correct them or pass missing='drop' to omit them."
+            f"first at {raw.place(int(mask.argmax()))}; correct them, or pass missing='drop' to remove them."
         )
-    return rows.kept(pa.array(~np.logical_or.reduce(list(absent.values()))), f"missing {' or '.join(absent)}")
+    return rows.filter(
+        pa.array(~np.logical_or.reduce(list(absent.values()))), f"missing {' or '.join(absent)}"
+    )
 
 
 def _absent(column: pa.Array) -> npt.NDArray[np.bool_]:
@@ -153,18 +159,18 @@ def _count(ids: pa.Array) -> int:
     return len(IdMap.of(ids.drop_null()))
 
 
-def _refuse_without_rating(raw: Raw, least: float | None, duplicates: str) -> None:
+def _check_rating_column(raw: Raw, least: float | None, duplicates: str) -> None:
     asked = f"min_rating = {least:g}" if least is not None else f"duplicates = {duplicates!r}"
     if least is not None or duplicates == "max":
         raise InputError(
-            f"{asked} needs a rating column, and {raw.source} has none that looks like one; its columns are "
-            f"{', '.join(map(repr, raw.names))}. Say which one it is: rating=name or position."
+            f"{asked} needs a rating column, and no column of {raw.source} is recognised as one; its columns "
+            f"are {', '.join(map(repr, raw.names))}. Pass rating=<name or position>."
         )
 
 
 def _checked_core(core: int | tuple[int, int]) -> tuple[int, int]:
     users, items = core if isinstance(core, tuple) and len(core) == 2 else (core, core)
-    remedy = "Give one number, or (least items a user, least users an item)."
+    remedy = "Pass one number, or (least items per user, least users per item)."
     return check_whole("core", users, 1, remedy=remedy), check_whole("core", items, 1, remedy=remedy)
 
 
@@ -184,13 +190,13 @@ def _interactions(rows: _Rows, duplicates: str) -> Interactions:
     items = item_ids.codes(rows.columns["item"], "item")
     extra = {role: column.to_numpy() for role, column in rows.columns.items() if role not in ("user", "item")}
     key = users * len(item_ids) + items
-    order, starts = _grouped(key, extra, duplicates)
+    order, starts = _group_pairs(key, extra, duplicates)
     steps = list(rows.steps)
     if duplicates == "sum":
-        extra = _summed(extra, order, starts)
+        extra = _sum_weights(extra, order, starts)
     if removed := len(key) - len(starts):
         if duplicates == "error":
-            _refuse_repeats(rows, order, starts)
+            _raise_repeats(rows, order, starts)
         steps.append(Step(f"repeated pair ({duplicates} kept)", removed))
     ends = np.append(starts[1:], len(key)) - 1
     chosen = order[starts if duplicates == "first" else ends]
@@ -198,15 +204,15 @@ def _interactions(rows: _Rows, duplicates: str) -> Interactions:
     return Interactions(users[chosen], items[chosen], user_ids, item_ids, **columns, history=tuple(steps))
 
 
-def _grouped(key: Codes, extra: Mapping[str, Values], duplicates: str) -> tuple[Codes, Codes]:
-    """The rows with equal pairs side by side, the one to prefer last, and where each pair starts."""
+def _group_pairs(key: Codes, extra: Mapping[str, Values], duplicates: str) -> tuple[Codes, Codes]:
+    """The order of rows with equal pairs adjacent and the preferred row last; the start of each pair."""
     by = {"max": ("time", "rating"), "error": ()}.get(duplicates, ("time",))
     order = np.lexsort([*(extra[role] for role in by if role in extra), key])
     return order, np.flatnonzero(np.diff(key[order], prepend=-1))
 
 
-def _summed(extra: Mapping[str, Values], order: Codes, starts: Codes) -> dict[str, Values]:
-    """The columns with, on every row, the weight of all rows of its pair."""
+def _sum_weights(extra: Mapping[str, Values], order: Codes, starts: Codes) -> dict[str, Values]:
+    """The columns, where each row has the total weight of its pair."""
     weight = np.asarray(extra.get("weight", np.ones(len(order))), dtype=np.float64)
     sizes = np.diff(starts, append=len(order))
     total = np.empty_like(weight)
@@ -214,13 +220,13 @@ def _summed(extra: Mapping[str, Values], order: Codes, starts: Codes) -> dict[st
     return {**extra, "weight": total}
 
 
-def _refuse_repeats(rows: _Rows, order: Codes, starts: Codes) -> None:
+def _raise_repeats(rows: _Rows, order: Codes, starts: Codes) -> None:
     sizes = np.diff(starts, append=len(order))
-    firsts = np.where(sizes > 1, order[starts], len(order))  # ordered by row within a pair
+    firsts = np.where(sizes > 1, order[starts], len(order))  # in row order within a pair
     group = int(firsts.argmin())
     user, item = (rows.columns[role][int(firsts[group])].as_py() for role in ("user", "item"))
     raise InputError(
         f"{rows.source}: user {user!r} and item {item!r} occur in {sizes[group]:,} rows, and "
         f"{(sizes > 1).sum() - 1:,} other pairs are repeated; "
-        f"merge them with duplicates = one of {', '.join(map(repr, DUPLICATES[:-1]))}."
+        f"merge them: pass duplicates = one of {', '.join(map(repr, DUPLICATES[:-1]))}."
     )

@@ -1,7 +1,8 @@
-"""Worlds whose true preferences are known: the one place where a recommender can be checked against truth.
+"""Simulated worlds whose true preferences are known, to check a recommender against the truth.
 
-Real implicit feedback shows only some of what people like. A simulated world shows all of it, and says how
-the observed part was chosen, so the prior τ, the propensities and the hidden positives are known exactly.
+Real implicit feedback shows only some of what people like. In a simulated world all preferences are known,
+and so is the process that selects the observed ones. The prior τ, the propensities and the hidden positives
+are therefore exact.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ EXPOSURES = ("random", "popularity")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class World:
-    """What was observed, and the truth behind it. Arrays are indexed by the codes of `observed`.
+    """The observed interactions and the true preferences. Arrays are indexed by the codes of `observed`.
 
-    `truth[u, i]` says whether u likes i; `propensity[i]` is the chance that a positive of item i is
-    observed. Affinity, of which the truth is a noisy view, is `tastes[u] · traits[i] + activity[u]`.
+    `truth[u, i]` is whether u likes i; `propensity[i]` is the probability that a positive of item i is
+    observed. The affinity, `tastes[u] · traits[i] + activity[u]`, plus noise decides the truth.
     """
 
     observed: Interactions
@@ -51,7 +52,8 @@ class World:
             object.__setattr__(self, name, array)
         if wrong := int((~self.truth[self.observed.users, self.observed.items]).sum()):
             raise InputError(
-                f"{wrong:,} observed pairs are not positive in `truth`; mark them, or drop them."
+                f"{wrong:,} observed pairs are not positive in `truth`; set them to True there, or remove "
+                "them from `observed`."
             )
 
     @property
@@ -62,7 +64,7 @@ class World:
 
     @cached_property
     def user_tau(self) -> npt.NDArray[np.float64]:
-        """Each user's own τ: positives among the user's unlabelled items (0 if there are none)."""
+        """τ of each user: the share of positives among the user's unlabelled items (0 without any)."""
         unlabelled = self.observed.n_items - self.observed.user_counts
         return self.hidden.user_counts / np.maximum(unlabelled, 1)
 
@@ -74,13 +76,13 @@ class World:
     @cached_property
     def hidden(self) -> Interactions:
         """The true positives that were not observed: what a recommender should find."""
-        unseen = self.truth.copy()
-        unseen[self.observed.users, self.observed.items] = False
-        return self._interactions(unseen)
+        unobserved = self.truth.copy()
+        unobserved[self.observed.users, self.observed.items] = False
+        return self._interactions(unobserved)
 
     @property
     def affinity(self) -> Floats:
-        """The oracle's scores, float32 (U, I): no model can rank better, except by chance."""
+        """The scores of an oracle, float32 (U, I): no model can rank better, except by chance."""
         return _affinity(self.tastes, self.traits, self.activity)
 
     def _interactions(self, pairs: Mask) -> Interactions:
@@ -107,15 +109,15 @@ def simulate_world(
 ) -> World:
     """A world with exactly n = round(density·U·I) observed pairs and the prior `tau` among the others.
 
-    Items are sparse mixes of `dim` genres with a quality of their own, users have tastes for genres and
-    an activity: affinity = match/sd(match) + quality_i + activity_u, with match the inner product of
-    taste and mix. The n + round(tau·(U·I - n)) pairs with the highest affinity + noise·logistic are the
-    positives. Of them n are observed, without replacement: all equally likely (`exposure="random"`), or
-    with weights popularity^skew, popularity being the item's count of positives (`"popularity"`).
+    An item is a sparse mix of `dim` genres and has a quality; a user has tastes for genres and an activity:
+    affinity = match/sd(match) + quality_i + activity_u, where match is the inner product of taste and mix.
+    The n + round(tau·(U·I - n)) pairs with the highest affinity + noise·logistic are the positives. Of
+    them n are observed, drawn without replacement: with equal weights (`exposure="random"`), or with
+    weights popularity^skew (`"popularity"`), where popularity is the item's number of positives.
 
-    The world is a function of the arguments for a given NumPy version, whose `default_rng(seed)` draws it
-    and whose matrix product may round otherwise in another one. Worlds that differ in exposure only have
-    the same truth. Memory: about 10 bytes for each of the U·I pairs.
+    The arguments determine the world for a given NumPy version; another version may draw or round
+    differently. Worlds that differ only in exposure have the same truth. Memory: about 10 bytes for each
+    of the U·I pairs.
 
     >>> simulate_world(100, 200, tau=0.1, density=0.05, seed=1)
     <World random exposure, seed 1: 100 users x 200 items, 2,900 positives, 1,000 of them observed, τ = 0.1>
@@ -144,7 +146,7 @@ def simulate_world(
     )
 
 
-# --- who likes what --------------------------------------------------------------------------------
+# --- preferences ---------------------------------------------------------------------------------
 
 # Dirichlet concentrations (below 1: a few genres dominate) and standard deviations in units of match.
 _ITEM_MIX, _USER_TASTE = 0.15, 0.3
@@ -159,7 +161,7 @@ def _items(rng: np.random.Generator, n: int, dim: int) -> tuple[IdMap, Floats]:
     order = np.argsort(names)
     # the standard deviation of the inner product of two symmetric Dirichlet draws
     spread = np.sqrt((dim - 1) / ((dim * _ITEM_MIX + 1) * (dim * _USER_TASTE + 1))) / dim
-    # tastes sum to 1, so a quality added to every trait is added once to the affinity
+    # tastes sum to 1, so adding the quality to every trait adds it once to the affinity
     return IdMap.of(names), (mix / spread + quality[:, None])[order].astype(np.float32)
 
 
@@ -179,14 +181,14 @@ def _label_scores(
 ) -> Floats:
     scores = _affinity(tastes, traits, activity)
     step = max(1, _BLOCK // len(traits))
-    for start in range(0, len(scores), step):  # in blocks, as NumPy draws logistic noise in float64 only
+    for start in range(0, len(scores), step):  # in blocks: NumPy draws logistic noise in float64 only
         block = scores[start : start + step]
         block += noise * rng.logistic(size=block.shape)
     return scores
 
 
 def _highest(scores: Floats, n: int) -> Mask:
-    """Exactly `n` of the scores, none lower than any other; of equal scores the first."""
+    """A mask of the `n` highest scores; of equal scores the first ones."""
     cut = np.partition(scores, scores.size - n, axis=None)[scores.size - n]
     chosen: Mask = scores > cut
     equal = np.flatnonzero(scores == cut)
@@ -194,7 +196,7 @@ def _highest(scores: Floats, n: int) -> Mask:
     return chosen
 
 
-# --- what is observed ------------------------------------------------------------------------------
+# --- observation ---------------------------------------------------------------------------------
 
 
 def _log_weight(popularity: Codes, skew: float) -> Floats:
@@ -202,21 +204,21 @@ def _log_weight(popularity: Codes, skew: float) -> Floats:
 
 
 def _observed(rng: np.random.Generator, truth: Mask, log_weight: Floats, n: int) -> Codes:
-    """The cells of `n` positives, drawn by weight without replacement: the highest log-weight + Gumbel."""
+    """The cells of `n` positives, drawn by weight without replacement (highest log-weight + Gumbel)."""
     cells = np.flatnonzero(truth)
     keys = log_weight[cells % truth.shape[1]] + rng.gumbel(size=len(cells))
     return cells[_highest(keys, n)]
 
 
 def _propensity(popularity: Codes, log_weight: Floats, n: int) -> Floats:
-    """Each item's chance that a positive of it is observed: 1 - exp(-t·weight_i).
+    """The probability that a positive of each item is observed: 1 - exp(-t·weight_i).
 
-    A Gumbel key above the cut c has this chance with t = e^-c; t is the one that gives n in expectation.
+    A Gumbel key exceeds the threshold c with this probability, t = e^-c; t is such that n are expected.
     """
     if n == popularity.sum():
         return np.ones(len(popularity))
     low, high = -log_weight.max() - 50, -log_weight.min() + 50
-    for _ in range(100):  # halvings: enough for the last bit of a float64
+    for _ in range(100):  # bisection steps: enough for the last bit of a float64
         log_t = (low + high) / 2
         too_many = popularity @ _chance(log_weight + log_t) > n
         low, high = (low, log_t) if too_many else (log_t, high)
@@ -224,7 +226,7 @@ def _propensity(popularity: Codes, log_weight: Floats, n: int) -> Floats:
 
 
 def _chance(log_rate: Floats) -> Floats:
-    return -np.expm1(-np.exp(np.minimum(log_rate, 50.0)))  # e^50 is as good as infinity, without overflow
+    return -np.expm1(-np.exp(np.minimum(log_rate, 50.0)))  # e^50 acts as infinity here, without overflow
 
 
 def _of_cells(cells: Codes, user_ids: IdMap, item_ids: IdMap) -> Interactions:
@@ -239,15 +241,15 @@ _BLOCK = 1 << 20
 
 def _check_shares(tau: float, density: float) -> tuple[float, float]:
     tau = check_number(
-        "tau", tau, 0, 1, open_high=True, remedy="It is the share of positives among the unlabelled."
+        "tau", tau, 0, 1, open_high=True, remedy="It is the share of positives among unlabelled pairs."
     )
     density = check_number(
-        "density", density, 0, 1, open_low=True, open_high=True, remedy="It is the share observed."
+        "density", density, 0, 1, open_low=True, open_high=True, remedy="It is the share of observed pairs."
     )
     if tau + density > 1:
         raise InputError(
-            f"tau = {tau:g} and density = {density:g} add up to more than 1: over 3/4 of all pairs would "
-            "be positive, with little left to tell apart; lower one of them."
+            f"tau = {tau:g} and density = {density:g} add up to more than 1, so over 3/4 of all pairs "
+            "would be positive; lower one of them."
         )
     return tau, density
 
@@ -257,7 +259,7 @@ def _sizes(n_pairs: int, density: float, tau: float) -> tuple[int, int]:
     n_observed = round(density * n_pairs)
     if not n_observed:
         raise InputError(
-            f"density = {density:g} of {n_pairs:,} pairs rounds to none observed; "
+            f"density = {density:g} of {n_pairs:,} pairs rounds to no observed pair; "
             f"raise it to {1 / n_pairs:.2g} or more, or simulate more users and items."
         )
     return n_observed, n_observed + round(tau * (n_pairs - n_observed))
@@ -276,9 +278,9 @@ Thief Witness Clockmaker Dancer Village Castle Desert Highway Library Market Rai
 
 
 def _names(rng: np.random.Generator, mix: Floats) -> list[str]:
-    """A distinct title for each item, with the item's strongest genre."""
+    """A distinct title for each item, followed by its strongest genre."""
     titles = [f"The {adjective} {noun}" for adjective in _ADJECTIVES.split() for noun in _NOUNS.split()]
-    parts = range(2, 2 + (len(mix) - 1) // len(titles))  # sequels, where there are more items than titles
+    parts = range(2, 2 + (len(mix) - 1) // len(titles))  # sequels, if there are more items than titles
     titles += [f"{title}, Part {part}" for part in parts for title in titles]
     genres = _GENRES.split()
     genres += [f"genre {number}" for number in range(len(genres) + 1, mix.shape[1] + 1)]

@@ -1,4 +1,4 @@
-"""Split: what is learnt from, chosen by, and judged on, with what a reader must know about it."""
+"""Split: train, validation and test interactions, with notes for the reader of any result on them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Split:
-    """Three disjoint sets of interactions over the same users and items, and the recipe that made them.
+    """Disjoint train, validation and test parts over the same users and items, and the recipe that made them.
 
-    `remarks` is what the recipe has to say; `notes` adds what the parts themselves show.
+    `remarks` are the notes of the recipe; `notes` adds what the parts themselves show.
     """
 
     train: Interactions
@@ -35,28 +35,31 @@ class Split:
         for (a, first), (b, second) in combinations(self.parts.items(), 2):
             if shared := int(second.has(first.users, first.items).sum()):
                 raise InputError(
-                    f"{shared:,} pairs are in {a} and in {b}; a pair belongs to one part only. "
-                    "`split_given(…, overlap='drop')` removes such pairs."
+                    f"{shared:,} pairs are in {a} and in {b}; a pair may be in one part only. "
+                    "Use `split_given(…, overlap='drop')` to remove such pairs."
                 )
         if not len(self.train):
             sizes = ", ".join(f"{name} has {len(part):,} pairs" for name, part in self.parts.items())
-            raise InputError(f"{self.recipe} leaves nothing for train: {sizes}. Hold out less.")
+            raise InputError(f"{self.recipe} leaves no pair for train: {sizes}; hold out fewer pairs.")
 
     @property
     def parts(self) -> dict[str, Interactions]:
-        """The parts that there are, by name: train, valid (unless it is None) and test."""
+        """The parts by name: train, valid (unless it is None) and test."""
         named = {"train": self.train, "valid": self.valid, "test": self.test}
         return {name: part for name, part in named.items() if part is not None}
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """What a reader of any result on this split must know: empty parts, and what train never saw."""
+        """What a reader of results on this split must know: empty parts, users and items unknown to train."""
         held_out = [(name, part) for name, part in self.parts.items() if name != "train"]
-        return (*self.remarks, *(note for name, part in held_out for note in _unseen(name, part, self.train)))
+        return (
+            *self.remarks,
+            *(note for name, part in held_out for note in _unknown_to_train(name, part, self.train)),
+        )
 
     @cached_property
     def hash(self) -> str:
-        """A checksum of the parts; the same on every machine, whatever the recipe was called."""
+        """A checksum of the parts: equal on every machine, and independent of the recipe's name."""
         content = "\n".join(f"{name} {part.hash}" for name, part in self.parts.items())
         return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
 
@@ -74,7 +77,7 @@ class Split:
 
 
 def counted_note(n: int, noun: str, text: str) -> tuple[str, ...]:
-    """One note with its count, or none where there is nothing to say."""
+    """A note that starts with its count; no note if the count is 0."""
     return (f"{counted(n, noun)} {text}",) if n else ()
 
 
@@ -83,8 +86,8 @@ def counted(n: int, noun: str) -> str:
     return f"{n:,} {noun}{'s' if n != 1 else ''}"
 
 
-def _unseen(name: str, part: Interactions, train: Interactions) -> tuple[str, ...]:
-    """What train has never seen of this part."""
+def _unknown_to_train(name: str, part: Interactions, train: Interactions) -> tuple[str, ...]:
+    """Notes on the users and items of this part that train does not have."""
     if not len(part):
         return (f"{name} is empty",)
     of_new_item = train.item_counts[part.items] == 0
@@ -93,18 +96,18 @@ def _unseen(name: str, part: Interactions, train: Interactions) -> tuple[str, ..
     new_users = len(np.unique(part.users[of_new_user]))
     pairs = counted(int(of_new_user.sum()), "pair")
     return (
-        *counted_note(int(of_new_item.sum()), f"{name} pair", f"of {new_items} never seen in train"),
-        *counted_note(new_users, f"{name} user", f"with nothing in train ({pairs})"),
+        *counted_note(int(of_new_item.sum()), f"{name} pair", f"of {new_items} that train does not have"),
+        *counted_note(new_users, f"{name} user", f"without a pair in train ({pairs})"),
     )
 
 
 def _check_same_ids(name: str, part: Interactions, train: Interactions) -> None:
-    for what, ours, theirs in (
+    for what, own_ids, train_ids in (
         ("user", part.user_ids, train.user_ids),
         ("item", part.item_ids, train.item_ids),
     ):
-        if ours is not theirs and ours != theirs:
+        if own_ids is not train_ids and own_ids != train_ids:
             raise InputError(
-                f"{name} has other {what} ids ({len(ours):,}) than train ({len(theirs):,}); "
-                "`split_given` unites the ids of separate parts."
+                f"{name} and train have different {what} ids ({len(own_ids):,} and {len(train_ids):,}); "
+                "use `split_given`, which merges the ids of separate parts."
             )

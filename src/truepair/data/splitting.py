@@ -1,8 +1,8 @@
 """Recipes: interactions -> Split(train, valid, test).
 
-Validation is always carved out of train, so the test part is the same whatever `valid` is, and nothing
-that is chosen can have seen it. Every draw is a counter-based random number over the canonical row
-order: the same interactions and seed give the same split on every machine.
+Validation pairs are always held out from train. The test part therefore does not depend on `valid`, and no
+choice made on validation can have used it. Draws are counter-based random numbers over the canonical order
+of rows: the same interactions and seed give the same split on every machine.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from truepair.randomness import random_bits, random_order, stream_key
 def split_random(interactions: Interactions, test: float = 0.2, valid: float = 0.0, seed: int = 0) -> Split:
     """A random share `test` of all n pairs, then a share `valid` of the *remaining* train pairs.
 
-    Sizes are ⌊n·share + ½⌋. A user may end up with nothing in train; the notes count them.
+    Sizes are ⌊n·share + ½⌋. A user may have no pair left in train; the notes count such users.
 
     >>> split_random(Interactions(np.arange(10), np.arange(10), IdMap.range(10), IdMap.range(10)), valid=0.5)
     <Split random(test=0.2, valid=0.5, seed=0): 10 users x 10 items, pairs: train 4, valid 4, test 2
-      note: 4 valid pairs of 4 items never seen in train
-      note: 4 valid users with nothing in train (4 pairs)
-      note: 2 test pairs of 2 items never seen in train
-      note: 2 test users with nothing in train (2 pairs)>
+      note: 4 valid pairs of 4 items that train does not have
+      note: 4 valid users without a pair in train (4 pairs)
+      note: 2 test pairs of 2 items that train does not have
+      note: 2 test users without a pair in train (2 pairs)>
     """
     test, valid, seed = _check_test(test), _check_valid(valid), _check_seed(seed)
-    in_test = _drawn(np.ones(len(interactions), dtype=bool), test, _key(seed, "test"))
-    in_valid = _drawn(~in_test, valid, _key(seed, "valid"))
+    in_test = _draw_share(np.ones(len(interactions), dtype=bool), test, _draw_key(seed, "test"))
+    in_valid = _draw_share(~in_test, valid, _draw_key(seed, "valid"))
     recipe = f"random(test={test}, valid={valid}, seed={seed})"
     return _split(interactions, in_test, in_valid if valid else None, recipe)
 
@@ -46,80 +46,80 @@ def split_random_per_user(
 ) -> Split:
     """A random share `test` of every user's pairs, then a share `valid` of those that remain in train.
 
-    A user with n pairs gives min(⌊n·test + ½⌋, n-1) of them to test, and of the m that remain
-    min(⌊m·valid + ½⌋, m-1) to validation: everyone keeps at least one in train. Nobody is forced to
-    give one, as that would hold out half of the pairs of a user with two; the notes count those without.
+    Of a user's n pairs, min(⌊n·test + ½⌋, n-1) go to test; of the m that remain, min(⌊m·valid + ½⌋, m-1) go
+    to validation. Every user keeps at least one pair in train. A user with few pairs may have none in test,
+    since one of two pairs would be half of them; the notes count such users.
     """
     test, valid, seed = _check_test(test), _check_valid(valid), _check_seed(seed)
     n = interactions.user_counts
     n_test = _at_most_all_but_one(_share_of(n, test), n)
     n_valid = _at_most_all_but_one(_share_of(n - n_test, valid), n - n_test)
-    place = _place_in_user(interactions, random_bits(_key(seed, "test"), len(interactions)))
+    position = _position_in_user(interactions, random_bits(_draw_key(seed, "test"), len(interactions)))
     recipe = f"random_per_user(test={test}, valid={valid}, seed={seed})"
     none = int(((n > 1) & (n_test == 0)).sum())
-    remarks = (*_singles(n), *counted_note(none, "user", "with too few pairs to give one to test"))
-    return _split_by_place(interactions, place, n_test, n_valid if valid else None, recipe, remarks)
+    remarks = (*_single_pair_note(n), *counted_note(none, "user", "with too few pairs to have one in test"))
+    return _split_by_position(interactions, position, n_test, n_valid if valid else None, recipe, remarks)
 
 
 def split_leave_last_out(interactions: Interactions, last: int = 1, valid: int = 0, seed: int = 0) -> Split:
-    """Every user's `last` latest pairs are test, the `valid` ones just before them validation.
+    """Each user's `last` latest pairs are the test part, the `valid` pairs before them the validation part.
 
-    `last` and `valid` count pairs. Everyone keeps at least the earliest pair in train, so a user with
-    fewer pairs gives fewer, to test first. Equal times are put in a random order that the seed fixes.
+    `last` and `valid` count pairs. Every user keeps at least the earliest pair in train; a user with few
+    pairs has fewer in validation, then in test. Pairs of equal time are in a random order fixed by the seed.
     """
     last, seed = check_whole("last", last, 1), _check_seed(seed)
-    valid = check_whole("valid", valid, 0, remedy="Here it counts a user's pairs; it is no share.")
+    valid = check_whole("valid", valid, 0, remedy="Here it is a number of pairs per user, not a share.")
     n = interactions.user_counts
     n_test = _at_most_all_but_one(np.full_like(n, last), n)
     n_valid = _at_most_all_but_one(np.full_like(n, valid), n - n_test)
-    ties = random_bits(_key(seed, "ties"), len(interactions))
-    place = _place_in_user(interactions, ties, _times(interactions, "split_leave_last_out"))
-    from_the_end = (n - 1)[interactions.users] - place
+    ties = random_bits(_draw_key(seed, "ties"), len(interactions))
+    position = _position_in_user(interactions, ties, _times(interactions, "split_leave_last_out"))
+    from_the_end = (n - 1)[interactions.users] - position
     recipe = f"leave_last_out(last={last}, valid={valid}, seed={seed})"
     short = int(((n > 1) & (n_test + n_valid < last + valid)).sum())
     remarks = (
-        *_singles(n),
-        *counted_note(short, "user", f"with too few pairs to give {last + valid} and keep one"),
+        *_single_pair_note(n),
+        *counted_note(short, "user", f"with too few pairs to hold out {last + valid} and keep one in train"),
     )
-    return _split_by_place(interactions, from_the_end, n_test, n_valid if valid else None, recipe, remarks)
+    return _split_by_position(interactions, from_the_end, n_test, n_valid if valid else None, recipe, remarks)
 
 
 def split_temporal(
     interactions: Interactions, test: float | None = None, valid: float = 0.0, at: float | None = None
 ) -> Split:
-    """Train on what came before a moment, test on what came at that moment or later.
+    """Train on pairs before a point in time, test on pairs at that time or later.
 
-    Give the moment as `at`, or the share `test` (0.2 if neither is given): the cut is then the time of
-    the ⌊n·test + ½⌋-th latest of the n pairs. Pairs of equal time stay together, on the later side of
-    the cut, so a part may be larger than asked; the notes say so. `valid` is the latest share of the
-    *remaining* train pairs, cut in the same way.
+    Give the time as `at`, or the share `test` (0.2 if neither is given): the split is then at the time of
+    the ⌊n·test + ½⌋-th latest of the n pairs. Pairs of equal time stay together in the later part, which
+    may thus be larger than requested; the notes say so. `valid` is the latest share of the *remaining*
+    train pairs, selected in the same way.
     """
     if at is not None and test is not None:
-        raise InputError(f"test = {test!r} and at = {at!r} both say where to cut; give one of them.")
+        raise InputError(f"test = {test!r} and at = {at!r} both say where to split; pass one of them.")
     share, valid = _check_test(0.2 if test is None else test), _check_valid(valid)
     time = _times(interactions, "split_temporal")
     in_test = _latest(time, np.ones(len(time), dtype=bool), share) if at is None else _since(time, at)
     in_valid = _latest(time, ~in_test, valid)
-    test_remarks = _enlarged("test", in_test, len(time), share) if at is None else ()
-    remarks = (*test_remarks, *_enlarged("valid", in_valid, int((~in_test).sum()), valid))
+    test_remarks = _size_note("test", in_test, len(time), share) if at is None else ()
+    remarks = (*test_remarks, *_size_note("valid", in_valid, int((~in_test).sum()), valid))
     recipe = f"temporal({f'test={share}' if at is None else f'at={at}'}, valid={valid})"
     return _split(interactions, in_test, in_valid if valid else None, recipe, remarks)
 
 
 def k_folds(interactions: Interactions, k: int = 5, valid: float = 0.0, seed: int = 0) -> list[Split]:
-    """k splits whose test parts are a random partition of all pairs, with sizes that differ by 1 at most.
+    """k splits whose test parts are a random partition of all pairs; their sizes differ by at most 1.
 
     `valid` is a random share of each split's remaining train pairs.
     """
     n, valid, seed = len(interactions), _check_valid(valid), _check_seed(seed)
-    k = check_whole("k", k, 2, max(n, 2), f"There are {n:,} pairs, and each fold needs one.")
+    k = check_whole("k", k, 2, max(n, 2), f"There are {n:,} pairs, and each fold needs at least one.")
     fold_of = np.empty(n, dtype=np.int64)
-    fold_of[random_order(_key(seed, "test"), n)] = np.arange(n) % k
+    fold_of[random_order(_draw_key(seed, "test"), n)] = np.arange(n) % k
     return [
         _split(
             interactions,
             fold_of == fold,
-            _drawn(fold_of != fold, valid, _key(seed, "valid", fold)) if valid else None,
+            _draw_share(fold_of != fold, valid, _draw_key(seed, "valid", fold)) if valid else None,
             f"k_folds(k={k}, valid={valid}, seed={seed})[{fold}]",
         )
         for fold in range(k)
@@ -130,32 +130,33 @@ def split_given(
     train: Interactions,
     test: Interactions,
     valid: Interactions | None = None,
-    carve: float = 0.0,
+    holdout: float = 0.0,
     seed: int = 0,
     overlap: str = "error",
 ) -> Split:
-    """A split that exists already, as files often do; the parts' own ids are united.
+    """A split whose parts exist already, for example as files. The ids of the parts are merged.
 
-    Without a given `valid`, a random share `carve` of the train pairs can become one. A pair that two
-    parts share is an error, or with `overlap="drop"` stays in train only (in test only, if it is in
-    valid and test).
+    Without `valid`, a random share `holdout` of the train pairs can become the validation part. A pair in
+    two parts raises an error; with `overlap="drop"` it stays in train (in test, if it is in valid and test).
     """
-    carve, seed = _check_valid(carve, "carve"), _check_seed(seed)
+    holdout, seed = _check_valid(holdout, "holdout"), _check_seed(seed)
     check_choice("overlap", overlap, ("error", "drop"))
-    if valid is not None and carve:
-        raise InputError(f"carve = {carve} makes a validation part, but `valid` is given; leave one out.")
-    parts = _united({"train": train, "test": test} | ({} if valid is None else {"valid": valid}))
+    if valid is not None and holdout:
+        raise InputError(
+            f"holdout = {holdout} makes a validation part, but `valid` is given too; pass one of them."
+        )
+    parts = _with_common_ids({"train": train, "test": test} | ({} if valid is None else {"valid": valid}))
     _check_some_users_shared(parts["train"], parts["test"])
-    parts, remarks = _apart(parts, overlap)
+    parts, remarks = _without_overlap(parts, overlap)
     train, test, valid = parts["train"], parts["test"], parts.get("valid")
-    if carve:
-        in_valid = _drawn(np.ones(len(train), dtype=bool), carve, _key(seed, "valid"))
+    if holdout:
+        in_valid = _draw_share(np.ones(len(train), dtype=bool), holdout, _draw_key(seed, "valid"))
         train, valid = train.take(~in_valid), train.take(in_valid)
-    recipe = f"given(carve={carve}, seed={seed})" if carve else "given()"
+    recipe = f"given(holdout={holdout}, seed={seed})" if holdout else "given()"
     return Split(train, valid, test, recipe, remarks)
 
 
-# The recipes that make one Split of one Interactions, by the name that their `Split.recipe` begins with.
+# Recipes that turn one Interactions into one Split, by the name with which `Split.recipe` begins.
 SPLITS: dict[str, Callable[..., Split]] = {
     "random": split_random,
     "random_per_user": split_random_per_user,
@@ -164,7 +165,7 @@ SPLITS: dict[str, Callable[..., Split]] = {
 }
 
 
-# --- who goes where --------------------------------------------------------------------------------
+# --- assignment ------------------------------------------------------------------------------------
 
 
 def _split(
@@ -175,22 +176,22 @@ def _split(
     return Split(whole.take(in_train), valid, whole.take(in_test), recipe, remarks)
 
 
-def _split_by_place(
+def _split_by_position(
     whole: Interactions,
-    place: Codes,
+    position: Codes,
     n_test: Codes,
     n_valid: Codes | None,
     recipe: str,
     remarks: tuple[str, ...],
 ) -> Split:
-    """The first `n_test` places of each user are test, the next `n_valid` validation."""
-    in_test = place < n_test[whole.users]
-    in_valid = None if n_valid is None else ~in_test & (place < (n_test + n_valid)[whole.users])
+    """The first `n_test` positions of each user are the test part, the next `n_valid` the validation part."""
+    in_test = position < n_test[whole.users]
+    in_valid = None if n_valid is None else ~in_test & (position < (n_test + n_valid)[whole.users])
     return _split(whole, in_test, in_valid, recipe, remarks)
 
 
-def _key(seed: int, draw: str, fold: int = 0) -> int:
-    # Named, so that no other part of the library with the same seed draws the same numbers.
+def _draw_key(seed: int, draw: str, fold: int = 0) -> int:
+    # The name keeps other parts of the library with the same seed from drawing the same numbers.
     return stream_key(seed, int.from_bytes(b"split", "big"), int.from_bytes(draw.encode(), "big"), fold)
 
 
@@ -203,69 +204,73 @@ def _at_most_all_but_one(wanted: Codes, n: Codes) -> Codes:
     return np.minimum(wanted, np.maximum(n - 1, 0))
 
 
-def _drawn(among: Mask, share: float, key: int) -> Mask:
-    """A random `share` of the rows where `among` holds."""
+def _draw_share(among: Mask, share: float, key: int) -> Mask:
+    """A random `share` of the rows where `among` is True."""
     rows = np.flatnonzero(among)
     chosen = np.zeros_like(among)
     chosen[rows[random_order(key, len(rows))[: int(len(rows) * share + 0.5)]]] = True
     return chosen
 
 
-def _place_in_user(whole: Interactions, ties: npt.NDArray[np.uint64], time: Values | None = None) -> Codes:
-    """Each row's place 0 … n_u - 1 among the rows of its user, by time if given, then by `ties`."""
+def _position_in_user(whole: Interactions, ties: npt.NDArray[np.uint64], time: Values | None = None) -> Codes:
+    """Each row's position 0 … n_u - 1 among its user's rows, ordered by time (if given), then by `ties`."""
     # Rows are sorted by user, so sorting by user again only permutes rows within each user's block.
     order = np.lexsort((ties, whole.users) if time is None else (ties, time, whole.users))
-    place = np.empty(len(whole), dtype=np.int64)
-    place[order] = np.arange(len(whole)) - whole.indptr[whole.users]
-    return place
+    position = np.empty(len(whole), dtype=np.int64)
+    position[order] = np.arange(len(whole)) - whole.indptr[whole.users]
+    return position
 
 
 def _latest(time: Values, among: Mask, share: float) -> Mask:
-    """The latest `share` of the rows where `among` holds, with all rows of the earliest time it takes."""
+    """The latest `share` of the rows where `among` is True, including all ties of the earliest time."""
     ordered = np.sort(time[among])
     wanted = int(len(ordered) * share + 0.5)
     return among & (time >= ordered[-wanted]) if wanted else np.zeros_like(among)
 
 
 def _since(time: Values, at: float) -> Mask:
-    span = f"; this column's runs from {time.min()} to {time.max()}" if len(time) else ""
+    span = f"; it ranges from {time.min()} to {time.max()}" if len(time) else ""
     check_number("at", at, remedy=f"Give it in the unit of the time column{span}.")
-    return time >= at  # not the checked float: a whole number of nanoseconds does not fit in one
+    return time >= at  # not the checked float, which cannot represent every integer of nanoseconds
 
 
 def _times(interactions: Interactions, who: str) -> Values:
     if interactions.time is None:
-        raise InputError(f"{who} needs the time of each pair, and there is none; read a time column first.")
+        raise InputError(
+            f"{who} needs the time of each pair, but there is no time column; read one with time=…."
+        )
     return interactions.time
 
 
-# --- parts that come with their own ids ------------------------------------------------------------
+# --- parts with ids of their own -------------------------------------------------------------------
 
 
-def _united(parts: dict[str, Interactions]) -> dict[str, Interactions]:
-    """The same pairs over the users and items of all parts."""
+def _with_common_ids(parts: dict[str, Interactions]) -> dict[str, Interactions]:
+    """The parts, recoded to the users and items of all of them."""
     users, items = parts["train"].user_ids, parts["train"].item_ids
     for part in parts.values():
         users, items = users.union(part.user_ids, "user"), items.union(part.item_ids, "item")
-    return {name: _recoded(part, users, items) for name, part in parts.items()}
+    return {name: _recode(part, users, items) for name, part in parts.items()}
 
 
-def _recoded(part: Interactions, user_ids: IdMap, item_ids: IdMap) -> Interactions:
+def _recode(part: Interactions, user_ids: IdMap, item_ids: IdMap) -> Interactions:
     users = user_ids.find(part.user_ids, "user")[part.users]
     items = item_ids.find(part.item_ids, "item")[part.items]
     return replace(part, users=users, items=items, user_ids=user_ids, item_ids=item_ids)
 
 
-def _apart(parts: dict[str, Interactions], overlap: str) -> tuple[dict[str, Interactions], tuple[str, ...]]:
-    """Each part without the pairs of the parts before it, and a note on what that dropped."""
+def _without_overlap(
+    parts: dict[str, Interactions], overlap: str
+) -> tuple[dict[str, Interactions], tuple[str, ...]]:
+    """Each part without the pairs of the parts before it, and notes on the dropped pairs."""
     kept: dict[str, Interactions] = {}
     notes: list[str] = []
     for name, part in parts.items():
-        for other, theirs in kept.items():
-            shared = theirs.has(part.users, part.items)
+        for other, other_part in kept.items():
+            shared = other_part.has(part.users, part.items)
             note = counted_note(int(shared.sum()), f"{name} pair", f"also in {other}")
             if note and overlap == "error":
-                raise InputError(f"{note[0]}; give overlap='drop' to drop them from {name}.")
+                raise InputError(f"{note[0]}; pass overlap='drop' to drop them from {name}.")
             notes += [f"{text}: dropped from {name}" for text in note]
             part = part.take(~shared)
         kept[name] = part
@@ -275,11 +280,11 @@ def _apart(parts: dict[str, Interactions], overlap: str) -> tuple[dict[str, Inte
 # --- notes -----------------------------------------------------------------------------------------
 
 
-def _singles(n: Codes) -> tuple[str, ...]:
-    return counted_note(int((n == 1).sum()), "user", "with a single pair, kept in train")
+def _single_pair_note(n: Codes) -> tuple[str, ...]:
+    return counted_note(int((n == 1).sum()), "user", "with a single pair, which stays in train")
 
 
-def _enlarged(name: str, rows: Mask, n: int, share: float) -> tuple[str, ...]:
+def _size_note(name: str, rows: Mask, n: int, share: float) -> tuple[str, ...]:
     got, wanted = int(rows.sum()), int(n * share + 0.5)
     return (
         counted_note(got, f"{name} pair", f"instead of {wanted:,}: equal times stay together")
@@ -292,12 +297,12 @@ def _enlarged(name: str, rows: Mask, n: int, share: float) -> tuple[str, ...]:
 
 
 def _check_test(share: float) -> float:
-    remedy = "It is the share of the pairs to test on."
+    remedy = "It is the share of all pairs that becomes the test part."
     return check_number("test", share, 0, 1, open_low=True, open_high=True, remedy=remedy)
 
 
 def _check_valid(share: float, name: str = "valid") -> float:
-    remedy = "It is the share of the train pairs to validate on, 0 for none."
+    remedy = "It is the share of train pairs that becomes the validation part; 0 means none."
     return check_number(name, share, 0, 1, open_high=True, remedy=remedy)
 
 
@@ -308,10 +313,10 @@ def _check_seed(seed: int) -> int:
 def _check_some_users_shared(train: Interactions, test: Interactions) -> None:
     shared = (train.user_counts > 0) & (test.user_counts > 0)
     if len(train) and len(test) and not shared.any():
-        ours, theirs = (_examples(part) for part in (train, test))
+        train_users, test_users = (_examples(part) for part in (train, test))
         raise InputError(
-            f"no user of test ({theirs}) occurs in train ({ours}); use the same ids in both, "
-            "e.g. check that both files were read with the same user column and the same numbering."
+            f"no user of test ({test_users}) occurs in train ({train_users}); use the same ids in both. "
+            "Check that both files were read with the same user column and the same numbering."
         )
 
 

@@ -1,4 +1,4 @@
-"""Text: lines of fields, or of a user and the items -> raw columns of text."""
+"""Text files: lines of fields, or of a user and their items -> raw columns of text."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ from truepair.data.interactions import Step
 from truepair.errors import InputError
 
 SEPARATORS = ",;\t|"
-"""What may stand between the fields of a line."""
+"""The characters that may separate the fields of a line."""
 
 _BLOCK = 1 << 23  # bytes; no row may be longer than a block
 
 
 def read_csv(file: File) -> Raw:
-    """Fields apart by `,` `;` tab or `|`, whichever the first line has most of."""
+    """Fields separated by `,` `;` tab or `|`: the one that is most frequent in the first line."""
     first = re.sub(r'"[^"]*"', "", file.first_lines[0])
     return read_delimited(file, max(SEPARATORS, key=first.count))
 
 
 def read_movielens(file: File) -> Raw:
-    """Fields apart by `::`, nothing quoted."""
-    # Arrow splits at one byte: the unit separator stands in for the two colons
+    """Fields separated by `::`, without quotes."""
+    # Arrow splits at a single byte, so the unit separator replaces the two colons
     return read_delimited(file, "\x1f", file.text.replace(b"::", b"\x1f"), quoted=False)
 
 
 def read_recbole(file: File) -> Raw:
-    """Fields apart by tabs below a header such as `user_id:token`."""
-    return read_delimited(file, "\t", named=lambda cell: cell.split(":")[0].strip())
+    """Fields separated by tabs, below a header such as `user_id:token`."""
+    return read_delimited(file, "\t", clean_name=lambda cell: cell.split(":")[0].strip())
 
 
 def read_delimited(
@@ -52,15 +52,15 @@ def read_delimited(
     text: bytes | None = None,
     *,
     quoted: bool = True,
-    named: Callable[[str], str] = str.strip,
+    clean_name: Callable[[str], str] = str.strip,
 ) -> Raw:
-    """Fields apart by one character; all cells stay text. `named` cleans a cell of the header."""
+    """Fields separated by one character; all cells stay text. `clean_name` cleans a cell of the header."""
     lines = _Lines(file.path, file.text if text is None else text, separator, quoted)
     first, *more = [cells for _, cells in itertools.islice(lines.records(HEAD), 2)]
-    names = [named(cell) for cell in first]
+    names = [clean_name(cell) for cell in first]
     header = file.is_header(names)
     if header and not more:
-        raise InputError(f"{file.path} has a header ({', '.join(names)}) and no rows below it.")
+        raise InputError(f"{file.path} has a header ({', '.join(names)}) but no rows; give at least one row.")
     if not header:
         names = [*BY_POSITION[: len(first)], *(f"column {at}" for at in range(len(BY_POSITION), len(first)))]
     return Raw(
@@ -74,27 +74,27 @@ def read_delimited(
 
 
 def read_adjacency(file: File) -> Raw:
-    """Words apart by spaces: a line is a user and all of their items."""
+    """Ids separated by spaces: each line is a user followed by their items."""
     whole = pa.array([file.text], pa.large_binary()).cast(pa.large_string())
     lines = pc.ascii_trim_whitespace(pc.split_pattern(whole, "\n").flatten())
-    full = np.flatnonzero(pc.not_equal(lines, "").to_numpy(zero_copy_only=False))
-    words = pc.ascii_split_whitespace(lines.take(pa.array(full)))
-    lengths = pc.list_value_length(words).to_numpy()
+    nonblank = np.flatnonzero(pc.not_equal(lines, "").to_numpy(zero_copy_only=False))
+    tokens = pc.ascii_split_whitespace(lines.take(pa.array(nonblank)))
+    lengths = pc.list_value_length(tokens).to_numpy()
     starts = np.cumsum(lengths) - lengths
-    flat = words.flatten()
+    flat = tokens.flatten()
     is_item = np.ones(len(flat), dtype=bool)
     is_item[starts] = False
     line_of = np.repeat(np.arange(len(lengths)), lengths - 1)
     users = flat.take(pa.array(starts))
     columns = [users.take(pa.array(line_of)), flat.filter(pa.array(is_item))]
-    alone = pc.count_distinct(users).as_py() - pc.count_distinct(columns[0]).as_py()
+    without_items = pc.count_distinct(users).as_py() - pc.count_distinct(columns[0]).as_py()
     return Raw(
         str(file.path),
         BY_POSITION[:2],
         lambda positions: [columns[at] for at in positions],
-        lambda row: f"line {full[line_of[row]] + 1}",
+        lambda row: f"line {nonblank[line_of[row]] + 1}",
         typed=False,
-        steps=(Step("line with a user and no item", 0, alone),) if alone else (),
+        steps=(Step("line of a user without items", 0, without_items),) if without_items else (),
     )
 
 
@@ -120,12 +120,12 @@ class _Lines:
         )
         if self.quoted and self.text.count(b'"') % 2:
             self._check_last_quote()
-        # leading blank lines would count as the header that is skipped
+        # a leading blank line would be skipped in place of the header
         stream = pa.BufferReader(self.text.lstrip(b"\r\n"))
         try:
             return list(pa_csv.read_csv(stream, read, parse, convert).columns)
         except pa.ArrowInvalid as error:
-            raise self._ragged(width, error) from error
+            raise self._field_count_error(width, error) from error
 
     def place(self, row: int, header: bool) -> str:
         """The physical line of a row."""
@@ -135,18 +135,18 @@ class _Lines:
             return f"row {row + 1}"
 
     def _check_last_quote(self) -> None:
-        """An error if a quote is never closed: everything after it would be one cell."""
+        """Raise an error if a quote is never closed: the rest of the file would be one cell."""
         lines: list[int] = [0]
         try:
             lines.extend(line for line, _ in self.records(strict=True))
         except csv.Error as error:
             if "unexpected end of data" in str(error):
                 raise InputError(
-                    f"{self.path}: a quote is opened after line {lines[-1]} and never closed; remove it."
+                    f"{self.path}: a quote after line {lines[-1]} is never closed; close it or remove it."
                 ) from error
 
     def records(self, size: int | None = None, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
-        """(physical line, cells) of each record that is not blank: slow, for first lines and for errors."""
+        """(physical line, cells) of each nonblank record. Slow: used for first lines and for errors."""
         stream = io.TextIOWrapper(io.BytesIO(self.text[:size]), "utf-8", errors="replace", newline="")
         quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if self.quoted else csv.QUOTE_NONE
         reader = csv.reader(stream, delimiter=self.separator, quoting=quoting, strict=strict)
@@ -156,21 +156,21 @@ class _Lines:
                 yield line, cells
             line = reader.line_num + 1
 
-    def _ragged(self, width: int, error: Exception) -> InputError:
-        # Arrow counts neither blank lines nor newlines within quotes, so its row is not the line to look at
+    def _field_count_error(self, width: int, error: Exception) -> InputError:
+        # Arrow counts neither blank lines nor newlines within quotes, so its row number is not the line
         with suppress(csv.Error):
             for line, cells in self.records():
                 if len(cells) != width:
                     return InputError(
                         f"{self.path}, line {line}: expected {width} fields, as in the first line, found "
-                        f"{len(cells)}. Correct that line, or say what the file is with format=…."
+                        f"{len(cells)}. Correct that line, or name the file's format with format=…."
                     )
         return InputError(f"{self.path} cannot be parsed: {error}.")
 
 
 def _note(header: bool, width: int) -> str:
     if width == 1:
-        return f" Only one column was found; the separators known are {', '.join(map(repr, SEPARATORS))}."
+        return f" Only one column was found; the known separators are {', '.join(map(repr, SEPARATORS))}."
     if header:
         return " The first line was taken as the header; if it is data, pass header=False."
     return " The first line was taken as data; if it is a header, pass header=True."

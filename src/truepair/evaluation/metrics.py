@@ -1,4 +1,4 @@
-"""Metrics: plain functions of ranked lists, and the names people call them by, such as "ndcg@20"."""
+"""Metrics: functions of ranked lists, and their names, such as "ndcg@20"."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from truepair.errors import InputError, check_choice
 Hits = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 
-# --- per user: (hits (n, K), number of target items (n,)) -> one value a user (n,) ---------------------
-# hits[u, r] says whether place r (0 is the top) of u's list holds a target item.
+# --- per user: (hits (n, K), number of target items (n,)) -> one value per user (n,) ------------------
+# hits[u, r] is whether position r (0 is the top) of u's list is a target item.
 
 
 def precision(hits: Hits, n_target: Codes) -> Floats:
@@ -39,12 +39,12 @@ def ndcg(hits: Hits, n_target: Codes) -> Floats:
 
 
 def hit(hits: Hits, n_target: Codes) -> Floats:
-    """1 if any of the K places is a hit, else 0."""
+    """1 if the list has a hit, else 0."""
     return np.asarray(hits.any(axis=1), dtype=np.float64)
 
 
 def mrr(hits: Hits, n_target: Codes) -> Floats:
-    """1 / place of the first hit, 0 without one."""
+    """1 / position of the first hit; 0 without a hit."""
     return np.asarray(hits.any(axis=1) / (hits.argmax(axis=1) + 1))
 
 
@@ -75,16 +75,16 @@ def coverage(listed: Codes, popularity: Codes) -> float:
 
 
 def novelty(listed: Codes, popularity: Codes) -> float:
-    """The mean of -log2((c_i + 1) / Σ_j (c_j + 1)) over all listed items, c_i the popularity of i."""
+    """The mean of -log2((c_i + 1) / Σ_j (c_j + 1)) over all listed items, where c_i is the popularity."""
     times = _times_listed(listed, popularity)
     surprise = -np.log2((popularity + 1) / (popularity + 1).sum())
     return float(times @ surprise / times.sum())
 
 
 def gini(listed: Codes, popularity: Codes) -> float:
-    """How unequally the catalogue is listed: 0 when each item is listed equally often.
+    """The Gini coefficient of how often items are listed: 0 if all are listed equally often.
 
-    Σ_i (2i - n - 1) t_i / (n Σ_i t_i), t_1 ≤ … ≤ t_n the times each of n items is listed.
+    Σ_i (2i - n - 1) t_i / (n Σ_i t_i), where t_1 ≤ … ≤ t_n are the counts of the n items.
     """
     times = np.sort(_times_listed(listed, popularity))
     n = len(times)
@@ -107,7 +107,7 @@ CATALOGUE_METRICS: dict[str, Callable[[Codes, Codes], float]] = {
 def parse_metric(
     name: str, known: Iterable[str] = METRICS, ks: Sequence[int] | None = None
 ) -> tuple[str, int]:
-    """The parts of a metric's name; `ks`, if given, are the K that were evaluated.
+    """The metric and K of a name such as "ndcg@20"; `ks`, if given, are the evaluated K.
 
     >>> parse_metric("ndcg@20")
     ('ndcg', 20)

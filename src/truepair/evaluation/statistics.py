@@ -1,6 +1,6 @@
-"""Statistics over users: how sure a mean is, and whether a difference could be chance.
+"""Statistics over users: intervals of means, and tests of differences.
 
-All draws come from `truepair.randomness`: the same seed gives the same figures on every machine.
+All draws come from `truepair.randomness`: the same seed gives the same results on every machine.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from truepair.errors import InputError, check_number, check_whole
 from truepair.evaluation.metrics import Floats
 from truepair.randomness import random_bits, stream_key
 
-_BLOCK = 1 << 20  # draws held at a time
+_BLOCK = 1 << 20  # draws in memory at a time
 _BOOTSTRAP, _SIGN_FLIP = 1, 2  # names of streams
 
 
 def bootstrap_interval(
     values: npt.ArrayLike, level: float = 0.95, *, resamples: int = 2_000, seed: int = 0
 ) -> tuple[float, float]:
-    """The percentile bootstrap interval of the mean: n values are drawn with replacement, again and again.
+    """The percentile bootstrap interval of the mean, from `resamples` draws of n values with replacement.
 
     (low, high) are the (1 - level) / 2 and (1 + level) / 2 quantiles of the resampled means.
 
@@ -43,9 +43,9 @@ def bootstrap_interval(
 
 
 def sign_flip_test(differences: npt.ArrayLike, *, flips: int = 10_000, seed: int = 0) -> float:
-    """The two-sided p-value of a mean paired difference, by randomisation.
+    """The two-sided p-value of a mean paired difference, by a randomisation test.
 
-    If a and b were equally good, each user's difference could as well have had the other sign. With
+    If both models are equally good, each user's difference is as likely to have the other sign. With
     random signs s, p = (1 + #{|Σ s_u d_u| ≥ |Σ d_u|}) / (1 + flips).
 
     >>> sign_flip_test([0.0, 0.0])
@@ -53,9 +53,11 @@ def sign_flip_test(differences: npt.ArrayLike, *, flips: int = 10_000, seed: int
     """
     flips = check_whole("flips", flips, 1)
     numbers = _checked_values(differences)
-    numbers = numbers[numbers != 0]  # their sign changes nothing
+    numbers = numbers[numbers != 0]  # their sign has no effect
     observed = abs(numbers.sum())
-    rounding = 1e-12 * np.abs(numbers).sum()  # sums in another order may differ by this; they count as ties
+    rounding = (
+        1e-12 * np.abs(numbers).sum()
+    )  # sums in another order may differ by this much and count as ties
 
     def flipped_sums(key: int, count: int) -> Floats:
         words = -(-len(numbers) // 64)
@@ -70,9 +72,9 @@ def sign_flip_test(differences: npt.ArrayLike, *, flips: int = 10_000, seed: int
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """p-values corrected for being several, by Holm: they bound the chance of any false discovery.
+    """p-values with Holm's correction for multiple tests, which bounds the probability of any false positive.
 
-    In rising order p₁ ≤ … ≤ p_m, the corrected value is max over j ≤ i of min(1, (m - j + 1) p_j).
+    In increasing order p₁ ≤ … ≤ p_m, the corrected value is max over j ≤ i of min(1, (m - j + 1) p_j).
 
     >>> holm([0.5, 0.25, 0.125])
     [0.5, 0.5, 0.375]

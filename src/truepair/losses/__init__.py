@@ -376,7 +376,7 @@ class InfoNCEPosterior(_Debiased):
     it is InfoNCE. `cap` keeps weights above 0.
 
     P depends on the user and the item, so it takes exact sampling, and a first model: `posterior` is what it
-    tells, filled in by `Recommender` or `truepair.prior.prepared`. Scores alone do not say of which items
+    tells, filled in by `Recommender` or `truepair.prior.prepare`. Scores alone do not say of which items
     they are: called on them, this is InfoNCE, all weights 1.
     """
 

@@ -1,1 +1,1 @@
-"""Models: vectors for users and items, trained (encoders) or computed (closed forms), and blends of both."""
+"""Models: rows of numbers for users and items, from encoders, closed forms and blends of both."""

@@ -1,9 +1,9 @@
-"""A sum of two models: a trained one, and EASE's scores times a weight; two matrices again.
+"""Blends: the scores of a trained model plus EASE's scores times a weight, as two matrices.
 
     s(u, i) = ⟨e_u, e_i⟩ + weight · (x_u B)_i = ⟨[x_u, e_u], [weight · B_·i, e_i]⟩
 
-What EASE knows of pairs of items and what vectors know differ, and the sum is often better than both: see
-docs/exact.md. It is formed after training; training EASE's scores along makes vectors worse.
+EASE learns pairs of items, a trained model learns vectors; the blend is often better than either. It is
+formed after training: vectors that are trained on top of EASE's scores are worse.
 """
 
 from __future__ import annotations
@@ -22,25 +22,27 @@ from truepair.models.matrices import Rows, check_room, dense
 
 
 @dataclass(frozen=True, eq=False)
-class Sum:
-    """Matrices of a sum, for whatever trained matrices it is to have. `n_items` columns are EASE's."""
+class Blend:
+    """EASE's part of a blend; `matrices` adds the trained part. The first `n_items` columns are EASE's."""
 
     users: sp.csr_array  # x_u, [n_users, n_items]
     weights: Tensor  # weight · B, [n_items, n_items]
 
     @staticmethod
-    def of(ease: EASE, weight: float, train: Interactions, device: torch.device | str = "cpu") -> Sum:
-        """EASE of these interactions."""
+    def of(ease: EASE, weight: float, train: Interactions, device: torch.device | str = "cpu") -> Blend:
+        """The blend with EASE, fitted to these interactions."""
         users, items = ease.solve(train, device)
         assert isinstance(users, sp.csr_array)
-        return Sum(users, dense("items", items).T.mul_(weight))
+        return Blend(users, dense("items", items).T.mul_(weight))
 
-    def joined(self, users: Tensor, items: Tensor) -> tuple[sp.csr_array, Tensor]:
-        """(users, items) of the sum; the items are where EASE's weights are."""
+    def matrices(self, users: Tensor, items: Tensor) -> tuple[sp.csr_array, Tensor]:
+        """(users, items) of the blend with these trained matrices; on the device of EASE's weights."""
         device = self.weights.device
         room = items.element_size() * len(items) * (len(items) + items.shape[1])
-        check_room(f"A sum with EASE of {len(items):,} items", room, device, "leave out plus='ease'")
-        columns = torch.cat([self.weights, items.to(device).T])  # by columns, as sparse users need them
+        check_room(f"A blend with EASE over {len(items):,} items", room, device, "train without plus='ease'")
+        columns = torch.cat(
+            [self.weights, items.to(device).T]
+        )  # by columns, the layout for products with sparse users
         return with_vectors(self.users, users), columns.T
 
 
@@ -53,15 +55,15 @@ def with_vectors(history: sp.csr_array, vectors: Tensor) -> sp.csr_array:
 
 
 def trained_part(rows: Rows, n_items: int) -> Tensor:
-    """The vectors of a sum's users or items, as they were trained: what comes after EASE's columns."""
+    """The trained vectors of a blend's users or items: the columns after EASE's."""
     rest = rows[:, n_items:]
     return torch.from_numpy(rest.toarray()) if isinstance(rest, sp.csr_array) else rest.contiguous()
 
 
 def check_vectors(users: Rows, n_items: int) -> None:
-    """An error if vectors are not whole: dense, they would need more room than the file they are from."""
+    """Raise an error if the trained vectors have missing numbers, before they are made dense."""
     if not isinstance(users, sp.csr_array):
         return
     found, whole = np.count_nonzero(users.indices >= n_items), users.shape[0] * (users.shape[1] - n_items)
     if found != whole:
-        raise InputError(f"the vectors of {users.shape[0]} users have {found} numbers, not {whole}.")
+        raise InputError(f"the vectors of {users.shape[0]} users have {found} numbers instead of {whole}.")

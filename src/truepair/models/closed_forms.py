@@ -1,7 +1,7 @@
-"""Encoders without training: two matrices found at once, by counting or by solving one equation.
+"""Closed forms: models that are computed without training, by counting or by solving one equation.
 
-They are the reference points that a trained model must beat. A new person's row is their history, so they
-are folded in exactly. Loss, sampler and settings of training are not used.
+They are the baselines that a trained model must beat. The row of a user is the user's history, so that
+folding in a new user is exact. They use no loss, no sampler and no training settings.
 """
 
 from __future__ import annotations
@@ -25,58 +25,58 @@ from truepair.models.encoders import ENCODERS, Encoder
 from truepair.models.matrices import Rows, by_columns, check_room, n_rows, take_rows, unit_rows
 from truepair.randomness import random_order
 
-_TIE_KEY = 0x1733  # fixed for ever: of equally similar items the same ones are kept in every run
-_BLOCK = 512  # items whose similarities to all others are held at a time
+_TIE_KEY = 0x1733  # never changes: every run keeps the same ones of equally similar items
+_BLOCK = 512  # items whose similarities to all others are in memory at a time
 
 
 @dataclass(frozen=True)
 class ClosedForm(ABC):
-    """How users and items become rows without training: x_u, a user's 0/1 history, and the items' weights."""
+    """A model without training: rows of users, x_u (the 0/1 history), and rows of weights of items."""
 
     sparse_users: ClassVar[bool] = True
     sparse_items: ClassVar[bool] = True
 
     def solve(self, interactions: Interactions, device: torch.device | str = "cpu") -> tuple[Rows, Rows]:
-        """(users, items), whose dot products are the scores; dense item rows are on `device`."""
+        """(users, items), whose dot products are the scores; dense rows of items are on `device`."""
         check_type("interactions", interactions, Interactions, "read it with read_interactions")
         if not len(interactions):
-            raise InputError("there are no interactions to learn from; give one pair or more.")
+            raise InputError("there are no interactions to learn from; give at least one pair.")
         return self.rows(interactions), self._items(interactions, torch.device(device))
 
     def rows(self, history: Interactions) -> Rows:
-        """The rows of these people, trained on or not: what they have."""
+        """The rows of these users, known or new: their histories."""
         return history.csr()
 
     def width(self, n_items: int) -> int:
-        """How many columns a row has."""
+        """The number of columns."""
         return n_items
 
     def alike(self, items: Rows, codes: Codes) -> tuple[Rows, Rows]:
-        """Two matrices whose dot products say how similar these items and all items are.
+        """Two matrices whose dot products are the similarities of these items to all items.
 
-        That is the weight of i in the row of j: how much having i speaks for j.
+        The similarity of j to i is the weight of i in the row of j: how much i adds to the score of j.
         """
         n = self.width(n_rows(items))
         return take_rows(items, codes), sp.csr_array(sp.eye_array(n, dtype=np.float32))
 
     def alike_users(self, users: Rows) -> Rows:
-        """The matrix whose rows' dot products say how similar users are: the cosine of what they have."""
+        """The matrix whose rows' dot products are the similarities of users: cosines of their histories."""
         return unit_rows(users)
 
     @abstractmethod
     def _items(self, interactions: Interactions, device: torch.device) -> Rows:
-        """The items' weights."""
+        """The rows of weights of the items."""
 
 
 @dataclass(frozen=True)
 class Popular(ClosedForm):
-    """Everybody gets what most people have: s(u, i) = how many users item i has."""
+    """The most popular items for every user: s(u, i) = the number of users of item i."""
 
     sparse_users: ClassVar[bool] = False
     sparse_items: ClassVar[bool] = False
 
     def rows(self, history: Interactions) -> Rows:
-        """One 1 a person."""
+        """A single 1 for each user."""
         return torch.ones(history.n_users, 1)
 
     def width(self, n_items: int) -> int:
@@ -84,30 +84,30 @@ class Popular(ClosedForm):
         return 1
 
     def alike(self, items: Rows, codes: Codes) -> tuple[Rows, Rows]:
-        """An error: nobody knows."""
-        raise _nobody_knows("items")
+        """Raise: this model has no similarities of items."""
+        raise _no_similarity("items")
 
     def alike_users(self, users: Rows) -> Rows:
-        """An error: to it all are."""
-        raise _nobody_knows("users")
+        """Raise: this model gives every user the same row."""
+        raise _no_similarity("users")
 
     def _items(self, interactions: Interactions, device: torch.device) -> Rows:
         return torch.tensor(interactions.item_counts, dtype=torch.float32, device=device)[:, None]
 
 
-def _nobody_knows(what: str) -> InputError:
+def _no_similarity(what: str) -> InputError:
     return InputError(
-        f"encoder 'popular' does not know which {what} are alike; fit another, such as 'itemknn' or 'mf'."
+        f"encoder 'popular' has no similarities of {what}; use another encoder, such as 'itemknn' or 'mf'."
     )
 
 
 @dataclass(frozen=True)
 class ItemKNN(ClosedForm):
-    """Items like those a user has: s(u, j) = Σ s_ij over the items i of u that are neighbours of j.
+    """Nearest neighbours of items: s(u, j) = Σ s_ij over the items i of u that are neighbours of j.
 
-    s_ij = c_ij / (√(c_i c_j) + shrink), c_ij the users who have both, c_i those who have i: cosine, with less
-    trust in few users. The neighbours of j are the `neighbours` items most similar to it; of equally similar
-    ones, those that come first in one fixed pseudo-random order.
+    s_ij = c_ij / (√(c_i c_j) + shrink): the cosine, shrunk for items with few users. c_ij is the number of
+    users who have both, c_i of those who have i. The neighbours of j are the `neighbours` items most similar
+    to it; ties are broken by one fixed pseudo-random order.
     """
 
     neighbours: int = 100
@@ -143,7 +143,7 @@ class ItemKNN(ClosedForm):
 
 
 def _largest(values: npt.NDArray[np.float64], k: int, rank: Codes) -> Codes:
-    """The places of the k largest of the values above 0; of equal ones those of lowest rank."""
+    """The positions of the k largest positive values; ties go to the lowest rank."""
     if len(values) <= k:
         return np.flatnonzero(values > 0)
     least = np.partition(values, -k)[-k]
@@ -153,14 +153,14 @@ def _largest(values: npt.NDArray[np.float64], k: int, rank: Codes) -> Codes:
 
 @dataclass(frozen=True)
 class EASE(ClosedForm):
-    """Each item from all others, linearly: the B of least ‖X − XB‖² + l2·‖B‖² with B_jj = 0; s_u = x_u B.
+    """A linear model of each item from all others: s_u = x_u B (Steck 2019).
 
-    With P = (XᵀX + l2·I)⁻¹ it is B_ij = −P_ij / P_jj (Steck 2019). Time grows with n_items³, memory with
-    n_items²: three such matrices while solving, one in the end.
+    B minimises ‖X − XB‖² + l2·‖B‖² with B_jj = 0. With P = (XᵀX + l2·I)⁻¹, B_ij = −P_ij / P_jj. Time grows
+    with n_items³, memory with n_items²: three such matrices while solving, one in the result.
 
-    user_power, item_power  solve it for c_u^-user_power · X_ui · c_i^-item_power, c how many pairs a user or
-                            an item has: those with many count for less. The weights B then lead from and to
-                            counts as they are, and the trace of XᵀX stays, so that l2 keeps its meaning.
+    user_power, item_power  replace X_ui by c_u^-user_power · X_ui · c_i^-item_power, where c is the number of
+                            pairs of a user or item: active users and popular items weigh less. B is scaled
+                            back to apply to X itself. The trace of XᵀX is kept, so that l2 keeps its meaning.
     """
 
     sparse_items: ClassVar[bool] = False
@@ -177,34 +177,34 @@ class EASE(ClosedForm):
     def _items(self, interactions: Interactions, device: torch.device) -> Rows:
         for precision in self._precisions(interactions):
             room = 3 * precision.itemsize * interactions.n_items**2
-            remedy = "keep fewer items (core=…), or take another encoder, such as 'itemknn' or 'mf'"
+            remedy = "keep fewer items (core=…), or use another encoder, such as 'itemknn' or 'mf'"
             check_room(f"EASE of {interactions.n_items:,} items", room, device, remedy)
-            found = self._solved(interactions, device, precision)
+            found = self._solve(interactions, device, precision)
             if found is not None:
                 return found
-        raise InputError(f"l2 = {self.l2:g} is too low: XᵀX + l2·I cannot be inverted; raise it.")
+        raise InputError(f"l2 = {self.l2:g} is too low: XᵀX + l2·I cannot be inverted; raise l2.")
 
     def _precisions(self, interactions: Interactions) -> list[torch.dtype]:
-        """Those that are exact enough, quicker first: the condition is at most (‖XᵀX‖ + l2) / l2."""
-        weighted, scale = self._weighted(interactions)
+        """The precisions that suffice, fastest first; the condition number is at most (‖XᵀX‖ + l2) / l2."""
+        weighted, scale = self._weighted_matrix(interactions)
         row_sums = weighted.T @ (weighted @ np.ones(interactions.n_items)) * scale
         condition = row_sums.max() / self.l2 + 1
         return [p for p in (torch.float32, torch.float64) if condition * torch.finfo(p).eps < 0.01]
 
-    def _weighted(self, data: Interactions) -> tuple[sp.csr_array, float]:
-        """The weighted X, and what its gram is times so that its trace is that of XᵀX."""
+    def _weighted_matrix(self, data: Interactions) -> tuple[sp.csr_array, float]:
+        """The weighted X, and the factor that gives its Gram matrix the trace of XᵀX."""
         users, items = (np.maximum(counts, 1.0) for counts in (data.user_counts, data.item_counts))
         by_user, by_item = users**-self.user_power, items**-self.item_power
         values = by_user[data.users] * by_item[data.items]
         scale = len(data) / float(values @ values)
         return sp.csr_array((values, data.items, data.indptr), shape=(data.n_users, data.n_items)), scale
 
-    def _solved(self, data: Interactions, device: torch.device, precision: torch.dtype) -> Tensor | None:
-        """Bᵀ as a view of B; None where XᵀX + l2·I has no factor in this precision."""
-        weighted, scale = self._weighted(data)
+    def _solve(self, data: Interactions, device: torch.device, precision: torch.dtype) -> Tensor | None:
+        """Bᵀ as a view of B; None if XᵀX + l2·I has no Cholesky factor in this precision."""
+        weighted, scale = self._weighted_matrix(data)
         matrix = _gram(weighted, device, precision).mul_(scale)
         matrix.diagonal().add_(self.l2)
-        matrix, info = torch.linalg.cholesky_ex(matrix)  # each line frees the matrix of the line before
+        matrix, info = torch.linalg.cholesky_ex(matrix)  # each line frees the matrix of the previous one
         if int(info):
             return None
         matrix = torch.cholesky_inverse(matrix)  # P
@@ -218,7 +218,7 @@ class EASE(ClosedForm):
 
 
 def _gram(users_items: sp.csr_array, device: torch.device, precision: torch.dtype) -> Tensor:
-    """XᵀX, dense. Its sparse form may take more memory than the dense one."""
+    """XᵀX, dense; its sparse form may need more memory than the dense one."""
     items_users, n = sp.csr_array(users_items.T), users_items.shape[1]
     gram = torch.empty(n, n, dtype=precision, device=device)
     for start in range(0, n, _BLOCK):

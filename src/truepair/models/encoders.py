@@ -1,7 +1,7 @@
-"""Encoders: two matrices whose dot products are the scores.
+"""Encoders: trained models that give two matrices whose dot products are the scores.
 
-An encoder is a frozen description; `start` turns it into trainable parameters for given interactions.
-Evaluation, saving and serving see only the two matrices that the started encoder gives.
+An encoder is a frozen description; `start` creates its trainable parameters for given interactions.
+Evaluation, saving and serving use only the two matrices of the started encoder.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Encoder:
     scoring="dot":     s = ⟨e_u, e_i⟩
     scoring="cosine":  s = cos(e_u, e_i) / temperature
 
-    popularity adds popularity · log(1 + c_i) to every score, c_i how many users item i has, in training and
-    after it: vectors then tell what people like beyond that. Both matrices have one column more for it, the
-    last: 1 for users, the addition for items.
+    `popularity` adds popularity · log(1 + c_i) to every score, in training and afterwards; c_i is the
+    number of users of item i. The vectors then learn preferences beyond popularity. Both matrices get a
+    last column for it: 1 for users, the addition for items.
     """
 
     dim: int = 64
@@ -45,19 +45,19 @@ class Encoder:
         settle(self, dim=check_whole("dim", self.dim, 1), temperature=temperature, popularity=popularity)
 
     def start(self, interactions: Interactions, seed: int, device: torch.device) -> StartedEncoder:
-        """Fresh parameters (xavier-normal, a function of the seed alone) on `device`."""
+        """Initial parameters on `device`: Xavier normal, determined by the seed."""
         size = interactions.n_users, interactions.n_items
         return StartedEncoder(self, *size, seed, addition=self.addition(interactions)).to(device)
 
     def addition(self, interactions: Interactions) -> Tensor | None:
-        """What is added to every score of each item, [n_items, 1]; None if nothing is."""
+        """The term added to all scores of each item, [n_items, 1]; None without `popularity`."""
         if not self.popularity:
             return None
         counts = torch.tensor(interactions.item_counts, dtype=torch.float64)
         return (self.popularity * counts.log1p()).float()[:, None]
 
     def scaled(self, vectors: Tensor) -> Tensor:
-        """Users as their scores need them: with the right length, and the column that meets the addition."""
+        """Users' vectors for scoring: normalised for cosine scores, with a column of 1 for the addition."""
         if self.scoring == "cosine":
             vectors = F.normalize(vectors) / self.temperature
         return F.pad(vectors, (0, 1), value=1.0) if self.popularity else vectors
@@ -65,7 +65,7 @@ class Encoder:
 
 @dataclass(frozen=True)
 class MF(Encoder):
-    """Matrix factorisation: a free vector for each user and each item."""
+    """Matrix factorisation: one free vector for each user and each item."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class LightGCN(Encoder):
         settle(self, hops=check_whole("hops", self.hops, 0))
 
     def start(self, interactions: Interactions, seed: int, device: torch.device) -> StartedEncoder:
-        """Fresh parameters and the normalised graph on `device`."""
+        """Initial parameters and the normalised graph on `device`."""
         graph = Graph(interactions, device) if self.hops else None
         size, addition = (interactions.n_users, interactions.n_items), self.addition(interactions)
         return StartedEncoder(self, *size, seed, graph, self.hops, addition).to(device)
@@ -94,7 +94,7 @@ ENCODERS: dict[str, type[Encoder]] = {"mf": MF, "lightgcn": LightGCN}
 class StartedEncoder(nn.Module):
     """Trainable embeddings; calling it gives (users [n_users, d], items [n_items, d]).
 
-    With an addition to the items' scores, d is one more than the encoder's.
+    d is the encoder's `dim`, plus 1 if it has an addition for popularity.
     """
 
     addition: Tensor | None
@@ -119,8 +119,8 @@ class StartedEncoder(nn.Module):
     def forward(
         self, some_users: Tensor | None = None, some_items: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """The two matrices, or those of their rows that are named."""
-        users, items = self._propagated()
+        """The two matrices, or the given rows of them."""
+        users, items = self._propagate()
         users = users if some_users is None else F.embedding(some_users, users)
         items = items if some_items is None else F.embedding(some_items, items)
         items = F.normalize(items) if self.encoder.scoring == "cosine" else items
@@ -129,7 +129,7 @@ class StartedEncoder(nn.Module):
             items = torch.cat([items, added], dim=1)
         return self.encoder.scaled(users), items
 
-    def _propagated(self) -> tuple[Tensor, Tensor]:
+    def _propagate(self) -> tuple[Tensor, Tensor]:
         if self.graph is None:
             return self.user, self.item
         layers: list[tuple[Tensor, Tensor]] = [(self.user, self.item)]
@@ -140,10 +140,10 @@ class StartedEncoder(nn.Module):
 
 
 class Graph:
-    """The normalised user-item graph on a device, in both directions."""
+    """The normalised user-item graph on a device, as two sparse matrices."""
 
     def __init__(self, interactions: Interactions, device: torch.device) -> None:
-        # a user or item without interactions has no edge to weigh: any divisor does
+        # users and items without interactions have no edges, so their divisor does not matter
         per_user = np.sqrt(np.maximum(interactions.user_counts, 1))
         per_item = np.sqrt(np.maximum(interactions.item_counts, 1))
         values = 1 / (per_user[interactions.users] * per_item[interactions.items])
@@ -155,12 +155,12 @@ class Graph:
         self.to_items = _torch_csr(sp.csr_array(matrix.T), device)  # [n_items, n_users]
 
     def spread(self, users: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
-        """One hop: each side becomes the weighted sum of its neighbours."""
+        """One hop: each vector becomes the weighted sum of its neighbours."""
         return _product(self.to_users, self.to_items, items), _product(self.to_items, self.to_users, users)
 
 
 class _SparseProduct(torch.autograd.Function):
-    """matrix @ dense, whose gradient is transposed @ gradient (both are stored, none is computed)."""
+    """matrix @ dense, whose gradient is transposed @ gradient (both matrices are stored)."""
 
     @staticmethod
     def forward(ctx: Any, matrix: Tensor, transposed: Tensor, dense: Tensor) -> Tensor:
@@ -180,7 +180,7 @@ def _product(matrix: Tensor, transposed: Tensor, dense: Tensor) -> Tensor:
 def _torch_csr(matrix: sp.csr_array, device: torch.device) -> Tensor:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
-        # PyTorch 2.11 says this even when the check is asked for, as it is here
+        # PyTorch 2.11 warns even if the check is requested, as it is here
         warnings.filterwarnings("ignore", message="Sparse invariant checks are implicitly disabled")
         return torch.sparse_csr_tensor(
             torch.tensor(matrix.indptr, dtype=torch.int64),

@@ -1,4 +1,4 @@
-"""Matrices by rows: dense tensors, or SciPy's sparse rows; what users and items of any model are."""
+"""Matrices of users and items: dense tensors, or SciPy's sparse rows."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from torch import Tensor
 from truepair.data.ids import Codes
 from truepair.errors import InputError
 
-Rows = Tensor | sp.csr_array  # dense ones may be on a GPU; sparse ones hold float32 and are in main memory
+Rows = Tensor | sp.csr_array  # dense: on any device; sparse: float32 in main memory
 
-_PAIRS = 1 << 16  # pairs whose rows are held at a time
+_PAIRS = 1 << 16  # pairs whose rows are in memory at a time
 
 
 def n_rows(matrix: Rows | npt.NDArray[np.generic]) -> int:
-    """How many rows there are; `len` is not defined for sparse ones."""
+    """The number of rows; `len` is not defined for sparse matrices."""
     return int(matrix.shape[0]) if sp.issparse(matrix) else len(matrix)
 
 
 def take_rows(matrix: Rows, codes: Codes) -> Rows:
-    """These rows, in this order; the matrix itself where they are all of its rows."""
+    """These rows, in this order; the matrix itself if they are all of its rows."""
     if len(codes) == n_rows(matrix) and (np.diff(codes) == 1).all():
         return matrix
     return matrix[codes] if isinstance(matrix, sp.csr_array) else matrix[torch.from_numpy(codes)]
 
 
 def unit_rows(matrix: Rows) -> Rows:
-    """Rows of length 1; a row of zeros stays one."""
+    """Rows scaled to length 1; a row of zeros does not change."""
     if not isinstance(matrix, sp.csr_array):
         return F.normalize(matrix)
     lengths = np.sqrt(matrix.multiply(matrix).sum(axis=1))
@@ -59,41 +59,45 @@ def dot_rows(users: Rows, items: Rows, user_codes: Codes, item_codes: Codes) -> 
 def _sparse_dots(rows: sp.csr_array, items: Rows, codes: Codes) -> npt.NDArray[np.float64]:
     if isinstance(items, sp.csr_array):
         return np.asarray(rows.multiply(items[codes]).sum(axis=1))
-    places = np.repeat(np.arange(len(codes)), np.diff(rows.indptr))  # only what meets a number ≠ 0 is read
+    places = np.repeat(
+        np.arange(len(codes)), np.diff(rows.indptr)
+    )  # reads only the entries that meet a nonzero
     factors = items[torch.from_numpy(codes[places]), torch.from_numpy(rows.indices.astype(np.int64))]
     return np.asarray(np.bincount(places, rows.data * factors.numpy(), len(codes)), dtype=np.float64)
 
 
 def dense(what: str, matrix: Rows) -> Tensor:
-    """The matrix, if it is dense; else an error."""
+    """The matrix, if it is dense; else raise an error."""
     if isinstance(matrix, sp.csr_array):
-        raise InputError(f"{what} are sparse rows, which only encoders without training have.")
+        raise InputError(
+            f"{what} are sparse rows, which only closed forms and blends have; a dense matrix is needed here."
+        )
     return matrix
 
 
 def by_columns(matrix: Tensor) -> Tensor:
-    """The same matrix, whose columns lie together in memory: products with sparse rows then need no copy."""
+    """The same matrix in column-major layout, so that products with sparse rows need no copy."""
     return matrix.T.contiguous().T
 
 
 def free_bytes(device: torch.device) -> int | None:
-    """Memory that could still be had on a device; None where nobody tells."""
+    """Free memory of a device; None where it is unknown."""
     if device.type == "cuda":
         unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return int(torch.cuda.mem_get_info(device)[0]) + unused
     try:
         lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
         return int(lines["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError, ValueError):  # no Linux: all there is, whoever uses it
+    except (OSError, KeyError, ValueError):  # not Linux: the total memory
         names = getattr(os, "sysconf_names", {})
         known = {"SC_PHYS_PAGES", "SC_PAGE_SIZE"} <= set(names)
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if known else None
 
 
 def check_room(what: str, n_bytes: int, device: torch.device, remedy: str) -> None:
-    """An error if so many bytes cannot be had, before anything is allocated."""
+    """Raise an error if the device has fewer free bytes than this; call it before allocating."""
     free = free_bytes(device)
     if free is not None and n_bytes > free:
         raise InputError(
-            f"{what} needs {n_bytes / 1e9:,.1f} GB, and {free / 1e9:,.1f} GB are free on {device}; {remedy}."
+            f"{what} needs {n_bytes / 1e9:,.1f} GB, but {free / 1e9:,.1f} GB are free on {device}; {remedy}."
         )

@@ -1,16 +1,16 @@
-"""The prior τ: how many unlabelled pairs are positive after all, and which, from the interactions alone."""
+"""The prior τ: the share of positives among unlabelled pairs, estimated from the interactions alone."""
 
 from truepair.prior.estimate import LEVEL, METHODS, PriorEstimate, estimate_prior
-from truepair.prior.filling import ESTIMATED, Prepared, prepared, prepared_many, with_estimated_prior
+from truepair.prior.preparation import ESTIMATED, PreparedJob, prepare, prepare_many, with_estimated_prior
 
 __all__ = [
     "ESTIMATED",
     "LEVEL",
     "METHODS",
-    "Prepared",
+    "PreparedJob",
     "PriorEstimate",
     "estimate_prior",
-    "prepared",
-    "prepared_many",
+    "prepare",
+    "prepare_many",
     "with_estimated_prior",
 ]

@@ -1,9 +1,10 @@
-"""Calibration: how much more often a held-out positive has a score than an unlabelled pair has it.
+"""Calibration: the density ratio of scores of held-out positives to scores of unlabelled pairs.
 
     r(z) = f(z | held-out positive) / f(z | unlabelled)
 
-from counts in about 200 bins of z, made monotone. If what is held out is a random part of what is liked,
-P(positive | z) = τ·r(z): the mean of r over the unlabelled pairs is 1, and so the mean of P is τ.
+It is estimated from counts in about 200 bins of z and made monotone. If the held-out pairs are a random
+sample of the positives, P(positive | z) = τ·r(z). The mean of r over unlabelled pairs is 1, so the mean of
+P is τ.
 """
 
 from __future__ import annotations
@@ -16,36 +17,36 @@ from scipy.optimize import isotonic_regression
 
 from truepair.data.interactions import Interactions
 from truepair.losses.posterior import Posterior
-from truepair.prior.evidence import Evidence, Floats, moments, standardised
+from truepair.prior.evidence import Evidence, Floats, moments, standardise
 
-_BINS = 200  # half of them quantiles of held-out scores, half of unlabelled ones
+_BINS = 200  # half of them quantiles of held-out scores, half of unlabelled scores
 _ENTRIES = 1024  # of the table
 _QUANTILES = 0.5, 0.9, 0.99, 0.999
 
 
-def calibrated(
+def calibrate(
     users: torch.Tensor,
     items: torch.Tensor,
     known: Interactions,
     train: Interactions,
-    held: Interactions,
+    held_out: Interactions,
     seed: int,
 ) -> tuple[Posterior, Evidence]:
-    """What a first model, trained on `train`, says of the pairs that `known` does not have.
+    """P(positive) of the pairs that are not in `known`, by a first model that was trained on `train`.
 
-    `held` are the pairs of `known` that it was not shown. A user of whom it was shown nothing has z = 0 for
-    every item: equal weights, which change nothing. Scores are found where the vectors are.
+    `held_out` are the pairs of `known` that are not in `train`. A user without training pairs has z = 0 for
+    every item, so that the weights are equal and have no effect. Scores are computed on the vectors' device.
     """
-    evidence = standardised(users, items, known, train, held, seed)
+    evidence = standardise(users, items, known, train, held_out, seed)
     mean, spread = moments(users, items, known)
     users, items = users.cpu().float(), items.cpu().float()
-    heard = train.user_counts > 0
+    trained = train.user_counts > 0
     ends, ratio = density_ratio(evidence)
     found = Posterior(
-        users=users * torch.tensor(heard)[:, None],
+        users=users * torch.tensor(trained)[:, None],
         items=items,
-        mean=torch.tensor(np.where(heard, mean, 0.0), dtype=torch.float32),
-        spread=torch.tensor(np.where(heard, spread, 1.0), dtype=torch.float32),
+        mean=torch.tensor(np.where(trained, mean, 0.0), dtype=torch.float32),
+        spread=torch.tensor(np.where(trained, spread, 1.0), dtype=torch.float32),
         ratio=torch.tensor(ratio, dtype=torch.float32),
         ends=torch.tensor(ends, dtype=torch.float32),
     )
@@ -53,40 +54,42 @@ def calibrated(
 
 
 def density_ratio(evidence: Evidence) -> tuple[Floats, Floats]:
-    """The first and the last z of a table, and r at equally spaced z between them."""
+    """The first and the last z of a table, and r at equally spaced z from one to the other."""
     z, ratio = _steps(evidence)
-    low, high = z[0], max(z[-1], z[0] + 1e-3)  # scores that are all equal: one z, and r = 1
+    low, high = z[0], max(z[-1], z[0] + 1e-3)  # if all scores are equal there is one z, and r = 1
     grid = np.linspace(low, high, _ENTRIES)
     table = np.interp(grid, z, ratio)
     places = np.rint((evidence.scores - low) / (high - low) * (_ENTRIES - 1)).clip(0, _ENTRIES - 1)
     mean = float(np.average(table[places.astype(np.int64)], weights=evidence.weights))
-    return np.array([low, high]), table / mean  # lines between bins moved the mean a little
+    return np.array([low, high]), table / mean  # interpolation between bins changed the mean slightly
 
 
 def _steps(evidence: Evidence) -> tuple[Floats, Floats]:
-    """The mean z of the unlabelled pairs in each bin, and r there, never falling."""
+    """The mean z of the unlabelled pairs in each bin, and r there, non-decreasing."""
     edges = _edges(evidence)
-    held = np.bincount(np.searchsorted(edges, evidence.held_scores, "right"), minlength=len(edges) + 1)
+    held_out = np.bincount(
+        np.searchsorted(edges, evidence.held_out_scores, "right"), minlength=len(edges) + 1
+    )
     bins = np.searchsorted(edges, evidence.scores, "right")
     pairs = np.bincount(bins, evidence.weights, len(edges) + 1)
     z = np.bincount(bins, evidence.weights * evidence.scores, len(edges) + 1)
-    home = np.maximum.accumulate(np.where(pairs > 0, np.arange(len(pairs)), -1))
-    home = np.maximum(
-        home, np.flatnonzero(pairs > 0)[0]
-    )  # a bin without unlabelled pairs joins the one below
-    held, kept = np.bincount(home, held, len(pairs)), pairs > 0
-    share, rest = held[kept] / held.sum(), pairs[kept] / pairs.sum()
+    bin_below = np.maximum.accumulate(np.where(pairs > 0, np.arange(len(pairs)), -1))
+    bin_below = np.maximum(
+        bin_below, np.flatnonzero(pairs > 0)[0]
+    )  # a bin without unlabelled pairs is merged with the one below
+    held_out, kept = np.bincount(bin_below, held_out, len(pairs)), pairs > 0
+    share, rest = held_out[kept] / held_out.sum(), pairs[kept] / pairs.sum()
     return z[kept] / pairs[kept], isotonic_regression(share / rest, weights=rest).x
 
 
 def _edges(evidence: Evidence) -> Floats:
     levels = np.linspace(0, 1, _BINS // 2 + 1)[1:-1]
-    parts = [np.quantile(scores, levels) for scores in (evidence.held_scores, evidence.scores)]
+    parts = [np.quantile(scores, levels) for scores in (evidence.held_out_scores, evidence.scores)]
     return np.unique(np.concatenate(parts))
 
 
-def told(posterior: Posterior, evidence: Evidence, tau: Any, cap: float) -> dict[str, Any]:
-    """What is worth remembering: how P is spread over the unlabelled pairs."""
+def posterior_facts(posterior: Posterior, evidence: Evidence, tau: Any, cap: float) -> dict[str, Any]:
+    """Facts for the model file: the distribution of P over the unlabelled pairs."""
     low, high = posterior.ends.double().numpy()
     places = np.rint((evidence.scores - low) / (high - low) * (_ENTRIES - 1)).clip(0, _ENTRIES - 1)
     own = np.asarray(tau)[evidence.users] if np.ndim(tau) else tau
@@ -99,7 +102,7 @@ def told(posterior: Posterior, evidence: Evidence, tau: Any, cap: float) -> dict
         "mean": _rounded(mean),
         "quantiles": spread,
         "highest": _rounded(top),
-        "held out": len(evidence.held_scores),
+        "held out": len(evidence.held_out_scores),
         "separation": _rounded(evidence.separation),
     }
 

@@ -1,4 +1,4 @@
-"""How many unlabelled pairs are positive after all: estimates of the prior τ, and how sure they are."""
+"""Estimates of the prior τ, the share of positives among unlabelled pairs, with confidence intervals."""
 
 from __future__ import annotations
 
@@ -15,32 +15,34 @@ from truepair.prior.ratios import bbe, dedpul, threshold_ratios
 from truepair.training import AUTO
 
 METHODS = {
-    "plateau": "the height that the curve of held-out positives over the score would reach",
-    "dedpul": "density ratio and a consistent share (an upper bound)",
+    "plateau": "the plateau of the share of held-out positives as a function of the score",
+    "dedpul": "the largest share that is consistent with the density ratio (an upper bound)",
     "bbe": "best bin estimation (an upper bound)",
-    "density": "the share of observed pairs: what the prior would be if as many were hidden as are seen",
+    "density": "the share of observed pairs: the prior if as many positives are hidden as are observed",
 }
 LEVEL = 0.9
-_SHAPES = (0.0, 2.0)  # the curves that the interval allows for; see `plateau`
-_BLIND = 0.55  # a separation below which scores say nothing
+_SHAPES = (0.0, 2.0)  # the range of curve shapes in the interval; see `plateau`
+_BLIND = 0.55  # below this separation the scores carry no information
 _HIGHEST = 0.999  # a loss divides by 1 − τ
-_RUNAWAY = 4  # times the curve's estimate: an upper bound beyond it says that the curve's end was not seen
+_RUNAWAY = 4  # if the upper bound exceeds the curve's estimate this many times, the plateau was not reached
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PriorEstimate:
-    """What the data say about τ, the share of positives among unlabelled pairs.
+    """An estimate of τ, the share of positives among unlabelled pairs.
 
-    tau         the recommended number: the plateau method's, or half of DEDPUL's where the curve does not
-                show where it ends (`seen` is False)
-    low, high   an interval that holds τ with 90% confidence *if what is observed is a random part of what
-                is liked*: the bootstrap over users, for every shape of the curve that was allowed; up to
-                DEDPUL's upper bound where the end of the curve was not seen
-    user_tau    [U] each user's own τ: what the same curve says of the user's unlabelled items
-    methods     every method's estimate by name; see `METHODS`
-    separation  the chance that a held-out positive scores above an unlabelled pair; 0.5 says nothing
-    observed    the share of observed pairs; `positive` the share of positives among all pairs: the class
-                prior, of which `observed` is the lower bound
+    tau          the recommended value: the plateau method's, or half of DEDPUL's if the scores do not reach
+                 the plateau (`has_plateau` is False)
+    low, high    an interval that contains τ with 90% confidence *if the observed pairs are a random sample of
+                 the positives*: a bootstrap over users and over the allowed shapes of the curve; up to
+                 DEDPUL's upper bound if `has_plateau` is False
+    user_tau     [U] τ of each user, from the same curve and the user's unlabelled items
+    methods      the estimate of each method by name; see `METHODS`
+    separation   the probability that a held-out positive scores above an unlabelled pair; 0.5 means that the
+                 scores carry no information
+    observed     the share of observed pairs; a lower bound of `positive`, the share of positives among all
+                 pairs (the class prior)
+    has_plateau  whether the scores reach the plateau of the curve
     """
 
     tau: float
@@ -50,7 +52,7 @@ class PriorEstimate:
     methods: dict[str, float]
     separation: float
     observed: float
-    seen: bool
+    has_plateau: bool
     cells: Cells = field(repr=False)
     curve: Plateau = field(repr=False)
 
@@ -60,32 +62,31 @@ class PriorEstimate:
         return self.observed + self.tau * (1 - self.observed)
 
     def residual(self, observed: float) -> float:
-        """τ among unlabelled pairs where only a part of the positives is labelled, as in a train part.
+        """τ if only the share `observed` of all pairs is labelled, as in a train part.
 
-        (π − d)/(1 − d), with π the share of positives and d the share `observed` of that part.
+        (π − d)/(1 − d), where π is the share of positives among all pairs and d is `observed`.
         """
         return float(np.clip((self.positive - observed) / max(1 - observed, 1e-12), 0.0, 1 - 1e-9))
 
     @property
     def verdict(self) -> str:
-        """In plain words."""
-        told = (
-            "If what is observed is a random part of what is liked, "
-            f"between {self.low:.2%} and {self.high:.2%} of the unlabelled pairs are positive; "
-            f"use {self.tau:.2g}."
+        """The estimate and its conditions as a sentence."""
+        text = (
+            f"Use τ = {self.tau:.2g}. If the observed pairs are a random sample of what people like, between "
+            f"{self.low:.2%} and {self.high:.2%} of the unlabelled pairs are positive."
         )
-        if not self.seen:
-            told += (
-                " That is half of an upper bound, and little more than a guess: the scores do not show where "
-                f"the positives end (separation {self.separation:.2f}). Tune τ on validation."
+        if not self.has_plateau:
+            text += (
+                " This value is half of an upper bound and very uncertain: the scores do not separate the "
+                f"positives well enough (separation {self.separation:.2f}). Tune τ on validation."
             )
-        return told + " If popular items are more likely to be observed, the truth is likely higher."
+        return text + " If popular items are more likely to be observed, τ is probably higher."
 
     def __repr__(self) -> str:
         return f"<PriorEstimate τ = {self.tau:.3g}, from {self.low:.3g} to {self.high:.3g}>"
 
     def thresholds(self) -> tuple[Floats, Floats, Floats]:
-        """Score, frac(U ≥ c)/frac(P ≥ c), frac(P ≥ c): what the ratio methods look at."""
+        """Score, frac(U ≥ c)/frac(P ≥ c), frac(P ≥ c): the input of the ratio methods."""
         return threshold_ratios(self.cells)
 
 
@@ -100,9 +101,9 @@ def estimate_prior(
     device: str = "auto",
     progress: bool = False,
 ) -> PriorEstimate:
-    """Estimate τ from interactions alone, with one quick training on four fifths of them.
+    """Estimate τ from interactions alone, by one short training on four fifths of them.
 
-    `resamples` of the bootstrap; 0 leaves the interval to the shapes of the curve.
+    `resamples` is the number of bootstrap samples; with 0 the interval covers only the shapes of the curve.
 
     >>> from truepair import simulate_world
     >>> world = simulate_world(300, 200, tau=0.1, density=0.08, seed=1)
@@ -118,10 +119,10 @@ def estimate_prior(
     separation = evidence.separation
     methods = {"dedpul": dedpul(cells), "bbe": bbe(cells), "density": interactions.density}
     curve = fit_plateau(cells)
-    seen = separation >= _BLIND and methods["dedpul"] <= _RUNAWAY * curve.prior
+    has_plateau = separation >= _BLIND and methods["dedpul"] <= _RUNAWAY * curve.prior
     low, high = _interval(cells, curve, resamples, seed)
-    tau = min(curve.prior if seen else methods["dedpul"] / 2, _HIGHEST)
-    if not seen:
+    tau = min(curve.prior if has_plateau else methods["dedpul"] / 2, _HIGHEST)
+    if not has_plateau:
         low, high = min(low, tau), max(methods["dedpul"], methods["bbe"])
     return PriorEstimate(
         tau,
@@ -131,20 +132,20 @@ def estimate_prior(
         {"plateau": curve.prior, **methods},
         separation,
         interactions.density,
-        seen,
+        has_plateau,
         cells,
         curve,
     )
 
 
 def _interval(cells: Cells, curve: Plateau, resamples: int, seed: int) -> tuple[float, float]:
-    """The lowest and the highest shape, each bootstrapped on its own side."""
+    """The lower bound of the lowest shape and the upper bound of the highest one, by the bootstrap."""
     rng = np.random.default_rng(seed)
     flat, steep = (fit_plateau(cells, (shape, shape), curve.point) for shape in _SHAPES)
     ends = [[fitted.prior for fitted in (flat, steep, curve)]]
     for _ in range(resamples):
         drawn = cells.resampled(rng)
-        if drawn.held.sum() > 0 and drawn.unlabelled.sum() > 0:
+        if drawn.held_out.sum() > 0 and drawn.unlabelled.sum() > 0:
             ends.append([
                 fit_plateau(drawn, (fitted.shape, fitted.shape), fitted.point).prior
                 for fitted in (flat, steep, curve)
@@ -159,12 +160,12 @@ def _user_priors(
 ) -> Floats:
     """The mean of P(positive) over each user's unlabelled pairs, scaled to the recommended prior `tau`.
 
-    The curve knows how the share of positives rises with a user's count: a user with few is drawn towards
-    what such users have in common. Users who were not looked at get the mean of all.
+    The curve depends on the user's number of pairs, so that users with few pairs get an estimate of similar
+    users. Users without drawn pairs get `tau`.
     """
-    counts = interactions.user_counts * (1 - HELD_OUT)  # all that is known of a user, on the curve's scale
+    counts = interactions.user_counts * (1 - HELD_OUT)  # all pairs of a user, on the scale of the curve
     log_count = np.log1p(counts)[evidence.users] - cells.centre
-    # where the curve runs up to c = 1 nothing is hidden: then its own rise tells the users apart
+    # with c = 1 no positive is hidden; the curve itself then ranks the users
     chance = curve.positive(evidence.scores, log_count)
     if curve.share < 0.999:
         chance = curve.hidden(evidence.scores, log_count)

@@ -1,7 +1,7 @@
-"""Evidence: scores of held-out positives and of unlabelled pairs, from one quick training.
+"""Evidence: scores of held-out positives and of unlabelled pairs, from one short training.
 
-A share of the positives is hidden from a small MF; what it says of them is compared with what it says of
-the pairs nobody has. Training positives are never used: they score too high.
+A small MF is trained without a share of the positives. Its scores of them are compared with its scores of
+unlabelled pairs. Training positives are not used: the model has fitted them, so they score too high.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from truepair.training import AUTO, Settings, fit
 
 Floats = npt.NDArray[np.float64]
 
-LEAST_PAIRS = 100  # below, nothing can be said
-HELD_OUT = 0.2  # the share of positives that the quick training does not see
-_SCORED = 4_000_000  # unlabelled pairs looked at: all of them, or so many drawn
+LEAST_PAIRS = 100  # fewer pairs give no estimate
+HELD_OUT = 0.2  # the share of positives that is held out from the training
+_SCORED = 4_000_000  # unlabelled pairs that are scored: all of them, or a sample of this size
 _BLOCK = 1_000_000  # scores at a time …
 _NUMBERS = 16_000_000  # … and numbers of their vectors
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """Scores, standardised by the mean and the spread of each user's unlabelled scores.
+    """Scores, standardised by the mean and the standard deviation of each user's unlabelled scores.
 
-    `weights[k]`: how many unlabelled pairs of its user the k-th score stands for. `counts[u]` are the
-    training positives of each user; a user without any is left out.
+    `weights[k]` is the number of unlabelled pairs that the k-th score represents. `counts[u]` is the number
+    of training positives of each user; users without any have no scores.
     """
 
-    held_users: Codes  # [P]
-    held_scores: Floats  # [P]
+    held_out_users: Codes  # [P]
+    held_out_scores: Floats  # [P]
     users: Codes  # [N]
     scores: Floats  # [N]
     weights: Floats  # [N]
@@ -48,10 +48,10 @@ class Evidence:
 
     @property
     def separation(self) -> float:
-        """The chance that a held-out positive scores above an unlabelled pair (ties count half)."""
+        """The probability that a held-out positive scores above an unlabelled pair (ties count half)."""
         order = np.sort(self.scores)
-        below = np.searchsorted(order, self.held_scores, "left")
-        upto = np.searchsorted(order, self.held_scores, "right")
+        below = np.searchsorted(order, self.held_out_scores, "left")
+        upto = np.searchsorted(order, self.held_out_scores, "right")
         return float((below + upto).mean() / 2 / len(order))
 
 
@@ -65,15 +65,15 @@ def gather(
     device: str = "auto",
     progress: bool = False,
 ) -> Evidence:
-    """Train without a fifth of the positives, then score them and the unlabelled pairs."""
+    """Train without a fifth of the positives, then score these and the unlabelled pairs."""
     check_enough(interactions)
     split = split_random(interactions, test=HELD_OUT, seed=seed)
-    train, held = split.train, split.test
+    train, held_out = split.train, split.test
     settings = Settings(
         epochs=epochs,
         batch_size=min(max(len(train) // 64, 64), 1024),
         learning_rate=5e-3,
-        # the gradient of a row shrinks with the number of rows, and so must what holds it back
+        # the gradient of a row shrinks with the number of rows, so the regularisation must as well
         weight_decay=0.1 / max(train.n_users, train.n_items),
         n_extra=0,
         n_unlabelled=4,
@@ -83,40 +83,42 @@ def gather(
     )
     fitted = fit(MF(dim=dim), BPR(), Uniform(), train, settings, engine=engine, progress=progress)
     users, items = fitted.users.cpu(), fitted.items.cpu()
-    return standardised(users, items, interactions, train, held, seed)
+    return standardise(users, items, interactions, train, held_out, seed)
 
 
 def check_enough(interactions: Interactions) -> None:
-    """An error if nothing can be said about these interactions."""
+    """Raise an error if the prior of these interactions cannot be estimated."""
     cells = interactions.n_users * interactions.n_items
     if len(interactions) < LEAST_PAIRS:
         raise InputError(
-            f"{len(interactions):,} interactions are too few to estimate the prior from; "
-            f"it takes {LEAST_PAIRS} at least. Give tau a number, or 'density'."
+            f"{len(interactions):,} interactions are too few to estimate the prior; "
+            f"at least {LEAST_PAIRS} are needed. Set tau to a number or to 'density'."
         )
     if len(interactions) == cells:
-        raise InputError("every user has every item: nothing is unlabelled, so there is no prior.")
+        raise InputError(
+            "every user has every item: no pair is unlabelled, so there is no prior to estimate."
+        )
 
 
-def standardised(
+def standardise(
     users: torch.Tensor,
     items: torch.Tensor,
     known: Interactions,
     train: Interactions,
-    held: Interactions,
+    held_out: Interactions,
     seed: int,
 ) -> Evidence:
-    """Scores, less their user's mean over unlabelled pairs, over their spread."""
+    """Scores minus their user's mean over unlabelled pairs, divided by the standard deviation."""
     parts = list(_unlabelled(users, items, known, np.flatnonzero(train.user_counts > 0), seed))
     of = np.concatenate([part[0] for part in parts])
     scores = np.concatenate([part[1] for part in parts])
     drawn = np.bincount(of, minlength=known.n_users)
-    kept = drawn[held.users] > 0
-    who, what = held.users[kept], held.items[kept]
+    kept = drawn[held_out.users] > 0
+    who, what = held_out.users[kept], held_out.items[kept]
     if not len(who):
         raise InputError(
-            "no user has both training positives and unlabelled items; "
-            "there is nothing to estimate the prior from. Give tau a number, or 'density'."
+            "no user has both training positives and unlabelled items, so the prior cannot be estimated; "
+            "set tau to a number or to 'density'."
         )
     mean, spread = moments(users, items, known)
     left = known.n_items - known.user_counts
@@ -131,10 +133,10 @@ def standardised(
 
 
 def moments(users: torch.Tensor, items: torch.Tensor, known: Interactions) -> tuple[Floats, Floats]:
-    """The mean and the spread of each user's unlabelled scores: of all, however few are drawn.
+    """The mean and the standard deviation of each user's unlabelled scores, over all of them.
 
-    Over all items Σs = u·Σv and Σs² = uᵀ(Σvvᵀ)u; the known pairs are taken off. By the drawn ones alone, few
-    draws would look less spread than held-out pairs do.
+    Over all items Σs = u·Σv and Σs² = uᵀ(Σvvᵀ)u; the known pairs are subtracted. The standard deviation of a
+    few drawn scores would be too low.
     """
     wide, tall = users.cpu().double().numpy(), items.cpu().double().numpy()
     own = _scores(users, items, known.users, known.items)
@@ -143,7 +145,7 @@ def moments(users: torch.Tensor, items: torch.Tensor, known: Interactions) -> tu
     squares = ((wide @ (tall.T @ tall)) * wide).sum(axis=1) - np.bincount(known.users, own**2, known.n_users)
     mean = total / n
     spread = np.sqrt(np.maximum(squares / n - mean**2, 0.0))
-    return mean, np.where(spread > 1e-6, spread, 1.0)  # a user whose scores are all equal: all at 0
+    return mean, np.where(spread > 1e-6, spread, 1.0)  # if all scores of a user are equal, all become 0
 
 
 def _scores(users: torch.Tensor, items: torch.Tensor, of: Codes, what: Codes) -> Floats:
@@ -155,17 +157,17 @@ def _scores(users: torch.Tensor, items: torch.Tensor, of: Codes, what: Codes) ->
 
 
 def _unlabelled(
-    users: torch.Tensor, items: torch.Tensor, known: Interactions, heard: Codes, seed: int
+    users: torch.Tensor, items: torch.Tensor, known: Interactions, trained: Codes, seed: int
 ) -> Iterator[tuple[Codes, Floats]]:
-    """(users, scores) of unlabelled pairs: all, or as many draws for each user, in blocks of users."""
+    """(users, scores) of unlabelled pairs in blocks of users: all pairs, or equally many draws per user."""
     rng = np.random.default_rng(seed)
     n_items = known.n_items
-    each = min(n_items, max(1, _SCORED // max(len(heard), 1)))
-    if len(heard) > _SCORED // 16:
-        heard, each = np.sort(rng.choice(heard, _SCORED // 16, replace=False)), min(16, n_items)
+    each = min(n_items, max(1, _SCORED // max(len(trained), 1)))
+    if len(trained) > _SCORED // 16:
+        trained, each = np.sort(rng.choice(trained, _SCORED // 16, replace=False)), min(16, n_items)
     step = max(1, _BLOCK // each)
-    for start in range(0, len(heard), step):
-        block = heard[start : start + step]
+    for start in range(0, len(trained), step):
+        block = trained[start : start + step]
         if each == n_items:
             columns = np.tile(np.arange(n_items), (len(block), 1))
         else:

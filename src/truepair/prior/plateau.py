@@ -1,18 +1,19 @@
-"""The plateau method: how high the curve of held-out positives over the score would rise.
+"""The plateau method: τ from the plateau of the share of held-out positives as a function of the score.
 
-Take the pairs that are not in the quick training's part. If what is observed is a random part of what is
-liked, the chance that such a pair is a held-out one is
+Consider the pairs that are not in the training part. If the observed pairs are a random sample of the
+positives, the probability that such a pair is a held-out positive is
 
     P(held out | x) = c · F(x),    F(x) = P(positive | x),    c = held-out / (held-out + hidden),
 
-so F's shape is seen, and c is the plateau that the curve approaches where everything is positive. F is
+so the shape of F is observable, and c is the plateau that the curve approaches where all pairs are positive.
+The model of F is
 
     F = 1 − (1 + λ e^η)^(−1/λ),    η = a + b·z + d·log(1+n_u) + e·z·log(1+n_u),
 
-with z the standardised score and n_u the user's positives: λ = 1 is the logistic curve, λ → 0 the
-complementary log-log, which reaches its plateau sooner. All are found by maximum likelihood from counts.
-Unlike the ratio methods it does not need a score above which everything is positive; what it does need is
-that the curve goes on as it began.
+where z is the standardised score and n_u the number of positives of the user. λ = 1 is the logistic curve,
+λ → 0 the complementary log-log, which reaches its plateau sooner. The parameters maximise the likelihood of
+the counts. Unlike the ratio methods, this one needs no score above which all pairs are positive. It assumes
+instead that the curve has this form beyond the observed scores.
 """
 
 from __future__ import annotations
@@ -27,19 +28,19 @@ from truepair.prior.cells import Cells
 from truepair.prior.evidence import Floats
 
 _STARTS = (0.9, 0.3, 0.05)  # of c
-_LEAST_SHAPE = 0.01  # as good as 0
+_LEAST_SHAPE = 0.01  # acts as 0
 _TINY = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
 class Plateau:
-    """The fitted curve. `prior`: hidden positives among the unlabelled pairs that were counted."""
+    """The fitted curve; `prior` is the share of hidden positives among the counted unlabelled pairs."""
 
     share: float  # c
     shape: float  # λ
     weights: Floats  # a, b, d, e
     prior: float
-    point: Floats  # where a later fit may start
+    point: Floats  # a starting point for later fits
 
     def positive(self, score: Floats, log_count: Floats) -> Floats:
         """P(positive) of a pair that is not in the training part."""
@@ -54,21 +55,23 @@ class Plateau:
 def fit_plateau(
     cells: Cells, shapes: tuple[float, float] = (0.0, 1.0), start: Floats | None = None
 ) -> Plateau:
-    """The curve of greatest likelihood with λ between `shapes`; equal ends fix it."""
-    held, unlabelled = cells.by_group
+    """The maximum likelihood curve with λ between `shapes`; equal bounds fix λ."""
+    held_out, unlabelled = cells.by_group
     score, log_count = np.broadcast_arrays(cells.score, cells.log_count[:, None])
-    used = (held + unlabelled) > 0
-    features, held, unlabelled = _features(score[used], log_count[used]), held[used], unlabelled[used]
+    used = (held_out + unlabelled) > 0
+    features, held_out, unlabelled = _features(score[used], log_count[used]), held_out[used], unlabelled[used]
     low, high = max(shapes[0], _LEAST_SHAPE), max(shapes[1], _LEAST_SHAPE)
 
-    def told(point: Floats) -> tuple[float, Floats]:
-        return _likelihood(point, features, held, unlabelled, low, high)
+    def objective(point: Floats) -> tuple[float, Floats]:
+        return _likelihood(point, features, held_out, unlabelled, low, high)
 
     starts = [_start(share) for share in _STARTS] if start is None else [start]
-    found = [minimize(told, point, jac=True, method="L-BFGS-B", options={"maxiter": 500}) for point in starts]
+    found = [
+        minimize(objective, point, jac=True, method="L-BFGS-B", options={"maxiter": 500}) for point in starts
+    ]
     best = min(found, key=lambda one: float(one.fun)).x
     share = float(expit(best[0]))
-    hidden = held.sum() * (1 - share) / share
+    hidden = held_out.sum() * (1 - share) / share
     shape = low + (high - low) * float(expit(best[1]))
     prior = min(hidden / unlabelled.sum(), 1 - 1e-9)
     return Plateau(share, shape, best[2:], float(prior), best)
@@ -93,15 +96,15 @@ def _curve(eta: Floats, shape: float) -> tuple[Floats, Floats, Floats]:
 
 
 def _likelihood(
-    point: Floats, features: Floats, held: Floats, unlabelled: Floats, low: float, high: float
+    point: Floats, features: Floats, held_out: Floats, unlabelled: Floats, low: float, high: float
 ) -> tuple[float, Floats]:
-    """Minus the mean log-likelihood of a held-out pair, and its gradient."""
+    """The negative mean log-likelihood per held-out pair, and its gradient."""
     share, mix = expit(point[0]), expit(point[1])
     rise, by_eta, by_shape = _curve(features @ point[2:], low + (high - low) * mix)
     chance = np.clip(share * rise, _TINY, 1 - _TINY)
-    total = held.sum()
-    value = -(held @ np.log(chance) + unlabelled @ np.log1p(-chance)) / total
-    slope = -(held / chance - unlabelled / (1 - chance)) / total  # d value / d chance
+    total = held_out.sum()
+    value = -(held_out @ np.log(chance) + unlabelled @ np.log1p(-chance)) / total
+    slope = -(held_out / chance - unlabelled / (1 - chance)) / total  # d value / d chance
     gradient = np.concatenate(
         [
             [slope @ rise * share * (1 - share)],

@@ -1,4 +1,4 @@
-"""The only top-k: CPU and CUDA."""
+"""Top-k: the only implementation, on the CPU and on CUDA."""
 
 from truepair.ranking.selection import top_k
 

@@ -1,4 +1,4 @@
-"""Top-k in blocks of scores, by PyTorch: on CUDA, and on the CPU where Numba cannot be had."""
+"""Top-k by PyTorch in blocks of users: on CUDA, for sparse rows, and on CPUs without Numba."""
 
 from __future__ import annotations
 
@@ -30,39 +30,41 @@ def rank_in_blocks(
     """The k best (items, scores) of the users `codes`; columns are items in the order `order`."""
     n, n_items = len(codes), n_rows(items)
     device = items.device if isinstance(items, torch.Tensor) else torch.device("cpu")
-    order_there = _on_device(order, device)
-    column = torch.empty_like(order_there)
-    column[order_there] = torch.arange(n_items, device=device)  # item -> column
+    order_on_device = _on_device(order, device)
+    column = torch.empty_like(order_on_device)
+    column[order_on_device] = torch.arange(n_items, device=device)  # item -> column
     found, found_scores = np.empty((n, k), np.int64), np.empty((n, k), np.float32)
     block = max((_block_for(n_items, device) if block is None else block) // ROWS, 1) * ROWS
-    scores_of_block = scores_of(users, items, order_there, min(block, -(-n // ROWS) * ROWS))
+    scores_of_block = scores_of(users, items, order_on_device, min(block, -(-n // ROWS) * ROWS))
     for start in range(0, n, block):
         part = codes[start : start + block]
-        part_there = torch.from_numpy(part).to(device)
-        scores = scores_of_block(part, part_there)  # (b, n_items)
+        part_on_device = torch.from_numpy(part).to(device)
+        scores = scores_of_block(part, part_on_device)  # (b, n_items)
         for mask in masks:
-            rows, their_items = _pairs_of(mask, part, part_there)
-            scores.view(-1).index_fill_(0, rows * n_items + column[their_items], -torch.inf)
+            rows, masked_items = _pairs_of(mask, part, part_on_device)
+            scores.view(-1).index_fill_(0, rows * n_items + column[masked_items], -torch.inf)
         values, best = _best(scores, k)
-        listed = torch.where(values > -torch.inf, order_there[best], -1)
+        listed = torch.where(values > -torch.inf, order_on_device[best], -1)
         found[start : start + block] = listed.cpu().numpy()
         found_scores[start : start + block] = values.cpu().numpy()
     return found, found_scores
 
 
-_pairs_there: WeakKeyDictionary[Interactions, dict[torch.device, tuple[torch.Tensor, torch.Tensor]]] = (
-    WeakKeyDictionary()  # a validation masks the same pairs after every epoch: they are sent once
+_device_pairs: WeakKeyDictionary[Interactions, dict[torch.device, tuple[torch.Tensor, torch.Tensor]]] = (
+    WeakKeyDictionary()  # validation masks the same pairs after every epoch; they are copied once
 )
 
 
-def _pairs_of(mask: Interactions, part: Codes, part_there: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The pairs of the users `part`: places among these users, and items."""
-    kept, device = _pairs_there.setdefault(mask, {}), part_there.device
+def _pairs_of(
+    mask: Interactions, part: Codes, part_on_device: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The pairs of the users `part`: positions among these users, and items."""
+    kept, device = _device_pairs.setdefault(mask, {}), part_on_device.device
     if device not in kept:
         kept[device] = _on_device(mask.indptr, device), _on_device(mask.items, device)
     indptr, items = kept[device]
-    starts = indptr[part_there]
-    counts = indptr[part_there + 1] - starts
+    starts = indptr[part_on_device]
+    counts = indptr[part_on_device + 1] - starts
     total = int((mask.indptr[part + 1] - mask.indptr[part]).sum())
     rows = torch.repeat_interleave(counts, output_size=total)
     among = torch.arange(total, device=device) + (starts - (counts.cumsum(0) - counts))[rows]
@@ -74,18 +76,18 @@ def _on_device(array: Codes, device: torch.device) -> torch.Tensor:
 
 
 def _block_for(n_items: int, device: torch.device) -> int:
-    """How many rows of scores to hold at a time."""
+    """The number of users whose scores are computed at a time."""
     room = _BLOCK_BYTES["cpu"]
-    if device.type == "cuda":  # top-k needs some blocks more beside this one
+    if device.type == "cuda":  # top-k needs memory for several more blocks
         room = min(_BLOCK_BYTES["cuda"], torch.cuda.mem_get_info(device)[0] // 8)
     return max(1, room // (4 * n_items))
 
 
 def _best(scores: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The k best (values, columns) of each row, by falling score, then rising column.
+    """The k best (values, columns) of each row, by decreasing score, then increasing column.
 
-    `torch.topk` may return any of several equal scores. One place more than asked for shows where a tie
-    crosses the end of the list; those rows alone are looked at again.
+    `torch.topk` may return any of several equal scores. One more value than requested shows in which rows a
+    tie crosses the end of the list; only these rows are ranked again.
     """
     values, columns = torch.topk(scores, min(k + 1, scores.shape[1]))
     if k < values.shape[1]:
@@ -94,13 +96,13 @@ def _best(scores: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
         if crossing.any():
             columns[crossing] = _lowest_columns(scores[crossing], values[crossing, k, None], k)
     columns = columns.sort(dim=1).values
-    values = scores.gather(1, columns) + 0.0  # -0.0 becomes 0.0, for sorts that tell them apart
+    values = scores.gather(1, columns) + 0.0  # -0.0 becomes 0.0: some sorts distinguish them
     values, places = values.sort(dim=1, descending=True, stable=True)
     return values, columns.gather(1, places)
 
 
 def _lowest_columns(scores: torch.Tensor, least: torch.Tensor, k: int) -> torch.Tensor:
-    """All columns above `least` (m, 1), filled up to k with the lowest columns equal to it."""
+    """All columns with scores above `least` (m, 1), and the lowest columns equal to it, k in total."""
     n_items = scores.shape[1]
     rank = -torch.arange(n_items, dtype=torch.int32, device=scores.device)
     rank = rank.expand_as(scores).masked_fill(scores < least, -n_items)  # (m, n_items)

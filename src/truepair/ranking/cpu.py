@@ -1,11 +1,10 @@
-"""Top-k on the CPU in compiled code: scores are looked at where they are made, and never kept.
+"""Top-k on the CPU in compiled code, without storing the scores.
 
-The catalogue lies in strips of `WIDTH` columns. Four users at a time are scored against a strip, into a
-buffer that stays in the nearest cache, and what beats a user's k-th best so far goes into their heap. A
-score is one chain of multiply-adds over the dimensions, in their order, so its bits depend on nothing but
-the two vectors.
+The catalogue is stored in strips of `WIDTH` columns. Four users at a time are scored against a strip, into a
+buffer that stays in the L1 cache; scores above a user's k-th best so far go into the user's heap. A score is
+one chain of multiply-adds over the dimensions, in order, so its bits depend only on the two vectors.
 
-The first call of an installation compiles for some seconds; the machine code is then kept on disk.
+The first call after installation compiles for some seconds; the machine code is then cached on disk.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 WIDTH = 256  # columns of a strip: a strip of 64 dimensions takes 64 KB, a buffer of scores 4 KB
 BLOCK = 64  # users who share a strip while it is in cache
 _ROWS = 4  # users scored together: 4 x 4 factors fit the registers beside their sums
-_CHUNK = 128  # scores skipped together where none is good enough; of 64 LLVM makes no vector code
+_CHUNK = 128  # scores skipped together where none is good enough; LLVM does not vectorise chunks of 64
 
 
 def _compiled(function: _Function) -> _Function:
-    """Machine code that leaves the interpreter free meanwhile; only multiply-adds may be contracted."""
+    """Compile without the GIL; multiply-adds may be contracted, other floating-point rules are kept."""
     return compiled_and_kept(function, nogil=True, error_model="numpy", fastmath={"contract"})
 
 
@@ -48,8 +47,8 @@ def rank_on_cpu(
 ) -> tuple[Codes, Floats]:
     """The k best (items, scores) of the users `codes`; columns are items in the order `order`.
 
-    `masked` holds (starts, ends, items): what row r must not list is items[starts[r]:ends[r]].
-    The rows are shared out to `threads` threads, `block` of them at a time.
+    `masked` is (starts, ends, items): row r must not list items[starts[r]:ends[r]]. The rows are distributed
+    over `threads` threads, `block` rows at a time.
     """
     strips = _in_strips(items, order)
     found, scores = np.empty((len(codes), k), np.int64), np.empty((len(codes), k), np.float32)
@@ -59,7 +58,7 @@ def rank_on_cpu(
         for start in starts:
             rank(start, min(start + block, len(codes)))
         return found, scores
-    rank(0, min(block, len(codes)))  # compiled by one thread, where it has to be
+    rank(0, min(block, len(codes)))  # in this thread, because it may have to be compiled
     with ThreadPoolExecutor(threads) as pool:
         done = pool.map(lambda start: rank(start, min(start + block, len(codes))), starts[1:])
         list(done)  # an error in a thread is raised here
@@ -67,10 +66,10 @@ def rank_on_cpu(
 
 
 @_compiled
-def joined(
+def join_masks(
     starts: Codes, ends: Codes, items: Codes, codes: Codes, indptr: Codes, others: Codes
 ) -> tuple[Codes, Codes, Codes]:
-    """(starts, ends, items), others[indptr[u]:indptr[u + 1]] added to the row of each user u of `codes`."""
+    """(starts, ends, items) with others[indptr[u]:indptr[u + 1]] added to the row of each u in `codes`."""
     total = 0
     for row in range(len(codes)):
         total += ends[row] - starts[row] + indptr[codes[row] + 1] - indptr[codes[row]]
@@ -90,7 +89,7 @@ def joined(
 
 @_compiled
 def _in_strips(items: Floats, order: Codes) -> Floats:
-    """The vectors as strips[s, :, j], that of column s·WIDTH + j; filled up with zeros."""
+    """The vectors in strips: strips[s, :, j] is column s·WIDTH + j, padded with zeros."""
     n, dim = items.shape
     strips = np.zeros((-(-n // WIDTH), -(-dim // 4) * 4, WIDTH), np.float32)
     for column in range(n):
@@ -118,9 +117,9 @@ def _rank_rows(
     n, n_items, k = last - first, len(order), found.shape[1]
     vectors = np.zeros((-(-n // _ROWS) * _ROWS, strips.shape[1]), np.float32)
     vectors[:n, : users.shape[1]] = users[codes[first:last]]
-    columns, scores = np.empty((n, k), np.int64), np.empty((n, k), np.float32)  # a heap a row
+    columns, scores = np.empty((n, k), np.int64), np.empty((n, k), np.float32)  # one heap per row
     sizes = np.zeros(n, np.int64)
-    hidden = np.zeros((n, (n_items + 7) // 8), np.uint8)  # a bit an item
+    hidden = np.zeros((n, (n_items + 7) // 8), np.uint8)  # one bit per item
     for row in range(n):
         for item in masked[starts[first + row] : ends[first + row]]:
             hidden[row, item >> 3] |= np.uint8(1 << (item & 7))
@@ -130,7 +129,7 @@ def _rank_rows(
         for group in range(0, n, _ROWS):
             _score(vectors, group, strips[s], buffer)
             if left + WIDTH > n_items:
-                buffer[:, n_items - left :] = -np.inf  # no items are there
+                buffer[:, n_items - left :] = -np.inf  # columns beyond the catalogue
             for row in range(group, min(group + _ROWS, n)):
                 _scan(buffer, row - group, left, order, hidden, columns, scores, sizes, row, good)
     for row in range(n):
@@ -146,7 +145,7 @@ def _rank_rows(
 def _score(vectors: Floats, r: int, strip: Floats, out: Floats) -> None:
     """out[i, j] = Σ_k vectors[r + i, k] · strip[k, j] of four rows i, added up in the order of k.
 
-    Four terms at a time for four rows: so few loads and stores a product that the multiply-adds decide.
+    Four terms at a time for four rows keep loads and stores few, so that multiply-adds are the bottleneck.
     """
     out[:] = 0
     for k in range(0, len(strip), 4):
@@ -192,8 +191,8 @@ def _scan(
 ) -> None:
     """Offer buffer[at], the scores of the columns left, left + 1, …, to the heap of `row`.
 
-    Columns come in rising order, so of equal scores the one that is there already stays. Whole arrays and
-    not slices are passed: making a slice costs more than looking at a chunk.
+    Columns come in increasing order, so of equal scores the earlier one stays. Whole arrays are passed
+    because making a slice costs more than scanning a chunk.
     """
     k = scores.shape[1]
     least = scores[row, 0] if sizes[row] == k else np.float32(-np.inf)
@@ -204,7 +203,7 @@ def _scan(
         if not is_any:
             continue
         count = 0
-        for j in range(start, start + _CHUNK):  # without branches: no one can foresee where the good ones are
+        for j in range(start, start + _CHUNK):  # without branches, which could not be predicted
             good[count] = j
             count += buffer[at, j] > least
         for place in range(count):
@@ -214,12 +213,12 @@ def _scan(
                 least = scores[row, 0] if sizes[row] == k else least
 
 
-# --- a heap whose root is the worst: the lowest score, of equal ones the highest column ----------------
+# --- a heap whose root is the worst entry: lowest score, then highest column ---------------------------
 
 
 @_compiled
 def _offer(columns: Codes, scores: Floats, size: int, column: int, score: float) -> int:
-    """Add to a heap that has room, or replace the worst of a full one; its new size."""
+    """Add to a heap, or replace the worst entry of a full one; returns the new size."""
     if size == len(scores):
         _sink(columns, scores, size, 0, column, score)
         return size
@@ -236,7 +235,7 @@ def _offer(columns: Codes, scores: Floats, size: int, column: int, score: float)
 
 @_compiled
 def _sink(columns: Codes, scores: Floats, size: int, place: int, column: int, score: float) -> None:
-    """Put (score, column) at `place` or below it, where it belongs."""
+    """Insert (score, column) at `place` or below it, to keep the heap in order."""
     while True:
         child = 2 * place + 1
         if child >= size:
@@ -254,7 +253,7 @@ def _sink(columns: Codes, scores: Floats, size: int, place: int, column: int, sc
 
 @_compiled
 def _sort_heap(columns: Codes, scores: Floats, size: int) -> None:
-    """Best first: the worst goes to the end, again and again."""
+    """Sort the heap, best first."""
     for end in range(size - 1, 0, -1):
         column, score = columns[end], scores[end]
         columns[end], scores[end] = columns[0], scores[0]
@@ -266,7 +265,7 @@ def _is_worse(score: float, column: int, other_score: float, other_column: int) 
     return score < other_score or (score == other_score and column > other_column)
 
 
-# --- which of the listed are looked for ----------------------------------------------------------------
+# --- membership ----------------------------------------------------------------------------------------
 
 
 @_compiled
@@ -275,8 +274,8 @@ def has_pairs(
 ) -> npt.NDArray[np.bool_]:
     """Whether each (users[p], wanted[p]) is a pair, where user u has items[indptr[u]:indptr[u + 1]].
 
-    A user's items are marked in a row of the catalogue, and looked up there: quick where the pairs of one
-    user follow each other.
+    A user's items are marked in an array over the catalogue. This is fast if the pairs of a user are
+    adjacent.
     """
     marked, found = np.zeros(n_items, np.bool_), np.zeros(len(wanted), np.bool_)
     user = -1

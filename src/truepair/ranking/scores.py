@@ -1,4 +1,4 @@
-"""Scores of a block of users against all items: of dense and of sparse rows."""
+"""Scores of a block of users for all items, of dense and of sparse rows."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from torch import Tensor
 from truepair.data.ids import Codes
 from truepair.models.matrices import Rows
 
-# codes of b users, here and on the items' device -> their scores (b, n_items); column c is the item order[c].
-# They may be overwritten by those of the next block.
+# codes of b users, on the CPU and on the items' device -> scores (b, n_items); column c is the item order[c].
+# The scores of the next block may overwrite them.
 Scores = Callable[[Codes, Tensor], Tensor]
 
 ROWS = 16  # blocks are multiples of this many rows
 
 
 def scores_of(users: Rows, items: Rows, order: Tensor, block: int) -> Scores:
-    """How blocks of up to `block` users are scored; a user's scores do not depend on who else is in it."""
+    """A function that scores up to `block` users; a user's scores do not depend on the other users."""
     if isinstance(items, sp.csr_array):
         return _sparse_items(users, items, order)
     if isinstance(users, sp.csr_array):
@@ -33,17 +33,18 @@ def _dense(users: Tensor, items: Tensor, order: Tensor, block: int) -> Scores:
     columns_t = items[order].T  # (d, n_items)
     buffer = items.new_empty(block, len(items))
 
-    def scores(codes: Codes, there: Tensor) -> Tensor:
-        vectors = users[there.to(users.device)].to(items.device)  # (b, d)
+    def scores(codes: Codes, on_device: Tensor) -> Tensor:
+        vectors = users[on_device.to(users.device)].to(items.device)  # (b, d)
         return _product(vectors, columns_t, buffer)
 
     return scores
 
 
 def _product(vectors: Tensor, columns_t: Tensor, buffer: Tensor) -> Tensor:
-    """vectors @ columns_t, with the same bits for a row whatever rows come with it.
+    """vectors @ columns_t, where the bits of a row do not depend on the other rows.
 
-    A product of a few rows takes another path through the library, and its sums round otherwise.
+    Products of few rows use another algorithm of the library, whose sums round differently; hence the
+    padding.
     """
     missing = -len(vectors) % ROWS
     padded = F.pad(vectors, (0, 0, 0, missing)) if missing else vectors
@@ -51,10 +52,10 @@ def _product(vectors: Tensor, columns_t: Tensor, buffer: Tensor) -> Tensor:
 
 
 def _sparse_users(users: sp.csr_array, items: Tensor, order: Tensor) -> Scores:
-    """Each user's sum of the weights of what they have, term by term: on the device of the items."""
-    weights = items.T.contiguous()  # (d, n_items); no copy where the items lie by columns
+    """The sum of the weights of each user's items, on the device of the items."""
+    weights = items.T.contiguous()  # (d, n_items); no copy if items are in column-major layout
 
-    def scores(codes: Codes, there: Tensor) -> Tensor:
+    def scores(codes: Codes, on_device: Tensor) -> Tensor:
         rows = users[codes]
         parts = (rows.indices.astype(np.int64), rows.indptr[:-1].astype(np.int64), rows.data)
         columns, starts, values = (torch.from_numpy(part).to(items.device) for part in parts)
@@ -65,14 +66,14 @@ def _sparse_users(users: sp.csr_array, items: Tensor, order: Tensor) -> Scores:
 
 
 def _sparse_items(users: Rows, items: sp.csr_array, order: Tensor) -> Scores:
-    """Sparse products, made dense a block at a time: in main memory."""
+    """Sparse products in main memory, made dense one block at a time."""
     weights = sp.csr_array(items[order.numpy()].T)  # (d, n_items)
 
-    def scores(codes: Codes, there: Tensor) -> Tensor:
+    def scores(codes: Codes, on_device: Tensor) -> Tensor:
         if isinstance(users, sp.csr_array):
             rows = users[codes]
         else:
-            rows = sp.csr_array(users[there.to(users.device)].cpu().numpy())
+            rows = sp.csr_array(users[on_device.to(users.device)].cpu().numpy())
         return torch.from_numpy((rows @ weights).toarray())
 
     return scores

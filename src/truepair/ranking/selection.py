@@ -1,4 +1,4 @@
-"""Ranking: the best items of each user by dot product. This is the only top-k in truepair."""
+"""Ranking: the best items of each user by dot product. All of truepair uses this top-k."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from truepair.ranking.blocks import rank_in_blocks
 Matrix = Rows | npt.NDArray[Any]
 Exclude = Interactions | Sequence[Interactions]
 
-_TIE_KEY = 0x7135  # fixed for ever: ties are broken alike in every run, on every machine
+_TIE_KEY = 0x7135  # never changes: ties are broken equally in every run, on every machine
 
 
 class TopK(NamedTuple):
-    """The best items of each row, best first; places without a candidate hold item -1, score -inf."""
+    """The best items of each row, best first; positions without a candidate have item -1 and score -inf."""
 
     items: Codes  # (n, k)
     scores: npt.NDArray[np.float32]  # (n, k)
@@ -43,14 +43,14 @@ def top_k(
 ) -> TopK:
     """The `k` items with the highest score `users[u] · items[i]`, for each user code u in `rows`.
 
-    `rows` defaults to all users; items of u in `exclude` are left out of u's list. A user with fewer
-    than k candidates gets item -1 with score -inf at the end. Scores are computed in float32, about
-    `block` users at a time, on the device of `items`; a list does not depend on who else is asked for.
-    Either matrix may be sparse (SciPy's); a product with sparse items is made in main memory.
+    `rows` defaults to all users. The items of u in `exclude` do not appear in the list of u. A list with
+    fewer than k candidates ends with item -1 and score -inf. Scores are computed in float32, about `block`
+    users at a time, on the device of `items`; a list does not depend on the other rows. Either matrix may be
+    a SciPy sparse matrix; products with sparse items are computed in main memory.
 
-    Equal scores are ordered by one fixed pseudo-random order of the item codes, the same for all users
-    and all runs. They are not ordered by code: codes often follow popularity, and a model that gives
-    every item the same score would look good.
+    Ties are broken by one fixed pseudo-random order of the item codes, the same for all users and runs. The
+    order of codes is not used: it often follows popularity, so that a model with equal scores for all items
+    would look good.
 
     >>> lists = top_k(np.eye(2), np.array([[3, 0], [1, 2], [2, 1]]), k=2)
     >>> lists.items.tolist(), lists.scores.tolist()
@@ -70,12 +70,12 @@ def top_k(
             and item_matrix.device.type == "cpu"
             and _compiled() is not None
         ):
-            return _ranked_at_once(user_matrix, item_matrix, k, codes, masks, block)
+            return _rank_compiled(user_matrix, item_matrix, k, codes, masks, block)
         return TopK(*rank_in_blocks(user_matrix, item_matrix, _order(n_items), k, codes, masks, block))
 
 
 def as_masks(exclude: Exclude | None) -> tuple[Interactions, ...]:
-    """`exclude` as a tuple, whether it was none, one or several."""
+    """`exclude` (None, one or several Interactions) as a tuple."""
     if exclude is None:
         return ()
     masks = (exclude,) if isinstance(exclude, Interactions) else exclude
@@ -87,12 +87,12 @@ def as_masks(exclude: Exclude | None) -> tuple[Interactions, ...]:
 
 
 def check_shapes(shape: tuple[int, int], others: Sequence[Interactions], what: str = "exclude") -> None:
-    """An error if one of `others` does not have `shape` = (users, items)."""
+    """Raise an error if one of `others` does not have `shape` = (users, items)."""
     for other in others:
         if (other.n_users, other.n_items) != shape:
             raise InputError(
                 f"{what} has {other.n_users:,} users x {other.n_items:,} items, but {shape[0]:,} x "
-                f"{shape[1]:,} are ranked; use parts of one split, which share their codes."
+                f"{shape[1]:,} are ranked; use parts of one split, which have the same codes."
             )
 
 
@@ -101,7 +101,7 @@ def check_shapes(shape: tuple[int, int], others: Sequence[Interactions], what: s
 
 @lru_cache(maxsize=8)
 def _order(n_items: int) -> Codes:
-    """Column -> item: a tie goes to the lower column, on every device."""
+    """Column -> item; ties go to the lower column on every device."""
     return _read_only(random_order(_TIE_KEY, n_items))
 
 
@@ -115,7 +115,7 @@ def _read_only(array: Codes) -> Codes:
 
 @cache
 def _compiled() -> Any:
-    """The module of compiled code; None where Numba cannot be imported: PyTorch ranks, slower and alike."""
+    """The module of compiled code; None without Numba, where PyTorch gives the same lists more slowly."""
     try:
         from truepair.ranking import cpu as ranking_cpu
     except ImportError:
@@ -124,9 +124,9 @@ def _compiled() -> Any:
 
 
 def has_pairs(part: Interactions, users: Codes, items: Codes) -> npt.NDArray[np.bool_]:
-    """`part.has(users, items)` for arrays of one length; sooner where the pairs of a user follow each other.
+    """`part.has(users, items)` for arrays of one length; faster if the pairs of a user are adjacent.
 
-    An item of -1 is a place without one.
+    The item -1 marks a position without an item.
     """
     compiled = _compiled()
     if compiled is None:
@@ -134,7 +134,7 @@ def has_pairs(part: Interactions, users: Codes, items: Codes) -> npt.NDArray[np.
     return np.asarray(compiled.has_pairs(part.indptr, part.items, part.n_items, users, items))
 
 
-def _ranked_at_once(
+def _rank_compiled(
     users: torch.Tensor,
     items: torch.Tensor,
     k: int,
@@ -158,8 +158,8 @@ def _masked_items(compiled: Any, masks: tuple[Interactions, ...], codes: Codes) 
         return nothing, nothing, _read_only(np.empty(0, np.int64))
     starts, ends, items = masks[0].indptr[codes], masks[0].indptr[codes + 1], masks[0].items
     for mask in masks[1:]:
-        starts, ends, items = compiled.joined(starts, ends, items, codes, mask.indptr, mask.items)
-        items = _read_only(items)  # as those of one mask are: for Numba it is another type if it is not
+        starts, ends, items = compiled.join_masks(starts, ends, items, codes, mask.indptr, mask.items)
+        items = _read_only(items)  # as for one mask: Numba treats writable arrays as another type
     return starts, ends, items
 
 
@@ -184,7 +184,7 @@ def _checked_matrices(users: Matrix, items: Matrix) -> tuple[Rows, Rows]:
 
 def _as_rows(what: str, matrix: Matrix) -> Rows:
     rows: Rows
-    with np.errstate(over="ignore"):  # what overflows is infinite, and told below
+    with np.errstate(over="ignore"):  # overflow gives infinity, which is reported below
         if sp.issparse(matrix):
             rows = sp.csr_array(matrix).astype(np.float32, copy=False)
         elif isinstance(matrix, torch.Tensor):
@@ -194,21 +194,23 @@ def _as_rows(what: str, matrix: Matrix) -> Rows:
     if rows.ndim != 2:
         raise InputError(f"{what} must be a matrix (rows x dimensions), not {rows.ndim}-D.")
     if isinstance(rows, torch.Tensor) and rows.layout != torch.strided:
-        raise InputError(f"{what} is a sparse tensor of PyTorch; give a dense one, or SciPy's csr_array.")
+        raise InputError(
+            f"{what} is a sparse PyTorch tensor; give a dense tensor or a scipy.sparse.csr_array."
+        )
     if not math.isfinite(_largest(_numbers(rows))):
         raise InputError(
-            f"{_broken(rows):,} of {n_rows(rows):,} rows of {what} hold NaN or infinity; "
+            f"{_n_nonfinite_rows(rows):,} of {n_rows(rows):,} rows of {what} contain NaN or infinity; "
             "the model diverged: train again with a lower learning rate."
         )
     return rows
 
 
 def _numbers(rows: Rows) -> torch.Tensor:
-    """All numbers of it that are not left out for being zero."""
+    """All stored numbers."""
     return rows if isinstance(rows, torch.Tensor) else torch.from_numpy(rows.data)
 
 
-def _broken(rows: Rows) -> int:
+def _n_nonfinite_rows(rows: Rows) -> int:
     if isinstance(rows, torch.Tensor):
         return int((~torch.isfinite(rows)).any(dim=1).sum())
     places = np.flatnonzero(~np.isfinite(rows.data))
@@ -216,10 +218,10 @@ def _broken(rows: Rows) -> int:
 
 
 def _largest(matrix: torch.Tensor) -> float:
-    """The largest |number|; NaN or infinite where one of them is. One pass, no copies."""
+    """The largest absolute value; NaN or infinite if one number is. One pass, no copies."""
     if not matrix.numel():
         return 0.0
-    in_order = matrix if matrix.is_contiguous() else matrix.T  # of other orders it would make a copy
+    in_order = matrix if matrix.is_contiguous() else matrix.T  # aminmax copies arrays that are not contiguous
     low, high = in_order.aminmax()
     return float(torch.maximum(-low, high))
 
@@ -227,7 +229,7 @@ def _largest(matrix: torch.Tensor) -> float:
 def _checked_k(k: int, n_items: int) -> int:
     k = check_whole("k", k, 1)
     if k > n_items:
-        raise InputError(f"k = {k} is larger than the catalogue of {n_items} items; ask for k ≤ {n_items}.")
+        raise InputError(f"k = {k} is larger than the catalogue of {n_items} items; choose k ≤ {n_items}.")
     return k
 
 

@@ -29,11 +29,11 @@ from truepair.errors import (
 )
 from truepair.evaluation import Validation, parse_metric
 from truepair.losses import LOSSES, Loss, Prior
-from truepair.models.blend import Sum, check_vectors, trained_part, with_vectors
+from truepair.models.blend import Blend, check_vectors, trained_part, with_vectors
 from truepair.models.closed_forms import ALL_ENCODERS, CLOSED, EASE, ClosedForm
 from truepair.models.encoders import ENCODERS, Encoder
 from truepair.models.matrices import Rows, dense, dot_rows, take_rows, unit_rows
-from truepair.prior import prepared
+from truepair.prior import prepare
 from truepair.ranking.selection import top_k
 from truepair.recommender.candidates import Shelf
 from truepair.recommender.closed_fit import Solved, solve
@@ -269,7 +269,7 @@ class Recommender:
         on_epoch = Validation(split.valid, split.train, self.metric) if split.valid is not None else None
         settings = settings if on_epoch else dataclasses.replace(settings, patience=None)
         asked = Job(encoder, loss, sampler, split.train, settings)
-        job, filled = prepared(asked, engine=self.engine, progress=progress)
+        job, filled = prepare(asked, engine=self.engine, progress=progress)
         fitted = fit(
             encoder,
             job.loss,
@@ -290,8 +290,8 @@ class Recommender:
         ease = self.added()
         if ease is None or not isinstance(result, FitResult):
             return result.users, result.items
-        total = Sum.of(ease, self.plus_weight, split.train, Settings(device=self.device).torch_device())
-        users, items = total.joined(result.users, result.items)
+        total = Blend.of(ease, self.plus_weight, split.train, Settings(device=self.device).torch_device())
+        users, items = total.matrices(result.users, result.items)
         if split.valid is not None:
             score = Validation(split.valid, split.train, self.metric)(Solved(users, items, ease, None, 0.0))
             facts["metrics"] = {f"validation {self.metric}": score}

@@ -1,6 +1,6 @@
-"""Figures: curves and bars as SVG whose colours are those of the page, light or dark.
+"""Figures: curves and bars as SVG in the colours of the page, light or dark.
 
-Only here is matplotlib imported, and only when a figure is drawn.
+matplotlib is imported only when a figure is drawn.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
-# Colours that no one would choose stand for those that the page's style sheet names.
+# Placeholder colours, which are replaced by the names in the page's style sheet.
 _INK, _LINE = "#010203", "#040506"
 _SERIES = ("#0a0b01", "#0a0b02", "#0a0b03", "#0a0b04")
 _NAMED = {_INK: "currentColor", _LINE: "var(--line)"} | {
     colour: f"var(--series-{number})" for number, colour in enumerate(_SERIES, 1)
 }
-_ABREAST = 3  # small multiples in a row
-# The page's own colours where it is light; a file of its own has no style sheet to ask.
+_PER_ROW = 3  # panels in a row
+# The colours of the light page, for SVG files without a style sheet.
 _ON_WHITE = {
     "currentColor": "#1c2126",
     "var(--line)": "#d5dae0",
@@ -38,9 +38,9 @@ _ON_WHITE = {
 _MARKERS = ("o", "s", "^", "D")
 _DASHES = ("-", "--", ":", "-.")
 _STYLE: Any = {
-    "svg.hashsalt": "truepair",  # the same figure has the same bytes
+    "svg.hashsalt": "truepair",  # equal figures have equal bytes
     "svg.fonttype": "path",
-    "font.family": "DejaVu Sans",  # matplotlib carries it, so every machine draws the same
+    "font.family": "DejaVu Sans",  # included in matplotlib, so that every machine draws the same
     "font.size": 10,
     "text.color": _INK,
     "axes.labelcolor": _INK,
@@ -64,7 +64,7 @@ _STYLE: Any = {
 
 @dataclass(frozen=True)
 class Curve:
-    """A line through (x, y), with one point marked if `best` is its place."""
+    """A line through (x, y); `best` is the index of a point to mark."""
 
     x: Sequence[float]
     y: Sequence[float]
@@ -82,7 +82,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Points:
-    """Points (x, y), one of them marked; `line` is drawn behind them. Texts as x are categories."""
+    """Points (x, y), with one of them marked and `line` behind them. Strings as x are categories."""
 
     x: Sequence[float] | Sequence[str]
     y: Sequence[float]
@@ -93,9 +93,9 @@ class Points:
 
 @dataclass(frozen=True)
 class Series:
-    """Points with intervals (low, high); `colour` is a place among the colours; hollow: not our work.
+    """Points with intervals (low, high); `colour` is an index; `hollow` marks results of others.
 
-    `joined` says whether a line goes through the points.
+    `joined` is whether a line connects the points.
     """
 
     x: Sequence[float]
@@ -109,7 +109,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes: series by name, names of places 0, 1, … if there are any, lines to compare with."""
+    """A pair of axes: series by name, optional names of the positions 0, 1, …, and reference lines."""
 
     title: str
     series: Mapping[str, Series]
@@ -119,18 +119,18 @@ class Panel:
     marks: Mapping[str, float] = field(default_factory=dict)
     spans: Mapping[str, tuple[float, float, int]] = field(default_factory=dict)  # low, high, colour
     log: str = ""  # "x", "y" or "xy": these axes are logarithmic
-    steps: int | None = None  # between ticks along x, at most; for dots
+    steps: int | None = None  # the most intervals between ticks along x; for dots
 
 
 def check_plots() -> None:
-    """An error with the remedy, if figures cannot be drawn here."""
+    """Raise an error with the remedy if matplotlib is not installed."""
     if importlib.util.find_spec("matplotlib") is None:
-        raise InputError("a report with figures needs matplotlib: pip install 'truepair[plots]'")
+        raise InputError("a report with figures needs matplotlib; install it: pip install 'truepair[plots]'")
 
 
 def draw_curves(panels: Mapping[str, Mapping[str, Curve]], xlabel: str) -> str:
-    """One panel a title, one line a name, side by side, as SVG."""
-    with _styled():
+    """Panels side by side, one per title, with one line per name, as SVG."""
+    with _style_context():
         drawing = _drawing(3.4)
         for at, (title, curves) in enumerate(panels.items(), 1):
             axes = drawing.add_subplot(1, len(panels), at)
@@ -144,8 +144,8 @@ def draw_curves(panels: Mapping[str, Mapping[str, Curve]], xlabel: str) -> str:
 
 
 def draw_bars(groups: Mapping[str, Mapping[str, Bar]], ylabel: str = "") -> str:
-    """One group of bars a title, one bar a name, each with its interval and its value, as SVG."""
-    with _styled():
+    """Groups of bars, one per title, with one bar per name, its interval and its value, as SVG."""
+    with _style_context():
         drawing = _drawing(3.6)
         axes = drawing.add_subplot()
         names = list(next(iter(groups.values())))
@@ -161,14 +161,14 @@ def draw_bars(groups: Mapping[str, Mapping[str, Bar]], ylabel: str = "") -> str:
 
 
 def draw_points(panels: Mapping[str, Points], ylabel: str) -> str:
-    """Small multiples, a panel a title, three in a row, all with the same y, as SVG."""
-    with _styled():
-        rows = -(-len(panels) // _ABREAST)
+    """Panels, one per title, three in a row, with a common y axis, as SVG."""
+    with _style_context():
+        rows = -(-len(panels) // _PER_ROW)
         drawing, first = _drawing(2.4 * rows), None
         for at, (title, points) in enumerate(panels.items()):
-            axes = drawing.add_subplot(rows, _ABREAST, at + 1, sharey=first)
+            axes = drawing.add_subplot(rows, _PER_ROW, at + 1, sharey=first)
             first = first or axes
-            axes.set(title=title, ylabel=ylabel if at % _ABREAST == 0 else "")
+            axes.set(title=title, ylabel=ylabel if at % _PER_ROW == 0 else "")
             _draw_points(axes, points)
         return _svg(drawing)
 
@@ -186,27 +186,27 @@ def _draw_points(axes: Axes, points: Points) -> None:
 
 
 def draw_bands(panels: Sequence[Panel], columns: int) -> str:
-    """Lines through the points, each with a band from low to high, as SVG."""
+    """Lines through points, each with a band from low to high, as SVG."""
     return _panels(panels, columns, 2.6, _draw_band)
 
 
 def draw_lines(panels: Sequence[Panel], columns: int) -> str:
-    """Points, joined or not, on plain or logarithmic axes; hollow series are dashed; `marks` lie flat."""
+    """Points, joined or not, on linear or logarithmic axes; hollow series are dashed, `marks` horizontal."""
     return _panels(panels, columns, 3.0, _draw_lines)
 
 
 def draw_dots(panels: Sequence[Panel], columns: int, height: float) -> str:
-    """Values along x, names along y, thin lines from low to high; `marks` are upright lines. As SVG."""
+    """Values along x, names along y, thin lines from low to high; `marks` are vertical lines. As SVG."""
     return _panels(panels, columns, height, _draw_dots)
 
 
 def draw_columns(panels: Sequence[Panel], columns: int) -> str:
-    """Bars at places with names, their values above; `spans` are bands to compare with. As SVG."""
+    """Bars at named positions with their values above; `spans` are reference bands. As SVG."""
     return _panels(panels, columns, 3.2, _draw_columns)
 
 
 def standalone(svg: str) -> str:
-    """An SVG as a file of its own: colours by value on white, so that it reads on light and dark pages."""
+    """The SVG as a separate file: fixed colours on white, readable on light and dark pages."""
     for named, colour in _ON_WHITE.items():
         svg = svg.replace(named, colour)
     head, rest = svg.split(">", 1)
@@ -215,9 +215,9 @@ def standalone(svg: str) -> str:
 
 
 def _panels(panels: Sequence[Panel], columns: int, height: float, draw: Callable[[Axes, Panel], None]) -> str:
-    """The panels in rows, with one legend for all."""
+    """The panels in rows, with a common legend."""
     rows = -(-len(panels) // columns)
-    with _styled():
+    with _style_context():
         drawing = _drawing(height * rows + 0.4)
         for at, panel in enumerate(panels, 1):
             axes = drawing.add_subplot(rows, columns, at)
@@ -330,7 +330,7 @@ def _draw_legend(drawing: Drawing) -> None:
     drawing.legend(list(found.values()), list(found), loc="outside upper right", ncols=min(len(found), 6))
 
 
-def _styled() -> AbstractContextManager[None]:
+def _style_context() -> AbstractContextManager[None]:
     check_plots()
     import matplotlib
 
@@ -338,7 +338,7 @@ def _styled() -> AbstractContextManager[None]:
 
 
 def _svg(drawing: Any) -> str:
-    """The drawing as an SVG element for inside a page, in the page's colours."""
+    """The drawing as an SVG element for a page, in the page's colours."""
     sink = io.StringIO()
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     drawing.savefig(sink, format="svg", transparent=True, metadata=nothing)

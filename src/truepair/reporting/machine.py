@@ -1,4 +1,4 @@
-"""What was measured on: versions, processor, threads, GPU."""
+"""A description of the machine: versions, processor, threads, GPU."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _PACKAGES = ("truepair", "numpy", "scipy", "torch", "numba", "triton", "implicit
 
 
 def versions() -> dict[str, str | None]:
-    """The version of Python and of each package that counts; None where it is not installed."""
+    """The versions of Python and of the relevant packages; None if not installed."""
     return {"python": platform.python_version()} | {name: _version(name) for name in _PACKAGES}
 
 
 def machine() -> dict[str, Any]:
-    """The machine as plain values."""
+    """The machine as a dict of plain values."""
     return {
         "system": platform.platform(),
         "cpu": cpu_model(),
@@ -31,12 +31,12 @@ def machine() -> dict[str, Any]:
 
 
 def cpu_model() -> str:
-    """The processor's name, as the system tells it."""
+    """The processor's name, as reported by the system."""
     try:
-        told = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+        match = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     except OSError:
-        told = None
-    return told[1] if told else platform.processor() or platform.machine()
+        match = None
+    return match[1] if match else platform.processor() or platform.machine()
 
 
 def _version(package: str) -> str | None:

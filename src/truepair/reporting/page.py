@@ -1,6 +1,6 @@
-"""Report: sections of text, tables and figures -> one HTML file that needs nothing else.
+"""Pages: sections of text, tables and figures -> one self-contained HTML file.
 
-Everything that is shown is escaped; there are no scripts, and nothing is loaded from anywhere.
+All text is escaped. A page has no scripts and loads nothing.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from truepair.storage.atomic import atomic_write
 
 
 class Block(Protocol):
-    """Anything that can stand in a section."""
+    """An element of a section."""
 
     def html(self) -> str:
-        """Itself as HTML, with all text escaped."""
+        """The element as HTML, with all text escaped."""
 
 
 @dataclass(frozen=True)
 class Text:
-    """A paragraph; `strong` is for the one sentence to remember."""
+    """A paragraph; `strong` is for the main result."""
 
     text: str
     strong: bool = False
@@ -37,7 +37,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Table:
-    """A head (not shown if all empty) and rows of cells; all but the first are numbers if `numbers`."""
+    """A head (hidden if empty) and rows of cells; `numbers` right-aligns all columns but the first."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[object]]
@@ -47,10 +47,10 @@ class Table:
     def __post_init__(self) -> None:
         for row in self.rows:
             if len(row) != len(self.head):
-                raise InputError(f"a row of {len(row)} cells does not fit a head of {len(self.head)}: {row}")
+                raise InputError(f"a row has {len(row)} cells, but the head has {len(self.head)}: {row}")
 
     def html(self) -> str:
-        """A table in a box that scrolls by itself on a narrow screen."""
+        """A table that scrolls horizontally on a narrow screen."""
         caption = f"<caption>{escape(self.caption)}</caption>" if self.caption else ""
         cells = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in self.head)
         head = f"<thead><tr>{cells}</tr></thead>" if any(self.head) else ""
@@ -67,7 +67,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Items:
-    """A list with a heading; marked entries stand out, and say `mark`."""
+    """A list with a heading; the entries in `marked` are highlighted with the text `mark`."""
 
     heading: str
     entries: Sequence[str]
@@ -90,7 +90,7 @@ class Items:
 
 @dataclass(frozen=True)
 class Columns:
-    """Blocks side by side, below each other on a narrow screen."""
+    """Blocks side by side, or below each other on a narrow screen."""
 
     blocks: Sequence[Block]
 
@@ -101,14 +101,14 @@ class Columns:
 
 @dataclass(frozen=True)
 class Figure:
-    """An SVG that we drew ourselves (it is not escaped), what it shows, and a caption."""
+    """A trusted SVG (it is not escaped), a description of it, and a caption."""
 
     svg: str
     alt: str
     caption: str = ""
 
     def html(self) -> str:
-        """A figure that a screen reader reads by its `alt`."""
+        """A figure with `alt` for screen readers."""
         caption = f"<figcaption>{escape(self.caption)}</figcaption>" if self.caption else ""
         picture = f'<div class="scroll" role="img" aria-label="{escape(self.alt)}">{self.svg}</div>'
         return f"<figure>{picture}{caption}</figure>"
@@ -116,7 +116,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and what stands below it."""
+    """A heading and its blocks."""
 
     heading: str
     blocks: Sequence[Block]
@@ -128,7 +128,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """A title, a sentence about the whole, and sections."""
+    """A title, a lead sentence, and sections."""
 
     title: str
     lead: str

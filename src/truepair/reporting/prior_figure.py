@@ -1,4 +1,4 @@
-"""One estimate of the prior as a picture: what each method looked at, and what it took from it."""
+"""A figure of an estimate of the prior: the input of each method, and its estimate."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _STYLE: Any = {
 
 
 def check_plot(path: Path) -> None:
-    """An error where no plot can be drawn into `path`, before any work is done for it."""
+    """Raise an error if no figure can be written to `path`; call it before any work."""
     check_plots()
     if path.suffix.lower() not in SUFFIXES:
-        raise InputError(f"{path} is no plot that can be drawn; end it in {' or '.join(SUFFIXES)}.")
+        raise InputError(f"{path} has no suffix of a figure; end the name in {' or '.join(SUFFIXES)}.")
 
 
 def draw_prior(estimate: PriorEstimate, path: Path) -> None:
-    """Left the ratio of the two shares over the threshold, right the curve and its plateau; SVG or PNG."""
+    """Draw the ratio of shares by threshold, and the fitted curve with its plateau, as SVG or PNG."""
     check_plot(path)
     import matplotlib
     from matplotlib.figure import Figure
@@ -51,35 +51,41 @@ def draw_prior(estimate: PriorEstimate, path: Path) -> None:
             raise StorageError(f"cannot write {path}: {error.strerror or error}.") from error
 
 
-def seen_shares(estimate: PriorEstimate) -> tuple[Floats, Floats, Floats]:
-    """Score, share of held-out positives among held-out and unlabelled pairs, and the curve's, by bin.
+def held_out_shares(estimate: PriorEstimate) -> tuple[Floats, Floats, Floats]:
+    """Per bin: the score, the share of held-out positives among held-out and unlabelled pairs, and its fit.
 
-    The curve's is the mean of c·F over the groups of users, by how many pairs each has in the bin.
+    The fit is the mean of c·F over the groups of users, weighted by their numbers of pairs in the bin.
     """
     cells, curve = estimate.cells, estimate.curve
-    held, unlabelled = cells.by_group  # [G, B]
-    pairs = held + unlabelled
+    held_out, unlabelled = cells.by_group  # [G, B]
+    pairs = held_out + unlabelled
     score, log_count = np.broadcast_arrays(cells.score, cells.log_count[:, None])
-    told = (pairs * curve.share * curve.positive(score, log_count)).sum(axis=0)
+    fitted = (pairs * curve.share * curve.positive(score, log_count)).sum(axis=0)
     used = pairs.sum(axis=0) > 0
     total = pairs.sum(axis=0)[used]
-    return cells.score[used], held.sum(axis=0)[used] / total, told[used] / total
+    return cells.score[used], held_out.sum(axis=0)[used] / total, fitted[used] / total
 
 
 def _draw_ratios(axes: Axes, estimate: PriorEstimate) -> None:
     score, ratio, _ = estimate.thresholds()
-    axes.plot(score, ratio, color=_BLUE, linewidth=1.8, label="share of unlabelled / share of held-out above")
+    axes.plot(
+        score, ratio, color=_BLUE, linewidth=1.8, label="share of unlabelled / share of held-out pairs above"
+    )
     bbe, dedpul = estimate.methods["bbe"], estimate.methods["dedpul"]
     at = int(np.abs(ratio - bbe).argmin())
-    axes.plot(score[at], ratio[at], "o", color=_BLUE, markersize=8, label=f"BBE takes {bbe:.3g} here")
+    axes.plot(score[at], ratio[at], "o", color=_BLUE, markersize=8, label=f"BBE: {bbe:.3g}")
     axes.axhline(dedpul, color=_GREEN, linestyle="--", label=f"DEDPUL: {dedpul:.3g}")
     axes.axhline(estimate.tau, color=_ORANGE, label=f"recommended: {estimate.tau:.3g}")
     axes.axhspan(
         max(estimate.low, 1e-9), estimate.high, color=_ORANGE, alpha=0.15, linewidth=0, label=_interval()
     )
     lowest = float(ratio[ratio > 0].min(initial=1.0))
-    least = min(lowest, max(estimate.low, estimate.tau / 20, lowest / 100))  # what is next to 0 is left out
-    axes.set(title="τ is at most the ratio at any threshold", xlabel="threshold of the score", yscale="log")
+    least = min(lowest, max(estimate.low, estimate.tau / 20, lowest / 100))  # values close to 0 are cut off
+    axes.set(
+        title="The ratio at any threshold is an upper bound of τ",
+        xlabel="threshold of the score",
+        yscale="log",
+    )
     axes.set_ylim(least / 1.5, 1.3)
     axes.legend(fontsize=8)
 
@@ -89,16 +95,16 @@ def _interval() -> str:
 
 
 def _draw_curve(axes: Axes, estimate: PriorEstimate) -> None:
-    score, seen, told = seen_shares(estimate)
+    score, observed, fitted = held_out_shares(estimate)
     height = estimate.curve.share
-    axes.plot(score, seen, "o", color=_GREY, markersize=4, label="held-out positives among the rest, seen")
-    axes.plot(score, told, color=_ORANGE, linewidth=1.8, label="fitted curve")
-    top = 1.4 * max(float(seen.max()), min(height, 2 * float(seen.max())))  # room for the legend
+    axes.plot(score, observed, "o", color=_GREY, markersize=4, label="share of held-out positives, observed")
+    axes.plot(score, fitted, color=_ORANGE, linewidth=1.8, label="fitted curve")
+    top = 1.4 * max(float(observed.max()), min(height, 2 * float(observed.max())))  # room for the legend
     away = "" if height < top else ", out of view"
     axes.axhline(height, color=_INK, linewidth=1, linestyle="--", label=f"its plateau: {height:.3g}{away}")
     axes.set(
-        title="The lower the plateau, the more positives are hidden",
-        xlabel="score, in standard deviations of its user's",
+        title="A lower plateau means more hidden positives",
+        xlabel="score, standardised per user",
     )
     axes.set_ylim(0, top)
     axes.legend(fontsize=8, loc="upper left")

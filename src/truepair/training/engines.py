@@ -154,7 +154,7 @@ def _check_posterior(loss: Loss, interactions: Interactions) -> None:
     if loss.posterior is None:
         raise InputError(
             "InfoNCEPosterior weighs items by what a first model says of them, and has none; Recommender "
-            "trains it. Here, take the job that truepair.prior.prepared(job) gives, or tau=0 for InfoNCE."
+            "trains it. Here, take the job that truepair.prior.prepare(job) gives, or tau=0 for InfoNCE."
         )
     shape = len(loss.posterior.users), len(loss.posterior.items)
     if shape != (interactions.n_users, interactions.n_items):

@@ -13,7 +13,7 @@ from truepair.errors import InputError, TrainingError, TruepairError
 from truepair.evaluation import Validation
 from truepair.losses import Loss
 from truepair.models.closed_forms import ClosedForm
-from truepair.prior import ESTIMATED, prepared_many, with_estimated_prior
+from truepair.prior import ESTIMATED, prepare_many, with_estimated_prior
 from truepair.recommender.closed_fit import Solved
 from truepair.recommender.defaults import given_over, usual
 from truepair.recommender.estimator import Recommender
@@ -100,7 +100,7 @@ class TrainingRunner:
 
     def _prepared(self, jobs: Sequence[tuple[Asked, Job]]) -> list[tuple[Asked, Job]]:
         """The jobs with what first models tell, where losses need them; one that has none fails alone."""
-        found = prepared_many([job for _, job in jobs], engine=self.fixed["engine"], progress=self.progress)
+        found = prepare_many([job for _, job in jobs], engine=self.fixed["engine"], progress=self.progress)
         ready = []
         for (asked, _), each in zip(jobs, found, strict=True):
             if isinstance(each, TruepairError):

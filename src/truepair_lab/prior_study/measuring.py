@@ -32,7 +32,7 @@ def measure(study: str, place: Place, case: PriorCase, resamples: int = RESAMPLE
         observed=found.observed,
         users=per_user(case, found),
         resamples=resamples,
-        seen=found.seen,
+        seen=found.has_plateau,
     )
 
 

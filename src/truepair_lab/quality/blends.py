@@ -14,8 +14,8 @@ from torch import Tensor
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError, TruepairError
 from truepair.evaluation import Validation
-from truepair.models.blend import Sum
-from truepair.prior import prepared
+from truepair.models.blend import Blend
+from truepair.prior import prepare
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.parameters import assembled
 from truepair.training import EpochState, FitResult, Job, StopTraining, fit
@@ -57,12 +57,14 @@ def trained(parameters: Parameters, train: Interactions, seed: int) -> tuple[Pai
     model = Recommender(**assembled(parameters | {"validate_every": 1}))
     encoder, loss, sampler, settings = model.job(len(train))
     settings = replace(settings, seed=seed)
-    loss = prepared(Job(encoder, loss, sampler, train, settings)).job.loss
+    loss = prepare(Job(encoder, loss, sampler, train, settings)).job.loss
     result, device = fit(encoder, loss, sampler, train, settings, stop), settings.torch_device()
     ease = model.added()
     if ease is None:
         return Pair(result.users.to(device), result.items.to(device)), result
-    return Pair(*Sum.of(ease, model.plus_weight, train, device).joined(result.users, result.items)), result
+    return Pair(
+        *Blend.of(ease, model.plus_weight, train, device).matrices(result.users, result.items)
+    ), result
 
 
 def summed_parameters(run: Parameters, ease: Parameters) -> dict[str, Any]:
@@ -93,15 +95,15 @@ class SumRunner:
             asked.finish(score, self.run["epoch"], time.perf_counter() - began, self._parts[1].engine)
 
     @cached_property
-    def _parts(self) -> tuple[Pair, FitResult, Sum]:
+    def _parts(self) -> tuple[Pair, FitResult, Blend]:
         pair, result = trained(final_parameters(self.run), self.train, seed=0)
         ease = assembled(self.fixed)["plus"]
-        return pair, result, Sum.of(ease, 1.0, self.train, pair.items.device)
+        return pair, result, Blend.of(ease, 1.0, self.train, pair.items.device)
 
     def _joined(self, weight: float) -> Pair:
         pair, _, ease = self._parts
         torch.cuda.empty_cache()  # matrices of the trial before, as large as EASE's
-        return Pair(*replace(ease, weights=ease.weights * weight).joined(pair.users, pair.items))
+        return Pair(*replace(ease, weights=ease.weights * weight).matrices(pair.users, pair.items))
 
 
 def best_of(settings: Mapping[Any, Mapping[str, Any]], place: tuple[str, str, str]) -> Mapping[str, Any]:

@@ -21,7 +21,7 @@ from truepair.evaluation.evaluation import Validation
 from truepair.losses import InfoNCE, InfoNCEPosterior
 from truepair.models.encoders import MF
 from truepair.prior import estimate_prior
-from truepair.prior.calibration import calibrated
+from truepair.prior.calibration import calibrate
 from truepair.recommender.holdout import joined
 from truepair.sampling import Full
 from truepair.training import FitResult, Job, Settings, fit
@@ -104,7 +104,7 @@ class Bench:
         """InfoNCE with the weights that its own first model gives."""
         case, first = self.case, self.first(point)
         known = joined([case.train, case.valid])
-        found, _ = calibrated(first.users, first.items, known, case.train, case.valid, case.seed)
+        found, _ = calibrate(first.users, first.items, known, case.train, case.valid, case.seed)
         tau = case.tau if treatment.removesuffix(KIND) == "posterior" else self.estimated
         return InfoNCEPosterior(tau=tau, temperature=point.temperature, posterior=found)
 

@@ -1,4 +1,4 @@
-"""The interface of the library `implicit`: a program written for it runs by changing one import.
+"""The interface of the library `implicit`: a program written for it needs one changed import.
 
     import truepair.adapters.implicit as implicit
 
@@ -6,7 +6,8 @@
     model.fit(user_items)
     ids, scores = model.recommend(userids, user_items[userids])
 
-`DebiasedPairwise` has the same interface. What is not here says so: nothing is imitated by another method.
+`DebiasedPairwise` has the same interface. Models that truepair lacks raise an ImportError; they are never
+replaced by another method.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from truepair.adapters.implicit.dpl import DebiasedPairwise
 
 __all__ = ["BayesianPersonalizedRanking", "DebiasedPairwise", "als", "bpr", "dpl"]
 
-_NOT_HERE = ("lmf", "nearest_neighbours", "approximate_als", "AlternatingLeastSquares")
+_MISSING_MODELS = ("lmf", "nearest_neighbours", "approximate_als", "AlternatingLeastSquares")
 
 
 def __getattr__(name: str) -> object:
-    if name in _NOT_HERE:
-        # an ImportError also reaches those who write `from truepair.adapters.implicit import …`
+    if name in _MISSING_MODELS:
+        # an ImportError is also raised by `from truepair.adapters.implicit import …`
         raise ImportError(
             f"truepair has no implicit.{name}; it has bpr.BayesianPersonalizedRanking and "
             "dpl.DebiasedPairwise. Keep `import implicit` for that model."

@@ -1,4 +1,4 @@
-"""There is no alternating least squares in truepair; this module says so to programs that look for it."""
+"""truepair has no alternating least squares; importing it from here raises an error that says so."""
 
 from __future__ import annotations
 

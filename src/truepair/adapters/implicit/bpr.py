@@ -7,7 +7,7 @@ from truepair.losses import BPR, Loss
 
 
 class BayesianPersonalizedRanking(PairwiseModel):
-    """BPR: what a person has is ranked above what they have not; see `PairwiseModel` for the parameters.
+    """BPR: ranks the items of a user above the others; see `PairwiseModel` for the parameters.
 
     >>> import scipy.sparse as sp
     >>> user_items = sp.csr_matrix([[1, 1, 0, 0], [0, 1, 1, 0], [1, 0, 0, 1]])

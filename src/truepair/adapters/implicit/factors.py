@@ -1,8 +1,8 @@
-"""Factors: all that implicit's matrix factorisation models do once they have two matrices.
+"""Factors: the methods of implicit's matrix factorisation models that need only the two matrices.
 
 Shapes and types are those of implicit 0.7: ids int32 and scores float32, of shape (N,) for one user and
-(users, N) for an array of them. A place without a candidate holds id -1 and the lowest float32, as where
-implicit itself pads (`implicit.utils`); its compiled top-k puts a filtered item there, or item 0.
+(users, N) for an array of them. A position without a candidate has id -1 and the lowest float32, as in
+`implicit.utils`; implicit's compiled top-k returns a filtered item or item 0 there.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class Factors:
         recalculate_user: bool = False,
         items: Any = None,
     ) -> tuple[Ids, Scores]:
-        """The best `N` items, and their scores, of one user or of each of an array of users.
+        """The best `N` items and their scores, for one user or an array of users.
 
-        `user_items` has a row for each of `userid`. `recalculate_user` makes their vectors anew from it
-        (fold-in), so `userid` need not have been trained on.
+        `user_items` has one row for each user in `userid`. `recalculate_user` computes new vectors from these
+        rows (fold-in), so that users need not be known.
         """
         self._check_fitted()
         liked = None
@@ -53,10 +53,10 @@ class Factors:
             liked = _checked_rows(user_items, 1 if np.isscalar(userid) else len(userid))
             self._check_width(liked)
         factors = self.recalculate_user(userid, liked) if recalculate_user else self.user_factors[userid]
-        allowed = _allowed(len(self.item_factors), filter_items, items, "items")
+        allowed = _allowed_rows(len(self.item_factors), filter_items, items, "items")
         exclude = liked if filter_already_liked_items else None
-        found = _ranked(np.atleast_2d(factors), self.item_factors, allowed, N, exclude)
-        return _shaped(found, np.isscalar(userid), items)
+        found = _rank(np.atleast_2d(factors), self.item_factors, allowed, N, exclude)
+        return _reshape(found, np.isscalar(userid), items)
 
     def similar_items(
         self,
@@ -67,7 +67,7 @@ class Factors:
         filter_items: Any = None,
         items: Any = None,
     ) -> tuple[Ids, Scores]:
-        """The `N` items of most similar vectors, by cosine; the item itself comes first."""
+        """The `N` items with the most similar vectors, by cosine; the item itself comes first."""
         self._check_fitted()
         if recalculate_item:
             raise NotImplementedError("recalculate_item is not supported with this model")
@@ -80,12 +80,12 @@ class Factors:
         filter_users: Any = None,
         users: Any = None,
     ) -> tuple[Ids, Scores]:
-        """The `N` users of most similar vectors, by cosine; the user comes first."""
+        """The `N` users with the most similar vectors, by cosine; the user itself comes first."""
         self._check_fitted()
         return _similar(self.user_factors, userid, N, filter_users, users, "users")
 
     def recalculate_user(self, userid: Any, user_items: Any) -> Matrix:
-        """Vectors for the rows of `user_items`, whoever they are."""
+        """Vectors for the rows of `user_items`, which may be new users."""
         raise NotImplementedError
 
     def _check_fitted(self) -> None:
@@ -95,8 +95,8 @@ class Factors:
     def _check_width(self, user_items: Csr) -> None:
         if user_items.shape[1] != len(self.item_factors):
             raise InputError(
-                f"user_items has {user_items.shape[1]} columns, but the model knows "
-                f"{len(self.item_factors)} items; give the columns that it was fitted on."
+                f"user_items has {user_items.shape[1]} columns, but the model has "
+                f"{len(self.item_factors)} items; give a matrix with the columns of the fitted one."
             )
 
 
@@ -120,8 +120,8 @@ def _checked_rows(user_items: Csr, n: int) -> Csr:
     return user_items
 
 
-def _allowed(n: int, filtered: Any, only: Any, what: str) -> Codes:
-    """The rows that may be listed, rising."""
+def _allowed_rows(n: int, filtered: Any, only: Any, what: str) -> Codes:
+    """The rows that may be listed, in increasing order."""
     if only is not None and filtered is not None and len(filtered):
         raise InputError(f"Can't set both {what} and filter_{what}")
     chosen = np.zeros(n, dtype=bool) if only is not None else np.ones(n, dtype=bool)
@@ -132,10 +132,10 @@ def _allowed(n: int, filtered: Any, only: Any, what: str) -> Codes:
     return np.flatnonzero(chosen)
 
 
-def _ranked(
+def _rank(
     queries: Matrix, matrix: Matrix, allowed: Codes, n: int, exclude: Csr | None = None
 ) -> tuple[Codes, Scores]:
-    """The `n` best of the allowed rows for each query; places without a candidate hold -1 and LOWEST."""
+    """The `n` best allowed rows for each query; positions without a candidate have -1 and LOWEST."""
     n = check_whole("N", n, 1)
     ids = np.full((len(queries), n), -1, dtype=np.int64)
     scores = np.full((len(queries), n), LOWEST, dtype=np.float32)
@@ -151,14 +151,14 @@ def _ranked(
 def _similar(matrix: Matrix, asked: Any, n: int, filtered: Any, only: Any, what: str) -> tuple[Ids, Scores]:
     norms = np.linalg.norm(matrix, axis=1, keepdims=True)
     directions = matrix / np.where(norms == 0, 1, norms)
-    found = _ranked(
-        np.atleast_2d(directions[asked]), directions, _allowed(len(matrix), filtered, only, what), n
+    found = _rank(
+        np.atleast_2d(directions[asked]), directions, _allowed_rows(len(matrix), filtered, only, what), n
     )
-    return _shaped(found, np.isscalar(asked), only)
+    return _reshape(found, np.isscalar(asked), only)
 
 
-def _shaped(found: tuple[Codes, Scores], single: bool, only: Any) -> tuple[Ids, Scores]:
-    """As implicit gives them: no more columns than candidates named, one row without its dimension."""
+def _reshape(found: tuple[Codes, Scores], single: bool, only: Any) -> tuple[Ids, Scores]:
+    """The result in implicit's shape: at most as many columns as named candidates, 1-D for a single query."""
     ids, scores = found
     ids = ids.astype(np.int32) if only is None else ids[:, : len(only)]
     scores = scores[:, : ids.shape[1]]

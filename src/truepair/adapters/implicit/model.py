@@ -29,10 +29,10 @@ Callback = Callable[[int, float, int, int], Any]
 class PairwiseModel(Factors):
     """A pairwise loss, trained by stochastic gradient descent as implicit trains BPR.
 
-    A step takes many pairs at once and moves by the sum of their gradients, so `learning_rate` and
-    `regularization` mean what they mean in implicit, where each pair is a step of its own. There is no
-    bias for items: factors have `factors` columns, where implicit's BPR has one more. `num_threads` is
-    left to PyTorch, and unlabelled items are always verified. `dtype` is that of the factors given out.
+    A step takes many pairs and applies the sum of their gradients, so `learning_rate` and `regularization`
+    have the same meaning as in implicit, where each pair is one step. Items have no bias: factors have
+    `factors` columns, where implicit's BPR has one more. `num_threads` is ignored: PyTorch chooses.
+    Unlabelled items are always verified. `dtype` is the type of the resulting factors.
     """
 
     _kind: ClassVar[str]
@@ -58,31 +58,31 @@ class PairwiseModel(Factors):
         raise NotImplementedError
 
     def _numbers(self) -> tuple[int, int]:
-        """How many extra positives and unlabelled items (M, N) go with a pair."""
+        """The numbers of extra positives and unlabelled items (M, N) per pair."""
         return 0, 1
 
     # --- fitting ---------------------------------------------------------------------------------------
 
     def fit(self, user_items: Any, show_progress: bool = True, callback: Callback | None = None) -> None:
-        """Learn from the nonzero entries of a users x items CSR matrix; their values are not looked at.
+        """Train on the nonzero entries of a users x items CSR matrix; their values are ignored.
 
-        `callback(epoch, seconds, correct, skipped)` is called after each epoch: `correct` of the pairs
-        score above an unlabelled item drawn at random, and none is ever skipped.
+        `callback(epoch, seconds, correct, skipped)` is called after each epoch: `correct` is the number of
+        pairs that score above a random unlabelled item, and `skipped` is always 0.
         """
         pairs = pairs_of(user_items)
         settings = self._settings(min(pairs.n_users, pairs.n_items))
-        told = None if callback is None else _Told(callback, pairs, settings)
+        on_epoch = None if callback is None else _EpochCallback(callback, pairs, settings)
         result = fit(
-            MF(dim=self.factors), self._loss(), Uniform(), pairs, settings, told, progress=show_progress
+            MF(dim=self.factors), self._loss(), Uniform(), pairs, settings, on_epoch, progress=show_progress
         )
         self._seen, self._fitted_loss = pairs, result.job.loss
         self.user_factors = result.users.numpy().astype(self.dtype)
         self.item_factors = result.items.numpy().astype(self.dtype)
 
     def _settings(self, n_rows: int = 1) -> Settings:
-        """Training as implicit means it, for a smaller side of `n_rows` users or items.
+        """Settings that correspond to implicit's; `n_rows` is the number of users or of items, the smaller one.
 
-        So many pairs a step: each vector is then moved about once in it, as if by one pair at a time.
+        With this batch size a step updates each vector about once, as steps of single pairs would.
         """
         n_extra, n_unlabelled = self._numbers()
         batch = min(max(n_rows, 16), 1024)
@@ -95,13 +95,15 @@ class PairwiseModel(Factors):
             optimizer="sgd",
             learning_rate=self.learning_rate * batch,
             l2_users=self.regularization,
-            l2_items=self.regularization * 2 / (1 + n_extra + n_unlabelled),  # a pair's, however many items
+            l2_items=self.regularization
+            * 2
+            / (1 + n_extra + n_unlabelled),  # per pair, for any number of items
             seed=_seed(self.random_state),
             device=devices[self.use_gpu],
         )
 
     def recalculate_user(self, userid: Any, user_items: Any) -> Matrix:
-        """Vectors for the rows of `user_items`, by the model's loss with its items held fixed."""
+        """Vectors for the rows of `user_items`, trained by the model's loss with the items fixed."""
         self._check_fitted()
         self._check_width(user_items)
         history = pairs_of(user_items)
@@ -118,9 +120,9 @@ class PairwiseModel(Factors):
     # --- saving ----------------------------------------------------------------------------------------
 
     def save(self, fileobj_or_path: Any) -> None:
-        """Write the model to a path or an open binary file, in truepair's own format; no pickle.
+        """Write the model to a path or an open binary file, in truepair's file format; no pickle.
 
-        The path is taken as it is: no `.npz` is added to it.
+        The path is used unchanged: no `.npz` is appended.
         """
         self._check_fitted()
         if hasattr(fileobj_or_path, "write"):
@@ -142,7 +144,7 @@ class PairwiseModel(Factors):
 
     @classmethod
     def load(cls, fileobj_or_path: Any) -> Self:
-        """A model that was saved; opening it runs no code of the file."""
+        """Load a saved model; this runs no code from the file."""
         if hasattr(fileobj_or_path, "read"):
             with tempfile.TemporaryDirectory() as folder:
                 (Path(folder) / "model").write_bytes(fileobj_or_path.read())
@@ -152,22 +154,22 @@ class PairwiseModel(Factors):
             check_choice("adapter", stored.facts["adapter"], [cls._kind])
             model = cls(**stored.facts["parameters"])
             model._fitted_loss = model._loss_of(stored.facts["tau"])
-            model._settings()  # its checks
+            model._settings()  # for its checks
             users, items = dense("users", stored.users), dense("items", stored.items)
         except (KeyError, TypeError, ValueError) as error:
-            raise StorageError(f"{fileobj_or_path} is no {cls.__name__}: {error!r:.300}") from error
+            raise StorageError(f"{fileobj_or_path} is not a saved {cls.__name__}: {error!r:.300}") from error
         model._seen = stored.seen
         model.user_factors = users.numpy().astype(model.dtype)
         model.item_factors = items.numpy().astype(model.dtype)
         return model
 
     def _loss_of(self, tau: Any) -> Loss:
-        """The loss as it was fitted: with the prior that it found."""
+        """The fitted loss, with this prior."""
         return self._loss()
 
 
-class _Told:
-    """Calls the caller's function after each epoch, in implicit's words."""
+class _EpochCallback:
+    """Calls the user's function after each epoch, with implicit's arguments."""
 
     def __init__(self, callback: Callback, pairs: Interactions, settings: Settings) -> None:
         self.callback, self.seed, self.began = callback, settings.seed, time.perf_counter()
@@ -187,7 +189,7 @@ def _parameters(kind: type[PairwiseModel]) -> list[str]:
 
 
 def _seed(random_state: Any) -> int:
-    """A seed from what implicit takes: None, a number, or one of NumPy's generators."""
+    """A seed from implicit's `random_state`: None, a number, or a NumPy generator."""
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(2**31))
     if isinstance(random_state, int | np.integer):

@@ -82,7 +82,7 @@ def _text(found: PriorEstimate) -> str:
     """The verdict, the methods, the users, and what stands behind them."""
     from truepair.prior import LEVEL, METHODS
 
-    what = {"recommended": "the plateau's number" if found.seen else "half of DEDPUL's"} | METHODS
+    what = {"recommended": "the plateau's number" if found.has_plateau else "half of DEDPUL's"} | METHODS
     span = {"recommended": f"{found.low:.3g} to {found.high:.3g}"}
     methods = [
         {
@@ -114,5 +114,5 @@ def _spread(found: PriorEstimate) -> dict[str, float]:
 def _told(found: PriorEstimate) -> dict[str, Any]:
     from truepair.prior import LEVEL
 
-    named = ("tau", "low", "high", "methods", "separation", "observed", "positive", "seen", "verdict")
+    named = ("tau", "low", "high", "methods", "separation", "observed", "positive", "has_plateau", "verdict")
     return {name: getattr(found, name) for name in named} | {"level": LEVEL, "users": _spread(found)}

@@ -1,4 +1,4 @@
-"""Archives: only the members asked for, streamed to names of our own, whatever else an archive holds."""
+"""Archives: extract the requested members, and no others, to file names that the caller chooses."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from truepair.data.datasets.download import LARGEST, place
 from truepair.errors import DownloadError
 
 MOST_MEMBERS = 10_000
-"""How many members an archive may list; the catalogue's have fewer than a thousand."""
+"""The most members that an archive may list; those of the catalogue have fewer than a thousand."""
 
 _CHUNK = 1 << 18
 
-# RuntimeError: encrypted, or (NotImplementedError) compressed in a way that Python does not know
+# RuntimeError: encrypted; its subclass NotImplementedError: a compression that Python does not support
 _BROKEN = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError),
     *(EOFError, OSError, ValueError, RuntimeError, struct.error),
@@ -37,19 +37,19 @@ class Member:
 
 
 def extract(archive: Path, members: Sequence[Member], source: str, limit: int = LARGEST) -> None:
-    """Write the members to their targets in this order, each one whole or not at all.
+    """Write the members to their targets in this order; each file appears complete or not at all.
 
-    No name inside the archive is ever used as a path, so `../`, absolute names and links lead nowhere.
-    Sizes are checked as declared before, and as they are during the extraction, against `limit` bytes.
-    `source` is what messages call the archive.
+    No name in the archive is used as a path, so `../`, absolute names and links have no effect. Declared
+    sizes are checked against `limit` bytes before the extraction, actual sizes during it. `source` is the
+    archive's name in messages.
     """
-    with _told(source), zipfile.ZipFile(archive) as opened:
+    with _read_errors(source), zipfile.ZipFile(archive) as opened:
         listed = opened.infolist()
         if len(listed) > MOST_MEMBERS:
             raise DownloadError(
-                f"{source} lists {len(listed):,} members; {MOST_MEMBERS:,} are the most allowed."
+                f"{source} lists {len(listed):,} members; at most {MOST_MEMBERS:,} are allowed."
             )
-        infos = [_checked(listed, member.name, source, limit) for member in members]
+        infos = [_find_member(listed, member.name, source, limit) for member in members]
         for member, info in zip(members, infos, strict=True):
             place(
                 member.target,
@@ -59,17 +59,19 @@ def extract(archive: Path, members: Sequence[Member], source: str, limit: int = 
             )
 
 
-def _checked(listed: list[zipfile.ZipInfo], name: str, source: str, limit: int) -> zipfile.ZipInfo:
+def _find_member(listed: list[zipfile.ZipInfo], name: str, source: str, limit: int) -> zipfile.ZipInfo:
     named = [info for info in listed if info.filename == name]
     if len(named) != 1:
         found = ", ".join(info.filename for info in listed[:8]) or "nothing"
-        raise DownloadError(f"{source} has {len(named)} members {name!r} instead of one; it holds {found}.")
+        raise DownloadError(
+            f"{source} has {len(named)} members {name!r} instead of one; its members are {found}."
+        )
     info = named[0]
     if info.is_dir() or stat.S_ISLNK(info.external_attr >> 16):
         raise DownloadError(f"{source}: {name} is a folder or a link, not a file. Nothing was extracted.")
     if info.file_size > limit:
         raise DownloadError(
-            f"{source}: {name} claims {info.file_size:,} bytes, and {limit:,} are the most allowed. "
+            f"{source}: {name} declares {info.file_size:,} bytes, and at most {limit:,} are allowed. "
             "Nothing was extracted."
         )
     return info
@@ -77,7 +79,7 @@ def _checked(listed: list[zipfile.ZipInfo], name: str, source: str, limit: int) 
 
 def _content(opened: zipfile.ZipFile, info: zipfile.ZipInfo, source: str, limit: int) -> Iterator[bytes]:
     done = 0
-    with _told(source), opened.open(info) as stream:
+    with _read_errors(source), opened.open(info) as stream:
         while chunk := stream.read(_CHUNK):
             done += len(chunk)
             if done > limit:
@@ -88,11 +90,11 @@ def _content(opened: zipfile.ZipFile, info: zipfile.ZipInfo, source: str, limit:
 
 
 @contextmanager
-def _told(source: str) -> Iterator[None]:
-    """Turns what broken or odd archives raise into an error that names the archive."""
+def _read_errors(source: str) -> Iterator[None]:
+    """Turn the errors of unreadable archives into one that names the archive."""
     try:
         yield
-    except DownloadError:  # which is a RuntimeError
+    except DownloadError:  # it is a RuntimeError too
         raise
     except _BROKEN as error:
         raise DownloadError(f"{source} cannot be read as a zip archive: {error}.") from error

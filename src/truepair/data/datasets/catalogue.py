@@ -1,6 +1,6 @@
 """Catalogue: public datasets by name -> Interactions, Split, titles, Truth.
 
-Each is looked for in a local data directory, then in the cache, then downloaded; see `fetch`.
+A dataset is read from a local data directory, else from the cache, else downloaded; see `fetch`.
 """
 
 from __future__ import annotations
@@ -33,30 +33,35 @@ __all__ = [
 
 
 def load(name: str, data_dir: str | Path | None = None, progress: bool = False) -> Interactions:
-    """All pairs of a dataset, with ratings and times where it has them; of a given split, both parts.
+    """All interactions of a dataset, with ratings and times if it has them. Published parts are merged.
 
-    Ratings are kept, low ones too: `Interactions.with_min_rating` leaves those out. Of yahoo-r3 these are
-    the pairs of users 1 to 5,400, who are in both files.
+    All ratings are kept; `Interactions.with_min_rating` removes low ones. For yahoo-r3 these are the pairs
+    of users 1 to 5,400, who are in both files.
     """
     return find_dataset(name).read(fetch(name, data_dir, progress))
 
 
 def load_split(name: str, data_dir: str | Path | None = None, progress: bool = False) -> Split:
-    """The train and test part that a dataset was published with."""
+    """The train and test parts as published with the dataset."""
     read = find_dataset(name).read_split
     if read is None:
-        raise _lacking(name, "given split", "has_split", "Split what `load` gives with a recipe.")
+        raise _missing_part(
+            name,
+            "published split",
+            "has_split",
+            "Split the interactions with one of the `split_…` functions.",
+        )
     return read(fetch(name, data_dir, progress))
 
 
 def load_titles(name: str, data_dir: str | Path | None = None, progress: bool = False) -> Titles:
-    """Item id -> title, also for items that nobody rated."""
+    """Item id -> title, including items without a rating."""
     read = find_dataset(name).read_titles
     if read is None:
-        raise _lacking(name, "titles", "has_titles", "Its items are known by their ids only.")
+        raise _missing_part(name, "titles", "has_titles", "Use the item ids.")
     folder = fetch(name, data_dir, progress)
     if name == "ml-100k-paper-split" and not (folder / "item_map.csv").is_file():
-        # the authors published no titles; they numbered the items of MovieLens anew
+        # the authors published no titles, and renumbered the items of MovieLens
         return paper_split_titles_of(fetch("ml-100k", data_dir, progress))
     return read(folder)
 
@@ -64,16 +69,16 @@ def load_titles(name: str, data_dir: str | Path | None = None, progress: bool = 
 def load_truth(
     name: str, data_dir: str | Path | None = None, progress: bool = False, threshold: float | None = None
 ) -> Truth:
-    """The block of users and items whose labels are all known.
+    """The block of users and items in which every label is known.
 
-    Where there are ratings (jester5k), those above `threshold`, 0 if it is not given, are the positives.
+    In a dataset with ratings (jester5k), those above `threshold` (default 0) are the positives.
     """
     read = find_dataset(name).read_truth
     if read is None:
-        raise _lacking(name, "complete labels", "has_truth", "What nobody rated is unlabelled there.")
+        raise _missing_part(name, "complete labels", "has_truth", "Its unrated pairs are unlabelled.")
     return read(fetch(name, data_dir, progress), threshold)
 
 
-def _lacking(name: str, what: str, has: str, remedy: str) -> InputError:
-    those = ", ".join(repr(dataset.name) for dataset in DATASETS.values() if getattr(dataset, has))
-    return InputError(f"dataset = {name!r} has no {what}; those that have: {those}. {remedy}")
+def _missing_part(name: str, what: str, has: str, remedy: str) -> InputError:
+    names = ", ".join(repr(dataset.name) for dataset in DATASETS.values() if getattr(dataset, has))
+    return InputError(f"dataset = {name!r} has no {what}; available for: {names}. {remedy}")

@@ -1,4 +1,4 @@
-"""Dataset: what is known about a public dataset, where it comes from and how it is read."""
+"""Dataset: the description of a public dataset, its sources and its parsers."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from truepair.data.split import Split
 
 @dataclass(frozen=True)
 class DataFile:
-    """A raw file of a dataset; the SHA-256 is None where no copy that we could check has it."""
+    """A raw file of a dataset; `sha256` is None if no copy was available to compute it."""
 
     name: str
     sha256: str | None = None
     optional: bool = False
-    """Whether the interactions can be had without it."""
+    """Whether the interactions can be read without it."""
     instead_of: str | None = None
-    """The file whose place it can take."""
+    """The file that it can replace."""
 
 
 @dataclass(frozen=True)
@@ -33,27 +33,27 @@ class Archive:
     files: tuple[str, ...]
 
     def origin(self, file: str) -> str:
-        """Where a person finds this file."""
+        """The location of this file, for messages."""
         return f"{self.folder}/{file} in {self.url}"
 
 
 @dataclass(frozen=True)
 class Addresses:
-    """Files that have an address each, below one folder."""
+    """Files at addresses of their own, below one URL."""
 
     url: str
     files: tuple[str, ...]
 
     def origin(self, file: str) -> str:
-        """Where a person finds this file."""
+        """The location of this file, for messages."""
         return self.url + file
 
 
 @dataclass(frozen=True)
 class Wheel:
-    """Files in a Python package, for machines that reach a package index only.
+    """Files in a Python package, for machines that can reach only a package index.
 
-    `table` is RecBole's copy of the file `becomes`: the same lines below a header.
+    `table` is RecBole's copy of the file `becomes`: the same lines, below a header.
     """
 
     requirement: str
@@ -65,13 +65,13 @@ class Wheel:
 
     @property
     def url(self) -> str:
-        """What stands in for an address."""
+        """The command that fetches the package, in place of an address."""
         return f"pip download {self.requirement}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """What is known about a public dataset, and how to get and read it."""
+    """A public dataset: its size, files, sources, terms and parsers."""
 
     name: str
     about: str
@@ -80,11 +80,11 @@ class Dataset:
     pairs: int
     files: tuple[DataFile, ...]
     page: str
-    """The official address, for people."""
+    """The official page."""
     sources: tuple[Archive | Addresses | Wheel, ...] = ()
-    """Where a program gets the files, best first; empty if it cannot."""
+    """Where the files can be downloaded, best source first; empty if they cannot."""
     by_hand: str = ""
-    """How a person gets the files, where a program cannot."""
+    """How to get the files by hand, if they cannot be downloaded."""
     terms: str
     cite: str
     read: Callable[[Path], Interactions]
@@ -96,17 +96,17 @@ class Dataset:
 
     @property
     def has_split(self) -> bool:
-        """Whether it comes with a train and a test part."""
+        """Whether it was published with a train and a test part."""
         return self.read_split is not None
 
     @property
     def has_titles(self) -> bool:
-        """Whether its items have names."""
+        """Whether its items have titles."""
         return self.read_titles is not None
 
     @property
     def has_truth(self) -> bool:
-        """Whether there is a block of users and items whose labels are all known."""
+        """Whether it has a block of users and items in which every label is known."""
         return self.read_truth is not None
 
     def file(self, name: str) -> DataFile:
@@ -114,6 +114,6 @@ class Dataset:
         return next(file for file in self.files if file.name == name)
 
     def missing(self, folder: Path) -> list[DataFile]:
-        """The files that the folder would need, itself or in another's place, to be read."""
-        there = {file.instead_of or file.name for file in self.files if (folder / file.name).is_file()}
-        return [f for f in self.files if not (f.optional or f.instead_of or f.name in there)]
+        """The required files that the folder lacks; a file or its replacement counts as present."""
+        present = {file.instead_of or file.name for file in self.files if (folder / file.name).is_file()}
+        return [f for f in self.files if not (f.optional or f.instead_of or f.name in present)]

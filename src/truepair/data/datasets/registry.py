@@ -1,4 +1,4 @@
-"""Datasets: the public ones by name, with numbers, checksums, addresses, terms and citation."""
+"""The public datasets by name, with sizes, checksums, addresses, terms and citations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from truepair.errors import check_choice
 
 
 def find_dataset(name: str) -> Dataset:
-    """The dataset of this name; an unknown name is an error that lists all and guesses which was meant.
+    """The dataset of this name; an unknown name raises an error that lists all names.
 
     >>> find_dataset("ml-100k").pairs
     100000
@@ -21,7 +21,7 @@ def find_dataset(name: str) -> Dataset:
     return DATASETS[check_choice("dataset", name, DATASETS)]
 
 
-# --- what many share -------------------------------------------------------------------------------
+# --- shared texts ----------------------------------------------------------------------------------
 
 _GROUPLENS = (
     "GroupLens: for research; no redistribution and no commercial use without permission, no claim of "
@@ -205,7 +205,7 @@ _ALL = (
     ),
     Dataset(
         name="coat",
-        about="Coat shopping: 24 ratings a user that people chose, and 16 that chance chose as a test",
+        about="Coat shopping: per user 24 ratings of self-chosen items, and 16 of random items as a test",
         users=290,
         items=300,
         pairs=11_234,
@@ -215,7 +215,7 @@ _ALL = (
         ),
         page="https://www.cs.cornell.edu/~schnabts/mnar/",
         sources=(
-            # the files' own checksums are known, the archive's is not
+            # the checksums of the files are known, that of the archive is not
             Archive(
                 "https://www.cs.cornell.edu/~schnabts/mnar/coat.zip",
                 None,
@@ -231,7 +231,7 @@ _ALL = (
     ),
     Dataset(
         name="kuairec",
-        about="KuaiRec's fully observed block of short videos: every pair is a known positive or negative",
+        about="KuaiRec's fully observed block of short videos: every label is known",
         users=1_411,
         items=3_327,
         pairs=217_175,
@@ -245,9 +245,9 @@ _ALL = (
             ),
         ),
         page="https://kuairec.com",
-        by_hand="KuaiRec offers one large archive; its small_matrix.csv has a watch_ratio for every pair. "
+        by_hand="KuaiRec is one large archive; its small_matrix.csv has a watch_ratio for every pair. "
         "small_matrix_positives.csv (`user,item`) has the 217,175 pairs whose watch_ratio is 2 or more, "
-        "sorted, and small_matrix_items.txt the 3,327 video ids, one a line, sorted.",
+        "sorted, and small_matrix_items.txt the 3,327 video ids, one per line, sorted.",
         terms="CC BY-SA 4.0.",
         cite="Chongming Gao, Shijun Li, Wenqiang Lei, Jiawei Chen, Biao Li, Peng Jiang, Xiangnan He, Jiaxin "
         "Mao and Tat-Seng Chua. 2022. KuaiRec: A Fully-Observed Dataset and Insights for Evaluating "
@@ -265,7 +265,7 @@ _ALL = (
         files=(DataFile("jester5k.npz", "d0b1307f3749acc5b6c952ebca75fdf354f1d84472715f964bda356a85f8bb9f"),),
         page="https://eigentaste.berkeley.edu/dataset/",
         by_hand="Jester5k is a sample of Jester that comes with the R package recommenderlab; jester5k.npz "
-        "holds its 5,000 x 100 matrix as SciPy's CSC arrays data, indices, indptr and shape.",
+        "contains its 5,000 x 100 matrix as SciPy's CSC arrays data, indices, indptr and shape.",
         terms="For research; publications must cite it.",
         cite="Ken Goldberg, Theresa Roeder, Dhruv Gupta and Chris Perkins. 2001. Eigentaste: A Constant Time "
         "Collaborative Filtering Algorithm. Information Retrieval 4, 2, 133-151.",
@@ -274,7 +274,7 @@ _ALL = (
     ),
     Dataset(
         name="yahoo-r3",
-        about="Yahoo! R3: song ratings that people chose, and a test that chance chose; users 1 to 5,400",
+        about="Yahoo! R3: ratings of self-chosen songs, and of random songs as a test; users 1 to 5,400",
         users=5_400,
         items=1_000,
         pairs=183_179,
@@ -290,4 +290,4 @@ _ALL = (
 )
 
 DATASETS: dict[str, Dataset] = {dataset.name: dataset for dataset in _ALL}
-"""The only registry: command-line choices, error texts, tables and tests derive from it."""
+"""The registry: command-line choices, error messages, tables and tests derive from it."""
