@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from truepair_lab.benchmarks.outcome import Options, Outcome, Row, Skipped
+from truepair_lab.markdown import metric_name
 from truepair_lab.paper.presets import NO_ENCODER
-from truepair_lab.paper.report.words import metric_name
 from truepair_lab.quality.cases import AIMS, CASES, NDCG
 from truepair_lab.quality.contestants import RIVALS, Model, title
 from truepair_lab.quality.settled import packaged

@@ -67,7 +67,7 @@ def truth(
     What is drawn, what is estimated, where the gradient points, how good the ranking is, and what share of
     the way from BPR to a fully supervised model each loss goes. What has a line is not run again.
     """
-    from truepair_lab.truth.posterior_lines import FOLDER
+    from truepair_lab.truth.lines import POSTERIOR
     from truepair_lab.truth.posterior_study import run_posterior
     from truepair_lab.truth.report.page import rebuild
     from truepair_lab.truth.running import run_case
@@ -81,7 +81,7 @@ def truth(
     if data is not None:
         asked = Asked(data, exposure, hide, labels, data_dir)
         if posterior:
-            made = run_posterior(asked, seeds, out / FOLDER, voice.say)
+            made = run_posterior(asked, seeds, out / POSTERIOR, voice.say)
         else:
             made = run_case(asked, seeds, out, voice.say)
     page = rebuild(out, report) if report is not None else None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from truepair_lab.markdown import percent, share
 from truepair_lab.prior_study.auto import SETUPS
 from truepair_lab.prior_study.cases import STUDIES
 from truepair_lab.prior_study.groups import METHOD_NAMES, WORLDS, Group, agrees
 from truepair_lab.prior_study.lines import EstimateLine, Line
-from truepair_lab.prior_study.tables import number, percent
 from truepair_lab.prior_study.trained import prior_words, training_words
 from truepair_lab.prior_study.worth import error_words, rank_words
 from truepair_lab.truth import coat
@@ -81,11 +81,11 @@ def _block(group: Group | None) -> str:
 def _coat(group: Group | None) -> str:
     if group is None:
         return ""
-    first, told = group.lines[0], ", ".join(number(line.told) for line in group.lines)
-    bounds = ", ".join(f"{METHOD_NAMES[name]} {number(first.methods[name])}" for name in ("dedpul", "bbe"))
+    first, told = group.lines[0], ", ".join(share(line.told) for line in group.lines)
+    bounds = ", ".join(f"{METHOD_NAMES[name]} {share(first.methods[name])}" for name in ("dedpul", "bbe"))
     warning = min(max(line.methods["bbe"], line.methods["dedpul"]) / line.told for line in group.lines)
     return (
-        f"**Coat**, where people chose what to rate: the truth is {number(first.tau)}, the number that is "
+        f"**Coat**, where people chose what to rate: the truth is {share(first.tau)}, the number that is "
         f"recommended {told} for the seeds, and {group.held} of {len(group.lines)} intervals hold the truth; "
         f"with the first seed {bounds}. A separation of "
         f"{group.median(lambda line: line.separation):.2f} warns of nothing; that the higher bound is "
@@ -156,7 +156,7 @@ def _agreement(groups: Sequence[Group]) -> str:
     real = [line for group in groups if group.study not in WORLDS for line in group.lines]
     return (
         "**What to look at**: where the end of the curve was seen, both upper bounds are within twice the "
-        "number, and what is observed is a "
+        "share, and what is observed is a "
         f"random part, the estimate is {ranges[True]} times the truth in all {len(parts[True])} cases; where "
         f"they are not, {ranges[False]} times in {len(parts[False])}. On real data they are in "
         f"{sum(map(agrees, real))} of {len(real)} cases."

@@ -30,7 +30,7 @@ NOTHING = "Not run yet."
 def rebuild(folder: Path = LINES, out: Path = PAGE) -> Path:
     """Write the page to `out` and its figures into `figures` beside it, from the lines of a folder."""
     check_plots()
-    found = lines.read(folder)
+    found, broken = lines.read(folder)
     if not found:
         raise InputError(f"{folder} holds no lines; `truepair lab prior-study coat` writes some.")
     groups = groups_of(found)

@@ -38,9 +38,9 @@ def run(
 def run_estimates(name: str, folder: Path, say: Say, data_dir: Path | None = None) -> int:
     """One study of estimates."""
     study, made = STUDIES[name], 0
-    done = {line.key for line in lines.read(folder)}
+    done = _done(folder, say)
     for place in study.places():
-        if (lines.EstimateLine.kind, name, *place) in done:
+        if (name, *place) in done:
             continue
         began = time.perf_counter()
         line = measure(name, place, study.make(place, data_dir))
@@ -54,9 +54,9 @@ def run_estimates(name: str, folder: Path, say: Say, data_dir: Path | None = Non
 def run_auto(name: str, folder: Path, say: Say, data_dir: Path | None = None, device: str = "auto") -> int:
     """DPL with τ from every source on one dataset, a seed at a time."""
     split, made = load_material(name, data_dir).carved, 0
-    done = {line.key for line in lines.read(folder)}
+    done = _done(folder, say)
     for seed in SEEDS:
-        if all((lines.AutoLine.kind, name, source, seed, split.hash) in done for source in SOURCES):
+        if all((name, source, seed, split.hash) in done for source in SOURCES):
             continue
         began = time.perf_counter()
         found = lines_of(name, SETUPS[name], split, seed, device)
@@ -66,6 +66,13 @@ def run_auto(name: str, folder: Path, say: Say, data_dir: Path | None = None, de
         told = ", ".join(f"{line.source} τ = {line.tau:.3g} {line.ndcg:.4f}" for line in found)
         say(f"{name} seed {seed}: NDCG@20 {told}, {took:.0f} s")
     return made
+
+
+def _done(folder: Path, say: Say) -> set[lines.Key]:
+    found, broken = lines.read(folder)
+    for text in broken:
+        say(f"left out: {text}")
+    return {line.key for line in found}
 
 
 def _told(line: lines.EstimateLine) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from truepair_lab.markdown import percent, share, table
 from truepair_lab.prior_study.auto import SEEDS, SETUPS, SOURCES
 from truepair_lab.prior_study.groups import METHOD_NAMES, Group, estimate_of
 from truepair_lab.prior_study.lines import AutoLine, Line
@@ -19,30 +20,24 @@ _ANSWERS = {
 }
 
 
-def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; all but the first column stand to the right."""
-    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
-
-
 def estimates_table(groups: Sequence[Group], level: str) -> str:
     """Each method's median and, in brackets, its median error; the interval's median ends."""
     names = list(METHOD_NAMES)
     head = ["observed", level, "true τ", *METHOD_NAMES.values(), "interval", "holds τ", "separation"]
     rows = []
     for group in (part for whole in groups for part in whole.by_level()):
-        told = [f"{number(group.estimate(name))} ({percent(group.error(name))})" for name in names]
-        ends = [number(group.median(lambda line: line.low)), number(group.median(lambda line: line.high))]
+        told = [f"{share(group.estimate(name))} ({percent(group.error(name))})" for name in names]
+        ends = [share(group.median(lambda line: line.low)), share(group.median(lambda line: line.high))]
         rows.append([
             group.title,
             f"{group.lines[0].level:g}",
-            number(group.median(lambda line: line.tau)),
+            share(group.median(lambda line: line.tau)),
             *told,
             " to ".join(ends),
             f"{group.held} of {len(group.lines)}",
             f"{group.median(lambda line: line.separation):.2f}",
         ])  # fmt: skip
-    return markdown(head, rows)
+    return table(head, rows, numbers=True)
 
 
 def coat_table(group: Group) -> str:
@@ -51,14 +46,14 @@ def coat_table(group: Group) -> str:
     rows = [
         [
             str(line.seed),
-            f"{number(line.tau)} [{number(line.tau_low)}, {number(line.tau_high)}]",
-            *(number(estimate_of(line, name)) for name in METHOD_NAMES),
-            f"{number(line.low)} to {number(line.high)}",
+            f"{share(line.tau)} [{share(line.tau_low)}, {share(line.tau_high)}]",
+            *(share(estimate_of(line, name)) for name in METHOD_NAMES),
+            f"{share(line.low)} to {share(line.high)}",
             f"{line.separation:.2f}",
         ]
         for line in group.lines
     ]
-    return markdown(head, rows)
+    return table(head, rows, numbers=True)
 
 
 def users_table(groups: Sequence[Group]) -> str:
@@ -70,7 +65,7 @@ def users_table(groups: Sequence[Group]) -> str:
         found = [group.per_user(name) for name in names]
         if None not in found:
             rows.append([group.title, *(f"{value:.2f}" for value in found if value is not None)])
-    return markdown(head, rows)
+    return table(head, rows, numbers=True)
 
 
 def auto_lines_of(lines: Iterable[Line], name: str) -> dict[str, list[AutoLine]]:
@@ -89,7 +84,7 @@ def auto_table(lines: Sequence[Line]) -> str:
         for source, told in SOURCES.items():
             if found[source]:
                 rows.append([setup.title, told, *_auto_cells(found, source)])
-    return markdown(["dataset", "τ from", "τ", "NDCG@20", "less the tuned", "seeds"], rows)
+    return table(["dataset", "τ from", "τ", "NDCG@20", "less the tuned", "seeds"], rows, numbers=True)
 
 
 def _auto_cells(found: dict[str, list[AutoLine]], source: str) -> list[str]:
@@ -106,7 +101,7 @@ def _auto_cells(found: dict[str, list[AutoLine]], source: str) -> list[str]:
 
 def tau_text(own: Sequence[AutoLine]) -> str:
     """The τ of a source, or their range over seeds."""
-    low, high = (number(end(line.tau for line in own)) for end in (min, max))
+    low, high = (share(end(line.tau for line in own)) for end in (min, max))
     return low if low == high else f"{low} to {high}"
 
 
@@ -126,27 +121,17 @@ def grid_table(lines: Sequence[Line]) -> str:
     known = {name: means for name, means in every.items() if means}
     taus = sorted({tau for means in known.values() for tau in means})
     rows = [[SETUPS[name].title, *(_scored(means, tau) for tau in taus)] for name, means in known.items()]
-    return markdown(["validation NDCG@20", *(f"τ = {number(tau)}" for tau in taus)], rows) if rows else ""
+    return (
+        table(["validation NDCG@20", *(f"τ = {share(tau)}" for tau in taus)], rows, numbers=True)
+        if rows
+        else ""
+    )
 
 
 def _scored(means: Mapping[float, float], tau: float) -> str:
     if tau not in means:
         return "–"
     return f"**{means[tau]:.4f}**" if means[tau] == max(means.values()) else f"{means[tau]:.4f}"
-
-
-def number(value: float) -> str:
-    """A share, with three digits; below a millionth it is 0.
-
-    >>> number(0.10042), number(0.00000005), number(0.6)
-    ('.1', '0', '.6')
-    """
-    return "0" if value < 1e-6 else f"{value:.3g}".replace("0.", ".", 1) if value < 1 else f"{value:.3g}"
-
-
-def percent(value: float) -> str:
-    """A relative error."""
-    return f"{value:.0%}"
 
 
 def spread(values: Sequence[float], signed: bool = False) -> str:

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from truepair_lab.markdown import share, short
 from truepair_lab.prior_study.auto import SETUPS, SOURCES
 from truepair_lab.prior_study.lines import AutoLine, Line
-from truepair_lab.prior_study.tables import auto_lines_of, grid_means, number, tau_text
-from truepair_lab.truth.report.summary import Mean, short
+from truepair_lab.prior_study.tables import auto_lines_of, grid_means, tau_text
+from truepair_lab.statistics import Mean
 
 Found = Mapping[str, Sequence[AutoLine]]
 
@@ -33,7 +34,7 @@ def difference(found: Found, a: str, b: str) -> Mean | None:
     """NDCG@20 of one source less that of another, seed by seed; None where no seed has both."""
     of = {source: {line.seed: line.ndcg for line in found.get(source, ())} for source in (a, b)}
     apart = tuple(of[a][seed] - of[b][seed] for seed in sorted(of[a].keys() & of[b].keys()))
-    return Mean(apart) if apart else None
+    return Mean.of(apart)
 
 
 def _estimate(found: Found) -> str:
@@ -48,7 +49,7 @@ def _estimate(found: Found) -> str:
 
 
 def _verdict(tuned: Mean) -> str:
-    if not tuned.is_sure:
+    if not tuned.is_significant:
         return "these seeds tell no difference between the estimate and the tuned τ"
     return (
         "it does not find the τ that ranks best"
@@ -79,12 +80,12 @@ def _grid(tuned: Sequence[AutoLine]) -> str:
 def _end(tuned: Sequence[AutoLine], end: str, tau: float) -> str:
     """Whether the grid ends where the best is."""
     times = sum(line.tau == tau for line in tuned)
-    beyond = f"; the best τ is the {end} tried, {number(tau)}, for {times} of {len(tuned)} seeds"
+    beyond = f"; the best τ is the {end} tried, {share(tau)}, for {times} of {len(tuned)} seeds"
     return "" if not times else beyond + (", and a higher one might rank better" if end == "highest" else "")
 
 
 def _signed(mean: Mean) -> str:
-    return mean.text(signed=True) + (" (sure)" if mean.is_sure else " (not sure)")
+    return mean.text(sign=True) + (" (sure)" if mean.is_significant else " (not sure)")
 
 
 def _mean(own: Sequence[AutoLine]) -> float:

@@ -12,7 +12,7 @@ from typing import Any
 from truepair.errors import check_choice
 from truepair.tuning import Choice, Powers, Range
 from truepair_lab.paper.presets import NO_ENCODER
-from truepair_lab.paper.report.words import ENCODER_NAMES, METHOD_NAMES
+from truepair_lab.paper.report.names import ENCODER_NAMES, METHOD_NAMES
 from truepair_lab.paper.running.search import fixed_reference
 from truepair_lab.paper.running.search import space_of as paper_space
 from truepair_lab.searching import Searched, trials_for

@@ -10,13 +10,13 @@ from truepair.errors import InputError
 from truepair.reporting.figures import Panel, Series, check_plots, draw_dots, standalone
 from truepair.reporting.page import write_text
 from truepair_lab.lines import Lines, read_lines
+from truepair_lab.markdown import metric_name, table
 from truepair_lab.paper.presets import NO_ENCODER
-from truepair_lab.paper.report.estimates import P_SURE, Mean
-from truepair_lab.paper.report.words import metric_name, table
 from truepair_lab.quality.cases import CASES, NDCG, case_title
 from truepair_lab.quality.contestants import METHODS_OF, RIVALS, TRIALS, TRIALS_LARGE, title
 from truepair_lab.quality.tables import Contest, aims_table, effort_table, findings, ranking_table
 from truepair_lab.searching import ONE_PARAMETER
+from truepair_lab.statistics import SIGNIFICANT, Mean
 
 FIGURE = "quality.svg"
 _TRAINED = [encoder for encoder in METHODS_OF if encoder != NO_ENCODER]
@@ -139,7 +139,7 @@ _CAPTION = f"""\
 Mean ± standard deviation over seeds on the test part; EASE, ItemKNN and popularity do not depend on a seed.
 ✓ is the contestant with exact sampling that validation chooses. Differences are over the same users, each
 the mean of its seeds, with 95% intervals, and p by Holm's correction over all differences of a case; one is
-sure where p is below {P_SURE:g}."""
+sure where p is below {SIGNIFICANT:g}."""
 
 _ALT = "NDCG@20 of the contestants in each case"
 _FIGURE_CAPTION = """\

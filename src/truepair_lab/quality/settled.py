@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import statistics
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
 from truepair_lab.lines import Lines, RunLine, digest
-from truepair_lab.paper.report.estimates import Mean
 from truepair_lab.paper.running.plan import Wanted
 from truepair_lab.quality.cases import NDCG, RECALL
 from truepair_lab.quality.contestants import Model, seeds_of
 from truepair_lab.searching import Place, best_trials
+from truepair_lab.statistics import Mean
 
 STUDY = "quality"
 STOP = "stop_after"  # among a run's parameters: the epoch that it ends with, of a schedule of `epochs`
@@ -54,10 +53,7 @@ def _reached(runs: Sequence[RunLine]) -> dict[str, Any]:
 
 def mean_of(runs: Sequence[RunLine], metric: str) -> Mean | None:
     """The mean over seeds; None without runs."""
-    values = [run.metrics[metric] for run in runs]
-    if not values:
-        return None
-    return Mean(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None, len(values))
+    return Mean.of(run.metrics[metric] for run in runs)
 
 
 def final_parameters(best: Mapping[str, Any]) -> dict[str, Any]:

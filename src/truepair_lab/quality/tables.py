@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from truepair_lab.lines import Contrast, Lines, RunLine, TrialLine, digest
+from truepair_lab.markdown import details, duration, metric_name, plain, short, table
 from truepair_lab.paper.presets import NO_ENCODER
-from truepair_lab.paper.report.estimates import Mean, sign_of
-from truepair_lab.paper.report.words import details, duration, metric_name, plain, short, signed, table
 from truepair_lab.paper.running.contrasts import model_key
 from truepair_lab.quality.cases import AIMS, CASES, NDCG, RECALL, case_title
 from truepair_lab.quality.contestants import MODELS, RIVALS, Model, title
 from truepair_lab.quality.settled import current_runs, mean_of
 from truepair_lab.searching import Place, best_trials
+from truepair_lab.statistics import Mean, contrast_text, sign_of
 
 _NOT_RUN = "not run"
 
@@ -34,8 +34,7 @@ class Gap:
         return sign_of(self.value, self.p) or 0
 
     def __str__(self) -> str:
-        chance = "p < .001" if self.p < 0.001 else f"p = {short(self.p, 3)}"
-        return f"{signed(self.value)} [{signed(self.low)}, {signed(self.high)}], {chance}"
+        return contrast_text(self.value, self.low, self.high, self.p)
 
 
 @dataclass(frozen=True)

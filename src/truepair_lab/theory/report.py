@@ -8,7 +8,7 @@ from pathlib import Path
 
 from truepair.reporting.figures import check_plots
 from truepair.reporting.page import write_text
-from truepair_lab.paper.report.words import table
+from truepair_lab.markdown import table
 from truepair_lab.theory.figures import theory_figures
 from truepair_lab.theory.results import Results
 from truepair_lab.theory.running import verdicts

@@ -7,15 +7,14 @@ import paper_lines as made
 import pytest
 
 from truepair_lab.lines import Lines
+from truepair_lab.markdown import short, table
 from truepair_lab.paper.presets import METRICS
 from truepair_lab.paper.report.ablation import ablation_tables
 from truepair_lab.paper.report.bars import AUTHORS, bars_table, reached
 from truepair_lab.paper.report.cells import OTHER_TEXT, study_of, swept
 from truepair_lab.paper.report.clean import clean_tables, nine_metrics, ranking_table, rankings
 from truepair_lab.paper.report.effort import effort_table
-from truepair_lab.paper.report.estimates import Mean
 from truepair_lab.paper.report.tables import reproduction, tuned_table
-from truepair_lab.paper.report.words import short, table
 from truepair_lab.paper.report.work import (
     data_table,
     session_table,
@@ -25,6 +24,7 @@ from truepair_lab.paper.report.work import (
 )
 from truepair_lab.paper.running import search as searching
 from truepair_lab.paper.running.plan import optimistic, settled
+from truepair_lab.statistics import Mean
 
 WHOLE = made.whole(("ml-100k", "ml-1m"))
 

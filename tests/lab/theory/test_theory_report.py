@@ -12,10 +12,11 @@ from typer.testing import CliRunner
 
 from truepair.cli.main import app
 from truepair.errors import InputError, StorageError
+from truepair_lab.store import rounded
 from truepair_lab.theory import running
 from truepair_lab.theory.figures import theory_figures
 from truepair_lab.theory.report import page_text, write_page
-from truepair_lab.theory.results import as_text, read_results, rounded
+from truepair_lab.theory.results import as_text, read_results
 from truepair_lab.theory.running import run_theory, verdicts
 
 ROOT = Path(__file__).parents[3]

@@ -6,20 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from truepair_lab.lines import Lines
+from truepair_lab.markdown import metric_name, table
 from truepair_lab.paper.presets import DATA, ENCODERS
 from truepair_lab.paper.report import questions as q
 from truepair_lab.paper.report.cells import NDCG, SWEPT
-from truepair_lab.paper.report.estimates import (
-    GENERALLY,
-    LEAST_SEEDS,
-    P_SURE,
-    SEVERAL,
-    SIMILAR,
-    SLIGHTLY,
-    UNKNOWN,
-)
+from truepair_lab.paper.report.questions import GENERALLY, SEVERAL, SIMILAR, SLIGHTLY
 from truepair_lab.paper.report.tables import REPRODUCED
-from truepair_lab.paper.report.words import metric_name, table
+from truepair_lab.statistics import LEAST_SEEDS, SIGNIFICANT, UNKNOWN
 
 MF = ("mf",)  # the encoder of Table III
 MARKS = ("holds", "holds in part", "does not hold here", "not tested")
@@ -132,8 +125,8 @@ OURS = (
 
 THRESHOLDS = (
     "A difference counts when its p, corrected by Holm over all cases of the claim, is below "
-    f"{P_SURE:g}: by Welch's t over seeds or, in the clean runs, over the same users where such a comparison "
-    f"is there (its p is then already corrected over its dataset). A cell with fewer than {LEAST_SEEDS} "
+    f"{SIGNIFICANT:g}: by Welch's t over seeds or, in the clean runs, over the same users where such a "
+    f"comparison is there (its p is then already corrected over its dataset). A cell with fewer than {LEAST_SEEDS} "
     "seeds has no known spread, and a case without one is not tested. “Similar” holds only where the "
     f"confidence interval of the relative difference lies within ±{SIMILAR:.0%}, “at least as good” only "
     f"where it lies above −{SIMILAR:.0%} (95%, or wider by the correction): no difference found is not "

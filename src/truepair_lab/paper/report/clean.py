@@ -6,19 +6,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from truepair_lab.lines import Contrast, Lines
+from truepair_lab.markdown import metric_name, short, table
 from truepair_lab.paper.presets import DATA, ENCODERS, METHODS_OF, METRICS, NO_ENCODER, REFERENCES
 from truepair_lab.paper.report.cells import NDCG, OTHER_TEXT, Cell, Study, study_of
-from truepair_lab.paper.report.estimates import LEAST_SEEDS, P_SURE, UNKNOWN, Mean, difference, sign_of
-from truepair_lab.paper.report.words import (
-    NOT_RUN,
-    dataset_name,
-    in_order,
-    metric_name,
-    model_name,
-    not_run,
-    short,
-    signed,
-    table,
+from truepair_lab.paper.report.names import NOT_RUN, dataset_name, in_order, model_name, not_run
+from truepair_lab.statistics import (
+    LEAST_SEEDS,
+    SIGNIFICANT,
+    UNKNOWN,
+    Mean,
+    contrast_text,
+    difference,
+    sign_of,
 )
 
 Model = tuple[str, str]  # encoder, method
@@ -67,9 +66,9 @@ class Ranking:
         """How much a is above b; None where one of them was not run."""
         for line in self.contrasts:
             if (line.a, line.b) == (_key(a), _key(b)):
-                return _told(line.difference, line.low, line.high, line.p_corrected)
+                return _over_users(line.difference, line.low, line.high, line.p_corrected)
             if (line.a, line.b) == (_key(b), _key(a)):
-                return _told(-line.difference, -line.high, -line.low, line.p_corrected)
+                return _over_users(-line.difference, -line.high, -line.low, line.p_corrected)
         means = [self.study.mean(self.dataset, *model) for model in (a, b)]
         if means[0] is None or means[1] is None:
             return None
@@ -106,9 +105,8 @@ def _key(model: Model) -> str:
     return model[1] if model[0] == NO_ENCODER else " ".join(model)
 
 
-def _told(value: float, low: float, high: float, p: float) -> Gap:
-    chance = "p < .001" if p < 0.001 else f"p = {short(p, 3)}"
-    return Gap(value, p, f"{signed(value)} [{signed(low)}, {signed(high)}], {chance}")
+def _over_users(value: float, low: float, high: float, p: float) -> Gap:
+    return Gap(value, p, contrast_text(value, low, high, p))
 
 
 def clean_tables(lines: Lines) -> str:
@@ -137,8 +135,8 @@ _CAPTION = (
     f"{metric_name(NDCG)} on the test part, mean ± standard deviation over seeds. Differences are over the "
     "same users, each the mean of its seeds, with 95% intervals and p-values by Holm's correction. Where it "
     "says “seeds alone”, only the seeds' spread is known (± one standard error; Welch's t, p below "
-    f"{P_SURE:g}); “{UNKNOWN}” is said of fewer than {LEAST_SEEDS} seeds, and of reference points, which "
-    "are solved once: nothing is concluded from such a difference."
+    f"{SIGNIFICANT:g}); “{UNKNOWN}” is said of fewer than {LEAST_SEEDS} seeds, and of reference points, "
+    "which are solved once: nothing is concluded from such a difference."
 )
 _NINE = (
     "The best of each column in bold. “At the floor” is the share of rows that met the floor of the loss, "

@@ -7,18 +7,15 @@ from collections.abc import Iterator, Sequence
 
 from truepair.tuning.domains import EDGE, Choice, Domain, Powers, Range, domain_of
 from truepair_lab.lines import Lines, TrialLine
+from truepair_lab.markdown import duration, plain, short, table
 from truepair_lab.paper.presets import DATA, ENCODERS, METHODS, NO_ENCODER, REFERENCES
-from truepair_lab.paper.report.words import (
+from truepair_lab.paper.report.names import (
     ENCODER_NAMES,
     METHOD_NAMES,
     dataset_name,
-    duration,
     in_order,
     model_name,
     not_run,
-    plain,
-    short,
-    table,
 )
 from truepair_lab.paper.running.search import TRIALS, Place, best_trials, space_of
 

@@ -7,18 +7,14 @@ from dataclasses import dataclass
 
 from truepair.reporting.figures import Panel, Series, draw_bands, draw_columns, draw_dots, standalone
 from truepair_lab.lines import Lines
+from truepair_lab.markdown import metric_name
 from truepair_lab.paper.presets import DATA, ENCODERS, METHODS, NO_ENCODER, REFERENCES, TABLE_2
 from truepair_lab.paper.report.cells import NDCG, SWEPT, study_of, swept
 from truepair_lab.paper.report.clean import rankings
-from truepair_lab.paper.report.estimates import SEVERAL, SLIGHTLY, Mean
+from truepair_lab.paper.report.names import ENCODER_NAMES, METHOD_NAMES, dataset_name, in_order
 from truepair_lab.paper.report.published import published
-from truepair_lab.paper.report.words import (
-    ENCODER_NAMES,
-    METHOD_NAMES,
-    dataset_name,
-    in_order,
-    metric_name,
-)
+from truepair_lab.paper.report.questions import SEVERAL, SLIGHTLY
+from truepair_lab.statistics import Mean
 
 TIMED = ("dpl", "dpl-hard", "bns")
 _LETTERS = {"M": "M, extra positives", "N": "N, unlabelled items", "tau": "τ, the prior"}

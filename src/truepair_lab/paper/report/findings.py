@@ -7,15 +7,16 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from truepair_lab.lines import Lines
+from truepair_lab.markdown import metric_name, short
 from truepair_lab.paper.report.ablation import Part, ablation
 from truepair_lab.paper.report.bars import AUTHORS, reached
 from truepair_lab.paper.report.cells import NDCG, study_of
 from truepair_lab.paper.report.claims import CLAIMS, MARKS, OURS
 from truepair_lab.paper.report.clean import Ranking, rankings
-from truepair_lab.paper.report.estimates import difference
+from truepair_lab.paper.report.names import ENCODER_NAMES, dataset_name, model_name
 from truepair_lab.paper.report.published import PUBLISHED, published
 from truepair_lab.paper.report.questions import better, clean_dpl_over_bpr, signs
-from truepair_lab.paper.report.words import ENCODER_NAMES, dataset_name, metric_name, model_name, short
+from truepair_lab.statistics import difference
 
 BY_ITEMS = ("ease", "itemknn", "popularity")  # without vectors of people and items
 KINDS = {

@@ -13,6 +13,7 @@ from truepair.errors import InputError
 from truepair.reporting.figures import check_plots
 from truepair.reporting.page import write_text
 from truepair_lab.lines import Lines, read_lines
+from truepair_lab.markdown import details, metric_name, table
 from truepair_lab.paper.presets import ENCODERS, STUDIES
 from truepair_lab.paper.report.ablation import ablation_tables
 from truepair_lab.paper.report.bars import bars_table
@@ -22,8 +23,8 @@ from truepair_lab.paper.report.clean import clean_tables
 from truepair_lab.paper.report.effort import effort_table
 from truepair_lab.paper.report.figures import report_figures
 from truepair_lab.paper.report.findings import advice, findings
+from truepair_lab.paper.report.names import model_name, not_run
 from truepair_lab.paper.report.tables import reproduction, tuned_table
-from truepair_lab.paper.report.words import details, metric_name, model_name, not_run, table
 from truepair_lab.paper.report.work import (
     data_table,
     session_table,

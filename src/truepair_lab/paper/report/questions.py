@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from truepair_lab.lines import Lines
+from truepair_lab.markdown import signed
 from truepair_lab.paper.presets import ENCODERS, TABLE_2
 from truepair_lab.paper.report.cells import SWEPT, study_of, swept
 from truepair_lab.paper.report.clean import Ranking, rankings
-from truepair_lab.paper.report.estimates import (
-    SIMILAR,
+from truepair_lab.paper.report.names import ENCODER_NAMES, METHOD_NAMES, dataset_name, model_name
+from truepair_lab.statistics import (
     UNKNOWN,
     Difference,
     Mean,
@@ -25,7 +26,11 @@ from truepair_lab.paper.report.estimates import (
     sign_of,
     weighted,
 )
-from truepair_lab.paper.report.words import ENCODER_NAMES, METHOD_NAMES, dataset_name, model_name, signed
+
+SIMILAR = 0.01  # "similar" is within this share of the other figure; "at least as good", not below it by more
+GENERALLY = 0.8  # what "generally" holds, holds in this share of the cases
+SLIGHTLY = (1.0, 1.2)  # "only slightly longer": the ratio of epoch times
+SEVERAL = (3.0, 5.0)  # "3-5 times longer"
 
 Ask = Callable[[Lines], Iterator["Answer"]]
 Sided = tuple[int, float | None]  # towards, p

@@ -10,23 +10,20 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from truepair_lab.lines import Lines
+from truepair_lab.markdown import details, metric_name, short, table
 from truepair_lab.paper.presets import DATA, ENCODERS, METRICS, TABLE_2, TABLE_3
 from truepair_lab.paper.report.cells import NDCG, OTHER_TEXT, Study, study_of
 from truepair_lab.paper.report.clean import HEADLINE, at_the_floor, reference_lines
-from truepair_lab.paper.report.published import DOUBTED, MARK, published
-from truepair_lab.paper.report.words import (
+from truepair_lab.paper.report.names import (
     ENCODER_NAMES,
     METHOD_NAMES,
     NOT_RUN,
     dataset_name,
-    details,
     in_order,
-    metric_name,
     model_name,
     not_run,
-    short,
-    table,
 )
+from truepair_lab.paper.report.published import DOUBTED, MARK, published
 
 OPTIMISTIC_CAPTION = (
     "Optimistic: for each metric the best epoch on the test part, as the paper reports it. Our mean ± the "

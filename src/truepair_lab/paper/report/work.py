@@ -6,19 +6,10 @@ import statistics
 from collections import Counter, defaultdict
 
 from truepair_lab.lines import Lines, Session, Timing
+from truepair_lab.markdown import details, duration, plain, table
 from truepair_lab.paper.presets import DATA
 from truepair_lab.paper.report.cells import study_of
-from truepair_lab.paper.report.words import (
-    METHOD_NAMES,
-    dataset_name,
-    details,
-    duration,
-    in_order,
-    model_name,
-    not_run,
-    plain,
-    table,
-)
+from truepair_lab.paper.report.names import METHOD_NAMES, dataset_name, in_order, model_name, not_run
 
 # --- time ----------------------------------------------------------------------------------------------
 

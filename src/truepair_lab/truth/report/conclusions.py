@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from truepair_lab.statistics import Mean
 from truepair_lab.truth import coat
-from truepair_lab.truth.report.summary import BASELINE, NDCG, Mean, Setting, title
+from truepair_lab.truth.report.summary import BASELINE, NDCG, Setting, title
 from truepair_lab.truth.treatments import TREATMENTS
 
 _WRONG = {"dpl-tau-0": "0", "dpl-tau-half": "½", "dpl": "1", "dpl-tau-2": "2", "dpl-tau-5": "5"}
@@ -67,15 +68,15 @@ def _against(a: str, b: str, what: str, settings: Sequence[Setting]) -> str:
     """One difference of NDCG@20 on every setting, and whether it is sure."""
     each = [(setting.title, setting.difference(a, b)) for setting in settings]
     found = [(name, mean) for name, mean in each if mean is not None]
-    better = sum(mean.is_sure and mean.value > 0 for _, mean in found)
-    worse = sum(mean.is_sure and mean.value < 0 for _, mean in found)
+    better = sum(mean.is_significant and mean.value > 0 for _, mean in found)
+    worse = sum(mean.is_significant and mean.value < 0 for _, mean in found)
     counts = f"surely better on {better} of {len(found)}, surely worse on {worse}"
     told = [f"{name} {_difference(mean)}" for name, mean in found]
     return f"**{what}**, by NDCG@20: {counts}. {'; '.join(told)}." if told else ""
 
 
 def _difference(mean: Mean) -> str:
-    return mean.text(signed=True) + ("" if mean.is_sure else " (not sure)")
+    return mean.text(sign=True) + ("" if mean.is_significant else " (not sure)")
 
 
 def _best(settings: Sequence[Setting]) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from truepair.reporting.figures import Panel, Series, draw_bands, draw_dots, standalone
-from truepair_lab.truth.report.summary import BASELINE, Mean, Setting, title
+from truepair_lab.statistics import Mean
+from truepair_lab.truth.report.summary import BASELINE, Setting, title
 from truepair_lab.truth.report.tables import SAMPLERS
 from truepair_lab.truth.treatments import PROBED, TREATMENTS
 
@@ -47,12 +48,12 @@ def _gains(setting: Setting, names: Sequence[str]) -> Panel:
     series = Series(
         x=[gain.value for _, gain in have],
         y=[place for place, _ in have],
-        low=[gain.value - gain.spread for _, gain in have],
-        high=[gain.value + gain.spread for _, gain in have],
+        low=[gain.reach[0] for _, gain in have],
+        high=[gain.reach[1] for _, gain in have],
         colour=1,
     )
     goals = {
-        "BPR": Mean((0.0,)),
+        "BPR": Mean(0.0, None, 1),
         "true negatives only": setting.gain("clean-draws"),
         "fully supervised": setting.gain("supervised"),
     }
@@ -104,8 +105,8 @@ def _tau(settings: Sequence[Setting]) -> str:
         series = Series(
             [factor for factor, _ in have],
             [mean.value for _, mean in have],
-            [mean.value - mean.spread for _, mean in have],
-            [mean.value + mean.spread for _, mean in have],
+            [mean.reach[0] for _, mean in have],
+            [mean.reach[1] for _, mean in have],
             1,
         )
         panel = Panel(setting.title, {"DPL": series}, "told τ / true τ", "NDCG@20 − BPR's")

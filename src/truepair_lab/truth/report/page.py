@@ -8,7 +8,8 @@ from pathlib import Path
 from truepair.errors import InputError
 from truepair.reporting.figures import check_plots
 from truepair.reporting.page import write_text
-from truepair_lab.truth import lines, posterior_lines
+from truepair_lab import store
+from truepair_lab.truth.lines import POSTERIOR, PosteriorLine, TruthLine
 from truepair_lab.truth.report.conclusions import coat_words, conclusions, edge_words
 from truepair_lab.truth.report.figures import truth_figures
 from truepair_lab.truth.report.posterior import Trial, section, trials_of
@@ -28,8 +29,9 @@ LINES, PAGE = Path("results/truth"), Path("docs/lab/truth.md")
 def rebuild(folder: Path = LINES, out: Path = PAGE) -> Path:
     """Write the page to `out` and its figures into `figures` beside it, from the lines of a folder."""
     check_plots()
-    settings = settings_of(lines.read(folder))
-    trials = trials_of(posterior_lines.read(folder / posterior_lines.FOLDER))
+    lines, broken = store.read(folder, TruthLine)
+    weighed, more = store.read(folder / POSTERIOR, PosteriorLine)
+    settings, trials = settings_of(lines), trials_of(weighed)
     if not settings:
         raise InputError(f"{folder} holds no lines; `truepair lab truth simulation` writes some.")
     figures = truth_figures(settings)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
+import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from scipy.stats import t as student
-
-from truepair_lab.truth.posterior_lines import PosteriorLine
+from truepair_lab.markdown import short, signed, table
+from truepair_lab.statistics import Mean
+from truepair_lab.truth.lines import PosteriorLine
 from truepair_lab.truth.posterior_study import KIND, TITLES
-from truepair_lab.truth.report.summary import CASE_TITLES, NDCG, Mean, short
-from truepair_lab.truth.report.tables import table
+from truepair_lab.truth.report.summary import CASE_TITLES, NDCG
 
 PLAIN, TRUE, FOUND, GOAL = "infonce", "posterior", "posterior-auto", "supervised"
 
@@ -34,23 +33,20 @@ class Trial:
 
     def mean(self, name: str) -> Mean | None:
         """NDCG@20 against the truth, over seeds."""
-        lines = self.by_name.get(name, {})
-        return Mean(tuple(line.quality[NDCG] for line in lines.values())) if lines else None
+        return Mean.of(line.quality[NDCG] for line in self.by_name.get(name, {}).values())
 
     def gain(self, name: str, validation: bool = False) -> Mean | None:
         """Less plain InfoNCE, seed by seed: against the truth, or on the validation part."""
         ours, plain = self.by_name.get(name, {}), self.by_name.get(PLAIN, {})
         pairs = [(ours[seed], plain[seed]) for seed in ours if seed in plain]
-        if not pairs:
-            return None
         if validation:
-            return Mean(tuple(a.score - b.score for a, b in pairs))
-        return Mean(tuple(a.quality[NDCG] - b.quality[NDCG] for a, b in pairs))
+            return Mean.of(a.score - b.score for a, b in pairs)
+        return Mean.of(a.quality[NDCG] - b.quality[NDCG] for a, b in pairs)
 
     def way(self, name: str) -> float | None:
         """The gain over that of the supervised twin; None where that is not surely above 0."""
         gain, goal = self.gain(name), self.gain(GOAL)
-        if gain is None or goal is None or goal.value <= 0 or not goal.is_sure:
+        if gain is None or goal is None or goal.value <= 0 or not goal.is_significant:
             return None
         return gain.value / goal.value
 
@@ -101,9 +97,11 @@ def quality_table(trials: Sequence[Trial]) -> str:
     for trial in trials:
         means = [trial.mean(name) for name in TITLES]
         plain = trial.by_name.get(PLAIN, {})
-        told = Mean(tuple(line.told or 0.0 for line in trial.by_name.get(FOUND, {}).values()))
-        tau = Mean(tuple(line.tau for line in plain.values()))
-        cells = [str(len(plain)), short(tau.value, 3), short(told.value, 3) if told.values else "–"]
+        taus = [
+            Mean.of(line.tau for line in plain.values()),
+            Mean.of(line.told or 0.0 for line in trial.by_name.get(FOUND, {}).values()),
+        ]
+        cells = [str(len(plain)), *("–" if tau is None else short(tau.value, 3) for tau in taus)]
         rows.append([trial.title, *cells, *("–" if mean is None else mean.text() for mean in means)])
     return table(head, rows)
 
@@ -131,9 +129,9 @@ def gain_table(trials: Sequence[Trial]) -> str:
             if gain is None or seen is None:
                 continue
             lines = trial.by_name[name].values()
-            p = [Mean(tuple(line.chance[part] for line in lines)) for part in ("positive", "negative")]
+            p = [statistics.fmean(line.chance[part] for line in lines) for part in ("positive", "negative")]
             share = "–" if way is None else f"{round(100 * way)}%"
-            told = [interval(gain), share, interval(seen), *(short(mean.value, 3) for mean in p)]
+            told = [gain.interval(), share, seen.interval(), *(short(value, 3) for value in p)]
             rows.append([trial.title, tau, *told])
     return table(head, rows)
 
@@ -151,21 +149,6 @@ def chosen_table(trials: Sequence[Trial]) -> str:
     return table(head, rows)
 
 
-def interval(mean: Mean) -> str:
-    """`+.0071 [+.0062, +.0080]`, bold where it does not hold 0; Student's t at 95%."""
-    n = len(mean.values)
-    if n < 2:
-        return _signed(mean.value)
-    half = float(student.ppf(0.975, n - 1)) * mean.spread / math.sqrt(n)
-    text = f"{_signed(mean.value)} [{_signed(mean.value - half)}, {_signed(mean.value + half)}]"
-    return f"**{text}**" if mean.is_sure else text
-
-
-def _signed(value: float) -> str:
-    text = short(value)
-    return text if text.startswith("-") else f"+{text}"
-
-
 # --- sentences -------------------------------------------------------------------------------------------
 
 
@@ -180,11 +163,11 @@ def _verdict(trials: Sequence[Trial], name: str, words: str) -> str:
     gains = {trial.title: gain for trial in trials if (gain := trial.gain(name))}
     if not gains:
         return ""
-    better = [where for where, gain in gains.items() if gain.is_sure and gain.value > 0]
-    worse = [where for where, gain in gains.items() if gain.is_sure and gain.value < 0]
+    better = [where for where, gain in gains.items() if gain.is_significant and gain.value > 0]
+    worse = [where for where, gain in gains.items() if gain.is_significant and gain.value < 0]
     level = [where for where in gains if where not in better + worse]
     parts = [
-        f"{how} {'; '.join(f'{where} {_signed(gains[where].value)}' for where in places)}"
+        f"{how} {'; '.join(f'{where} {signed(gains[where].value)}' for where in places)}"
         for how, places in (
             ("surely better on", better),
             ("surely worse on", worse),
@@ -215,7 +198,7 @@ def _kinds(trials: Sequence[Trial]) -> str:
 
 
 def _told(gain: Mean) -> str:
-    return f"{_signed(gain.value)} ({'sure' if gain.is_sure else 'not sure'})"
+    return f"{signed(gain.value)} ({'sure' if gain.is_significant else 'not sure'})"
 
 
 def _way(trials: Sequence[Trial]) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from truepair_lab.truth.report.summary import BASELINE, GOAL, NDCG, Mean, Setting, short, title
+from truepair_lab.markdown import short, table
+from truepair_lab.statistics import Mean, bold
+from truepair_lab.truth.report.summary import BASELINE, GOAL, NDCG, Setting, title
 from truepair_lab.truth.treatments import PROBED, REFERENCES, TREATMENTS
 
 SAMPLERS = {"uniform": "uniform", "popularity": "popularity", "dns": "DNS", "bns": "BNS"}
@@ -35,7 +37,7 @@ def quality_table(setting: Setting) -> str:
     for name in setting.by_name:
         cells = [title(name), *(_text(setting.mean(name, m)) for m in (NDCG, "recall@20", "auc"))]
         gain = setting.gain(name)
-        cells.append("" if name == BASELINE or gain is None else _sure(gain))
+        cells.append("" if name == BASELINE or gain is None else _difference(gain))
         if closes:
             cells += [
                 "" if name == BASELINE else _percent(setting.closed(name, g)) for g in (GOAL, "clean-draws")
@@ -102,23 +104,16 @@ def settings_table(settings: Sequence[Setting]) -> str:
     return table(head, rows)
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table."""
-    lines = [list(head), ["---"] * len(head), *map(list, rows)]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
 def _text(mean: Mean | None, digits: int = 4) -> str:
     return "–" if mean is None else mean.text(digits)
 
 
-def _sure(mean: Mean) -> str:
-    text = mean.text(signed=True)
-    return f"**{text}**" if mean.is_sure else text
+def _difference(mean: Mean) -> str:
+    return bold(mean.text(sign=True), mean.is_significant)
 
 
 def _percent(mean: Mean | None) -> str:
     if mean is None:
         return "–"
-    spread = f" ± {100 * mean.spread:.0f}" if len(mean.values) > 1 else ""
+    spread = "" if mean.sd is None else f" ± {100 * mean.sd:.0f}"
     return f"{round(100 * mean.value)}{spread}%"
