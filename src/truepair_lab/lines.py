@@ -19,7 +19,7 @@ class RunLine:
     """One training run (or one solved model) and what it reached on the test part.
 
     study       which protocol or study it belongs to: see `paper.STUDIES`
-    encoder     "mf", "lightgcn", or "-" for reference points that have no encoder of ours
+    encoder     "mf", "lightgcn", or "-" for reference points without an encoder
     method      "bpr", "dpl", "ease", …
     variant     what is varied: "M=3", "tau=0.1", an ablation's name; "" for none
     parameters  all of them, flat: see `parameters.assembled`

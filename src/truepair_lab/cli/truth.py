@@ -85,6 +85,6 @@ def truth(
         else:
             made = run_case(asked, seeds, out, voice.say)
     page = rebuild(out, report) if report is not None else None
-    told = f"{made} new lines in {time.perf_counter() - began:.0f} s, kept in {out}"
+    text = f"{made} new lines in {time.perf_counter() - began:.0f} s, kept in {out}"
     shown = f"; {page}" if page is not None else "; --report docs/lab/truth.md shows them"
-    voice.done(told + shown, {"made": made, "lines": str(out), "page": str(page) if page else None})
+    voice.done(text + shown, {"made": made, "lines": str(out), "page": str(page) if page else None})

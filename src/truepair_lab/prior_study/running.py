@@ -47,13 +47,13 @@ def run_estimates(name: str, folder: Path, say: Say, data_dir: Path | None = Non
         lines.append(folder / f"{name}.jsonl", [line])
         made += 1
         took = time.perf_counter() - began
-        say(f"{name} {place.exposure} {place.level:g} seed {place.seed}: {_told(line)}, {took:.1f} s")
+        say(f"{name} {place.exposure} {place.level:g} seed {place.seed}: {_estimated(line)}, {took:.1f} s")
     return made
 
 
 def run_auto(name: str, folder: Path, say: Say, data_dir: Path | None = None, device: str = "auto") -> int:
     """DPL with τ from every source on one dataset, a seed at a time."""
-    split, made = load_material(name, data_dir).carved, 0
+    split, made = load_material(name, data_dir).holdout, 0
     done = _done(folder, say)
     for seed in SEEDS:
         if all((name, source, seed, split.hash) in done for source in SOURCES):
@@ -63,8 +63,8 @@ def run_auto(name: str, folder: Path, say: Say, data_dir: Path | None = None, de
         lines.append(folder / f"auto-{name}.jsonl", found)
         made += len(found)
         took = time.perf_counter() - began
-        told = ", ".join(f"{line.source} τ = {line.tau:.3g} {line.ndcg:.4f}" for line in found)
-        say(f"{name} seed {seed}: NDCG@20 {told}, {took:.0f} s")
+        scores = ", ".join(f"{line.source} τ = {line.tau:.3g} {line.ndcg:.4f}" for line in found)
+        say(f"{name} seed {seed}: NDCG@20 {scores}, {took:.0f} s")
     return made
 
 
@@ -75,5 +75,5 @@ def _done(folder: Path, say: Say) -> set[lines.Key]:
     return {line.key for line in found}
 
 
-def _told(line: lines.EstimateLine) -> str:
-    return f"true τ {line.tau:.4g}, told {line.told:.4g} [{line.low:.4g}, {line.high:.4g}]"
+def _estimated(line: lines.EstimateLine) -> str:
+    return f"true τ {line.tau:.4g}; estimated {line.told:.4g} [{line.low:.4g}, {line.high:.4g}]"

@@ -26,13 +26,13 @@ def estimates_table(groups: Sequence[Group], level: str) -> str:
     head = ["observed", level, "true τ", *METHOD_NAMES.values(), "interval", "holds τ", "separation"]
     rows = []
     for group in (part for whole in groups for part in whole.by_level()):
-        told = [f"{share(group.estimate(name))} ({percent(group.error(name))})" for name in names]
+        cells = [f"{share(group.estimate(name))} ({percent(group.error(name))})" for name in names]
         ends = [share(group.median(lambda line: line.low)), share(group.median(lambda line: line.high))]
         rows.append([
             group.title,
             f"{group.lines[0].level:g}",
             share(group.median(lambda line: line.tau)),
-            *told,
+            *cells,
             " to ".join(ends),
             f"{group.held} of {len(group.lines)}",
             f"{group.median(lambda line: line.separation):.2f}",
@@ -58,7 +58,7 @@ def coat_table(group: Group) -> str:
 
 def users_table(groups: Sequence[Group]) -> str:
     """Rank correlations, and errors in units of the true τ; means over seeds and levels."""
-    head = ["observed", "rank, own", "rank, counts", *(f"error, {told}" for told in _ANSWERS.values())]
+    head = ["observed", "rank, own", "rank, counts", *(f"error, {name}" for name in _ANSWERS.values())]
     names = ["rank own", "rank density", *(f"error {name}" for name in _ANSWERS)]
     rows = []
     for group in groups:
@@ -81,9 +81,9 @@ def auto_table(lines: Sequence[Line]) -> str:
         found = auto_lines_of(lines, name)
         if not any(found.values()):
             rows.append([setup.title, "not run", "", "", "", ""])
-        for source, told in SOURCES.items():
+        for source, name in SOURCES.items():
             if found[source]:
-                rows.append([setup.title, told, *_auto_cells(found, source)])
+                rows.append([setup.title, name, *_auto_cells(found, source)])
     return table(["dataset", "τ from", "τ", "NDCG@20", "less the tuned", "seeds"], rows, numbers=True)
 
 

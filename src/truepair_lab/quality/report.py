@@ -67,7 +67,7 @@ def _cases_table(contest: Contest) -> str:
         [
             entry.title,
             f"`{name}`",
-            entry.told,
+            entry.about,
             ", ".join(f"`{s}`" for s in sorted(splits.get(name, ()))) or "–",
         ]
         for name, entry in CASES.items()

@@ -21,7 +21,7 @@ Settings = Mapping[Place, Mapping[str, Any]]  # "parameters", "epoch", "validati
 
 def settings_of(lines: Lines) -> dict[Place, dict[str, Any]]:
     """The best settings of each place: of the trials at hand, else those that come with truepair."""
-    return packaged() | {place: _told(best) for place, best in best_trials(lines).items()}
+    return packaged() | {place: _facts(best) for place, best in best_trials(lines).items()}
 
 
 def packaged() -> dict[Place, dict[str, Any]]:
@@ -35,20 +35,22 @@ def settled_text(lines: Lines) -> str:
     """The text of settled.json for these lines."""
     runs = current_runs(lines)
     found = {
-        " ".join(place): _told(best) | _reached(runs.get(place, ()))
+        " ".join(place): _facts(best) | _reached(runs.get(place, ()))
         for place, best in sorted(best_trials(lines).items())
     }
     return json.dumps(found, indent=1, ensure_ascii=False) + "\n"
 
 
-def _told(best: Any) -> dict[str, Any]:
+def _facts(best: Any) -> dict[str, Any]:
     return {"parameters": dict(best.parameters), "epoch": best.epoch, "validation": best.score}
 
 
 def _reached(runs: Sequence[RunLine]) -> dict[str, Any]:
     means = {metric: mean_of(runs, metric) for metric in (NDCG, RECALL)}
-    told = {m: [round(mean.value, 6), round(mean.sd or 0.0, 6), mean.n] for m, mean in means.items() if mean}
-    return {"test": told} if told else {}
+    means_of = {
+        m: [round(mean.value, 6), round(mean.sd or 0.0, 6), mean.n] for m, mean in means.items() if mean
+    }
+    return {"test": means_of} if means_of else {}
 
 
 def mean_of(runs: Sequence[RunLine], metric: str) -> Mean | None:

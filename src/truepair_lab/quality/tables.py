@@ -177,5 +177,5 @@ def _effort(place: Place, trials: Sequence[TrialLine], best: TrialLine | None) -
     if best is None:
         return [case_title(place[0]), name, len(trials), time, "–", "–"]
     named = [n for n in sorted(best.parameters) if len({repr(t.parameters.get(n)) for t in trials}) > 1]
-    told = ", ".join(f"{n} {plain(best.parameters[n])}" for n in named) or "–"
-    return [case_title(place[0]), name, len(trials), time, best.epoch, told]
+    chosen = ", ".join(f"{n} {plain(best.parameters[n])}" for n in named) or "–"
+    return [case_title(place[0]), name, len(trials), time, best.epoch, chosen]

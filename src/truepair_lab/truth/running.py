@@ -49,7 +49,7 @@ def run_case(
             append(folder / f"{case.name}.jsonl", line)
             done[line.key] = line
         made += len(missing)
-        say(f"{cases[0].name}, {treatment.title}: {_told(done, cases, name)} in {_since(began)}")
+        say(f"{cases[0].name}, {treatment.title}: {_reached(done, cases, name)} in {_since(began)}")
     return made
 
 
@@ -79,8 +79,8 @@ def _chosen(
         rate, decay = (lender.settings[part] for part in ("learning_rate", "weight_decay"))
         return replace(plain, learning_rate=rate, weight_decay=decay), ()
     trials = search(case, treatment, effort)
-    told = [[t.settings.learning_rate, t.settings.weight_decay, t.score] for t in trials]
-    return best_of(trials), told
+    tried = [[t.settings.learning_rate, t.settings.weight_decay, t.score] for t in trials]
+    return best_of(trials), tried
 
 
 def _line(
@@ -151,7 +151,7 @@ class _Watch:
         return [*self.probes, (fitted.epoch, self.probe.at((fitted.users, fitted.items)))]
 
 
-def _told(done: Mapping[Key, TruthLine], cases: Sequence[TruthCase], name: str) -> str:
+def _reached(done: Mapping[Key, TruthLine], cases: Sequence[TruthCase], name: str) -> str:
     scores = [done[_key(case, name)].quality["ndcg@20"] for case in cases]
     return f"NDCG@20 against the truth {sum(scores) / len(scores):.4f}"
 

@@ -6,6 +6,7 @@ import statistics
 import paper_lines as made
 import pytest
 
+from truepair_lab import searching
 from truepair_lab.lines import Lines
 from truepair_lab.markdown import short, table
 from truepair_lab.paper.presets import METRICS
@@ -22,7 +23,6 @@ from truepair_lab.paper.report.work import (
     timing_table,
     versions_text,
 )
-from truepair_lab.paper.running import search as searching
 from truepair_lab.paper.running.plan import optimistic, settled
 from truepair_lab.statistics import Mean
 
@@ -310,7 +310,7 @@ def test_the_caption_of_effort_tells_the_caps_and_the_trials():
     text = effort_table(WHOLE)
     assert "the dimension ends at 128 with MF and 64 with LightGCN" in text
     assert "N at 32, M at 16" in text
-    assert f"EASE has one parameter and begins with {searching._ONE_PARAMETER}, popularity has none" in text
+    assert f"EASE has one parameter and begins with {searching.ONE_PARAMETER}, popularity has none" in text
 
 
 def test_times_sessions_data_and_versions():

@@ -31,7 +31,7 @@ def broken():
 
 
 def run(*args):
-    return CliRunner().invoke(app, ["theory", *map(str, args)])
+    return CliRunner().invoke(app, ["lab", "theory", *map(str, args)])
 
 
 def test_the_page_in_the_docs_is_that_of_the_kept_results():
@@ -77,7 +77,7 @@ def test_a_wrong_file_is_an_error_with_the_remedy(tmp_path):
         read_results(tmp_path / "nothing.json")
     for text in ("{", "{}", json.dumps(dataclasses.asdict(RESULTS) | {"seed": "zero"})):
         (tmp_path / "bad.json").write_text(text)
-        with pytest.raises(StorageError, match=r"bad\.json holds no results.*truepair theory --save"):
+        with pytest.raises(StorageError, match=r"bad\.json holds no results.*truepair lab theory --save"):
             read_results(tmp_path / "bad.json")
 
 

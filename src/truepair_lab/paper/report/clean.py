@@ -193,15 +193,15 @@ def _bold(mean: Mean | None, best: float | None) -> str:
 
 def reference_lines(lines: Lines, datasets: Sequence[str]) -> str:
     """The reference points of these datasets by the clean protocol, to be read beside optimistic tables."""
-    study, told = study_of(lines, "clean"), []
+    study, parts = study_of(lines, "clean"), []
     for dataset in datasets:
         run = [m for m in REFERENCES if study.mean(dataset, NO_ENCODER, m)]
         figures = [f"{model_name(NO_ENCODER, m)} {_headline(study, dataset, m)}" for m in run]
-        told += [f"{dataset_name(dataset)}: {', '.join(figures)}"] if figures else []
-    if not told:
+        parts += [f"{dataset_name(dataset)}: {', '.join(figures)}"] if figures else []
+    if not parts:
         return ""
     metrics = ", ".join(map(metric_name, HEADLINE))
-    return f"Reference points by the clean protocol, which is not optimistic ({metrics}). {'; '.join(told)}."
+    return f"Reference points by the clean protocol, which is not optimistic ({metrics}). {'; '.join(parts)}."
 
 
 def _headline(study: Study, dataset: str, method: str) -> str:

@@ -84,7 +84,7 @@ def _reach(means: Sequence[Mean]) -> tuple[list[float], list[float]]:
     return low, [v + s for v, s in zip(values, spreads, strict=True)]
 
 
-# --- ours and theirs; the clean ranking ----------------------------------------------------------------
+# --- this run and the paper; the clean ranking -----------------------------------------------------------
 
 
 def _dots(rows: Mapping[int, Mean], shift: float, colour: int, hollow: bool = False) -> Series:
@@ -100,15 +100,15 @@ def _published(lines: Lines) -> Figure:
     for dataset in study.datasets:
         series: dict[str, Series] = {}
         for at, (e, shift) in enumerate(zip(ENCODERS, (-0.17, 0.17), strict=True)):
-            ours = {row: mean for row, m in enumerate(names) if (mean := study.mean(dataset, e, m))}
-            theirs = {
+            own = {row: mean for row, m in enumerate(names) if (mean := study.mean(dataset, e, m))}
+            paper = {
                 row: Mean(printed.trusted, None, 1)
                 for row, m in enumerate(names)
                 if (printed := published(dataset, e, m, NDCG)) and printed.trusted is not None
             }
-            series |= {f"{ENCODER_NAMES[e]}, ours": _dots(ours, shift, at)} if ours else {}
+            series |= {f"{ENCODER_NAMES[e]}, ours": _dots(own, shift, at)} if own else {}
             series |= (
-                {f"{ENCODER_NAMES[e]}, the paper": _dots(theirs, shift, at, hollow=True)} if theirs else {}
+                {f"{ENCODER_NAMES[e]}, the paper": _dots(paper, shift, at, hollow=True)} if paper else {}
             )
         places = [METHOD_NAMES[m] for m in names]
         panels.append(Panel(dataset_name(dataset), series, xlabel=metric_name(NDCG), places=places))

@@ -38,7 +38,7 @@ _LETTERS = {"M": "M", "N": "N", "tau": "τ"}
 
 
 def rebuild_report(folder: Path = LINES, out: Path = PAGE, figures: Path | None = None) -> Path:
-    """Read the lines of a folder and write the page; figures go beside it, in `figures/`, unless told."""
+    """Read the lines of a folder and write the page; figures go beside it, in `figures/`, unless cells."""
     lines = read_lines(folder)
     if _is_empty(lines):
         found = f" ({len(lines.broken)} lines could not be read: {lines.broken[0]})" if lines.broken else ""
@@ -128,10 +128,10 @@ def _notes(lines: Lines) -> list[str]:
     notes = []
     for name in STUDIES:
         left = {spot: cell.left_out for spot, cell in study_of(lines, name).cells.items() if cell.left_out}
-        told = [f"{spot[0]} {model_name(*spot[1:])} ({n})" for spot, n in left.items()]
-        if told:
+        cells = [f"{spot[0]} {model_name(*spot[1:])} ({n})" for spot, n in left.items()]
+        if cells:
             notes.append(
-                f"Lines of other settings or splits that were left out of “{name}”: {', '.join(told)}."
+                f"Lines of other settings or splits that were left out of “{name}”: {', '.join(cells)}."
             )
     if lines.broken:
         notes.append(f"Lines that could not be read: {'; '.join(lines.broken)}.")

@@ -93,12 +93,12 @@ def _reproduced_row(study: Study, dataset: str, model: Model) -> list[object]:
 def _beside(study: Study, dataset: str, model: Model, metrics: Iterable[str], gap: str) -> list[str]:
     """Ours, and the paper's in brackets."""
     return [
-        f"{study.mean(dataset, *model, metric) or NOT_RUN}{_theirs(dataset, model, metric, gap)}"
+        f"{study.mean(dataset, *model, metric) or NOT_RUN}{_in_paper(dataset, model, metric, gap)}"
         for metric in metrics
     ]
 
 
-def _theirs(dataset: str, model: Model, metric: str, gap: str = " ") -> str:
+def _in_paper(dataset: str, model: Model, metric: str, gap: str = " ") -> str:
     printed = published(dataset, *model, metric)
     return "" if printed is None else f"{gap}({short(printed.value)}{MARK if printed.doubt else ''})"
 
@@ -109,10 +109,10 @@ def _doubts(dataset: str) -> list[str]:
     for (d, e, m, metric), why in DOUBTED.items():
         if d == dataset:
             cells[e, m, why].append(metric_name(metric))
-    told = [f"{model_name(e, m)} {', '.join(metrics)}: {why}" for (e, m, why), metrics in cells.items()]
-    if not told:
+    reasons = [f"{model_name(e, m)} {', '.join(metrics)}: {why}" for (e, m, why), metrics in cells.items()]
+    if not reasons:
         return []
-    return [f"{MARK} The paper's cell cannot be right, and no comparison uses it. {'; '.join(told)}."]
+    return [f"{MARK} The paper's cell cannot be right, and no comparison uses it. {'; '.join(reasons)}."]
 
 
 # --- tuned settings -------------------------------------------------------------------------------------
@@ -128,9 +128,9 @@ def tuned_table(lines: Lines) -> str:
     rows = []
     for d, e, m, variant in sorted(study.cells, key=lambda spot: in_order(DATA)(spot[0])):
         found = [study.mean(d, e, m, metric, variant) for metric in HEADLINE]
-        theirs = [_theirs(d, (e, m), metric) for metric in HEADLINE]
+        printed = [_in_paper(d, (e, m), metric) for metric in HEADLINE]
         last = study.mean(d, e, m, variant=variant, last=True)
-        cells = [f"{ours or NOT_RUN}{paper}" for ours, paper in zip(found, theirs, strict=True)]
+        cells = [f"{own or NOT_RUN}{paper}" for own, paper in zip(found, printed, strict=True)]
         n = next((mean.n for mean in found if mean), 0)
         name = model_name(e, m, variant) + study.mark(d, e, m, variant)
         rows.append([dataset_name(d), name, n, *cells, last or NOT_RUN])

@@ -26,7 +26,7 @@ def truth_figures(settings: Sequence[Setting]) -> Figures:
         "truth-draws.svg": ("share of draws that are in truth positive, along training, by sampler", _draws),
         "truth-gradient.svg": ("cosine of training and supervised gradient, along training", _gradient),
         "truth-tau.svg": (
-            "NDCG@20 of DPL, less BPR's, by the τ it is told as a multiple of the true one",
+            "NDCG@20 of DPL, less BPR's, by the given τ as a multiple of the true one",
             _tau,
         ),
     }
@@ -109,6 +109,6 @@ def _tau(settings: Sequence[Setting]) -> str:
             [mean.reach[1] for _, mean in have],
             1,
         )
-        panel = Panel(setting.title, {"DPL": series}, "told τ / true τ", "NDCG@20 − BPR's")
+        panel = Panel(setting.title, {"DPL": series}, "given τ / true τ", "NDCG@20 − BPR's")
         panels += [panel] if have else []
     return draw_bands(panels, min(len(panels), 3)) if panels else ""

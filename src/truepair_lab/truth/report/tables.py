@@ -83,8 +83,8 @@ def gradient_table(settings: Sequence[Setting]) -> str:
         cells = []
         for setting in settings:
             cosine, length = (setting.probe(name, measure) for measure in ("cosine", "length"))
-            told = "–" if cosine is None or length is None else f"{cosine.value:.3f} · {length.value:.2f}"
-            cells.append(told)
+            cell = "–" if cosine is None or length is None else f"{cosine.value:.3f} · {length.value:.2f}"
+            cells.append(cell)
         rows.append([title(name), *cells])
     noise = [_text(setting.probe(BASELINE, "noise"), 2) for setting in settings]
     return table(head, [*rows, ["noise, BPR", *noise]])
@@ -98,9 +98,9 @@ def settings_table(settings: Sequence[Setting]) -> str:
         for name, lines in setting.by_name.items():
             chosen = lines[0].settings
             epochs = ", ".join(str(line.epoch) for line in lines)
-            told = [f"{chosen[part]:g}" for part in ("learning_rate", "weight_decay")]
-            told[1] += f" ({edge} tried)" if (edge := setting.edge(name)) else ""
-            rows.append([setting.title, title(name), *told, epochs])
+            shown = [f"{chosen[part]:g}" for part in ("learning_rate", "weight_decay")]
+            shown[1] += f" ({edge} tried)" if (edge := setting.edge(name)) else ""
+            rows.append([setting.title, title(name), *shown, epochs])
     return table(head, rows)
 
 
