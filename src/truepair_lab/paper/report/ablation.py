@@ -85,8 +85,8 @@ def _ablation(dataset: str, encoder: str, parts: Mapping[str, Part]) -> str:
 
 
 _ABLATION = (
-    "The last epoch is the honest column: nothing is chosen. The best epoch is chosen on the test part, and "
-    "optimistic. Differences with one standard error, over seeds."
+    "Compare the last epoch, where nothing is chosen; the best epoch is chosen on the test part. Differences "
+    "with one standard error over seeds."
 )
 
 

@@ -6,13 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from truepair_lab.lines import Contrast, Lines
-from truepair_lab.markdown import metric_name, short, table
+from truepair_lab.markdown import details, joined, metric_name, short, table
 from truepair_lab.paper.presets import DATA, ENCODERS, METHODS_OF, METRICS, NO_ENCODER, REFERENCES
 from truepair_lab.paper.report.cells import NDCG, OTHER_TEXT, Cell, Study, study_of
 from truepair_lab.paper.report.names import NOT_RUN, dataset_name, in_order, model_name, not_run
 from truepair_lab.statistics import (
     LEAST_SEEDS,
-    SIGNIFICANT,
     UNKNOWN,
     Mean,
     contrast_text,
@@ -36,10 +35,11 @@ class Gap:
     value: float
     p: float | None
     text: str
+    corrected: bool = False  # p is corrected by Holm over all comparisons of the dataset
 
     @property
     def sign(self) -> int | None:
-        """1 or -1 where it is sure, 0 where not; None where no spread is known."""
+        """1 or -1 where it is significant, 0 where not; None where no spread is known."""
         return sign_of(self.value, self.p)
 
 
@@ -106,16 +106,15 @@ def _key(model: Model) -> str:
 
 
 def _over_users(value: float, low: float, high: float, p: float) -> Gap:
-    return Gap(value, p, contrast_text(value, low, high, p))
+    return Gap(value, p, contrast_text(value, low, high, p), corrected=True)
 
 
 def clean_tables(lines: Lines) -> str:
     """A ranking and all nine metrics for each dataset."""
     found = rankings(lines)
     names = sorted({*(n for n in DATA if n != "yahoo-r3"), *found}, key=in_order(DATA))
-    return "\n\n".join(
-        _of_dataset(found[name]) if name in found else _nothing(dataset_name(name)) for name in names
-    )
+    tables = [_of_dataset(found[name]) if name in found else _nothing(dataset_name(name)) for name in names]
+    return joined(_CAPTION, *tables)
 
 
 def _nothing(name: str) -> str:
@@ -127,21 +126,18 @@ def _of_dataset(ranking: Ranking) -> str:
     missing = [model_name(*model) for model in EXPECTED if model not in run]
     notes = [OTHER_TEXT] if any(map(ranking.mark, run)) else []
     notes += [not_run(missing)] if missing else []
-    parts = [ranking_table(ranking), _CAPTION, nine_metrics(ranking), _NINE, *notes]
-    return "\n\n".join([f"#### {dataset_name(ranking.dataset)}", *parts])
+    nine = details("All nine metrics", f"{nine_metrics(ranking)}\n\n{_NINE}")
+    return joined(f"#### {dataset_name(ranking.dataset)}", ranking_table(ranking), nine, *notes)
 
 
 _CAPTION = (
     f"{metric_name(NDCG)} on the test part, mean ± standard deviation over seeds. Differences are over the "
-    "same users, each the mean of its seeds, with 95% intervals and p-values by Holm's correction. Where it "
-    "says “seeds alone”, only the seeds' spread is known (± one standard error; Welch's t, p below "
-    f"{SIGNIFICANT:g}); “{UNKNOWN}” is said of fewer than {LEAST_SEEDS} seeds, and of reference points, "
-    "which are solved once: nothing is concluded from such a difference."
+    "same users, each the mean of its seeds, with 95% intervals and p-values by Holm's correction. “Seeds "
+    "alone”: only the seeds' spread is known (± one standard error, Welch's t). "
+    f"“{UNKNOWN}”: fewer than {LEAST_SEEDS} seeds, or a reference point that was solved once; nothing is "
+    "concluded from it."
 )
-_NINE = (
-    "The best of each column in bold. “At the floor” is the share of rows that met the floor of the loss, "
-    "the mean over seeds."
-)
+_NINE = "The best of each column in bold. “At the floor” is the share of rows that met the floor of the loss."
 
 
 def ranking_table(ranking: Ranking) -> str:

@@ -106,17 +106,17 @@ def _published(lines: Lines) -> Figure:
                 for row, m in enumerate(names)
                 if (printed := published(dataset, e, m, NDCG)) and printed.trusted is not None
             }
-            series |= {f"{ENCODER_NAMES[e]}, ours": _dots(own, shift, at)} if own else {}
+            series |= {f"{ENCODER_NAMES[e]}, run here": _dots(own, shift, at)} if own else {}
             series |= (
                 {f"{ENCODER_NAMES[e]}, the paper": _dots(paper, shift, at, hollow=True)} if paper else {}
             )
         places = [METHOD_NAMES[m] for m in names]
         panels.append(Panel(dataset_name(dataset), series, xlabel=metric_name(NDCG), places=places))
     caption = (
-        "The authors' settings, best test epoch (optimistic on both sides); ours with one standard deviation "
-        "over seeds, the paper's hollow. Doubted cells are left out."
+        "The authors' settings, best test epoch (optimistic on both sides); filled: run here, with "
+        "one standard deviation over seeds; hollow: the paper. Doubted cells are left out."
     )
-    return Figure("paper-published.svg", "NDCG@20 of ours and the paper's", caption, panels, "dots", 2)
+    return Figure("paper-published.svg", "NDCG@20 here and in the paper", caption, panels, "dots", 2)
 
 
 def _clean(lines: Lines) -> Figure:
@@ -137,9 +137,9 @@ def _clean(lines: Lines) -> Figure:
             Panel(dataset_name(dataset), series, xlabel=metric_name(NDCG), places=places, marks=marks)
         )
     caption = (
-        "Clean runs: every method tuned alike on validation, the test part looked at once. Dots are means "
-        "with one standard deviation over seeds; upright lines are reference points that draw no "
-        "samples (popularity is far to the left of them, and only in the tables)."
+        "Clean runs: equal tuning on validation, and one look at the test part. Dots are means with one "
+        "standard deviation over seeds; vertical lines are reference points that draw no samples (popularity "
+        "is far to the left of them, and only in the tables)."
     )
     return Figure("paper-clean.svg", "NDCG@20 of all methods in the clean runs", caption, panels, "dots", 2)
 

@@ -42,4 +42,4 @@ def dataset_name(name: str) -> str:
 
 def not_run(missing: Sequence[str]) -> str:
     """The line below a table that says why cells are empty."""
-    return f"Not run, as no line tells of it: {', '.join(missing)}: see `truepair lab paper run`."
+    return f"Not run: {', '.join(missing)}. `truepair lab paper run` adds what is missing."

@@ -26,8 +26,8 @@ from truepair_lab.paper.report.names import (
 from truepair_lab.paper.report.published import DOUBTED, MARK, published
 
 OPTIMISTIC_CAPTION = (
-    "Optimistic: for each metric the best epoch on the test part, as the paper reports it. Our mean ± the "
-    "seeds' standard deviation; in brackets the paper's figure."
+    "Optimistic: the best test epoch of each metric, as in the paper. Mean ± standard deviation over seeds; "
+    "in brackets the paper's figure."
 )
 YAHOO = "yahoo-r3"
 REPRODUCED = tuple(name for name in DATA if name != YAHOO)
@@ -37,7 +37,7 @@ Model = tuple[str, str]  # encoder, method
 
 
 def reproduction(lines: Lines) -> str:
-    """Tables II and III, ours beside the paper's: a table a dataset."""
+    """Tables II and III, run again beside the paper's: a table a dataset."""
     study = study_of(lines, "paper")
     names = sorted({*REPRODUCED, *study.datasets}, key=in_order(DATA))
     return "\n\n".join([*(_reproduced(lines, study, name) for name in names), *_without_yahoo(lines)])
@@ -46,7 +46,7 @@ def reproduction(lines: Lines) -> str:
 def _without_yahoo(lines: Lines) -> list[str]:
     if any(run.dataset == YAHOO for run in lines.runs):
         return []
-    return [f"{dataset_name(YAHOO)} is not run: it is given only to researchers who sign an agreement."]
+    return [f"{dataset_name(YAHOO)} was not run: its files are given only to researchers who ask."]
 
 
 def _reproduced(lines: Lines, study: Study, dataset: str) -> str:
@@ -91,7 +91,7 @@ def _reproduced_row(study: Study, dataset: str, model: Model) -> list[object]:
 
 
 def _beside(study: Study, dataset: str, model: Model, metrics: Iterable[str], gap: str) -> list[str]:
-    """Ours, and the paper's in brackets."""
+    """Our figure, and the paper's in brackets."""
     return [
         f"{study.mean(dataset, *model, metric) or NOT_RUN}{_in_paper(dataset, model, metric, gap)}"
         for metric in metrics
@@ -112,7 +112,9 @@ def _doubts(dataset: str) -> list[str]:
     reasons = [f"{model_name(e, m)} {', '.join(metrics)}: {why}" for (e, m, why), metrics in cells.items()]
     if not reasons:
         return []
-    return [f"{MARK} The paper's cell cannot be right, and no comparison uses it. {'; '.join(reasons)}."]
+    return [
+        f"{MARK} This cell of the paper cannot be right, and no comparison uses it. {'; '.join(reasons)}."
+    ]
 
 
 # --- tuned settings -------------------------------------------------------------------------------------
