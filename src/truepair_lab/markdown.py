@@ -27,6 +27,11 @@ def joined(*parts: str) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
+def unread(broken: Sequence[str]) -> str:
+    """The last paragraph of a page: which lines could not be read, if any."""
+    return f"Lines that could not be read: {'; '.join(broken)}." if broken else ""
+
+
 def short(value: float, digits: int = 4) -> str:
     """A figure without its leading zero, and without a minus before a zero.
 

@@ -3,7 +3,7 @@
     s(u, i) = ⟨e_u, e_i⟩ + weight · (x_u B)_i = ⟨[x_u, e_u], [weight · B_·i, e_i]⟩
 
 What EASE knows of pairs of items and what vectors know differ, and the sum is often better than both: see
-docs/exact.md. It is formed after training; training EASE's scores along makes vectors worse.
+docs/lab/full-catalogue-log.md. It is formed after training; training EASE's scores along makes vectors worse.
 """
 
 from __future__ import annotations

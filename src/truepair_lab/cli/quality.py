@@ -1,4 +1,4 @@
-"""`truepair lab quality`: exact sampling against what people use, tuned, run and reported."""
+"""`truepair lab quality`: full-catalogue training against what people use, tuned, run and reported."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def truth(
     posterior: Annotated[
         bool,
         typer.Option(
-            help="Train exact InfoNCE with and without the weights of a first model (infonce-posterior) "
+            help="Train full-catalogue InfoNCE with and without weights by a first model (infonce-posterior) "
             "instead; its lines lie in the folder `posterior` below the others."
         ),
     ] = False,
@@ -65,7 +65,7 @@ def truth(
     """Hide positives, train every loss, and measure against the truth.
 
     What is drawn, what is estimated, where the gradient points, how good the ranking is, and what share of
-    the way from BPR to a fully supervised model each loss goes. What has a line is not run again.
+    the gap between BPR and full supervision each loss closes. What has a line is not run again.
     """
     from truepair_lab.truth.lines import POSTERIOR
     from truepair_lab.truth.posterior_study import run_posterior

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from truepair_lab.markdown import percent, share, table
+from truepair_lab.markdown import percent, share, short, table
 from truepair_lab.prior_study.auto import SEEDS, SETUPS, SOURCES
-from truepair_lab.prior_study.groups import METHOD_NAMES, Group, estimate_of
+from truepair_lab.prior_study.groups import METHOD_NAMES, Group, agrees, estimate_of
 from truepair_lab.prior_study.lines import AutoLine, Line
+from truepair_lab.statistics import Mean, bold
 
 _ANSWERS = {
     "own": "each user's own",
@@ -18,6 +19,32 @@ _ANSWERS = {
     "one": "one for all",
     "true": "the true one for all",
 }
+
+
+def summary_table(groups: Sequence[Group]) -> str:
+    """A row a setting, over all its levels and seeds: errors, coverage, and whether the bounds hold."""
+    head = ["observed", "cases", *(f"error, {name}" for name in METHOD_NAMES.values())]
+    head += [
+        "estimate / τ",
+        "interval holds τ",
+        "DEDPUL ≥ τ",
+        "BBE ≥ τ",
+        "end of curve not seen",
+        "bounds agree",
+    ]
+    rows = []
+    for group in groups:
+        ratios = group.over(lambda line: line.told / line.tau)
+        counts = [
+            group.held,
+            *(sum(line.methods[name] >= line.tau for line in group.lines) for name in ("dedpul", "bbe")),
+            sum(not line.seen for line in group.lines),
+            sum(map(agrees, group.lines)),
+        ]
+        errors = [percent(group.error(name)) for name in METHOD_NAMES]
+        ends = f"{min(ratios):.2f} to {max(ratios):.2f}"
+        rows.append([group.title, str(len(group.lines)), *errors, ends, *map(str, counts)])
+    return table(head, rows, numbers=True)
 
 
 def estimates_table(groups: Sequence[Group], level: str) -> str:
@@ -75,26 +102,33 @@ def auto_lines_of(lines: Iterable[Line], name: str) -> dict[str, list[AutoLine]]
 
 
 def auto_table(lines: Sequence[Line]) -> str:
-    """τ and test NDCG@20 by source; and the difference from the tuned one, seed by seed."""
+    """τ and test NDCG@20 by source; differences from no correction and from the tuned τ, seed by seed."""
     rows = []
     for name, setup in SETUPS.items():
         found = auto_lines_of(lines, name)
         if not any(found.values()):
-            rows.append([setup.title, "not run", "", "", "", ""])
-        for source, name in SOURCES.items():
+            rows.append([setup.title, "not run", "", "", "", "", ""])
+        for source, title in SOURCES.items():
             if found[source]:
-                rows.append([setup.title, name, *_auto_cells(found, source)])
-    return table(["dataset", "τ from", "τ", "NDCG@20", "less the tuned", "seeds"], rows, numbers=True)
+                rows.append([setup.title, title, *_auto_cells(found, source)])
+    head = ["dataset", "τ from", "τ", "NDCG@20", "less no correction", "less the tuned", "seeds"]
+    return table(head, rows, numbers=True)
 
 
-def _auto_cells(found: dict[str, list[AutoLine]], source: str) -> list[str]:
+def difference(found: Mapping[str, Sequence[AutoLine]], a: str, b: str) -> Mean | None:
+    """NDCG@20 of one source less that of another, seed by seed; None where no seed has both."""
+    of = {source: {line.seed: line.ndcg for line in found.get(source, ())} for source in (a, b)}
+    return Mean.of(of[a][seed] - of[b][seed] for seed in sorted(of[a].keys() & of[b].keys()))
+
+
+def _auto_cells(found: Mapping[str, Sequence[AutoLine]], source: str) -> list[str]:
     own = found[source]
-    tuned = {line.seed: line.ndcg for line in found["tuned"]}
-    apart = [line.ndcg - tuned[line.seed] for line in own if line.seed in tuned]
+    apart = [None if source == other else difference(found, source, other) for other in ("none", "tuned")]
+    differences = ["" if mean is None else bold(mean.text(sign=True), mean.is_significant) for mean in apart]
     return [
         tau_text(own),
-        spread([line.ndcg for line in own]),
-        spread(apart, signed=True) if source != "tuned" else "",
+        str(Mean.of(line.ndcg for line in own)),
+        *differences,
         f"{len(own)} of {len(SEEDS)}",
     ]
 
@@ -131,11 +165,4 @@ def grid_table(lines: Sequence[Line]) -> str:
 def _scored(means: Mapping[float, float], tau: float) -> str:
     if tau not in means:
         return "–"
-    return f"**{means[tau]:.4f}**" if means[tau] == max(means.values()) else f"{means[tau]:.4f}"
-
-
-def spread(values: Sequence[float], signed: bool = False) -> str:
-    """Mean ± standard deviation over seeds."""
-    sign = "+" if signed else ""
-    text = f"{np.mean(values):{sign}.4f}"
-    return text if len(values) < 2 else f"{text} ± {np.std(values, ddof=1):.4f}"
+    return bold(short(means[tau]), means[tau] == max(means.values()))

@@ -132,7 +132,7 @@ CASES: dict[str, Entry] = {
     ),
 }
 
-# what exact sampling is to reach, on the test part
+# what full-catalogue training is to reach, on the test part
 AIMS: dict[str, dict[str, float]] = {
     "ml-100k": {NDCG: 0.455},
     "ml-1m": {NDCG: 0.425},

@@ -21,11 +21,11 @@ from truepair_lab.paper.running.search import PointRunner
 from truepair_lab.quality.blends import SumRunner, best_of, trained
 from truepair_lab.quality.cases import CASES, NDCG, Case, load_case
 from truepair_lab.quality.contestants import (
+    BASELINES,
     INFONCE,
     METHODS_OF,
     MODELS,
     POSTERIOR,
-    RIVALS,
     Model,
     fixed_of,
     parts_of,
@@ -193,8 +193,10 @@ def compare_all(selected: Selection, out: Path, say: Say) -> None:
 def contest_pairs(means: Mapping[Model, Values]) -> list[tuple[Model, Model]]:
     """Every contestant that is trained against EASE and iALS, these two against each other, and InfoNCE with
     weights by a first model against InfoNCE."""
-    rivals = [(NO_ENCODER, method) for method in RIVALS]
+    baselines = [(NO_ENCODER, method) for method in BASELINES]
     trained = [model for model in MODELS if model[0] != NO_ENCODER]
-    pairs = [(model, rival) for model in trained for rival in rivals] + [(rivals[0], rivals[1])]
+    pairs = [(model, baseline) for model in trained for baseline in baselines] + [
+        (baselines[0], baselines[1])
+    ]
     pairs += [(model, (model[0], INFONCE)) for model in trained if model[1] == POSTERIOR]
     return [(a, b) for a, b in pairs if a in means and b in means]

@@ -1,6 +1,6 @@
-"""Weights by a first model where every label is known: exact InfoNCE, with and without them.
+"""Weights by a first model where every label is known: full-catalogue InfoNCE, with and without.
 
-The first model is exact InfoNCE with the very settings of the run, trained on the case's train part; the
+The first model is InfoNCE with the same settings, trained on the case's train part; the
 validation part, which it was not shown, is what its scores are calibrated by. Its epoch is chosen by that
 part too, as everything here is.
 """

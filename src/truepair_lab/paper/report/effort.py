@@ -44,7 +44,7 @@ def _caption() -> str:
     return (
         f"Searches on validation alone: {TRIALS['mf']} trials for MF, {TRIALS['lightgcn']} for LightGCN, "
         f"{TRIALS[NO_ENCODER]} for a reference point, {ONE_PARAMETER} for EASE, which has one parameter; "
-        "popularity has none. Where the best lies at an edge of its range, the range grows twice at most, and "
+        "popularity has none. Where the best lies at an edge of its range, the range grows twice at most and "
         "more trials are run (“extended”), up to a cap: the dimension ends "
         f"at {_cap('mf', 'dpl', 'encoder.dim')} with MF and {_cap('lightgcn', 'dpl', 'encoder.dim')} with "
         f"LightGCN, its hops at {_cap('lightgcn', 'dpl', 'encoder.hops')}, N at "

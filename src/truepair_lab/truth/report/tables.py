@@ -32,7 +32,7 @@ def quality_table(setting: Setting) -> str:
     """Every treatment against true labels; the share of the distance that it closes."""
     closes = setting.closed(GOAL) is not None
     head = ["", "NDCG@20", "recall@20", "AUC", "NDCG@20 − BPR's"]
-    head += ["of the way to fully supervised", "of the way to true negatives"] if closes else []
+    head += ["gap to full supervision closed", "gap to true negatives closed"] if closes else []
     rows = []
     for name in setting.by_name:
         cells = [title(name), *(_text(setting.mean(name, m)) for m in (NDCG, "recall@20", "auc"))]
@@ -44,6 +44,24 @@ def quality_table(setting: Setting) -> str:
             ]
         rows.append(cells)
     return table(head, rows)
+
+
+COMPARED = (
+    ("DPL − BPR", "dpl", BASELINE),
+    ("DPL − DPL with τ = 0: the correction itself", "dpl", "dpl-tau-0"),
+    ("DPL with ½ for the extra positives − DPL", "dpl-half", "dpl"),
+    ("DPL with each user's τ − DPL with one τ", "dpl-user", "dpl"),
+)
+
+
+def differences_table(settings: Sequence[Setting]) -> str:
+    """NDCG@20 of one treatment less another's, seed by seed; a column a setting."""
+    rows = []
+    for name, a, b in COMPARED:
+        means = [setting.difference(a, b) for setting in settings]
+        if any(means):
+            rows.append([name, *("–" if mean is None else _difference(mean) for mean in means)])
+    return table(["NDCG@20", *(setting.title for setting in settings)], rows)
 
 
 def draws_table(settings: Sequence[Setting]) -> str:
@@ -63,10 +81,11 @@ def probability_table(setting: Setting) -> str:
         "P",
         "bias without correction",
         "bias",
+        "spread without correction",
         "spread of a row",
         "clamped",
     ]
-    measures = ("p", "p plain bias", "p bias", "p spread")
+    measures = ("p", "p plain bias", "p bias", "p plain spread", "p spread")
     rows = []
     for name in (n for n in setting.by_name if n not in REFERENCES):
         cells = [_text(setting.probe(name, measure), 3) for measure in measures]
