@@ -1,21 +1,15 @@
-"""Lines: one JSON object for each run, appended to files; what is done is not run again.
-
-A folder of lines is all that a report needs. Files may be split, joined and copied between machines; the
-order of the lines does not matter, and of two lines with one key the later counts.
-"""
+"""Lines of the paper's studies and of the contest: runs, trials, comparisons, timings, sessions."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import UnionType
-from typing import Any, ClassVar, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, TypeVar
 
-from truepair.errors import InputError, StorageError
+from truepair_lab import store
 
 Key = tuple[object, ...]
 
@@ -25,7 +19,7 @@ class RunLine:
     """One training run (or one solved model) and what it reached on the test part.
 
     study       which protocol or study it belongs to: see `paper.STUDIES`
-    encoder     "mf", "lightgcn", or "-" for reference points that have no encoder of ours
+    encoder     "mf", "lightgcn", or "-" for reference points without an encoder
     method      "bpr", "dpl", "ease", …
     variant     what is varied: "M=3", "tau=0.1", an ablation's name; "" for none
     parameters  all of them, flat: see `parameters.assembled`
@@ -152,12 +146,12 @@ class Session:
 
 
 AnyLine = RunLine | TrialLine | Contrast | Timing | Session
-_KINDS: dict[str, type[AnyLine]] = {k.kind: k for k in (RunLine, TrialLine, Contrast, Timing, Session)}
+_Kind = TypeVar("_Kind", RunLine, TrialLine, Contrast, Timing, Session)
 
 
 @dataclass(frozen=True)
 class Lines:
-    """All lines of a folder, by kind; of two with one key the later one."""
+    """All lines of a folder, by kind."""
 
     runs: Sequence[RunLine] = ()
     trials: Sequence[TrialLine] = ()
@@ -175,90 +169,14 @@ def digest(parameters: Mapping[str, Any]) -> str:
 
 def append_line(path: Path, line: AnyLine) -> None:
     """Add a line to a file."""
-    append_text(path, json.dumps({"kind": line.kind, **asdict(line)}, ensure_ascii=False, allow_nan=False))
-
-
-def append_text(path: Path, text: str) -> None:
-    """Add text as lines, in one write, so that several processes may share the file."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        torn = path.exists() and path.stat().st_size > 0 and not _ends_whole(path)
-        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        try:
-            os.write(handle, (("\n" if torn else "") + text + "\n").encode())
-        finally:
-            os.close(handle)
-    except OSError as error:
-        raise StorageError(f"cannot write to {path}: {error.strerror or error}.") from error
-
-
-def six_digits(value: Any) -> Any:
-    """Plain JSON with its floats rounded: more digits are noise, and would make the lines long."""
-    if isinstance(value, float):
-        return float(f"{value:.6g}")
-    if isinstance(value, dict):
-        return {name: six_digits(part) for name, part in value.items()}
-    return [six_digits(part) for part in value] if isinstance(value, list | tuple) else value
-
-
-def _ends_whole(path: Path) -> bool:
-    """Whether the last line is whole; a process that was killed may have left half of one."""
-    with path.open("rb") as file:
-        file.seek(-1, os.SEEK_END)
-        return file.read(1) == b"\n"
+    store.append(path, line)
 
 
 def read_lines(folder: Path) -> Lines:
     """Every line of every *.jsonl file in a folder."""
-    found: dict[str, dict[Key, AnyLine]] = {kind: {} for kind in _KINDS}
-    broken: list[str] = []
-    for path in sorted(folder.glob("*.jsonl")):
-        for place, text in _texts(path):
-            try:
-                line = _parsed(text)
-                found[line.kind][line.key] = line
-            except (ValueError, TypeError, InputError) as error:
-                broken.append(f"{path.name}, line {place}: {error}")
-    of: dict[str, Any] = {kind: tuple(lines.values()) for kind, lines in found.items()}
-    return Lines(of["run"], of["trial"], of["contrast"], of["timing"], of["session"], tuple(broken))
+    found, broken = store.read(folder, RunLine, TrialLine, Contrast, Timing, Session)
 
+    def of(kind: type[_Kind]) -> tuple[_Kind, ...]:
+        return tuple(line for line in found if isinstance(line, kind))
 
-def _texts(path: Path) -> Iterator[tuple[int, str]]:
-    try:
-        with path.open(encoding="utf-8", errors="replace") as file:  # a torn line may end in half a letter
-            yield from ((place, text) for place, text in enumerate(file, 1) if text.strip())
-    except OSError as error:
-        raise StorageError(f"cannot read {path}: {error.strerror or error}.") from error
-
-
-def _parsed(text: str) -> AnyLine:
-    fields = json.loads(text)
-    kind = _KINDS.get(fields.pop("kind", None)) if isinstance(fields, dict) else None
-    if kind is None:
-        raise InputError(f"its kind is none of {', '.join(_KINDS)}.")
-    for name, wanted in get_type_hints(kind).items():
-        if name in fields and not _fits(fields[name], wanted):
-            raise InputError(f"{name} = {fields[name]!r:.60} is not what it should be.")
-    return kind(**fields)
-
-
-def _fits(value: Any, wanted: Any) -> bool:
-    """Whether a JSON value is of the kind that a field wants."""
-    if value is None:
-        return type(None) in get_args(wanted)
-    kinds = {
-        get_origin(part) or part
-        for part in (get_args(wanted) if get_origin(wanted) is UnionType else [wanted])
-    }
-    if Mapping in kinds:
-        return isinstance(value, dict) and _numbers_fit(value.values(), get_args(wanted)[1:])
-    if Sequence in kinds:
-        return isinstance(value, list)
-    if float in kinds:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    return isinstance(value, tuple(kind for kind in kinds if isinstance(kind, type)))
-
-
-def _numbers_fit(values: Iterable[Any], wanted: Sequence[Any]) -> bool:
-    """Metrics are numbers; parameters may be anything."""
-    return float not in wanted or all(isinstance(value, int | float) for value in values)
+    return Lines(of(RunLine), of(TrialLine), of(Contrast), of(Timing), of(Session), tuple(broken))

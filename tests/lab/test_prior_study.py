@@ -149,7 +149,7 @@ def test_every_source_is_trained_and_tested_once(monkeypatch):
 
 def test_auto_lines_are_resumed(tmp_path, monkeypatch):
     split = split_random(simulate_world(60, 50, density=0.15, seed=2).observed, test=0.2, valid=0.1)
-    material = type("Material", (), {"carved": split})
+    material = type("Material", (), {"holdout": split})
     monkeypatch.setattr(running, "load_material", lambda name, data_dir: material)
     made = [
         AutoLine("ml-100k", s, 0, 0.1, 0.2, 1, 0.3, [], {}, split.hash, "cpu") for s in SOURCES

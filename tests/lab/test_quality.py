@@ -71,8 +71,8 @@ def lab_case() -> Case:
 
 
 def test_the_final_runs_learn_from_train_and_validation(case: Case) -> None:
-    assert len(case.train) == len(case.carved.train) + len(case.valid)
-    assert case.whole.test is case.carved.test
+    assert len(case.train) == len(case.holdout.train) + len(case.valid)
+    assert case.whole.test is case.holdout.test
     assert case.whole.hash == split_random(two_tastes(60, 30, 8), 0.2, seed=1).hash
 
 
@@ -87,10 +87,10 @@ def test_a_lab_s_case_is_judged_as_the_lab_judges(lab_case: Case) -> None:
     assert lab_case.lab is not None
     made = torch.Generator().manual_seed(0)
     users, items = (torch.randn(n, 4, generator=made) for n in lab_case.lab.truth.shape)
-    found, theirs = lab_case.judged(users, items), list_quality(lab_case.lab, users, items)
-    assert {name: found.metrics[name] for name in theirs} == pytest.approx(theirs, abs=1e-6)
+    found, peer_value = lab_case.judged(users, items), list_quality(lab_case.lab, users, items)
+    assert {name: found.metrics[name] for name in peer_value} == pytest.approx(peer_value, abs=1e-6)
     assert len(found.per_user) == len(judged_users(lab_case.lab))
-    assert found.per_user.mean() == pytest.approx(theirs["ndcg@20"], abs=1e-6)
+    assert found.per_user.mean() == pytest.approx(peer_value["ndcg@20"], abs=1e-6)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -121,10 +121,10 @@ def test_an_unknown_case_is_told() -> None:
 def test_every_space_can_be_searched(model: tuple[str, str], large: bool) -> None:
     space, fixed = space_of(*model, large), fixed_of(*model, large)
     if (twin := contestants.twin_of(model, large)) is not None:
-        theirs, shared = space_of(*twin, large), fixed_of(*twin, large)
-        taken = {name: domain_of(domain).middle() for name, domain in theirs.items()}
-        fixed, space = {**shared, **taken, "loss": fixed["loss"]}, {**theirs, **space}
-        assert set(space) - set(theirs) == {"loss.tau"}
+        peer_value, shared = space_of(*twin, large), fixed_of(*twin, large)
+        taken = {name: domain_of(domain).middle() for name, domain in peer_value.items()}
+        fixed, space = {**shared, **taken, "loss": fixed["loss"]}, {**peer_value, **space}
+        assert set(space) - set(peer_value) == {"loss.tau"}
         check_values({"loss.tau": space["loss.tau"]}, fixed)
     else:
         check_values(space, fixed)
@@ -194,7 +194,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_search_leaves_its_trials_and_goes_on(case: Case, model: tuple[str, str], tmp_path: Path) -> None:
     best = search(case, model, tmp_path)
     found = read_lines(tmp_path)
-    assert all(line.split == case.carved.hash for line in found.trials)
+    assert all(line.split == case.holdout.hash for line in found.trials)
     assert search(case, model, tmp_path) == best
     assert read_lines(tmp_path) == found
     parameters = settled.final_parameters(settled.settings_of(found)["ml-100k", *model])
@@ -220,12 +220,12 @@ def test_a_large_case_s_posterior_takes_over_infonce_s_settings(case: Case, tmp_
     large = replace(case, name="gowalla-standard")
     with pytest.raises(InputError, match="gowalla-standard mf exact-infonce has no settings yet"):
         quest_of(large, POSTERIOR, {})
-    theirs: dict[str, Any] = {"parameters": shortened(QUICK), "epoch": 4, "validation": 0.3}
-    settings = {("gowalla-standard", *INFONCE): theirs}
+    peer_value: dict[str, Any] = {"parameters": shortened(QUICK), "epoch": 4, "validation": 0.3}
+    settings = {("gowalla-standard", *INFONCE): peer_value}
     quest = quest_of(large, POSTERIOR, settings)
     assert (list(quest.space), quest.trials) == (["loss.tau"], 6)
-    taken = {name: quest.runner.fixed[name] for name in theirs["parameters"]}
-    assert taken == {**theirs["parameters"], "loss": "infonce-posterior"}
+    taken = {name: quest.runner.fixed[name] for name in peer_value["parameters"]}
+    assert taken == {**peer_value["parameters"], "loss": "infonce-posterior"}
     trial = quest.one_trial(0, {"loss.tau": 0.05})
     assert (trial.state, trial.engine, trial.parameters["loss.tau"]) == ("complete", "full", 0.05)
     # a small case searches all by itself
@@ -240,8 +240,8 @@ def test_what_is_given_is_fixed_and_not_searched(case: Case) -> None:
     whole = quest_of(case, EASE, given=given)  # it is not trained
     assert set(whole.space) == set(space_of(*EASE, False))
     assert not set(given) & set(whole.runner.fixed)
-    theirs = {("gowalla-standard", *INFONCE): {"parameters": QUICK, "epoch": 4, "validation": 0.3}}
-    twin = quest_of(replace(case, name="gowalla-standard"), POSTERIOR, theirs, {"encoder.dim": 2})
+    peer_value = {("gowalla-standard", *INFONCE): {"parameters": QUICK, "epoch": 4, "validation": 0.3}}
+    twin = quest_of(replace(case, name="gowalla-standard"), POSTERIOR, peer_value, {"encoder.dim": 2})
     assert (twin.runner.fixed["encoder.dim"], twin.trials) == (2, 6)
 
 
@@ -255,12 +255,12 @@ def both_parts() -> dict[Any, dict[str, Any]]:
 
 def summed_scores(train: Any, weight: float, seed: int = 0) -> torch.Tensor:
     """Of both parts, each by itself: a run of four epochs, and EASE."""
-    pair, result = trained({**QUICK, settled.STOP: 4}, train, seed)
+    vectors, of_items, result = trained({**QUICK, settled.STOP: 4}, train, seed)
     assert result.epoch == 4
     users, items = closed_forms.EASE(20.0, 0.2, 0.1).solve(train)
     assert isinstance(items, torch.Tensor)
     by_ease = torch.from_numpy(users @ items.numpy().T)
-    return torch.addmm(by_ease, pair.users, pair.items.T, beta=weight)
+    return torch.addmm(by_ease, vectors, of_items.T, beta=weight)
 
 
 def test_a_sum_s_trials_are_judged_as_the_sum_of_both_parts(case: Case) -> None:
@@ -274,8 +274,8 @@ def test_a_sum_s_trials_are_judged_as_the_sum_of_both_parts(case: Case) -> None:
     for weight in (0.1, 3.0):
         trial = quest.one_trial(0, {"plus_weight": weight})
         assert (trial.state, trial.epoch, trial.engine) == ("complete", 4, "full")
-        scores = summed_scores(case.carved.train, weight)
-        by_hand = evaluate(scores, torch.eye(30), case.valid, exclude=case.carved.train)
+        scores = summed_scores(case.holdout.train, weight)
+        by_hand = evaluate(scores, torch.eye(30), case.valid, exclude=case.holdout.train)
         assert trial.score == pytest.approx(by_hand.mean("ndcg@20"), abs=1e-5)
         assert trial.parameters == {
             **QUICK, "plus": "ease", "plus.l2": 20.0, "plus.user_power": 0.2, "plus.item_power": 0.1,
@@ -329,7 +329,7 @@ def test_a_sum_is_searched_and_run(case: Case, tmp_path: Path) -> None:
 
 def trial(model: tuple[str, str], parameters: dict[str, Any], score: float, epoch: int | None) -> TrialLine:
     return TrialLine(
-        "ml-100k", *model, 0, "complete", parameters, score, epoch, [], "carved", "full", "CPU", 1.0
+        "ml-100k", *model, 0, "complete", parameters, score, epoch, [], "holdout", "full", "CPU", 1.0
     )
 
 
@@ -483,7 +483,7 @@ def test_the_page_is_made_of_lines_alone(tmp_path: Path) -> None:
     lines, out = made_up(), tmp_path / "docs" / "lab" / "quality.md"
     for line in (*lines.runs, *lines.trials, *lines.contrasts):
         append_line(tmp_path / "lines" / "all.jsonl", line)
-    words = ["quality", "report", f"--lines={tmp_path / 'lines'}", f"--out={out}"]
+    words = ["lab", "quality", "report", f"--lines={tmp_path / 'lines'}", f"--out={out}"]
     settings = tmp_path / "settled.json"
     done = CliRunner().invoke(app, [*words, f"--settings={settings}"])
     assert done.exit_code == 0, done.output
@@ -532,7 +532,7 @@ def test_packaged_settings_are_those_of_the_lines() -> None:
 
 
 def called(*words: str) -> Any:
-    return CliRunner().invoke(app, ["quality", *words])
+    return CliRunner().invoke(app, ["lab", "quality", *words])
 
 
 @pytest.mark.usefixtures("hurried")
@@ -599,7 +599,7 @@ def test_the_benchmark_shows_what_is_recorded(monkeypatch: pytest.MonkeyPatch) -
     kept = {tuple(place.split()): best for place, best in json.loads(settled.settled_text(lines)).items()}
     monkeypatch.setattr(contest, "packaged", lambda: kept)
     outcome = contest.contest_quality(Options())
-    assert [(row.peer, row.theirs, row.passed) for row in outcome.rows] == [
+    assert [(row.peer, row.peer_value, row.passed) for row in outcome.rows] == [
         ("EASE", 0.45, None),
         ("iALS", pytest.approx(0.442), None),
         (None, None, True),

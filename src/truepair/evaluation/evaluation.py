@@ -163,8 +163,12 @@ class Validation:
 
     def __call__(self, model: HasMatrices) -> float:
         """The mean of the metric, for the matrices the model has now."""
+        return self.score(*model.matrices())
+
+    def score(self, users: Matrix, items: Matrix) -> float:
+        """The mean of the metric, for these matrices."""
         name, k = parse_metric(self.metric)
-        _, hits = self._task.ranked(*model.matrices(), k)
+        _, hits = self._task.ranked(users, items, k)
         return float(METRICS[name](hits, self._task.n_target).mean())
 
     def __repr__(self) -> str:

@@ -1,7 +1,7 @@
 """Benchmarks: everything that is compared runs in one invocation, in alternating rounds."""
 
 from truepair_lab.benchmarks.contest import contest_quality
-from truepair_lab.benchmarks.full import exact_scaling, time_to_exact_quality
+from truepair_lab.benchmarks.full import full_quality, full_scaling
 from truepair_lab.benchmarks.gpu import gpu_speed
 from truepair_lab.benchmarks.lists import evaluation_speed, ranking_speed
 from truepair_lab.benchmarks.memory import peak_memory
@@ -21,8 +21,8 @@ BENCHMARKS: dict[str, Benchmark] = {
     "evaluation": evaluation_speed,
     "memory": peak_memory,
     "scaling": epoch_scaling,
-    "exact": time_to_exact_quality,
-    "exact-scaling": exact_scaling,
+    "full": full_quality,
+    "full-scaling": full_scaling,
     "gpu": gpu_speed,
 }
 

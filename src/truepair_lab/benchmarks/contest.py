@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from truepair_lab.benchmarks.outcome import Options, Outcome, Row, Skipped
+from truepair_lab.markdown import metric_name
 from truepair_lab.paper.presets import NO_ENCODER
-from truepair_lab.paper.report.words import metric_name
 from truepair_lab.quality.cases import AIMS, CASES, NDCG
-from truepair_lab.quality.contestants import RIVALS, Model, title
+from truepair_lab.quality.contestants import BASELINES, Model, title
 from truepair_lab.quality.settled import packaged
 
 Recorded = Mapping[Model, Mapping[str, Any]]
@@ -34,13 +34,13 @@ def contest_quality(options: Options) -> Outcome:
 
 
 def _chosen(found: Recorded) -> Model | None:
-    """The contestant with exact sampling that validation chooses."""
+    """The trained contestant that validation chooses."""
     trained = [model for model in found if model[0] != NO_ENCODER]
     return max(trained, key=lambda model: found[model]["validation"], default=None)
 
 
 def _rows(case: str, chosen: Model, found: Recorded) -> list[Row]:
-    """The figure against each rival's, and against the aims."""
+    """The figure against each baseline's, and against the aims."""
     what = f"{CASES[case].title}, {title(chosen)}: "
     test = {model: best["test"] for model, best in found.items()}
     value, sd, n = test[chosen][NDCG]
@@ -54,7 +54,7 @@ def _rows(case: str, chosen: Model, found: Recorded) -> list[Row]:
             test[NO_ENCODER, m][NDCG][0],
             note=note,
         )
-        for m in RIVALS
+        for m in BASELINES
         if (NO_ENCODER, m) in test
     ]
     for metric, aim in AIMS.get(case, {}).items():

@@ -74,18 +74,18 @@ class _Enough(Exception):  # noqa: N818, it is no error
 def seconds_per_epoch(trainer: Trainer, rate: float, most_steps: int | None = None) -> Measure:
     """Seconds of one epoch after the other.
 
-    With `most_steps` an epoch is left after so many of its steps, and its seconds are theirs times a factor,
+    With `most_steps` an epoch is left after so many of its steps, and its seconds are those times a factor,
     from the first step that the engine tells of; what comes before a first step is left out.
     """
     epoch = 0
 
     def measure() -> float:
         nonlocal epoch
-        told: list[tuple[float, int]] = []  # (when, steps done)
+        marks: list[tuple[float, int]] = []  # (when, steps done)
 
         def advance(steps: int) -> None:
-            told.append((time.perf_counter(), steps + (told[-1][1] if told else 0)))
-            if most_steps is not None and len(told) > 1 and told[-1][1] >= most_steps:
+            marks.append((time.perf_counter(), steps + (marks[-1][1] if marks else 0)))
+            if most_steps is not None and len(marks) > 1 and marks[-1][1] >= most_steps:
                 raise _Enough
 
         began = time.perf_counter()
@@ -93,7 +93,7 @@ def seconds_per_epoch(trainer: Trainer, rate: float, most_steps: int | None = No
         try:
             trainer.train(epoch - 1, rate, advance)
         except _Enough:
-            (first, done_first), (last, done_last) = told[0], told[-1]
+            (first, done_first), (last, done_last) = marks[0], marks[-1]
             return (last - first) * trainer.steps / (done_last - done_first)
         return time.perf_counter() - began
 

@@ -113,11 +113,11 @@ def _measure_together(train: Interactions, options: Options, outcome: Outcome) -
     together = milliseconds(group, options.rounds)
     name = f"{case}, {TOGETHER} runs"
     outcome.rounds |= {f"{name} at once: ms an epoch": together, f"{name}, one of them: ms an epoch": alone}
-    theirs = 1 / statistics.median(alone)
-    ours = TOGETHER / statistics.median(together)
+    peer_value = 1 / statistics.median(alone)
+    value = TOGETHER / statistics.median(together)
     floor = traffic(group) / copy_bandwidth() * 1e3
     note = f"{floor:.2f} ms of memory traffic for all at copy speed"
-    row = Row(f"{name} at once", ours, "epochs/ms", "one after another", theirs, TOGETHER_BAR, True, note)
+    row = Row(f"{name} at once", value, "epochs/ms", "one by one", peer_value, TOGETHER_BAR, True, note)
     outcome.rows.append(row)
     outcome.data["kernels"][name] = {
         "epoch, ms": statistics.median(together), "floor, ms": floor, "steps": group.steps,

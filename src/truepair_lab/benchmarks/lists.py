@@ -27,29 +27,29 @@ def ranking_speed(options: Options) -> Outcome:
 def compare_lists(data: str, users: Matrix, items: Matrix, train: Interactions, options: Options) -> Outcome:
     """Alternate our lists with implicit's, called in the way that is quickest here."""
     outcome = Outcome(settings={"k": K, "threads": torch.get_num_threads()})
-    measures = {"ours": timed(lambda: top_k(users, items, K, exclude=train))}
+    measures = {"truepair": timed(lambda: top_k(users, items, K, exclude=train))}
     try:
-        way, theirs = _quickest(lists_of_implicit(users, items, train, K, torch.get_num_threads()), options)
-        outcome.settings["implicit"] = way
-        measures["implicit"] = theirs
+        name, measure = _quickest(lists_of_implicit(users, items, train, K, torch.get_num_threads()), options)
+        outcome.settings["implicit"] = name
+        measures["implicit"] = measure
     except Skipped as skipped:
         outcome.skipped.append(str(skipped))
     outcome.rounds = alternate(measures, options, f"{data}, top-{K} of all users, ")
     middle = medians(outcome.rounds)
-    row = Row(f"{data}, top-{K} of {len(users):,} users", middle["ours"], "s")
+    row = Row(f"{data}, top-{K} of {len(users):,} users", middle["truepair"], "s")
     if "implicit" in middle:
-        row = Row(row.what, row.ours, row.unit, "implicit", middle["implicit"], RANKING_BAR)
+        row = Row(row.what, row.value, row.unit, "implicit", middle["implicit"], RANKING_BAR)
     outcome.rows.append(row)
     return outcome
 
 
-def _quickest(ways: dict[str, Measure], options: Options) -> tuple[str, Measure]:
+def _quickest(measures: dict[str, Measure], options: Options) -> tuple[str, Measure]:
     tried = {}
-    for name, measure in ways.items():
+    for name, measure in measures.items():
         tried[name] = measure()
         options.say(f"implicit, {name}: {tried[name]:.4g}")
     best = min(tried, key=tried.__getitem__)
-    return best, ways[best]
+    return best, measures[best]
 
 
 def evaluation_speed(options: Options) -> Outcome:
@@ -69,6 +69,6 @@ def compare_evaluation(data: str, users: Matrix, items: Matrix, split: Split, op
     rounds = alternate(measures, options, f"{data}, ")
     middle = medians(rounds)
     what = f"{data}, all metrics at 5, 10, 20 of {len(judged):,} users"
-    theirs = f"its top-{K} alone"
-    row = Row(what, middle["evaluation"], "s", theirs, middle["ranking"], EVALUATION_BAR)
+    peer = f"its top-{K} alone"
+    row = Row(what, middle["evaluation"], "s", peer, middle["ranking"], EVALUATION_BAR)
     return Outcome([row], rounds, {"k": K, "threads": torch.get_num_threads()})

@@ -37,37 +37,37 @@ class Options:
 
 @dataclass(frozen=True)
 class Row:
-    """One figure of ours; beside it that of a peer and their ratio, and the bar, where there are such.
+    """One figure of truepair; beside it that of a peer and their ratio, and the bar, where there are such.
 
     The bar is for the ratio where there is a peer, else for the figure itself. `at_least` says that more
     is better.
     """
 
     what: str
-    ours: float
+    value: float
     unit: str
     peer: str | None = None
-    theirs: float | None = None
+    peer_value: float | None = None
     bar: float | None = None
     at_least: bool = False
     note: str = ""
 
     @property
     def ratio(self) -> float | None:
-        """Ours / theirs."""
-        return None if self.theirs is None else self.ours / self.theirs
+        """This figure / the peer's."""
+        return None if self.peer_value is None else self.value / self.peer_value
 
     @property
     def passed(self) -> bool | None:
         """Whether the bar is met; None without a bar."""
         if self.bar is None:
             return None
-        figure = self.ours if self.ratio is None else self.ratio
+        figure = self.value if self.ratio is None else self.ratio
         return figure >= self.bar if self.at_least else figure <= self.bar
 
     def facts(self) -> dict[str, Any]:
         """The row as plain values."""
-        names = ("what", "ours", "unit", "peer", "theirs", "ratio", "bar", "at_least", "passed", "note")
+        names = ("what", "value", "unit", "peer", "peer_value", "ratio", "bar", "at_least", "passed", "note")
         return {name: getattr(self, name) for name in names}
 
 
@@ -102,8 +102,8 @@ def alternate(measures: Mapping[str, Measure], options: Options, label: str = ""
     for turn in range(options.rounds + 1):  # turn 0 compiles, and fills the caches
         for name, measure in measures.items():
             figure = measure()
-            told = f"round {turn} of {options.rounds}" if turn else "warming up"
-            options.say(f"{label}{name}: {told}, {figure:.4g}")
+            turn_name = f"round {turn} of {options.rounds}" if turn else "warming up"
+            options.say(f"{label}{name}: {turn_name}, {figure:.4g}")
             if turn:
                 found[name].append(figure)
     return found

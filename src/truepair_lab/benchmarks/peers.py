@@ -1,6 +1,6 @@
 """Peers: other libraries doing the same work, set up as their own users would.
 
-They come with `pip install 'truepair[bench]'`; one that is absent is told, and left out.
+They come with `pip install 'truepair[bench]'`; one that is absent is named, and left out.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ def epoch_of_implicit(train: Interactions, dim: int, threads: int) -> Measure:
     model = bpr(
         factors=dim, iterations=1, learning_rate=_RATE, regularization=_REGULARIZATION, num_threads=threads
     )
-    matrix, told = csr_of(train), []
+    matrix, seconds_of = csr_of(train), []
 
     def epoch() -> float:
         with _quiet():
             model.fit(
-                matrix, show_progress=False, callback=lambda epoch, seconds, *rest: told.append(seconds)
+                matrix, show_progress=False, callback=lambda epoch, seconds, *rest: seconds_of.append(seconds)
             )
-        return float(told[-1])
+        return float(seconds_of[-1])
 
     return epoch
 
@@ -45,13 +45,13 @@ def epoch_of_cornac(train: Interactions, dim: int, threads: int) -> Measure:
     """Seconds of one epoch of Cornac's BPR, without its setting up."""
     with _quiet():
         models, data = _imported("cornac.models"), _imported("cornac.data")
-    told: list[float] = []
+    seconds_of: list[float] = []
 
     class Timed(models.BPR):  # type: ignore[misc, name-defined]
         def _fit_sgd(self, *given: Any) -> Any:
             began = time.perf_counter()
             result = super()._fit_sgd(*given)
-            told.append(time.perf_counter() - began)
+            seconds_of.append(time.perf_counter() - began)
             return result
 
     names = [dict(zip(range(n), range(n), strict=True)) for n in (train.n_users, train.n_items)]
@@ -64,7 +64,7 @@ def epoch_of_cornac(train: Interactions, dim: int, threads: int) -> Measure:
     def epoch() -> float:
         with _quiet():
             model.fit(known)
-        return told[-1]
+        return seconds_of[-1]
 
     return epoch
 
@@ -87,7 +87,7 @@ def lists_of_implicit(
     model.user_factors, model.item_factors = np.asarray(users), np.asarray(items)
     matrix, n = csr_of(train), len(users)
 
-    def way(own_threads: int, blas_threads: int, at_a_time: int) -> Measure:
+    def measure(own_threads: int, blas_threads: int, at_a_time: int) -> Measure:
         def recommend() -> float:
             model.num_threads = own_threads
             began = time.perf_counter()
@@ -106,8 +106,8 @@ def lists_of_implicit(
     }
     sizes = {"in one call": n} | ({f"{_USERS_AT_A_TIME:,} a call": _USERS_AT_A_TIME} if n > 1000 else {})
     return {
-        f"{told}, {size}": way(*counts, at_a_time)
-        for told, counts in threaded.items()
+        f"{name}, {size}": measure(*counts, at_a_time)
+        for name, counts in threaded.items()
         for size, at_a_time in sizes.items()
     }
 

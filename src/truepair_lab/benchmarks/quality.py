@@ -103,8 +103,8 @@ def _measure(engine: str, preset: Preset, split: Split, options: Options, outcom
         seconds, score = until_good(
             _started(engine, preset, split, options.seed + turn), settings, lambda t: judged(t, split)
         )
-        told = "never" if seconds is None else f"after {seconds:.3g} s"
-        options.say(f"{engine}, seed {options.seed + turn}: {METRIC} {score:.4f}; {BAR} {told}")
+        when = "never" if seconds is None else f"after {seconds:.3g} s"
+        options.say(f"{engine}, seed {options.seed + turn}: {METRIC} {score:.4f}; {BAR} {when}")
         best = max(best, score)
         reached += [] if seconds is None else [seconds]
     what = f"ML-100k authors' split, MF d={preset.dim}, engine {engine}"

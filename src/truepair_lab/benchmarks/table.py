@@ -7,7 +7,7 @@ from typing import Any
 
 from truepair_lab.benchmarks.running import Report, rows_of
 
-_COLUMNS = ("benchmark", "what", "ours", "against", "theirs", "ratio", "bar", "")
+_COLUMNS = ("benchmark", "what", "truepair", "peer", "its figure", "ratio", "bar", "")
 
 
 def table(report: Report, width: int = 160) -> str:
@@ -28,12 +28,12 @@ def table(report: Report, width: int = 160) -> str:
 
 
 def _cells(name: str, row: dict[str, Any]) -> list[str]:
-    figures = [f"{number(row[which])} {row['unit']}".strip() for which in ("ours", "theirs")]
+    figures = [f"{number(row[which])} {row['unit']}".strip() for which in ("value", "peer_value")]
     what = f"{row['what']} ({row['note']})" if row["note"] else row["what"]
     bar = "" if row["bar"] is None else f"{'≥' if row['at_least'] else '≤'} {number(row['bar'])}"
     verdict = {None: "", True: "pass", False: "miss"}[row["passed"]]
-    theirs = "" if row["theirs"] is None else figures[1]
-    return [name, what, figures[0], row["peer"] or "", theirs, number(row["ratio"]), bar, verdict]
+    peer_value = "" if row["peer_value"] is None else figures[1]
+    return [name, what, figures[0], row["peer"] or "", peer_value, number(row["ratio"]), bar, verdict]
 
 
 def number(value: float | None) -> str:

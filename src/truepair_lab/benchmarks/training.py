@@ -55,13 +55,15 @@ def compare_epochs(data: str, train: Interactions, dim: int, options: Options, o
     speed = {name: len(train) / seconds / 1e6 for name, seconds in medians(rounds).items()}
     peers = {name: speed[name] for name in EPOCHS if name in speed}
     peer = max(peers, key=peers.__getitem__, default=None)
-    theirs = None if peer is None else peers[peer]
+    peer_value = None if peer is None else peers[peer]
     for name in speed:
         if name not in peers:
             engine, _, loss = name.partition(" ")
             bar = BARS.get((data, engine, loss)) if peer else None
             note = f"by {_steps(options)} steps" if engine == REFERENCE else ""
-            row = Row(f"{data}, {loss}, engine {engine}", speed[name], "M samples/s", peer, theirs, bar, True)
+            row = Row(
+                f"{data}, {loss}, engine {engine}", speed[name], "M samples/s", peer, peer_value, bar, True
+            )
             outcome.rows.append(replace(row, note=note))
 
 
@@ -85,10 +87,10 @@ def compare_graphs(data: str, train: Interactions, dim: int, engine: str, option
     }
     rounds = alternate(measures, options, f"{data}, LightGCN, ")
     outcome.rounds = {f"{name}: seconds an epoch": figures for name, figures in rounds.items()}
-    ours, theirs = medians(rounds).values()
+    value, peer_value = medians(rounds).values()
     what = f"{data}, LightGCN 1 hop, DPL (10,10), engine {engine}"
     peer = f"reference, by {_steps(options)} steps"
-    outcome.rows = [Row(what, ours, "s an epoch", peer, theirs, GRAPH_BAR)]
+    outcome.rows = [Row(what, value, "s an epoch", peer, peer_value, GRAPH_BAR)]
     return outcome
 
 

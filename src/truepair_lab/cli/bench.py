@@ -15,7 +15,7 @@ from truepair.cli.table_files import check_output
 from truepair.errors import InputError, check_choice
 from truepair.storage.atomic import atomic_write
 
-_DRAWN = ("scaling", "exact-scaling")  # what --plot can draw
+_DRAWN = ("scaling", "full-scaling")  # what --plot can draw
 
 
 @unpacked
@@ -43,7 +43,7 @@ def bench(
     ] = Path("truepair-bench.json"),
     plot: Annotated[
         Path | None,
-        typer.Option(help="Draw what `scaling` or `exact-scaling` measures into this SVG, PNG or PDF file."),
+        typer.Option(help="Draw what `scaling` or `full-scaling` measures into this SVG, PNG or PDF file."),
     ] = None,
     seed: Annotated[int, typer.Option(help="The seed of every draw.")] = 0,
     data_dir: DataDir = None,
@@ -65,8 +65,8 @@ def bench(
     _check_files(out, plot, list(chosen))
     report = run_benchmarks(chosen, options, keep=lambda report: _write(report, out))
     if not any(facts["rows"] for facts in report["benchmarks"].values()):
-        told = [text for facts in report["benchmarks"].values() for text in facts["skipped"]]
-        raise InputError(f"nothing could be measured: {'; '.join(dict.fromkeys(told))}")
+        reasons = [text for facts in report["benchmarks"].values() for text in facts["skipped"]]
+        raise InputError(f"nothing could be measured: {'; '.join(dict.fromkeys(reasons))}")
     if plot is not None:
         from truepair_lab.benchmarks.plots import draw_scaling
 

@@ -164,5 +164,5 @@ def _finish(step: str, selected: Selection, lines: Path, before: int, began: flo
     made, seconds = steps.count_lines(lines) - before, time.perf_counter() - began
     asked = f"paper {step} {' '.join(selected.words(step))} --processes={selected.processes}"
     steps.keep_session(lines, asked, made, began)
-    told = f"{made} new lines in {seconds:.0f} s, kept in {lines}; `truepair lab paper report` shows them"
-    voice.done(told, {"made": made, "seconds": seconds, "lines": str(lines)})
+    text = f"{made} new lines in {seconds:.0f} s, kept in {lines}; `truepair lab paper report` shows them"
+    voice.done(text, {"made": made, "seconds": seconds, "lines": str(lines)})

@@ -1,4 +1,4 @@
-"""`truepair lab quality`: exact sampling against what people use, tuned, run and reported."""
+"""`truepair lab quality`: full-catalogue training against what people use, tuned, run and reported."""
 
 from __future__ import annotations
 
@@ -152,5 +152,5 @@ def _finish(step: str, selected: Selection, lines: Path, before: int, began: flo
 
     made, seconds = count_lines(lines) - before, time.perf_counter() - began
     keep_session(lines, f"quality {step} {' '.join(selected.words())}", made, began)
-    told = f"{made} new lines in {seconds:.0f} s, kept in {lines}; `truepair lab quality report` shows them"
-    voice.done(told, {"made": made, "seconds": seconds, "lines": str(lines)})
+    text = f"{made} new lines in {seconds:.0f} s, kept in {lines}; `truepair lab quality report` shows them"
+    voice.done(text, {"made": made, "seconds": seconds, "lines": str(lines)})

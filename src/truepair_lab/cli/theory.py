@@ -50,9 +50,9 @@ def theory(
     rows = [
         {"": c.part, "holds": "yes" if c.holds else "NO", "claim": c.claim, "seen": c.seen} for c in checks
     ]
-    told = {"seed": results.seed, "quick": results.quick, "checks": [c._asdict() for c in checks]}
+    facts = {"seed": results.seed, "quick": results.quick, "checks": [c._asdict() for c in checks]}
     written = [f"written: {path}" for path in (save, page) if path is not None]
-    voice.done("\n".join([aligned(rows), *written]), told | {"page": None if page is None else str(page)})
+    voice.done("\n".join([aligned(rows), *written]), facts | {"page": None if page is None else str(page)})
     if not all(check.holds for check in checks):
         raise typer.Exit(1)
 

@@ -51,7 +51,7 @@ def truth(
     posterior: Annotated[
         bool,
         typer.Option(
-            help="Train exact InfoNCE with and without the weights of a first model (infonce-posterior) "
+            help="Train full-catalogue InfoNCE with and without weights by a first model (infonce-posterior) "
             "instead; its lines lie in the folder `posterior` below the others."
         ),
     ] = False,
@@ -65,9 +65,9 @@ def truth(
     """Hide positives, train every loss, and measure against the truth.
 
     What is drawn, what is estimated, where the gradient points, how good the ranking is, and what share of
-    the way from BPR to a fully supervised model each loss goes. What has a line is not run again.
+    the gap between BPR and full supervision each loss closes. What has a line is not run again.
     """
-    from truepair_lab.truth.posterior_lines import FOLDER
+    from truepair_lab.truth.lines import POSTERIOR
     from truepair_lab.truth.posterior_study import run_posterior
     from truepair_lab.truth.report.page import rebuild
     from truepair_lab.truth.running import run_case
@@ -81,10 +81,10 @@ def truth(
     if data is not None:
         asked = Asked(data, exposure, hide, labels, data_dir)
         if posterior:
-            made = run_posterior(asked, seeds, out / FOLDER, voice.say)
+            made = run_posterior(asked, seeds, out / POSTERIOR, voice.say)
         else:
             made = run_case(asked, seeds, out, voice.say)
     page = rebuild(out, report) if report is not None else None
-    told = f"{made} new lines in {time.perf_counter() - began:.0f} s, kept in {out}"
+    text = f"{made} new lines in {time.perf_counter() - began:.0f} s, kept in {out}"
     shown = f"; {page}" if page is not None else "; --report docs/lab/truth.md shows them"
-    voice.done(told + shown, {"made": made, "lines": str(out), "page": str(page) if page else None})
+    voice.done(text + shown, {"made": made, "lines": str(out), "page": str(page) if page else None})

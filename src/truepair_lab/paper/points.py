@@ -1,8 +1,7 @@
-"""Reference points: what people use instead, behind one function. No training of ours."""
+"""Reference points: what people use instead, behind one function. Nothing is trained here."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -28,13 +27,9 @@ class Point:
     engine: str
     epochs: int
 
-    def matrices(self) -> tuple[Any, Any]:
-        """(users, items)."""
-        return self.users, self.items
-
 
 def solved(method: str, parameters: Mapping[str, Any], train: Interactions, seed: int = 0) -> Point:
-    """A reference point fitted to `train`: an encoder of ours without training, or implicit's iALS."""
+    """A reference point fitted to `train`: a closed form of truepair, or implicit's iALS."""
     if method == IALS:
         return _ials(parameters, train, seed)
     encoder = assembled(parameters)["encoder"]
@@ -46,10 +41,11 @@ def _ials(parameters: Mapping[str, Any], train: Interactions, seed: int) -> Poin
     """Implicit alternating least squares; every weight of a known pair is alpha."""
     try:
         from implicit.als import AlternatingLeastSquares
+        from threadpoolctl import threadpool_limits
     except ImportError as error:
         raise InputError("iALS comes from implicit: pip install 'truepair[bench]'.") from error
-    # implicit has threads of its own, one a user; those of BLAS below them are in the way
-    with importlib.import_module("threadpoolctl").threadpool_limits(1, "blas"):
+    # implicit has threads of its own, one a user; those of BLAS below them only slow it down
+    with threadpool_limits(1, "blas"):
         model = AlternatingLeastSquares(
             factors=parameters["factors"],
             regularization=parameters["regularization"],

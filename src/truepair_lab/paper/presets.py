@@ -95,11 +95,11 @@ DATA: dict[str, PaperData] = {data.name: data for data in _ALL}
 
 @dataclass(frozen=True, eq=False)
 class Material:
-    """A dataset ready for both protocols. `whole` has no validation part; `carved` has one, same test."""
+    """A dataset ready for both protocols. `whole` has no validation part; `holdout` has one, same test."""
 
     data: PaperData
     whole: Split
-    carved: Split
+    holdout: Split
 
     @cached_property
     def train(self) -> Interactions:
@@ -114,17 +114,17 @@ def load_material(name: str, data_dir: str | Path | None = None, progress: bool 
         given = load_split(data.source, data_dir, progress)
         whole = Split(joined([given.train]), None, joined([given.test]), given.recipe)
         part = split_random(whole.train, test=0.1, seed=SPLIT_SEED)
-        carved = Split(part.train, part.test, whole.test, f"{whole.recipe}, valid=0.1, seed={SPLIT_SEED}")
+        holdout = Split(part.train, part.test, whole.test, f"{whole.recipe}, valid=0.1, seed={SPLIT_SEED}")
     else:
         pairs = joined([load(data.source, data_dir, progress)])  # without ratings and times: pairs are all
         whole = split_random(pairs, test=0.2, seed=SPLIT_SEED)
-        carved = split_random(pairs, test=0.2, valid=0.1, seed=SPLIT_SEED)
+        holdout = split_random(pairs, test=0.2, valid=0.1, seed=SPLIT_SEED)
     if data.split_hash is not None and whole.hash != data.split_hash:
         raise InputError(
             f"the split of {name} is {whole.hash}, but the results are about {data.split_hash}: "
             f"the files of {data.source!r} are not the published ones. Fetch them again."
         )
-    return Material(data, whole, carved)
+    return Material(data, whole, holdout)
 
 
 def missing_files(name: str) -> str | None:

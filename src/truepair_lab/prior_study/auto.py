@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 from truepair.data.split import Split
@@ -19,7 +18,6 @@ from truepair.models.encoders import MF
 from truepair.prior import with_estimated_prior
 from truepair.sampling import Uniform
 from truepair.training import AUTO, FitResult, Job, Settings, fit_many
-from truepair_lab.paper.presets import load_material
 from truepair_lab.prior_study.lines import AutoLine
 
 SOURCES = {
@@ -69,17 +67,10 @@ SETUPS = {
 }
 
 
-def auto_lines(
-    name: str, seed: int, device: str = "auto", engine: str = AUTO, data_dir: Path | None = None
-) -> list[AutoLine]:
-    """A line for each source, of one dataset and seed."""
-    return lines_of(name, SETUPS[name], load_material(name, data_dir).carved, seed, device, engine)
-
-
 def lines_of(
     name: str, setup: Setup, split: Split, seed: int, device: str = "auto", engine: str = AUTO
 ) -> list[AutoLine]:
-    """The same, for any split with a validation part; a source whose training diverged has no line."""
+    """A line for each source, of one seed; a source whose training diverged has no line."""
     losses = losses_for(split, seed)
     trained = _trained(losses, setup, split, seed, device, engine)
     grid = {tau: trained[f"{tau:g}"] for tau in GRID if f"{tau:g}" in trained}
@@ -111,9 +102,9 @@ def losses_for(split: Split, seed: int) -> dict[str, DPL]:
     """What is trained: the grid, the density, and the estimates as `Recommender` makes them."""
     losses = {f"{tau:g}": DPL(tau=tau) for tau in GRID} | {"density": DPL(tau=split.train.density)}
     for word in _ESTIMATED:
-        filled, _ = with_estimated_prior(DPL(tau=word), split.train, seed=seed)
-        assert isinstance(filled, DPL)
-        losses[word] = filled
+        loss, _ = with_estimated_prior(DPL(tau=word), split.train, seed=seed)
+        assert isinstance(loss, DPL)
+        losses[word] = loss
     return losses
 
 

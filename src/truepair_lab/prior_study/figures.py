@@ -48,7 +48,7 @@ def figures_of(groups: Sequence[Group], lines: Sequence[Line]) -> dict[str, tupl
             ),
         ),
     }
-    return {name: (told, standalone(draw())) for name, (told, able, draw) in drawn.items() if able}
+    return {name: (about, standalone(draw())) for name, (about, able, draw) in drawn.items() if able}
 
 
 def _world_panel(group: Group) -> Panel:
@@ -62,10 +62,10 @@ def _world_panel(group: Group) -> Panel:
 def _ranged(levels: Sequence[Group], x: Sequence[float], name: str) -> Series:
     """Medians with the range over seeds; what is next to 0 is drawn at the foot."""
 
-    def told(line: EstimateLine) -> float:
+    def estimate(line: EstimateLine) -> float:
         return max(estimate_of(line, name), _FOOT)
 
-    each = [level.over(told) for level in levels]
+    each = [level.over(estimate) for level in levels]
     return Series(
         x,
         [float(np.median(values)) for values in each],
@@ -92,10 +92,10 @@ def _user_panels(groups: Sequence[Group]) -> list[Panel]:
 
     def panel(title: str, names: dict[str, str], places: Sequence[str]) -> Panel:
         series = {}
-        for at, (told, name) in enumerate(names.items()):
+        for at, (label, name) in enumerate(names.items()):
             values = [group.per_user(name) or 0.0 for group in groups]
             rows = [row + 0.2 * (at - (len(names) - 1) / 2) for row in range(len(groups))]
-            series[told] = Series(values, rows, values, values, colours[told])
+            series[label] = Series(values, rows, values, values, colours[label])
         return Panel(title, series, places=places)
 
     return [
@@ -113,5 +113,5 @@ def _auto_panel(lines: Sequence[Line], name: str, named: bool) -> Panel:
     series = Series(means, rows, [min(v) for v in each], [max(v) for v in each], 0)
     return Panel(
         SETUPS[name].title, {"mean, and range over seeds": series}, "NDCG@20",
-        places=[told if named else "" for told in SOURCES.values()],
+        places=[label if named else "" for label in SOURCES.values()],
     )  # fmt: skip

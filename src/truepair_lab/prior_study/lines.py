@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from truepair_lab.lines import append_text, six_digits
+from truepair_lab import store
 
 Key = tuple[object, ...]
 
@@ -48,7 +47,7 @@ class EstimateLine:
     @property
     def key(self) -> Key:
         """What is not done twice."""
-        return self.kind, self.study, self.exposure, self.level, self.seed
+        return self.study, self.exposure, self.level, self.seed
 
 
 @dataclass(frozen=True)
@@ -77,37 +76,19 @@ class AutoLine:
     @property
     def key(self) -> Key:
         """What is not done twice."""
-        return self.kind, self.dataset, self.source, self.seed, self.split
+        return self.dataset, self.source, self.seed, self.split
 
 
 Line = EstimateLine | AutoLine
-_KINDS: dict[str, type[Line]] = {kind.kind: kind for kind in (EstimateLine, AutoLine)}
+_KINDS: tuple[type[Line], ...] = EstimateLine, AutoLine
 
 
 def append(path: Path, lines: Sequence[Line]) -> None:
     """Add lines to a file, in one write."""
-    told = ({"kind": line.kind, **six_digits(asdict(line))} for line in lines)
-    append_text(path, "\n".join(json.dumps(line, allow_nan=False) for line in told))
+    store.append(path, *map(store.rounded, lines))
 
 
-def read(folder: Path) -> list[Line]:
-    """Every line of every *.jsonl file, by key; of two with one key the later counts.
-
-    A line that cannot be read is left out, and so run again: a process that was killed may have left half
-    of one.
-    """
-    found: dict[Key, Line] = {}
-    for path in sorted(folder.glob("*.jsonl")):
-        for text in path.read_text(encoding="utf-8").splitlines():
-            if (line := _parsed(text)) is not None:
-                found[line.key] = line
-    return [found[key] for key in sorted(found, key=lambda key: [str(part) for part in key])]
-
-
-def _parsed(text: str) -> Line | None:
-    try:
-        told = json.loads(text)
-        kind = _KINDS[told["kind"]]
-        return kind(**{field.name: told[field.name] for field in fields(kind)})
-    except (ValueError, TypeError, KeyError):
-        return None
+def read(folder: Path) -> tuple[list[Line], list[str]]:
+    """Every line of a folder, sorted by key, and where a line could not be read."""
+    found, broken = store.read(folder, *_KINDS)
+    return sorted(found, key=lambda line: [line.kind, *map(str, line.key)]), broken

@@ -38,35 +38,42 @@ def run(
 def run_estimates(name: str, folder: Path, say: Say, data_dir: Path | None = None) -> int:
     """One study of estimates."""
     study, made = STUDIES[name], 0
-    done = {line.key for line in lines.read(folder)}
+    done = _done(folder, say)
     for place in study.places():
-        if (lines.EstimateLine.kind, name, *place) in done:
+        if (name, *place) in done:
             continue
         began = time.perf_counter()
         line = measure(name, place, study.make(place, data_dir))
         lines.append(folder / f"{name}.jsonl", [line])
         made += 1
         took = time.perf_counter() - began
-        say(f"{name} {place.exposure} {place.level:g} seed {place.seed}: {_told(line)}, {took:.1f} s")
+        say(f"{name} {place.exposure} {place.level:g} seed {place.seed}: {_estimated(line)}, {took:.1f} s")
     return made
 
 
 def run_auto(name: str, folder: Path, say: Say, data_dir: Path | None = None, device: str = "auto") -> int:
     """DPL with τ from every source on one dataset, a seed at a time."""
-    split, made = load_material(name, data_dir).carved, 0
-    done = {line.key for line in lines.read(folder)}
+    split, made = load_material(name, data_dir).holdout, 0
+    done = _done(folder, say)
     for seed in SEEDS:
-        if all((lines.AutoLine.kind, name, source, seed, split.hash) in done for source in SOURCES):
+        if all((name, source, seed, split.hash) in done for source in SOURCES):
             continue
         began = time.perf_counter()
         found = lines_of(name, SETUPS[name], split, seed, device)
         lines.append(folder / f"auto-{name}.jsonl", found)
         made += len(found)
         took = time.perf_counter() - began
-        told = ", ".join(f"{line.source} τ = {line.tau:.3g} {line.ndcg:.4f}" for line in found)
-        say(f"{name} seed {seed}: NDCG@20 {told}, {took:.0f} s")
+        scores = ", ".join(f"{line.source} τ = {line.tau:.3g} {line.ndcg:.4f}" for line in found)
+        say(f"{name} seed {seed}: NDCG@20 {scores}, {took:.0f} s")
     return made
 
 
-def _told(line: lines.EstimateLine) -> str:
-    return f"true τ {line.tau:.4g}, told {line.told:.4g} [{line.low:.4g}, {line.high:.4g}]"
+def _done(folder: Path, say: Say) -> set[lines.Key]:
+    found, broken = lines.read(folder)
+    for text in broken:
+        say(f"left out: {text}")
+    return {line.key for line in found}
+
+
+def _estimated(line: lines.EstimateLine) -> str:
+    return f"true τ {line.tau:.4g}; estimated {line.told:.4g} [{line.low:.4g}, {line.high:.4g}]"

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from truepair_lab.markdown import percent, share, short, table
 from truepair_lab.prior_study.auto import SEEDS, SETUPS, SOURCES
-from truepair_lab.prior_study.groups import METHOD_NAMES, Group, estimate_of
+from truepair_lab.prior_study.groups import METHOD_NAMES, Group, agrees, estimate_of
 from truepair_lab.prior_study.lines import AutoLine, Line
+from truepair_lab.statistics import Mean, bold
 
 _ANSWERS = {
     "own": "each user's own",
@@ -19,10 +21,30 @@ _ANSWERS = {
 }
 
 
-def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; all but the first column stand to the right."""
-    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+def summary_table(groups: Sequence[Group]) -> str:
+    """A row a setting, over all its levels and seeds: errors, coverage, and whether the bounds hold."""
+    head = ["observed", "cases", *(f"error, {name}" for name in METHOD_NAMES.values())]
+    head += [
+        "estimate / τ",
+        "interval holds τ",
+        "DEDPUL ≥ τ",
+        "BBE ≥ τ",
+        "end of curve not seen",
+        "bounds agree",
+    ]
+    rows = []
+    for group in groups:
+        ratios = group.over(lambda line: line.told / line.tau)
+        counts = [
+            group.held,
+            *(sum(line.methods[name] >= line.tau for line in group.lines) for name in ("dedpul", "bbe")),
+            sum(not line.seen for line in group.lines),
+            sum(map(agrees, group.lines)),
+        ]
+        errors = [percent(group.error(name)) for name in METHOD_NAMES]
+        ends = f"{min(ratios):.2f} to {max(ratios):.2f}"
+        rows.append([group.title, str(len(group.lines)), *errors, ends, *map(str, counts)])
+    return table(head, rows, numbers=True)
 
 
 def estimates_table(groups: Sequence[Group], level: str) -> str:
@@ -31,18 +53,18 @@ def estimates_table(groups: Sequence[Group], level: str) -> str:
     head = ["observed", level, "true τ", *METHOD_NAMES.values(), "interval", "holds τ", "separation"]
     rows = []
     for group in (part for whole in groups for part in whole.by_level()):
-        told = [f"{number(group.estimate(name))} ({percent(group.error(name))})" for name in names]
-        ends = [number(group.median(lambda line: line.low)), number(group.median(lambda line: line.high))]
+        cells = [f"{share(group.estimate(name))} ({percent(group.error(name))})" for name in names]
+        ends = [share(group.median(lambda line: line.low)), share(group.median(lambda line: line.high))]
         rows.append([
             group.title,
             f"{group.lines[0].level:g}",
-            number(group.median(lambda line: line.tau)),
-            *told,
+            share(group.median(lambda line: line.tau)),
+            *cells,
             " to ".join(ends),
             f"{group.held} of {len(group.lines)}",
             f"{group.median(lambda line: line.separation):.2f}",
         ])  # fmt: skip
-    return markdown(head, rows)
+    return table(head, rows, numbers=True)
 
 
 def coat_table(group: Group) -> str:
@@ -51,26 +73,26 @@ def coat_table(group: Group) -> str:
     rows = [
         [
             str(line.seed),
-            f"{number(line.tau)} [{number(line.tau_low)}, {number(line.tau_high)}]",
-            *(number(estimate_of(line, name)) for name in METHOD_NAMES),
-            f"{number(line.low)} to {number(line.high)}",
+            f"{share(line.tau)} [{share(line.tau_low)}, {share(line.tau_high)}]",
+            *(share(estimate_of(line, name)) for name in METHOD_NAMES),
+            f"{share(line.low)} to {share(line.high)}",
             f"{line.separation:.2f}",
         ]
         for line in group.lines
     ]
-    return markdown(head, rows)
+    return table(head, rows, numbers=True)
 
 
 def users_table(groups: Sequence[Group]) -> str:
     """Rank correlations, and errors in units of the true τ; means over seeds and levels."""
-    head = ["observed", "rank, own", "rank, counts", *(f"error, {told}" for told in _ANSWERS.values())]
+    head = ["observed", "rank, own", "rank, counts", *(f"error, {name}" for name in _ANSWERS.values())]
     names = ["rank own", "rank density", *(f"error {name}" for name in _ANSWERS)]
     rows = []
     for group in groups:
         found = [group.per_user(name) for name in names]
         if None not in found:
             rows.append([group.title, *(f"{value:.2f}" for value in found if value is not None)])
-    return markdown(head, rows)
+    return table(head, rows, numbers=True)
 
 
 def auto_lines_of(lines: Iterable[Line], name: str) -> dict[str, list[AutoLine]]:
@@ -80,33 +102,40 @@ def auto_lines_of(lines: Iterable[Line], name: str) -> dict[str, list[AutoLine]]
 
 
 def auto_table(lines: Sequence[Line]) -> str:
-    """τ and test NDCG@20 by source; and the difference from the tuned one, seed by seed."""
+    """τ and test NDCG@20 by source; differences from no correction and from the tuned τ, seed by seed."""
     rows = []
     for name, setup in SETUPS.items():
         found = auto_lines_of(lines, name)
         if not any(found.values()):
-            rows.append([setup.title, "not run", "", "", "", ""])
-        for source, told in SOURCES.items():
+            rows.append([setup.title, "not run", "", "", "", "", ""])
+        for source, title in SOURCES.items():
             if found[source]:
-                rows.append([setup.title, told, *_auto_cells(found, source)])
-    return markdown(["dataset", "τ from", "τ", "NDCG@20", "less the tuned", "seeds"], rows)
+                rows.append([setup.title, title, *_auto_cells(found, source)])
+    head = ["dataset", "τ from", "τ", "NDCG@20", "less no correction", "less the tuned", "seeds"]
+    return table(head, rows, numbers=True)
 
 
-def _auto_cells(found: dict[str, list[AutoLine]], source: str) -> list[str]:
+def difference(found: Mapping[str, Sequence[AutoLine]], a: str, b: str) -> Mean | None:
+    """NDCG@20 of one source less that of another, seed by seed; None where no seed has both."""
+    of = {source: {line.seed: line.ndcg for line in found.get(source, ())} for source in (a, b)}
+    return Mean.of(of[a][seed] - of[b][seed] for seed in sorted(of[a].keys() & of[b].keys()))
+
+
+def _auto_cells(found: Mapping[str, Sequence[AutoLine]], source: str) -> list[str]:
     own = found[source]
-    tuned = {line.seed: line.ndcg for line in found["tuned"]}
-    apart = [line.ndcg - tuned[line.seed] for line in own if line.seed in tuned]
+    apart = [None if source == other else difference(found, source, other) for other in ("none", "tuned")]
+    differences = ["" if mean is None else bold(mean.text(sign=True), mean.is_significant) for mean in apart]
     return [
         tau_text(own),
-        spread([line.ndcg for line in own]),
-        spread(apart, signed=True) if source != "tuned" else "",
+        str(Mean.of(line.ndcg for line in own)),
+        *differences,
         f"{len(own)} of {len(SEEDS)}",
     ]
 
 
 def tau_text(own: Sequence[AutoLine]) -> str:
     """The τ of a source, or their range over seeds."""
-    low, high = (number(end(line.tau for line in own)) for end in (min, max))
+    low, high = (share(end(line.tau for line in own)) for end in (min, max))
     return low if low == high else f"{low} to {high}"
 
 
@@ -126,31 +155,14 @@ def grid_table(lines: Sequence[Line]) -> str:
     known = {name: means for name, means in every.items() if means}
     taus = sorted({tau for means in known.values() for tau in means})
     rows = [[SETUPS[name].title, *(_scored(means, tau) for tau in taus)] for name, means in known.items()]
-    return markdown(["validation NDCG@20", *(f"τ = {number(tau)}" for tau in taus)], rows) if rows else ""
+    return (
+        table(["validation NDCG@20", *(f"τ = {share(tau)}" for tau in taus)], rows, numbers=True)
+        if rows
+        else ""
+    )
 
 
 def _scored(means: Mapping[float, float], tau: float) -> str:
     if tau not in means:
         return "–"
-    return f"**{means[tau]:.4f}**" if means[tau] == max(means.values()) else f"{means[tau]:.4f}"
-
-
-def number(value: float) -> str:
-    """A share, with three digits; below a millionth it is 0.
-
-    >>> number(0.10042), number(0.00000005), number(0.6)
-    ('.1', '0', '.6')
-    """
-    return "0" if value < 1e-6 else f"{value:.3g}".replace("0.", ".", 1) if value < 1 else f"{value:.3g}"
-
-
-def percent(value: float) -> str:
-    """A relative error."""
-    return f"{value:.0%}"
-
-
-def spread(values: Sequence[float], signed: bool = False) -> str:
-    """Mean ± standard deviation over seeds."""
-    sign = "+" if signed else ""
-    text = f"{np.mean(values):{sign}.4f}"
-    return text if len(values) < 2 else f"{text} ± {np.std(values, ddof=1):.4f}"
+    return bold(short(means[tau]), means[tau] == max(means.values()))

@@ -1,1 +1,1 @@
-"""The quality contest: exact sampling against what people use, every contestant tuned alike."""
+"""The quality contest: full-catalogue training against what people use, with equal tuning."""

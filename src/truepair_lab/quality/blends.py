@@ -1,10 +1,10 @@
-"""Sums of a trained contestant and EASE, both as their own searches found them; a weight is searched."""
+"""Blends of a trained contestant and EASE, both as their own searches found them; a weight is searched."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -37,19 +37,10 @@ class StopAfter:
             raise StopTraining
 
 
-@dataclass(frozen=True, eq=False)
-class Pair:
-    """Two matrices where they are judged."""
-
-    users: Any
-    items: Tensor
-
-    def matrices(self) -> tuple[Any, Tensor]:
-        """(users, items)."""
-        return self.users, self.items
+Fitted = tuple[Any, Tensor, FitResult]  # users, items, and the run that they are from
 
 
-def trained(parameters: Parameters, train: Interactions, seed: int) -> tuple[Pair, FitResult]:
+def trained(parameters: Parameters, train: Interactions, seed: int) -> Fitted:
     """A run with these parameters that ends after their `stop_after`, with what is added to it."""
     parameters = dict(parameters)
     stop = StopAfter(parameters.pop(STOP))
@@ -61,10 +52,8 @@ def trained(parameters: Parameters, train: Interactions, seed: int) -> tuple[Pai
     result, device = fit(encoder, loss, sampler, train, settings, stop), settings.torch_device()
     ease = model.added()
     if ease is None:
-        return Pair(result.users.to(device), result.items.to(device)), result
-    return Pair(
-        *Blend.of(ease, model.plus_weight, train, device).matrices(result.users, result.items)
-    ), result
+        return result.users.to(device), result.items.to(device), result
+    return *Blend.of(ease, model.plus_weight, train, device).matrices(result.users, result.items), result
 
 
 def summed_parameters(run: Parameters, ease: Parameters) -> dict[str, Any]:
@@ -88,22 +77,26 @@ class SumRunner:
         for asked in batch:
             began = time.perf_counter()
             try:
-                score = self.judge(self._joined(asked.parameters["plus_weight"]))
+                score = self.judge.score(*self._blend(asked.parameters["plus_weight"]))
             except TruepairError as error:
                 asked.fail(str(error))
                 continue
-            asked.finish(score, self.run["epoch"], time.perf_counter() - began, self._parts[1].engine)
+            _, _, result = self._run
+            asked.finish(score, self.run["epoch"], time.perf_counter() - began, result.engine)
 
     @cached_property
-    def _parts(self) -> tuple[Pair, FitResult, Blend]:
-        pair, result = trained(final_parameters(self.run), self.train, seed=0)
-        ease = assembled(self.fixed)["plus"]
-        return pair, result, Blend.of(ease, 1.0, self.train, pair.items.device)
+    def _run(self) -> Fitted:
+        return trained(final_parameters(self.run), self.train, seed=0)
 
-    def _joined(self, weight: float) -> Pair:
-        pair, _, ease = self._parts
+    @cached_property
+    def _ease(self) -> Blend:
+        return Blend.of(assembled(self.fixed)["plus"], 1.0, self.train, self._run[1].device)
+
+    def _blend(self, weight: float) -> tuple[Any, Tensor]:
+        users, items, _ = self._run
+        ease = self._ease
         torch.cuda.empty_cache()  # matrices of the trial before, as large as EASE's
-        return Pair(*replace(ease, weights=ease.weights * weight).matrices(pair.users, pair.items))
+        return replace(ease, weights=ease.weights * weight).matrices(users, items)
 
 
 def best_of(settings: Mapping[Any, Mapping[str, Any]], place: tuple[str, str, str]) -> Mapping[str, Any]:

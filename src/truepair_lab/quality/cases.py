@@ -46,23 +46,23 @@ class Judgement:
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """One case, loaded. `carved` has all three parts; where a lab's case judges, its test part is the judged
+    """One case, loaded. `holdout` has all three parts; where a lab's case judges, its test part is the judged
     positives."""
 
     name: str
-    carved: Split
+    holdout: Split
     lab: TruthCase | None = None
 
     @property
     def valid(self) -> Interactions:
         """What settings and epochs are chosen by."""
-        assert self.carved.valid is not None
-        return self.carved.valid
+        assert self.holdout.valid is not None
+        return self.holdout.valid
 
     @cached_property
     def whole(self) -> Split:
         """Train and validation together, and what judges."""
-        return Split(joined([self.carved.train, self.valid]), None, self.carved.test, self.carved.recipe)
+        return Split(joined([self.holdout.train, self.valid]), None, self.holdout.test, self.holdout.recipe)
 
     @property
     def train(self) -> Interactions:
@@ -93,13 +93,13 @@ class Entry:
     """A case by name: its title, what the report says of it, whether it is large, and how it is loaded."""
 
     title: str
-    told: str
+    about: str
     load: Callable[[str, Path | None], Loaded]
     large: bool = False
 
 
 def _of_paper(name: str, data_dir: Path | None) -> Loaded:
-    return load_material(name, data_dir).carved, None
+    return load_material(name, data_dir).holdout, None
 
 
 def _standard(name: str, data_dir: Path | None) -> Loaded:
@@ -132,7 +132,7 @@ CASES: dict[str, Entry] = {
     ),
 }
 
-# what exact sampling is to reach, on the test part
+# what full-catalogue training is to reach, on the test part
 AIMS: dict[str, dict[str, float]] = {
     "ml-100k": {NDCG: 0.455},
     "ml-1m": {NDCG: 0.425},

@@ -1,7 +1,8 @@
 """The contestants: what each has fixed, what is searched, and how much.
 
-All that are trained use exact sampling and, but for one, cosine scores, share their ranges, and have their
-own parameters besides; the reference points have the ranges of the clean study.
+All that are trained use the full catalogue and, except for one, cosine scores. They share their ranges and
+have their own parameters besides; the reference points have the ranges of the clean study. Lines call
+full-catalogue training “exact”, as version 0.1 did: methods begin with `exact-`, the sampler is "exact".
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from typing import Any
 from truepair.errors import check_choice
 from truepair.tuning import Choice, Powers, Range
 from truepair_lab.paper.presets import NO_ENCODER
-from truepair_lab.paper.report.words import ENCODER_NAMES, METHOD_NAMES
+from truepair_lab.paper.report.names import ENCODER_NAMES, METHOD_NAMES
 from truepair_lab.paper.running.search import fixed_reference
 from truepair_lab.paper.running.search import space_of as paper_space
 from truepair_lab.searching import Searched, trials_for
 
-EXACT = "exact-"
+FULL = "exact-"  # as the lines have it
 INFONCE, POSTERIOR = "exact-infonce", "exact-infonce-posterior"
 METHODS_OF: dict[str, tuple[str, ...]] = {
     "mf": (
@@ -33,7 +34,7 @@ PLUS = "+ease"  # the sum of two contestants, each with its best settings: only 
 ENCODERS = tuple(METHODS_OF)
 METHODS = tuple(dict.fromkeys(method for of in METHODS_OF.values() for method in of))
 REFERENCES = METHODS_OF[NO_ENCODER]
-RIVALS = ("ease", "ials")  # what people use: every contestant is compared with these
+BASELINES = ("ease", "ials")  # every contestant is compared with these
 
 TRIALS = {"mf": 30, "lightgcn": 15, "mf+ease": 12, "lightgcn+ease": 12, NO_ENCODER: 30}
 TRIALS_LARGE = {"mf": 20, "lightgcn": 12}  # where a trial takes minutes of a CPU, seconds of a GPU
@@ -55,7 +56,7 @@ MODELS: tuple[Model, ...] = tuple((encoder, method) for encoder, of in METHODS_O
 _BLOCK = {"small": Powers(64, 256), "large": Powers(256, 1024)}  # users
 _DIM = {"small": Powers(64, 512, most=1024), "large": Powers(128, 512, most=512)}
 _TEMPERATURE = Range(0.05, 0.4, log=True)
-# On sparse data any decay harms and popularity helps; on the others neither does much: see docs/exact.md
+# Sparse data: any decay harms, popularity helps; elsewhere neither does much (docs/lab/full-catalogue-log.md)
 _SPARSE: dict[str, dict[str, Searched]] = {
     "small": {"weight_decay": Range(1e-8, 1e-3, log=True)},
     "large": {"encoder.popularity": Range(0.0, 0.06, least=0.0, most=0.3)},
@@ -106,14 +107,14 @@ def space_of(encoder: str, method: str, large: bool) -> dict[str, Searched]:
     if large and _is_dpl(method):
         shared["loss.margin"] = Range(0.0, 6.0, most=12.0)
     graph: dict[str, Searched] = {"encoder.hops": Choice((1, 2, 3))} if encoder == "lightgcn" else {}
-    return shared | _OWN[method.removeprefix(EXACT)] | graph
+    return shared | _OWN[method.removeprefix(FULL)] | graph
 
 
 def fixed_of(encoder: str, method: str, large: bool) -> dict[str, Any]:
     """What is not searched; see `parameters.assembled`."""
     if encoder == NO_ENCODER:
         return fixed_reference("ease" if method == "ease-powers" else method)
-    loss = method.removeprefix(EXACT)
+    loss = method.removeprefix(FULL)
     # of two temperatures the one would only multiply the other
     settled: dict[str, Any] = {} if "encoder.temperature" in _OWN[loss] else {"encoder.temperature": 1.0}
     if large:
@@ -127,8 +128,8 @@ def fixed_of(encoder: str, method: str, large: bool) -> dict[str, Any]:
 
 
 def _is_dpl(method: str) -> bool:
-    """On sparse data it needs a margin, and a floor that lets it begin: see docs/exact.md."""
-    return method.removeprefix(EXACT).startswith("dpl")
+    """On sparse data it needs a margin, and a low floor: see docs/lab/full-catalogue-log.md."""
+    return method.removeprefix(FULL).startswith("dpl")
 
 
 def _size(large: bool) -> str:
@@ -165,11 +166,11 @@ def title(model: Model) -> str:
     """A contestant as people write it.
 
     >>> title(("mf", "exact-infonce")), title(("-", "ease"))
-    ('MF exact InfoNCE', 'EASE')
+    ('MF full-catalogue InfoNCE', 'EASE')
     """
     encoder, method = model
-    loss = method.removeprefix(EXACT)
+    loss = method.removeprefix(FULL)
     name = _NAMES.get(loss, METHOD_NAMES.get(loss, loss))
     trained, added = encoder.removesuffix(PLUS), encoder.endswith(PLUS)
-    words = [ENCODER_NAMES.get(trained, trained), "exact" if method.startswith(EXACT) else "", name]
+    words = [ENCODER_NAMES.get(trained, trained), "full-catalogue" if method.startswith(FULL) else "", name]
     return " ".join(filter(None, words)) + (" + EASE" if added else "")

@@ -21,11 +21,11 @@ from truepair_lab.paper.running.search import PointRunner
 from truepair_lab.quality.blends import SumRunner, best_of, trained
 from truepair_lab.quality.cases import CASES, NDCG, Case, load_case
 from truepair_lab.quality.contestants import (
+    BASELINES,
     INFONCE,
     METHODS_OF,
     MODELS,
     POSTERIOR,
-    RIVALS,
     Model,
     fixed_of,
     parts_of,
@@ -66,9 +66,9 @@ class Selection:
     def words(self) -> list[str]:
         """As options of the command."""
         named = {"only": self.cases, "encoders": self.encoders, "methods": self.methods}
-        told = [f"--{option}={','.join(values)}" for option, values in named.items()]
-        told += [f"--set {name}={value}" for name, value in self.given.items()]
-        return told + ([] if self.seeds is None else [f"--seeds={self.seeds}"])
+        words = [f"--{option}={','.join(values)}" for option, values in named.items()]
+        words += [f"--set {name}={value}" for name, value in self.given.items()]
+        return words + ([] if self.seeds is None else [f"--seeds={self.seeds}"])
 
     def loaded(self) -> Iterator[Case]:
         """The cases, one after the other."""
@@ -104,7 +104,7 @@ def quest_of(
     `settings` are those of a sum's parts, or of a twin; `given` are parameters that are not searched.
     """
     settings, given = settings or {}, given or {}
-    large, train = CASES[case.name].large, case.carved.train
+    large, train = CASES[case.name].large, case.holdout.train
     space, fixed, twin = space_of(*model, large), fixed_of(*model, large), twin_of(model, large)
     if twin is not None:
         fixed = {**best_of(settings, (case.name, *twin))["parameters"], "loss": fixed["loss"]}
@@ -120,7 +120,7 @@ def quest_of(
     else:
         runner = training_runner(fixed, train, case.valid, NDCG)
     trials = trials_of(model[0], space, large)
-    return Quest((case.name, *model), case.carved.hash, space, runner, trials, device_name())
+    return Quest((case.name, *model), case.holdout.hash, space, runner, trials, device_name())
 
 
 # --- final runs ----------------------------------------------------------------------------------------
@@ -156,11 +156,11 @@ def run_wanted(case: Case, wanted: Sequence[Wanted], out: Path, say: Say) -> int
 
 def _ran(case: Case, each: Wanted, out: Path) -> RunLine:
     began = time.perf_counter()
-    users, items, told = _solved(case, each) if each.encoder == NO_ENCODER else _trained(case, each)
+    users, items, facts = _solved(case, each) if each.encoder == NO_ENCODER else _trained(case, each)
     seconds = round(time.perf_counter() - began, 3)
     found = case.judged(users, items)
     keep_values(per_user_file(out, each), found.per_user)
-    facts = named(each, case.whole.hash) | told
+    facts = named(each, case.whole.hash) | facts
     return RunLine(**facts, curve=[], metrics=found.metrics, last={}, seconds=seconds)
 
 
@@ -173,9 +173,9 @@ def _solved(case: Case, each: Wanted) -> Fitted:
 
 
 def _trained(case: Case, each: Wanted) -> Fitted:
-    pair, result = trained(each.parameters, case.train, each.seed)
+    users, items, result = trained(each.parameters, case.train, each.seed)
     clamped = None if result.clamped is None else round(result.clamped, 6)
-    return *pair.matrices(), {"engine": result.engine, "epoch": result.epoch, "clamped": clamped}
+    return users, items, {"engine": result.engine, "epoch": result.epoch, "clamped": clamped}
 
 
 # --- comparisons ---------------------------------------------------------------------------------------
@@ -193,8 +193,10 @@ def compare_all(selected: Selection, out: Path, say: Say) -> None:
 def contest_pairs(means: Mapping[Model, Values]) -> list[tuple[Model, Model]]:
     """Every contestant that is trained against EASE and iALS, these two against each other, and InfoNCE with
     weights by a first model against InfoNCE."""
-    rivals = [(NO_ENCODER, method) for method in RIVALS]
+    baselines = [(NO_ENCODER, method) for method in BASELINES]
     trained = [model for model in MODELS if model[0] != NO_ENCODER]
-    pairs = [(model, rival) for model in trained for rival in rivals] + [(rivals[0], rivals[1])]
+    pairs = [(model, baseline) for model in trained for baseline in baselines] + [
+        (baselines[0], baselines[1])
+    ]
     pairs += [(model, (model[0], INFONCE)) for model in trained if model[1] == POSTERIOR]
     return [(a, b) for a, b in pairs if a in means and b in means]

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import statistics
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
 from truepair_lab.lines import Lines, RunLine, digest
-from truepair_lab.paper.report.estimates import Mean
 from truepair_lab.paper.running.plan import Wanted
 from truepair_lab.quality.cases import NDCG, RECALL
 from truepair_lab.quality.contestants import Model, seeds_of
 from truepair_lab.searching import Place, best_trials
+from truepair_lab.statistics import Mean
 
 STUDY = "quality"
 STOP = "stop_after"  # among a run's parameters: the epoch that it ends with, of a schedule of `epochs`
@@ -22,7 +21,7 @@ Settings = Mapping[Place, Mapping[str, Any]]  # "parameters", "epoch", "validati
 
 def settings_of(lines: Lines) -> dict[Place, dict[str, Any]]:
     """The best settings of each place: of the trials at hand, else those that come with truepair."""
-    return packaged() | {place: _told(best) for place, best in best_trials(lines).items()}
+    return packaged() | {place: _facts(best) for place, best in best_trials(lines).items()}
 
 
 def packaged() -> dict[Place, dict[str, Any]]:
@@ -36,28 +35,27 @@ def settled_text(lines: Lines) -> str:
     """The text of settled.json for these lines."""
     runs = current_runs(lines)
     found = {
-        " ".join(place): _told(best) | _reached(runs.get(place, ()))
+        " ".join(place): _facts(best) | _reached(runs.get(place, ()))
         for place, best in sorted(best_trials(lines).items())
     }
     return json.dumps(found, indent=1, ensure_ascii=False) + "\n"
 
 
-def _told(best: Any) -> dict[str, Any]:
+def _facts(best: Any) -> dict[str, Any]:
     return {"parameters": dict(best.parameters), "epoch": best.epoch, "validation": best.score}
 
 
 def _reached(runs: Sequence[RunLine]) -> dict[str, Any]:
     means = {metric: mean_of(runs, metric) for metric in (NDCG, RECALL)}
-    told = {m: [round(mean.value, 6), round(mean.sd or 0.0, 6), mean.n] for m, mean in means.items() if mean}
-    return {"test": told} if told else {}
+    means_of = {
+        m: [round(mean.value, 6), round(mean.sd or 0.0, 6), mean.n] for m, mean in means.items() if mean
+    }
+    return {"test": means_of} if means_of else {}
 
 
 def mean_of(runs: Sequence[RunLine], metric: str) -> Mean | None:
     """The mean over seeds; None without runs."""
-    values = [run.metrics[metric] for run in runs]
-    if not values:
-        return None
-    return Mean(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None, len(values))
+    return Mean.of(run.metrics[metric] for run in runs)
 
 
 def final_parameters(best: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Tables: the lines of the contest as rankings, aims, effort and sentences."""
+"""Tables: the lines of the contest as rankings, aims and effort."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from truepair_lab.lines import Contrast, Lines, RunLine, TrialLine, digest
+from truepair_lab.markdown import details, duration, metric_name, plain, short, table
 from truepair_lab.paper.presets import NO_ENCODER
-from truepair_lab.paper.report.estimates import Mean, sign_of
-from truepair_lab.paper.report.words import details, duration, metric_name, plain, short, signed, table
 from truepair_lab.paper.running.contrasts import model_key
 from truepair_lab.quality.cases import AIMS, CASES, NDCG, RECALL, case_title
-from truepair_lab.quality.contestants import MODELS, RIVALS, Model, title
+from truepair_lab.quality.contestants import BASELINES, MODELS, Model, title
 from truepair_lab.quality.settled import current_runs, mean_of
 from truepair_lab.searching import Place, best_trials
+from truepair_lab.statistics import Mean, bold, contrast_text, sign_of
 
 _NOT_RUN = "not run"
 
@@ -30,12 +30,11 @@ class Gap:
 
     @property
     def sign(self) -> int:
-        """1 or -1 where it is sure, else 0."""
+        """1 or -1 where it is significant, else 0."""
         return sign_of(self.value, self.p) or 0
 
     def __str__(self) -> str:
-        chance = "p < .001" if self.p < 0.001 else f"p = {short(self.p, 3)}"
-        return f"{signed(self.value)} [{signed(self.low)}, {signed(self.high)}], {chance}"
+        return bold(contrast_text(self.value, self.low, self.high, self.p), self.sign != 0)
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ class Contest:
         return sorted(found, key=lambda pair: -pair[1].value)
 
     def chosen(self, case: str) -> Model | None:
-        """The contestant with exact sampling that validation would choose: no look at the test part."""
+        """The trained contestant that validation would choose: no look at the test part."""
         able = [m for m, _ in self.models(case) if m[0] != NO_ENCODER]
         scored = [(score, m) for m in able if (score := self.validation(case, m)) is not None]
         return max(scored)[1] if scored else None
@@ -91,6 +90,19 @@ class Contest:
 
 
 # --- tables --------------------------------------------------------------------------------------------
+
+
+def chosen_table(contest: Contest) -> str:
+    """The contestant that validation chooses in each case, against the baselines."""
+    rows = []
+    for case in contest.cases:
+        chosen = contest.chosen(case)
+        if chosen is not None:
+            gaps = [contest.gap(case, chosen, (NO_ENCODER, baseline)) for baseline in BASELINES]
+            mean = contest.mean(case, chosen)
+            rows.append([case_title(case), title(chosen), mean, *(gap or "not compared" for gap in gaps)])
+    against = [f"- {title((NO_ENCODER, baseline))}" for baseline in BASELINES]
+    return table(["case", "chosen on validation", metric_name(NDCG), *against], rows) if rows else ""
 
 
 def aims_table(contest: Contest) -> str:
@@ -115,10 +127,7 @@ def verdict(mean: Mean | None, aim: float) -> str:
     return "met" if mean.value >= aim else f"**missed by** {short(aim - mean.value)}"
 
 
-_AIMS = (
-    "Of the contestants with exact sampling, the one of the best validation score counts; mean ± standard "
-    "deviation over seeds on the test part."
-)
+_AIMS = "The trained contestant with the best validation score counts; mean ± standard deviation over seeds."
 
 
 def ranking_table(contest: Contest, case: str) -> str:
@@ -126,39 +135,16 @@ def ranking_table(contest: Contest, case: str) -> str:
     chosen = contest.chosen(case)
     rows = []
     for place, (model, mean) in enumerate(contest.models(case), 1):
-        gaps = [contest.gap(case, model, (NO_ENCODER, rival)) for rival in RIVALS]
+        gaps = [contest.gap(case, model, (NO_ENCODER, baseline)) for baseline in BASELINES]
         score = contest.validation(case, model)
         name = title(model) + (" ✓" if model == chosen else "")
         figures = [short(score) if score is not None else "–", mean, contest.mean(case, model, RECALL)]
         rows.append([place, name, mean.n, *figures, *(gap or "–" for gap in gaps)])
-    against = [f"{metric_name(NDCG)} - {title((NO_ENCODER, rival))}" for rival in RIVALS]
+    against = [f"{metric_name(NDCG)} - {title((NO_ENCODER, baseline))}" for baseline in BASELINES]
     head = ["", "contestant", "seeds", "validation", metric_name(NDCG), metric_name(RECALL), *against]
     missing = [title(model) for model in MODELS if not contest.mean(case, model)]
-    note = f"\n\nNot run, as no line tells of it: {', '.join(missing)}." if missing else ""
+    note = f"\n\nNot run: {', '.join(missing)}." if missing else ""
     return table(head, rows) + note
-
-
-def findings(contest: Contest) -> list[str]:
-    """A sentence a case: the contestant that validation chooses, against EASE and iALS."""
-    found = []
-    for case in contest.cases:
-        chosen = contest.chosen(case)
-        if chosen is None:
-            continue
-        told = [_against(contest, case, chosen, (NO_ENCODER, rival)) for rival in RIVALS]
-        mean = contest.mean(case, chosen)
-        found.append(
-            f"{case_title(case)}: {title(chosen)} ({metric_name(NDCG)} {mean}) is {' and '.join(told)}."
-        )
-    return found
-
-
-def _against(contest: Contest, case: str, model: Model, rival: Model) -> str:
-    gap = contest.gap(case, model, rival)
-    if gap is None:
-        return f"not compared with {title(rival)}"
-    how = {1: "**better than**", -1: "**worse than**", 0: "not surely different from"}[gap.sign]
-    return f"{how} {title(rival)} ({gap})"
 
 
 def effort_table(contest: Contest) -> str:
@@ -170,7 +156,7 @@ def effort_table(contest: Contest) -> str:
     places = [(case, *model) for case in CASES for model in MODELS if (case, *model) in trials]
     rows = [_effort(place, trials[place], best.get(place)) for place in places]
     head = ["case", "contestant", "trials", "time", "epoch", "settings"]
-    return details("Every search", table(head, rows)) if rows else "No line tells of a search."
+    return details("Every search", table(head, rows)) if rows else "No search was run."
 
 
 def _effort(place: Place, trials: Sequence[TrialLine], best: TrialLine | None) -> list[object]:
@@ -178,5 +164,5 @@ def _effort(place: Place, trials: Sequence[TrialLine], best: TrialLine | None) -
     if best is None:
         return [case_title(place[0]), name, len(trials), time, "–", "–"]
     named = [n for n in sorted(best.parameters) if len({repr(t.parameters.get(n)) for t in trials}) > 1]
-    told = ", ".join(f"{n} {plain(best.parameters[n])}" for n in named) or "–"
-    return [case_title(place[0]), name, len(trials), time, best.epoch, told]
+    chosen = ", ".join(f"{n} {plain(best.parameters[n])}" for n in named) or "–"
+    return [case_title(place[0]), name, len(trials), time, best.epoch, chosen]

@@ -16,7 +16,7 @@ from truepair.losses import DPL, Rows
 from truepair.randomness import stream_key
 from truepair_lab.theory.estimators import TINY, WRONG, Draw, shipped
 from truepair_lab.theory.probability import auc, preference
-from truepair_lab.theory.results import Clamped, Lemma1, Mean, Wrong
+from truepair_lab.theory.results import Cell, Clamped, Lemma1, Wrong
 from truepair_lab.theory.scores import POPULATIONS, Array, Population, population, uniforms
 
 TAUS = (0.0, 0.01, 0.05, 0.1, 0.3, 0.5)
@@ -67,7 +67,7 @@ def run_lemma1(rows: int, seed: int) -> Lemma1:
 
 def estimate_mean(
     estimate: Callable[[Draw], Rows], name: str, anchor: str, tau: float, rows: int, seed: int = 0
-) -> Mean:
+) -> Cell:
     """One cell of the test, by any estimator."""
     draw, truth = draw_cell(name, anchor, tau, rows, stream_key(seed, 1))
     return _mean(_Cell(name, anchor, tau, 0), truth, estimate(draw))
@@ -110,11 +110,11 @@ def _cells() -> Iterator[_Cell]:
                 place += 1
 
 
-def _mean(cell: _Cell, truth: Array, rows: Rows) -> Mean:
+def _mean(cell: _Cell, truth: Array, rows: Rows) -> Cell:
     off = (-rows.loss).exp().numpy() - truth  # paired: the spread of drawn anchors drops out
     mean, se = float(off.mean()), float(off.std(ddof=1) / np.sqrt(len(off)))
     whole = auc(population(cell.population)) if cell.anchor == DRAWN else float(truth[0])
-    return Mean(cell.population, cell.anchor, cell.tau, whole, whole + mean, se, mean / max(se, TINY))
+    return Cell(cell.population, cell.anchor, cell.tau, whole, whole + mean, se, mean / max(se, TINY))
 
 
 def _count(rows: Rows) -> int:

@@ -14,7 +14,7 @@ RESULTS = Path("results/theory.json")
 
 
 @dataclass(frozen=True)
-class Mean:
+class Cell:
     """Lemma 1, one cell: the mean of P̂ over rows, its standard error, and the truth."""
 
     population: str
@@ -59,7 +59,7 @@ class Lemma1:
     unlabelled: int
     bound: float  # for |z|, over all cells together
     clamped: int
-    means: tuple[Mean, ...]
+    means: tuple[Cell, ...]
     wrong: tuple[Wrong, ...]
     floor: tuple[Clamped, ...]
 
@@ -187,16 +187,6 @@ class Results:
     lemma2: Lemma2
     lemma3: Lemma3
     identity: Identity
-
-
-def rounded(value: Any) -> Any:
-    """The same value with six digits in every float: what is reported is what is kept."""
-    if isinstance(value, float):
-        return float(f"{value:.6g}")
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {f.name: rounded(getattr(value, f.name)) for f in dataclasses.fields(value)}
-        return type(value)(**fields)
-    return tuple(rounded(part) for part in value) if isinstance(value, tuple) else value
 
 
 def as_text(results: Results) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from truepair_lab.paper.report.words import details, short, table
+from truepair_lab.markdown import details, short, table
 from truepair_lab.theory.lemma1 import detectable
 from truepair_lab.theory.lemma2 import EXPECTED, SHIPPED
 from truepair_lab.theory.lemma3 import corrected, place_of, printed

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import ClassVar
 
-from truepair.errors import InputError
-from truepair_lab.lines import append_text, six_digits
+from truepair_lab import store
 
 Key = tuple[str, str, float, str, int]
 
@@ -23,6 +21,7 @@ class CaseLine:
     tau         the case's true prior
     """
 
+    kind: ClassVar[str] = ""
     case: str
     exposure: str
     hide: float
@@ -63,34 +62,34 @@ class TruthLine(CaseLine):
     seconds: float
 
 
-Line = TypeVar("Line", bound=CaseLine)
+@dataclass(frozen=True)
+class PosteriorLine(CaseLine):
+    """A line of the study of weights by a first model.
+
+    treatment   a name of `posterior_study.TITLES`
+    told        the prior that the loss was given; None where it has none
+    scoring, temperature, weight_decay  chosen on the validation part of seed 0
+    search      [scoring, temperature, weight decay, validation score] of all that was tried; seed 0 only
+    score       NDCG@20 on the validation part, at the best epoch
+    quality     NDCG@20, recall@20 and AUC against true labels, at that epoch
+    chance      the mean of P over unlabelled pairs that are positive in truth, and over the others
+    """
+
+    told: float | None
+    scoring: str
+    temperature: float
+    weight_decay: float
+    search: Sequence[Sequence[str | float | None]]
+    score: float
+    epoch: int
+    quality: Mapping[str, float]
+    chance: Mapping[str, float]
+    seconds: float
+
+
+POSTERIOR = "posterior"  # the folder of its lines, below that of the others
 
 
 def append(path: Path, line: CaseLine) -> None:
     """Add a line to a file."""
-    append_text(path, json.dumps(six_digits(asdict(line)), ensure_ascii=False, allow_nan=False))
-
-
-def read(folder: Path) -> list[TruthLine]:
-    """The lines of the lab's own study."""
-    return read_lines_of(TruthLine, folder)
-
-
-def read_lines_of(kind: type[Line], folder: Path) -> list[Line]:
-    """Every line of every *.jsonl file of a folder; of two with one key the later counts."""
-    found: dict[Key, Line] = {}
-    for path in sorted(folder.glob("*.jsonl")):
-        for place, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-            line = _parsed(kind, text, f"{path.name}, line {place}")
-            found[line.key] = line
-    return list(found.values())
-
-
-def _parsed(kind: type[Line], text: str, where: str) -> Line:
-    try:
-        told = json.loads(text)
-        return kind(**{field.name: told[field.name] for field in fields(kind)})
-    except (ValueError, TypeError, KeyError) as error:
-        raise InputError(
-            f"{where} is no line of the truth lab ({error}); delete it, and run again."
-        ) from None
+    store.append(path, store.rounded(line))

@@ -1,6 +1,6 @@
-"""Weights by a first model where every label is known: exact InfoNCE, with and without them.
+"""Weights by a first model where every label is known: full-catalogue InfoNCE, with and without.
 
-The first model is exact InfoNCE with the very settings of the run, trained on the case's train part; the
+The first model is InfoNCE with the same settings, trained on the case's train part; the
 validation part, which it was not shown, is what its scores are calibrated by. Its epoch is chosen by that
 part too, as everything here is.
 """
@@ -26,11 +26,11 @@ from truepair.recommender.holdout import joined
 from truepair.sampling import Full
 from truepair.training import FitResult, Job, Settings, fit
 from truepair.training.item_weights import weights_of
+from truepair_lab import store
 from truepair_lab.truth.cases import TruthCase, mask_of
 from truepair_lab.truth.fitting import one_thread
 from truepair_lab.truth.labelled import fit_told
-from truepair_lab.truth.lines import Key, append
-from truepair_lab.truth.posterior_lines import PosteriorLine, read
+from truepair_lab.truth.lines import Key, PosteriorLine, append
 from truepair_lab.truth.quality import quality
 from truepair_lab.truth.sources import Asked
 
@@ -135,11 +135,13 @@ class Bench:
 def run_posterior(asked: Asked, seeds: int, folder: Path, say: Say, effort: Effort | None = None) -> int:
     """Train what has no line yet, and add the lines to `folder`; how many there were to add."""
     seeds, effort = check_whole("seeds", seeds, 1, 100), effort or Effort()
-    done = {line.key: line for line in read(folder)}
+    done, broken = _read(folder)
+    for text in broken:
+        say(f"left out: {text}")
     first = Bench(asked.case(0), effort)
     wanted = [name for name in TITLES if name != "supervised" or first.case.complete]
     chosen = {name: _chosen(first, name, done, folder, say) for name in wanted}
-    found = {line.key: line for line in read(folder)}
+    found, _ = _read(folder)
     made = len(set(found) - set(done))
     chosen |= _of_kind([found[_key(first.case, name)] for name in wanted])
     for seed in range(seeds):
@@ -150,6 +152,11 @@ def run_posterior(asked: Asked, seeds: int, folder: Path, say: Say, effort: Effo
         made += len(missing)
         say(f"{bench.case.name}, seed {seed}: {len(missing)} more models")
     return made
+
+
+def _read(folder: Path) -> tuple[dict[Key, PosteriorLine], list[str]]:
+    lines, broken = store.read(folder, PosteriorLine)
+    return {line.key: line for line in lines}, broken
 
 
 def _of_kind(lines: Sequence[PosteriorLine]) -> dict[str, Point]:

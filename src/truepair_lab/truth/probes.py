@@ -120,9 +120,9 @@ class Probe:
 
         "noise" is 1 − cos(g₁, g₂), how much two halves disagree. None where a gradient is all noise.
         """
-        told = dataclasses.replace(self.loss, tau=0.0) if self.loss.uses_prior else self.loss  # type: ignore[type-var]
+        clean = dataclasses.replace(self.loss, tau=0.0) if self.loss.uses_prior else self.loss  # type: ignore[type-var]
         g = self.halves(lambda: self.batches(self.own, M, self.n, matrices), self.loss, matrices)
-        h = self.halves(lambda: self.clean_batches(matrices), told, matrices)
+        h = self.halves(lambda: self.clean_batches(matrices), clean, matrices)
         gg, hh = float(g[0] @ g[1]), float(h[0] @ h[1])
         if gg <= 0 or hh <= 0:
             return {"cosine": None, "length": None, "noise": None}

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from truepair.errors import check_whole
 from truepair.training import EpochState, FitResult, Settings
-from truepair_lab.truth import lines
+from truepair_lab import store
 from truepair_lab.truth.cases import TruthCase, check_room
 from truepair_lab.truth.fitting import Effort, best_of, fit_treatment, search, validation_of
-from truepair_lab.truth.lines import TruthLine
+from truepair_lab.truth.lines import Key, TruthLine, append
 from truepair_lab.truth.probes import Found, Probe
 from truepair_lab.truth.quality import judged_users, list_quality, quality
 from truepair_lab.truth.sources import Asked
@@ -33,7 +33,10 @@ def run_case(
     """Train what has no line yet, and add the lines to `folder`; how many there were to add."""
     cases = _cases(asked, check_whole("seeds", seeds, 1, 100))
     wanted = {n: t for n, t in treatments.items() if t.labels is None or cases[0].complete}
-    done = {line.key: line for line in lines.read(folder)}
+    found, broken = store.read(folder, TruthLine)
+    for text in broken:
+        say(f"left out: {text}")
+    done = {line.key: line for line in found}
     made = 0
     for name, treatment in wanted.items():
         missing = [case for case in cases if _key(case, name) not in done]
@@ -43,10 +46,10 @@ def run_case(
         chosen, tried = _chosen(cases[0], name, treatment, effort or Effort(), done, first)
         for case in missing:
             line = _line(case, name, treatment, replace(chosen, seed=case.seed), effort or Effort(), tried)
-            lines.append(folder / f"{case.name}.jsonl", line)
+            append(folder / f"{case.name}.jsonl", line)
             done[line.key] = line
         made += len(missing)
-        say(f"{cases[0].name}, {treatment.title}: {_told(done, cases, name)} in {_since(began)}")
+        say(f"{cases[0].name}, {treatment.title}: {_reached(done, cases, name)} in {_since(began)}")
     return made
 
 
@@ -57,7 +60,7 @@ def _cases(asked: Asked, seeds: int) -> list[TruthCase]:
     return [first, *(asked.case(seed) for seed in range(1, seeds))]
 
 
-def _key(case: TruthCase, name: str) -> lines.Key:
+def _key(case: TruthCase, name: str) -> Key:
     return case.name, case.exposure, case.hide, name, case.seed
 
 
@@ -66,7 +69,7 @@ def _chosen(
     name: str,
     treatment: Treatment,
     effort: Effort,
-    done: Mapping[lines.Key, TruthLine],
+    done: Mapping[Key, TruthLine],
     first: TruthLine | None,
 ) -> tuple[Settings, Sequence[Sequence[float | None]]]:
     """Settings from a line, from the treatment that lends them, or from a search."""
@@ -76,8 +79,8 @@ def _chosen(
         rate, decay = (lender.settings[part] for part in ("learning_rate", "weight_decay"))
         return replace(plain, learning_rate=rate, weight_decay=decay), ()
     trials = search(case, treatment, effort)
-    told = [[t.settings.learning_rate, t.settings.weight_decay, t.score] for t in trials]
-    return best_of(trials), told
+    tried = [[t.settings.learning_rate, t.settings.weight_decay, t.score] for t in trials]
+    return best_of(trials), tried
 
 
 def _line(
@@ -148,7 +151,7 @@ class _Watch:
         return [*self.probes, (fitted.epoch, self.probe.at((fitted.users, fitted.items)))]
 
 
-def _told(done: Mapping[lines.Key, TruthLine], cases: Sequence[TruthCase], name: str) -> str:
+def _reached(done: Mapping[Key, TruthLine], cases: Sequence[TruthCase], name: str) -> str:
     scores = [done[_key(case, name)].quality["ndcg@20"] for case in cases]
     return f"NDCG@20 against the truth {sum(scores) / len(scores):.4f}"
 

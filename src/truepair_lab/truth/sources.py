@@ -55,10 +55,10 @@ class Asked:
 
     def _check_nothing_is_hidden(self) -> None:
         given = {"hide": self.hide, "exposure": self.exposure}
-        told = ", ".join(f"{name} = {value!r}" for name, value in given.items() if value is not None)
-        if told:
+        hidden = ", ".join(f"{name} = {value!r}" for name, value in given.items() if value is not None)
+        if hidden:
             raise InputError(
-                f"{told} cannot be used with {self.data}: its observed pairs are taken as they are, and "
+                f"{hidden} cannot be used with {self.data}: its observed pairs are taken as they are, and "
                 "nothing is hidden. Leave hide and exposure out, or choose data whose positives are hidden: "
                 f"{', '.join(name for name in CASES if name not in CHOSEN)}."
             )
@@ -115,22 +115,28 @@ def file_case(observed: Path, labels: Path, seed: int) -> TruthCase:
     An observed pair is a positive: it needs no label, and one of 0 is an error. The case is named by the
     observed file and by what both files hold, so that files of the same name stay apart.
     """
-    told, seen = read_interactions(labels), read_interactions(observed)
-    if told.rating is None:
+    labelled, seen = read_interactions(labels), read_interactions(observed)
+    if labelled.rating is None:
         raise InputError(f"{labels} has no rating column; give each pair a label there: 1 or 0.")
-    users, items = (_both(getattr(told, ids), getattr(seen, ids)) for ids in ("user_ids", "item_ids"))
-    told, seen = _coded(told, users, items), _coded(seen, users, items)
-    _check_seen_is_positive(told, seen, observed, labels)
-    truth = mask_of(seen) | mask_of(told.take(np.asarray(told.rating) > 0))
-    known = mask_of(told)
+    users, items = (_both(getattr(labelled, ids), getattr(seen, ids)) for ids in ("user_ids", "item_ids"))
+    labelled, seen = _coded(labelled, users, items), _coded(seen, users, items)
+    _check_seen_is_positive(labelled, seen, observed, labels)
+    truth = mask_of(seen) | mask_of(labelled.take(np.asarray(labelled.rating) > 0))
+    known = mask_of(labelled)
     complete = bool((known | mask_of(seen)).all())
     return case_of(
-        f"{observed.stem}-{_content(seen, told)}", "self", 0.0, seed, seen, truth, None if complete else known
+        f"{observed.stem}-{_content(seen, labelled)}",
+        "self",
+        0.0,
+        seed,
+        seen,
+        truth,
+        None if complete else known,
     )
 
 
-def _check_seen_is_positive(told: Interactions, seen: Interactions, observed: Path, labels: Path) -> None:
-    denied = told.take(~(np.asarray(told.rating) > 0) & mask_of(seen)[told.users, told.items])
+def _check_seen_is_positive(labelled: Interactions, seen: Interactions, observed: Path, labels: Path) -> None:
+    denied = labelled.take(~(np.asarray(labelled.rating) > 0) & mask_of(seen)[labelled.users, labelled.items])
     if len(denied):
         first = denied.to_table().slice(0, 1).to_pylist()[0]
         raise InputError(

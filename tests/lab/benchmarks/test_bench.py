@@ -29,6 +29,7 @@ from truepair_lab.benchmarks import (
     Row,
     Skipped,
     alternate,
+    engines,
     lists,
     medians,
     memory,
@@ -38,7 +39,6 @@ from truepair_lab.benchmarks import (
     scaling,
     training,
 )
-from truepair_lab.benchmarks import engines as ours
 from truepair_lab.benchmarks.plots import check_plot, draw_scaling
 from truepair_lab.benchmarks.table import table
 from truepair_lab.cli.bench import bench
@@ -67,7 +67,7 @@ def invented(monkeypatch):
     def good(options):
         """Good figures."""
         options.say("measuring")
-        rounds = alternate({"ours": lambda: 1.0, "peer": lambda: 2.0}, options)
+        rounds = alternate({"truepair": lambda: 1.0, "peer": lambda: 2.0}, options)
         return Outcome([Row("lists [20]", 1.0, "s", "peer", 2.0, bar=0.7)], rounds, {"k": 20})
 
     def absent(options):
@@ -84,7 +84,7 @@ def invented(monkeypatch):
 
 
 def run(app, *args):
-    return CliRunner().invoke(app, ["bench", *map(str, args)])
+    return CliRunner().invoke(app, ["lab", "bench", *map(str, args)])
 
 
 # --- rows and rounds -----------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ def test_a_report_tells_machine_versions_options_and_all_rounds(invented):
     assert json.loads(kept[-1]) == report
     assert report["benchmarks"]["absent"]["skipped"] == ["there is no GPU here; run it where there is one"]
     good = report["benchmarks"]["good"]
-    assert good["rounds"] == {"ours": [1.0] * 3, "peer": [2.0] * 3}
+    assert good["rounds"] == {"truepair": [1.0] * 3, "peer": [2.0] * 3}
     assert (good["rows"][0]["ratio"], good["rows"][0]["passed"], good["settings"]) == (0.5, True, {"k": 20})
     assert report["options"] == {"rounds": 3, "quick": False, "seed": 0}
     assert set(report["machine"]) == {"system", "cpu", "cpus", "threads", "gpus"}
@@ -174,7 +174,7 @@ def test_an_epoch_of_every_engine_and_peer(split):
     assert {"tiny d=8, BPR, engine reference", "tiny d=8, DPL (10,10), engine reference"} <= {
         row.what for row in outcome.rows
     }
-    assert all(row.ours > 0 for row in outcome.rows)
+    assert all(row.value > 0 for row in outcome.rows)
     assert all(len(figures) == 2 for figures in outcome.rounds.values())
     there = [name for name in peers.EPOCHS if f"tiny d=8, {name}: seconds an epoch" in outcome.rounds]
     assert {row.peer for row in outcome.rows} <= {*there, None}
@@ -192,7 +192,7 @@ def test_a_bar_of_training_is_the_least_ratio(split, monkeypatch):
 
 def test_some_steps_stand_for_an_epoch(split, monkeypatch):
     clock = iter(range(100))
-    monkeypatch.setattr(ours.time, "perf_counter", lambda: float(next(clock)))
+    monkeypatch.setattr(engines.time, "perf_counter", lambda: float(next(clock)))
 
     class Steady:
         steps = 10
@@ -206,29 +206,29 @@ def test_some_steps_stand_for_an_epoch(split, monkeypatch):
                 advance(1)
 
     steady = Steady()
-    measure = ours.seconds_per_epoch(steady, 0.1, most_steps=4)
+    measure = engines.seconds_per_epoch(steady, 0.1, most_steps=4)
     assert [measure(), measure()] == [10.0, 10.0]  # a second a step
     assert steady.epochs == [0, 1]
-    assert ours.seconds_per_epoch(steady, 0.1)() == 11.0  # from before the first step to after the last
+    assert engines.seconds_per_epoch(steady, 0.1)() == 11.0  # from before the first step to after the last
 
 
 def test_the_graph_against_the_reference(split):
     outcome = training.compare_graphs("tiny", split.train, 8, "reference", QUICK)
     assert outcome.rows[0].what == "tiny, LightGCN 1 hop, DPL (10,10), engine reference"
-    assert outcome.rows[0].theirs > 0
+    assert outcome.rows[0].peer_value > 0
 
 
 def test_lists_against_implicit(split):
     pytest.importorskip("implicit")
-    users, items = ours.factors(split.train, 8, seed=0)
+    users, items = engines.factors(split.train, 8, seed=0)
     outcome = lists.compare_lists("tiny", users, items, split.train, QUICK)
-    assert set(outcome.rounds) == {"ours", "implicit"}
+    assert set(outcome.rounds) == {"truepair", "implicit"}
     assert "threads" in outcome.settings["implicit"]
     assert (outcome.rows[0].peer, outcome.rows[0].bar) == ("implicit", lists.RANKING_BAR)
 
 
 def test_evaluation_against_its_own_ranking(split):
-    users, items = ours.factors(split.train, 8, seed=0)
+    users, items = engines.factors(split.train, 8, seed=0)
     outcome = lists.compare_evaluation("tiny", users, items, split, QUICK)
     assert set(outcome.rounds) == {"evaluation", "ranking"}
     assert outcome.rows[0].bar == lists.EVALUATION_BAR
@@ -238,7 +238,7 @@ def test_peak_memory_of_a_fresh_process(split):
     if not memory.Path("/proc/self/status").exists():
         pytest.skip("only Linux tells")
     outcome = memory.measure_memory("tiny", split.train, ("reference", "none"), Options(rounds=1, quick=True))
-    assert 0 < outcome.rows[0].ours < 2000
+    assert 0 < outcome.rows[0].value < 2000
     assert outcome.rows[0].bar == memory.BAR
     assert re.match("there is no engine 'none' here; there are .*reference", outcome.skipped[0])
 
@@ -279,7 +279,7 @@ def test_time_to_quality_stops_when_it_is_reached(split):
     assert rates == [settings.learning_rate_at(epoch) for epoch in range(4)]
     never = quality.until_good(Better(), settings, lambda trainer: 0.2, bar=0.4)
     assert never == (None, 0.2)
-    trainer = ours.start("reference", split.train, MF(dim=4))
+    trainer = engines.start("reference", split.train, MF(dim=4))
     assert 0 <= quality.judged(trainer, split) <= 1
 
 
@@ -298,16 +298,16 @@ def test_final_quality_is_a_mean_over_seeds(split, monkeypatch):
     outcome = quality.final_quality(Options(rounds=1, quick=True))
     scores = outcome.rounds["cpu-fast: ndcg@20"]
     assert len(scores) == quality.BEST_SEEDS
-    assert outcome.rows[0].ours == pytest.approx(sum(scores) / len(scores))
+    assert outcome.rows[0].value == pytest.approx(sum(scores) / len(scores))
 
 
 def test_an_engine_that_cannot_is_left_out(split):
     with pytest.raises(Skipped, match="there is no engine 'abacus' here; there are "):
-        ours.start("abacus", split.train)
+        engines.start("abacus", split.train)
     unable = [name for name, engine in ENGINES.items() if name == "gpu" and not torch.cuda.is_available()]
     for name in unable:
         with pytest.raises(Skipped, match=f"engine {name!r}: "):
-            ours.start(name, split.train)
+            engines.start(name, split.train)
 
 
 # --- peers ---------------------------------------------------------------------------------------------
@@ -323,7 +323,7 @@ def test_peers_that_are_not_installed_are_told_and_left_out(split, monkeypatch):
     assert "cornac cannot be imported" in told
     assert "pip install 'truepair[bench]'" in told
     assert {row.peer for row in outcome.rows} == {None}
-    users, items = ours.factors(split.train, 4, seed=0)
+    users, items = engines.factors(split.train, 4, seed=0)
     alone = lists.compare_lists("tiny", users, items, split.train, Options(rounds=1, quick=True))
     assert (alone.rows[0].peer, alone.rows[0].passed) == (None, None)
     assert "pip install 'truepair[bench]'" in alone.skipped[0]
@@ -365,7 +365,9 @@ def test_the_command_writes_all_rounds_and_shows_a_table(app, invented, tmp_path
     assert "pass" in result.stdout
     assert "measuring" in result.stderr
     assert "left out: there is no GPU here" in result.stderr
-    assert json.loads((tmp_path / "r.json").read_text())["benchmarks"]["good"]["rounds"]["ours"] == [1.0] * 3
+    assert (
+        json.loads((tmp_path / "r.json").read_text())["benchmarks"]["good"]["rounds"]["truepair"] == [1.0] * 3
+    )
 
 
 def test_the_command_as_json_and_quietly(app, invented, tmp_path):

@@ -170,6 +170,6 @@ def test_the_splits_of_the_real_data(name: str, real_data: Path) -> None:
     if not (real_data / DATA[name].source).is_dir():
         pytest.skip(f"{real_data} has no {DATA[name].source}")
     material = load_material(name, real_data)  # checks the hash
-    assert material.carved.test.hash == material.whole.test.hash
-    assert material.carved.valid is not None
-    assert len(material.carved.valid) == pytest.approx(0.1 * len(material.train), abs=1)
+    assert material.holdout.test.hash == material.whole.test.hash
+    assert material.holdout.valid is not None
+    assert len(material.holdout.valid) == pytest.approx(0.1 * len(material.train), abs=1)

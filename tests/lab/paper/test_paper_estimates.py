@@ -3,15 +3,7 @@
 import pytest
 from scipy import stats
 
-from truepair_lab.paper.report.estimates import (
-    Difference,
-    Mean,
-    corrected,
-    difference,
-    relative,
-    sign_of,
-    weighted,
-)
+from truepair_lab.statistics import Difference, Mean, corrected, difference, relative, sign_of, weighted
 
 A, B = [0.351, 0.354, 0.349, 0.356, 0.352], [0.340, 0.352, 0.347]
 

@@ -78,7 +78,7 @@ def test_what_was_left_out_or_broken_is_told():
 
 
 def test_an_empty_folder_is_an_error_that_names_it_and_the_remedy(tmp_path):
-    with pytest.raises(InputError, match=r"nothing here holds no lines.*truepair paper run"):
+    with pytest.raises(InputError, match=r"nothing here holds no lines.*truepair lab paper run"):
         rebuild_report(tmp_path / "nothing here")
     (tmp_path / "a.jsonl").write_text("{\n")
     with pytest.raises(InputError, match=r"1 lines could not be read: a\.jsonl, line 1"):

@@ -39,8 +39,8 @@ QUICK = {
 
 def small_material() -> Material:
     pairs = two_tastes(n_users=60, n_items=30, each=8)
-    whole, carved = split_random(pairs, 0.2, seed=1), split_random(pairs, 0.2, valid=0.2, seed=1)
-    return Material(replace(DATA["ml-100k"], split_hash=None), whole, carved)
+    whole, holdout = split_random(pairs, 0.2, seed=1), split_random(pairs, 0.2, valid=0.2, seed=1)
+    return Material(replace(DATA["ml-100k"], split_hash=None), whole, holdout)
 
 
 @pytest.fixture(scope="module")
@@ -292,7 +292,7 @@ def test_a_search_leaves_its_trials_and_goes_on(
     best = search(material, encoder, method, tmp_path)
     found = read_lines(tmp_path)
     assert best_trials(found)["ml-100k", encoder, method].score == pytest.approx(best.score, abs=1e-6)
-    assert all(line.split == material.carved.hash for line in found.trials)
+    assert all(line.split == material.holdout.hash for line in found.trials)
     for journal in (tmp_path / "storage").glob("*"):
         journal.unlink()  # the lines are enough
     assert search(material, encoder, method, tmp_path).number == best.number  # nothing is left to do
@@ -315,8 +315,8 @@ def test_a_best_trial_that_was_still_rising_is_given_more_epochs(material: Mater
 def test_the_test_part_is_not_in_a_search(material: Material) -> None:
     runner = searching._runner(material, "mf", "dpl")
     assert material.whole.test.hash not in runner.identity  # type: ignore[attr-defined]
-    assert material.carved.valid is not None
-    assert material.carved.valid.hash in runner.identity  # type: ignore[attr-defined]
+    assert material.holdout.valid is not None
+    assert material.holdout.valid.hash in runner.identity  # type: ignore[attr-defined]
 
 
 # --- the command ---------------------------------------------------------------------------------------
@@ -331,7 +331,7 @@ def world(material: Material, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def called(*words: str) -> Any:
-    return CliRunner().invoke(app, ["paper", *words])
+    return CliRunner().invoke(app, ["lab", "paper", *words])
 
 
 @pytest.mark.usefixtures("world")

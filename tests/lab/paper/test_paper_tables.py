@@ -6,16 +6,16 @@ import statistics
 import paper_lines as made
 import pytest
 
+from truepair_lab import searching
 from truepair_lab.lines import Lines
+from truepair_lab.markdown import short, table
 from truepair_lab.paper.presets import METRICS
 from truepair_lab.paper.report.ablation import ablation_tables
 from truepair_lab.paper.report.bars import AUTHORS, bars_table, reached
 from truepair_lab.paper.report.cells import OTHER_TEXT, study_of, swept
 from truepair_lab.paper.report.clean import clean_tables, nine_metrics, ranking_table, rankings
 from truepair_lab.paper.report.effort import effort_table
-from truepair_lab.paper.report.estimates import Mean
 from truepair_lab.paper.report.tables import reproduction, tuned_table
-from truepair_lab.paper.report.words import short, table
 from truepair_lab.paper.report.work import (
     data_table,
     session_table,
@@ -23,8 +23,8 @@ from truepair_lab.paper.report.work import (
     timing_table,
     versions_text,
 )
-from truepair_lab.paper.running import search as searching
 from truepair_lab.paper.running.plan import optimistic, settled
+from truepair_lab.statistics import Mean
 
 WHOLE = made.whole(("ml-100k", "ml-1m"))
 
@@ -310,7 +310,7 @@ def test_the_caption_of_effort_tells_the_caps_and_the_trials():
     text = effort_table(WHOLE)
     assert "the dimension ends at 128 with MF and 64 with LightGCN" in text
     assert "N at 32, M at 16" in text
-    assert f"EASE has one parameter and begins with {searching._ONE_PARAMETER}, popularity has none" in text
+    assert f"EASE has one parameter and begins with {searching.ONE_PARAMETER}, popularity has none" in text
 
 
 def test_times_sessions_data_and_versions():

@@ -12,10 +12,11 @@ from typer.testing import CliRunner
 
 from truepair.cli.main import app
 from truepair.errors import InputError, StorageError
+from truepair_lab.store import rounded
 from truepair_lab.theory import running
 from truepair_lab.theory.figures import theory_figures
 from truepair_lab.theory.report import page_text, write_page
-from truepair_lab.theory.results import as_text, read_results, rounded
+from truepair_lab.theory.results import as_text, read_results
 from truepair_lab.theory.running import run_theory, verdicts
 
 ROOT = Path(__file__).parents[3]
@@ -30,7 +31,7 @@ def broken():
 
 
 def run(*args):
-    return CliRunner().invoke(app, ["theory", *map(str, args)])
+    return CliRunner().invoke(app, ["lab", "theory", *map(str, args)])
 
 
 def test_the_page_in_the_docs_is_that_of_the_kept_results():
@@ -76,7 +77,7 @@ def test_a_wrong_file_is_an_error_with_the_remedy(tmp_path):
         read_results(tmp_path / "nothing.json")
     for text in ("{", "{}", json.dumps(dataclasses.asdict(RESULTS) | {"seed": "zero"})):
         (tmp_path / "bad.json").write_text(text)
-        with pytest.raises(StorageError, match=r"bad\.json holds no results.*truepair theory --save"):
+        with pytest.raises(StorageError, match=r"bad\.json holds no results.*truepair lab theory --save"):
             read_results(tmp_path / "bad.json")
 
 

@@ -153,15 +153,17 @@ def test_the_pages_figures_and_text_are_those_of_the_lines(tmp_path):
 
 
 def test_the_command_rebuilds_and_says_what_is_missing(folder, tmp_path):
-    done = CliRunner().invoke(app, ["truth", "--out", str(folder), "--report", str(tmp_path / "p" / "t.md")])
+    done = CliRunner().invoke(
+        app, ["lab", "truth", "--out", str(folder), "--report", str(tmp_path / "p" / "t.md")]
+    )
     assert done.exit_code == 0, done.output
     assert (tmp_path / "p" / "t.md").exists()
-    neither = CliRunner().invoke(app, ["truth"])
+    neither = CliRunner().invoke(app, ["lab", "truth"])
     assert neither.exit_code == 1
     assert "neither DATA nor --report" in neither.output
-    unknown = CliRunner().invoke(app, ["truth", "jester"])
+    unknown = CliRunner().invoke(app, ["lab", "truth", "jester"])
     assert "Did you mean 'jester5k'" in unknown.output
-    assert "popularity" in CliRunner().invoke(app, ["truth", "--help"]).output
-    hidden = CliRunner().invoke(app, ["truth", "seen.csv", "--truth", "labels.csv", "--hide", "0.3"])
+    assert "popularity" in CliRunner().invoke(app, ["lab", "truth", "--help"]).output
+    hidden = CliRunner().invoke(app, ["lab", "truth", "seen.csv", "--truth", "labels.csv", "--hide", "0.3"])
     assert hidden.exit_code == 1
     assert "hide = 0.3 cannot be used" in hidden.output

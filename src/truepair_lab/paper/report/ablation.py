@@ -7,18 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from truepair_lab.lines import Lines
+from truepair_lab.markdown import metric_name, table
 from truepair_lab.paper.presets import DATA
 from truepair_lab.paper.report.cells import NDCG, Cell, study_of
-from truepair_lab.paper.report.estimates import Mean, difference
-from truepair_lab.paper.report.words import (
-    ENCODER_NAMES,
-    NOT_RUN,
-    dataset_name,
-    in_order,
-    metric_name,
-    not_run,
-    table,
-)
+from truepair_lab.paper.report.names import ENCODER_NAMES, NOT_RUN, dataset_name, in_order, not_run
+from truepair_lab.statistics import Mean, difference
 
 VARIANTS = {
     "dpl": "DPL, the authors' settings: the baseline",
@@ -92,8 +85,8 @@ def _ablation(dataset: str, encoder: str, parts: Mapping[str, Part]) -> str:
 
 
 _ABLATION = (
-    "The last epoch is the honest column: nothing is chosen. The best epoch is chosen on the test part, and "
-    "optimistic. Differences with one standard error, over seeds."
+    "Compare the last epoch, where nothing is chosen; the best epoch is chosen on the test part. Differences "
+    "with one standard error over seeds."
 )
 
 

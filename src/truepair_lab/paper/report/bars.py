@@ -1,4 +1,4 @@
-"""Bars: what our DPL reached, against the paper's own best figures."""
+"""Bars: what DPL reached here, against the paper's own best figures."""
 
 from __future__ import annotations
 
@@ -6,19 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from truepair_lab.lines import Lines
+from truepair_lab.markdown import metric_name, short, signed, table
 from truepair_lab.paper.report.cells import NDCG, OTHER_TEXT, Study, study_of
-from truepair_lab.paper.report.estimates import Mean
+from truepair_lab.paper.report.names import ENCODER_NAMES, METHOD_NAMES, NOT_RUN, dataset_name
 from truepair_lab.paper.report.published import BARS, HARD_COUNTS, PUBLISHED
-from truepair_lab.paper.report.words import (
-    ENCODER_NAMES,
-    METHOD_NAMES,
-    NOT_RUN,
-    dataset_name,
-    metric_name,
-    short,
-    signed,
-    table,
-)
+from truepair_lab.statistics import Mean
 
 AUTHORS, TUNED = "paper", "paper-tuned"
 SHOWN = tuple((study, method) for study in (AUTHORS, TUNED) for method in ("dpl", "dpl-hard"))
@@ -26,7 +18,7 @@ SHOWN = tuple((study, method) for study in (AUTHORS, TUNED) for method in ("dpl"
 
 @dataclass(frozen=True)
 class Reached:
-    """A bar of the paper, the methods of ours that count for it, and what was reached: (study, method)."""
+    """A bar of the paper, the methods that count for it, and what was reached: (study, method)."""
 
     dataset: str
     encoder: str
@@ -79,9 +71,9 @@ def bars_table(lines: Lines) -> str:
 
 
 _CAPTION = (
-    f"{metric_name(NDCG)}; a bar is the figure of the paper's DPL. On MovieLens our DPL alone counts, on "
-    "Gowalla and Yelp2018 the better of DPL and DPL with hard samples. Optimistic as the bars themselves: "
-    "the best test epoch, and the better setting and method, are chosen on the test part."
+    f"{metric_name(NDCG)}; a bar is the figure of the paper's DPL. On MovieLens DPL alone counts, on Gowalla "
+    "and Yelp2018 the better of DPL and DPL with hard samples. As optimistic as the bars: the test part "
+    "chooses the epoch, the setting and the method."
 )
 
 

@@ -12,10 +12,10 @@ from typing import Any
 
 from truepair_lab.lines import Lines, RunLine, digest
 from truepair_lab.paper.presets import CHOOSE_BY, DATA
-from truepair_lab.paper.report.estimates import Mean
-from truepair_lab.paper.report.words import in_order
+from truepair_lab.paper.report.names import in_order
 from truepair_lab.paper.running.plan import optimistic, settled
 from truepair_lab.paper.running.search import Place, best_trials
+from truepair_lab.statistics import Mean
 
 NDCG = CHOOSE_BY
 SWEPT = "ml-1m"  # the dataset of the sweeps, as in the paper
@@ -73,11 +73,7 @@ class Study:
     ) -> Mean | None:
         """The mean over seeds; None where nothing was run."""
         cell = self.cells.get((dataset, encoder, method, variant))
-        values = cell.values(metric, last) if cell else []
-        if not values:
-            return None
-        spread = statistics.stdev(values) if len(values) > 1 else None
-        return Mean(statistics.fmean(values), spread, len(values))
+        return Mean.of(cell.values(metric, last)) if cell else None
 
     def mark(self, dataset: str, encoder: str, method: str, variant: str = "") -> str:
         """What stands behind a name whose runs are of other settings than the best trial's."""

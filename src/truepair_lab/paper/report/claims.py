@@ -6,20 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from truepair_lab.lines import Lines
+from truepair_lab.markdown import metric_name, table
 from truepair_lab.paper.presets import DATA, ENCODERS
 from truepair_lab.paper.report import questions as q
 from truepair_lab.paper.report.cells import NDCG, SWEPT
-from truepair_lab.paper.report.estimates import (
-    GENERALLY,
-    LEAST_SEEDS,
-    P_SURE,
-    SEVERAL,
-    SIMILAR,
-    SLIGHTLY,
-    UNKNOWN,
-)
+from truepair_lab.paper.report.questions import GENERALLY, SEVERAL, SIMILAR, SLIGHTLY
 from truepair_lab.paper.report.tables import REPRODUCED
-from truepair_lab.paper.report.words import metric_name, table
+from truepair_lab.statistics import LEAST_SEEDS, SIGNIFICANT, UNKNOWN
 
 MF = ("mf",)  # the encoder of Table III
 MARKS = ("holds", "holds in part", "does not hold here", "not tested")
@@ -43,7 +36,7 @@ class Claim:
     """What is claimed, where, of which datasets, and how to ask the lines.
 
     `enough` is the share of answers that must be yes. `alike` is for "similar" and "at least as good": where
-    no answer is a sure yes, but some are not sure, such a claim holds in part.
+    no answer is a significant yes, but some are not significant, such a claim holds in part.
     """
 
     text: str
@@ -61,10 +54,10 @@ class Claim:
         texts = [answer.text for answer in answers if answer.text]
         if not known:
             return Verdict("not tested", "<br>".join([f"{UNKNOWN}:", *texts]) if answers else "no lines")
-        yes, unsure = known.count(1), known.count(0)
-        held, partly = yes / len(known) >= self.enough, yes or (self.alike and unsure)
+        yes, open_ = known.count(1), known.count(0)
+        held, partly = yes / len(known) >= self.enough, yes or (self.alike and open_)
         mark = "holds" if held else "holds in part" if partly else "does not hold here"
-        count = f"{yes} of {len(known)}" + (f" ({unsure} not sure)" if unsure else "") + ":"
+        count = f"{yes} of {len(known)}" + (f" ({open_} not significant)" if open_ else "") + ":"
         return Verdict(mark, "<br>".join([count, *texts]), self._reach(answers, signs))
 
     def _reach(self, answers: Sequence[q.Answer], signs: Sequence[int | None]) -> str:
@@ -118,33 +111,28 @@ CLAIMS = (
 )
 """What the paper claims."""
 
-OURS = (
-    Claim("Tuned alike, DPL is better than BPR", "clean", q.clean_dpl_over_bpr, REPRODUCED),
-    Claim("Tuned alike, DPL is the best of the five losses", "clean", q.clean_dpl_best, REPRODUCED),
+BESIDE = (
+    Claim("With equal tuning, DPL is better than BPR", "clean", q.clean_dpl_over_bpr, REPRODUCED),
+    Claim("With equal tuning, DPL is the best of the five losses", "clean", q.clean_dpl_best, REPRODUCED),
     Claim(
-        "The best model trained on samples beats the better of EASE and iALS",
+        "The best sampled model beats the better of EASE and iALS",
         "clean",
         q.beats_reference,
         REPRODUCED,
     ),
 )
-"""What we ask beside it, of the clean runs."""
+"""What is asked beside them, of the clean runs."""
 
-THRESHOLDS = (
-    "A difference counts when its p, corrected by Holm over all cases of the claim, is below "
-    f"{P_SURE:g}: by Welch's t over seeds or, in the clean runs, over the same users where such a comparison "
-    f"is there (its p is then already corrected over its dataset). A cell with fewer than {LEAST_SEEDS} "
-    "seeds has no known spread, and a case without one is not tested. “Similar” holds only where the "
-    f"confidence interval of the relative difference lies within ±{SIMILAR:.0%}, “at least as good” only "
-    f"where it lies above −{SIMILAR:.0%} (95%, or wider by the correction): no difference found is not "
-    "enough. "
-    "Where that is not sure of any case, they hold in part. "
-    f"“Generally” is in {GENERALLY:.0%} of the cases, “slightly longer” up to {SLIGHTLY[1]:g} times. "
-    "A claim holds where every case (dataset, encoder, machine) says so, in part where some do; “does not "
-    "hold here” is said where no case surely says so. Where the claim is about more datasets than were "
-    "run, the verdict says of how many it is. "
-    f"Quality is {metric_name(NDCG)}; for M, N and τ it is {metric_name(q.P5)}, as in the paper's figure."
-)
+THRESHOLDS = f"""\
+A claim holds where every case (dataset, encoder, machine) significantly says so, and in part where some
+do; “does not hold here” means that no case significantly says so. A difference is significant where its
+p, corrected by Holm, is below {SIGNIFICANT:g}. p is by Welch's t over seeds, corrected over the cases of
+the claim; in the clean runs it is over the same users, corrected over all comparisons of the dataset. A
+cell with fewer than {LEAST_SEEDS} seeds has no known spread, and a case without one is not tested.
+“Similar” needs a confidence interval of the relative difference within ±{SIMILAR:.0%}, “at least as good”
+one above −{SIMILAR:.0%}; where no case shows that, they hold in part. “Generally” means {GENERALLY:.0%}
+of the cases, “slightly longer” up to {SLIGHTLY[1]:g} times. Quality is {metric_name(NDCG)}; for M, N and
+τ it is {metric_name(q.P5)}, as in the paper."""
 
 
 def claims_table(lines: Lines, claims: Sequence[Claim] = CLAIMS) -> str:

@@ -6,19 +6,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from truepair_lab.lines import Contrast, Lines
+from truepair_lab.markdown import details, joined, metric_name, short, table
 from truepair_lab.paper.presets import DATA, ENCODERS, METHODS_OF, METRICS, NO_ENCODER, REFERENCES
 from truepair_lab.paper.report.cells import NDCG, OTHER_TEXT, Cell, Study, study_of
-from truepair_lab.paper.report.estimates import LEAST_SEEDS, P_SURE, UNKNOWN, Mean, difference, sign_of
-from truepair_lab.paper.report.words import (
-    NOT_RUN,
-    dataset_name,
-    in_order,
-    metric_name,
-    model_name,
-    not_run,
-    short,
-    signed,
-    table,
+from truepair_lab.paper.report.names import NOT_RUN, dataset_name, in_order, model_name, not_run
+from truepair_lab.statistics import (
+    LEAST_SEEDS,
+    UNKNOWN,
+    Mean,
+    contrast_text,
+    difference,
+    sign_of,
 )
 
 Model = tuple[str, str]  # encoder, method
@@ -37,10 +35,11 @@ class Gap:
     value: float
     p: float | None
     text: str
+    corrected: bool = False  # p is corrected by Holm over all comparisons of the dataset
 
     @property
     def sign(self) -> int | None:
-        """1 or -1 where it is sure, 0 where not; None where no spread is known."""
+        """1 or -1 where it is significant, 0 where not; None where no spread is known."""
         return sign_of(self.value, self.p)
 
 
@@ -67,9 +66,9 @@ class Ranking:
         """How much a is above b; None where one of them was not run."""
         for line in self.contrasts:
             if (line.a, line.b) == (_key(a), _key(b)):
-                return _told(line.difference, line.low, line.high, line.p_corrected)
+                return _over_users(line.difference, line.low, line.high, line.p_corrected)
             if (line.a, line.b) == (_key(b), _key(a)):
-                return _told(-line.difference, -line.high, -line.low, line.p_corrected)
+                return _over_users(-line.difference, -line.high, -line.low, line.p_corrected)
         means = [self.study.mean(self.dataset, *model) for model in (a, b)]
         if means[0] is None or means[1] is None:
             return None
@@ -106,18 +105,16 @@ def _key(model: Model) -> str:
     return model[1] if model[0] == NO_ENCODER else " ".join(model)
 
 
-def _told(value: float, low: float, high: float, p: float) -> Gap:
-    chance = "p < .001" if p < 0.001 else f"p = {short(p, 3)}"
-    return Gap(value, p, f"{signed(value)} [{signed(low)}, {signed(high)}], {chance}")
+def _over_users(value: float, low: float, high: float, p: float) -> Gap:
+    return Gap(value, p, contrast_text(value, low, high, p), corrected=True)
 
 
 def clean_tables(lines: Lines) -> str:
     """A ranking and all nine metrics for each dataset."""
     found = rankings(lines)
     names = sorted({*(n for n in DATA if n != "yahoo-r3"), *found}, key=in_order(DATA))
-    return "\n\n".join(
-        _of_dataset(found[name]) if name in found else _nothing(dataset_name(name)) for name in names
-    )
+    tables = [_of_dataset(found[name]) if name in found else _nothing(dataset_name(name)) for name in names]
+    return joined(_CAPTION, *tables)
 
 
 def _nothing(name: str) -> str:
@@ -129,21 +126,18 @@ def _of_dataset(ranking: Ranking) -> str:
     missing = [model_name(*model) for model in EXPECTED if model not in run]
     notes = [OTHER_TEXT] if any(map(ranking.mark, run)) else []
     notes += [not_run(missing)] if missing else []
-    parts = [ranking_table(ranking), _CAPTION, nine_metrics(ranking), _NINE, *notes]
-    return "\n\n".join([f"#### {dataset_name(ranking.dataset)}", *parts])
+    nine = details("All nine metrics", f"{nine_metrics(ranking)}\n\n{_NINE}")
+    return joined(f"#### {dataset_name(ranking.dataset)}", ranking_table(ranking), nine, *notes)
 
 
 _CAPTION = (
     f"{metric_name(NDCG)} on the test part, mean ± standard deviation over seeds. Differences are over the "
-    "same users, each the mean of its seeds, with 95% intervals and p-values by Holm's correction. Where it "
-    "says “seeds alone”, only the seeds' spread is known (± one standard error; Welch's t, p below "
-    f"{P_SURE:g}); “{UNKNOWN}” is said of fewer than {LEAST_SEEDS} seeds, and of reference points, which "
-    "are solved once: nothing is concluded from such a difference."
+    "same users, each the mean of its seeds, with 95% intervals and p-values by Holm's correction. “Seeds "
+    "alone”: only the seeds' spread is known (± one standard error, Welch's t). "
+    f"“{UNKNOWN}”: fewer than {LEAST_SEEDS} seeds, or a reference point that was solved once; nothing is "
+    "concluded from it."
 )
-_NINE = (
-    "The best of each column in bold. “At the floor” is the share of rows that met the floor of the loss, "
-    "the mean over seeds."
-)
+_NINE = "The best of each column in bold. “At the floor” is the share of rows that met the floor of the loss."
 
 
 def ranking_table(ranking: Ranking) -> str:
@@ -195,15 +189,15 @@ def _bold(mean: Mean | None, best: float | None) -> str:
 
 def reference_lines(lines: Lines, datasets: Sequence[str]) -> str:
     """The reference points of these datasets by the clean protocol, to be read beside optimistic tables."""
-    study, told = study_of(lines, "clean"), []
+    study, parts = study_of(lines, "clean"), []
     for dataset in datasets:
         run = [m for m in REFERENCES if study.mean(dataset, NO_ENCODER, m)]
         figures = [f"{model_name(NO_ENCODER, m)} {_headline(study, dataset, m)}" for m in run]
-        told += [f"{dataset_name(dataset)}: {', '.join(figures)}"] if figures else []
-    if not told:
+        parts += [f"{dataset_name(dataset)}: {', '.join(figures)}"] if figures else []
+    if not parts:
         return ""
     metrics = ", ".join(map(metric_name, HEADLINE))
-    return f"Reference points by the clean protocol, which is not optimistic ({metrics}). {'; '.join(told)}."
+    return f"Reference points by the clean protocol, which is not optimistic ({metrics}). {'; '.join(parts)}."
 
 
 def _headline(study: Study, dataset: str, method: str) -> str:

@@ -7,20 +7,18 @@ from collections.abc import Iterator, Sequence
 
 from truepair.tuning.domains import EDGE, Choice, Domain, Powers, Range, domain_of
 from truepair_lab.lines import Lines, TrialLine
+from truepair_lab.markdown import details, duration, plain, short, table
 from truepair_lab.paper.presets import DATA, ENCODERS, METHODS, NO_ENCODER, REFERENCES
-from truepair_lab.paper.report.words import (
+from truepair_lab.paper.report.names import (
     ENCODER_NAMES,
     METHOD_NAMES,
     dataset_name,
-    duration,
     in_order,
     model_name,
     not_run,
-    plain,
-    short,
-    table,
 )
 from truepair_lab.paper.running.search import TRIALS, Place, best_trials, space_of
+from truepair_lab.searching import ONE_PARAMETER
 
 _HEAD = (
     "dataset", "model", "trials", "pruned", "failed", "extended", "best validation", "epoch", "with",
@@ -39,17 +37,15 @@ def effort_table(lines: Lines) -> str:
     names = sorted(searches, key=lambda s: tuple(key(part) for key, part in zip(order, s, strict=True)))
     best = best_trials(lines)
     rows = [_effort(name, searches[name], best.get(name)) for name in names]
-    return f"{table(_HEAD, rows)}\n\n{_caption()}"
+    return f"{_caption()}\n\n{details('Every search', table(_HEAD, rows))}"
 
 
 def _caption() -> str:
     return (
-        "Validation NDCG@20; the test part was not looked at. "
-        f"A search begins with {TRIALS['mf']} trials for MF, {TRIALS['lightgcn']} for LightGCN and "
-        f"{TRIALS[NO_ENCODER]} for a reference point; EASE has one parameter and begins with 12, popularity "
-        "has none. Where the best lies at an edge of its range, the range grows, twice at most, and more "
-        "trials are run (“extended” names what was tried beyond its first range), but not beyond a cap: the "
-        "dimension ends "
+        f"Searches on validation alone: {TRIALS['mf']} trials for MF, {TRIALS['lightgcn']} for LightGCN, "
+        f"{TRIALS[NO_ENCODER]} for a reference point, {ONE_PARAMETER} for EASE, which has one parameter; "
+        "popularity has none. Where the best lies at an edge of its range, the range grows twice at most and "
+        "more trials are run (“extended”), up to a cap: the dimension ends "
         f"at {_cap('mf', 'dpl', 'encoder.dim')} with MF and {_cap('lightgcn', 'dpl', 'encoder.dim')} with "
         f"LightGCN, its hops at {_cap('lightgcn', 'dpl', 'encoder.hops')}, N at "
         f"{_cap('mf', 'dpl', 'n_unlabelled')}, M at {_cap('mf', 'dpl', 'n_extra')}, BNS's pool at "

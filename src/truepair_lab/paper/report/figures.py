@@ -7,18 +7,14 @@ from dataclasses import dataclass
 
 from truepair.reporting.figures import Panel, Series, draw_bands, draw_columns, draw_dots, standalone
 from truepair_lab.lines import Lines
+from truepair_lab.markdown import metric_name
 from truepair_lab.paper.presets import DATA, ENCODERS, METHODS, NO_ENCODER, REFERENCES, TABLE_2
 from truepair_lab.paper.report.cells import NDCG, SWEPT, study_of, swept
 from truepair_lab.paper.report.clean import rankings
-from truepair_lab.paper.report.estimates import SEVERAL, SLIGHTLY, Mean
+from truepair_lab.paper.report.names import ENCODER_NAMES, METHOD_NAMES, dataset_name, in_order
 from truepair_lab.paper.report.published import published
-from truepair_lab.paper.report.words import (
-    ENCODER_NAMES,
-    METHOD_NAMES,
-    dataset_name,
-    in_order,
-    metric_name,
-)
+from truepair_lab.paper.report.questions import SEVERAL, SLIGHTLY
+from truepair_lab.statistics import Mean
 
 TIMED = ("dpl", "dpl-hard", "bns")
 _LETTERS = {"M": "M, extra positives", "N": "N, unlabelled items", "tau": "τ, the prior"}
@@ -88,7 +84,7 @@ def _reach(means: Sequence[Mean]) -> tuple[list[float], list[float]]:
     return low, [v + s for v, s in zip(values, spreads, strict=True)]
 
 
-# --- ours and theirs; the clean ranking ----------------------------------------------------------------
+# --- this run and the paper; the clean ranking -----------------------------------------------------------
 
 
 def _dots(rows: Mapping[int, Mean], shift: float, colour: int, hollow: bool = False) -> Series:
@@ -104,23 +100,23 @@ def _published(lines: Lines) -> Figure:
     for dataset in study.datasets:
         series: dict[str, Series] = {}
         for at, (e, shift) in enumerate(zip(ENCODERS, (-0.17, 0.17), strict=True)):
-            ours = {row: mean for row, m in enumerate(names) if (mean := study.mean(dataset, e, m))}
-            theirs = {
+            own = {row: mean for row, m in enumerate(names) if (mean := study.mean(dataset, e, m))}
+            paper = {
                 row: Mean(printed.trusted, None, 1)
                 for row, m in enumerate(names)
                 if (printed := published(dataset, e, m, NDCG)) and printed.trusted is not None
             }
-            series |= {f"{ENCODER_NAMES[e]}, ours": _dots(ours, shift, at)} if ours else {}
+            series |= {f"{ENCODER_NAMES[e]}, run here": _dots(own, shift, at)} if own else {}
             series |= (
-                {f"{ENCODER_NAMES[e]}, the paper": _dots(theirs, shift, at, hollow=True)} if theirs else {}
+                {f"{ENCODER_NAMES[e]}, the paper": _dots(paper, shift, at, hollow=True)} if paper else {}
             )
         places = [METHOD_NAMES[m] for m in names]
         panels.append(Panel(dataset_name(dataset), series, xlabel=metric_name(NDCG), places=places))
     caption = (
-        "The authors' settings, best test epoch (optimistic on both sides); ours with one standard deviation "
-        "over seeds, the paper's hollow. Doubted cells are left out."
+        "The authors' settings, best test epoch (optimistic on both sides); filled: run here, with "
+        "one standard deviation over seeds; hollow: the paper. Doubted cells are left out."
     )
-    return Figure("paper-published.svg", "NDCG@20 of ours and the paper's", caption, panels, "dots", 2)
+    return Figure("paper-published.svg", "NDCG@20 here and in the paper", caption, panels, "dots", 2)
 
 
 def _clean(lines: Lines) -> Figure:
@@ -141,9 +137,9 @@ def _clean(lines: Lines) -> Figure:
             Panel(dataset_name(dataset), series, xlabel=metric_name(NDCG), places=places, marks=marks)
         )
     caption = (
-        "Clean runs: every method tuned alike on validation, the test part looked at once. Dots are means "
-        "with one standard deviation over seeds; upright lines are reference points that draw no "
-        "samples (popularity is far to the left of them, and only in the tables)."
+        "Clean runs: equal tuning on validation, and one look at the test part. Dots are means with one "
+        "standard deviation over seeds; vertical lines are reference points that draw no samples (popularity "
+        "is far to the left of them, and only in the tables)."
     )
     return Figure("paper-clean.svg", "NDCG@20 of all methods in the clean runs", caption, panels, "dots", 2)
 

@@ -1,7 +1,7 @@
 """Questions to the lines, one for each dataset and encoder (or machine) where both sides were run.
 
-A question is answered with its direction and its p, by the thresholds of `estimates`; `signs` corrects the
-p-values of all answers to one question.
+A question is answered with its direction and its p; `signs` corrects the p-values of all answers to one
+question.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from truepair_lab.lines import Lines
+from truepair_lab.markdown import signed
 from truepair_lab.paper.presets import ENCODERS, TABLE_2
 from truepair_lab.paper.report.cells import SWEPT, study_of, swept
-from truepair_lab.paper.report.clean import Ranking, rankings
-from truepair_lab.paper.report.estimates import (
-    SIMILAR,
+from truepair_lab.paper.report.clean import rankings
+from truepair_lab.paper.report.names import ENCODER_NAMES, METHOD_NAMES, dataset_name, model_name
+from truepair_lab.statistics import (
     UNKNOWN,
     Difference,
     Mean,
@@ -25,7 +26,11 @@ from truepair_lab.paper.report.estimates import (
     sign_of,
     weighted,
 )
-from truepair_lab.paper.report.words import ENCODER_NAMES, METHOD_NAMES, dataset_name, model_name, signed
+
+SIMILAR = 0.01  # "similar" is within this share of the other figure; "at least as good", not below it by more
+GENERALLY = 0.8  # what "generally" holds, holds in this share of the cases
+SLIGHTLY = (1.0, 1.2)  # "only slightly longer": the ratio of epoch times
+SEVERAL = (3.0, 5.0)  # "3-5 times longer"
 
 Ask = Callable[[Lines], Iterator["Answer"]]
 Sided = tuple[int, float | None]  # towards, p
@@ -33,27 +38,29 @@ Sided = tuple[int, float | None]  # towards, p
 
 @dataclass(frozen=True)
 class Answer:
-    """One question: 1 towards yes, -1 towards no; how sure (None: no spread is known); and the numbers."""
+    """One question: 1 towards yes, -1 towards no; its p (None: no spread is known); and the numbers."""
 
     towards: int
     p: float | None
     text: str
     datasets: tuple[str, ...]
+    corrected: bool = False  # p is corrected already
 
 
 def signs(answers: Sequence[Answer]) -> list[int | None]:
-    """1 yes, -1 no, 0 not sure, None not known: by p-values that are corrected over all the answers."""
-    p_values = corrected([answer.p for answer in answers])
-    return [sign_of(answer.towards, p) for answer, p in zip(answers, p_values, strict=True)]
+    """1 yes, -1 no, 0 not significant, None not known; p is corrected over the answers, if not before."""
+    p_values = corrected([None if answer.corrected else answer.p for answer in answers])
+    pairs = zip(answers, p_values, strict=True)
+    return [sign_of(answer.towards, answer.p if answer.corrected else p) for answer, p in pairs]
 
 
 def _above(gap: Difference, beyond: float = 0.0) -> Sided:
-    """Is it above `beyond`? Towards what, and how sure."""
+    """Is it above `beyond`? Towards what, and its p."""
     return (1 if gap.value > beyond else -1), gap.p(beyond)
 
 
 def _all_of(sides: Sequence[Sided]) -> Sided:
-    """Yes only where all are: as sure as the least sure. No as soon as one is: as sure as the surest no."""
+    """Yes only where all are, with the largest p. No as soon as one is, with the smallest p of those."""
     if any(p is None for _, p in sides):
         return 0, None
     no = [p for towards, p in sides if towards < 0 and p is not None]
@@ -226,7 +233,7 @@ def takes(method: str, low: float, high: float) -> Ask:
     return ask
 
 
-# --- our own questions ---------------------------------------------------------------------------------
+# --- questions beside the paper ------------------------------------------------------------------------
 
 
 def clean_dpl_over_bpr(lines: Lines) -> Iterator[Answer]:
@@ -236,7 +243,8 @@ def clean_dpl_over_bpr(lines: Lines) -> Iterator[Answer]:
             gap = ranking.gap((encoder, "dpl"), (encoder, "bpr"))
             if gap:
                 side = 1 if gap.value > 0 else -1
-                yield Answer(side, gap.p, f"{_place(dataset, encoder)} {gap.text}", (dataset,))
+                text = f"{_place(dataset, encoder)} {gap.text}"
+                yield Answer(side, gap.p, text, (dataset,), gap.corrected)
 
 
 def clean_dpl_best(lines: Lines) -> Iterator[Answer]:
@@ -244,16 +252,11 @@ def clean_dpl_best(lines: Lines) -> Iterator[Answer]:
     for dataset, ranking in rankings(lines).items():
         for encoder in ENCODERS:
             others = [m for (e, m), _ in ranking.models if e == encoder and m in TABLE_2 and m != "dpl"]
-            sides = _sides(ranking, encoder, others)
-            if len(sides) == len(TABLE_2) - 1:
-                gap = ranking.gap((encoder, "dpl"), (encoder, others[0]))
-                text = f"{_place(dataset, encoder)} {gap.text if gap else ''} to {METHOD_NAMES[others[0]]}"
-                yield Answer(*_all_of(sides), text, (dataset,))
-
-
-def _sides(ranking: Ranking, encoder: str, others: Sequence[str]) -> list[Sided]:
-    gaps = [ranking.gap((encoder, "dpl"), (encoder, other)) for other in others]
-    return [(1 if gap.value > 0 else -1, gap.p) for gap in gaps if gap]
+            gaps = [gap for m in others if (gap := ranking.gap((encoder, "dpl"), (encoder, m)))]
+            if len(gaps) == len(TABLE_2) - 1:
+                sides: list[Sided] = [(1 if gap.value > 0 else -1, gap.p) for gap in gaps]
+                text = f"{_place(dataset, encoder)} {gaps[0].text} to {METHOD_NAMES[others[0]]}"
+                yield Answer(*_all_of(sides), text, (dataset,), all(gap.corrected for gap in gaps))
 
 
 def beats_reference(lines: Lines) -> Iterator[Answer]:
@@ -265,4 +268,5 @@ def beats_reference(lines: Lines) -> Iterator[Answer]:
         if gap and trained:
             names = f"{model_name(*trained)} - {model_name(*strong[0])}"
             side = 1 if gap.value > 0 else -1
-            yield Answer(side, gap.p, f"{dataset_name(dataset)}, {names}: {gap.text}", (dataset,))
+            text = f"{dataset_name(dataset)}, {names}: {gap.text}"
+            yield Answer(side, gap.p, text, (dataset,), gap.corrected)

@@ -10,27 +10,24 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from truepair_lab.lines import Lines
+from truepair_lab.markdown import details, metric_name, short, table
 from truepair_lab.paper.presets import DATA, ENCODERS, METRICS, TABLE_2, TABLE_3
 from truepair_lab.paper.report.cells import NDCG, OTHER_TEXT, Study, study_of
 from truepair_lab.paper.report.clean import HEADLINE, at_the_floor, reference_lines
-from truepair_lab.paper.report.published import DOUBTED, MARK, published
-from truepair_lab.paper.report.words import (
+from truepair_lab.paper.report.names import (
     ENCODER_NAMES,
     METHOD_NAMES,
     NOT_RUN,
     dataset_name,
-    details,
     in_order,
-    metric_name,
     model_name,
     not_run,
-    short,
-    table,
 )
+from truepair_lab.paper.report.published import DOUBTED, MARK, published
 
 OPTIMISTIC_CAPTION = (
-    "Optimistic: for each metric the best epoch on the test part, as the paper reports it. Our mean ± the "
-    "seeds' standard deviation; in brackets the paper's figure."
+    "Optimistic: the best test epoch of each metric, as in the paper. Mean ± standard deviation over seeds; "
+    "in brackets the paper's figure."
 )
 YAHOO = "yahoo-r3"
 REPRODUCED = tuple(name for name in DATA if name != YAHOO)
@@ -40,7 +37,7 @@ Model = tuple[str, str]  # encoder, method
 
 
 def reproduction(lines: Lines) -> str:
-    """Tables II and III, ours beside the paper's: a table a dataset."""
+    """Tables II and III, run again beside the paper's: a table a dataset."""
     study = study_of(lines, "paper")
     names = sorted({*REPRODUCED, *study.datasets}, key=in_order(DATA))
     return "\n\n".join([*(_reproduced(lines, study, name) for name in names), *_without_yahoo(lines)])
@@ -49,7 +46,7 @@ def reproduction(lines: Lines) -> str:
 def _without_yahoo(lines: Lines) -> list[str]:
     if any(run.dataset == YAHOO for run in lines.runs):
         return []
-    return [f"{dataset_name(YAHOO)} is not run: it is given only to researchers who sign an agreement."]
+    return [f"{dataset_name(YAHOO)} was not run: its files are given only to researchers who ask."]
 
 
 def _reproduced(lines: Lines, study: Study, dataset: str) -> str:
@@ -94,14 +91,14 @@ def _reproduced_row(study: Study, dataset: str, model: Model) -> list[object]:
 
 
 def _beside(study: Study, dataset: str, model: Model, metrics: Iterable[str], gap: str) -> list[str]:
-    """Ours, and the paper's in brackets."""
+    """Our figure, and the paper's in brackets."""
     return [
-        f"{study.mean(dataset, *model, metric) or NOT_RUN}{_theirs(dataset, model, metric, gap)}"
+        f"{study.mean(dataset, *model, metric) or NOT_RUN}{_in_paper(dataset, model, metric, gap)}"
         for metric in metrics
     ]
 
 
-def _theirs(dataset: str, model: Model, metric: str, gap: str = " ") -> str:
+def _in_paper(dataset: str, model: Model, metric: str, gap: str = " ") -> str:
     printed = published(dataset, *model, metric)
     return "" if printed is None else f"{gap}({short(printed.value)}{MARK if printed.doubt else ''})"
 
@@ -112,10 +109,12 @@ def _doubts(dataset: str) -> list[str]:
     for (d, e, m, metric), why in DOUBTED.items():
         if d == dataset:
             cells[e, m, why].append(metric_name(metric))
-    told = [f"{model_name(e, m)} {', '.join(metrics)}: {why}" for (e, m, why), metrics in cells.items()]
-    if not told:
+    reasons = [f"{model_name(e, m)} {', '.join(metrics)}: {why}" for (e, m, why), metrics in cells.items()]
+    if not reasons:
         return []
-    return [f"{MARK} The paper's cell cannot be right, and no comparison uses it. {'; '.join(told)}."]
+    return [
+        f"{MARK} This cell of the paper cannot be right, and no comparison uses it. {'; '.join(reasons)}."
+    ]
 
 
 # --- tuned settings -------------------------------------------------------------------------------------
@@ -131,9 +130,9 @@ def tuned_table(lines: Lines) -> str:
     rows = []
     for d, e, m, variant in sorted(study.cells, key=lambda spot: in_order(DATA)(spot[0])):
         found = [study.mean(d, e, m, metric, variant) for metric in HEADLINE]
-        theirs = [_theirs(d, (e, m), metric) for metric in HEADLINE]
+        printed = [_in_paper(d, (e, m), metric) for metric in HEADLINE]
         last = study.mean(d, e, m, variant=variant, last=True)
-        cells = [f"{ours or NOT_RUN}{paper}" for ours, paper in zip(found, theirs, strict=True)]
+        cells = [f"{own or NOT_RUN}{paper}" for own, paper in zip(found, printed, strict=True)]
         n = next((mean.n for mean in found if mean), 0)
         name = model_name(e, m, variant) + study.mark(d, e, m, variant)
         rows.append([dataset_name(d), name, n, *cells, last or NOT_RUN])

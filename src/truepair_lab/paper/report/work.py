@@ -6,19 +6,10 @@ import statistics
 from collections import Counter, defaultdict
 
 from truepair_lab.lines import Lines, Session, Timing
+from truepair_lab.markdown import details, duration, plain, table
 from truepair_lab.paper.presets import DATA
 from truepair_lab.paper.report.cells import study_of
-from truepair_lab.paper.report.words import (
-    METHOD_NAMES,
-    dataset_name,
-    details,
-    duration,
-    in_order,
-    model_name,
-    not_run,
-    plain,
-    table,
-)
+from truepair_lab.paper.report.names import METHOD_NAMES, dataset_name, in_order, model_name, not_run
 
 # --- time ----------------------------------------------------------------------------------------------
 
@@ -77,17 +68,15 @@ def session_table(lines: Lines) -> str:
 
 
 def data_table(lines: Lines) -> str:
-    """The splits by their checksums, and how many runs each has."""
-    runs = Counter((run.dataset, run.split, run.study) for run in lines.runs)
+    """The splits by their checksums, and how many runs of each study they have."""
+    runs: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for run in lines.runs:
+        runs[run.dataset, run.split][run.study] += 1
     rows = [
-        [dataset_name(d), f"`{split}`", study, n]
-        for (d, split, study), n in sorted(
-            runs.items(), key=lambda item: (in_order(DATA)(item[0][0]), item[0])
-        )
+        [dataset_name(d), f"`{split}`", ", ".join(f"{study} {n}" for study, n in sorted(counts.items()))]
+        for (d, split), counts in sorted(runs.items(), key=lambda item: (in_order(DATA)(item[0][0]), item[0]))
     ]
-    return (
-        table(["dataset", "checksum of the split", "study", "runs"], rows) if rows else not_run(["any run"])
-    )
+    return table(["dataset", "checksum of the split", "runs"], rows) if rows else not_run(["any run"])
 
 
 def versions_text(lines: Lines) -> str:

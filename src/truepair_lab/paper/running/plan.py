@@ -138,7 +138,7 @@ _RECIPES = {
 
 def tuned_settings(lines: Lines) -> dict[tuple[str, str, str], dict[str, Any]]:
     """The best settings of each (dataset, encoder, method): of the trials at hand, else the packaged ones."""
-    return packaged_settings() | {place: _told(best) for place, best in best_trials(lines).items()}
+    return packaged_settings() | {place: _facts(best) for place, best in best_trials(lines).items()}
 
 
 def packaged_settings() -> dict[tuple[str, str, str], dict[str, Any]]:
@@ -150,9 +150,9 @@ def packaged_settings() -> dict[tuple[str, str, str], dict[str, Any]]:
 
 def settings_text(lines: Lines) -> str:
     """The text of tuned.json for these trials."""
-    found = {" ".join(place): _told(best) for place, best in sorted(best_trials(lines).items())}
+    found = {" ".join(place): _facts(best) for place, best in sorted(best_trials(lines).items())}
     return json.dumps(found, indent=1, ensure_ascii=False) + "\n"
 
 
-def _told(best: Any) -> dict[str, Any]:
+def _facts(best: Any) -> dict[str, Any]:
     return {"parameters": dict(best.parameters), "epoch": best.epoch, "validation": best.score}

@@ -77,8 +77,8 @@ def run_wanted(material: Material, wanted: Sequence[Wanted], out: Path, say: Say
     missing = _missing(wanted, split, out)
     say(f"{material.data.name}: {len(wanted)} runs wanted, {len(wanted) - len(missing)} done before")
     shorter = _on_the_way(missing, split)
-    theirs = {each.key(split) for each in shorter.values()}
-    count = _run_all(material, [e for e in missing if e.key(split) not in theirs], shorter, out, say)
+    ends = {each.key(split) for each in shorter.values()}
+    count = _run_all(material, [e for e in missing if e.key(split) not in ends], shorter, out, say)
     return count + _run_all(material, _missing(missing, split, out), {}, out, say)
 
 

@@ -31,7 +31,6 @@ from truepair_lab.paper.presets import (
     PaperData,
 )
 from truepair_lab.searching import (
-    ONE_PARAMETER,
     Place,
     Quest,
     Searched,
@@ -57,7 +56,6 @@ TRIALS = {"mf": 30, "lightgcn": 10, NO_ENCODER: 30}
 # Dimension and N end where a trial would take minutes: they are not extended beyond, for any method.
 _DIM = {"mf": Powers(32, 128, most=128), "lightgcn": Powers(32, 64, most=64)}
 _N = Powers(1, 32, least=1, most=32)
-_ONE_PARAMETER = ONE_PARAMETER
 _LONGER = 4  # times the epochs, for a best trial that was still rising
 _TEMPERATURE = Range(0.05, 0.5, log=True)
 _PRIOR: dict[str, Searched] = {
@@ -134,7 +132,7 @@ def fixed_of(data: PaperData, encoder: str, method: str) -> dict[str, Any]:
 
 
 def fixed_reference(method: str) -> dict[str, Any]:
-    """Of a reference point: its encoder; iALS is no encoder of ours."""
+    """Of a reference point: its encoder; iALS is no encoder of truepair."""
     return {} if method == "ials" else {"encoder": {"popularity": "popular"}.get(method, method)}
 
 
@@ -159,7 +157,7 @@ def search(
     check_choice("method", method, REFERENCES if encoder == NO_ENCODER else METHODS_OF[encoder])
     space, runner = space_of(encoder, method), _runner(material, encoder, method)
     place, trials = (material.data.name, encoder, method), trials_for(space, TRIALS[encoder])
-    quest = Quest(place, material.carved.hash, space, runner, trials, device_name())
+    quest = Quest(place, material.holdout.hash, space, runner, trials, device_name())
     quest.run(out, progress, together)
     while True:
         best, lines = quest.best(out), quest.lines(out)
@@ -172,7 +170,7 @@ def search(
 
 
 def _runner(material: Material, encoder: str, method: str) -> Runner:
-    valid, train = material.carved.valid, material.carved.train
+    valid, train = material.holdout.valid, material.holdout.train
     assert valid is not None
     fixed = fixed_of(material.data, encoder, method)
     if encoder == NO_ENCODER:
@@ -183,9 +181,9 @@ def _runner(material: Material, encoder: str, method: str) -> Runner:
 class PointRunner:
     """Solves reference points and gives their one score."""
 
-    def __init__(self, method: str, fixed: Mapping[str, Any], train: Interactions, score: Validation) -> None:
-        self.method, self.fixed, self.train, self.score = method, dict(fixed), train, score
-        self.identity = score.identity
+    def __init__(self, method: str, fixed: Mapping[str, Any], train: Interactions, judge: Validation) -> None:
+        self.method, self.fixed, self.train, self.judge = method, dict(fixed), train, judge
+        self.identity = judge.identity
 
     def __call__(self, batch: Sequence[Asked]) -> None:
         """One after the other."""
@@ -196,8 +194,13 @@ class PointRunner:
             except (InputError, RuntimeError, MemoryError) as error:
                 asked.fail(str(error))
             else:
-                asked.finish(self.score(model), model.epochs, time.perf_counter() - began, model.engine)
+                asked.finish(
+                    self.judge.score(model.users, model.items),
+                    model.epochs,
+                    time.perf_counter() - began,
+                    model.engine,
+                )
 
 
 def _line(material: Material, encoder: str, method: str, trial: Trial) -> TrialLine:
-    return trial_line((material.data.name, encoder, method), material.carved.hash, device_name(), trial)
+    return trial_line((material.data.name, encoder, method), material.holdout.hash, device_name(), trial)

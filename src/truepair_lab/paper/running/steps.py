@@ -163,8 +163,8 @@ def in_processes(step: str, selected: Selection, out: Path, say: Say) -> None:
 def _epochs(part: Selection, tuned: Tuned) -> float:
     """The epochs of all runs of a part; LightGCN's take about twice as long."""
     wanted = wanted_runs(DATA[part.datasets[0]], part.studies, tuned, part.seeds)
-    mine = [w for w in wanted if (w.encoder, w.method) in part.places]
-    return sum(float(w.parameters.get("epochs", 1)) * (2 if w.encoder == "lightgcn" else 1) for w in mine)
+    selected = [w for w in wanted if (w.encoder, w.method) in part.places]
+    return sum(float(w.parameters.get("epochs", 1)) * (2 if w.encoder == "lightgcn" else 1) for w in selected)
 
 
 def _call(step: str, part: Selection, out: Path, say: Say) -> str | None:

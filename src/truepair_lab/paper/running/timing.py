@@ -48,12 +48,12 @@ def time_epochs(material: Material, out: Path, say: Say, rounds: int = 5) -> int
                 torch.cuda.synchronize()
             seconds[method] += [time.perf_counter() - began] if turn >= 0 else []
     for line in lines:
-        mine = seconds[line.method]
-        ratio = statistics.median(a / b for a, b in zip(mine, seconds["bpr"], strict=True))
-        told = Timing(
+        own = seconds[line.method]
+        ratio = statistics.median(a / b for a, b in zip(own, seconds["bpr"], strict=True))
+        timing = Timing(
             name, encoder, line.method, line.device, line.engine, line.batch_size,
-            [round(s, 6) for s in mine], round(ratio, 4),
+            [round(s, 6) for s in own], round(ratio, 4),
         )  # fmt: skip
-        append_line(out / f"timings-{name}.jsonl", told)
+        append_line(out / f"timings-{name}.jsonl", timing)
         say(f"{name}: an epoch of {line.method} takes {ratio:.2f} times BPR's ({line.engine})")
     return len(lines)

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from truepair.reporting.figures import Panel, Series, draw_bands, draw_dots, standalone
-from truepair_lab.truth.report.summary import BASELINE, Mean, Setting, title
+from truepair_lab.statistics import Mean
+from truepair_lab.truth.report.summary import BASELINE, Setting, title
 from truepair_lab.truth.report.tables import SAMPLERS
 from truepair_lab.truth.treatments import PROBED, TREATMENTS
 
@@ -25,7 +26,7 @@ def truth_figures(settings: Sequence[Setting]) -> Figures:
         "truth-draws.svg": ("share of draws that are in truth positive, along training, by sampler", _draws),
         "truth-gradient.svg": ("cosine of training and supervised gradient, along training", _gradient),
         "truth-tau.svg": (
-            "NDCG@20 of DPL, less BPR's, by the τ it is told as a multiple of the true one",
+            "NDCG@20 of DPL, less BPR's, by the given τ as a multiple of the true one",
             _tau,
         ),
     }
@@ -47,12 +48,12 @@ def _gains(setting: Setting, names: Sequence[str]) -> Panel:
     series = Series(
         x=[gain.value for _, gain in have],
         y=[place for place, _ in have],
-        low=[gain.value - gain.spread for _, gain in have],
-        high=[gain.value + gain.spread for _, gain in have],
+        low=[gain.reach[0] for _, gain in have],
+        high=[gain.reach[1] for _, gain in have],
         colour=1,
     )
     goals = {
-        "BPR": Mean((0.0,)),
+        "BPR": Mean(0.0, None, 1),
         "true negatives only": setting.gain("clean-draws"),
         "fully supervised": setting.gain("supervised"),
     }
@@ -104,10 +105,10 @@ def _tau(settings: Sequence[Setting]) -> str:
         series = Series(
             [factor for factor, _ in have],
             [mean.value for _, mean in have],
-            [mean.value - mean.spread for _, mean in have],
-            [mean.value + mean.spread for _, mean in have],
+            [mean.reach[0] for _, mean in have],
+            [mean.reach[1] for _, mean in have],
             1,
         )
-        panel = Panel(setting.title, {"DPL": series}, "told τ / true τ", "NDCG@20 − BPR's")
+        panel = Panel(setting.title, {"DPL": series}, "given τ / true τ", "NDCG@20 − BPR's")
         panels += [panel] if have else []
     return draw_bands(panels, min(len(panels), 3)) if panels else ""

@@ -1,18 +1,17 @@
-"""The lines of weights by a first model -> a section of docs/lab/truth.md; sentences are computed too."""
+"""The lines of weights by a first model -> a section of docs/lab/truth.md."""
 
 from __future__ import annotations
 
-import math
+import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from scipy.stats import t as student
-
-from truepair_lab.truth.posterior_lines import PosteriorLine
+from truepair_lab.markdown import details, joined, short, table
+from truepair_lab.statistics import Mean
+from truepair_lab.truth.lines import PosteriorLine
 from truepair_lab.truth.posterior_study import KIND, TITLES
-from truepair_lab.truth.report.summary import CASE_TITLES, NDCG, Mean, short
-from truepair_lab.truth.report.tables import table
+from truepair_lab.truth.report.summary import CASE_TITLES, NDCG
 
 PLAIN, TRUE, FOUND, GOAL = "infonce", "posterior", "posterior-auto", "supervised"
 
@@ -34,23 +33,20 @@ class Trial:
 
     def mean(self, name: str) -> Mean | None:
         """NDCG@20 against the truth, over seeds."""
-        lines = self.by_name.get(name, {})
-        return Mean(tuple(line.quality[NDCG] for line in lines.values())) if lines else None
+        return Mean.of(line.quality[NDCG] for line in self.by_name.get(name, {}).values())
 
     def gain(self, name: str, validation: bool = False) -> Mean | None:
         """Less plain InfoNCE, seed by seed: against the truth, or on the validation part."""
-        ours, plain = self.by_name.get(name, {}), self.by_name.get(PLAIN, {})
-        pairs = [(ours[seed], plain[seed]) for seed in ours if seed in plain]
-        if not pairs:
-            return None
+        own, plain = self.by_name.get(name, {}), self.by_name.get(PLAIN, {})
+        pairs = [(own[seed], plain[seed]) for seed in own if seed in plain]
         if validation:
-            return Mean(tuple(a.score - b.score for a, b in pairs))
-        return Mean(tuple(a.quality[NDCG] - b.quality[NDCG] for a, b in pairs))
+            return Mean.of(a.score - b.score for a, b in pairs)
+        return Mean.of(a.quality[NDCG] - b.quality[NDCG] for a, b in pairs)
 
-    def way(self, name: str) -> float | None:
-        """The gain over that of the supervised twin; None where that is not surely above 0."""
+    def closed(self, name: str) -> float | None:
+        """The gain over that of the supervised model; None where that is not significantly above 0."""
         gain, goal = self.gain(name), self.gain(GOAL)
-        if gain is None or goal is None or goal.value <= 0 or not goal.is_sure:
+        if gain is None or goal is None or goal.value <= 0 or not goal.is_significant:
             return None
         return gain.value / goal.value
 
@@ -86,9 +82,8 @@ def _title(case: str, exposure: str, hide: float) -> str:
 
 def section(trials: Sequence[Trial]) -> str:
     """The whole section."""
-    chosen = f"<details>\n<summary>What validation chose</summary>\n\n{chosen_table(trials)}\n\n</details>"
-    found = "\n".join(f"- {sentence}" for sentence in sentences(trials))
-    return "\n\n".join([_HEAD, found, quality_table(trials), _GAINS, gain_table(trials), chosen])
+    chosen = details("What validation chose", chosen_table(trials))
+    return joined(_HEAD, quality_table(trials), gain_table(trials), _GAINS, chosen)
 
 
 # --- tables ----------------------------------------------------------------------------------------------
@@ -101,20 +96,22 @@ def quality_table(trials: Sequence[Trial]) -> str:
     for trial in trials:
         means = [trial.mean(name) for name in TITLES]
         plain = trial.by_name.get(PLAIN, {})
-        told = Mean(tuple(line.told or 0.0 for line in trial.by_name.get(FOUND, {}).values()))
-        tau = Mean(tuple(line.tau for line in plain.values()))
-        cells = [str(len(plain)), short(tau.value, 3), short(told.value, 3) if told.values else "–"]
+        taus = [
+            Mean.of(line.tau for line in plain.values()),
+            Mean.of(line.told or 0.0 for line in trial.by_name.get(FOUND, {}).values()),
+        ]
+        cells = [str(len(plain)), *("–" if tau is None else short(tau.value, 3) for tau in taus)]
         rows.append([trial.title, *cells, *("–" if mean is None else mean.text() for mean in means)])
     return table(head, rows)
 
 
 def gain_table(trials: Sequence[Trial]) -> str:
-    """Differences to plain InfoNCE with their intervals; the share of the way; what P says of the labels."""
+    """Differences to plain InfoNCE with their intervals; the share of the gap; what P says of the labels."""
     head = [
         "data",
         "τ",
         "NDCG@20 − InfoNCE's",
-        "of the way",
+        "gap closed",
         "on validation",
         "P of positives",
         "P of others",
@@ -127,14 +124,14 @@ def gain_table(trials: Sequence[Trial]) -> str:
             (FOUND, "estimated"),
             (FOUND + KIND, "estimated, InfoNCE's kind of scores"),
         ):
-            gain, seen, way = trial.gain(name), trial.gain(name, validation=True), trial.way(name)
+            gain, seen, closed = trial.gain(name), trial.gain(name, validation=True), trial.closed(name)
             if gain is None or seen is None:
                 continue
             lines = trial.by_name[name].values()
-            p = [Mean(tuple(line.chance[part] for line in lines)) for part in ("positive", "negative")]
-            share = "–" if way is None else f"{round(100 * way)}%"
-            told = [interval(gain), share, interval(seen), *(short(mean.value, 3) for mean in p)]
-            rows.append([trial.title, tau, *told])
+            p = [statistics.fmean(line.chance[part] for line in lines) for part in ("positive", "negative")]
+            share = "–" if closed is None else f"{round(100 * closed)}%"
+            cells = [gain.interval(), share, seen.interval(), *(short(value, 3) for value in p)]
+            rows.append([trial.title, tau, *cells])
     return table(head, rows)
 
 
@@ -146,140 +143,35 @@ def chosen_table(trials: Sequence[Trial]) -> str:
         for name, lines in trial.by_name.items():
             line, epochs = next(iter(lines.values())), ", ".join(str(each.epoch) for each in lines.values())
             kind = "cosines" if line.scoring == "cosine" else "inner products"
-            told = [kind, f"{line.temperature:g}", f"{line.weight_decay:g}", epochs]
-            rows.append([trial.title, _named(name), *told])
+            values = zip((line.temperature, line.weight_decay), (1, 2), strict=True)
+            chosen = [f"{value:g}{_end(line, place)}" for value, place in values]
+            rows.append([trial.title, _named(name), kind, *chosen, epochs])
     return table(head, rows)
 
 
-def interval(mean: Mean) -> str:
-    """`+.0071 [+.0062, +.0080]`, bold where it does not hold 0; Student's t at 95%."""
-    n = len(mean.values)
-    if n < 2:
-        return _signed(mean.value)
-    half = float(student.ppf(0.975, n - 1)) * mean.spread / math.sqrt(n)
-    text = f"{_signed(mean.value)} [{_signed(mean.value - half)}, {_signed(mean.value + half)}]"
-    return f"**{text}**" if mean.is_sure else text
-
-
-def _signed(value: float) -> str:
-    text = short(value)
-    return text if text.startswith("-") else f"+{text}"
-
-
-# --- sentences -------------------------------------------------------------------------------------------
-
-
-def sentences(trials: Sequence[Trial]) -> list[str]:
-    """What the lines say, in plain words."""
-    told = [_verdict(trials, TRUE, "With the true τ"), _verdict(trials, FOUND, "With the estimated τ")]
-    told += [_kinds(trials), _way(trials), _chosen_by_validation(trials), _edges(trials)]
-    return [sentence for sentence in told if sentence]
-
-
-def _verdict(trials: Sequence[Trial], name: str, words: str) -> str:
-    gains = {trial.title: gain for trial in trials if (gain := trial.gain(name))}
-    if not gains:
-        return ""
-    better = [where for where, gain in gains.items() if gain.is_sure and gain.value > 0]
-    worse = [where for where, gain in gains.items() if gain.is_sure and gain.value < 0]
-    level = [where for where in gains if where not in better + worse]
-    parts = [
-        f"{how} {'; '.join(f'{where} {_signed(gains[where].value)}' for where in places)}"
-        for how, places in (
-            ("surely better on", better),
-            ("surely worse on", worse),
-            ("not surely different on", level),
-        )
-        if places
-    ]
-    return f"**{words}** it is, against InfoNCE with the same search, {', '.join(parts)}."
-
-
-def _kinds(trials: Sequence[Trial]) -> str:
-    """Where the weights went with another kind of scores, what they bring with the same."""
-    parts = []
-    for trial in trials:
-        for name, tau in ((TRUE, "the true τ"), (FOUND, "the estimated τ")):
-            gain, line = trial.gain(name + KIND), trial.first(name)
-            if gain is not None and line is not None:
-                other = "inner products" if line.scoring == "dot" else "cosines"
-                parts.append(
-                    f"{trial.title}, {tau}: validation chose {other}; as InfoNCE has it {_told(gain)}"
-                )
-    if not parts:
-        return ""
-    return (
-        "**Where validation chose another kind of scores than for InfoNCE**, the difference is not the "
-        f"weights' alone. With InfoNCE's kind it is, on {'; on '.join(parts)}."
-    )
-
-
-def _told(gain: Mean) -> str:
-    return f"{_signed(gain.value)} ({'sure' if gain.is_sure else 'not sure'})"
-
-
-def _way(trials: Sequence[Trial]) -> str:
-    parts = [
-        f"{trial.title} {' and '.join(f'{round(100 * way)}%' for way in ways)}"
-        for trial in trials
-        if (ways := [way for name in (TRUE, FOUND) if (way := trial.way(name)) is not None])
-    ]
-    if not parts:
-        return ""
-    return (
-        "**Of the way from InfoNCE to its supervised twin** it goes, with the true τ and with the "
-        f"estimated one: {'; '.join(parts)}."
-    )
-
-
-def _chosen_by_validation(trials: Sequence[Trial]) -> str:
-    agree: list[str] = []
-    differ: list[str] = []
-    for trial in trials:
-        truth, seen = trial.gain(TRUE), trial.gain(TRUE, validation=True)
-        if truth is not None and seen is not None:
-            (agree if (truth.value > 0) == (seen.value > 0) else differ).append(trial.title)
-    if not agree and not differ:
-        return ""
-    return (
-        "**Would validation have told?** The sign of the mean difference on the validation part, which is "
-        f"all that one has in life, is that of the truth on {len(agree)} of {len(agree) + len(differ)}"
-        + (f"; not on {', '.join(differ)}." if differ else ".")
-    )
-
-
-def _edges(trials: Sequence[Trial]) -> str:
-    """Which temperatures and weight decays lie at an end of what was tried with such scores."""
-    found = []
-    for trial in trials:
-        for name in trial.by_name:
-            line = trial.first(name)
-            ends = [] if line is None else [end for place in (1, 2) if (end := _end(line, place))]
-            if ends:
-                found.append(f"{trial.title} {_named(name)} ({', '.join(ends)})")
-    return f"**At an end of what was tried**: {'; '.join(found)}." if found else ""
-
-
 def _end(line: PosteriorLine, place: int) -> str:
+    """Says so where the value at this place of the search lies at an end of what was tried."""
     tried = {float(each[place] or 0) for each in line.search if each[0] == line.scoring}
     chosen = line.temperature if place == 1 else line.weight_decay
     if len(tried) < 2 or chosen not in (min(tried), max(tried)):
         return ""
-    return f"{'lowest' if chosen == min(tried) else 'highest'} {'temperature' if place == 1 else 'decay'}"
+    return f" ({'lowest' if chosen == min(tried) else 'highest'} tried)"
 
 
 _HEAD = """\
-## With nothing drawn: weights by a first model
+## Weights by a first model, over the full catalogue
 
-The loss `infonce-posterior` against InfoNCE, both with [exact sampling](../exact.md): unlabelled items weigh
-1 − P, P = P(positive | score of a first model), calibrated ([losses](../losses.md)). The first model is
-InfoNCE with the very settings of the run, trained on the train part; the validation part is what its scores
-are calibrated by, and what chooses epochs and settings, here as everywhere in the lab. The supervised twin is
-exact InfoNCE that is told all labels but the judged ones. Every treatment has the same search on seed 0:
-thirteen temperatures up to 12.8 with cosines, four from 1 to 8 with four weight decays each with inner
-products; MF with 32 factors, Adam at 0.005, 64 users a batch, up to 100 epochs with a patience of 15."""
+The loss `infonce-posterior` against InfoNCE, both with [full-catalogue training](../full-catalogue.md):
+unlabelled items weigh 1 − P, where P = P(positive | score of a first model), calibrated
+([losses](../losses.md)). The first model is InfoNCE with the same settings, trained on the train part;
+its scores are calibrated on the validation part, which also chooses epochs and settings. The supervised
+model is InfoNCE that knows all labels but the judged ones. Every treatment has the same search on seed 0:
+thirteen temperatures up to 12.8 with cosines, and four from 1 to 8 with four weight decays each with
+inner products; MF with 32 factors, Adam at 0.005, 64 users a batch, up to 100 epochs with a patience of
+15."""
 
 _GAINS = """\
-Differences are seed by seed, with 95% intervals by Student's t, not corrected for being many; bold does not
-hold 0. P of positives is its mean over pairs that are in truth positive and were never shown, P of others
-that over true negatives: what a first model knows of single pairs."""
+Differences are seed by seed, with 95% intervals by Student's t, not corrected for being many; bold ones
+are significant. “Gap closed” is the gain over that of the supervised model, where that one is
+significant. P is given as its mean over hidden positives and over true negatives. Where validation chose
+another kind of scores than for InfoNCE, a second row has InfoNCE's kind."""

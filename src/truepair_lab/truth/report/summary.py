@@ -2,50 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-from scipy.stats import t as student
-
+from truepair_lab.statistics import Mean
 from truepair_lab.truth.lines import TruthLine
 from truepair_lab.truth.treatments import EVERY
 
 CASE_TITLES = {"simulation": "Simulation", "kuairec": "KuaiRec", "jester5k": "Jester", "coat": "Coat"}
 NDCG, BASELINE, GOAL = "ndcg@20", "bpr", "supervised"
-
-
-@dataclass(frozen=True)
-class Mean:
-    """A mean over seeds and its standard deviation (0 for one seed)."""
-
-    values: tuple[float, ...]
-
-    @property
-    def value(self) -> float:
-        """The mean."""
-        return float(np.mean(self.values))
-
-    @property
-    def spread(self) -> float:
-        """The standard deviation over seeds."""
-        return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else 0.0
-
-    @property
-    def is_sure(self) -> bool:
-        """Whether it differs from 0, by Student's t at 95%; never with one seed, or without any spread."""
-        n = len(self.values)
-        if n < 2 or not self.spread:
-            return False
-        return abs(self.value) > float(student.ppf(0.975, n - 1)) * self.spread / math.sqrt(n)
-
-    def text(self, digits: int = 4, signed: bool = False) -> str:
-        """`.4338 ± .0004`."""
-        sign = "+" if signed and self.value >= 0 else ""
-        spread = f" ± {short(self.spread, digits)}" if len(self.values) > 1 else ""
-        return f"{sign}{short(self.value, digits)}{spread}"
 
 
 @dataclass(frozen=True)
@@ -74,8 +40,7 @@ class Setting:
 
     def mean(self, name: str, metric: str = NDCG) -> Mean | None:
         """A metric of a treatment, over its seeds."""
-        lines = self.by_name.get(name)
-        return Mean(tuple(line.quality[metric] for line in lines)) if lines else None
+        return Mean.of(line.quality[metric] for line in self.by_name.get(name, ()))
 
     def gain(self, name: str, metric: str = NDCG) -> Mean | None:
         """The difference to BPR, seed by seed."""
@@ -83,26 +48,23 @@ class Setting:
 
     def difference(self, a: str, b: str, metric: str = NDCG) -> Mean | None:
         """a − b, seed by seed; None where no seed has both."""
-        pairs = self._pairs(a, b, metric)
-        return Mean(tuple(x - y for x, y in pairs)) if pairs else None
+        return Mean.of(x - y for x, y in self._pairs(a, b, metric))
 
     def closed(self, name: str, goal: str = GOAL, metric: str = NDCG) -> Mean | None:
         """(loss − BPR) / (goal − BPR), seed by seed; None where the goal is not surely above BPR."""
         gap = self.gain(goal, metric)
-        if gap is None or gap.value <= 0 or not (gap.is_sure or len(gap.values) == 1):
+        if gap is None or gap.value <= 0 or not (gap.is_significant or gap.n == 1):
             return None
         gains = dict(zip(self._seeds(name, BASELINE), self._pairs(name, BASELINE, metric), strict=True))
         goals = dict(zip(self._seeds(goal, BASELINE), self._pairs(goal, BASELINE, metric), strict=True))
         shared = [seed for seed in gains if seed in goals]
-        parts = [(gains[s][0] - gains[s][1]) / (goals[s][0] - goals[s][1]) for s in shared]
-        return Mean(tuple(parts)) if parts else None
+        return Mean.of((gains[s][0] - gains[s][1]) / (goals[s][0] - goals[s][1]) for s in shared)
 
     def probe(self, name: str, measure: str) -> Mean | None:
         """A measure of a treatment at its best epoch, over seeds that have it."""
         lines = [line for line in self.by_name.get(name, []) if line.probes]
         found = [line.probes[-1][1].get(measure) for line in lines]
-        values = tuple(value for value in found if value is not None)
-        return Mean(values) if values else None
+        return Mean.of(value for value in found if value is not None)
 
     @property
     def observed(self) -> float:
@@ -148,13 +110,6 @@ def settings_of(lines: Iterable[TruthLine]) -> list[Setting]:
 def title(name: str) -> str:
     """A treatment as people write it."""
     return EVERY[name].title if name in EVERY else name
-
-
-def short(value: float, digits: int = 4) -> str:
-    """A figure without its leading zero, and no minus before a nought."""
-    text = f"{value:.{digits}f}"
-    text = text.lstrip("-") if float(text) == 0 else text
-    return text.replace("0.", ".", 1) if text.lstrip("-").startswith("0.") else text
 
 
 def _place(name: str) -> int:

@@ -1,0 +1,126 @@
+"""The line store: one JSON object a line, appended to *.jsonl files of a folder.
+
+A folder of lines is all that a report needs. Files may be split, joined and copied between machines; the
+order of the lines does not matter, and of two lines with one key the later counts. A line that cannot be read
+is left out and named, so what it reported is run again: a process that was killed may leave half a line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, fields, is_dataclass
+from pathlib import Path
+from types import UnionType
+from typing import Any, ClassVar, Protocol, TypeVar, get_args, get_origin, get_type_hints
+
+from truepair.errors import InputError, StorageError
+
+
+class Line(Protocol):
+    """A dataclass; `kind` tells the lines of a folder apart: "" where a folder holds one kind alone."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+    kind: ClassVar[str]
+
+    @property
+    def key(self) -> Hashable:
+        """What must not be run twice."""
+
+
+AnyLine = TypeVar("AnyLine", bound=Line)
+
+
+def append(path: Path, *lines: Line) -> None:
+    """Add lines to a file, in one write, so that several processes may share it."""
+    text = "".join(_text(line) + "\n" for line in lines)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        torn = path.exists() and path.stat().st_size > 0 and not _ends_whole(path)
+        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            os.write(handle, (("\n" if torn else "") + text).encode())
+        finally:
+            os.close(handle)
+    except OSError as error:
+        raise StorageError(f"cannot write to {path}: {error.strerror or error}.") from error
+
+
+def _text(line: Line) -> str:
+    named = {"kind": line.kind} if line.kind else {}
+    return json.dumps({**named, **asdict(line)}, ensure_ascii=False, allow_nan=False)
+
+
+def rounded(value: Any) -> Any:
+    """The same value with six digits in every float: more digits are noise, and would make lines long."""
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if is_dataclass(value) and not isinstance(value, type):
+        return type(value)(**{field.name: rounded(getattr(value, field.name)) for field in fields(value)})
+    if isinstance(value, Mapping):
+        return {name: rounded(part) for name, part in value.items()}
+    return type(value)(map(rounded, value)) if isinstance(value, list | tuple) else value
+
+
+def _ends_whole(path: Path) -> bool:
+    """Whether the last line is whole."""
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) == b"\n"
+
+
+def read(folder: Path, *kinds: type[AnyLine]) -> tuple[list[AnyLine], list[str]]:
+    """Every line of every *.jsonl file of a folder, and where a line could not be read."""
+    by_kind = {kind.kind: kind for kind in kinds}
+    found: dict[tuple[str, Hashable], AnyLine] = {}
+    broken: list[str] = []
+    for path in sorted(folder.glob("*.jsonl")):
+        for place, text in _texts(path):
+            try:
+                line = _parsed(text, by_kind)
+                found[line.kind, line.key] = line
+            except (ValueError, TypeError, InputError) as error:
+                broken.append(f"{path.name}, line {place}: {error}")
+    return list(found.values()), broken
+
+
+def _texts(path: Path) -> Iterator[tuple[int, str]]:
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:  # a torn line may end in half a letter
+            yield from ((place, text) for place, text in enumerate(file, 1) if text.strip())
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror or error}.") from error
+
+
+def _parsed(text: str, kinds: Mapping[str, type[AnyLine]]) -> AnyLine:
+    values = json.loads(text)
+    kind = kinds.get(values.pop("kind", "")) if isinstance(values, dict) else None
+    if kind is None:
+        raise InputError(f"its kind is none of {', '.join(kinds)}.")
+    for name, wanted in get_type_hints(kind).items():
+        if name in values and not _fits(values[name], wanted):
+            raise InputError(f"{name} = {values[name]!r:.60} is of another type.")
+    return kind(**values)
+
+
+def _fits(value: Any, wanted: Any) -> bool:
+    """Whether a JSON value is of the type that a field wants."""
+    if value is None:
+        return type(None) in get_args(wanted)
+    types = {
+        get_origin(part) or part
+        for part in (get_args(wanted) if get_origin(wanted) is UnionType else [wanted])
+    }
+    if Mapping in types:
+        return isinstance(value, dict) and _numbers_fit(value.values(), get_args(wanted)[1:])
+    if Sequence in types:
+        return isinstance(value, list)
+    if float in types:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, tuple(kind for kind in types if isinstance(kind, type)))
+
+
+def _numbers_fit(values: Iterable[Any], wanted: Sequence[Any]) -> bool:
+    """Metrics are numbers; parameters may be anything."""
+    return float not in wanted or all(isinstance(value, int | float) for value in values)
