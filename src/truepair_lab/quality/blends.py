@@ -58,7 +58,7 @@ def trained(parameters: Parameters, train: Interactions, seed: int) -> tuple[Pai
     encoder, loss, sampler, settings = model.job(len(train))
     settings = replace(settings, seed=seed)
     loss = prepared(Job(encoder, loss, sampler, train, settings)).job.loss
-    result, device = fit(encoder, loss, sampler, train, settings, stop), settings.torch_device()
+    result, device = fit(Job(encoder, loss, sampler, train, settings), stop), settings.torch_device()
     ease = model.added()
     if ease is None:
         return Pair(result.users.to(device), result.items.to(device)), result
