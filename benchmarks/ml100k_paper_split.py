@@ -20,7 +20,7 @@ from truepair.evaluation import evaluate_split
 from truepair.losses import BPR, DPL, Loss
 from truepair.models.encoders import MF, Encoder, LightGCN
 from truepair.sampling import Uniform
-from truepair.training import Settings, fit
+from truepair.training import Job, Settings, fit
 
 TAU = 0.07
 # the authors clamp the difference before it is divided by 1 − τ, at 0.01
@@ -65,7 +65,7 @@ def main() -> None:
                 seed=seed,
             )
             began = time.perf_counter()
-            result = fit(encoder, loss, Uniform(), split.train, settings, progress=True)
+            result = fit(Job(encoder, loss, Uniform(), split.train, settings), progress=True)
             seconds = time.perf_counter() - began
             evaluation = evaluate_split(result.users, result.items, split, on="test")
             scores.append(evaluation.mean("ndcg@20"))

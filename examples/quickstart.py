@@ -12,7 +12,7 @@ from truepair.losses import BPR, DPL
 from truepair.models.encoders import MF
 from truepair.ranking.selection import top_k
 from truepair.sampling import Uniform
-from truepair.training import Settings, fit
+from truepair.training import Job, Settings, fit
 
 world = simulate_world(800, 600, tau=0.1, density=0.04, exposure="popularity", seed=1)
 split = split_random(world.observed, test=0.2, valid=0.1, seed=0)
@@ -24,7 +24,9 @@ for name, loss in {"BPR": BPR(), "DPL": DPL(tau=world.tau)}.items():
         epochs=60, n_extra=5, n_unlabelled=5, learning_rate=5e-3, weight_decay=1e-5, patience=8, seed=0
     )
     validation = Validation(split.valid, exclude=split.train, metric="ndcg@20")
-    fits[name] = result = fit(MF(dim=32), loss, Uniform(), split.train, settings, validation, progress=True)
+    fits[name] = result = fit(
+        Job(MF(dim=32), loss, Uniform(), split.train, settings), validation, progress=True
+    )
     on_clicks[name] = evaluate_split(result.users, result.items, split, on="test")
     on_truth[name] = evaluate(result.users, result.items, world.hidden, exclude=world.observed)
     print(f"\n{name}: {result}\n{on_clicks[name].table()}")

@@ -25,7 +25,7 @@ from truepair.recommender.estimator import Recommender
 from truepair.recommender.parameters import assembled
 from truepair.reporting import figures
 from truepair.sampling import Full
-from truepair.training import EpochState, StopTraining, fit
+from truepair.training import EpochState, Job, StopTraining, fit
 from truepair.tuning import Asked as Trying
 from truepair.tuning.domains import domain_of
 from truepair.tuning.spaces import check_values
@@ -351,7 +351,7 @@ def test_a_run_stops_at_the_chosen_epoch_of_the_whole_schedule(case: Case, tmp_p
         if state.epoch == 4:
             raise StopTraining
 
-    result = fit(encoder, loss, sampler, case.train, replace(settings, validate_every=2), stop)
+    result = fit(Job(encoder, loss, sampler, case.train, replace(settings, validate_every=2)), stop)
     rates = [record.learning_rate for record in result.history]
     assert rates == [0.05 * (1 + math.cos(math.pi * epoch / 6)) / 2 for epoch in range(4)]
     assert case.judged(result.users, result.items).metrics == line.metrics

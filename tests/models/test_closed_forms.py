@@ -17,7 +17,7 @@ from truepair.models.encoders import ENCODERS
 from truepair.randomness import random_order
 from truepair.recommender.closed_fit import solve
 from truepair.sampling import Uniform
-from truepair.training import Settings, fit
+from truepair.training import Job, Settings, fit
 from worlds import interactions_of, two_tastes
 
 CPU = torch.device("cpu")
@@ -244,7 +244,7 @@ def test_engines_refuse_them(encoder, data):
     with pytest.raises(
         InputError, match=r"encoder is a .*, which cannot be used here; give a value such as MF"
     ):
-        fit(CLOSED[encoder](), BPR(), Uniform(), data, Settings())
+        fit(Job(CLOSED[encoder](), BPR(), Uniform(), data, Settings()))
 
 
 @pytest.mark.parametrize(

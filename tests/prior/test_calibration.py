@@ -125,7 +125,7 @@ def test_preparing_fills_prior_and_posterior(seen):
     assert facts["posterior"]["held out"] == round(len(seen) / 10)
     quantiles = list(facts["posterior"]["quantiles"].values())
     assert 0 <= quantiles[0] <= quantiles[-1] <= facts["posterior"]["highest"] <= 0.99
-    assert fit(job.encoder, job.loss, job.sampler, seen, SETTINGS).users.isfinite().all()
+    assert fit(Job(job.encoder, job.loss, job.sampler, seen, SETTINGS)).users.isfinite().all()
     again, _ = prepare(job_of(seen, InfoNCEPosterior(tau="density")))
     for name, tensor in job.loss.posterior.tensors().items():
         assert torch.equal(tensor, again.loss.posterior.tensors()[name])

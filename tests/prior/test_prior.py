@@ -16,7 +16,7 @@ from truepair.prior.plateau import _likelihood, fit_plateau
 from truepair.prior.ratios import bbe, dedpul
 from truepair.recommender.estimator import Recommender
 from truepair.sampling import Uniform
-from truepair.training import Settings, fit
+from truepair.training import Job, Settings, fit
 from worlds import interactions_of, two_tastes
 
 
@@ -198,7 +198,7 @@ def test_auto_and_per_user_are_filled_in(world):
 
 def test_training_alone_says_who_estimates():
     with pytest.raises(InputError, match="tau = 'auto' is estimated by Recommender"):
-        fit(MF(dim=4), DPL(tau="auto"), Uniform(), two_tastes(), Settings(epochs=1, patience=None))
+        fit(Job(MF(dim=4), DPL(tau="auto"), Uniform(), two_tastes(), Settings(epochs=1, patience=None)))
 
 
 QUICK = {"loss": "dpl", "sampler": "uniform", "dim": 8, "validation": 0, "seed": 3}

@@ -140,10 +140,29 @@ def test_a_wrong_distribution_would_be_noticed():
 
 
 def test_extra_positives_are_uniform_over_the_users_items():
-    drawn = Draws(ODD, Uniform()).known_items(torch.full((300,), 5), 100, key=3).flatten().numpy()
+    draws = Draws(ODD, Uniform())
+    anchor = draws.indptr[5].repeat(300)
+    drawn = draws.batch(anchor, 100, 1, key=3).extra.flatten().numpy()
     expected = np.zeros(12)
     expected[ODD_ROWS[5]] = 1
     assert chi_square_p(drawn, expected) > 1e-3
+
+
+def test_interactions_that_are_no_anchors_are_never_drawn():
+    data = random_interactions()
+    chosen = np.random.default_rng(1).random(len(data)) < 0.5
+    draws, every = Draws(data, Uniform(), anchors=chosen), Draws(data, Uniform())
+    kept = set(zip(data.users[chosen], data.items[chosen], strict=True))
+    free = data.user_counts[data.users] < data.n_items
+    assert draws.anchors.tolist() == np.flatnonzero(chosen & free).tolist()
+    batch = draws.batch(draws.anchors, 6, 7, key=2)
+    pairs = zip(batch.users.repeat_interleave(6).tolist(), batch.extra.flatten().tolist(), strict=True)
+    assert set(pairs) <= kept
+    assert not draws.known(batch.users[:, None], batch.unlabelled).any()
+    assert torch.equal(batch.unlabelled, every.batch(draws.anchors, 6, 7, key=2).unlabelled)
+    same = Draws(data, Uniform(), anchors=np.ones(len(data), dtype=bool)).batch(every.anchors, 3, 2, key=1)
+    for one, other in zip(same, every.batch(every.anchors, 3, 2, key=1), strict=True):
+        assert torch.equal(one, other)
 
 
 def test_rows_of_a_batch_are_independent():

@@ -17,7 +17,7 @@ from truepair.evaluation import Validation
 from truepair.losses import BPR, DPL
 from truepair.models.encoders import MF, LightGCN
 from truepair.sampling import DNS, Uniform
-from truepair.training import Settings, fit
+from truepair.training import Job, Settings, fit
 from truepair.training.loop import Run
 from truepair.training.reference.trainer import ReferenceTrainer
 from worlds import two_tastes
@@ -55,7 +55,9 @@ def train(path=None, encoder="mf", epochs=6):
     kinds = {"mf": (MF(dim=4), Uniform()), "lightgcn": (LightGCN(dim=4, hops=2), DNS(pool=6))}
     settings = dataclasses.replace(SETTINGS, epochs=epochs)
     return fit_reference(
-        kinds[encoder][0], DPL(tau=0.1), kinds[encoder][1], two_tastes(), settings, scores, checkpoint=path
+        Job(kinds[encoder][0], DPL(tau=0.1), kinds[encoder][1], two_tastes(), settings),
+        scores,
+        checkpoint=path,
     )
 
 
@@ -112,7 +114,9 @@ def test_checkpoints_now_and_then_and_at_the_end(tmp_path, monkeypatch):
     saved = []
     monkeypatch.setattr("truepair.training.loop.Run.save", lambda run: saved.append(run.epoch))
     fit_reference(
-        MF(dim=4), BPR(), Uniform(), two_tastes(), SETTINGS, checkpoint=tmp_path / "x", checkpoint_every=4
+        Job(MF(dim=4), BPR(), Uniform(), two_tastes(), SETTINGS),
+        checkpoint=tmp_path / "x",
+        checkpoint_every=4,
     )
     assert saved == [4, 6]
 
@@ -122,7 +126,7 @@ def test_sgd_has_no_moments_and_resumes_too(tmp_path):
 
     def run(path, epochs):
         shorter = dataclasses.replace(settings, epochs=epochs)
-        return fit_reference(MF(dim=4), BPR(), Uniform(), two_tastes(), shorter, checkpoint=path)
+        return fit_reference(Job(MF(dim=4), BPR(), Uniform(), two_tastes(), shorter), checkpoint=path)
 
     run(tmp_path / "c", 3)
     assert_same_run(run(tmp_path / "c", 6), run(None, 6))
@@ -138,11 +142,11 @@ def test_a_checkpoint_of_another_run_names_what_differs(tmp_path):
     with pytest.raises(
         StorageError, match=r"another run: .*learning_rate was 0\.02, is 0\.5.*Give another file"
     ):
-        fit_reference(MF(dim=4), DPL(tau=0.1), Uniform(), two_tastes(), other, checkpoint=path)
+        fit_reference(Job(MF(dim=4), DPL(tau=0.1), Uniform(), two_tastes(), other), checkpoint=path)
     with pytest.raises(StorageError, match=r"interactions was '.*', is '"):
-        fit_reference(MF(dim=4), DPL(tau=0.1), Uniform(), two_tastes(seed=1), SETTINGS, checkpoint=path)
+        fit_reference(Job(MF(dim=4), DPL(tau=0.1), Uniform(), two_tastes(seed=1), SETTINGS), checkpoint=path)
     with pytest.raises(StorageError, match=r"loss was 'DPL', is 'BPR'"):
-        fit_reference(MF(dim=4), BPR(), Uniform(), two_tastes(), SETTINGS, checkpoint=path)
+        fit_reference(Job(MF(dim=4), BPR(), Uniform(), two_tastes(), SETTINGS), checkpoint=path)
 
 
 OTHER_SETTINGS = {
@@ -166,11 +170,12 @@ OTHER_SETTINGS = {
 def test_any_other_setting_is_another_run(name, tmp_path):
     path = tmp_path / "run.ckpt"
     fit_reference(
-        MF(dim=4), BPR(), Uniform(), two_tastes(), dataclasses.replace(SETTINGS, epochs=1), checkpoint=path
+        Job(MF(dim=4), BPR(), Uniform(), two_tastes(), dataclasses.replace(SETTINGS, epochs=1)),
+        checkpoint=path,
     )
     other = dataclasses.replace(SETTINGS, epochs=1, **{name: OTHER_SETTINGS[name]})
     with pytest.raises(StorageError, match=rf"another run: .*{name} was"):
-        fit_reference(MF(dim=4), BPR(), Uniform(), two_tastes(), other, checkpoint=path)
+        fit_reference(Job(MF(dim=4), BPR(), Uniform(), two_tastes(), other), checkpoint=path)
 
 
 def test_every_setting_is_told_apart():
@@ -193,15 +198,17 @@ def test_every_setting_is_told_apart():
 def test_any_other_part_is_another_run(changes, message, tmp_path):
     path = tmp_path / "run.ckpt"
     train(path, epochs=2)
-    job = {"encoder": MF(dim=4), "loss": DPL(tau=0.1), "sampler": Uniform(), "on_epoch": scores}
+    changes = dict(changes)
+    on_epoch = changes.pop("on_epoch", scores)
+    job = Job(MF(dim=4), DPL(tau=0.1), Uniform(), two_tastes(), SETTINGS)
     with pytest.raises(StorageError, match=message):
-        fit_reference(interactions=two_tastes(), settings=SETTINGS, checkpoint=path, **{**job, **changes})
+        fit_reference(dataclasses.replace(job, **changes), on_epoch, checkpoint=path)
 
 
 def test_other_priors_per_user_are_another_run(tmp_path):
     def run(tau):
         short = dataclasses.replace(SETTINGS, epochs=1)
-        fit_reference(MF(dim=4), DPL(tau=tau), Uniform(), two_tastes(), short, checkpoint=tmp_path / "c")
+        fit_reference(Job(MF(dim=4), DPL(tau=tau), Uniform(), two_tastes(), short), checkpoint=tmp_path / "c")
 
     run([0.1] * 40)
     with pytest.raises(StorageError, match=r"loss.tau was '40 values"):
@@ -214,7 +221,9 @@ def test_another_validation_is_another_run(tmp_path):
     def run(metric, target):
         validation = Validation(target, split.train, metric)
         short = dataclasses.replace(SETTINGS, epochs=1)
-        fit_reference(MF(dim=4), BPR(), Uniform(), split.train, short, validation, checkpoint=tmp_path / "c")
+        fit_reference(
+            Job(MF(dim=4), BPR(), Uniform(), split.train, short), validation, checkpoint=tmp_path / "c"
+        )
 
     run("ndcg@5", split.valid)
     run("ndcg@5", split.valid)
@@ -232,17 +241,21 @@ def test_fewer_epochs_than_are_done(tmp_path):
 def test_fit_hands_on_the_checkpoint_and_how_often(tmp_path, monkeypatch):
     saved = []
     monkeypatch.setattr("truepair.training.loop.Run.save", lambda run: saved.append(run.epoch))
-    fit(MF(dim=4), BPR(), Uniform(), two_tastes(), SETTINGS, checkpoint=tmp_path / "x", checkpoint_every=4)
+    fit(
+        Job(MF(dim=4), BPR(), Uniform(), two_tastes(), SETTINGS),
+        checkpoint=tmp_path / "x",
+        checkpoint_every=4,
+    )
     assert saved == [4, 6]
 
 
 @pytest.mark.parametrize("schedule", ["linear", "cosine"])
 def test_a_schedule_that_looks_ahead_cannot_be_made_longer(schedule, tmp_path):
     settings = dataclasses.replace(SETTINGS, schedule=schedule, epochs=2)
-    fit_reference(MF(dim=4), BPR(), Uniform(), two_tastes(), settings, checkpoint=tmp_path / "c")
+    fit_reference(Job(MF(dim=4), BPR(), Uniform(), two_tastes(), settings), checkpoint=tmp_path / "c")
     longer = dataclasses.replace(settings, epochs=3)
     with pytest.raises(StorageError, match="epochs was 2, is 3"):
-        fit_reference(MF(dim=4), BPR(), Uniform(), two_tastes(), longer, checkpoint=tmp_path / "c")
+        fit_reference(Job(MF(dim=4), BPR(), Uniform(), two_tastes(), longer), checkpoint=tmp_path / "c")
 
 
 def damage(path, how):
@@ -299,4 +312,4 @@ def test_divergence_keeps_the_last_good_checkpoint(tmp_path):
     path = tmp_path / "run.ckpt"
     settings = dataclasses.replace(SETTINGS, optimizer="sgd", learning_rate=1e20, epochs=50)
     with pytest.raises(TrainingError, match=r"run\.ckpt holds the last good epoch|the loss became"):
-        fit_reference(MF(dim=4), BPR(), Uniform(), two_tastes(), settings, checkpoint=path)
+        fit_reference(Job(MF(dim=4), BPR(), Uniform(), two_tastes(), settings), checkpoint=path)

@@ -37,7 +37,7 @@ def data():
 
 def on(device, encoder, loss, sampler, data, **changes):
     settings = dataclasses.replace(SETTINGS, device=device, **changes)
-    return fit_reference(encoder, loss, sampler, data, settings)
+    return fit_reference(Job(encoder, loss, sampler, data, settings))
 
 
 def test_words_are_equal():
@@ -80,8 +80,10 @@ def test_per_user_priors_cosine_and_resume(data, tmp_path):
     settings = dataclasses.replace(SETTINGS, device="cuda")
     for epochs in (2, 4):
         shorter = dataclasses.replace(settings, epochs=epochs)
-        resumed = fit_reference(encoder, loss, Uniform(), data, shorter, checkpoint=tmp_path / "run.ckpt")
-    whole = fit_reference(encoder, loss, Uniform(), data, settings)
+        resumed = fit_reference(
+            Job(encoder, loss, Uniform(), data, shorter), checkpoint=tmp_path / "run.ckpt"
+        )
+    whole = fit_reference(Job(encoder, loss, Uniform(), data, settings))
     torch.testing.assert_close(resumed.users, whole.users, rtol=1e-2, atol=1e-3)
 
 
@@ -191,7 +193,7 @@ def test_many_fused_runs_with_early_stopping_and_one_that_diverges(data):
     for place in (0, 2, 3):
         job = jobs[place]
         on_epoch = (lambda state: scores[state.epoch - 1]) if place == 0 else None
-        one = fit(job.encoder, job.loss, job.sampler, data, job.settings, on_epoch)
+        one = fit(job, on_epoch)
         assert one.engine == found[place].engine == "gpu"
         torch.testing.assert_close(one.users, found[place].users, rtol=1e-2, atol=2e-3)
 
@@ -203,9 +205,9 @@ def test_a_fused_run_goes_on_from_a_checkpoint(encoder, batch, data, tmp_path):
     job = job_of(encoder, DPL(tau=0.1), data, batch_size=batch, n_extra=1, n_unlabelled=1)
     for epochs in (3, 6):
         settings = dataclasses.replace(job.settings, epochs=epochs, learning_rate=0.005)
-        parts = job.encoder, job.loss, job.sampler, data, settings
-        resumed = fit(*parts, engine="gpu", checkpoint=tmp_path / "run.ckpt")
-    whole = fit(*parts, engine="gpu")
+        longer = dataclasses.replace(job, settings=settings)
+        resumed = fit(longer, engine="gpu", checkpoint=tmp_path / "run.ckpt")
+    whole = fit(longer, engine="gpu")
     torch.testing.assert_close(resumed.users, whole.users, rtol=1e-2, atol=1e-3)
     assert [r.loss for r in resumed.history] == pytest.approx([r.loss for r in whole.history], rel=1e-3)
 
@@ -213,8 +215,7 @@ def test_a_fused_run_goes_on_from_a_checkpoint(encoder, batch, data, tmp_path):
 def test_a_whole_fused_run_equals_the_reference(data):
     job = job_of(MF(dim=8), DPL(tau=0.1), data, schedule="cosine", epochs=8, learning_rate=0.005)
     assert choose_engine(job) == "gpu"
-    parts = job.encoder, job.loss, job.sampler, data, job.settings
-    ours, theirs = (fit(*parts, engine=engine) for engine in ("auto", "reference"))
+    ours, theirs = (fit(job, engine=engine) for engine in ("auto", "reference"))
     torch.testing.assert_close(ours.items, theirs.items, rtol=1e-2, atol=2e-3)
     assert [r.loss for r in ours.history] == pytest.approx([r.loss for r in theirs.history], rel=1e-3)
 

@@ -51,9 +51,7 @@ def gpu(monkeypatch):
 
 
 def alone(job, on_epoch=None, **more):
-    return fit(
-        job.encoder, job.loss, job.sampler, job.interactions, job.settings, on_epoch, engine="gpu", **more
-    )
+    return fit(job, on_epoch, engine="gpu", **more)
 
 
 def scores_of(*values):
@@ -264,11 +262,7 @@ def test_a_checkpoint_of_another_engine_is_an_error(gpu, tmp_path):
     alone(job, checkpoint=tmp_path / "run.ckpt")
     with pytest.raises(StorageError, match="engine was 'gpu', is 'reference'"):
         fit(
-            MF(dim=3),
-            BPR(),
-            Uniform(),
-            TINY,
-            job.settings,
+            Job(MF(dim=3), BPR(), Uniform(), TINY, job.settings),
             engine="reference",
             checkpoint=tmp_path / "run.ckpt",
         )
@@ -277,7 +271,7 @@ def test_a_checkpoint_of_another_engine_is_an_error(gpu, tmp_path):
 def test_clamped_rows_are_counted(gpu):
     job = job_of(DPL(tau=0.9), learning_rate=0.5, epochs=3)
     result = alone(job)
-    expected = fit(job.encoder, job.loss, job.sampler, TINY, job.settings, engine="reference")
+    expected = fit(job, engine="reference")
     assert 0 < result.clamped < 1
     assert result.clamped == pytest.approx(expected.clamped)
     assert alone(job_of(BPR(), epochs=1)).clamped is None
@@ -295,7 +289,7 @@ def test_a_run_that_diverges_stops_with_advice(gpu):
 def test_without_cuda_it_says_so_and_what_to_use():
     message = r"engine = 'gpu': it needs a CUDA device, and this run is on the CPU\. Use .*reference.*'auto'"
     with pytest.raises(InputError, match=message):
-        fit(MF(dim=3), BPR(), Uniform(), TINY, Settings(device="cpu"), engine="gpu")
+        fit(Job(MF(dim=3), BPR(), Uniform(), TINY, Settings(device="cpu")), engine="gpu")
     with pytest.raises(InputError, match=message):
         fit_many([job_of(BPR(), device="cpu")], engine="gpu")
 

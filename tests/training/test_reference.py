@@ -91,7 +91,7 @@ def by_hand(encoder, loss, data, settings, m):
 def test_updates_equal_the_formulas(loss, changes):
     data = two_tastes(n_users=8, n_items=16)
     settings = dataclasses.replace(FAST, batch_size=13, **changes)  # 48 anchors: an odd tail
-    ours = fit_reference(MF(dim=3), loss, Uniform(), data, settings)
+    ours = fit_reference(Job(MF(dim=3), loss, Uniform(), data, settings))
     theirs = by_hand(MF(dim=3), loss, data, settings, 2 if loss.uses_extra else 0)
     np.testing.assert_allclose(ours.users.numpy(), theirs[0], rtol=2e-3, atol=2e-4)
     np.testing.assert_allclose(ours.items.numpy(), theirs[1], rtol=2e-3, atol=2e-4)
@@ -104,7 +104,7 @@ def test_l2_of_lightgcn_is_on_its_own_vectors_not_on_the_averaged_ones():
     )
     result, plain = (
         fit_reference(
-            LightGCN(dim=3, hops=1), BPR(), Uniform(), data, dataclasses.replace(settings, l2_users=l2)
+            Job(LightGCN(dim=3, hops=1), BPR(), Uniform(), data, dataclasses.replace(settings, l2_users=l2))
         )
         for l2 in (0.3, 0.0)
     )
@@ -151,7 +151,7 @@ def test_every_loss_and_encoder_learns_the_two_tastes(engine, loss, encoder, eno
     job = Job(ENCODERS[encoder](dim=4), LOSSES[loss]().with_density(enough.density), Uniform(), enough, LONG)
     if lack := ENGINES[engine].lacks(job):
         pytest.skip(lack)
-    result = fit(job.encoder, job.loss, job.sampler, enough, LONG, engine=engine)
+    result = fit(job, engine=engine)
     assert taste_auc(result, enough) > 0.9
     assert result.history[-1].loss < result.history[0].loss
 
@@ -162,22 +162,22 @@ def test_every_sampler_learns_the_two_tastes(sampler, enough):
     chosen = (
         kind(pool=4) if kind.needs_scores else kind()
     )  # a pool of all items would seek out hidden positives
-    assert taste_auc(fit_reference(MF(dim=4), BPR(), chosen, enough, settings), enough) > 0.9
+    assert taste_auc(fit_reference(Job(MF(dim=4), BPR(), chosen, enough, settings)), enough) > 0.9
 
 
 def test_cosine_learns_too(enough):
     encoder = LightGCN(dim=4, hops=2, scoring="cosine", temperature=0.2)
-    assert taste_auc(fit_reference(encoder, InfoNCE(), Uniform(), enough, LONG), enough) > 0.9
+    assert taste_auc(fit_reference(Job(encoder, InfoNCE(), Uniform(), enough, LONG)), enough) > 0.9
 
 
 def test_hard_samples_by_rank_are_dpl_with_the_dns_sampler(enough):
-    result = fit_reference(MF(dim=4), DPL(tau=0.3), DNS(pool=12), enough, LONG)
+    result = fit_reference(Job(MF(dim=4), DPL(tau=0.3), DNS(pool=12), enough, LONG))
     assert taste_auc(result, enough) > 0.9
 
 
 def test_the_same_seed_gives_the_same_bits_and_another_does_not(data):
     runs = [
-        fit_reference(MF(dim=4), DPL(), Uniform(), data, dataclasses.replace(FAST, seed=seed))
+        fit_reference(Job(MF(dim=4), DPL(), Uniform(), data, dataclasses.replace(FAST, seed=seed)))
         for seed in (0, 0, 1)
     ]
     assert torch.equal(runs[0].users, runs[1].users)
@@ -186,13 +186,13 @@ def test_the_same_seed_gives_the_same_bits_and_another_does_not(data):
 
 
 def test_density_is_the_prior_unless_told_otherwise(data):
-    result = fit_reference(MF(dim=4), DPL(), Uniform(), data, FAST)
+    result = fit_reference(Job(MF(dim=4), DPL(), Uniform(), data, FAST))
     assert result.job.loss.tau == pytest.approx(data.density)
 
 
 def test_one_prior_per_user_equals_one_number_where_all_agree(data):
-    one = fit_reference(MF(dim=4), DPL(tau=0.25), Uniform(), data, FAST)
-    each = fit_reference(MF(dim=4), DPL(tau=[0.25] * 40), Uniform(), data, FAST)
+    one = fit_reference(Job(MF(dim=4), DPL(tau=0.25), Uniform(), data, FAST))
+    each = fit_reference(Job(MF(dim=4), DPL(tau=[0.25] * 40), Uniform(), data, FAST))
     torch.testing.assert_close(one.users, each.users)
 
 
@@ -205,11 +205,11 @@ def test_clamped_rows_are_counted_and_shown(data):
             counted.extend(rows.clamped.tolist())
             return rows
 
-    result = fit_reference(MF(dim=4), Watched(tau=0.9), Uniform(), data, FAST)
+    result = fit_reference(Job(MF(dim=4), Watched(tau=0.9), Uniform(), data, FAST))
     assert 0 < result.clamped < 1
     assert result.clamped == pytest.approx(np.mean(counted))
     assert f"{result.clamped:.1%} of rows clamped" in repr(result)
-    assert fit_reference(MF(dim=4), BPR(), Uniform(), data, FAST).clamped is None
+    assert fit_reference(Job(MF(dim=4), BPR(), Uniform(), data, FAST)).clamped is None
 
 
 # --- odd users -----------------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ def odd_interactions():
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_users_with_all_one_or_no_items_do_no_harm(sampler):
     settings = dataclasses.replace(FAST, n_unlabelled=4)
-    result = fit_reference(MF(dim=4), DPL(), SAMPLERS[sampler](), odd_interactions(), settings)
+    result = fit_reference(Job(MF(dim=4), DPL(), SAMPLERS[sampler](), odd_interactions(), settings))
     assert result.users.isfinite().all()
     assert result.n_saturated_users == 1
     assert "users with every item, left out: 1" in repr(result)
@@ -233,7 +233,7 @@ def test_users_with_all_one_or_no_items_do_no_harm(sampler):
 def test_nothing_unlabelled_at_all_is_an_error():
     full = Interactions(np.zeros(3, int), np.arange(3), IdMap.range(1), IdMap.range(3))
     with pytest.raises(InputError, match="every user has every item"):
-        fit_reference(MF(), BPR(), Uniform(), full, FAST)
+        fit_reference(Job(MF(), BPR(), Uniform(), full, FAST))
 
 
 # --- validation and early stopping ---------------------------------------------------------------------
@@ -253,7 +253,7 @@ def scores_of(*values):
 def test_patience_stops_and_the_best_epoch_is_kept(data):
     on_epoch = scores_of(0.1, 0.3, 0.2, 0.3, 0.25, 0.9)
     settings = dataclasses.replace(FAST, epochs=6, patience=3)
-    result = fit_reference(MF(dim=4), BPR(), Uniform(), data, settings, on_epoch)
+    result = fit_reference(Job(MF(dim=4), BPR(), Uniform(), data, settings), on_epoch)
     assert (result.epoch, result.score, len(result.history), result.stopped_early) == (2, 0.3, 5, True)
     assert torch.equal(result.users, on_epoch.seen[2])
     assert "stopped early" in repr(result)
@@ -262,14 +262,14 @@ def test_patience_stops_and_the_best_epoch_is_kept(data):
 def test_without_patience_all_epochs_run_and_the_best_is_kept(data):
     on_epoch = scores_of(0.1, 0.3, 0.2)
     settings = dataclasses.replace(FAST, epochs=3)
-    result = fit_reference(MF(dim=4), BPR(), Uniform(), data, settings, on_epoch)
+    result = fit_reference(Job(MF(dim=4), BPR(), Uniform(), data, settings), on_epoch)
     assert (result.epoch, len(result.history), result.stopped_early) == (2, 3, False)
 
 
 def test_validation_now_and_then_and_after_the_last_epoch(data):
     on_epoch = scores_of(0.1, 0.2, 0.15)
     settings = dataclasses.replace(FAST, epochs=5, validate_every=2)
-    result = fit_reference(MF(dim=4), BPR(), Uniform(), data, settings, on_epoch)
+    result = fit_reference(Job(MF(dim=4), BPR(), Uniform(), data, settings), on_epoch)
     assert sorted(on_epoch.seen) == [2, 4, 5]
     assert [record.score for record in result.history] == [None, 0.1, None, 0.2, 0.15]
 
@@ -277,30 +277,30 @@ def test_validation_now_and_then_and_after_the_last_epoch(data):
 def test_patience_is_judged_only_where_something_was_measured(data):
     on_epoch = scores_of(0.1, 0.2, 0.3, 0.4)
     settings = dataclasses.replace(FAST, epochs=20, validate_every=5, patience=3)
-    result = fit_reference(MF(dim=4), BPR(), Uniform(), data, settings, on_epoch)
+    result = fit_reference(Job(MF(dim=4), BPR(), Uniform(), data, settings), on_epoch)
     assert (sorted(on_epoch.seen), result.epoch, result.stopped_early) == ([5, 10, 15, 20], 20, False)
 
 
 def test_what_on_epoch_saw_does_not_change_afterwards(data):
     kept = []
-    fit_reference(MF(dim=4), BPR(), Uniform(), data, FAST, lambda state: kept.append(state.matrices()))
+    fit_reference(Job(MF(dim=4), BPR(), Uniform(), data, FAST), lambda state: kept.append(state.matrices()))
     assert not torch.equal(kept[0][0], kept[1][0])
 
 
 def test_on_epoch_may_only_watch(data):
-    result = fit_reference(MF(dim=4), BPR(), Uniform(), data, FAST, lambda state: None)
+    result = fit_reference(Job(MF(dim=4), BPR(), Uniform(), data, FAST), lambda state: None)
     assert result.epoch == 2
     assert result.score is None
 
 
 def test_patience_without_a_score_is_an_error(data):
     with pytest.raises(InputError, match="patience = 3 needs on_epoch"):
-        fit_reference(MF(), BPR(), Uniform(), data, dataclasses.replace(FAST, patience=3))
+        fit_reference(Job(MF(), BPR(), Uniform(), data, dataclasses.replace(FAST, patience=3)))
 
 
 def test_a_score_that_is_no_number_is_an_error(data):
     with pytest.raises(TrainingError, match="validation score is nan after epoch 1"):
-        fit_reference(MF(dim=4), BPR(), Uniform(), data, FAST, scores_of(float("nan")))
+        fit_reference(Job(MF(dim=4), BPR(), Uniform(), data, FAST), scores_of(float("nan")))
 
 
 @pytest.mark.parametrize(
@@ -315,7 +315,7 @@ def test_fused_engines_say_that_they_lack_a_loss_and_auto_takes_the_reference(lo
         ):
             choose_engine(asked, engine)
     assert choose_engine(job) == "reference"
-    result = fit(job.encoder, loss, job.sampler, data, FAST)
+    result = fit(job)
     assert result.history[-1].loss < result.history[0].loss
     assert (result.clamped is None) == (getattr(loss, "surrogate", "tanh") == "tanh")
 
@@ -329,7 +329,7 @@ def test_fused_engines_say_that_they_do_not_add_popularity_and_auto_takes_the_re
             choose_engine(asked, engine)
     assert ENGINES["gpu"].lacks(job) is not None
     assert choose_engine(job) == "reference"
-    result = fit(job.encoder, job.loss, job.sampler, data, FAST)
+    result = fit(job)
     assert result.history[-1].loss < result.history[0].loss
     assert result.users.shape[1] == result.items.shape[1] == 5
 
@@ -343,7 +343,7 @@ def test_a_run_that_diverges_stops_with_advice(loss, data):
     with pytest.raises(
         TrainingError, match=r"(became (nan|inf)|infinite or NaN) at epoch .*Lower learning_rate"
     ):
-        fit_reference(MF(dim=4), LOSSES[loss](), Uniform(), data, settings)
+        fit_reference(Job(MF(dim=4), LOSSES[loss](), Uniform(), data, settings))
 
 
 def test_an_infinite_vector_is_noticed_before_the_loss_is(data):
@@ -351,7 +351,7 @@ def test_an_infinite_vector_is_noticed_before_the_loss_is(data):
         FAST, epochs=1, batch_size=10_000, optimizer="sgd", learning_rate=3e38, weight_decay=100.0
     )
     with pytest.raises(TrainingError, match="a vector became infinite or NaN at epoch 1, step 1 of 1"):
-        fit_reference(MF(dim=4), BPR(), Uniform(), data, settings)
+        fit_reference(Job(MF(dim=4), BPR(), Uniform(), data, settings))
 
 
 def test_a_loss_that_is_not_finite_stops_with_advice(data):
@@ -359,7 +359,7 @@ def test_a_loss_that_is_not_finite_stops_with_advice(data):
     with pytest.raises(
         TrainingError, match=r"the loss became (nan|inf) at epoch \d+, step \d+ of 15.*Lower learning_rate"
     ):
-        fit_reference(MF(dim=4), BPR(), Uniform(), data, settings)
+        fit_reference(Job(MF(dim=4), BPR(), Uniform(), data, settings))
 
 
 @pytest.mark.parametrize(
@@ -378,8 +378,10 @@ def test_a_loss_that_is_not_finite_stops_with_advice(data):
 )
 def test_arguments_of_another_kind_are_named(changes, message, data):
     job = {"encoder": MF(dim=4), "loss": BPR(), "sampler": Uniform(), "interactions": data, "settings": FAST}
+    parts = {name: value for name, value in changes.items() if name in job}
+    options = {name: value for name, value in changes.items() if name not in job}
     with pytest.raises(InputError, match=message):
-        fit_reference(**{**job, **changes})
+        fit_reference(Job(**{**job, **parts}), **options)
 
 
 def test_choosing_all_of_the_pool_is_no_choice(data):
@@ -387,18 +389,20 @@ def test_choosing_all_of_the_pool_is_no_choice(data):
     with pytest.raises(
         InputError, match="n_unlabelled = 5 of a pool of 5 is no choice; raise pool, or lower n_unlabelled"
     ):
-        fit_reference(MF(dim=4), BPR(), SAMPLERS["bns"](), data, settings)
+        fit_reference(Job(MF(dim=4), BPR(), SAMPLERS["bns"](), data, settings))
 
 
 def test_numpy_numbers_are_numbers(data, tmp_path):
     settings = Settings(epochs=np.int64(1), seed=np.int64(3), learning_rate=np.float32(0.5), device="cpu")
-    result = fit_reference(MF(dim=np.int64(4)), BPR(), Uniform(), data, settings, checkpoint=tmp_path / "c")
+    result = fit_reference(
+        Job(MF(dim=np.int64(4)), BPR(), Uniform(), data, settings), checkpoint=tmp_path / "c"
+    )
     assert result.users.shape == (40, 4)
 
 
 def test_priors_for_another_number_of_users(data):
     with pytest.raises(InputError, match="tau has 2 values, one per user, but there are 40 users"):
-        fit_reference(MF(), DPL(tau=[0.1, 0.2]), Uniform(), data, FAST)
+        fit_reference(Job(MF(), DPL(tau=[0.1, 0.2]), Uniform(), data, FAST))
 
 
 @pytest.mark.parametrize(
@@ -437,7 +441,7 @@ def test_cuda_where_there_is_none(monkeypatch):
 def test_progress_shows_loss_metric_clamped_share_and_time(data, capsys):
     on_epoch = scores_of(0.1, 0.25)
     on_epoch.metric = "ndcg@20"
-    result = fit_reference(MF(dim=4), DPL(tau=0.9), Uniform(), data, FAST, on_epoch, progress=True)
+    result = fit_reference(Job(MF(dim=4), DPL(tau=0.9), Uniform(), data, FAST), on_epoch, progress=True)
     line = describe_epoch(result.history[-1], 2, "ndcg@20")
     last = result.history[-1]
     assert line == f"epoch 2/2  loss {last.loss:.4f}  ndcg@20 0.2500  clamped {last.clamped:.1%}"
@@ -448,5 +452,5 @@ def test_progress_shows_loss_metric_clamped_share_and_time(data, capsys):
 
 
 def test_no_progress_prints_nothing(data, capsys):
-    fit_reference(MF(dim=4), BPR(), Uniform(), data, FAST)
+    fit_reference(Job(MF(dim=4), BPR(), Uniform(), data, FAST))
     assert capsys.readouterr() == ("", "")

@@ -34,7 +34,7 @@ def stops_after(*scores):
 
 
 def alone(each, on_epoch, engine):
-    return fit(*(getattr(each, f.name) for f in dataclasses.fields(Job)), on_epoch, engine=engine)
+    return fit(each, on_epoch, engine=engine)
 
 
 @pytest.mark.parametrize("engine", ["cpu", "reference"])

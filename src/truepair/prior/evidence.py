@@ -20,7 +20,7 @@ from truepair.errors import InputError
 from truepair.losses import BPR
 from truepair.models.encoders import MF
 from truepair.sampling import Uniform
-from truepair.training import AUTO, Settings, fit
+from truepair.training import AUTO, Job, Settings, fit
 
 Floats = npt.NDArray[np.float64]
 
@@ -81,7 +81,7 @@ def gather(
         seed=seed,
         device=device,
     )
-    fitted = fit(MF(dim=dim), BPR(), Uniform(), train, settings, engine=engine, progress=progress)
+    fitted = fit(Job(MF(dim=dim), BPR(), Uniform(), train, settings), engine=engine, progress=progress)
     users, items = fitted.users.cpu(), fitted.items.cpu()
     return standardise(users, items, interactions, train, held_out, seed)
 

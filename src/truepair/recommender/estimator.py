@@ -270,17 +270,7 @@ class Recommender:
         settings = settings if on_epoch else dataclasses.replace(settings, patience=None)
         asked = Job(encoder, loss, sampler, split.train, settings)
         job, filled = prepare(asked, engine=self.engine, progress=progress)
-        fitted = fit(
-            encoder,
-            job.loss,
-            sampler,
-            split.train,
-            settings,
-            on_epoch,
-            engine=self.engine,
-            checkpoint=checkpoint,
-            progress=progress,
-        )
+        fitted = fit(job, on_epoch, engine=self.engine, checkpoint=checkpoint, progress=progress)
         return fitted, filled
 
     def _with_added(

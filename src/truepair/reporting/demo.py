@@ -29,7 +29,7 @@ from truepair.reporting.demo_page import demo_page, print_data, print_result
 from truepair.reporting.demo_result import METRIC, DemoData, DemoResult, Person
 from truepair.reporting.figures import check_plots
 from truepair.sampling import Uniform
-from truepair.training import FitResult, Settings, fit
+from truepair.training import FitResult, Job, Settings, fit
 
 DATASETS = ("ml-100k", "simulated")
 LIST_LENGTH = 10
@@ -123,7 +123,7 @@ def _fit(loss: Loss, data: DemoData, settings: Settings, quiet: bool) -> FitResu
     assert split.valid is not None
     validation = Validation(split.valid, exclude=split.train, metric=METRIC)
     encoder = MF(dim=64 if data.world is None else 32)
-    return fit(encoder, loss, Uniform(), split.train, settings, validation, progress=not quiet)
+    return fit(Job(encoder, loss, Uniform(), split.train, settings), validation, progress=not quiet)
 
 
 def _judged(data: DemoData, fits: Mapping[str, FitResult], out: Path) -> DemoResult:

@@ -1,8 +1,10 @@
-"""Encoder, loss, sampler and interactions in; fitted matrices out."""
+"""Training: a job in, fitted matrices out."""
 
-from truepair.training.engines import AUTO, ENGINES, check_sampler, choose_engine, fit, fit_many
+from truepair.training.engines import AUTO, ENGINES, choose_engine
+from truepair.training.fitting import check_sampler, fit, fit_many
+from truepair.training.job import Job
 from truepair.training.new_users import fold_in
-from truepair.training.result import EpochRecord, EpochState, FitResult, Job, OnEpoch, StopTraining
+from truepair.training.result import EpochRecord, EpochState, FitResult, OnEpoch, StopTraining
 from truepair.training.settings import Settings
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Checkpoints: a run killed at any moment goes on where it was, bit for bit.
+"""Checkpoints: a run that was killed at any moment continues where it was, bit for bit.
 
 All random numbers are functions of (seed, epoch, step), so the tensors and the epoch are the whole state.
 """
@@ -16,7 +16,7 @@ from torch import Tensor
 from truepair.errors import StorageError
 from truepair.losses.posterior import Posterior
 from truepair.storage.tensor_file import read_tensors, write_tensors
-from truepair.training.result import Job
+from truepair.training.job import Job
 
 KIND, VERSION = "truepair checkpoint", 1
 _OLD_NAMES = {"sampler Exact": "Full", "engine rows": "full"}  # of version 0.1
@@ -43,6 +43,8 @@ def describe_job(job: Job, on_epoch: object) -> dict[str, Any]:
         described[part] = type(getattr(job, part)).__name__
         described |= {f"{part}.{k}": v for k, v in _fields(getattr(job, part)).items()}
     described |= _fields(job.settings)
+    masks = {"anchors": job.anchors, "negatives": job.negatives}
+    described |= {name: _digest(mask.tobytes()) for name, mask in masks.items() if mask is not None}
     del described["device"]  # a run may move to another device, though only the CPU repeats every bit
     if job.settings.schedule in ("constant", "step") and job.settings.validate_every == 1:
         del described["epochs"]  # nothing here looks ahead to the last epoch, so a run may be made longer
@@ -67,9 +69,13 @@ def _fields(value: Any) -> dict[str, Any]:
     return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
 
 
+def _digest(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=8).hexdigest()
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple):  # one prior per user: its checksum is enough to tell it from another
-        return f"{len(value)} values, {hashlib.blake2b(repr(value).encode(), digest_size=8).hexdigest()}"
+        return f"{len(value)} values, {_digest(repr(value).encode())}"
     if isinstance(value, Posterior):  # a checkpoint keeps the one it began with
         return repr(value)
     return value

@@ -1,7 +1,7 @@
-"""Weights of unlabelled items: 1 − P for blocks of users, from what a first model says of them.
+"""Weights of unlabelled items: 1 − P for blocks of users, by a first model.
 
-Nothing of the size users × items is kept: the weights of a block are found from the vectors of the first
-model when the block is at hand.
+Nothing of the size users × items is stored: the weights of a block are computed from the vectors of the first
+model when the block is trained.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class ItemWeights:
 
     def restored(self, parts: Mapping[str, Tensor]) -> ItemWeights:
         """With the posterior of a run that was interrupted; KeyError or ValueError if it does not fit."""
-        ours = self.posterior.tensors()
-        for name, tensor in ours.items():
+        expected = self.posterior.tensors()
+        for name, tensor in expected.items():
             if parts[name].shape != tensor.shape:
                 raise ValueError(f"posterior.{name} has another shape")
         return ItemWeights(
-            Posterior(**{name: parts[name] for name in ours}), self.tau, self.cap, self.tau.device
+            Posterior(**{name: parts[name] for name in expected}), self.tau, self.cap, self.tau.device
         )
 
 

@@ -13,8 +13,9 @@ from torch import Tensor
 from truepair.errors import StorageError, TrainingError, check_whole
 from truepair.sampling import Matrices
 from truepair.training.checkpoints import check_same_job, describe_job, load_checkpoint, save_checkpoint
+from truepair.training.job import Job
 from truepair.training.progress import Progress, show_progress
-from truepair.training.result import EpochRecord, EpochState, FitResult, Job, OnEpoch, StopTraining
+from truepair.training.result import EpochRecord, EpochState, FitResult, OnEpoch, StopTraining
 from truepair.training.trainer import EpochTotals, Trainer
 
 

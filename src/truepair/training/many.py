@@ -10,9 +10,10 @@ from typing import Protocol
 from truepair.errors import TrainingError
 from truepair.training.full.cuda_graphs import RecordedRuns
 from truepair.training.full.engine import is_recordable
+from truepair.training.job import Job
 from truepair.training.loop import Run
 from truepair.training.progress import Progress, show_progress
-from truepair.training.result import FitResult, Job, OnEpoch
+from truepair.training.result import FitResult, OnEpoch
 from truepair.training.sampled.plan import plan_of
 from truepair.training.trainer import EpochTotals, Trainer
 
@@ -62,7 +63,7 @@ def _shape(job: Job) -> Hashable:
 def fit_together(
     jobs: Sequence[Job], engine: str, on_epochs: Sequence[OnEpoch | None], progress: bool
 ) -> list[FitResult | TrainingError]:
-    """Train one group on the GPU; a run that diverges gives its error, and the others go on."""
+    """Train one group on the GPU; a run that diverges gives its error, and the others continue."""
     group: Group = RecordedRuns(jobs) if engine == "full" else AlikeRuns(jobs)
     runs = [
         Run(job, engine, trainer, on_epoch, None)
@@ -74,8 +75,8 @@ def fit_together(
         while len(results) < len(runs):
             began = time.perf_counter()
             rates = [None if place in results else run.rate for place, run in enumerate(runs)]
-            told = group.train_all([run.epoch for run in runs], rates)
-            for place, (run, totals) in enumerate(zip(runs, told, strict=True)):
+            totals_of_runs = group.train_all([run.epoch for run in runs], rates)
+            for place, (run, totals) in enumerate(zip(runs, totals_of_runs, strict=True)):
                 if place in results:
                     continue
                 try:
@@ -85,12 +86,12 @@ def fit_together(
                 else:
                     results |= {place: run.result()} if run.is_over() else {}
             bar.step(1)
-            _tell(bar, runs)
+            _report(bar, runs)
     return [results[place] for place in range(len(runs))]
 
 
 class AlikeRuns:
-    """Runs of engine "gpu" in the same kernels; one that is over goes along and learns nothing."""
+    """Runs of engine "gpu" in the same kernels; one that has ended stays in them with learning rate 0."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         from truepair.training.sampled.gpu.runs import GpuRuns  # it needs Triton
@@ -104,7 +105,7 @@ class AlikeRuns:
         return [trainer.totals(summary) for trainer in self.trainers]
 
 
-def _tell(bar: Progress, runs: Sequence[Run]) -> None:
+def _report(bar: Progress, runs: Sequence[Run]) -> None:
     """One line about the whole group: the furthest run, with the best score of all."""
     furthest = max(runs, key=lambda run: run.epoch)
     if furthest.history:

@@ -1,4 +1,4 @@
-"""Folding in: vectors for new users, by the same loss, with the item vectors held fixed."""
+"""Folding in: vectors for new users by the same loss, while the item vectors stay fixed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from truepair.training.full.scoring import Blocks, sums_for
 from truepair.training.settings import Settings
 
 STEPS, RATE = 60, 0.1
-AT_ONCE = 256  # users whose scores are held at once
+AT_ONCE = 256  # users whose scores are in memory at once
 
 
 def fold_in(
@@ -36,9 +36,9 @@ def fold_in(
     is that of training, and its sum the number of pairs there: the losses' sum is divided by it, so that
     weight decay has the strength it had, and nobody's vector depends on who else is folded in.
     """
-    device, loss = settings.torch_device(), _of_strangers(loss)
+    device, loss = settings.torch_device(), _for_new_users(loss)
     items = items.to(device)
-    width = items.shape[1] - bool(encoder.popularity)  # not its dim: who has fitted may change that
+    width = items.shape[1] - bool(encoder.popularity)  # not encoder.dim, which may have been changed since
     vectors = nn.Parameter(_means(items, history)[:, :width])
     optimizer = torch.optim.Adam([vectors], lr=RATE, weight_decay=settings.weight_decay)
     if isinstance(sampler, Full):
@@ -58,9 +58,8 @@ def fold_in(
     return encoder.scaled(vectors).detach().cpu()
 
 
-Gradient = Callable[
-    [Tensor, float, int], Tensor
-]  # vectors [n_users, d], a loss's share, a key -> [n_users, d]
+# (vectors [n_users, d], share of a loss, key) -> gradient [n_users, d]
+Gradient = Callable[[Tensor, float, int], Tensor]
 
 
 def _from_draws(
@@ -82,27 +81,25 @@ def _from_draws(
 def _from_rows(
     items: Tensor, loss: Loss, sampler: Full, history: Interactions, popularity: Codes
 ) -> Gradient:
-    blocks, sums = (
-        Blocks(history, loss, sampler, items.device, popularity),
-        sums_for(sampler, items.device),
-    )
+    blocks = Blocks(history, loss, sampler, items.device, popularity)
+    sums = sums_for(sampler, items.device)
 
     def gradient(vectors: Tensor, share: float, key: int) -> Tensor:
         found = torch.zeros_like(vectors)
         for users in torch.split(blocks.users, AT_ONCE) if len(blocks.users) else ():
-            chosen = blocks.chosen(users, key)
-            theirs = items if chosen.needed is None else items[chosen.needed]
-            held = blocks.scored(chosen, vectors[users], theirs)
-            shares = torch.full_like(held.block.pos, share)
-            found[users] = held.gradients(held.losses(loss, shares, sums))[0]
+            selection = blocks.select(users, key)
+            item_vectors = items if selection.needed is None else items[selection.needed]
+            scored = blocks.scored(selection, vectors[users], item_vectors)
+            shares = torch.full_like(scored.block.pos, share)
+            found[users] = scored.gradients(scored.losses(loss, shares, sums))[0]
         return found
 
     return gradient
 
 
-def _of_strangers(loss: Loss) -> Loss:
-    """With one prior per user of training, new people get their mean; a first model knows nothing of them,
-    so that all their items weigh 1."""
+def _for_new_users(loss: Loss) -> Loss:
+    """With one prior per user of training, new users get the mean. A first model has no vectors for them, so
+    all their items weigh 1."""
     if isinstance(loss, InfoNCEPosterior):
         return InfoNCE(loss.temperature)
     tau = getattr(loss, "tau", None)

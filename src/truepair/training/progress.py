@@ -9,7 +9,7 @@ from truepair.training.result import EpochRecord
 
 
 class Progress:
-    """Told of every step and every epoch; this one shows nothing."""
+    """Receives every step and every epoch; this one shows nothing."""
 
     def step(self, steps: int) -> None:
         """So many more batches are done."""

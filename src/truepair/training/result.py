@@ -1,4 +1,4 @@
-"""What training tells while it runs, and what it gives when it is done."""
+"""Reports of a run: after every epoch, and the result at its end."""
 
 from __future__ import annotations
 
@@ -8,11 +8,8 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from truepair.data.interactions import Interactions
-from truepair.losses import Loss
-from truepair.models.encoders import Encoder
-from truepair.sampling import Matrices, Sampler
-from truepair.training.settings import Settings
+from truepair.sampling import Matrices
+from truepair.training.job import Job
 
 
 @dataclass(frozen=True)
@@ -54,17 +51,6 @@ class OnEpoch(Protocol):
 
     def __call__(self, state: EpochState, /) -> float | None:
         """A validation score, or None; raises `StopTraining` to end the run."""
-
-
-@dataclass(frozen=True)
-class Job:
-    """All that a run depends on."""
-
-    encoder: Encoder
-    loss: Loss
-    sampler: Sampler
-    interactions: Interactions
-    settings: Settings
 
 
 @dataclass(frozen=True, eq=False, repr=False)

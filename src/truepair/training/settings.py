@@ -18,9 +18,9 @@ Schedule = Literal["constant", "step", "linear", "cosine"]
 class Settings:
     """How to train, apart from encoder, loss and sampler.
 
-    batch_size              anchors of a step; with exact sampling users, each with all its anchors.
-    n_extra, n_unlabelled   M and N of a data entry. A loss without use for extra positives draws none, and
-                            exact sampling does not use them.
+    batch_size              anchors of a step; in full-catalogue training users, each with all its anchors.
+    n_extra, n_unlabelled   M and N of a data entry. A loss that does not use extra positives draws none, and
+                            full-catalogue training uses neither.
     learning_rate, schedule "constant"; "step": times `decay` from epoch `decay_epoch` on;
                             "linear": to 0 over all epochs; "cosine": to 0 along half a cosine.
     weight_decay            L2 on all parameters in every step, added to the gradient (the paper's).

@@ -1,4 +1,4 @@
-"""What an engine is: a trainer that knows how to train one epoch. `running` does the rest."""
+"""What an engine provides: a trainer that trains one epoch. `loop` does the rest."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import NamedTuple, Protocol
 from torch import Tensor
 
 from truepair.sampling import Matrices
-from truepair.training.result import Job
+from truepair.training.job import Job
 
 
 class EpochTotals(NamedTuple):
-    """What an epoch of training tells."""
+    """The totals of an epoch of training."""
 
     losses: Tensor  # [steps], the sum of the rows' losses in each step
     clamped: int | None  # how many rows met the loss's floor; None where it has none
@@ -23,10 +23,10 @@ class Trainer(Protocol):
 
     steps: int  # batches in an epoch
     n_anchors: int  # rows in an epoch
-    n_saturated_users: int  # users with every item: they have nothing to be compared with, so no anchors
+    n_saturated_users: int  # users with interactions and nothing to compare them with: they have no anchors
 
     def train(self, epoch: int, rate: float, advance: Callable[[int], None]) -> EpochTotals:
-        """Train epoch `epoch` (from 0) at learning rate `rate`; `advance` is told of steps that are done."""
+        """Train epoch `epoch` (from 0) at learning rate `rate`; `advance` gets the number of steps done."""
 
     def matrices(self) -> Matrices:
         """Copies of (users, items), whose dot products are the scores."""
@@ -38,7 +38,7 @@ class Trainer(Protocol):
         """All that the coming epochs depend on, apart from the job: parameters and optimizer state."""
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Take over what `state` gave; KeyError or ValueError if it does not fit."""
+        """Continue from what `state` returned; KeyError or ValueError if it does not fit."""
 
 
 class Engine(NamedTuple):

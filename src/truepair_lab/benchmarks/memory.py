@@ -32,7 +32,7 @@ from truepair.data.interactions import Interactions
 from truepair.models.encoders import MF
 from truepair.losses import DPL
 from truepair.sampling import Uniform
-from truepair.training import fit
+from truepair.training import Job, fit
 from dataclasses import replace
 
 path, engine, epochs = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -40,7 +40,7 @@ with np.load(path) as pairs:
     n_users, n_items = pairs["shape"]
     train = Interactions(pairs["users"], pairs["items"], IdMap.range(n_users), IdMap.range(n_items))
 settings = replace(SETTINGS.get(engine, USUAL), n_extra=10, n_unlabelled=10, epochs=epochs)
-fit(MF(dim=32), DPL(tau=TAU), Uniform(), train, settings, engine=engine)
+fit(Job(MF(dim=32), DPL(tau=TAU), Uniform(), train, settings), engine=engine)
 print(peak() - imported)
 """
 

@@ -49,7 +49,7 @@ def trained(parameters: Parameters, train: Interactions, seed: int) -> Fitted:
     encoder, loss, sampler, settings = model.job(len(train))
     settings = replace(settings, seed=seed)
     loss = prepare(Job(encoder, loss, sampler, train, settings)).job.loss
-    result, device = fit(encoder, loss, sampler, train, settings, stop), settings.torch_device()
+    result, device = fit(Job(encoder, loss, sampler, train, settings), stop), settings.torch_device()
     ease = model.added()
     if ease is None:
         return result.users.to(device), result.items.to(device), result

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,11 +13,7 @@ import torch
 from truepair.errors import TrainingError
 from truepair.evaluation.evaluation import Validation
 from truepair.models.encoders import MF
-from truepair.training import ENGINES, FitResult, Job, OnEpoch, Settings, choose_engine, fit
-from truepair.training.loop import Run, run_to_the_end
-from truepair.training.reference.trainer import ReferenceTrainer
-from truepair.training.sampled.cpu.engine import CpuTrainer
-from truepair.training.trainer import Trainer
+from truepair.training import FitResult, Job, OnEpoch, Settings, fit
 from truepair_lab.truth.cases import TruthCase, mask_of
 from truepair_lab.truth.treatments import M, Treatment, excluded_pairs
 
@@ -83,11 +78,16 @@ def _trial(case: TruthCase, treatment: Treatment, settings: Settings, effort: Ef
 
 
 def validation_of(case: TruthCase, treatment: Treatment) -> Validation:
-    """NDCG@20 on the validation part; a supervised model ranks it among what it was not told."""
-    k = min(20, case.train.n_items)
-    untold = mask_of(case.valid) | case.spare
-    mask = mask_of(case.train) if treatment.labels is None else ~untold
-    return Validation(case.valid, case.pairs(mask), f"ndcg@{k}")
+    """NDCG@20 on the validation part; for a supervised model, see `supervised_validation`."""
+    if treatment.labels is not None:
+        return supervised_validation(case)
+    return Validation(case.valid, case.train, f"ndcg@{min(20, case.train.n_items)}")
+
+
+def supervised_validation(case: TruthCase) -> Validation:
+    """NDCG@20 on the validation part, ranked among the spare pairs: the model knows all other labels."""
+    unknown = mask_of(case.valid) | case.spare
+    return Validation(case.valid, case.pairs(~unknown), f"ndcg@{min(20, case.train.n_items)}")
 
 
 def fit_treatment(
@@ -95,38 +95,25 @@ def fit_treatment(
 ) -> FitResult:
     """Train; the epoch is the best by validation. `on_epoch`, if given, must pass on the validation score."""
     on_epoch = on_epoch or validation_of(case, treatment)
-    encoder, loss, sampler = MF(dim=dim), treatment.loss(case), treatment.sampler
-    settings = replace(settings, n_unlabelled=treatment.n)
     with one_thread():
-        if treatment.labels is None:
-            return fit(encoder, loss, sampler, case.train, settings, on_epoch)
-        return _fit_told(Job(encoder, loss, sampler, case.train, settings), case, treatment, on_epoch)
+        return fit(job_of(case, treatment, settings, dim), on_epoch)
 
 
-def _fit_told(job: Job, case: TruthCase, treatment: Treatment, on_epoch: OnEpoch) -> FitResult:
-    """The engines draw from what is not among the interactions: give them all that must not be drawn."""
-    assert treatment.labels is not None
+def job_of(case: TruthCase, treatment: Treatment, settings: Settings, dim: int) -> Job:
+    """The job of a treatment. Where labels are known, all pairs that must not be drawn are interactions, and
+    some of them are anchors."""
+    job = Job(
+        MF(dim=dim),
+        treatment.loss(case),
+        treatment.sampler,
+        case.train,
+        replace(settings, n_unlabelled=treatment.n),
+    )
+    if treatment.labels is None:
+        return job
     labels = treatment.labels(case)
-    job = replace(job, interactions=excluded_pairs(case, labels))
-    engine = choose_engine(job)
-    trainer = ENGINES[engine].start(job)
-    _keep_anchors(trainer, torch.from_numpy(labels.anchors.copy()), job.settings.batch_size)
-    return run_to_the_end(Run(job, engine, trainer, on_epoch, None), 1, progress=False)
-
-
-def _keep_anchors(trainer: Trainer, anchors: torch.Tensor, batch_size: int) -> None:
-    """Only these pairs are anchors; all others of the interactions are merely never drawn."""
-    if isinstance(trainer, CpuTrainer):
-        users, items = trainer.anchor_users, trainer.anchor_items
-        kept = anchors.numpy()[users, items]
-        trainer.anchor_users, trainer.anchor_items = users[kept], items[kept]
-        trainer.n_anchors = int(kept.sum())
-    else:
-        assert isinstance(trainer, ReferenceTrainer)
-        draws = trainer.draws
-        draws.anchors = draws.anchors[anchors[draws.users[draws.anchors], draws.items[draws.anchors]]]
-        trainer.n_anchors = len(draws.anchors)
-    trainer.steps = math.ceil(trainer.n_anchors / batch_size)
+    excluded = excluded_pairs(case, labels)
+    return replace(job, interactions=excluded, anchors=labels.anchors[excluded.users, excluded.items])
 
 
 @contextmanager

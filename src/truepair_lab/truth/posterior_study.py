@@ -29,7 +29,7 @@ from truepair.training.item_weights import weights_of
 from truepair_lab import store
 from truepair_lab.truth.cases import TruthCase, mask_of
 from truepair_lab.truth.fitting import one_thread
-from truepair_lab.truth.labelled import fit_told
+from truepair_lab.truth.labelled import fit_supervised
 from truepair_lab.truth.lines import Key, PosteriorLine, append
 from truepair_lab.truth.quality import quality
 from truepair_lab.truth.sources import Asked
@@ -90,7 +90,7 @@ class Bench:
     def fitted(self, treatment: str, point: Point) -> FitResult:
         """A treatment at a point; the epoch is the best by validation."""
         if treatment == "supervised":
-            return fit_told(self.job(point, InfoNCE(point.temperature)), self.case)
+            return fit_supervised(self.job(point, InfoNCE(point.temperature)), self.case)
         first = self.first(point)
         return first if treatment == "infonce" else self._fit(self.job(point, self.loss(treatment, point)))
 
@@ -126,7 +126,7 @@ class Bench:
     def _fit(self, job: Job) -> FitResult:
         valid = Validation(self.case.valid, self.case.train, f"ndcg@{min(20, self.case.train.n_items)}")
         with one_thread():
-            return fit(job.encoder, job.loss, job.sampler, job.interactions, job.settings, valid)
+            return fit(job, valid)
 
 
 # --- running -------------------------------------------------------------------------------------------

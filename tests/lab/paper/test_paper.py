@@ -11,7 +11,7 @@ from truepair.data.datasets.registry import DATASETS
 from truepair.errors import InputError
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.parameters import assembled
-from truepair.training.result import Job
+from truepair.training.job import Job
 from truepair.training.sampled.gpu.engine import too_wide
 from truepair.tuning import When, check_space
 from truepair_lab.lines import Lines

@@ -1,6 +1,7 @@
 """The truth lab on tiny worlds: what is hidden and judged, what is measured; what is said of bad input."""
 
 import dataclasses
+import functools
 import json
 import math
 from pathlib import Path
@@ -13,6 +14,7 @@ from truepair.data.ids import IdMap
 from truepair.data.simulation import simulate_world
 from truepair.errors import InputError
 from truepair.losses import BPR
+from truepair.training import fit
 from truepair_lab.truth import cases, coat, lines
 from truepair_lab.truth.cases import case_of, hidden_case, mask_of
 from truepair_lab.truth.fitting import Effort, best_of, fit_treatment, search
@@ -194,10 +196,10 @@ def test_anchors_are_the_given_ones_alone(engine, monkeypatch):
     only[case.train.users[:30], case.train.items[:30]] = True
     excluded = np.ones_like(only)
     excluded[:, :5] = only[:, :5]
-    told = dataclasses.replace(treatment, labels=lambda _: fitting_labels(only, excluded))
-    monkeypatch.setattr(fitting, "choose_engine", lambda job: engine)
+    labelled = dataclasses.replace(treatment, labels=lambda _: fitting_labels(only, excluded))
+    monkeypatch.setattr(fitting, "fit", functools.partial(fit, engine=engine))
     settings = dataclasses.replace(QUICK.grid(tiny())[0], weight_decay=0.0, epochs=1)
-    result = fit_treatment(case, told, settings, 4)
+    result = fit_treatment(case, labelled, settings, 4)
     start = result.job.encoder.start(case.train, 0, torch.device("cpu"))
     moved = (result.items - start.item.detach()).abs().sum(1) > 0
     touched = np.zeros(case.train.n_items, dtype=bool)

@@ -11,7 +11,7 @@ from truepair.data.simulation import simulate_world
 from truepair.errors import InputError
 from truepair.losses import InfoNCE, InfoNCEPosterior
 from truepair_lab.truth.cases import hidden_case, mask_of
-from truepair_lab.truth.labelled import ToldBlocks, fit_told, labels_of
+from truepair_lab.truth.labelled import fit_supervised, supervised_job
 from truepair_lab.truth.lines import append
 from truepair_lab.truth.posterior_lines import read
 from truepair_lab.truth.posterior_study import KIND, TITLES, Bench, Effort, Point, _of_kind, run_posterior
@@ -73,18 +73,15 @@ def test_the_first_model_is_plain_infonce_and_is_trained_once():
 
 def test_a_supervised_model_never_meets_a_judged_pair():
     case = tiny()
-    labels = labels_of(case)
-    negative = ~(labels.excluded | labels.anchors)
-    assert not (negative & (case.truth | case.judged | mask_of(case.valid))).any()
-    bench = Bench(case, QUICK)
-    job = bench.job(POINTS[0], InfoNCE(0.3))
-    blocks = ToldBlocks(job, torch.from_numpy(negative))
-    chosen = blocks.chosen(blocks.users[:9], 1)
-    block = blocks.scored(chosen, torch.randn(9, 4), torch.randn(50, 4)).block
-    weights = block.log_weights.exp().numpy()
-    np.testing.assert_array_equal(weights, negative[chosen.users.numpy()])
-    assert block.n_unlabelled.tolist() == negative[chosen.users.numpy()].sum(axis=1).tolist()
-    assert fit_told(job, case).users.isfinite().all()
+    plain = Bench(case, QUICK).job(POINTS[0], InfoNCE(0.3))
+    job = supervised_job(plain, case)
+    judged = case.judged | mask_of(case.valid)
+    assert not (job.negatives & (case.truth | judged)).any()
+    assert not (mask_of(job.interactions) & (~case.truth | judged)).any()
+    result = fit_supervised(plain, case)
+    assert result.engine == "full"
+    np.testing.assert_array_equal(result.job.negatives, job.negatives)
+    assert result.users.isfinite().all()
 
 
 def test_the_section_says_what_the_lines_say(folder):

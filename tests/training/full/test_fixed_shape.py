@@ -12,7 +12,7 @@ from truepair.sampling import Full
 from truepair.training import Job, Settings, fit, fit_many
 from truepair.training.full.cuda_graphs import RecordedFullTrainer
 from truepair.training.full.engine import is_recordable
-from truepair.training.full.fixed_shape import Course
+from truepair.training.full.fixed_shape import EpochBuffers
 from truepair.training.full.scoring import Blocks
 from truepair.training.full.trainer import FullTrainer
 from worlds import interactions_of, posterior_of
@@ -98,21 +98,21 @@ def test_a_filled_block_is_the_block(loss, encoder, epochs):
 
 def test_blocks_of_an_epoch_are_those_of_the_engine():
     blocks = Blocks(DATA, BPR(), Full(), CPU)
-    course = Course(blocks, batch_size=5)
+    buffers = EpochBuffers(blocks, batch_size=5)
     for epoch in range(3):
-        course.lay(5, epoch)
+        buffers.fill(5, epoch)
         for users in blocks.epoch(5, epoch, 5):
-            assert torch.equal(course.members(len(users)), users)
-            course.step += 1
+            assert torch.equal(buffers.members(len(users)), users)
+            buffers.step += 1
 
 
 def test_room_is_made_once_and_grows_when_a_block_needs_it():
-    course = Course(Blocks(DATA, BPR(), Full(), CPU), batch_size=5)
-    assert course.lay(5, 0)
-    assert not course.lay(5, 1)
-    course.room = 3
-    assert course.lay(5, 2)
-    assert course.room >= max(course.bounds.diff().flatten().tolist())
+    buffers = EpochBuffers(Blocks(DATA, BPR(), Full(), CPU), batch_size=5)
+    assert buffers.fill(5, 0)
+    assert not buffers.fill(5, 1)
+    buffers.room = 3
+    assert buffers.fill(5, 2)
+    assert buffers.room >= max(buffers.bounds.diff().flatten().tolist())
 
 
 def test_what_can_be_recorded():
@@ -135,12 +135,12 @@ def test_what_can_be_recorded():
 @pytest.mark.parametrize("loss", LOSSES, ids=named)
 def test_recorded_training_is_the_references(loss, encoder, tmp_path):
     settings = dataclasses.replace(SETTINGS, device="cuda")
-    reference = fit(encoder, loss, Full(), DATA, SETTINGS, engine="reference")
+    reference = fit(Job(encoder, loss, Full(), DATA, SETTINGS), engine="reference")
     scores = reference.users @ reference.items.T
 
     def recorded(epochs, checkpoint=None):
         wanted = dataclasses.replace(settings, epochs=epochs)
-        return fit(encoder, loss, Full(), DATA, wanted, engine="full", checkpoint=checkpoint)
+        return fit(Job(encoder, loss, Full(), DATA, wanted), engine="full", checkpoint=checkpoint)
 
     recorded(1, tmp_path / "run.ckpt")
     for found in (recorded(2), recorded(2, tmp_path / "run.ckpt")):
@@ -156,7 +156,7 @@ def test_runs_side_by_side_are_those_alone():
         for seed, (encoder, loss) in enumerate([(COSINE, BPR()), (GRAPH, SL()), (COSINE, DPL(tau=0.2))])
     ]
     for job, found in zip(jobs, fit_many(jobs), strict=True):
-        alone = fit(job.encoder, job.loss, job.sampler, DATA, job.settings)
+        alone = fit(job)
         assert (found.engine, len(found.history)) == ("full", job.settings.epochs)
         scores = alone.users @ alone.items.T
         assert (found.users @ found.items.T - scores).abs().max() < 1e-3 * scores.abs().max()

@@ -68,7 +68,7 @@ def named(value):
 
 def trained(loss, encoder=DOT, sampler=None, data=DATA, engine="full", **changes):
     settings = dataclasses.replace(SETTINGS, **changes)
-    return fit(encoder, loss, sampler or Full(), data, settings, engine=engine)
+    return fit(Job(encoder, loss, sampler or Full(), data, settings), engine=engine)
 
 
 def assert_close(ours, theirs, accuracy):
@@ -199,7 +199,7 @@ def test_the_same_bits_on_one_and_two_threads(loss, encoder):
 def test_stopping_and_going_on_changes_nothing(encoder, sampler, tmp_path):
     def run(epochs, path=None):
         settings = dataclasses.replace(SETTINGS, epochs=epochs)
-        return fit(encoder, DPL(tau=0.1), sampler, DATA, settings, engine="full", checkpoint=path)
+        return fit(Job(encoder, DPL(tau=0.1), sampler, DATA, settings), engine="full", checkpoint=path)
 
     run(2, tmp_path / "run.ckpt")
     assert_same_bits(run(4, tmp_path / "run.ckpt"), run(4))
@@ -214,7 +214,7 @@ def gradients(loss, sampler, keys, data=DATA, sums=pair_sums):
     ours, theirs = (torch.randn(n, 4, generator=chance).double() for n in (data.n_users, data.n_items))
     by_ours, by_theirs, idle = [], [], []
     for key in keys:
-        chosen = blocks.chosen(blocks.users, key)
+        chosen = blocks.select(blocks.users, key)
         needed = torch.arange(data.n_items) if chosen.needed is None else chosen.needed
         held = blocks.scored(chosen, ours[blocks.users], theirs[needed])
         share = torch.full_like(held.block.pos, 1 / len(held.items))
@@ -231,7 +231,7 @@ def test_a_step_with_drawn_columns_and_popularity_is_that_of_the_formula(encoder
     sampler, settings = Full(columns=12, alpha=0.5, step=0), dataclasses.replace(SETTINGS, epochs=1)
     settings = dataclasses.replace(settings, optimizer="sgd", batch_size=DATA.n_users, learning_rate=1.0)
     data = two_tastes(n_users=12, n_items=20, each=3)
-    found = fit(encoder, InfoNCE(temperature=0.7), sampler, data, settings, engine="full")
+    found = fit(Job(encoder, InfoNCE(temperature=0.7), sampler, data, settings), engine="full")
     assert encoder.popularity > 0
     blocks, model = Blocks(data, BPR(), sampler, CPU), encoder.start(data, settings.seed, CPU)
     key = stream_key(settings.seed, 0, 0)
@@ -325,7 +325,7 @@ def test_every_score_of_a_block_lies_in_its_range():
     data = interactions_of([range(8), [8], [9]], 10)
     blocks = Blocks(data, DPL(tau=0.1), Full(columns=2, alpha=0), torch.device("cpu"))
     ours, theirs = torch.full((3, 2), 10.0), torch.linspace(1, 1.1, 20).view(10, 2)
-    chosen = [blocks.chosen(blocks.users, key) for key in range(20)]
+    chosen = [blocks.select(blocks.users, key) for key in range(20)]
     some = [blocks.scored(each, ours, theirs[each.needed]) for each in chosen]
     assert any(held.idle.any() for held in some)
     for held in some:
@@ -337,13 +337,13 @@ def test_every_score_of_a_block_lies_in_its_range():
 def test_a_run_that_diverges_stops_with_advice(loss):
     settings = Settings(epochs=5, batch_size=5, optimizer="sgd", learning_rate=1e5, device="cpu")
     with pytest.raises(TrainingError, match="Lower learning_rate"):
-        fit(MF(dim=4), loss, Full(), two_tastes(), settings, engine="full")
+        fit(Job(MF(dim=4), loss, Full(), two_tastes(), settings), engine="full")
 
 
 def test_a_prior_near_1_is_not_rounded_to_1():
     loss, settings = DPL(tau=1 - 1e-9), Settings(epochs=1, batch_size=5, device="cpu")
     theirs, ours = (
-        fit(MF(dim=4), loss, Full(step=0), two_tastes(), settings, engine=engine)
+        fit(Job(MF(dim=4), loss, Full(step=0), two_tastes(), settings), engine=engine)
         for engine in ("reference", "full")
     )
     assert np.isclose(ours.history[-1].loss, theirs.history[-1].loss)

@@ -27,7 +27,7 @@ CPU = torch.device("cpu")
 
 
 def trained(loss, sampler=None, **options):
-    return fit(MF(dim=4), loss, sampler or Full(), DATA, SETTINGS, **options)
+    return fit(Job(MF(dim=4), loss, sampler or Full(), DATA, SETTINGS), **options)
 
 
 def same_bits(ours, theirs):
@@ -129,9 +129,9 @@ def test_drawn_columns_weigh_both_ways():
     ours, theirs = torch.randn(DATA.n_users, 4), torch.randn(DATA.n_items, 4)
     for key in range(5):
         users = blocks.users[key : key + 6]
-        chosen = blocks.chosen(users, key)
+        chosen = blocks.select(users, key)
         found = blocks.scored(chosen, ours[users], theirs[chosen.needed]).block
-        bare = plain.scored(plain.chosen(users, key), ours[users], theirs[chosen.needed]).block
+        bare = plain.scored(plain.select(users, key), ours[users], theirs[chosen.needed]).block
         own = ItemWeights(POSTERIOR, torch.tensor(0.12), 0.99, CPU).log_weights(users, chosen.columns)
         torch.testing.assert_close(found.log_weights, bare.log_weights + own)
         assert found.log_total_weight().isfinite().all()
@@ -155,20 +155,16 @@ def stop_after(epoch):
 
 def test_a_run_goes_on_with_the_posterior_it_began_with(tmp_path):
     path, nothing = tmp_path / "run.ckpt", stop_after(9)
-    fit(MF(dim=4), LOSS, Full(), DATA, SETTINGS, stop_after(1), checkpoint=path)
-    whole = fit(MF(dim=4), LOSS, Full(), DATA, SETTINGS, nothing)
+    fit(Job(MF(dim=4), LOSS, Full(), DATA, SETTINGS), stop_after(1), checkpoint=path)
+    whole = fit(Job(MF(dim=4), LOSS, Full(), DATA, SETTINGS), nothing)
     # trained again on another machine, the first model may differ in its last bits: not so the run
     other = dataclasses.replace(POSTERIOR, users=POSTERIOR.users * (1 + 1e-3))
     gone_on = dataclasses.replace(LOSS, posterior=other)
-    found = fit(MF(dim=4), gone_on, Full(), DATA, SETTINGS, nothing, checkpoint=path)
+    found = fit(Job(MF(dim=4), gone_on, Full(), DATA, SETTINGS), nothing, checkpoint=path)
     assert same_bits(found, whole)
     with pytest.raises(StorageError, match=r"loss\.tau was 0\.12, is 0\.2"):
         fit(
-            MF(dim=4),
-            dataclasses.replace(LOSS, tau=0.2),
-            Full(),
-            DATA,
-            SETTINGS,
+            Job(MF(dim=4), dataclasses.replace(LOSS, tau=0.2), Full(), DATA, SETTINGS),
             nothing,
             checkpoint=path,
         )

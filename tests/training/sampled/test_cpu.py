@@ -18,8 +18,8 @@ from truepair.models.encoders import MF, Encoder, LightGCN
 from truepair.randomness import stream_key
 from truepair.sampling import BNS, DNS, Draws, Popularity, Sampler, Uniform
 from truepair.training import ENGINES, Settings, fit
+from truepair.training.job import Job
 from truepair.training.reference.trainer import ReferenceTrainer
-from truepair.training.result import Job
 from truepair.training.sampled.cpu import epoch_order
 from truepair.training.sampled.cpu.engine import CPU
 from truepair.training.sampled.cpu.epoch_order import anchor_order, sort_places
@@ -346,7 +346,7 @@ def test_a_run_that_diverges_is_told(loss, encoder, data, with_cpu):
     with pytest.raises(
         TrainingError, match=r"(became (nan|inf)|infinite or NaN) at epoch .*Lower learning_rate"
     ):
-        fit(encoder, LOSSES[loss](), Uniform(), data, settings, engine="cpu")
+        fit(Job(encoder, LOSSES[loss](), Uniform(), data, settings), engine="cpu")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -379,7 +379,7 @@ def test_what_it_lacks_is_named_with_what_it_has(changes, message, data, with_cp
     job = job_of(data, **changes)
     assert CPU.lacks(job) == message
     with pytest.raises(InputError, match=r"engine = 'cpu': it has no .* Use .*reference"):
-        fit(job.encoder, job.loss, job.sampler, data, job.settings, engine="cpu")
+        fit(job, engine="cpu")
 
 
 def test_it_lacks_nothing_of_what_it_has(data):

@@ -21,7 +21,7 @@ from truepair.models.matrices import dense
 from truepair.randomness import stream_key
 from truepair.recommender.model_file import Model, load_model, save_model
 from truepair.sampling import Draws, Uniform
-from truepair.training import EpochState, Settings, fit, fold_in
+from truepair.training import EpochState, Job, Settings, fit, fold_in
 
 Callback = Callable[[int, float, int, int], Any]
 
@@ -72,9 +72,8 @@ class PairwiseModel(Factors):
         pairs = pairs_of(user_items)
         settings = self._settings(min(pairs.n_users, pairs.n_items))
         on_epoch = None if callback is None else _EpochCallback(callback, pairs, settings)
-        result = fit(
-            MF(dim=self.factors), self._loss(), Uniform(), pairs, settings, on_epoch, progress=show_progress
-        )
+        job = Job(MF(dim=self.factors), self._loss(), Uniform(), pairs, settings)
+        result = fit(job, on_epoch, progress=show_progress)
         self._seen, self._fitted_loss = pairs, result.job.loss
         self.user_factors = result.users.numpy().astype(self.dtype)
         self.item_factors = result.items.numpy().astype(self.dtype)

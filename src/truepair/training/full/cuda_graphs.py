@@ -1,4 +1,4 @@
-"""Exact sampling on CUDA by steps that are recorded once and replayed; many runs at once, side by side."""
+"""Full-catalogue training on CUDA by steps that are recorded once and replayed; many runs side by side."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from truepair.training.full.fixed_shape import Course
+from truepair.training.full.fixed_shape import EpochBuffers
 from truepair.training.full.trainer import FullTrainer
-from truepair.training.result import Job
+from truepair.training.job import Job
 from truepair.training.trainer import EpochTotals
 
 
 class RecordedFullTrainer(FullTrainer):
-    """The same with Adam on CUDA, by steps that are recorded once and replayed."""
+    """Full-catalogue training with Adam on CUDA, by steps that are recorded once and replayed."""
 
     def __init__(self, job: Job) -> None:
         super().__init__(job)
-        self.course = Course(self.blocks, job.settings.batch_size)
+        self.buffers = EpochBuffers(self.blocks, job.settings.batch_size)
         rate = torch.tensor(job.settings.learning_rate, device=self.device)  # read at every replay
         decay = job.settings.weight_decay
         self.optimizer = torch.optim.Adam(
@@ -31,7 +31,7 @@ class RecordedFullTrainer(FullTrainer):
         if self.device.type == "cuda":
             self.pool = torch.cuda.graph_pool_handle()  # one for all graphs: they never overlap
             # of its own: libraries keep memory for each stream, and runs that overlap must not share it
-            self.aside = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+            self.side_stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
 
     def train(self, epoch: int, rate: float, advance: Callable[[int], None]) -> EpochTotals:
         """All anchors once."""
@@ -39,78 +39,78 @@ class RecordedFullTrainer(FullTrainer):
         return self.totals()
 
     def start(self, epoch: int, rate: float, advance: Callable[[int], None] = lambda steps: None) -> None:
-        """Let all steps of an epoch begin; nothing waits for them."""
-        if self.course.lay(self.job.settings.seed, epoch):
+        """Launch all steps of an epoch without waiting for them."""
+        if self.buffers.fill(self.job.settings.seed, epoch):
             self.graphs.clear()
         self.optimizer.param_groups[0]["lr"].fill_(rate)
         for step in range(self.steps):
-            self.play(self.course.size(step))
+            self.play(self.buffers.size(step))
             advance(1)
 
     def totals(self) -> EpochTotals:
-        """What the epoch gave, once it is over."""
+        """The totals of the epoch, once its steps have ended."""
         has_floor = self.job.loss.has_floor
         return EpochTotals(self.losses.clone(), int(self.clamped.sum()) if has_floor else None)
 
     def play(self, size: int) -> None:
-        """The next step, with so many users; the first of a size is recorded."""
+        """The next step, with so many users; the first one of a size is recorded."""
         if size not in self.graphs:
-            self.rehearse(size)
+            self.warm_up(size)
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, pool=self.pool, stream=self.aside):
+            with torch.cuda.graph(graph, pool=self.pool, stream=self.side_stream):
                 self.step(size)
             self.graphs[size] = graph
         self.graphs[size].replay()
 
-    def rehearse(self, size: int) -> None:
-        """Steps that leave no trace: kernels are compiled and memory is found before a step is recorded."""
-        kept = {name: value.clone() for name, value in self.state().items()}
-        step = self.course.step.clone()
-        with aside(self.aside):
+    def warm_up(self, size: int) -> None:
+        """Steps that are undone: kernels are compiled and memory is allocated before a step is recorded."""
+        before = {name: value.clone() for name, value in self.state().items()}
+        step = self.buffers.step.clone()
+        with side_stream(self.side_stream):
             for _ in range(2):
-                self.course.step.copy_(step)
+                self.buffers.step.copy_(step)
                 self.step(size)
-        self.course.step.copy_(step)
-        self.put_back(kept)
+        self.buffers.step.copy_(step)
+        self.undo(before)
 
     def step(self, size: int) -> None:
-        """One step, by what lies in the buffers; the next one comes after it."""
-        course = self.course
-        users = course.members(size)
-        ours, items = self.model(users)
-        held, real = course.scored(users, ours.detach(), items.detach())
-        told = self.descend(ours, items, held, real / real.sum())
-        self.losses.index_copy_(0, course.step, torch.where(real, told.loss, 0.0).sum()[None])
-        if told.clamped is not None:
-            self.clamped.index_copy_(0, course.step, (told.clamped & real).sum()[None])
-        course.step += 1
+        """One step by the contents of the buffers; then the buffers point to the next one."""
+        buffers = self.buffers
+        users = buffers.members(size)
+        user_vectors, item_vectors = self.model(users)
+        scored, real = buffers.scored(users, user_vectors.detach(), item_vectors.detach())
+        found = self.update(user_vectors, item_vectors, scored, real / real.sum())
+        self.losses.index_copy_(0, buffers.step, torch.where(real, found.loss, 0.0).sum()[None])
+        if found.clamped is not None:
+            self.clamped.index_copy_(0, buffers.step, (found.clamped & real).sum()[None])
+        buffers.step += 1
 
     @torch.no_grad()
-    def put_back(self, kept: Mapping[str, Tensor]) -> None:
-        """The state before a rehearsal, into the memory that is there; what was not there yet is zero."""
+    def undo(self, before: Mapping[str, Tensor]) -> None:
+        """Undo the warm-up within the same memory; what did not exist before it becomes zero."""
         for name, value in self.state().items():
-            if name in kept:
-                value.copy_(kept[name])
+            if name in before:
+                value.copy_(before[name])
             else:
                 value.zero_()
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """What `state` gave."""
+        """Continue from what `state` returned."""
         super().restore(state)
         self.graphs.clear()
 
 
 class RecordedRuns:
-    """Runs that need not be alike, each on a stream of its own: small steps leave a GPU room for others."""
+    """Runs of any shapes, each on a stream of its own: a small step leaves room on the GPU for others."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         self.trainers = [RecordedFullTrainer(job) for job in jobs]
 
     def train_all(self, epochs: Sequence[int], rates: Sequence[float | None]) -> list[EpochTotals]:
-        """One epoch of every run with a rate; the others rest."""
+        """One epoch of every run that has a rate; the others are left as they are."""
         for trainer, epoch, rate in zip(self.trainers, epochs, rates, strict=True):
             if rate is not None:
-                with aside(trainer.aside, wait=False):
+                with side_stream(trainer.side_stream, wait=False):
                     trainer.start(epoch, rate)
         for device in {trainer.device for trainer in self.trainers}:
             torch.cuda.synchronize(device)
@@ -118,7 +118,7 @@ class RecordedRuns:
 
 
 @contextmanager
-def aside(stream: torch.cuda.Stream, wait: bool = True) -> Iterator[None]:
+def side_stream(stream: torch.cuda.Stream, wait: bool = True) -> Iterator[None]:
     """On another stream, after all that is under way; then the current one waits for it, if it is to."""
     current = torch.cuda.current_stream(stream.device)
     stream.wait_stream(current)

@@ -1,4 +1,4 @@
-"""The engine of exact sampling."""
+"""Engine "full": full-catalogue training."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from truepair.sampling import Full
 from truepair.training.full.cuda_graphs import RecordedFullTrainer
 from truepair.training.full.losses import ROW_FORMS, has_row_form
 from truepair.training.full.trainer import FullTrainer
-from truepair.training.result import Job
+from truepair.training.job import Job
 from truepair.training.trainer import Engine
 
 
 def is_recordable(job: Job, device: torch.device | None = None) -> bool:
-    """Whether steps can be recorded: with Adam, on CUDA with Triton, for closed forms of whole rows."""
+    """Whether steps can be recorded: with Adam, on CUDA with Triton, for row forms of whole catalogues."""
     device = job.settings.torch_device() if device is None else device
     whole = isinstance(job.sampler, Full) and job.sampler.columns_of(job.interactions.n_items) is None
-    closed = has_row_form(job.loss) and job.settings.optimizer == "adam"
+    closed = has_row_form(job.loss) and job.settings.optimizer == "adam" and job.negatives is None
     return whole and closed and device.type == "cuda" and find_spec("triton") is not None
 
 
@@ -29,6 +29,8 @@ def _start(job: Job) -> FullTrainer:
 def _lacks(job: Job) -> str | None:
     if not isinstance(job.sampler, Full):
         return f"it has no sampler {type(job.sampler).__name__}; it has Full."
+    if job.anchors is not None:
+        return "it has no anchors; give them as interactions, and the items to compare with as negatives."
     if not has_row_form(job.loss) and job.sampler.columns_of(job.interactions.n_items) is not None:
         known = ", ".join(kind.__name__ for kind in ROW_FORMS)
         return f"it draws columns of a catalogue only for losses with a row form of their own: {known}."

@@ -1,9 +1,9 @@
 """Steps of one shape: an epoch's blocks in buffers that stay, so that a GPU can repeat a recorded step.
 
-A step is some hundred small kernels; starting them one by one takes ten times as long as they run. So one
+A step is some hundred small kernels; launching them one by one takes ten times as long as they run. So one
 step is recorded as a CUDA graph, and an epoch replays it. What differs between blocks is read from buffers
-by the step's number, which the graph itself counts. Blocks have different numbers of anchors, and are filled
-up to `room` with anchors that have no share and belong to a row of their own: what comes of it is not read.
+by the step's number, which the graph itself counts. Blocks have different numbers of anchors, and are padded
+to `room` with anchors that have no share and belong to a row of their own, whose results are not used.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import torch
 import torch.nn.functional as F  # noqa: N812, the name everybody uses
 from torch import Tensor
 
-from truepair.randomness import random_words, stream_key
+from truepair.sampling.batch import epoch_order
 from truepair.training.full.block import Block
 from truepair.training.full.scoring import Blocks, ScoredBlock
 
 _SPARE, _ROUND = 1.1, 1024  # room for blocks of later epochs, which may be longer
 
 
-class Course:
-    """The blocks of an epoch, and which of them comes next."""
+class EpochBuffers:
+    """The blocks of an epoch in buffers, and the number of the next one."""
 
     def __init__(self, blocks: Blocks, batch_size: int) -> None:
         self.blocks, self.batch_size, n = blocks, batch_size, len(blocks.users)
@@ -38,10 +38,9 @@ class Course:
         """How many users a step's block has."""
         return min(self.batch_size, len(self.users) - step * self.batch_size)
 
-    def lay(self, seed: int, epoch: int) -> bool:
+    def fill(self, seed: int, epoch: int) -> bool:
         """Fill the buffers for an epoch; whether its blocks need more room than there was."""
-        words = random_words(stream_key(seed, epoch), (len(self.users),), torch.device("cpu"))
-        order = self.users[words.argsort(stable=True)]
+        order = epoch_order(self.users, seed, epoch)  # on the CPU
         counts = self.counts[order]
         starts = F.pad(counts.cumsum(0), (1, 0))
         edges = torch.arange(self.steps + 1) * self.batch_size
@@ -65,8 +64,8 @@ class Course:
         """The users of the block that comes next. [size]"""
         return self.order[self._first_row() + torch.arange(size, device=self.step.device)]
 
-    def scored(self, users: Tensor, ours: Tensor, theirs: Tensor) -> tuple[ScoredBlock, Tensor]:
-        """Their scores, with one row more than users; and which anchors are theirs. [room]"""
+    def scored(self, users: Tensor, user_vectors: Tensor, item_vectors: Tensor) -> tuple[ScoredBlock, Tensor]:
+        """The users' scores, with one row more than users; and which anchors are real. [room]"""
         blocks, size, device = self.blocks, len(users), self.step.device
         first, last = self.bounds[self.step][0]
         anchors = torch.arange(self.room, device=device) + first
@@ -75,24 +74,24 @@ class Course:
         rows = torch.where(real, self.rows[anchors] - self._first_row(), size)
         items = torch.where(real, self.items[anchors], 0)
         starts = self.starts[self._first_row() + torch.arange(size + 1, device=device)] - first
-        scores = ours.new_zeros(size + 1, blocks.n_items)
-        torch.mm(ours, theirs.T, out=scores[:size])
+        scores = user_vectors.new_zeros(size + 1, blocks.n_items)
+        torch.mm(user_vectors, item_vectors.T, out=scores[:size])
         own = rows * blocks.n_items + items
         pos = scores.view(-1)[own]
         scores.view(-1).index_fill_(0, own, -math.inf)
-        free = (blocks.n_items - blocks.counts[users]).to(scores.dtype)
+        n_unlabelled = blocks.n_unlabelled[users].to(scores.dtype)
         block = Block(
             users=users,
             scores=scores,
             pos=pos,
             rows=rows,
             starts=torch.cat([starts, starts[-1:]]),  # to the kernels over pairs, the row more has no anchors
-            n_unlabelled=F.pad(free, (0, 1), value=1.0),
+            n_unlabelled=F.pad(n_unlabelled, (0, 1), value=1.0),
             tau=F.pad(blocks.tau[users], (0, 1)),
             longest=blocks.longest,
             log_weights=None if blocks.weights is None else self._padded(blocks.weights.log_weights(users)),
         )
-        return ScoredBlock(block, items, None, ours, theirs), real
+        return ScoredBlock(block, items, None, user_vectors, item_vectors), real
 
     def _padded(self, log_weights: Tensor) -> Tensor:
         """With a row more."""

@@ -1,11 +1,14 @@
-"""Blocks of users with all their scores, and the way from gradients of scores back to vectors."""
+"""Blocks of users with all their scores, and the way from gradients by scores back to vectors."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import torch
 import torch.nn.functional as F  # noqa: N812, the name everybody uses
 from torch import Tensor
@@ -13,8 +16,9 @@ from torch import Tensor
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 from truepair.losses import Loss
-from truepair.randomness import random_words, stream_key
+from truepair.randomness import random_words
 from truepair.sampling import Full, Matrices
+from truepair.sampling.batch import epoch_batches
 from truepair.training.full.block import Block
 from truepair.training.full.losses import RowLosses, row_losses
 from truepair.training.full.pair_sums import PairSums, pair_sums
@@ -22,46 +26,46 @@ from truepair.training.item_weights import weights_of
 
 
 class ScoredBlock(NamedTuple):
-    """A block, and what leads from gradients of scores to gradients of vectors."""
+    """A block, and what leads from gradients by scores to gradients by vectors."""
 
     block: Block
-    items: Tensor  # [A], the rows of `theirs` that the anchors' items have
+    items: Tensor  # [A], the rows of `item_vectors` that the anchors' items have
     columns: Tensor | None  # [C], those of the items that were drawn; None if all
-    ours: Tensor  # [B, d]
-    theirs: Tensor  # [n_items, d], or the rows that are needed
-    idle: Tensor | None = None  # [B], users of whom no unlabelled item was drawn: they wait for another block
+    user_vectors: Tensor  # [B, d]
+    item_vectors: Tensor  # [n_items, d], or the rows that are needed
+    idle: Tensor | None = None  # [B], users for whom no unlabelled item was drawn: they learn nothing here
 
     def losses(self, loss: Loss, share: Tensor, sums: PairSums) -> RowLosses:
         """Those of the block's anchors, with gradients by scores."""
-        told = row_losses(loss, self.block, share, sums)
+        found = row_losses(loss, self.block, share, sums)
         if self.idle is None:
-            return told
+            return found
         idle = self.idle[self.block.rows]
-        told.by_score[self.idle] = 0.0
-        clamped = None if told.clamped is None else told.clamped & ~idle
-        loss_now, by_pos = (values.masked_fill(idle, 0.0) for values in (told.loss, told.by_pos))
-        return RowLosses(loss_now, clamped, by_pos, told.by_score)
+        found.by_score[self.idle] = 0.0
+        clamped = None if found.clamped is None else found.clamped & ~idle
+        values, by_pos = (numbers.masked_fill(idle, 0.0) for numbers in (found.loss, found.by_pos))
+        return RowLosses(values, clamped, by_pos, found.by_score)
 
-    def gradients(self, told: RowLosses) -> Matrices:
-        """By the users' vectors, and by the items'. As `ours` and `theirs`."""
-        rows, items, by_score = self.block.rows, self.items, told.by_score
+    def gradients(self, losses: RowLosses) -> Matrices:
+        """By the vectors of users and of items, in the shapes of `user_vectors` and `item_vectors`."""
+        users, items, by_score = self.user_vectors, self.item_vectors, losses.by_score
         if self.columns is None:
-            by_score.view(-1).index_add_(0, rows * len(self.theirs) + items, told.by_pos)
-            by_score = by_score[: len(self.ours)]
-            return by_score @ self.theirs, by_score.T @ self.ours
-        by_ours = by_score @ self.theirs[self.columns]
-        by_ours.index_add_(0, rows, told.by_pos[:, None] * self.theirs[items])
-        by_theirs = torch.zeros_like(self.theirs)
-        by_theirs.index_add_(0, self.columns, by_score.T @ self.ours)
-        by_theirs.index_add_(0, items, told.by_pos[:, None] * self.ours[rows])
-        return by_ours, by_theirs
+            places = self.block.rows * len(items) + self.items
+            by_score.view(-1).index_add_(0, places, losses.by_pos)
+            by_score = by_score[: len(users)]
+            return by_score @ items, by_score.T @ users
+        by_user = by_score @ items[self.columns]
+        by_user.index_add_(0, self.block.rows, losses.by_pos[:, None] * items[self.items])
+        by_item = torch.zeros_like(items)
+        by_item.index_add_(0, self.columns, by_score.T @ users)
+        by_item.index_add_(0, self.items, losses.by_pos[:, None] * users[self.block.rows])
+        return by_user, by_item
 
 
-class Chosen(NamedTuple):
-    """A block before it is scored."""
+class Selection(NamedTuple):
+    """The users, anchors and columns of a block, before it is scored."""
 
     users: Tensor  # [B]
-    counts: Tensor  # [B]
     starts: Tensor  # [B + 1], where the anchors of each row begin
     rows: Tensor  # [A], the row of each anchor
     items: Tensor  # [A], the anchors' items
@@ -80,15 +84,22 @@ class Blocks:
         sampler: Full,
         device: torch.device,
         popularity: Codes | None = None,
+        negatives: npt.NDArray[np.bool_] | None = None,
     ) -> None:
-        """`popularity` [n_items] defaults to that of the interactions themselves."""
+        """`popularity` [n_items] defaults to that of the interactions themselves.
+
+        `negatives` [n_users, n_items] are the items that anchors are compared with; None: all unlabelled.
+        """
         self.device, self.n_items = device, data.n_items
         self.on_cpu = device.type == "cpu"
         counts = data.user_counts
-        self.users = torch.as_tensor(((counts > 0) & (counts < data.n_items)).nonzero()[0], device=device)
+        free = data.n_items - counts if negatives is None else negatives.sum(axis=1)
+        self.negatives = None if negatives is None else torch.tensor(negatives, device=device)
+        self.n_unlabelled = torch.tensor(free, device=device)  # [n_users]
+        self.users = torch.as_tensor(((counts > 0) & (free > 0)).nonzero()[0], device=device)
         self.longest = int(counts.max())
-        self.n_saturated_users = int((counts == data.n_items).sum())
-        self.n_anchors = int(counts[counts < data.n_items].sum())
+        self.n_saturated_users = int(((counts > 0) & (free == 0)).sum())
+        self.n_anchors = int(counts[free > 0].sum())
         self.counts, self.indptr = (torch.tensor(x, device=device) for x in (counts, data.indptr))
         self.items = torch.tensor(data.items, device=device)
         tau = torch.tensor(getattr(loss, "tau", 0.0), dtype=torch.float64, device=device)
@@ -99,12 +110,11 @@ class Blocks:
         weights = torch.as_tensor(sampler.item_weights(popularity), device=device)  # float64
         self.chances = None if n_columns is None else column_chances(weights, n_columns)
 
-    def epoch(self, seed: int, epoch: int, batch_size: int) -> list[Tensor]:
+    def epoch(self, seed: int, epoch: int, batch_size: int) -> Iterator[Tensor]:
         """All users who have anchors once, in the order of (seed, epoch), in pieces."""
-        words = random_words(stream_key(seed, epoch), (len(self.users),), self.device)
-        return list(torch.split(self.users[words.argsort(stable=True)], batch_size))
+        return epoch_batches(self.users, seed, epoch, batch_size)
 
-    def chosen(self, users: Tensor, key: int) -> Chosen:
+    def select(self, users: Tensor, key: int) -> Selection:
         """The anchors and columns of a block; `key` names the random numbers that choose the columns."""
         counts = self.counts[users]
         starts = F.pad(counts.cumsum(0), (1, 0))
@@ -113,22 +123,27 @@ class Blocks:
         items = self.items[place]
         columns, log_weights = self.drawn(key)
         needed = None if columns is None else torch.unique(torch.cat([columns, items]))
-        return Chosen(users, counts, starts, rows, items, columns, log_weights, needed)
+        return Selection(users, starts, rows, items, columns, log_weights, needed)
 
-    def scored(self, chosen: Chosen, ours: Tensor, theirs: Tensor) -> ScoredBlock:
+    def scored(self, selection: Selection, user_vectors: Tensor, item_vectors: Tensor) -> ScoredBlock:
         """The scores of a block, from the vectors of its users and of the items that are needed."""
-        users, rows, items, columns, idle = chosen.users, chosen.rows, chosen.items, chosen.columns, None
-        if columns is None or chosen.needed is None:
-            scores = ours @ theirs.T
+        users, rows, items, columns = selection.users, selection.rows, selection.items, selection.columns
+        negatives = None if self.negatives is None else self.negatives[users]
+        if columns is None or selection.needed is None:
+            scores = user_vectors @ item_vectors.T
             own = rows * self.n_items + items
             pos = scores.view(-1)[own]
         else:
             own = self.own_places(rows, items, columns)
-            items, columns = (torch.searchsorted(chosen.needed, some) for some in (items, columns))
-            scores = ours @ theirs[columns].T
-            pos = (ours[rows] * theirs[items]).sum(dim=1)
+            negatives = None if negatives is None else negatives[:, columns]
+            items, columns = (torch.searchsorted(selection.needed, some) for some in (items, columns))
+            scores = user_vectors @ item_vectors[columns].T
+            pos = (user_vectors[rows] * item_vectors[items]).sum(dim=1)
         low, high = self.range(scores, pos)
         scores.view(-1).index_fill_(0, own, -math.inf)
+        if negatives is not None:
+            scores.masked_fill_(~negatives, -math.inf)
+        idle = None
         if columns is not None:
             idle = scores.amax(dim=1) == -math.inf
             scores[idle, 0] = low if self.on_cpu else 0.0  # whatever comes of it is not used
@@ -137,22 +152,22 @@ class Blocks:
             scores=scores,
             pos=pos,
             rows=rows,
-            starts=chosen.starts,
-            n_unlabelled=(self.n_items - chosen.counts).to(scores.dtype),
+            starts=selection.starts,
+            n_unlabelled=self.n_unlabelled[users].to(scores.dtype),
             tau=self.tau[users],
             longest=self.longest,
-            log_weights=self.log_weights(chosen),
+            log_weights=self.log_weights(selection),
             low=low,
             high=high,
         )
-        return ScoredBlock(block, items, columns, ours, theirs, idle)
+        return ScoredBlock(block, items, columns, user_vectors, item_vectors, idle)
 
-    def log_weights(self, chosen: Chosen) -> Tensor | None:
-        """What each column weighs, [C], or [B, C] where users weigh them differently."""
+    def log_weights(self, selection: Selection) -> Tensor | None:
+        """Log of the weight of each column, [C], or [B, C] where it depends on the user."""
         if self.weights is None:
-            return chosen.log_weights
-        own = self.weights.log_weights(chosen.users, chosen.columns)
-        return own if chosen.log_weights is None else own.add_(chosen.log_weights)
+            return selection.log_weights
+        own = self.weights.log_weights(selection.users, selection.columns)
+        return own if selection.log_weights is None else own.add_(selection.log_weights)
 
     def drawn(self, key: int) -> tuple[Tensor | None, Tensor | None]:
         """Items for columns, each in by its own chance, and the log of the inverse chances."""
@@ -183,7 +198,7 @@ class Blocks:
 def column_chances(weights: Tensor, n: int) -> Tensor:
     """The chance of each column to be in: in proportion to its weight, 1 at most, `n` expected in all."""
     chances = (weights * (n / weights.sum())).clamp(max=1.0)
-    for _ in range(64):  # those that are surely in leave more for the others
+    for _ in range(64):  # columns that are surely in leave more of `n` to the others
         sure = chances >= 1
         left = n - sure.sum()
         if left <= 0 or bool(sure.all()):

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from truepair.losses import BPR, DCL, DPL, HCL, DPLHalf, DPLHard, InfoNCE, Loss
 from truepair.models.encoders import MF, Encoder, LightGCN
 from truepair.sampling import BNS, DNS, Popularity, Sampler, Uniform
-from truepair.training.result import Job
+from truepair.training.job import Job
 
 # A fused engine knows these losses by number. A class derived from one of them is another loss.
 LOSS_KINDS: dict[type[Loss], int] = {BPR: 0, InfoNCE: 1, DCL: 2, HCL: 3, DPL: 4, DPLHard: 5, DPLHalf: 6}

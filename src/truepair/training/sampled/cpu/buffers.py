@@ -1,4 +1,4 @@
-"""The arrays that the exact mode's compiled code works on."""
+"""The arrays that the compiled code of engine "cpu" works on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The CPU engine, exact mode: the mathematics of `reference`, step for step, in compiled code.
+"""Engine "cpu": the mathematics of `reference`, step for step, in compiled code.
 
 The same start, order, draws, losses and updates as the reference, to the accuracy of float32; the same bits
 for a seed on any number of threads. Threads are Numba's: NUMBA_NUM_THREADS or numba.set_num_threads.
@@ -21,7 +21,7 @@ from torch import Tensor
 from truepair.models.encoders import StartedEncoder
 from truepair.sampling import Draws, Matrices
 from truepair.storage.compiled_code import announce_compilation, parallel_kernel
-from truepair.training.result import Job
+from truepair.training.job import Job
 from truepair.training.sampled.plan import Floats, lacking, plan_of
 from truepair.training.trainer import Engine, EpochTotals
 
@@ -44,7 +44,7 @@ class CpuTrainer:
         variant = "rivals" if self.plan.risk else "graph" if self.plan.hops else ""
         announce_compilation([cpu_steps.run_steps], variant)
         data, settings, dim = job.interactions, job.settings, job.encoder.dim
-        draws = Draws(data, job.sampler, "cpu")
+        draws = Draws(data, job.sampler, "cpu", anchors=job.anchors)
         self.n_anchors, self.n_saturated_users = len(draws.anchors), draws.n_saturated_users
         self.steps = math.ceil(self.n_anchors / settings.batch_size)
         self.anchor_users = draws.users[draws.anchors].to(torch.int32).numpy()
@@ -68,8 +68,8 @@ class CpuTrainer:
         """All anchors once."""
         from truepair.training.sampled.cpu.steps import run_steps
 
-        course, step, size = self.course(epoch), 0, 1
-        arguments = self.arguments(self.rules(rate), course)
+        epoch_data, step, size = self.epoch_data(epoch), 0, 1
+        arguments = self.arguments(self.rules(rate), epoch_data)
         while step < self.steps:
             last, began = min(step + size, self.steps), time.perf_counter()
             with parallel_kernel():
@@ -78,10 +78,10 @@ class CpuTrainer:
             each, step = (time.perf_counter() - began) / (last - step), last
             size = min(4 * size, max(1, int(SECONDS_AT_A_TIME / each)))
         self.done += self.steps
-        clamped = int(course.clamped.sum()) if self.plan.has_floor else None
-        return EpochTotals(torch.from_numpy(course.losses), clamped)
+        clamped = int(epoch_data.clamped.sum()) if self.plan.has_floor else None
+        return EpochTotals(torch.from_numpy(epoch_data.losses), clamped)
 
-    def course(self, epoch: int) -> Epoch:
+    def epoch_data(self, epoch: int) -> Epoch:
         """The order of the anchors and the keys of the draws, as the reference has them."""
         from truepair.training.sampled.cpu.batch import Epoch
         from truepair.training.sampled.cpu.epoch_order import anchor_order, draw_keys
@@ -112,15 +112,15 @@ class CpuTrainer:
             marks=bool(plan.hops or plan.cosine or settings.l2_users or settings.l2_items),
         )
 
-    def arguments(self, rules: Rules, course: Epoch) -> tuple[Any, ...]:
-        """What every phase is given, with room for as many threads as Numba has now."""
+    def arguments(self, rules: Rules, epoch_data: Epoch) -> tuple[Any, ...]:
+        """The arguments of every phase, with room for as many threads as Numba has now."""
         import numba
 
         from truepair.training.sampled.cpu.buffers import rivals_of, room_of
 
         threads, n_users = numba.get_num_threads(), len(self.user.weights)
         return (
-            self.numbers, rules, self.tables, self.narrow, course, self.user, self.item, *self.graph,
+            self.numbers, rules, self.tables, self.narrow, epoch_data, self.user, self.item, *self.graph,
             self.rows, room_of(self.rows, threads),
             rivals_of(self.rows, self.popularity, n_users, threads) if self.plan.risk else None,
         )  # fmt: skip
@@ -158,7 +158,7 @@ class CpuTrainer:
         return kept | {"steps": torch.tensor(self.done)}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """What `state` gave."""
+        """Continue from what `state` returned."""
         dim = self.job.encoder.dim
         for name, array in self.arrays().items():
             if state[name].shape != (len(array), dim):
@@ -182,6 +182,8 @@ def _lacks(job: Job) -> str | None:
         return "it needs Numba, which is not installed (pip install numba)."
     if job.settings.device not in ("auto", "cpu"):
         return f"it trains on the CPU, not on device = {job.settings.device!r}; it has 'cpu' and 'auto'."
+    if job.anchors is not None and job.loss.uses_extra and job.settings.n_extra:
+        return "it draws extra positives from all interactions, not from `anchors`; it has n_extra=0."
     return lacking(job, ("adam", "sgd"))
 
 

@@ -6,11 +6,11 @@ import importlib.util
 
 import torch
 
-from truepair.training.result import Job
+from truepair.training.job import Job
 from truepair.training.sampled.plan import lacking, next_power_of_two, plan_of
 from truepair.training.trainer import Engine, Trainer
 
-_MOST_NUMBERS = 32_768  # of a row's items, items x dimensions: they are held in registers
+_MOST_NUMBERS = 32_768  # of a row's items, items x dimensions: they lie in registers
 _WIDEST_POOL = 128  # slots of a row that is chosen from by score: slots x slots are compared
 
 
@@ -22,6 +22,8 @@ def _lacks(job: Job) -> str | None:
         return "it needs an NVIDIA GPU of compute capability 7.0 or later."
     if importlib.util.find_spec("triton") is None:
         return "it needs Triton, which comes with PyTorch's CUDA builds: pip install triton."
+    if job.anchors is not None:
+        return "it has no anchors: every interaction is one."
     return lacking(job, ("adam",)) or too_wide(job)
 
 

@@ -20,7 +20,7 @@ from torch import Tensor
 from truepair.models.encoders import StartedEncoder
 from truepair.randomness import stream_key
 from truepair.sampling import Draws, Matrices
-from truepair.training.result import Job
+from truepair.training.job import Job
 from truepair.training.sampled.gpu import in_batch, kernels
 from truepair.training.sampled.gpu.graph import Hops
 from truepair.training.sampled.plan import next_power_of_two, plan_of
@@ -118,10 +118,10 @@ class GpuRuns:
         def empty(*shape: int, dtype: torch.dtype) -> Tensor:
             return torch.zeros(*shape, dtype=dtype, device=self.device)
 
-        # what an epoch is told: the key of its draws, the steps before it, the bits of its learning rate
-        self.told = empty(3, runs, dtype=torch.int64)
-        self.told_here = torch.zeros(3, runs, dtype=torch.int64, pin_memory=self.is_cuda)
-        self.keys = self.told[0]
+        # parameters of an epoch: the key of its draws, the steps before it, the bits of its learning rate
+        self.epoch_parameters = empty(3, runs, dtype=torch.int64)
+        self.epoch_parameters_cpu = torch.zeros(3, runs, dtype=torch.int64, pin_memory=self.is_cuda)
+        self.keys = self.epoch_parameters[0]
         self.rates = empty(runs, self.steps, 2, dtype=torch.float32)
         self.words = empty(runs, self.n_anchors, dtype=torch.int64)
         self.run_of_word = torch.arange(runs, device=self.device).repeat_interleave(self.n_anchors)
@@ -150,10 +150,10 @@ class GpuRuns:
     def train(self, epochs: Sequence[int], rates: Sequence[float]) -> np.ndarray[Any, np.dtype[np.float64]]:
         """One epoch of every run. Gives [runs, steps + 2]: loss sums, clamped rows, finite or not."""
         keys = [stream_key(job.settings.seed, e) for job, e in zip(self.jobs, epochs, strict=True)]
-        self.told_here[0] = torch.from_numpy(np.array(keys, dtype=np.uint64).view(np.int64))
-        self.told_here[1] = torch.tensor(epochs) * self.steps
-        self.told_here[2] = torch.tensor(rates, dtype=torch.float64).view(torch.int64)
-        self.told.copy_(self.told_here, non_blocking=True)
+        self.epoch_parameters_cpu[0] = torch.from_numpy(np.array(keys, dtype=np.uint64).view(np.int64))
+        self.epoch_parameters_cpu[1] = torch.tensor(epochs) * self.steps
+        self.epoch_parameters_cpu[2] = torch.tensor(rates, dtype=torch.float64).view(torch.int64)
+        self.epoch_parameters.copy_(self.epoch_parameters_cpu, non_blocking=True)
         with self._current_device():
             if not self.is_cuda or self.epochs_run == 0 or self.steps > _GRAPH_STEPS:
                 self.enqueue()  # the first time compiles the kernels
@@ -175,8 +175,9 @@ class GpuRuns:
 
     def _set_rates(self) -> None:
         """Adam's two factors of each step, with the bias corrections of the steps since the start."""
-        t = self.told[1][:, None] + torch.arange(1, self.steps + 1, device=self.device)  # [runs, steps]
-        rate = self.told[2].view(torch.float64)[:, None]
+        steps = torch.arange(1, self.steps + 1, device=self.device)
+        t = self.epoch_parameters[1][:, None] + steps  # [runs, steps]
+        rate = self.epoch_parameters[2].view(torch.float64)[:, None]
         self.rates[:, :, 0] = rate / (1 - _BETAS[0] ** t.double())
         self.rates[:, :, 1] = (1 - _BETAS[1] ** t.double()).rsqrt()
 

@@ -22,7 +22,7 @@ from truepair.models.encoders import MF
 from truepair.randomness import stream_key
 from truepair.sampling import Draws, Matrices
 from truepair.storage.compiled_code import announce_compilation
-from truepair.training.result import Job
+from truepair.training.job import Job
 from truepair.training.sampled.plan import FUSED_SAMPLERS, Floats, lacking, plan_of
 from truepair.training.trainer import Engine, EpochTotals
 
@@ -116,7 +116,7 @@ class FastTrainer:
         return {name: self.rows(rows) for name, rows in self._state_rows().items()}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """What `state` gave."""
+        """Continue from what `state` returned."""
         for name, rows in self._state_rows().items():
             expected = rows.shape[0], self.job.encoder.dim
             if tuple(state[name].shape) != expected:
@@ -154,6 +154,8 @@ def _lacks(job: Job) -> str | None:
         return "it needs Numba, which is not installed (pip install numba)."
     if settings.device not in ("auto", "cpu"):
         return f"it trains on the CPU, not on device = {settings.device!r}; it has 'cpu' and 'auto'."
+    if job.anchors is not None:
+        return "it has no anchors: every interaction is one."
     if settings.optimizer == "adam" or settings.weight_decay:
         return (
             f"optimizer = {settings.optimizer!r} with weight_decay = {settings.weight_decay:g} moves every "

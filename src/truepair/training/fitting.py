@@ -1,0 +1,134 @@
+"""fit and fit_many: jobs in, fitted matrices out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from truepair.data.interactions import Interactions
+from truepair.errors import InputError, TrainingError, check_type
+from truepair.losses import InfoNCEPosterior, Loss
+from truepair.sampling import Full, Sampler
+from truepair.training.engines import AUTO, ENGINES, choose_engine
+from truepair.training.job import Job
+from truepair.training.loop import Run, run_to_the_end
+from truepair.training.many import fit_together, together
+from truepair.training.result import FitResult, OnEpoch
+
+
+def fit(
+    job: Job,
+    on_epoch: OnEpoch | None = None,
+    *,
+    engine: str = AUTO,
+    checkpoint: str | Path | None = None,
+    checkpoint_every: int = 1,
+    progress: bool = False,
+) -> FitResult:
+    """Train a job, and return the fitted matrices.
+
+    `on_epoch` is called every `settings.validate_every` epochs and after the last; a number it returns is
+    the validation score: the matrices of the best epoch are kept, and `settings.patience` counts from it.
+    `checkpoint` names a file to save to after every `checkpoint_every` epochs; if the file exists, the run
+    continues from it, and on the CPU ends with the same bits as a run that was never interrupted.
+    `engine` is one of `ENGINES`, or "auto": see `choose_engine`.
+    """
+    job = _checked(job, on_epoch)
+    engine = choose_engine(job, engine)
+    if progress:
+        print(f"engine: {engine}", file=sys.stderr)
+    trainer = ENGINES[engine].start(job)
+    run = Run(job, engine, trainer, on_epoch, Path(checkpoint) if checkpoint is not None else None)
+    return run_to_the_end(run, checkpoint_every, progress)
+
+
+def fit_many(
+    jobs: Sequence[Job],
+    on_epoch: OnEpoch | Sequence[OnEpoch | None] | None = None,
+    *,
+    engine: str = AUTO,
+    progress: bool = False,
+) -> list[FitResult | TrainingError]:
+    """Train many jobs, such as the trials of a sweep; each ends as the same job alone would.
+
+    On the GPU, jobs that share the data and all shapes (encoder, dimension, kind of loss, M, N, sampler,
+    batch size) train at once, whatever their seeds, rates, priors and other numbers; so do jobs with
+    full-catalogue training, of any shapes, eight at a time. Elsewhere they train one after the other. A job
+    that diverges gives its TrainingError in place of a result, and the others continue.
+    `on_epoch` is one for all, or one for each.
+    """
+    on_epochs = list(on_epoch) if isinstance(on_epoch, Sequence) else [on_epoch] * len(jobs)
+    if len(on_epochs) != len(jobs):
+        raise InputError(f"on_epoch has {len(on_epochs)} values for {len(jobs)} jobs; give one, or as many.")
+    ready = [_checked(job, each) for job, each in zip(jobs, on_epochs, strict=True)]
+    engines = [choose_engine(job, engine) for job in ready]
+    results: dict[int, FitResult | TrainingError] = {}
+    for places in together(ready, engines):
+        of_group = [on_epochs[place] for place in places]
+        found = fit_together([ready[place] for place in places], engines[places[0]], of_group, progress)
+        results |= dict(zip(places, found, strict=True))
+    for place in (p for p in range(len(ready)) if p not in results):
+        try:
+            results[place] = fit(ready[place], on_epochs[place], engine=engines[place], progress=progress)
+        except TrainingError as error:
+            results[place] = error
+    return [results[place] for place in range(len(ready))]
+
+
+def check_sampler(loss: Loss, sampler: Sampler) -> None:
+    """Raise if the loss must know which items its scores belong to, and the sampler does not say."""
+    if loss.needs_items and not isinstance(sampler, Full):
+        raise InputError(
+            f"{type(loss).__name__} weighs every unlabelled item of a user, and the sampler "
+            f"{type(sampler).__name__} draws a few; use sampler='full', or the loss 'infonce'."
+        )
+
+
+def _checked(job: Job, on_epoch: OnEpoch | None) -> Job:
+    """The job with a loss that knows the data, after all checks."""
+    check_type("job", job, Job, "give a value such as Job(MF(dim=64), DPL(), Uniform(), interactions)")
+    if on_epoch is not None and not callable(on_epoch):
+        raise InputError(f"on_epoch = {on_epoch!r} cannot be called; give a Validation or a function.")
+    if job.settings.patience is not None and on_epoch is None:
+        raise InputError(f"patience = {job.settings.patience} needs on_epoch to give a validation score.")
+    check_sampler(job.loss, job.sampler)
+    _check_posterior(job.loss, job.interactions)
+    _check_prior(job.loss, job.interactions)
+    if len(job.interactions) and not job.has_anchors():
+        if job.anchors is None and job.negatives is None:
+            raise InputError(
+                "every user has every item, or none, so there is nothing to compare and to learn."
+            )
+        raise InputError("no anchor has an item to be compared with, so there is nothing to learn.")
+    return replace(job, loss=job.loss.with_density(job.interactions.density))
+
+
+def _check_posterior(loss: Loss, interactions: Interactions) -> None:
+    if not isinstance(loss, InfoNCEPosterior) or not loss.has_weights:
+        return
+    if loss.posterior is None:
+        raise InputError(
+            "InfoNCEPosterior needs a first model to weigh items, and has none; Recommender trains it. "
+            "Here, use the job that truepair.prior.prepared(job) returns, or tau=0 for InfoNCE."
+        )
+    shape = len(loss.posterior.users), len(loss.posterior.items)
+    if shape != (interactions.n_users, interactions.n_items):
+        raise InputError(
+            f"the posterior is of {shape[0]} users x {shape[1]} items, and the interactions have "
+            f"{interactions.n_users} x {interactions.n_items}; prepare the loss for these interactions."
+        )
+
+
+def _check_prior(loss: Loss, interactions: Interactions) -> None:
+    tau = getattr(loss, "tau", None)
+    if isinstance(tau, tuple) and len(tau) != interactions.n_users:
+        raise InputError(
+            f"tau has {len(tau)} values, one per user, but there are {interactions.n_users} users."
+        )
+    if tau in ("auto", "per-user"):
+        raise InputError(
+            f"tau = {tau!r} is estimated by Recommender; here, give the loss a number, "
+            "such as estimate_prior(interactions).tau of truepair.prior."
+        )

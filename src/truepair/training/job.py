@@ -1,0 +1,91 @@
+"""A job: all that the numbers of a training run depend on, passed whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from truepair.data.interactions import Interactions
+from truepair.errors import InputError, check_type, settle
+from truepair.losses import Loss
+from truepair.models.encoders import Encoder
+from truepair.sampling import Full, Sampler
+from truepair.training.settings import Settings
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """What to train, on what, and how.
+
+    Two fields are for research, where more is known than which interactions were observed; the default of
+    both is None. An engine that does not support one says so.
+
+    anchors    [n_interactions], bool, in the order of `interactions`: which pairs are anchors. The others are
+               only known: they are never drawn, neither as extra positives nor as unlabelled items. The
+               encoder's graph and popularity are those of all interactions. Default: all are anchors.
+    negatives  [n_users, n_items], bool: labelled negatives. With the sampler `Full` they are the only items
+               that anchors are compared with. Default: all items without an interaction.
+    """
+
+    encoder: Encoder
+    loss: Loss
+    sampler: Sampler
+    interactions: Interactions
+    settings: Settings = field(default_factory=Settings)
+    anchors: Mask | None = None
+    negatives: Mask | None = None
+
+    def __post_init__(self) -> None:
+        check_type("encoder", self.encoder, Encoder, "give a value such as MF(dim=64)")
+        check_type("loss", self.loss, Loss, "give a value such as DPL(tau=0.05)")
+        check_type("sampler", self.sampler, Sampler, "give a value such as Uniform()")
+        remedy = "read it with read_interactions, or take split.train"
+        check_type("interactions", self.interactions, Interactions, remedy)
+        check_type("settings", self.settings, Settings, "give a value such as Settings(epochs=100)")
+        if self.anchors is not None:
+            settle(self, anchors=_checked_mask("anchors", self.anchors, (len(self.interactions),)))
+        if self.negatives is not None:
+            self._check_negatives()
+
+    def _check_negatives(self) -> None:
+        data = self.interactions
+        negatives = _checked_mask("negatives", self.negatives, (data.n_users, data.n_items))
+        if not isinstance(self.sampler, Full):
+            raise InputError(
+                f"negatives needs the sampler Full, not {type(self.sampler).__name__}. To restrict draws, "
+                "give all pairs that must not be drawn as interactions, and mark the anchors with `anchors`."
+            )
+        both = np.flatnonzero(negatives[data.users, data.items])
+        if len(both):
+            user, item = data.users[both[0]], data.items[both[0]]
+            raise InputError(
+                f"{len(both)} pairs are both interactions and negatives, the first is user {user} with item "
+                f"{item} (by code); a pair can be only one of the two."
+            )
+        settle(self, negatives=negatives)
+
+    @property
+    def n_comparable(self) -> npt.NDArray[np.int64]:
+        """How many items the anchors of each user can be compared with. [n_users]"""
+        if self.negatives is not None:
+            return np.asarray(self.negatives.sum(axis=1), dtype=np.int64)
+        return np.asarray(self.interactions.n_items - self.interactions.user_counts)
+
+    def has_anchors(self) -> bool:
+        """Whether any anchor has an item to be compared with."""
+        comparable = self.n_comparable[self.interactions.users] > 0
+        return bool(comparable.any() if self.anchors is None else (comparable & self.anchors).any())
+
+
+def _checked_mask(name: str, value: object, shape: tuple[int, ...]) -> Mask:
+    mask = np.array(value)
+    if mask.dtype != np.bool_ or mask.shape != shape:
+        raise InputError(
+            f"{name} is an array of {mask.dtype} of the shape {mask.shape}; it must be bool, of the shape "
+            f"{shape}: one value for each {'interaction' if len(shape) == 1 else 'user and item'}."
+        )
+    return mask

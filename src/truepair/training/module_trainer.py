@@ -1,0 +1,128 @@
+"""What trainers share whose parameters are a PyTorch module: optimizer, epoch loop, L2 penalty, state."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F  # noqa: N812, the name everybody uses
+from torch import Tensor
+
+from truepair.models.encoders import StartedEncoder
+from truepair.randomness import stream_key
+from truepair.sampling import Matrices
+from truepair.training.job import Job
+from truepair.training.settings import Settings
+from truepair.training.trainer import EpochTotals
+
+
+class StepLosses(Protocol):
+    """The losses of a step's anchors."""
+
+    @property
+    def loss(self) -> Tensor:
+        """[A]"""
+
+    @property
+    def clamped(self) -> Tensor | None:
+        """Whether each anchor met the loss's floor, [A]; None where the loss has none."""
+
+
+class ModuleTrainer(ABC):
+    """The model and its optimizer, and epochs of steps; a subclass defines the batches and the step."""
+
+    def __init__(self, job: Job) -> None:
+        self.job, self.device = job, job.settings.torch_device()
+        self.model = job.encoder.start(job.interactions, job.settings.seed, self.device)
+        self.optimizer = _optimizer(self.model, job.settings)
+
+    @abstractmethod
+    def batches(self, epoch: int) -> Iterable[Tensor]:
+        """The anchors, or the users, of each step of an epoch."""
+
+    @abstractmethod
+    def train_step(self, batch: Tensor, key: int) -> StepLosses:
+        """Score, differentiate, update; `key` names the random numbers of the step."""
+
+    def train(self, epoch: int, rate: float, advance: Callable[[int], None]) -> EpochTotals:
+        """All anchors once."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        losses: list[Tensor] = []
+        clamped: list[Tensor] = []
+        for step, batch in enumerate(self.batches(epoch)):
+            rows = self.train_step(batch, stream_key(self.job.settings.seed, epoch, step))
+            losses.append(rows.loss.detach().sum())
+            clamped += [rows.clamped.sum()] if rows.clamped is not None else []
+            advance(1)
+        return EpochTotals(torch.stack(losses), int(torch.stack(clamped).sum()) if clamped else None)
+
+    def descend(self, objective: Tensor) -> None:
+        """One step of the optimizer."""
+        self.optimizer.zero_grad()
+        objective.backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+
+    @torch.no_grad()
+    def matrices(self) -> Matrices:
+        """Copies of the two matrices."""
+        users, items = self.model()
+        return users.detach().clone(), items.detach().clone()
+
+    def is_finite(self) -> bool:
+        """Whether every parameter is a finite number."""
+        return all(bool(weights.isfinite().all()) for weights in self.model.parameters())
+
+    def state(self) -> dict[str, Tensor]:
+        """Parameters and optimizer state."""
+        tensors: dict[str, Tensor] = dict(self.model.state_dict())
+        for place, state in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{place}.{name}": torch.as_tensor(value) for name, value in state.items()}
+        return tensors
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Continue from what `state` returned."""
+        optimizer: dict[int, dict[str, Tensor]] = {}
+        for name, value in state.items():
+            if name.startswith("optimizer."):
+                _, place, key = name.split(".")
+                optimizer.setdefault(int(place), {})[key] = value
+        model = {name: value for name, value in state.items() if not name.startswith("optimizer.")}
+        self.model.load_state_dict(model)
+        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": optimizer})
+
+
+def l2_penalty(
+    model: StartedEncoder,
+    settings: Settings,
+    users: Tensor,
+    counts: Tensor | None = None,
+    items: Tensor | None = None,
+    n_entries: Tensor | float = 1.0,
+) -> Tensor | float:
+    """½·l2·‖e‖² of every vector that a data entry touches, mean over the entries.
+
+    users [B] have `counts` [B] entries each (None: one). An entry touches its row of `items` [B, C]; without
+    `items`, the whole catalogue, so that the mean is the sum over all items.
+    """
+    terms = []
+    if settings.l2_users:
+        norms = F.embedding(users, model.user).square().sum(dim=1)
+        total = norms.sum() if counts is None else (norms * counts).sum()
+        terms.append(settings.l2_users * total / n_entries)
+    if settings.l2_items:
+        if items is None:
+            terms.append(settings.l2_items * model.item.square().sum())
+        else:
+            terms.append(settings.l2_items * F.embedding(items, model.item).square().sum() / n_entries)
+    return torch.stack(terms).sum() / 2 if terms else 0.0
+
+
+def _optimizer(model: StartedEncoder, settings: Settings) -> torch.optim.Optimizer:
+    rate, decay = settings.learning_rate, settings.weight_decay
+    if settings.optimizer == "adagrad":
+        return torch.optim.Adagrad(model.parameters(), lr=rate, weight_decay=decay)
+    kind = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.SGD
+    return kind(model.parameters(), lr=rate, weight_decay=decay, fused=True)

@@ -1,0 +1,63 @@
+"""Full-catalogue training by its definition: a user's anchors with all the user's items and all others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from truepair.losses import InfoNCEPosterior, Rows
+from truepair.sampling import Draws
+from truepair.sampling.batch import epoch_batches
+from truepair.training.item_weights import weights_of
+from truepair.training.job import Job
+from truepair.training.module_trainer import ModuleTrainer, l2_penalty
+
+
+class FullReferenceTrainer(ModuleTrainer):
+    """Every encoder, loss and optimizer with the sampler `Full`, on the CPU or on CUDA."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(job)
+        data, free = job.interactions, job.n_comparable > 0  # [n_users]
+        chosen = free[data.users] if job.anchors is None else free[data.users] & job.anchors
+        self.known_mask = Draws(data, job.sampler, self.device).known_mask
+        self.anchors = Draws(data.take(chosen), job.sampler, self.device)
+        self.negatives = None if job.negatives is None else torch.tensor(job.negatives, device=self.device)
+        self.users = torch.unique(self.anchors.users)
+        self.n_anchors = int(chosen.sum())
+        self.n_saturated_users = int(((data.user_counts > 0) & ~free).sum())
+        self.weights = weights_of(job.loss, self.device)
+        self.steps = math.ceil(len(self.users) / job.settings.batch_size)
+
+    def batches(self, epoch: int) -> Iterator[Tensor]:
+        """The users of each step."""
+        return epoch_batches(self.users, self.job.settings.seed, epoch, self.job.settings.batch_size)
+
+    def train_step(self, users: Tensor, key: int) -> Rows:
+        """Score, differentiate, update."""
+        user_vectors, items = self.model(users)
+        anchors = self.anchors.known_mask(users)  # [B, n_items]
+        unlabelled = ~self.known_mask(users) if self.negatives is None else self.negatives[users]
+        each = [
+            self.rows_of(*row) for row in zip(users, user_vectors @ items.T, anchors, unlabelled, strict=True)
+        ]
+        clamped = [rows.clamped for rows in each if rows.clamped is not None]
+        rows = Rows(torch.cat([rows.loss for rows in each]), torch.cat(clamped) if clamped else None)
+        counts = anchors.sum(dim=1)
+        penalty = l2_penalty(self.model, self.job.settings, users, counts, n_entries=counts.sum())
+        self.descend(rows.loss.mean() + penalty)
+        return rows
+
+    def rows_of(self, user: Tensor, scores: Tensor, anchors: Tensor, unlabelled: Tensor) -> Rows:
+        """The user's anchors as data entries with M and N as large as they can be."""
+        loss, own, others = self.job.loss, scores[anchors], scores[unlabelled]
+        if self.weights is not None and isinstance(loss, InfoNCEPosterior):
+            log_weights = self.weights.log_weights(user[None])[0][unlabelled]
+            return Rows(
+                loss.weighted(own, others.expand(len(own), -1), log_weights.expand(len(own), -1)), None
+            )
+        extra = own.expand(len(own), -1) if loss.uses_extra else own.new_zeros(len(own), 0)
+        return loss.rows(own, extra, others.expand(len(own), -1), user.expand(len(own)))
