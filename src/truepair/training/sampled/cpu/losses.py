@@ -70,7 +70,7 @@ def numbers_of(plan: Plan) -> Numbers:
         cosine=plan.cosine,
         score_scale=np.float32(plan.score_scale),
     )
-    return Numbers(*job, **plan.loss)  # type: ignore[call-arg]
+    return Numbers._make((*job, *plan.loss.values()))
 
 
 @compiled
