@@ -9,10 +9,13 @@ import pytest
 import torch
 from mpmath import mpf
 
+from loss_values import EXAMPLES
 from truepair.errors import InputError
 from truepair.losses import (
+    BCE,
     BPR,
     BSL,
+    CCL,
     DCL,
     DPL,
     HCL,
@@ -23,7 +26,10 @@ from truepair.losses import (
     DPLHard,
     InfoNCE,
     InfoNCEPosterior,
+    Pointwise,
+    Row,
 )
+from truepair.losses.base import Parameter, own_family, parameters_of
 
 mpmath.mp.dps = 60
 
@@ -41,6 +47,14 @@ def mean(values):
 
 def oracle_bpr(loss, tau, s, extra, unl):
     return mean([-mpmath.log(sigma(s - x)) for x in unl])
+
+
+def oracle_bce(loss, tau, s, extra, unl):
+    return -mpmath.log(sigma(s)) + mpf(loss.weight) * mean([-mpmath.log(sigma(-x)) for x in unl])
+
+
+def oracle_ccl(loss, tau, s, extra, unl):
+    return max(0, 1 - s) + mpf(loss.weight) * mean([max(0, x - mpf(loss.margin)) for x in unl])
 
 
 def oracle_infonce(loss, tau, s, extra, unl):
@@ -90,6 +104,7 @@ def oracle_hcl(loss, tau, s, extra, unl):
 
 
 def pairwise(loss, tau, s, extra, unl, weights):
+    s = s - mpf(loss.margin)
     pu = sum(w * sigma(s - x) for w, x in zip(weights, unl, strict=True))
     pp = mean([sigma(s - x) for x in extra]) if extra else 0
     bound = mpf(loss.floor) * (pu if loss.clamp == "relative" else 1)
@@ -113,6 +128,8 @@ def oracle_dpl_hard(loss, tau, s, extra, unl, fixed_weights=None):
 
 ORACLES = {
     "bpr": oracle_bpr,
+    "bce": oracle_bce,
+    "ccl": oracle_ccl,
     "infonce": oracle_infonce,
     "infonce-posterior": oracle_infonce,  # of scores alone; with weights see tests/training/test_weights.py
     "sl": oracle_sl,
@@ -125,32 +142,7 @@ ORACLES = {
     "dpl-half": oracle_dpl_half,
 }
 
-CASES = [
-    ("bpr", BPR()),
-    ("infonce", InfoNCE(temperature=0.7)),
-    ("infonce-posterior", InfoNCEPosterior(tau=0.3, temperature=0.7)),
-    ("sl", SL(temperature=0.7)),
-    ("bsl", BSL(temperature=0.7, positive_temperature=0.4)),
-    ("bsl", BSL(temperature=0.5, positive_temperature=2.5)),
-    ("psl", PSL(temperature=0.6)),
-    ("psl", PSL(temperature=0.3, surrogate="relu")),
-    ("psl", PSL(temperature=1.7, surrogate="relu")),
-    ("psl", PSL(temperature=0.8, surrogate="atan")),
-    ("dcl", DCL(tau=0.1, temperature=0.5)),
-    ("dcl", DCL(tau=0.3, temperature=1.3, min_score=-4.0)),
-    ("hcl", HCL(tau=0.1, temperature=0.8, beta=0.6)),
-    ("hcl", HCL(tau=0.0, beta=2.0)),
-    ("dpl", DPL(tau=0.0)),
-    ("dpl", DPL(tau=0.07)),
-    ("dpl", DPL(tau=0.4, floor=0.02)),
-    ("dpl", DPL(tau=0.4, floor=0.2, clamp="relative")),
-    ("dpl", DPL(tau=0.9, floor=0.05, clamp="relative")),
-    ("dpl-hard", DPLHard(tau=0.3, beta=1.5)),
-    ("dpl-hard", DPLHard(tau=0.25, beta=0.3, clamp="relative")),
-    ("dpl-half", DPLHalf(tau=0.0)),
-    ("dpl-half", DPLHalf(tau=0.3, floor=0.02)),
-    ("dpl-half", DPLHalf(tau=0.9, floor=0.05, clamp="relative")),
-]
+CASES = [(name, loss) for name in LOSSES for loss in EXAMPLES[name]]
 
 
 def case_id(case):
@@ -417,6 +409,39 @@ def test_the_gradient_of_psl_is_bounded(surrogate):
     assert gradient.abs().max() <= 50 / 0.5
 
 
+# --- each score by itself -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loss", [*EXAMPLES["bce"], *EXAMPLES["ccl"]], ids=repr)
+def test_pointwise_losses_give_the_derivatives_of_their_parts(loss):
+    s = torch.linspace(-9.03, 9.07, 401, dtype=torch.float64, requires_grad=True)
+    for part in (loss.positive, loss.unlabelled):
+        value, slope = part(s)
+        (gradient,) = torch.autograd.grad(value.sum(), s)
+        torch.testing.assert_close(slope.detach(), gradient)
+
+
+def test_bce_is_the_binary_cross_entropy_of_pytorch():
+    pos, extra, unl = scores()
+    entropy = torch.nn.functional.binary_cross_entropy_with_logits
+    positive = entropy(pos, torch.ones_like(pos), reduction="none")
+    sampled = entropy(unl, torch.zeros_like(unl), reduction="none")
+    torch.testing.assert_close(BCE()(pos, extra, unl), positive + sampled.mean(dim=1))
+    torch.testing.assert_close(BCE(weight=5.0)(pos, extra, unl), positive + sampled.sum(dim=1))  # N = 5
+
+
+def test_ccl_is_the_published_formula_where_scores_are_cosines():
+    pos, extra, unl = cosines()
+    expected = (1 - pos) + 3.0 * torch.relu(unl - 0.4).mean(dim=1)
+    torch.testing.assert_close(CCL(weight=3.0, margin=0.4)(pos, extra, unl), expected)
+
+
+@pytest.mark.parametrize("loss", [BCE(), CCL()], ids=repr)
+def test_the_balance_of_a_pointwise_loss_does_not_depend_on_n(loss):
+    pos, extra, unl = cosines()
+    torch.testing.assert_close(loss(pos, extra, unl), loss(pos, extra, torch.cat([unl, unl, unl], 1)))
+
+
 # --- the floor -----------------------------------------------------------------------------------------
 
 
@@ -543,6 +568,9 @@ def test_wrong_shapes_are_named():
         (lambda: DPL(tau=0.1, clamp="soft"), "clamp = 'soft' is not known; choose one of 'hard', 'relative'"),
         (lambda: HCL(tau=0.1, beta=-1.0), "beta = -1.0 .* ≥ 0"),
         (lambda: InfoNCEPosterior(tau=0.1, cap=1.0), "cap = 1.0 .* > 0 and < 1"),
+        (lambda: BCE(weight=0.0), "weight = 0.0 .* > 0"),
+        (lambda: CCL(weight=-1.0), "weight = -1.0 .* > 0"),
+        (lambda: CCL(margin=1.0), "margin = 1.0 .* ≥ -1 and < 1"),
         (lambda: DCL(tau=0.1, min_score=float("-inf")), "min_score = -inf"),
     ],
 )
@@ -559,6 +587,32 @@ def test_every_registered_loss_is_frozen_comparable_and_has_an_oracle(name):
     assert hash(loss) == hash(LOSSES[name]())
     with pytest.raises(dataclasses.FrozenInstanceError):
         loss.tau = 0.5
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_every_registered_loss_states_its_own_family_and_all_its_parameters(name):
+    loss = LOSSES[name]()
+    assert own_family(loss) == loss.family
+    declared = parameters_of(type(loss))
+    assert all(isinstance(parameter, Parameter) for parameter in declared.values())
+    assert list(declared) == [field.name for field in dataclasses.fields(loss) if field.repr]
+
+
+def test_a_derived_class_has_no_family_of_its_own():
+    """It may compute something else."""
+
+    class Other(DPL):
+        pass
+
+    assert own_family(Other(tau=0.1)) is None
+
+
+def test_losses_of_a_family_have_the_same_class_or_formula():
+    """What engines take for granted of a row."""
+    by_row = {row: {kind for kind in LOSSES.values() if kind.family.row is row} for row in Row}
+    assert all(by_row.values())
+    assert all(issubclass(kind, Pointwise) for kind in by_row[Row.POINTWISE])
+    assert by_row[Row.DEBIASED_MEAN] == {DPL, DPLHard}
 
 
 @pytest.mark.parametrize("name", LOSSES)

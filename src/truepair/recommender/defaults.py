@@ -23,9 +23,12 @@ WITH_DRAWS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def usual(sampler: str | Sampler) -> dict[str, Any]:
-    """The usual values with a sampler, given by its name or itself."""
-    return WITHOUT_DRAWS if is_full(sampler) else WITH_DRAWS
+def usual(sampler: str | Sampler, loss: str | Loss = "") -> dict[str, Any]:
+    """The usual values with a sampler and a loss, given by their names or themselves."""
+    values = WITHOUT_DRAWS if is_full(sampler) else WITH_DRAWS
+    kind = LOSSES.get(loss) if isinstance(loss, str) else type(loss)
+    cosines = kind is not None and getattr(kind, "needs_cosines", False)
+    return {**values, "scoring": "cosine", "temperature": 1.0} if cosines else values
 
 
 def given_over(values: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

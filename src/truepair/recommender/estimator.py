@@ -179,7 +179,7 @@ class Recommender:
     def job(self, n_pairs: int) -> tuple[Encoder, Loss, Sampler, Settings]:
         """The checked encoder, loss, sampler and settings that the parameters mean for so many pairs."""
         encoder, loss, sampler = self.encoder, self.loss, self.sampler
-        known = given_over(usual(sampler), self.get_params())
+        known = given_over(usual(sampler, loss), self.get_params())
         if (closed := self.closed_form()) is not None:
             raise InputError(
                 f"encoder = {closed} is not trained; to train, give one of {', '.join(ENCODERS)}."

@@ -111,7 +111,7 @@ def _check_posterior(loss: Loss, interactions: Interactions) -> None:
     if loss.posterior is None:
         raise InputError(
             "InfoNCEPosterior needs a first model to weigh items, and has none; Recommender trains it. "
-            "Here, use the job that truepair.prior.prepared(job) returns, or tau=0 for InfoNCE."
+            "Here, use the job that truepair.prior.prepare(job) returns, or tau=0 for InfoNCE."
         )
     shape = len(loss.posterior.users), len(loss.posterior.items)
     if shape != (interactions.n_users, interactions.n_items):

@@ -55,8 +55,8 @@ def _parts(places: list[int], most: int) -> list[list[int]]:
 def _shape(job: Job) -> Hashable:
     plan, encoder = plan_of(job), job.encoder
     return (
-        job.interactions.hash, type(encoder), encoder.dim, plan.hops, plan.cosine, plan.kind, plan.relative,
-        plan.m, plan.n, job.sampler, job.settings.batch_size, job.settings.device,
+        job.interactions.hash, type(encoder), encoder.dim, plan.hops, plan.cosine, plan.pair, plan.row,
+        plan.relative, plan.m, plan.n, job.sampler, job.settings.batch_size, job.settings.device,
     )  # fmt: skip
 
 

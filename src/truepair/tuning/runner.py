@@ -148,7 +148,7 @@ def recommender_of(parameters: Mapping[str, Any]) -> Recommender:
     """
     given = {name: current_name(name, value) for name, value in parameters.items()}
     flat = {**{part: getattr(Recommender, part) for part in PARTS}, **given}
-    known = given_over(usual(flat["sampler"]), flat)
+    known = given_over(usual(flat["sampler"], flat["loss"]), flat)
     by_name = {part: flat.pop(part) for part in PARTS if not any(key.startswith(f"{part}.") for key in flat)}
     for name, place in FIELDS.items():
         if name in known and place not in flat and _has_field(flat, place):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from truepair.errors import InputError, check_choice
-from truepair.losses import LOSSES
+from truepair.losses import LOSSES, Loss
+from truepair.losses.base import parameters_of
 from truepair.models.closed_forms import ALL_ENCODERS, CLOSED
 from truepair.recommender.estimator import Recommender
 from truepair.sampling import SAMPLERS
@@ -22,6 +22,7 @@ from truepair.tuning.domains import (
     When,
     domain_of,
     is_asked,
+    read_space,
 )
 from truepair.tuning.runner import recommender_of
 
@@ -45,16 +46,6 @@ FULL: dict[str, Domain | When] = {
     "encoder.temperature": Range(0.05, 0.4, log=True),
 }
 
-# Fields of losses; a loss has those that it has. Extra positives are for those that use them. The least score
-# is known to be -1 where scores are cosines.
-LOSS_FIELDS: dict[str, Domain | When] = {
-    "loss.tau": Range(1e-3, 0.4, log=True, most=0.9),
-    "loss.temperature": Range(0.05, 2.0, log=True),
-    "loss.positive_temperature": Range(0.05, 2.0, log=True),
-    "loss.surrogate": Choice(["tanh", "relu", "atan"]),
-    "loss.min_score": When("encoder.scoring", "dot", Range(-10.0, -1.0, least=-50.0, most=0.0)),
-    "loss.beta": Range(0.1, 4.0, least=0.0),
-}
 EXTRA: dict[str, Domain | When] = {"n_extra": Powers(1, 16)}
 
 # a sampler that chooses needs more candidates than it keeps, whatever is extended
@@ -91,18 +82,29 @@ def default_space(
         return dict(SOLVED[encoder])
     kind = LOSSES[check_choice("loss", loss, LOSSES)]
     check_sampler(kind(), SAMPLERS[check_choice("sampler", sampler, SAMPLERS)]())
-    has = {f"loss.{field.name}" for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    own = {name: domain for name, domain in LOSS_FIELDS.items() if name in has}
+    own = loss_space(kind)
     graph = ENCODER_FIELDS.get(encoder, {})
-    # of two temperatures the one would only multiply the other; PSL is made for cosines at temperature 1
+    # two temperatures would only multiply each other; PSL and CCL are made for cosines at temperature 1
     once: dict[str, Domain | When] = {}
-    if "loss.temperature" in own:
+    if "loss.temperature" in own or kind.needs_cosines:
         once["encoder.temperature"] = Choice([1.0])
+    if kind.needs_cosines:
+        once["encoder.scoring"] = Choice(["cosine"])
     if sampler == "full":
         own.pop("loss.surrogate", None)  # the others have no closed form, and are slow
         return {**FULL, **once, **own, **graph}
     extra = EXTRA if kind.uses_extra else {}
     return {**COMMON, **once, **own, **extra, **SAMPLER_FIELDS.get(sampler, {}), **graph}
+
+
+def loss_space(kind: type[Loss]) -> dict[str, Domain | When]:
+    """What is worth searching of a loss's own parameters: its class says so.
+
+    >>> loss_space(LOSSES["infonce"])
+    {'loss.temperature': Range(low=0.05, high=2.0, log=True, least=None, most=None)}
+    """
+    declared = parameters_of(kind).items()
+    return read_space({f"loss.{name}": p.search for name, p in declared if p.search is not None})
 
 
 def check_values(space: Space, fixed: Mapping[str, Any]) -> None:

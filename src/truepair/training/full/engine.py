@@ -6,9 +6,10 @@ from importlib.util import find_spec
 
 import torch
 
+from truepair.losses import LOSSES
 from truepair.sampling import Full
 from truepair.training.full.cuda_graphs import RecordedFullTrainer
-from truepair.training.full.losses import ROW_FORMS, has_row_form
+from truepair.training.full.losses import has_row_form
 from truepair.training.full.trainer import FullTrainer
 from truepair.training.job import Job
 from truepair.training.trainer import Engine
@@ -32,7 +33,7 @@ def _lacks(job: Job) -> str | None:
     if job.anchors is not None:
         return "it has no anchors; give them as interactions, and the items to compare with as negatives."
     if not has_row_form(job.loss) and job.sampler.columns_of(job.interactions.n_items) is not None:
-        known = ", ".join(kind.__name__ for kind in ROW_FORMS)
+        known = ", ".join(kind.__name__ for kind in LOSSES.values())
         return f"it draws columns of a catalogue only for losses with a row form of their own: {known}."
     return None
 

@@ -25,15 +25,25 @@ from truepair.losses import (
     HCL,
     PSL,
     SL,
-    DPLHalf,
     DPLHard,
     InfoNCE,
     InfoNCEPosterior,
     Loss,
-    log_difference,
+    Pointwise,
+    Row,
 )
+from truepair.losses.base import own_family
+from truepair.losses.debiased import log_difference
 from truepair.training.full.block import Block
-from truepair.training.full.pair_sums import POWER, SIGMOID, SOFTPLUS, Kernel, PairSums, pair_sums
+from truepair.training.full.pair_sums import (
+    POWER,
+    SIGMOID,
+    SOFTPLUS,
+    Kernel,
+    PairSums,
+    pair_sums,
+    row_weights,
+)
 
 
 class RowLosses(NamedTuple):
@@ -50,13 +60,13 @@ def row_losses(loss: Loss, block: Block, share: Tensor, sums: PairSums = pair_su
 
     `block.scores` may hold the gradient afterwards.
     """
-    form = ROW_FORMS[type(loss)] if has_row_form(loss) else _by_definition
+    form = ROW_FORMS[loss.family.row] if has_row_form(loss) else _by_definition
     return form(loss, block, share, sums)
 
 
 def has_row_form(loss: Loss) -> bool:
-    """Whether a loss has one here. A class derived from one of these losses is another loss."""
-    return type(loss) in ROW_FORMS and getattr(loss, "surrogate", "tanh") == "tanh"
+    """Whether a loss has one here: its own class states a family, and PSL has the surrogate "tanh"."""
+    return own_family(loss) is not None and getattr(loss, "surrogate", "tanh") == "tanh"
 
 
 # --- softmax: the row enters by the logarithm of a mean --------------------------------------------------
@@ -93,6 +103,11 @@ def _sl(loss: SL, block: Block, share: Tensor, sums: PairSums) -> RowLosses:
     return RowLosses(value, None, -share / loss.temperature, row.gradient(block.sum(share)))
 
 
+def _log_mean(loss: SL | PSL, block: Block, share: Tensor, sums: PairSums) -> RowLosses:
+    """SL and PSL."""
+    return _psl(loss, block, share, sums) if isinstance(loss, PSL) else _sl(loss, block, share, sums)
+
+
 def _bsl(loss: BSL, block: Block, share: Tensor, sums: PairSums) -> RowLosses:
     """log mean_j e^{s_j/t} − (t⁺/t) · log mean_m e^{s'_m/t⁺}: the same for all anchors of a row."""
     t, positive_t, weight = loss.temperature, loss.positive_temperature, block.sum(share)  # [B]
@@ -124,6 +139,18 @@ def _contrastive(loss: DCL, block: Block, share: Tensor, sums: PairSums) -> RowL
     own = torch.where(clamped[block.rows], -math.inf, block.pos / t + log_share[block.rows]).exp()
     by_pos = -(push + by_rival[block.rows] * own) / t
     return RowLosses(F.softplus(relative), clamped[block.rows], by_pos, by_score)
+
+
+# --- pointwise: each score by itself ---------------------------------------------------------------------
+
+
+def _pointwise(loss: Pointwise, block: Block, share: Tensor, sums: PairSums) -> RowLosses:
+    """f(s⁺) + weight · mean_j g(s_j)."""
+    weights = row_weights(block, 0.0) * loss.weight  # [B, C], 0 at the user's own items
+    value, slope = loss.unlabelled(block.scores.masked_fill(block.scores == -math.inf, 0.0))
+    of_pos, by_pos = loss.positive(block.pos)
+    total = of_pos + (weights * value).sum(dim=1)[block.rows]
+    return RowLosses(total, None, share * by_pos, weights * slope * block.sum(share)[:, None])
 
 
 # --- pairwise: each anchor is compared with each score of the row ----------------------------------------
@@ -177,16 +204,13 @@ def _by_definition(loss: Loss, block: Block, share: Tensor, sums: PairSums) -> R
     return RowLosses(losses.detach(), torch.cat(clamped) if clamped else None, by_pos, by_score)
 
 
-ROW_FORMS: dict[type[Loss], Callable[[Any, Block, Tensor, PairSums], RowLosses]] = {
-    BPR: _bpr,
-    InfoNCE: _infonce,
-    InfoNCEPosterior: _infonce,
-    SL: _sl,
-    BSL: _bsl,
-    PSL: _psl,
-    DCL: _contrastive,
-    HCL: _contrastive,
-    DPL: _dpl,
-    DPLHard: _dpl,
-    DPLHalf: _dpl,
+ROW_FORMS: dict[Row, Callable[[Any, Block, Tensor, PairSums], RowLosses]] = {
+    Row.MEAN: _bpr,
+    Row.POINTWISE: _pointwise,
+    Row.SOFTMAX: _infonce,
+    Row.LOG_MEAN: _log_mean,
+    Row.BILATERAL: _bsl,
+    Row.DEBIASED_SOFTMAX: _contrastive,
+    Row.DEBIASED_MEAN: _dpl,
+    Row.DEBIASED_HALF: _dpl,
 }

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from truepair.losses import BPR, DCL, DPL, HCL, DPLHalf, DPLHard, InfoNCE, Loss
+from truepair.losses import LOSSES, Loss, Pair, Row
+from truepair.losses.base import parameters_of
 from truepair.models.encoders import MF, Encoder, LightGCN
 from truepair.sampling import BNS, DNS, Popularity, Sampler, Uniform
 from truepair.training.job import Job
 
-# A fused engine knows these losses by number. A class derived from one of them is another loss.
-LOSS_KINDS: dict[type[Loss], int] = {BPR: 0, InfoNCE: 1, DCL: 2, HCL: 3, DPL: 4, DPLHard: 5, DPLHalf: 6}
+# What fused engines can do to a row. They train every loss of the registry that states one of these; a class
+# derived from such a loss is another loss.
+FUSED_ROWS = (
+    Row.MEAN,
+    Row.POINTWISE,
+    Row.SOFTMAX,
+    Row.DEBIASED_SOFTMAX,
+    Row.DEBIASED_MEAN,
+    Row.DEBIASED_HALF,
+)
+FUSED_LOSSES: tuple[type[Loss], ...] = tuple(
+    kind for kind in LOSSES.values() if kind.family.row in FUSED_ROWS and not kind.needs_items
+)
 FUSED_SAMPLERS: tuple[type[Sampler], ...] = (Uniform, Popularity, DNS)
 BATCH_SAMPLERS: tuple[type[Sampler], ...] = (*FUSED_SAMPLERS, BNS)  # of engines that train by batches
 FUSED_ENCODERS: tuple[type[Encoder], ...] = (MF, LightGCN)
@@ -21,10 +34,56 @@ FUSED_ENCODERS: tuple[type[Encoder], ...] = (MF, LightGCN)
 Floats = npt.NDArray[np.float32]
 
 
-class Plan(NamedTuple):
-    """The numbers a kernel needs of a job. What a loss does not have is neutral."""
+# --- the numbers of a loss -------------------------------------------------------------------------------
 
-    kind: int  # LOSS_KINDS
+
+def _number_names() -> tuple[str, ...]:
+    """The numbers that kernels read, of all fused losses: each name once."""
+    return tuple(
+        dict.fromkeys(
+            parameter.kernel_name(name)
+            for kind in FUSED_LOSSES
+            for name, parameter in parameters_of(kind).items()
+            if parameter.is_number and not parameter.full_only
+        )
+    )
+
+
+LOSS_NUMBERS = _number_names()
+
+# A run on the GPU has its numbers in one row of an array; `place_of` is the only one to know where.
+RUN_NUMBERS = ("score_scale", *LOSS_NUMBERS, "l2_users", "l2_items", "weight_decay")
+
+
+def place_of(name: str) -> int:
+    """The place of a number in a run's row on the GPU."""
+    return RUN_NUMBERS.index(name)
+
+
+def loss_numbers(loss: Loss) -> dict[str, np.float32]:
+    """The numbers of a loss by name, as float32 has them; 0 for those that it does not have."""
+    found = dict.fromkeys(LOSS_NUMBERS, np.float32(0))
+    smallest = float(np.finfo(np.float32).tiny)  # a floor that float32 cannot hold must not become 0
+    for name, parameter in parameters_of(type(loss)).items():
+        if parameter.is_number and (key := parameter.kernel_name(name)) in found:
+            value = 1 / getattr(loss, name) if parameter.inverse else getattr(loss, name)
+            found[key] = np.float32(max(value, smallest) if value > 0 else value)
+    return found
+
+
+# --- a job -----------------------------------------------------------------------------------------------
+
+
+class Plan(NamedTuple):
+    """The numbers a kernel needs of a job."""
+
+    pair: Pair  # what the loss does to a pair of scores
+    row: Row  # … and to a row
+    relative: bool  # clamp="relative"
+    has_floor: bool  # whether rows can be clamped
+    loss: dict[str, np.float32]  # LOSS_NUMBERS, by name
+    tau: Floats  # [1] or [n_users]
+    log_rest: Floats  # log(1 − τ), computed in float64
     m: int  # extra positives of a row
     n: int  # unlabelled items of a row
     pool: int  # unlabelled items drawn for a row; n, or more where some are chosen by score
@@ -32,19 +91,15 @@ class Plan(NamedTuple):
     hops: int
     cosine: bool
     score_scale: float  # 1 / temperature of cosine scoring, else 1
-    inverse_temperature: float  # 1 / t of InfoNCE, DCL, HCL
-    beta: float  # HCL, DPLHard
-    min_score: float  # DCL, HCL
-    floor: float  # DPL, DPLHard, DPLHalf
-    relative: bool  # clamp="relative"
-    has_floor: bool  # whether rows can be clamped
-    tau: Floats  # [1] or [n_users]
-    log_rest: Floats  # log(1 − τ), computed in float64
 
     @property
     def width(self) -> int:
         """Items of a row: the anchor's, the extra ones and the unlabelled ones that are drawn."""
         return 1 + self.m + self.pool
+
+    def run_numbers(self, l2_users: float, l2_items: float, weight_decay: float) -> list[float]:
+        """The row of a run on the GPU: RUN_NUMBERS."""
+        return [self.score_scale, *map(float, self.loss.values()), l2_users, l2_items, weight_decay]
 
 
 def plan_of(job: Job) -> Plan:
@@ -52,7 +107,13 @@ def plan_of(job: Job) -> Plan:
     loss, encoder, settings = job.loss, job.encoder, job.settings
     tau = np.atleast_1d(np.asarray(getattr(loss, "tau", 0.0), dtype=np.float64))
     return Plan(
-        kind=LOSS_KINDS[type(loss)],
+        pair=loss.family.pair,
+        row=loss.family.row,
+        relative=getattr(loss, "clamp", "hard") == "relative",
+        has_floor=loss.has_floor,
+        loss=loss_numbers(loss),
+        tau=tau.astype(np.float32),
+        log_rest=np.log1p(-tau).astype(np.float32),
         m=settings.n_extra if loss.uses_extra else 0,
         n=settings.n_unlabelled,
         pool=job.sampler.candidates(settings.n_unlabelled),
@@ -60,14 +121,6 @@ def plan_of(job: Job) -> Plan:
         hops=getattr(encoder, "hops", 0),
         cosine=encoder.scoring == "cosine",
         score_scale=1 / encoder.temperature if encoder.scoring == "cosine" else 1.0,
-        inverse_temperature=1 / getattr(loss, "temperature", 1.0),
-        beta=getattr(loss, "beta", 0.0),
-        min_score=getattr(loss, "min_score", 0.0),
-        floor=getattr(loss, "floor", 0.0),
-        relative=getattr(loss, "clamp", "hard") == "relative",
-        has_floor=loss.has_floor,
-        tau=tau.astype(np.float32),
-        log_rest=np.log1p(-tau).astype(np.float32),
     )
 
 
@@ -80,15 +133,17 @@ def lacking(
     """What of a job a fused engine with these parts cannot do, and what it has."""
     has: list[tuple[str, object, tuple[object, ...]]] = [
         ("encoder", type(job.encoder), encoders),
-        ("loss", type(job.loss), tuple(LOSS_KINDS)),
+        ("loss", type(job.loss), FUSED_LOSSES),
         ("sampler", type(job.sampler), samplers),
         ("optimizer", job.settings.optimizer, optimizers),
     ]
     for what, value, known in has:
         if value not in known:
             return f"it has no {what} {_name(value)}; it has {', '.join(map(_name, known))}."
-    if getattr(job.loss, "margin", 0.0):
-        return "it has no margin; it has margin=0."
+    for field in dataclasses.fields(job.loss):  # type: ignore[arg-type]
+        parameter = field.metadata.get("parameter")
+        if parameter is not None and parameter.full_only and getattr(job.loss, field.name) != field.default:
+            return f"it has no {field.name}; it has {field.name}={field.default:g}."
     if job.encoder.popularity:
         return "it does not add popularity to scores; it has popularity=0."
     if isinstance(job.sampler, BNS) and not job.sampler.in_batch:

@@ -8,10 +8,12 @@ a loss that is not a number.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections import namedtuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from truepair.losses import Pair, Row
 from truepair.training.sampled.cpu.arithmetic import (
     HALF,
     MINUS_INFINITY,
@@ -24,43 +26,51 @@ from truepair.training.sampled.cpu.arithmetic import (
     sigmoid,
     softplus,
 )
-from truepair.training.sampled.plan import Floats, Plan
+from truepair.training.sampled.plan import LOSS_NUMBERS, Floats, Plan
+
+# what a loss does to a pair of scores and to a row, as compiled code knows it
+_HINGE, _HARD_SIGMOID, _HARD_EXPONENTIAL = int(Pair.HINGE), int(Pair.HARD_SIGMOID), int(Pair.HARD_EXPONENTIAL)
+_MEAN, _POINTWISE, _SOFTMAX = int(Row.MEAN), int(Row.POINTWISE), int(Row.SOFTMAX)
+_DEBIASED_SOFTMAX, _DEBIASED_HALF = int(Row.DEBIASED_SOFTMAX), int(Row.DEBIASED_HALF)
 
 
-class Numbers(NamedTuple):
-    """What a row needs to know of the job: `Plan`'s numbers, without its arrays."""
-
-    kind: int  # LOSS_KINDS
+class _JobNumbers(NamedTuple):
+    pair: int
+    row: int
+    relative: bool
     m: int
     n: int
     pool: int
     risk: np.float32
     cosine: bool
     score_scale: np.float32
-    inverse_temperature: np.float32
-    beta: np.float32
-    min_score: np.float32
-    floor: np.float32
-    relative: bool
+
+
+if TYPE_CHECKING:
+
+    class Numbers(_JobNumbers):
+        """What a row needs to know of the job: `Plan`'s numbers, without its arrays."""
+
+        def __getattr__(self, name: str) -> np.float32: ...  # the numbers of the loss, by name
+
+else:
+    Numbers = namedtuple("Numbers", (*_JobNumbers._fields, *LOSS_NUMBERS))
 
 
 def numbers_of(plan: Plan) -> Numbers:
     """The numbers of a plan, in the types that kernels compute with."""
-    smallest = float(np.finfo(np.float32).tiny)  # a floor that float32 cannot hold must not become 0
-    return Numbers(
-        kind=plan.kind,
+    job = _JobNumbers(
+        pair=int(plan.pair),
+        row=int(plan.row),
+        relative=plan.relative,
         m=plan.m,
         n=plan.n,
         pool=plan.pool,
         risk=np.float32(plan.risk),
         cosine=plan.cosine,
         score_scale=np.float32(plan.score_scale),
-        inverse_temperature=np.float32(plan.inverse_temperature),
-        beta=np.float32(plan.beta),
-        min_score=np.float32(plan.min_score),
-        floor=np.float32(max(plan.floor, smallest) if plan.floor else 0.0),
-        relative=plan.relative,
     )
+    return Numbers._make((*job, *plan.loss.values()))
 
 
 @compiled
@@ -72,11 +82,13 @@ def loss_row(
     `scores` and `gradient` are float32[1+m+n], or longer: a length that is a multiple of 16 is fastest. What
     lies beyond is read, so it must be a number, and changes nothing. τ and log(1−τ) are the row's user's.
     """
-    if numbers.kind == 0:
+    if numbers.row == _MEAN:
         return bpr_row(numbers, scores, gradient), False
-    if numbers.kind == 1:
+    if numbers.row == _POINTWISE:
+        return pointwise_row(numbers, scores, gradient), False
+    if numbers.row == _SOFTMAX:
         return infonce_row(numbers, scores, gradient), False
-    if numbers.kind <= 3:
+    if numbers.row == _DEBIASED_SOFTMAX:
         return contrastive_row(numbers, tau, log_rest, scores, gradient)
     return dpl_row(numbers, tau, log_rest, scores, gradient)
 
@@ -97,6 +109,30 @@ def bpr_row(numbers: Numbers, scores: Floats, gradient: Floats) -> np.float32:
         gradient[i] = g
     gradient[0] = -pull
     return loss * share
+
+
+@compiled
+def pointwise_row(numbers: Numbers, scores: Floats, gradient: Floats) -> np.float32:
+    """BCE and CCL: f(s⁺) + weight · mean_n g(s_n), each score by itself."""
+    first, n = 1 + numbers.m, numbers.n
+    share, total = np.float32(numbers.weight / np.float32(n)), ZERO
+    if numbers.pair == _HINGE:
+        for i in range(first, first + n):
+            above = scores[i] - numbers.margin
+            total += ZERO if above <= ZERO else above  # not a number stays not a number
+            gradient[i] = ZERO if above <= ZERO else share
+        below = ONE - scores[0]
+        loss, slope = ZERO if below <= ZERO else below, ZERO if below <= ZERO else -ONE
+    else:
+        for i in range(first, first + n):
+            e = exp32(-abs(scores[i]))
+            total += (ZERO if scores[i] < ZERO else scores[i]) + log1p32(e)
+            gradient[i] = (ONE if scores[i] >= ZERO else e) / (ONE + e) * share
+        loss, slope = softplus(-scores[0]), -sigmoid(-scores[0])
+    for i in range(1, first):
+        gradient[i] = ZERO
+    gradient[0] = slope
+    return loss + share * total
 
 
 @compiled
@@ -123,7 +159,7 @@ def contrastive_row(
     first = 1 + m
     top, total = _shifted_exponentials(numbers, scores, gradient)
     hard = ZERO
-    if numbers.kind == 3:
+    if numbers.pair == _HARD_EXPONENTIAL:
         hard, total = _lean_to_hard(numbers, top, scores, gradient)
     positives = ZERO
     for i in range(1, first):
@@ -137,7 +173,7 @@ def contrastive_row(
     slope = inverse * sigmoid(value)
     step = ZERO if clamped else slope / rest
     _scale(gradient, 1, first, -known * step)
-    if numbers.kind == 3:
+    if numbers.pair == _HARD_EXPONENTIAL:
         _hard_slopes(numbers, top, hard, total, step, scores, gradient)
     else:
         _scale(gradient, first, first + n, step)
@@ -209,7 +245,7 @@ def dpl_row(
     """
     m, first, last = numbers.m, 1 + numbers.m, 1 + numbers.m + numbers.n
     log_shift, share = ZERO, ONE / np.float32(numbers.n)
-    if numbers.kind != 5:
+    if numbers.pair != _HARD_SIGMOID:
         positives, unlabelled = _sigmoids(numbers, scores, gradient)
     else:
         positives, unlabelled, share = _weighted_sigmoids(numbers, scores, gradient)
@@ -217,7 +253,7 @@ def dpl_row(
     if unlabelled < _LINEAR_IS_EXACT:
         log_shift, positives, unlabelled = _tiny_sigmoids(numbers, scores, gradient)
         share = ONE
-    if numbers.kind == 6:
+    if numbers.row == _DEBIASED_HALF:
         positives = HALF * exp32(-log_shift)  # P_p is ½, and m = 0
     prior = tau / np.float32(max(m, 1))
     rest = unlabelled - prior * positives
@@ -287,7 +323,7 @@ def _tiny_sigmoids(
 ) -> tuple[np.float32, np.float32, np.float32]:
     """log of the largest w_n σ of all (Σ w = 1), and Σ_m σ and Σ_n w_n σ divided by it; DPL is β = 0."""
     first, last = 1 + numbers.m, 1 + numbers.m + numbers.n
-    beta = numbers.beta if numbers.kind == 5 else ZERO
+    beta = numbers.beta if numbers.pair == _HARD_SIGMOID else ZERO
     top, shift = scores[first], MINUS_INFINITY
     for i in range(first, last):
         top = max(top, scores[i])

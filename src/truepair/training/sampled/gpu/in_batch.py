@@ -11,6 +11,9 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from truepair.training.sampled.plan import RUN_NUMBERS, place_of
+
+RUN_WIDTH, SCORE_SCALE = tl.constexpr(len(RUN_NUMBERS)), tl.constexpr(place_of("score_scale"))
 ROWS = 16  # of the batch that a program takes: the least that a matrix product can have
 RIVALS = 64  # that they meet at a time
 _PROGRAMS = 1024  # enough to keep a GPU busy
@@ -112,7 +115,7 @@ def beaten_kernel(
     begin, end = tl.load(indptr + user).to(tl.int32), tl.load(indptr + user + 1).to(tl.int32)
     in_row = here[:, None] & (slot < width)[None, :]
     drawn = tl.load(entries + mine[:, None] * width + slot[None, :], mask=in_row, other=0) & 0x7FFFFFFF
-    score_scale = tl.load(numbers + run * 8)
+    score_scale = tl.load(numbers + run * RUN_WIDTH + SCORE_SCALE)
     if PDL:
         gdc_wait()
 

@@ -11,8 +11,15 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from truepair.training.sampled.gpu.in_batch import inverse_norm, merits_of, steps_over
+from truepair.training.sampled.gpu.in_batch import (
+    RUN_WIDTH,
+    SCORE_SCALE,
+    inverse_norm,
+    merits_of,
+    steps_over,
+)
 from truepair.training.sampled.gpu.losses import loss_row
+from truepair.training.sampled.plan import place_of
 
 SWEEP = 32  # a row that nobody touches is brought up to date every so many steps; one word has as many bits
 ROWS_TOGETHER = 4  # rows that one program brings up to date
@@ -21,6 +28,8 @@ _GAMMA, _TWO_GAMMAS = tl.constexpr(0x9E3779B97F4A7C15), tl.constexpr(0x3C6EF372F
 _FIRST, _SECOND = tl.constexpr(0xBF58476D1CE4E5B9), tl.constexpr(0x94D049BB133111EB)
 _BETA1, _BETA2, _EPSILON = tl.constexpr(0.9), tl.constexpr(0.999), tl.constexpr(1e-8)
 _SWEEP = tl.constexpr(SWEEP)
+_L2_USERS, _L2_ITEMS = tl.constexpr(place_of("l2_users")), tl.constexpr(place_of("l2_items"))
+_DECAY = tl.constexpr(place_of("weight_decay"))
 
 
 # --- random numbers: `randomness`, place by place -------------------------------------------------------
@@ -125,8 +134,8 @@ def rows_kernel(
     weights, gradients, touches, entry_users, entry_rows, numbers, tau, log_rest, losses, clamps, scores,
     beaten, popularity, risk, shares,
     place, left, batch, n_places, n_rows, n_users, n_anchors, n_tau, position,
-    KIND: tl.constexpr, RELATIVE: tl.constexpr, COSINE: tl.constexpr, L2: tl.constexpr, RAW: tl.constexpr,
-    M: tl.constexpr, N: tl.constexpr, POOL: tl.constexpr, K: tl.constexpr,
+    PAIR: tl.constexpr, ROW: tl.constexpr, RELATIVE: tl.constexpr, COSINE: tl.constexpr, L2: tl.constexpr,
+    RAW: tl.constexpr, M: tl.constexpr, N: tl.constexpr, POOL: tl.constexpr, K: tl.constexpr,
     RANKED: tl.constexpr, D: tl.constexpr, DP: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """One data entry a program: its scores, its loss, and its gradients added to those of its rows.
@@ -143,9 +152,8 @@ def rows_kernel(
     out = run * n_places + place + mine
     user = tl.load(entry_users + out) & 0x7FFFFFFF
     there = tl.load(entry_rows + out * width + slot, mask=slot < width, other=0) & 0x7FFFFFFF
-    numbers += run * 8
-    score_scale, inverse_temperature = tl.load(numbers), tl.load(numbers + 1)
-    beta, min_score, floor = tl.load(numbers + 2), tl.load(numbers + 3), tl.load(numbers + 4)
+    numbers += run * RUN_WIDTH
+    score_scale = tl.load(numbers + SCORE_SCALE)
     prior = run * n_tau + tl.where(n_tau > 1, user, 0)
     tau_here, log_rest_here = tl.load(tau + prior), tl.load(log_rest + prior)
     if PDL:
@@ -180,9 +188,8 @@ def rows_kernel(
         above = above & unlabelled[None, :]
         unlabelled = unlabelled & (tl.sum(above.to(tl.int32), axis=1) < N)
     loss, clamped, g = loss_row(
-        s, slot, unlabelled, tau_here, log_rest_here, inverse_temperature, beta, min_score, floor,
-        KIND, RELATIVE, M, N,
-    )  # fmt: skip
+        s, slot, unlabelled, tau_here, log_rest_here, numbers, PAIR, ROW, RELATIVE, M, N
+    )
     tl.store(losses + run * n_anchors + position + mine, loss)
     tl.store(clamps + run * n_anchors + position + mine, clamped)
 
@@ -198,7 +205,7 @@ def rows_kernel(
         to_user = tl.sum(items * g[:, None], axis=0)
         to_items = g[:, None] * u[None, :]
     if L2:
-        l2_users, l2_items = tl.load(numbers + 5), tl.load(numbers + 6)
+        l2_users, l2_items = tl.load(numbers + _L2_USERS), tl.load(numbers + _L2_ITEMS)
         if RAW:
             to_user += u * (l2_users / left)
             to_items += items * (l2_items / left)
@@ -232,7 +239,7 @@ def adam_kernel(
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = at < n_rows * D
     rates += (run * steps + step) * 2
-    rate, root, decay = tl.load(rates), tl.load(rates + 1), tl.load(numbers + run * 8 + 7)
+    rate, root, decay = tl.load(rates), tl.load(rates + 1), tl.load(numbers + run * RUN_WIDTH + _DECAY)
     there = run * n_rows * D + at
     if PDL:
         gdc_wait()
@@ -302,7 +309,7 @@ def lazy_adam_kernel(
     """
     run = tl.program_id(1).to(tl.int64)
     mine = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    decay = tl.load(numbers + run * 8 + 7)
+    decay = tl.load(numbers + run * RUN_WIDTH + _DECAY)
     rates += (run * steps + first_step) * 2
     n_here = n_items_here + n_users_here
     of_user, swept = (mine >= n_items_here) & (mine < n_here), mine >= n_here
@@ -335,7 +342,7 @@ def first_replay_kernel(
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     at, acts = run * n_rows + row, row < n_rows
     rates += (run * steps + first_step) * 2
-    decay = tl.load(numbers + run * 8 + 7)
+    decay = tl.load(numbers + run * RUN_WIDTH + _DECAY)
     many = tl.minimum(_free_steps(step_bits + at * words_per_row, 0, acts), row % _SWEEP)
     many = tl.where(acts, tl.minimum(many, last_step), 0)
     _replay(weights, means, squares, gradients, rates, at, acts, row < 0, decay, 0, many, D, DP)

@@ -10,33 +10,45 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from truepair.losses import BPR, DCL, DPL, HCL, DPLHalf, DPLHard, InfoNCE
-from truepair.training.sampled.plan import LOSS_KINDS
+from truepair.losses import Pair, Row
+from truepair.training.sampled.plan import place_of
 
-_BPR, _INFONCE, _DCL = (tl.constexpr(LOSS_KINDS[kind]) for kind in (BPR, InfoNCE, DCL))
-_HCL, _DPL, _DPL_HARD = (tl.constexpr(LOSS_KINDS[kind]) for kind in (HCL, DPL, DPLHard))
-_DPL_HALF = tl.constexpr(LOSS_KINDS[DPLHalf])
+_HINGE, _HARD_SIGMOID = tl.constexpr(int(Pair.HINGE)), tl.constexpr(int(Pair.HARD_SIGMOID))
+_HARD_EXPONENTIAL = tl.constexpr(int(Pair.HARD_EXPONENTIAL))
+_MEAN, _POINTWISE, _SOFTMAX = (tl.constexpr(int(row)) for row in (Row.MEAN, Row.POINTWISE, Row.SOFTMAX))
+_DEBIASED_MEAN, _DEBIASED_HALF = (tl.constexpr(int(row)) for row in (Row.DEBIASED_MEAN, Row.DEBIASED_HALF))
+
+# where the numbers of a loss are in a run's row
+_INVERSE_TEMPERATURE, _BETA = tl.constexpr(place_of("inverse_temperature")), tl.constexpr(place_of("beta"))
+_MIN_SCORE, _FLOOR = tl.constexpr(place_of("min_score")), tl.constexpr(place_of("floor"))
+_WEIGHT, _MARGIN = tl.constexpr(place_of("weight")), tl.constexpr(place_of("margin"))
 
 
 @triton.jit
 def loss_row(
-    s, slot, unlabelled, tau, log_rest, inverse_temperature, beta, min_score, floor,
-    KIND: tl.constexpr, RELATIVE: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
+    s, slot, unlabelled, tau, log_rest, numbers,
+    PAIR: tl.constexpr, ROW: tl.constexpr, RELATIVE: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
 ):  # fmt: skip
-    """(loss, clamped, gradient [K]) of one row of scores s [K]."""
+    """(loss, clamped, gradient [K]) of one row of scores s [K]; `numbers` is where the run's row begins."""
     pos = tl.sum(tl.where(slot == 0, s, 0.0))
     extra = (slot >= 1) & (slot <= M)
-    if KIND == _BPR:
+    if ROW == _MEAN:
         loss, clamped, gradient, at_pos = _bpr(s - pos, unlabelled, N)
-    elif KIND == _DPL or KIND == _DPL_HARD or KIND == _DPL_HALF:  # noqa: SIM109, Triton has no `in`
+    elif ROW == _POINTWISE:
+        weight, margin = tl.load(numbers + _WEIGHT), tl.load(numbers + _MARGIN)
+        loss, clamped, gradient, at_pos = _pointwise(pos, s, unlabelled, weight, margin, PAIR, N)
+    elif ROW == _DEBIASED_MEAN or ROW == _DEBIASED_HALF:  # noqa: SIM109, Triton has no `in`
+        beta, floor = tl.load(numbers + _BETA), tl.load(numbers + _FLOOR)
         loss, clamped, gradient, at_pos = _pairwise(
-            pos - s, s, extra, unlabelled, tau, log_rest, beta, floor, KIND, RELATIVE, M, N
+            pos - s, s, extra, unlabelled, tau, log_rest, beta, floor, PAIR, ROW, RELATIVE, M, N
         )
     else:
+        inverse_temperature = tl.load(numbers + _INVERSE_TEMPERATURE)
+        beta, min_score = tl.load(numbers + _BETA), tl.load(numbers + _MIN_SCORE)
         relative = (s - pos) * inverse_temperature
         log_floor = (min_score - pos) * inverse_temperature + tl.log(N * 1.0)
         loss, clamped, gradient, at_pos = _contrastive(
-            relative, extra, unlabelled, tau, log_rest, beta, log_floor, KIND, M, N
+            relative, extra, unlabelled, tau, log_rest, beta, log_floor, PAIR, ROW, M, N
         )
         gradient, at_pos = gradient * inverse_temperature, at_pos * inverse_temperature
     return loss, clamped, tl.where(slot == 0, at_pos, gradient)
@@ -50,9 +62,22 @@ def _bpr(z, unlabelled, N: tl.constexpr):
 
 
 @triton.jit
+def _pointwise(pos, s, unlabelled, weight, margin, PAIR: tl.constexpr, N: tl.constexpr):
+    """BCE and CCL: f(s⁺) + weight · mean_n g(s_n), each score by itself."""
+    if PAIR == _HINGE:  # in this order not a number stays not a number
+        of_pos, at_pos = tl.where(pos >= 1.0, 0.0, 1.0 - pos), tl.where(pos < 1.0, -1.0, 0.0)
+        each, slope = tl.where(s <= margin, 0.0, s - margin), tl.where(s > margin, 1.0, 0.0)
+    else:
+        of_pos, at_pos = _softplus(-pos), -tl.sigmoid(-pos)
+        each, slope = _softplus(s), tl.sigmoid(s)
+    loss = of_pos + weight * (tl.sum(tl.where(unlabelled, each, 0.0)) / N)
+    return loss, False, tl.where(unlabelled, slope * (weight / N), 0.0), at_pos
+
+
+@triton.jit
 def _pairwise(
     x, s, extra, unlabelled, tau, log_rest, beta, floor,
-    KIND: tl.constexpr, RELATIVE: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
+    PAIR: tl.constexpr, ROW: tl.constexpr, RELATIVE: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
 ):  # fmt: skip
     """DPL, DPL hard and DPL half, of the differences x = s⁺ − s. All σ are scaled by e^{−shift}."""
     shift = tl.minimum(tl.max(tl.where(unlabelled, x, float("-inf"))), 0.0)
@@ -60,7 +85,7 @@ def _pairwise(
     sigma = tl.exp(tl.minimum(x, 0.0) - shift) / (1.0 + small)
     slope = sigma * tl.where(x >= 0, small, 1.0) / (1.0 + small)  # σ(1 − σ)
     weight = unlabelled.to(tl.float32) / N
-    if KIND == _DPL_HARD:
+    if PAIR == _HARD_SIGMOID:
         hard = tl.where(unlabelled, beta * s, float("-inf"))
         hard = tl.exp(hard - tl.max(hard))
         weight = hard / tl.sum(hard)
@@ -70,7 +95,7 @@ def _pairwise(
         p_extra = tl.sum(tl.where(extra, sigma, 0.0)) / M
         # τ = 0 takes nothing, not even 0·∞; but not a number stays not a number
         p -= tl.where((tau > 0) | (p_extra != p_extra), tau * p_extra, 0.0)
-    if KIND == _DPL_HALF:
+    if ROW == _DEBIASED_HALF:
         p -= tl.where(tau > 0, tau * 0.5 * tl.exp(-shift), 0.0)
     log_p = tl.where(p <= 0, float("-inf"), tl.log(tl.where(p <= 0, 1.0, p)) + shift - log_rest)
     bound = tl.log(floor)
@@ -94,12 +119,12 @@ def _pairwise(
 @triton.jit
 def _contrastive(
     relative, extra, unlabelled, tau, log_rest, beta, log_floor,
-    KIND: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
+    PAIR: tl.constexpr, ROW: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
 ):  # fmt: skip
     """InfoNCE, DCL and HCL, of relative = (s − s⁺) / t: softplus(log G). Gradients are times t."""
     far = tl.where(unlabelled, relative, float("-inf"))
     top = tl.max(far)
-    if KIND == _HCL:
+    if PAIR == _HARD_EXPONENTIAL:
         steep, flat = tl.exp((1 + beta) * (far - top)), tl.exp(beta * (far - top))
         steep, flat = tl.where(unlabelled, steep, 0.0), tl.where(unlabelled, flat, 0.0)
         log_sum = top + tl.log(tl.sum(steep)) - tl.log(tl.sum(flat) / N)
@@ -109,7 +134,7 @@ def _contrastive(
         log_sum = top + tl.log(tl.sum(grown))
         share = grown / tl.sum(grown)
     clamped = False
-    if KIND == _INFONCE:
+    if ROW == _SOFTMAX:
         loss, slope = _softplus(log_sum), tl.sigmoid(log_sum)
         return loss, clamped, slope * share, -slope
     if M > 0:

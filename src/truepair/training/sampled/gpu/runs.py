@@ -85,12 +85,9 @@ class GpuRuns:
 
     def _numbers(self) -> tuple[Tensor, Tensor, Tensor]:
         rows = [
-            [
-                plan.score_scale, plan.inverse_temperature, plan.beta, plan.min_score, plan.floor,
-                job.settings.l2_users, job.settings.l2_items, job.settings.weight_decay,
-            ]
+            plan.run_numbers(job.settings.l2_users, job.settings.l2_items, job.settings.weight_decay)
             for plan, job in zip(self.plans, self.jobs, strict=True)
-        ]  # fmt: skip
+        ]
         width = max(len(plan.tau) for plan in self.plans)
         priors = [np.stack([np.broadcast_to(x, width) for x in xs]) for xs in (
             [plan.tau for plan in self.plans], [plan.log_rest for plan in self.plans]
@@ -269,9 +266,10 @@ class GpuRuns:
             self.log_rest, self.losses, self.clamps, self.scores, self.beaten, self.draws.popularity,
             plan.risk, self.shares, place, left, self.batch, table.entries, self.n_rows, self.n_users,
             self.losses.shape[1], self.tau.shape[1], table.first_step * self.batch + place,
-            KIND=plan.kind, RELATIVE=plan.relative, COSINE=plan.cosine, L2=self.has_l2,
-            RAW=self.hops is None, M=plan.m, N=plan.n, POOL=plan.pool, K=slots, RANKED=bool(plan.risk),
-            D=self.dim, DP=columns, num_warps=_warps(slots * columns), **self._overlap(early),
+            PAIR=int(plan.pair), ROW=int(plan.row), RELATIVE=plan.relative, COSINE=plan.cosine,
+            L2=self.has_l2, RAW=self.hops is None, M=plan.m, N=plan.n, POOL=plan.pool, K=slots,
+            RANKED=bool(plan.risk), D=self.dim, DP=columns, num_warps=_warps(slots * columns),
+            **self._overlap(early),
         )  # fmt: skip
 
     def _overlap(self, early: bool) -> dict[str, Any]:
