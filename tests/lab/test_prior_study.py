@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from truepair_lab.prior_study.trained import prior_words, training_words
 from typer.testing import CliRunner
 
 from truepair.cli.main import app
@@ -23,7 +24,6 @@ from truepair_lab.prior_study.lines import AutoLine, EstimateLine
 from truepair_lab.prior_study.measuring import measure
 from truepair_lab.prior_study.report import rebuild
 from truepair_lab.prior_study.tables import grid_table, number
-from truepair_lab.prior_study.trained import prior_words, training_words
 from worlds import interactions_of
 
 ROOT = Path(__file__).parents[2]

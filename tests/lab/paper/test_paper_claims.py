@@ -4,10 +4,10 @@ import dataclasses
 
 import paper_lines as made
 import pytest
+from truepair_lab.paper.report.findings import advice, findings
 
 from truepair_lab.lines import Lines
 from truepair_lab.paper.report.claims import CLAIMS, MARKS, OURS, THRESHOLDS, claims_table
-from truepair_lab.paper.report.findings import advice, findings
 
 FIVE = dict.fromkeys(("bpr", "infonce", "dcl", "hcl"), 0.3)
 OVER_USERS = [made.contrast(d, "lightgcn dpl-hard", "ease", -0.01, 0.001) for d in made.DATASETS]

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from truepair_lab.truth.posterior_lines import read
 
 from truepair.data.simulation import simulate_world
 from truepair.errors import InputError
@@ -13,7 +14,6 @@ from truepair.losses import InfoNCE, InfoNCEPosterior
 from truepair_lab.truth.cases import hidden_case, mask_of
 from truepair_lab.truth.labelled import fit_supervised, supervised_job
 from truepair_lab.truth.lines import append
-from truepair_lab.truth.posterior_lines import read
 from truepair_lab.truth.posterior_study import KIND, TITLES, Bench, Effort, Point, _of_kind, run_posterior
 from truepair_lab.truth.report.posterior import interval, section, sentences, trials_of
 from truepair_lab.truth.report.summary import Mean
