@@ -314,7 +314,7 @@ def test_gradient_of_the_hardest_of_a_pool(encoder, loss):
     check_gradient(job_of(encoder, loss, DNS(pool=9), batch_size=6))
 
 
-@pytest.mark.parametrize(  # each encoder in a batch of several; the smallest and the largest batch with both kinds
+@pytest.mark.parametrize(  # each encoder in a batch of several; extreme batches with both kinds
     ("encoder", "batch"),
     [
         (MF(dim=1), 1),
