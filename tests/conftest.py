@@ -1,4 +1,4 @@
-"""Fixtures that all tests share, and how many threads and compilers a worker has.
+"""Fixtures that all tests share, and what a worker may take.
 
 Compiled code is kept in the user's cache, in a folder named by the content of the kernel files. So it is what
 the tests would compile themselves, and a second run compiles nothing.
@@ -25,8 +25,8 @@ from pathlib import Path
 import numba
 import pytest
 import torch
-from numba.core.compiler_lock import global_compiler_lock
-from numba.core.dispatcher import Dispatcher
+
+from compiling import compile_once, warm_up
 
 collect_ignore = ["training/sampled/compile_kernels.py"]  # a script, for a process of its own
 
@@ -36,6 +36,7 @@ if not torch.cuda.is_available():
 
 numba.set_num_threads(1)  # this starts Numba's threads, which raises the number of PyTorch's
 torch.set_num_threads(1)
+compile_once()
 
 
 @pytest.fixture(scope="session")
@@ -56,29 +57,8 @@ def cache_of_downloads(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
         yield
 
 
-# --- the compiled code is made once ----------------------------------------------------------------------
-
-_compile = Dispatcher.compile
-_compiling: set[str] = set()
-
-
-def _compile_once(self: Dispatcher, signature: object) -> object:
-    """One worker compiles a function; the others that need it wait, and load its machine code from disk."""
-    import fcntl
-
-    folder, name = self.stats.cache_path, f"{self.py_func.__module__}.{self.py_func.__qualname__}"
-    if folder is None or name in _compiling:
-        return _compile(self, signature)
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    # In this order, so that two threads of a worker cannot wait for each other
-    with global_compiler_lock, open(Path(folder) / f"{name}.lock", "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        _compiling.add(name)
-        try:
-            return _compile(self, signature)
-        finally:
-            _compiling.discard(name)
-
-
-if os.name == "posix":
-    Dispatcher.compile = _compile_once
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """A run of the whole suite compiles first; a run of some tests compiles what they need."""
+    if len(session.items) > 1000 and not session.config.option.collectonly:
+        worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
+        warm_up(int(worker), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
