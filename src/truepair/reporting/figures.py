@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # Placeholder colours, which are replaced by the names in the page's style sheet.
 _INK, _LINE = "#010203", "#040506"
-_SERIES = ("#0a0b01", "#0a0b02", "#0a0b03", "#0a0b04")
+_SERIES = ("#0a0b01", "#0a0b02", "#0a0b03", "#0a0b04", "#0a0b05")
 _NAMED = {_INK: "currentColor", _LINE: "var(--line)"} | {
     colour: f"var(--series-{number})" for number, colour in enumerate(_SERIES, 1)
 }
@@ -34,8 +34,9 @@ _ON_WHITE = {
     "var(--series-2)": "#0f6e8c",
     "var(--series-3)": "#5b7f2b",
     "var(--series-4)": "#7a4fa3",
+    "var(--series-5)": "#7d6b52",
 }
-_MARKERS = ("o", "s", "^", "D")
+_MARKERS = ("o", "s", "^", "D", "v")
 _DASHES = ("-", "--", ":", "-.")
 _STYLE: Any = {
     "svg.hashsalt": "truepair",  # equal figures have equal bytes

@@ -80,7 +80,7 @@ class PairwiseModel(Factors):
         self.item_factors = result.items.numpy().astype(self.dtype)
 
     def _settings(self, n_rows: int = 1) -> Settings:
-        """Settings that correspond to implicit's; `n_rows` is the number of users or of items, the smaller one.
+        """Settings that correspond to implicit's; `n_rows` is the smaller number of users and items.
 
         With this batch size a step updates each vector about once, as steps of single pairs would.
         """
