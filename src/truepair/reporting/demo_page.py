@@ -215,9 +215,12 @@ def _lists(result: DemoResult) -> Section:
 
 def _training(result: DemoResult) -> Section:
     fits = {name: model.fit for name, model in result.models.items() if model.fit is not None}
+    colours = {name: place for place, name in enumerate(result.models)}  # as in the bars
     panels: Mapping[str, Mapping[str, Curve]] = {
-        "Training loss": {name: _loss_curve(fit) for name, fit in fits.items()},
-        f"Validation {metric_name(METRIC)}": {name: _score_curve(fit) for name, fit in fits.items()},
+        "Training loss": {name: _loss_curve(fit, colours[name]) for name, fit in fits.items()},
+        f"Validation {metric_name(METRIC)}": {
+            name: _score_curve(fit, colours[name]) for name, fit in fits.items()
+        },
     }
     rows = [
         [name, *_epochs(model.fit), f"{model.score:.4f}", f"{model.seconds:.1f}"]
@@ -236,14 +239,14 @@ def _epochs(fit: FitResult | None) -> tuple[str, str]:
     return ("–", "–") if fit is None else (str(fit.epoch), str(len(fit.history)))
 
 
-def _loss_curve(fit: FitResult) -> Curve:
-    return Curve([r.epoch for r in fit.history], [r.loss for r in fit.history])
+def _loss_curve(fit: FitResult, colour: int) -> Curve:
+    return Curve([r.epoch for r in fit.history], [r.loss for r in fit.history], colour=colour)
 
 
-def _score_curve(fit: FitResult) -> Curve:
+def _score_curve(fit: FitResult, colour: int) -> Curve:
     scored = [(r.epoch, r.score) for r in fit.history if r.score is not None]
     epochs, scores = zip(*scored, strict=True)
-    return Curve(epochs, scores, epochs.index(fit.epoch))
+    return Curve(epochs, scores, epochs.index(fit.epoch), colour)
 
 
 def _data(data: DemoData) -> Section:
@@ -278,8 +281,8 @@ def _setup(result: DemoResult) -> Section:
             job = model.fit.job
             rows += [["", f"{job.loss}, {job.sampler}"], ["", job.settings]]
     how = (
-        "All settings were fixed beforehand: the models without training have their default settings, and no model "
-        "was tuned on this split. The models learn from the train part, the validation part "
+        "All settings were fixed beforehand: those of BPR and DPL were chosen by validation scores, the other "
+        "models have the defaults of truepair. The models learn from the train part, the validation part "
         "chooses the epoch, and the test part is used once."
     )
     if result.data.world is not None:

@@ -65,11 +65,12 @@ _STYLE: Any = {
 
 @dataclass(frozen=True)
 class Curve:
-    """A line through (x, y); `best` is the index of a point to mark."""
+    """A line through (x, y); `best` is the index of a point to mark, `colour` an index of the colours."""
 
     x: Sequence[float]
     y: Sequence[float]
     best: int | None = None
+    colour: int | None = None  # None: by the order of the curves
 
 
 @dataclass(frozen=True)
@@ -138,8 +139,9 @@ def draw_curves(panels: Mapping[str, Mapping[str, Curve]], xlabel: str) -> str:
             axes.set(title=title, xlabel=xlabel)
             axes.margins(x=0.02)
             axes.locator_params(axis="x", integer=True)
-            for colour, (name, curve) in zip(_SERIES, curves.items(), strict=False):
-                _draw_curve(axes, name, curve, colour)
+            for order, (name, curve) in enumerate(curves.items()):
+                place = order if curve.colour is None else curve.colour
+                _draw_curve(axes, name, curve, _SERIES[place % len(_SERIES)])
         _draw_legend(drawing)
         return _svg(drawing)
 
