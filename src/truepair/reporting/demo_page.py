@@ -281,9 +281,9 @@ def _setup(result: DemoResult) -> Section:
             job = model.fit.job
             rows += [["", f"{job.loss}, {job.sampler}"], ["", job.settings]]
     how = (
-        "All settings were fixed beforehand: those of BPR and DPL were chosen by validation scores, the other "
-        "models have the defaults of truepair. The models learn from the train part, the validation part "
-        "chooses the epoch, and the test part is used once."
+        "All settings were fixed beforehand: those of BPR and DPL were chosen by validation scores, the "
+        "other models have the defaults of truepair. The models learn from the train part, the "
+        "validation part chooses the epoch, and the test part is used once."
     )
     if result.data.world is not None:
         how += " DPL is given the true prior of the simulated world."
