@@ -161,7 +161,7 @@ def test_a_low_l2_is_solved_in_float64():
 def test_a_matrix_without_a_factor_is_tried_in_float64_and_then_told(data, monkeypatch):
     tried = []
     monkeypatch.setattr(EASE, "_solve", lambda self, data, device, precision: tried.append(precision))
-    with pytest.raises(InputError, match=r"l2 = 500 is too low: .* cannot be inverted; raise it"):
+    with pytest.raises(InputError, match=r"l2 = 500 is too low: .* cannot be inverted; raise l2"):
         EASE().solve(data)
     assert tried == [torch.float32, torch.float64]
 

@@ -148,7 +148,8 @@ def test_the_same_seed_gives_the_same_estimate(world, estimate):
 
 
 def test_verdict_in_words(estimate):
-    assert "of the unlabelled pairs are positive" in estimate.verdict
+    assert estimate.verdict.startswith(f"Use τ = {estimate.tau:.2g}. ")
+    assert "of the unlabelled pairs are positive." in estimate.verdict
     assert "PriorEstimate" in repr(estimate)
 
 

@@ -178,7 +178,7 @@ def compressed_ids(n):
 
 
 HOSTILE = {
-    "NaN": (lambda t, f: t["users"].__setitem__((0, 0), float("nan")), "1 rows of users contain NaN"),
+    "NaN": (lambda t, f: t["users"].__setitem__((0, 0), float("nan")), "1 rows of users hold NaN"),
     "other dimension": (lambda t, f: t.update(items=torch.ones(20, 7)), "users have 5 dimensions, items 7"),
     "too few users": (lambda t, f: t.update(users=torch.ones(3, 5)), "12 ids for 3 users"),
     "no items": (lambda t, f: t.pop("items"), "not a sound model"),

@@ -168,9 +168,9 @@ def test_similar_items_and_users_without_training(encoder, clicks):
 
 def test_popularity_knows_nothing_of_similar_items_and_users(clicks):
     model = Recommender(encoder="popular").fit(clicks)
-    with pytest.raises(InputError, match="'popular' does not know which items are alike; fit another"):
+    with pytest.raises(InputError, match="'popular' has no similarities of items; use another"):
         model.similar_items([clicks.item[0]])
-    with pytest.raises(InputError, match="'popular' does not know which users are alike; fit another"):
+    with pytest.raises(InputError, match="'popular' has no similarities of users; use another"):
         model.similar_users([clicks.user[0]])
 
 

@@ -10,9 +10,11 @@ from test_page import assert_self_contained
 
 import truepair.reporting.demo as demo
 from truepair.errors import DownloadError, InputError
-from truepair.evaluation import Comparison
+from truepair.evaluation import Comparison, evaluate_split
+from truepair.recommender.estimator import Recommender
 from truepair.reporting.demo import run_demo
-from truepair.reporting.demo_page import demo_page, in_words, metric_name, print_data, print_result
+from truepair.reporting.demo_page import conclusion, demo_page, metric_name, print_data, print_result
+from truepair.reporting.demo_result import DEFAULT, Judgement
 
 pytest.importorskip("matplotlib")
 
@@ -30,20 +32,47 @@ def no_download(*_):
 # --- what is compared ----------------------------------------------------------------------------------
 
 
-def test_both_get_the_same_effort(simulated):
-    jobs = [fit.job for fit in simulated.fits.values()]
-    assert list(simulated.fits) == ["BPR", "DPL"]
+def test_the_default_model_comes_first_and_is_what_recommender_trains(simulated):
+    assert list(simulated.models) == [DEFAULT, "Popularity", "EASE", "BPR", "DPL"]
+    job, train = simulated.models[DEFAULT].fit.job, simulated.data.split.train
+    expected = Recommender(epochs=2, seed=0).job(len(train))
+    assert (job.encoder, job.loss, job.sampler, job.settings) == expected
+    model = Recommender(epochs=2, seed=0).fit(simulated.data.split)
+    assert torch.equal(model.users_, simulated.models[DEFAULT].users)
+
+
+def test_bpr_and_dpl_get_the_same_effort(simulated):
+    jobs = [simulated.models[name].fit.job for name in ("BPR", "DPL")]
     assert jobs[0].settings == jobs[1].settings
     assert jobs[0].encoder == jobs[1].encoder
     assert jobs[0].sampler == jobs[1].sampler
-    assert jobs[0].interactions is jobs[1].interactions is simulated.data.split.train
 
 
-def test_the_comparison_is_of_the_evaluations(simulated):
-    found = simulated.comparison
-    assert (found.a, found.b, found.metric) == ("DPL", "BPR", "ndcg@20")
-    assert found.mean_a == simulated.evaluations["DPL"].mean("ndcg@20")
-    assert found.low <= found.difference <= found.high
+def test_every_model_learns_from_the_train_part_alone(simulated):
+    train = simulated.data.split.train
+    for name in (DEFAULT, "BPR", "DPL"):
+        assert simulated.models[name].fit.job.interactions is train
+    for name in ("Popularity", "EASE"):
+        model = simulated.models[name]
+        assert model.fit is None
+        assert torch.equal(torch.as_tensor(model.items), torch.as_tensor(model.encoder.solve(train)[1]))
+
+
+def test_the_scores_are_of_the_validation_part(simulated):
+    for model in simulated.models.values():
+        found = evaluate_split(*model.matrices(), simulated.data.split, on="valid")
+        assert model.score == pytest.approx(found.mean("ndcg@20"))
+
+
+def test_each_model_is_compared_with_the_default(simulated):
+    for judgement in (simulated.test, simulated.truth):
+        assert [found.a for found in judgement.comparisons] == ["Popularity", "EASE", "BPR", "DPL"]
+        for found in judgement.comparisons:
+            assert (found.b, found.metric) == (DEFAULT, "ndcg@20")
+            assert found.mean_a == judgement.evaluations[found.a].mean("ndcg@20")
+            assert found.mean_b == judgement.evaluations[DEFAULT].mean("ndcg@20")
+            assert found.low <= found.difference <= found.high
+            assert found.p_value <= found.p_corrected  # Holm, over the four comparisons
 
 
 def test_validation_comes_out_of_train_and_test_is_apart(simulated):
@@ -56,9 +85,8 @@ def test_validation_comes_out_of_train_and_test_is_apart(simulated):
 
 def test_a_simulated_world_is_judged_by_the_truth_too(simulated):
     world = simulated.data.world
-    assert simulated.on_truth["BPR"].n_users == (world.hidden.user_counts > 0).sum()
-    assert simulated.truth_comparison.a == "DPL"
-    assert simulated.fits["DPL"].job.loss.tau == pytest.approx(world.tau)
+    assert simulated.truth.evaluations["BPR"].n_users == (world.hidden.user_counts > 0).sum()
+    assert simulated.models["DPL"].fit.job.loss.tau == pytest.approx(world.tau)
 
 
 def test_the_same_seed_gives_the_same_and_another_seed_another(simulated, tmp_path):
@@ -66,18 +94,18 @@ def test_the_same_seed_gives_the_same_and_another_seed_another(simulated, tmp_pa
         run_demo(dataset="simulated", out=tmp_path / "x.html", epochs=2, quiet=True, seed=seed)
         for seed in (0, 1)
     )
-    assert again.comparison == simulated.comparison
+    assert again.test.comparisons == simulated.test.comparisons
     assert again.person.lists == simulated.person.lists
-    assert other.comparison != simulated.comparison
+    assert other.test.comparisons != simulated.test.comparisons
 
 
 def test_threads_are_given_back(simulated, monkeypatch):
-    told = []
+    counts = []
     monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
-    monkeypatch.setattr(torch, "set_num_threads", told.append)
+    monkeypatch.setattr(torch, "set_num_threads", counts.append)
     with pytest.raises(KeyError), demo._one_thread():
         raise KeyError
-    assert told == [1, 7]
+    assert counts == [1, 7]
 
 
 # --- one person ----------------------------------------------------------------------------------------
@@ -93,6 +121,7 @@ def test_lists_hold_nothing_known_and_hits_are_held_out_items(simulated):
     code = int(split.train.user_ids.codes([person.id])[0])
     held_out = {simulated.data.titles[item] for item in split.test.items_of(code)}
     assert len(held_out) == person.n_held_out
+    assert list(person.lists) == [DEFAULT, "EASE", "Popularity"]
     for name, titles in person.lists.items():
         assert len(titles) == demo.LIST_LENGTH
         assert not set(titles) & set(person.history)
@@ -116,7 +145,7 @@ def test_without_the_real_data_it_says_so_and_simulates(monkeypatch, tmp_path, c
     assert result.data.world is not None
     printed = capsys.readouterr().out
     for said in (printed, result.report.read_text(encoding="utf-8")):
-        assert "MovieLens-100k cannot be had here" in said
+        assert "MovieLens-100k is not available" in said
     assert "&lt;no network&gt;" in result.report.read_text(encoding="utf-8")
 
 
@@ -138,15 +167,14 @@ def test_the_real_report_names_terms_and_citation(real_data, tmp_path):
     assert_self_contained(html)
     assert "GroupLens" in html
     assert "Harper" in html
-    assert result.truth_comparison is None
-    assert result.on_truth == {}
+    assert result.truth is None
 
 
 def test_without_titles_there_are_ids(simulated, monkeypatch):
     monkeypatch.setattr(demo, "load_titles", no_download)
     titles, notes = demo._titles(simulated.data.split.train, None)
     assert titles[0].startswith("item ")
-    assert "no titles" in notes[0]
+    assert "Titles are not available" in notes[0]
 
 
 # --- what is said --------------------------------------------------------------------------------------
@@ -156,10 +184,19 @@ def test_the_report_stands_alone_and_has_everything(simulated):
     html = simulated.report.read_text(encoding="utf-8")
     assert_self_contained(html)
     assert html.count("<svg") == 3  # bars for clicks and for the truth, and curves
-    for said in ("One person, two lists", "learning_rate", "torch", simulated.data.split.hash, "true prior"):
+    for said in (
+        "Recommendations for one person",
+        "learning_rate",
+        "torch",
+        simulated.data.split.hash,
+        "true prior",
+    ):
         assert said in html
-    for title in simulated.person.lists["DPL"]:
+    for title in simulated.person.lists[DEFAULT]:
         assert title in html
+    for number in range(1, 6):  # a colour for each model, which the style sheet knows
+        assert html.count(f"var(--series-{number})") >= 1
+        assert html.count(f"--series-{number}: #") == 2
 
 
 def test_titles_are_not_trusted(simulated, capsys):
@@ -167,8 +204,8 @@ def test_titles_are_not_trusted(simulated, capsys):
     person = replace(
         simulated.person,
         history=(hostile,),
-        lists={"BPR": (hostile,), "DPL": (hostile, hostile)},
-        hits={"BPR": frozenset({0}), "DPL": frozenset()},
+        lists={"EASE": (hostile,), DEFAULT: (hostile, hostile)},
+        hits={"EASE": frozenset({0}), DEFAULT: frozenset()},
     )
     result = replace(simulated, person=person)
     assert_self_contained(demo_page(result).html())
@@ -181,9 +218,11 @@ def test_the_terminal_shows_the_comparison_and_the_lists(simulated, capsys, monk
     print_data(simulated.data, quiet=False)
     print_result(simulated, quiet=False)
     printed = capsys.readouterr().out
-    assert f"{simulated.evaluations['DPL'].mean('ndcg@20'):.4f} [" in printed
-    assert "everything people truly like" in printed
-    assert simulated.person.lists["BPR"][0] in printed
+    for judgement in (simulated.test, simulated.truth):
+        for evaluation in judgement.evaluations.values():
+            assert f"{evaluation.mean('ndcg@20'):.4f} [" in printed
+    assert "On all true preferences" in printed
+    assert simulated.person.lists[DEFAULT][0] in printed
     assert str(simulated.report) in printed
 
 
@@ -193,21 +232,28 @@ def test_quiet_is_quiet(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("difference", "p", "said"),
+    ("differences", "said"),
     [
-        (0.02, 0.0001, "p < 0.001): of these two trained models, DPL is better"),
-        (0.02, 0.012, "p = 0.012): of these two trained models, DPL is better"),
-        (-0.02, 0.012, "BPR is better"),
-        (0.02, 0.2, "no winner"),
+        (
+            {"EASE": (-0.02, 0.04), "BPR": (-0.02, 0.001), "DPL": (-0.02, 0.05)},
+            "It is significantly better than EASE (0.3800) and BPR (0.3800); "
+            "it is not significantly different from DPL (0.3800).",
+        ),
+        ({"EASE": (0.02, 0.049)}, "It is significantly worse than EASE (0.4200)."),
+        ({"EASE": (0.02, 0.3)}, "It is not significantly different from EASE (0.4200)."),
     ],
 )
-def test_a_difference_in_plain_words(difference, p, said):
-    found = Comparison("ndcg@20", 0.4, 0.38, difference, 0.01, 0.03, p, p, "DPL", "BPR")
-    assert said in in_words(found, "held-out clicks")
-    assert "NDCG@20" in in_words(found, "held-out clicks")
+def test_the_conclusion_follows_the_corrected_p_values(simulated, differences, said):
+    comparisons = tuple(
+        Comparison("ndcg@20", 0.4 + gap, 0.4, gap, gap - 0.01, gap + 0.01, 0.0, p, name, DEFAULT)
+        for name, (gap, p) in differences.items()
+    )
+    judgement = Judgement(simulated.test.evaluations, comparisons)
+    mean = simulated.test.evaluations[DEFAULT].mean("ndcg@20")
+    assert conclusion(judgement, "x") == f"On x, {DEFAULT} has an NDCG@20 of {mean:.4f}. {said}"
 
 
-def test_metrics_are_spelt_as_people_write_them():
+def test_names_of_metrics():
     assert [metric_name(m) for m in ("ndcg@20", "recall@5", "hit@1")] == [
         "NDCG@20",
         "Recall@5",
@@ -215,7 +261,7 @@ def test_metrics_are_spelt_as_people_write_them():
     ]
 
 
-# --- mistakes, told before the training ----------------------------------------------------------------
+# --- mistakes, reported before training ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -226,7 +272,7 @@ def test_metrics_are_spelt_as_people_write_them():
         ({"epochs": 0}, "epochs = 0"),
     ],
 )
-def test_mistakes_are_told(params, said, tmp_path):
+def test_mistakes_are_reported(params, said, tmp_path):
     with pytest.raises(InputError, match=said):
         run_demo(**({"dataset": "simulated", "out": tmp_path / "x.html", "quiet": True} | params))
     assert not (tmp_path / "x.html").exists()

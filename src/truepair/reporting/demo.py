@@ -1,11 +1,13 @@
-"""Demo: BPR and DPL side by side on films that people rated, in under three minutes.
+"""Demo: the default model against simple and published ones, on MovieLens-100k or a simulated world.
 
-The settings were fixed beforehand, by looking at validation scores only; both losses get the same encoder,
-the same draws and the same effort; validation picks the epoch; the test part is looked at once, at the end.
+All settings were fixed beforehand, on validation scores. Every model learns from the train part; the
+validation part chooses the epoch of trained models; the test part is used once, at the end.
 """
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,21 +23,25 @@ from truepair.data.simulation import simulate_world
 from truepair.data.split import Split
 from truepair.data.splitting import split_random
 from truepair.errors import DownloadError, InputError, check_choice
-from truepair.evaluation import Validation, compare_all, evaluate, evaluate_split
+from truepair.evaluation import Evaluation, Validation, compare_all, evaluate, evaluate_split
 from truepair.losses import BPR, DPL, Loss
+from truepair.models.closed_forms import EASE, ClosedForm, Popular
 from truepair.models.encoders import MF
 from truepair.ranking.selection import top_k
+from truepair.recommender.estimator import Recommender
 from truepair.reporting.demo_page import demo_page, print_data, print_result
-from truepair.reporting.demo_result import METRIC, DemoData, DemoResult, Person
+from truepair.reporting.demo_result import DEFAULT, METRIC, DemoData, DemoModel, DemoResult, Judgement, Person
 from truepair.reporting.figures import check_plots
 from truepair.sampling import Uniform
-from truepair.training import FitResult, Job, Settings, fit
+from truepair.training import Job, Settings, fit
 
 DATASETS = ("ml-100k", "simulated")
+LISTED = (DEFAULT, "EASE", "Popularity")  # the models whose lists are shown
 LIST_LENGTH = 10
-SETTINGS = Settings(
+PAIRWISE = Settings(
     epochs=60, batch_size=1024, n_extra=5, n_unlabelled=5, learning_rate=3e-3, weight_decay=1e-5, patience=8
 )
+"""The training settings of the paper's methods, BPR and DPL; the default model has its own."""
 
 
 def run_demo(
@@ -47,18 +53,24 @@ def run_demo(
     dataset: str = "ml-100k",
     epochs: int | None = None,
 ) -> DemoResult:
-    """Train BPR and DPL, print how they compare and what they recommend to one person, write a report.
+    """Compare the default model with popularity, EASE, BPR and DPL; print the results and write a report.
 
-    MovieLens-100k where it can be had (see `truepair.data.datasets.catalogue.load`), else a simulated world.
+    The data is MovieLens-100k if it is available (see `truepair.data.datasets.catalogue.load`), else a
+    simulated world. `epochs` limits the training of every model.
     """
-    check_plots()  # now rather than after training
+    check_plots()  # before training
     out = _checked_out(out)
-    settings = replace(SETTINGS, seed=seed, epochs=SETTINGS.epochs if epochs is None else epochs)
-    data = demo_data(check_choice("dataset", dataset, DATASETS), data_dir, seed, progress=not quiet)
+    check_choice("dataset", dataset, DATASETS)
+    Settings(seed=seed, epochs=1 if epochs is None else epochs)  # for its checks, before any work
+    data = demo_data(dataset, data_dir, seed, progress=not quiet)
     print_data(data, quiet)
     with _one_thread():
-        fits = {name: _fit(loss, data, settings, quiet) for name, loss in _losses(data).items()}
-    result = _judged(data, fits, out)
+        models: dict[str, DemoModel] = {
+            name: _solve(encoder, data) for name, encoder in {"Popularity": Popular(), "EASE": EASE()}.items()
+        }
+        for name, job in _jobs(data, seed, epochs).items():
+            models[name] = _train(name, job, data, quiet)
+    result = _evaluate(data, {name: models[name] for name in (DEFAULT, *models)}, out)
     demo_page(result).write(out)
     print_result(result, quiet)
     return result
@@ -68,13 +80,13 @@ def run_demo(
 
 
 def demo_data(dataset: str, data_dir: Path | None, seed: int, progress: bool = False) -> DemoData:
-    """MovieLens-100k, or the simulated world where that is asked for or all there is."""
+    """MovieLens-100k, or a simulated world if that is requested or MovieLens-100k is not available."""
     if dataset == "simulated":
         return _simulated(seed)
     try:
         interactions = load("ml-100k", data_dir, progress)
     except DownloadError as error:
-        return _simulated(seed, f"MovieLens-100k cannot be had here, so this is a simulated world. {error}")
+        return _simulated(seed, f"MovieLens-100k is not available, so this is a simulated world. {error}")
     titles, notes = _titles(interactions, data_dir)
     return DemoData("MovieLens 100K", _split(interactions, seed), titles, notes=notes)
 
@@ -90,26 +102,37 @@ def _split(interactions: Interactions, seed: int) -> Split:
 
 
 def _titles(interactions: Interactions, data_dir: Path | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Titles by item code, and a note where there are only ids."""
+    """Titles by item code, and a note if only ids are known."""
     ids = interactions.item_ids.ids.to_pylist()
     try:
         known = load_titles("ml-100k", data_dir)
     except (DownloadError, InputError) as error:
-        return tuple(f"item {item}" for item in ids), (f"There are no titles here: {error}",)
+        return tuple(f"item {item}" for item in ids), (f"Titles are not available: {error}",)
     return tuple(known.get(item, f"item {item}") for item in ids), ()
 
 
-# --- training and judging ------------------------------------------------------------------------------
+# --- training and evaluation ---------------------------------------------------------------------------
 
 
-def _losses(data: DemoData) -> dict[str, Loss]:
-    """DPL knows τ where the world tells it; else it takes the density of the training data."""
-    return {"BPR": BPR(), "DPL": DPL() if data.world is None else DPL(tau=data.world.tau)}
+def _jobs(data: DemoData, seed: int, epochs: int | None) -> dict[str, Job]:
+    """The trained models: the default one, and the paper's BPR and DPL.
+
+    DPL gets the true τ of a simulated world; else it uses the density of the train part.
+    """
+    train = data.split.train
+    encoder, loss, sampler, settings = Recommender(seed=seed, epochs=epochs).job(len(train))
+    default = Job(encoder, loss, sampler, train, settings)
+    pairwise = replace(PAIRWISE, seed=seed, epochs=PAIRWISE.epochs if epochs is None else epochs)
+    mf = MF(dim=64 if data.world is None else 32)
+    losses: dict[str, Loss] = {"BPR": BPR(), "DPL": DPL() if data.world is None else DPL(tau=data.world.tau)}
+    return {DEFAULT: default} | {
+        name: Job(mf, loss, Uniform(), train, pairwise) for name, loss in losses.items()
+    }
 
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """As fast as more threads on batches this small, and much faster where others want the cores too."""
+    """Train on one thread: as fast on data this small, and much faster on a busy machine."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -118,34 +141,50 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _fit(loss: Loss, data: DemoData, settings: Settings, quiet: bool) -> FitResult:
-    split = data.split
-    assert split.valid is not None
-    validation = Validation(split.valid, exclude=split.train, metric=METRIC)
-    encoder = MF(dim=64 if data.world is None else 32)
-    return fit(Job(encoder, loss, Uniform(), split.train, settings), validation, progress=not quiet)
+def _validation(data: DemoData) -> Validation:
+    assert data.split.valid is not None
+    return Validation(data.split.valid, exclude=data.split.train, metric=METRIC)
 
 
-def _judged(data: DemoData, fits: Mapping[str, FitResult], out: Path) -> DemoResult:
-    tested = {name: evaluate_split(f.users, f.items, data.split, on="test") for name, f in fits.items()}
-    (comparison,) = compare_all(tested, METRIC, baseline="BPR")
-    person = _person(data, fits)
-    if data.world is None:
-        return DemoResult(out, data, fits, tested, comparison, person)
-    hidden, observed = data.world.hidden, data.world.observed
-    on_truth = {name: evaluate(f.users, f.items, hidden, exclude=observed) for name, f in fits.items()}
-    (truth_comparison,) = compare_all(on_truth, METRIC, baseline="BPR")
-    return DemoResult(out, data, fits, tested, comparison, person, on_truth, truth_comparison)
+def _train(name: str, job: Job, data: DemoData, quiet: bool) -> DemoModel:
+    if not quiet:
+        print(f"training {name}", file=sys.stderr)
+    result = fit(job, _validation(data), progress=not quiet)
+    assert result.score is not None
+    seconds = sum(record.seconds for record in result.history)
+    return DemoModel(result.users, result.items, result.score, seconds, result.job.encoder, result)
 
 
-def _person(data: DemoData, fits: Mapping[str, FitResult]) -> Person:
-    """The person with the median number of training items, of those with something held out: no choice."""
+def _solve(encoder: ClosedForm, data: DemoData) -> DemoModel:
+    began = time.perf_counter()
+    users, items = encoder.solve(data.split.train)
+    seconds = time.perf_counter() - began
+    model = DemoModel(users, items, 0.0, seconds, encoder)
+    return replace(model, score=_validation(data)(model))
+
+
+def _evaluate(data: DemoData, models: Mapping[str, DemoModel], out: Path) -> DemoResult:
+    test = {name: evaluate_split(*m.matrices(), data.split, on="test") for name, m in models.items()}
+    truth = None
+    if data.world is not None:
+        hidden, observed = data.world.hidden, data.world.observed
+        found = {name: evaluate(*m.matrices(), hidden, exclude=observed) for name, m in models.items()}
+        truth = _judgement(found)
+    return DemoResult(out, data, models, _judgement(test), _person(data, models), truth)
+
+
+def _judgement(evaluations: Mapping[str, Evaluation]) -> Judgement:
+    return Judgement(evaluations, tuple(compare_all(evaluations, METRIC, baseline=DEFAULT)))
+
+
+def _person(data: DemoData, models: Mapping[str, DemoModel]) -> Person:
+    """The person with the median number of train items among those with a test item."""
     train, test = data.split.train, data.split.test
     code = _median_person(train.user_counts, test.user_counts)
     history = _history(data.known, code)
     best = {
-        name: top_k(f.users, f.items, LIST_LENGTH, rows=[code], exclude=data.known).items[0]
-        for name, f in fits.items()
+        name: top_k(*models[name].matrices(), LIST_LENGTH, rows=[code], exclude=data.known).items[0]
+        for name in LISTED
     }
     held_out = set(test.items_of(code).tolist())
     return Person(
@@ -170,7 +209,7 @@ def _median_person(n_train: Codes, n_test: Codes) -> int:
 
 
 def _history(known: list[Interactions], code: int) -> Codes:
-    """The person's items; those of the highest rating first, where there are ratings."""
+    """The person's items, the highest rated first if there are ratings."""
     items = np.concatenate([part.items_of(code) for part in known])
     ratings = [part.rating[part.users == code] for part in known if part.rating is not None]
     return items[np.argsort(-np.concatenate(ratings), kind="stable")] if ratings else items
@@ -179,5 +218,7 @@ def _history(known: list[Interactions], code: int) -> Codes:
 def _checked_out(out: Path) -> Path:
     out = Path(out)
     if out.is_dir():
-        raise InputError(f"out = {str(out)!r} is a folder; name a file, such as {str(out / 'demo.html')!r}.")
+        raise InputError(
+            f"out = {str(out)!r} is a folder; give the path of a file, such as {str(out / 'demo.html')!r}."
+        )
     return out

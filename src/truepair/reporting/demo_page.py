@@ -1,79 +1,90 @@
-"""What the demo says: on the terminal, and in its report."""
+"""The demo's results on the terminal and as a page."""
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.metadata
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table as RichTable
 
 from truepair.data.datasets.catalogue import find_dataset
 from truepair.data.split import counted
 from truepair.evaluation import Comparison, Evaluation
-from truepair.reporting.demo_result import METRIC, DemoData, DemoResult, Person
+from truepair.reporting.demo_result import DEFAULT, METRIC, DemoData, DemoResult, Judgement, Person
 from truepair.reporting.figures import Bar, Curve, draw_bars, draw_curves
 from truepair.reporting.page import Columns, Figure, Items, Page, Section, Table, Text
 from truepair.training import FitResult
 
-SHOWN = ("ndcg@20", "recall@20", "precision@20", "hit@20", "mrr@20", "map@20")
-DRAWN = ("ndcg@20", "recall@20", "precision@20", "map@20")  # those whose bars have one scale
-CATALOGUE = ("coverage@20", "novelty@20", "gini@20")
+TERMINAL_METRICS = ("recall@20", "hit@20", "coverage@20")  # beside the main one
+PAGE_METRICS = (
+    *("ndcg@20", "recall@20", "precision@20", "hit@20"),
+    *("mrr@20", "map@20", "coverage@20", "novelty@20"),
+)
+BAR_METRICS = ("ndcg@20", "recall@20", "precision@20", "map@20")  # of one scale
 HISTORY_SHOWN = 12
-CLICKS, TRUTH = "held-out interactions", "everything people truly like"
+SIGNIFICANT = 0.05
+TEST, TRUTH = "held-out interactions", "all true preferences"
+ABOUT = {
+    DEFAULT: "full-catalogue InfoNCE, the default: compares each item of a user with the whole catalogue",
+    "Popularity": "the items with the most users",
+    "EASE": "a linear item-item model in closed form",
+    "BPR": "pairwise ranking against one random unlabelled item",
+    "DPL": "BPR corrected for positives among the unlabelled items: the paper's method",
+}
 
 
-# --- in words ------------------------------------------------------------------------------------------
+# --- sentences -----------------------------------------------------------------------------------------
 
 
-def in_words(found: Comparison, on: str) -> str:
-    """The comparison as two plain sentences."""
-    name = metric_name(found.metric)
-    what = (
-        f"On {on}, {found.a} scores {found.mean_a:.4f} in {name} and {found.b} {found.mean_b:.4f}: "
-        f"a difference of {found.difference:+.4f}, 95% interval {found.low:+.4f} to {found.high:+.4f}."
-    )
-    if found.p_corrected >= 0.05:
-        return f"{what} The choice of people alone can explain that (p = {found.p_corrected:.2g}): no winner."
-    better = found.a if found.difference > 0 else found.b
-    luck = f"p = {found.p_corrected:.2g}" if found.p_corrected >= 0.001 else "p < 0.001"
-    verdict = f"of these two trained models, {better} is better"
-    return f"{what} The choice of people alone hardly explains that ({luck}): {verdict}."
+def conclusion(judgement: Judgement, on: str) -> str:
+    """The comparison of the default model with the others, in one or more sentences."""
+    default = judgement.evaluations[DEFAULT].mean(METRIC)
+    groups: dict[str, list[str]] = {}
+    for found in judgement.comparisons:  # a: the other model, b: the default one
+        verdict = "better than" if found.difference < 0 else "worse than"
+        verdict = f"significantly {verdict}" if is_significant(found) else "not significantly different from"
+        groups.setdefault(verdict, []).append(f"{found.a} ({found.mean_a:.4f})")
+    verdicts = "; it is ".join(f"{verdict} {_and(names)}" for verdict, names in groups.items())
+    return f"On {on}, {DEFAULT} has an {metric_name(METRIC)} of {default:.4f}. It is {verdicts}."
+
+
+def is_significant(found: Comparison) -> bool:
+    """Whether the difference is significant after Holm's correction."""
+    return found.p_corrected < SIGNIFICANT
 
 
 def metric_name(metric: str) -> str:
-    """`ndcg@20` as people write it."""
+    """`ndcg@20` as NDCG@20."""
     name, _, k = metric.partition("@")
-    spelt = {"ndcg": "NDCG", "mrr": "MRR", "map": "MAP", "hit": "Hit rate"}.get(name, name.capitalize())
-    return f"{spelt}@{k}"
+    label = {"ndcg": "NDCG", "mrr": "MRR", "map": "MAP", "hit": "Hit rate"}.get(name, name.capitalize())
+    return f"{label}@{k}"
 
 
-def _figure_with_interval(evaluation: Evaluation, metric: str) -> str:
+def _and(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def _with_interval(evaluation: Evaluation, metric: str) -> str:
     low, high = evaluation.interval(metric)
     return f"{evaluation.mean(metric):.4f} [{low:.4f}, {high:.4f}]"
 
 
-def _rows(evaluations: Mapping[str, Evaluation]) -> list[list[str]]:
-    """A row a metric: its name and each model's figure."""
-    found = evaluations.values()
-    rows = [[metric_name(m), *(_figure_with_interval(e, m) for e in found)] for m in SHOWN]
-    return rows + [[metric_name(m), *(f"{e.mean(m):.4f}" for e in found)] for m in CATALOGUE]
+def _p_value(found: Comparison) -> str:
+    return f"{found.p_corrected:.2g}" if found.p_corrected >= 0.001 else "< 0.001"
 
 
-def _judgements(result: DemoResult) -> list[tuple[str, Mapping[str, Evaluation], Comparison]]:
-    judged = [(CLICKS, result.evaluations, result.comparison)]
-    if result.truth_comparison is not None:
-        judged.append((TRUTH, result.on_truth, result.truth_comparison))
-    return judged
+def _judgements(result: DemoResult) -> dict[str, Judgement]:
+    return {TEST: result.test} | ({} if result.truth is None else {TRUTH: result.truth})
 
 
-# --- on the terminal -----------------------------------------------------------------------------------
+# --- terminal ------------------------------------------------------------------------------------------
 
 
 def print_data(data: DemoData, quiet: bool) -> None:
-    """What is learnt from."""
+    """Print the data and its notes."""
     console = Console(quiet=quiet, highlight=False)
     for note in data.notes:
         console.print(note, style="yellow", markup=False)
@@ -81,139 +92,161 @@ def print_data(data: DemoData, quiet: bool) -> None:
 
 
 def print_result(result: DemoResult, quiet: bool) -> None:
-    """The comparison, one person's lists, and where the report is."""
+    """Print the comparison, the lists of one person, and the path of the report."""
     console = Console(quiet=quiet, highlight=False)
-    for on, evaluations, comparison in _judgements(result):
-        table = RichTable("metric", *evaluations, title=f"On {on}, with 95% intervals over people")
-        for row in _rows(evaluations):
-            table.add_row(*row)
-        console.print(table)
-        console.print(in_words(comparison, on), markup=False)
+    for on, judgement in _judgements(result).items():
+        console.print()
+        console.print(_terminal_table(judgement, on))
+        console.print(conclusion(judgement, on), markup=False)
     _print_person(console, result.person)
-    console.print(f"\nThe report: {result.report.resolve()}", markup=False, soft_wrap=True)
+    console.print(f"\nReport: {result.report.resolve()}", markup=False, soft_wrap=True)
+
+
+def _terminal_table(judgement: Judgement, on: str) -> RichTable:
+    p_values = {found.a: _p_value(found) for found in judgement.comparisons}
+    head = ["model", f"{metric_name(METRIC)} [95% interval]", *map(metric_name, TERMINAL_METRICS)]
+    table = RichTable(*head, f"p vs {DEFAULT}", title=f"On {on}")
+    for name, evaluation in judgement.evaluations.items():
+        means = [f"{evaluation.mean(metric):.4f}" for metric in TERMINAL_METRICS]
+        table.add_row(name, _with_interval(evaluation, METRIC), *means, p_values.get(name, ""))
+    return table
 
 
 def _print_person(console: Console, person: Person) -> None:
-    shown = "; ".join(person.history[:HISTORY_SHOWN])
-    console.print(f"\n{_who(person)} {shown}", markup=False)
-    table = RichTable("", *person.lists, title=_hits_in_words(person))
+    console.print(f"\n{_known_items(person)} {'; '.join(person.history[:HISTORY_SHOWN])}", markup=False)
+    table = RichTable("", *person.lists, title=_hit_counts(person))
     for at in range(max(map(len, person.lists.values()))):
-        cells = [_marked(person, name, at) for name in person.lists]
-        table.add_row(str(at + 1), *cells)
+        table.add_row(str(at + 1), *(_list_cell(person, name, at) for name in person.lists))
     console.print(table, markup=False)
 
 
-def _marked(person: Person, name: str, at: int) -> str:
-    from rich.markup import escape
-
+def _list_cell(person: Person, name: str, at: int) -> str:
     entries = person.lists[name]
     if at >= len(entries):
         return ""
     return f"{escape(entries[at])}{' ✓' if at in person.hits[name] else ''}"
 
 
-def _who(person: Person) -> str:
+def _known_items(person: Person) -> str:
     shown = min(HISTORY_SHOWN, len(person.history))
-    return f"{person.id.capitalize()} is known to have {len(person.history)} items, {shown} of them:"
+    return f"{person.id.capitalize()} has {counted(len(person.history), 'known item')}, {shown} of them:"
 
 
-def _hits_in_words(person: Person) -> str:
+def _hit_counts(person: Person) -> str:
     hits = ", ".join(f"{name} {len(found)}" for name, found in person.hits.items())
-    return f"Of {person.n_held_out} held-out items these lists hold: {hits} (✓)"
+    return f"Hits (✓) among {counted(person.n_held_out, 'held-out item')}: {hits}"
 
 
-# --- in the report -------------------------------------------------------------------------------------
+# --- page ----------------------------------------------------------------------------------------------
 
 
 def demo_page(result: DemoResult) -> Page:
     """The report."""
     lead = (
-        "Two ways to learn from what people did. BPR ranks what a person has above what they have not; DPL "
-        "does the same, but allows for what they would like and have not met yet."
+        "truepair's default model against two baselines without training, popularity and EASE, and two "
+        "published losses, BPR and DPL."
     )
-    judged = [_judged(*one) for one in _judgements(result)]
+    judged = [_comparison(on, judgement) for on, judgement in _judgements(result).items()]
     sections = [*judged, _lists(result), _training(result), _data(result.data), _setup(result)]
-    return Page(f"BPR and DPL on {result.data.name}", lead, sections)
+    return Page(f"Five recommenders on {result.data.name}", lead, sections)
 
 
-def _judged(on: str, evaluations: Mapping[str, Evaluation], comparison: Comparison) -> Section:
+def _comparison(on: str, judgement: Judgement) -> Section:
+    evaluations = judgement.evaluations
     bars = {
         metric_name(m): {name: Bar(e.mean(m), *e.interval(m)) for name, e in evaluations.items()}
-        for m in DRAWN
+        for m in BAR_METRICS
     }
-    n_users = next(iter(evaluations.values())).n_users
-    alt = "Bars of the first columns of the table below, for " + ", ".join(bars)
-    caption = f"Means over {n_users:,} people; the thin lines are 95% bootstrap intervals over people."
-    table = Table(["", *evaluations], _rows(evaluations), "[low, high]: the 95% bootstrap interval.")
-    figure = Figure(draw_bars(bars), alt, caption)
-    words = Text(in_words(comparison, on), strong=True)
-    return Section(f"On {on}", [words, figure, table, Text(_ON_TRUTH if on == TRUTH else _HOW_TO_READ)])
+    n_users = evaluations[DEFAULT].n_users
+    alt = f"Bars of the means in the table below, for {', '.join(bars)}"
+    caption = f"Means over {n_users:,} people; thin lines are 95% bootstrap intervals over people."
+    rows = [[name, *(f"{e.mean(m):.4f}" for m in PAGE_METRICS)] for name, e in evaluations.items()]
+    return Section(
+        f"On {on}",
+        [
+            Text(conclusion(judgement, on), strong=True),
+            Figure(draw_bars(bars), alt, caption),
+            Table(["", *map(metric_name, PAGE_METRICS)], rows),
+            _differences(judgement.comparisons),
+            Text(_ON_TRUTH if on == TRUTH else _HOW_TO_READ),
+        ],
+    )
+
+
+def _differences(comparisons: Sequence[Comparison]) -> Table:
+    rows = [
+        [found.a, f"{found.difference:+.4f}", f"[{found.low:+.4f}, {found.high:+.4f}]", _p_value(found)]
+        for found in comparisons
+    ]
+    caption = "Differences are paired by person. p: sign-flip test with Holm's correction."
+    return Table(["", f"{metric_name(METRIC)} less {DEFAULT}'s", "95% interval", "p"], rows, caption)
 
 
 _HOW_TO_READ = (
-    "The intervals say how much a mean would vary with other people; as both models were judged on the same "
-    "people, the difference above is compared person by person, and is surer than two overlapping bars "
-    "look. NDCG@20 was chosen as the measure before anything was trained."
+    "The intervals of single means show how much a mean would vary with other people. All models are "
+    "evaluated on the same people, so the table of differences is more precise than a "
+    "comparison of overlapping bars. NDCG@20 was chosen as the metric before training."
 )
 
-
 _ON_TRUTH = (
-    "Only a simulated world can tell what people like and were never seen to click: here the lists are "
-    "judged on all of it, without what the models had or were tested on before."
+    "In a simulated world all preferences are known, including those without an interaction. Here the lists "
+    "are evaluated on all true positives that were not observed."
 )
 
 
 def _lists(result: DemoResult) -> Section:
     person = result.person
     known = Items(
-        f"What {person.id} has",
+        f"Known items of {person.id}",
         person.history[:HISTORY_SHOWN],
         note=f"{min(HISTORY_SHOWN, len(person.history))} of {len(person.history)}",
         ordered=False,
     )
     lists = [
-        Items(
-            f"{name} recommends",
-            entries,
-            person.hits[name],
-            "held out",
-            counted(len(person.hits[name]), "hit"),
-        )
+        Items(name, entries, person.hits[name], "held out", counted(len(person.hits[name]), "hit"))
         for name, entries in person.lists.items()
     ]
     how = (
-        f"The person with the median number of known items; {person.n_held_out} items of theirs were held "
-        "out, and a list that finds one has a hit. One person is an example, not evidence."
+        f"This is the person with the median number of known items; {counted(person.n_held_out, 'item')} "
+        "were held out. A hit is a held-out item in the list. One person is an example, not evidence."
     )
-    return Section("One person, two lists", [Text(how), Columns([known, *lists])])
+    return Section("Recommendations for one person", [Text(how), Columns([known, *lists])])
 
 
 def _training(result: DemoResult) -> Section:
-    panels = {
-        "Training loss": {name: _loss_curve(f) for name, f in result.fits.items()},
-        f"Validation {metric_name(METRIC)}": {name: _score_curve(f) for name, f in result.fits.items()},
+    fits = {name: model.fit for name, model in result.models.items() if model.fit is not None}
+    colours = {name: place for place, name in enumerate(result.models)}  # as in the bars
+    panels: Mapping[str, Mapping[str, Curve]] = {
+        "Training loss": {name: _loss_curve(fit, colours[name]) for name, fit in fits.items()},
+        f"Validation {metric_name(METRIC)}": {
+            name: _score_curve(fit, colours[name]) for name, fit in fits.items()
+        },
     }
     rows = [
-        [name, f.epoch, len(f.history), f"{f.score:.4f}", f"{sum(r.seconds for r in f.history):.1f}"]
-        for name, f in result.fits.items()
+        [name, *_epochs(model.fit), f"{model.score:.4f}", f"{model.seconds:.1f}"]
+        for name, model in result.models.items()
     ]
-    table = Table(["", "epoch chosen", "epochs trained", "validation", "seconds"], rows)
+    head = ["", "epoch chosen", "epochs trained", f"validation {metric_name(METRIC)}", "seconds"]
     caption = (
-        "A dot marks the epoch that validation chose. The two losses are not comparable with each other, nor "
-        "are validation scores with test scores: fewer items of each person are held out."
+        "A dot marks the epoch with the best validation score. The values of different losses cannot be "
+        "compared. Validation scores are lower than test scores: fewer items of each person are held out."
     )
-    alt = "; ".join(f"{row[0]}: best validation {row[3]} at epoch {row[1]} of {row[2]}" for row in rows)
-    return Section("Training", [Figure(draw_curves(panels, "epoch"), alt, caption), table])
+    alt = "; ".join(f"{name}: best epoch {fit.epoch} of {len(fit.history)}" for name, fit in fits.items())
+    return Section("Training", [Figure(draw_curves(panels, "epoch"), alt, caption), Table(head, rows)])
 
 
-def _loss_curve(fit: FitResult) -> Curve:
-    return Curve([r.epoch for r in fit.history], [r.loss for r in fit.history])
+def _epochs(fit: FitResult | None) -> tuple[str, str]:
+    return ("–", "–") if fit is None else (str(fit.epoch), str(len(fit.history)))
 
 
-def _score_curve(fit: FitResult) -> Curve:
+def _loss_curve(fit: FitResult, colour: int) -> Curve:
+    return Curve([r.epoch for r in fit.history], [r.loss for r in fit.history], colour=colour)
+
+
+def _score_curve(fit: FitResult, colour: int) -> Curve:
     scored = [(r.epoch, r.score) for r in fit.history if r.score is not None]
     epochs, scores = zip(*scored, strict=True)
-    return Curve(epochs, scores, epochs.index(fit.epoch))
+    return Curve(epochs, scores, epochs.index(fit.epoch), colour)
 
 
 def _data(data: DemoData) -> Section:
@@ -229,26 +262,34 @@ def _data(data: DemoData) -> Section:
     if data.world is not None:
         rows += [["world", data.world.recipe], ["true prior τ", f"{data.world.tau:.4f}"]]
     notes = [Text(note) for note in (*data.notes, *data.split.notes)]
-    return Section("The data", [Table(["", ""], rows, numbers=False), *notes, *_terms(data)])
+    return Section("Data", [Table(["", ""], rows, numbers=False), *notes, *_terms(data)])
 
 
 def _terms(data: DemoData) -> list[Text]:
     if data.world is not None:
-        return [Text("The world is made up; nobody's data is in it.")]
+        return [Text("The world is simulated and contains no personal data.")]
     dataset = find_dataset("ml-100k")
-    every = "A rating of any height counts as an interaction, as is usual for this dataset."
-    return [Text(every), Text(f"Terms: {dataset.terms}"), Text(f"Cite: {dataset.cite}"), Text(dataset.page)]
+    ratings = "Every rating counts as an interaction, high or low, as is customary for this dataset."
+    return [Text(ratings), Text(f"Terms: {dataset.terms}"), Text(f"Cite: {dataset.cite}"), Text(dataset.page)]
 
 
 def _setup(result: DemoResult) -> Section:
-    job = next(iter(result.fits.values())).job
-    rows: list[list[object]] = [["encoder", job.encoder], ["sampler", job.sampler]]
-    rows += [[f"loss of {name}", fit.job.loss] for name, fit in result.fits.items()]
-    rows += [[key, value] for key, value in dataclasses.asdict(job.settings).items()]
-    how = "The same for both, fixed beforehand. The test part was looked at once."
-    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in _PARTS)
+    rows: list[list[object]] = []
+    for name, model in result.models.items():
+        rows += [[name, ABOUT[name]], ["", model.encoder]]
+        if model.fit is not None:
+            job = model.fit.job
+            rows += [["", f"{job.loss}, {job.sampler}"], ["", job.settings]]
+    how = (
+        "All settings were fixed beforehand: those of BPR and DPL were chosen by validation scores, the "
+        "other models have the defaults of truepair. The models learn from the train part, the "
+        "validation part chooses the epoch, and the test part is used once."
+    )
+    if result.data.world is not None:
+        how += " DPL is given the true prior of the simulated world."
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in _PACKAGES)
     where = Text(f"Python {platform.python_version()}, {versions}, {platform.system()} {platform.machine()}.")
     return Section("Settings and versions", [Text(how), Table(["", ""], rows, numbers=False), where])
 
 
-_PARTS = ("truepair", "torch", "numpy", "scipy", "pyarrow", "matplotlib")
+_PACKAGES = ("truepair", "torch", "numpy", "scipy", "pyarrow", "matplotlib")

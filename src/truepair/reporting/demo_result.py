@@ -1,24 +1,30 @@
-"""What the demo learnt from, and what it found."""
+"""The data and the results of the demo."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from truepair.data.interactions import Interactions
 from truepair.data.simulation import World
 from truepair.data.split import Split
 from truepair.evaluation import Comparison, Evaluation
+from truepair.models.closed_forms import ClosedForm
+from truepair.models.encoders import Encoder
+from truepair.models.matrices import Rows
 from truepair.training import FitResult
 
 METRIC = "ndcg@20"
-"""What validation chooses by, and what the models are compared by."""
+"""The metric that chooses the epoch and compares the models."""
+
+DEFAULT = "InfoNCE"
+"""The name of the default model, full-catalogue InfoNCE: what `Recommender()` trains."""
 
 
 @dataclass(frozen=True, eq=False)
 class DemoData:
-    """What is learnt from: the split, the items' titles by code, and the truth where it is known."""
+    """The split, the items' titles by code, and the simulated world if there is one."""
 
     name: str
     split: Split
@@ -28,34 +34,55 @@ class DemoData:
 
     @property
     def known(self) -> list[Interactions]:
-        """What a list must not hold again: train and validation."""
+        """The interactions that lists must not repeat: train and validation."""
         return [part for name, part in self.split.parts.items() if name != "test"]
 
 
 @dataclass(frozen=True, eq=False)
+class DemoModel:
+    """A fitted model; `fit` is the training result, None for a closed form."""
+
+    users: Rows
+    items: Rows
+    score: float  # METRIC on the validation part
+    seconds: float
+    encoder: Encoder | ClosedForm
+    fit: FitResult | None = None
+
+    def matrices(self) -> tuple[Rows, Rows]:
+        """(users, items)."""
+        return self.users, self.items
+
+
+@dataclass(frozen=True, eq=False)
+class Judgement:
+    """An evaluation of each model by name, and a comparison of each other model with the default one."""
+
+    evaluations: Mapping[str, Evaluation]
+    comparisons: tuple[Comparison, ...]
+
+
+@dataclass(frozen=True, eq=False)
 class Person:
-    """One person: what is known of them, what was held out, and the list that each model makes."""
+    """One person: the known items, the number of held-out items, and the lists of some models."""
 
     id: str
-    history: tuple[str, ...]  # titles, highest rated first where there are ratings
+    history: tuple[str, ...]  # titles, the highest rated first if there are ratings
     n_held_out: int
     lists: Mapping[str, tuple[str, ...]]
-    hits: Mapping[str, frozenset[int]]  # places in the list, from 0, that hold a held-out item
+    hits: Mapping[str, frozenset[int]]  # positions in the list, from 0, of held-out items
 
 
 @dataclass(frozen=True, eq=False)
 class DemoResult:
-    """What the demo found, and where its report lies.
+    """The results of the demo, and the path of its report.
 
-    `evaluations` and `comparison` are on held-out clicks; `on_truth` and `truth_comparison` on all that
-    people truly like, which only a simulated world can tell.
+    `test` is on held-out interactions; `truth` on all true preferences, which only a simulated world knows.
     """
 
     report: Path
     data: DemoData
-    fits: Mapping[str, FitResult]
-    evaluations: Mapping[str, Evaluation]
-    comparison: Comparison
+    models: Mapping[str, DemoModel]
+    test: Judgement
     person: Person
-    on_truth: Mapping[str, Evaluation] = field(default_factory=dict)
-    truth_comparison: Comparison | None = None
+    truth: Judgement | None = None

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # Placeholder colours, which are replaced by the names in the page's style sheet.
 _INK, _LINE = "#010203", "#040506"
-_SERIES = ("#0a0b01", "#0a0b02", "#0a0b03", "#0a0b04")
+_SERIES = ("#0a0b01", "#0a0b02", "#0a0b03", "#0a0b04", "#0a0b05")
 _NAMED = {_INK: "currentColor", _LINE: "var(--line)"} | {
     colour: f"var(--series-{number})" for number, colour in enumerate(_SERIES, 1)
 }
@@ -34,8 +34,9 @@ _ON_WHITE = {
     "var(--series-2)": "#0f6e8c",
     "var(--series-3)": "#5b7f2b",
     "var(--series-4)": "#7a4fa3",
+    "var(--series-5)": "#7d6b52",
 }
-_MARKERS = ("o", "s", "^", "D")
+_MARKERS = ("o", "s", "^", "D", "v")
 _DASHES = ("-", "--", ":", "-.")
 _STYLE: Any = {
     "svg.hashsalt": "truepair",  # equal figures have equal bytes
@@ -64,11 +65,12 @@ _STYLE: Any = {
 
 @dataclass(frozen=True)
 class Curve:
-    """A line through (x, y); `best` is the index of a point to mark."""
+    """A line through (x, y); `best` is the index of a point to mark, `colour` an index of the colours."""
 
     x: Sequence[float]
     y: Sequence[float]
     best: int | None = None
+    colour: int | None = None  # None: by the order of the curves
 
 
 @dataclass(frozen=True)
@@ -137,8 +139,9 @@ def draw_curves(panels: Mapping[str, Mapping[str, Curve]], xlabel: str) -> str:
             axes.set(title=title, xlabel=xlabel)
             axes.margins(x=0.02)
             axes.locator_params(axis="x", integer=True)
-            for colour, (name, curve) in zip(_SERIES, curves.items(), strict=False):
-                _draw_curve(axes, name, curve, colour)
+            for order, (name, curve) in enumerate(curves.items()):
+                place = order if curve.colour is None else curve.colour
+                _draw_curve(axes, name, curve, _SERIES[place % len(_SERIES)])
         _draw_legend(drawing)
         return _svg(drawing)
 

@@ -160,10 +160,11 @@ def write_text(path: Path, text: str) -> Path:
 
 _STYLE = """
 :root { --ink: #1c2126; --soft: #59636e; --line: #d5dae0; --paper: #ffffff; --wash: #f4f6f8;
-  --series-1: #c2571a; --series-2: #0f6e8c; --series-3: #5b7f2b; --series-4: #7a4fa3; --hit: #dff0d8; }
+  --series-1: #c2571a; --series-2: #0f6e8c; --series-3: #5b7f2b; --series-4: #7a4fa3; --series-5: #7d6b52;
+  --hit: #dff0d8; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e4e8ec; --soft: #9aa5b1; --line: #3a424b;
   --paper: #15191e; --wash: #1d2329; --series-1: #f0935a; --series-2: #56b7d6; --series-3: #a3c96b;
-  --series-4: #c3a1e6; --hit: #2c4a2c; } }
+  --series-4: #c3a1e6; --series-5: #c9b799; --hit: #2c4a2c; } }
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--paper); color: var(--ink);
   font: 1rem/1.6 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }

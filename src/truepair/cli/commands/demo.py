@@ -1,4 +1,4 @@
-"""`truepair demo`: BPR and DPL on real films, or a simulated world, with a report to look at."""
+"""`truepair demo`: the default model against simple and published ones, with a report."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def demo(
     seed: Annotated[int, typer.Option(help="The seed of every draw.")] = 0,
     voice: Voice,
 ) -> None:
-    """Train BPR and DPL on films, and write a report.
+    """Compare the default model with popularity, EASE, BPR and DPL, and write a report.
 
-    The films are MovieLens-100k where it can be had, else a simulated world.
+    The data is MovieLens-100k if it is available, else a simulated world.
     """
     from truepair.reporting.demo import run_demo
 
