@@ -299,14 +299,14 @@ def group_of(study, exposure):
 
 
 def test_prior_estimates():
-    errors = [f"{group_of(name, 'random').error('told'):.0%}" for name in WORLDS]
+    errors = [f"{group_of(name, 'random').error('recommended'):.0%}" for name in WORLDS]
     assert f"median error is {errors[0]} in simulated worlds and {errors[1]} in noisy ones" in PRIOR
     random = [g for g in prior() if g.exposure == "random"]
     parts = [[g for g in random if (g.study in WORLDS) == simulated] for simulated in (True, False)]
     held = [f"{sum(g.held for g in of)} of {sum(len(g.lines) for g in of)}" for of in parts]
     assert f"the truth in {held[0]} simulated cases and {held[1]} with real tastes" in PRIOR
     popular = group_of("worlds", "popularity")
-    ratios = [level.ratio("told") for level in popular.by_level()]
+    ratios = [level.ratio("recommended") for level in popular.by_level()]
     assert f"{min(ratios):.2f} to {max(ratios):.2f} of the truth in the median" in PRIOR
     assert f"the truth in {popular.held} of {len(popular.lines)} simulated cases" in PRIOR
     blocks = [group_of(name, "popularity") for name in ("kuairec", "jester5k")]
@@ -316,21 +316,23 @@ def test_prior_estimates():
 
 def test_prior_coat():
     coat = group_of("coat", "self")
-    first, second, third = (share(line.told) for line in coat.lines)
+    first, second, third = (share(line.estimate) for line in coat.lines)
     assert (
         f"the truth is {share(coat.lines[0].tau)} and the estimates are {first}, {second} and {third};"
         in PRIOR
     )
     assert f"{coat.held} of {len(coat.lines)} intervals hold the truth" in PRIOR
     assert f"separation of {coat.median(lambda line: line.separation):.2f} is" in PRIOR
-    least = min(max(line.methods["bbe"], line.methods["dedpul"]) / line.told for line in coat.lines)
+    least = min(max(line.methods["bbe"], line.methods["dedpul"]) / line.estimate for line in coat.lines)
     assert f"an upper bound of {least:.0f} times the estimate" in PRIOR
 
 
 def test_prior_trust_and_bounds():
     every = [line for group in prior() for line in group.lines]
     random = [line for group in prior() if group.exposure == "random" for line in group.lines]
-    ratios = [[line.told / line.tau for line in random if agrees(line) == agree] for agree in (True, False)]
+    ratios = [
+        [line.estimate / line.tau for line in random if agrees(line) == agree] for agree in (True, False)
+    ]
     trusted, other = (f"{min(of):.2f} to {max(of):.2f}" for of in ratios)
     assert f"is {trusted} times the truth in all {len(ratios[0])} cases" in PRIOR
     assert f"it is {other} times in {len(ratios[1])}." in PRIOR

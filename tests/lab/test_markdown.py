@@ -1,6 +1,6 @@
 """Markdown: tables and numbers."""
 
-from truepair_lab.markdown import bullets, details, joined, share, short, signed, table, unread
+from truepair_lab.markdown import details, joined, share, short, signed, table, unread
 
 
 def test_a_vertical_bar_in_a_cell_is_escaped_and_numbers_stand_right():
@@ -20,7 +20,6 @@ def test_numbers_are_short():
 
 def test_parts_of_a_page():
     assert joined("a", "", "b") == "a\n\nb"
-    assert bullets("ab") == "- a\n- b"
     assert details("more", "x").startswith("<details>\n<summary>more</summary>\n\nx")
     assert unread([]) == ""
     assert unread(["a, line 1: torn"]) == "Lines that could not be read: a, line 1: torn."

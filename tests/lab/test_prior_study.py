@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 SMALL = partial(world_case, noise=0.5, size=(60, 50))
 
 
-def estimate_line(study="worlds", exposure="random", level=0.1, seed=100, told=0.11, tau=0.1, users=True):
+def estimate_line(study="worlds", exposure="random", level=0.1, seed=100, estimate=0.11, tau=0.1, users=True):
     rank = {"rank own": 0.8, "rank density": 0.7}
     errors = {"own": 0.02, "density": 0.05, "scaled": 0.03, "one": 0.04, "true": 0.035}
     return EstimateLine(
@@ -41,10 +41,10 @@ def estimate_line(study="worlds", exposure="random", level=0.1, seed=100, told=0
         tau=tau,
         tau_low=tau,
         tau_high=tau,
-        told=told,
-        low=told - 0.02,
-        high=told + 0.02,
-        methods={"plateau": told, "dedpul": 0.12, "bbe": 0.14, "density": 0.05},
+        estimate=estimate,
+        low=estimate - 0.02,
+        high=estimate + 0.02,
+        methods={"plateau": estimate, "dedpul": 0.12, "bbe": 0.14, "density": 0.05},
         separation=0.85,
         observed=0.05,
         users=rank | {f"error {name}": value for name, value in errors.items()} if users else {},
@@ -69,13 +69,13 @@ def trained_lines(name, taus, ndcg, grid):
 
 def some_lines():
     worlds = [
-        estimate_line(exposure=e, level=x, seed=s, tau=x, told=x * factor)
+        estimate_line(exposure=e, level=x, seed=s, tau=x, estimate=x * factor)
         for e, factor in (("random", 1.1), ("popularity", 0.25))
         for x in (0.1, 0.3)
         for s in (100, 101)
     ]
     block = [estimate_line("kuairec", "random", 0.5, s) for s in (0, 1)]
-    coat = [estimate_line("coat", "self", 0.0, 0, told=0.02, tau=0.17, users=False)]
+    coat = [estimate_line("coat", "self", 0.0, 0, estimate=0.02, tau=0.17, users=False)]
     trained = [auto_line(source, s, 0.3 + 0.001 * s) for source in SOURCES for s in (0, 1)]
     return [*worlds, *block, *coat, *trained]
 
@@ -112,7 +112,7 @@ def test_the_truth_of_coat_leaves_out_what_people_chose(monkeypatch):
 def test_measuring_compares_with_the_truth():
     place = Place("random", 0.1, 0)
     line = measure("worlds", place, SMALL(place, None), resamples=2)
-    assert line.low <= line.told <= line.high
+    assert line.low <= line.estimate <= line.high
     assert line.tau == pytest.approx(0.1, abs=0.001)
     assert set(line.methods) == {"plateau", "dedpul", "bbe", "density"}
     assert -1 <= line.users["rank own"] <= 1
@@ -164,9 +164,9 @@ def test_auto_lines_are_resumed(tmp_path, monkeypatch):
 
 def test_groups_tell_errors_and_coverage():
     random, popularity, *_ = groups_of(some_lines())
-    assert random.error("told") == pytest.approx(0.1)
+    assert random.error("recommended") == pytest.approx(0.1)
     assert random.held == 2  # of the level 0.1; 0.33 ± 0.02 does not hold 0.3
-    assert popularity.ratio("told") == pytest.approx(0.25)
+    assert popularity.ratio("recommended") == pytest.approx(0.25)
     assert random.per_user("error own") == pytest.approx((0.2 + 0.02 / 0.3) / 2)
     assert [agrees(line) for line in random.lines] == [True] * 4
     assert not any(agrees(line) for line in popularity.lines[:2])

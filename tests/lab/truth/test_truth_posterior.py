@@ -49,11 +49,11 @@ def test_every_treatment_has_a_line_a_seed(folder):
     for line in lines:
         assert bool(line.search) == (line.seed == 0 and not line.treatment.endswith(KIND))
         assert 0 < line.quality["ndcg@20"] <= 1
-        assert (line.told is None) == (line.treatment in ("infonce", "supervised"))
-        if line.told is not None:
+        assert (line.prior is None) == (line.treatment in ("infonce", "supervised"))
+        if line.prior is not None:
             assert 0 <= line.chance["negative"] <= 1
     true = [line for line in lines if line.treatment == "posterior"]
-    assert all(line.told == pytest.approx(line.tau) for line in true)
+    assert all(line.prior == pytest.approx(line.tau) for line in true)
 
 
 def test_what_has_a_line_is_not_done_again(folder):
@@ -128,7 +128,7 @@ def line_of(name, seed, value):
         treatment=name,
         seed=seed,
         tau=0.09,
-        told=0.08 if weighs else None,
+        prior=0.08 if weighs else None,
         scoring="cosine",
         temperature=0.4,
         weight_decay=1e-5,

@@ -60,7 +60,7 @@ def _is_empty(lines: Lines) -> bool:
 
 
 def report_text(lines: Lines, figures: str = "figures") -> str:
-    """The page as Markdown; `figures` is the way from it to the figures' folder."""
+    """The page as Markdown; `figures` is the path from it to the figures' folder."""
     if _is_empty(lines):
         raise InputError("there are no lines to report; `truepair lab paper run` writes them.")
     return "\n\n".join(_sections(lines, figures)) + "\n"
