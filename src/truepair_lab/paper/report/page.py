@@ -38,7 +38,7 @@ _LETTERS = {"M": "M", "N": "N", "tau": "τ"}
 
 
 def rebuild_report(folder: Path = LINES, out: Path = PAGE, figures: Path | None = None) -> Path:
-    """Read the lines of a folder and write the page; figures go beside it, in `figures/`, unless cells."""
+    """Read the lines of a folder and write the page; figures go into `figures/` beside it by default."""
     lines = read_lines(folder)
     if _is_empty(lines):
         found = f" ({len(lines.broken)} lines could not be read: {lines.broken[0]})" if lines.broken else ""
