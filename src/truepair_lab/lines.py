@@ -32,6 +32,7 @@ class RunLine:
     """
 
     kind: ClassVar[str] = "run"
+    older: ClassVar[Mapping[str, str]] = {}
     study: str
     dataset: str
     encoder: str
@@ -62,6 +63,7 @@ class TrialLine:
     """One trial of a search: validation only."""
 
     kind: ClassVar[str] = "trial"
+    older: ClassVar[Mapping[str, str]] = {}
     dataset: str
     encoder: str
     method: str
@@ -87,6 +89,7 @@ class Contrast:
     """One comparison of two methods over the same users, each the mean of its seeds."""
 
     kind: ClassVar[str] = "contrast"
+    older: ClassVar[Mapping[str, str]] = {}
     dataset: str
     a: str  # "lightgcn dpl", "ease"
     b: str
@@ -113,6 +116,7 @@ class Timing:
     """Seconds of one epoch, and their ratio to BPR's in the same process."""
 
     kind: ClassVar[str] = "timing"
+    older: ClassVar[Mapping[str, str]] = {}
     dataset: str
     encoder: str
     method: str
@@ -133,6 +137,7 @@ class Session:
     """One call of the command: what it did, on what, and how long it took."""
 
     kind: ClassVar[str] = "session"
+    older: ClassVar[Mapping[str, str]] = {}
     began: str  # UTC, ISO 8601
     device: str
     asked: str

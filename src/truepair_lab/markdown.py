@@ -1,4 +1,4 @@
-"""Markdown: tables, lists and folded blocks; how the pages write numbers."""
+"""Markdown: tables and folded blocks; how the pages write numbers."""
 
 from __future__ import annotations
 
@@ -10,11 +10,6 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]], numbers: bool =
     rule = ["---", *(["---:" if numbers else "---"] * (len(head) - 1))]
     lines = [list(head), rule, *([str(cell) for cell in row] for row in rows)]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
-
-
-def bullets(items: Iterable[str]) -> str:
-    """A list."""
-    return "\n".join(f"- {item}" for item in items)
 
 
 def details(summary: str, body: str) -> str:

@@ -19,10 +19,14 @@ from truepair.errors import InputError, StorageError
 
 
 class Line(Protocol):
-    """A dataclass; `kind` tells the lines of a folder apart: "" where a folder holds one kind alone."""
+    """A dataclass; `kind` tells the lines of a folder apart: "" where a folder holds one kind alone.
+
+    `older` has names that fields had in lines before: older name -> field.
+    """
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
     kind: ClassVar[str]
+    older: ClassVar[Mapping[str, str]]
 
     @property
     def key(self) -> Hashable:
@@ -98,6 +102,7 @@ def _parsed(text: str, kinds: Mapping[str, type[AnyLine]]) -> AnyLine:
     kind = kinds.get(values.pop("kind", "")) if isinstance(values, dict) else None
     if kind is None:
         raise InputError(f"its kind is none of {', '.join(kinds)}.")
+    values = {kind.older.get(name, name): value for name, value in values.items()}
     for name, wanted in get_type_hints(kind).items():
         if name in values and not _fits(values[name], wanted):
             raise InputError(f"{name} = {values[name]!r:.60} is of another type.")

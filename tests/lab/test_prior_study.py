@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from truepair_lab.prior_study.trained import prior_words, training_words
 from typer.testing import CliRunner
 
 from truepair.cli.main import app
@@ -16,6 +15,7 @@ from truepair.data.simulation import simulate_world
 from truepair.data.split import Split
 from truepair.data.splitting import split_random
 from truepair.errors import InputError
+from truepair_lab.answers import OTHER_LINES
 from truepair_lab.prior_study import auto, cases, lines, running
 from truepair_lab.prior_study.auto import SOURCES, Setup, lines_of
 from truepair_lab.prior_study.cases import STUDIES, Place, Study, hidden, world_case
@@ -23,14 +23,14 @@ from truepair_lab.prior_study.groups import agrees, groups_of
 from truepair_lab.prior_study.lines import AutoLine, EstimateLine
 from truepair_lab.prior_study.measuring import measure
 from truepair_lab.prior_study.report import rebuild
-from truepair_lab.prior_study.tables import grid_table, number
+from truepair_lab.prior_study.tables import auto_table, difference, grid_table, summary_table
 from worlds import interactions_of
 
 ROOT = Path(__file__).parents[2]
 SMALL = partial(world_case, noise=0.5, size=(60, 50))
 
 
-def estimate_line(study="worlds", exposure="random", level=0.1, seed=100, told=0.11, tau=0.1, users=True):
+def estimate_line(study="worlds", exposure="random", level=0.1, seed=100, estimate=0.11, tau=0.1, users=True):
     rank = {"rank own": 0.8, "rank density": 0.7}
     errors = {"own": 0.02, "density": 0.05, "scaled": 0.03, "one": 0.04, "true": 0.035}
     return EstimateLine(
@@ -41,10 +41,10 @@ def estimate_line(study="worlds", exposure="random", level=0.1, seed=100, told=0
         tau=tau,
         tau_low=tau,
         tau_high=tau,
-        told=told,
-        low=told - 0.02,
-        high=told + 0.02,
-        methods={"plateau": told, "dedpul": 0.12, "bbe": 0.14, "density": 0.05},
+        estimate=estimate,
+        low=estimate - 0.02,
+        high=estimate + 0.02,
+        methods={"plateau": estimate, "dedpul": 0.12, "bbe": 0.14, "density": 0.05},
         separation=0.85,
         observed=0.05,
         users=rank | {f"error {name}": value for name, value in errors.items()} if users else {},
@@ -69,13 +69,13 @@ def trained_lines(name, taus, ndcg, grid):
 
 def some_lines():
     worlds = [
-        estimate_line(exposure=e, level=x, seed=s, tau=x, told=x * factor)
+        estimate_line(exposure=e, level=x, seed=s, tau=x, estimate=x * factor)
         for e, factor in (("random", 1.1), ("popularity", 0.25))
         for x in (0.1, 0.3)
         for s in (100, 101)
     ]
     block = [estimate_line("kuairec", "random", 0.5, s) for s in (0, 1)]
-    coat = [estimate_line("coat", "self", 0.0, 0, told=0.02, tau=0.17, users=False)]
+    coat = [estimate_line("coat", "self", 0.0, 0, estimate=0.02, tau=0.17, users=False)]
     trained = [auto_line(source, s, 0.3 + 0.001 * s) for source in SOURCES for s in (0, 1)]
     return [*worlds, *block, *coat, *trained]
 
@@ -112,7 +112,7 @@ def test_the_truth_of_coat_leaves_out_what_people_chose(monkeypatch):
 def test_measuring_compares_with_the_truth():
     place = Place("random", 0.1, 0)
     line = measure("worlds", place, SMALL(place, None), resamples=2)
-    assert line.low <= line.told <= line.high
+    assert line.low <= line.estimate <= line.high
     assert line.tau == pytest.approx(0.1, abs=0.001)
     assert set(line.methods) == {"plateau", "dedpul", "bbe", "density"}
     assert -1 <= line.users["rank own"] <= 1
@@ -129,7 +129,8 @@ def test_what_has_a_line_is_not_done_again(tmp_path, monkeypatch):
     path = tmp_path / "worlds.jsonl"
     path.write_text(path.read_text()[:-40])  # killed while writing the last line
     assert running.run(["worlds"], tmp_path, said.append) == 1
-    assert len(lines.read(tmp_path)) == 2
+    assert said[2].startswith("left out: worlds.jsonl, line 2:")
+    assert len(lines.read(tmp_path)[0]) == 2
     with pytest.raises(InputError, match="study = 'world'"):
         running.run(["world"], tmp_path, said.append)
 
@@ -163,9 +164,9 @@ def test_auto_lines_are_resumed(tmp_path, monkeypatch):
 
 def test_groups_tell_errors_and_coverage():
     random, popularity, *_ = groups_of(some_lines())
-    assert random.error("told") == pytest.approx(0.1)
+    assert random.error("recommended") == pytest.approx(0.1)
     assert random.held == 2  # of the level 0.1; 0.33 ± 0.02 does not hold 0.3
-    assert popularity.ratio("told") == pytest.approx(0.25)
+    assert popularity.ratio("recommended") == pytest.approx(0.25)
     assert random.per_user("error own") == pytest.approx((0.2 + 0.02 / 0.3) / 2)
     assert [agrees(line) for line in random.lines] == [True] * 4
     assert not any(agrees(line) for line in popularity.lines[:2])
@@ -176,32 +177,25 @@ TAUS = {"none": 0.0, "density": 0.05, "auto": 0.02, "per-user": 0.03, "tuned": 0
 GRID = ((0.0, 0.16), (0.1, 0.17), (0.4, 0.18))
 
 
-def test_words_say_when_the_estimate_is_not_what_ranks_best():
+def test_differences_between_sources_are_seed_by_seed_and_bold_where_significant():
     ndcg = {"none": 0.34, "density": 0.34, "auto": 0.34, "per-user": 0.34, "tuned": 0.36}
-    told = training_words(trained_lines("gowalla", TAUS, ndcg, GRID), "gowalla")
-    assert "**DPL on Gowalla**" in told
-    assert "-.0202 ± .0002 (sure) against the tuned τ: it does not find the τ that ranks best" in told
-    assert "the tuned τ is 20 times the estimate" in told
-    assert "rises all along the grid of τ, and lies between .1600 and .1800" in told
-    assert "the best τ is the highest tried, .4, for 3 of 3 seeds" in told
-    assert "the lowest tried" not in told
+    found = trained_lines("gowalla", TAUS, ndcg, GRID)
+    table = auto_table(found)
+    assert (
+        "| Gowalla | estimated, one for all | .02 | .3502 ± .0102 | +.0002 ± .0002 | **-.0202 ± .0002** |"
+        in table
+    )
+    assert "| MovieLens-1M | not run |" in table
+    by_source = {source: [line for line in found if line.source == source] for source in SOURCES}
+    assert difference(by_source, "auto", "tuned").value == pytest.approx(-0.0202)
+    assert difference({"auto": by_source["auto"]}, "auto", "tuned") is None
 
 
-def test_words_say_when_the_seeds_tell_no_difference():
-    ndcg = dict.fromkeys(SOURCES, 0.34) | {"tuned": 0.3398}
-    told = training_words(trained_lines("ml-1m", TAUS | {"tuned": 0.0}, ndcg, GRID[::-1]), "ml-1m")
-    assert "these seeds tell no difference between the estimate and the tuned τ." in told
-    assert "the best τ is the lowest tried, 0, for 3 of 3 seeds." in told
-    better = training_words(trained_lines("ml-1m", TAUS, ndcg | {"tuned": 0.3}, GRID), "ml-1m")
-    assert "it ranks better than what validation chose" in better
-    assert training_words([], "ml-1m") == ""
-
-
-def test_a_tuned_prior_is_told_as_hidden_for_each_observed():
-    ndcg = dict.fromkeys(SOURCES, 0.3)
-    told = prior_words(trained_lines("ml-1m", TAUS, ndcg, GRID))
-    assert "7.6 on MovieLens-1M (the estimate says 0.38)" in told  # 0.4·0.95/0.05, 0.02·0.95/0.05
-    assert prior_words([auto_line("tuned", 0, 0.3)]) == ""
+def test_the_summary_has_errors_coverage_and_bounds():
+    rows = summary_table(groups_of(some_lines())).splitlines()
+    assert rows[2].startswith("| Simulated worlds, at random | 4 | 10% | 10% |")
+    assert rows[2].endswith("| 1.10 to 1.10 | 2 | 2 | 2 | 0 | 4 |")
+    assert rows[3].startswith("| Simulated worlds, by popularity | 4 | 75% |")
 
 
 def test_the_grid_is_a_table_without_what_diverged():
@@ -209,8 +203,8 @@ def test_the_grid_is_a_table_without_what_diverged():
     small = [auto_line("tuned", 0, 0.3, "ml-100k")]  # diverged at 0.1
     table = grid_table([*small, *trained_lines("gowalla", TAUS, ndcg, GRID)])
     assert "| validation NDCG@20 | τ = 0 | τ = .1 | τ = .4 |" in table
-    assert "| MovieLens-100k | **0.2000** | – | – |" in table
-    assert "| Gowalla | 0.1600 | 0.1700 | **0.1800** |" in table
+    assert "| MovieLens-100k | **.2000** | – | – |" in table
+    assert "| Gowalla | .1600 | .1700 | **.1800** |" in table
     assert grid_table([]) == ""
 
 
@@ -219,7 +213,7 @@ def test_the_page_is_the_same_every_time(folder, tmp_path):
     for one, other in zip(*(sorted(page.parent.rglob("*.*")) for page in pages), strict=True):
         assert one.is_dir() or one.read_bytes() == other.read_bytes()
     text = pages[0].read_text()
-    assert "the estimate over the truth is 0.25 at τ = 0.1" in text
+    assert OTHER_LINES in text
     assert "Gowalla | not run" in text
     assert "noisy (0 of 40 cases)" in text
     assert "auto-ml-100k (10 of 15 lines), auto-ml-1m (0 of 15 lines)" in text
@@ -258,11 +252,7 @@ def test_the_command_rebuilds_and_says_what_is_wrong(folder, tmp_path):
     assert "nothing to do" in command().stderr
 
 
-def test_numbers_are_short():
-    assert [number(x) for x in (0.10042, 5e-8, 0.6, 1.0, 0.00132)] == [".1", "0", ".6", "1", ".00132"]
-
-
 def test_lines_are_plain_json(folder):
     first = json.loads((folder / "some.jsonl").read_text().splitlines()[0])
     assert first["kind"] == "estimate"
-    assert len(lines.read(folder)) == len(some_lines())
+    assert len(lines.read(folder)[0]) == len(some_lines())

@@ -38,7 +38,7 @@ from truepair_lab.quality.blends import StopAfter, SumRunner, summed_parameters,
 from truepair_lab.quality.cases import AIMS, CASES, Case
 from truepair_lab.quality.contestants import MODELS, fixed_of, space_of, title
 from truepair_lab.quality.running import Selection, quest_of, run_wanted, search
-from truepair_lab.quality.tables import Contest, aims_table, findings, ranking_table
+from truepair_lab.quality.tables import Contest, aims_table, chosen_table, ranking_table
 from truepair_lab.truth.quality import judged_users, list_quality
 from truepair_lab.truth.sources import Asked
 from worlds import two_tastes
@@ -170,8 +170,8 @@ def test_the_effort_is_equal() -> None:
 
 
 def test_titles_are_words() -> None:
-    assert title(("lightgcn", "exact-psl")) == "LightGCN exact PSL"
-    assert title(("mf", "exact-dpl-hard")) == "MF exact DPL, hard weights"
+    assert title(("lightgcn", "exact-psl")) == "LightGCN full-catalogue PSL"
+    assert title(("mf", "exact-dpl-hard")) == "MF full-catalogue DPL, hard weights"
     assert len({title(model) for model in MODELS}) == len(MODELS)
 
 
@@ -321,7 +321,7 @@ def test_a_sum_is_searched_and_run(case: Case, tmp_path: Path) -> None:
     scores = summed_scores(case.train, run.parameters["plus_weight"])
     found = case.judged(scores, torch.eye(30))
     assert run.metrics == pytest.approx(found.metrics, abs=1e-5)
-    assert title(SUM) == "MF exact InfoNCE + EASE"
+    assert title(SUM) == "MF full-catalogue InfoNCE + EASE"
 
 
 # --- final runs ----------------------------------------------------------------------------------------
@@ -442,17 +442,16 @@ def nothing_packaged(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("nothing_packaged")
-def test_validation_chooses_and_the_sentence_says_what_is_sure() -> None:
+def test_validation_chooses_and_bold_is_significant() -> None:
     found = Contest(made_up())
     assert found.chosen("ml-100k") == INFONCE
     assert [model for model, _ in found.models("ml-100k")] == [DPL, INFONCE, EASE, IALS]
-    (told,) = findings(found)
-    assert told.startswith("MovieLens-100k: MF exact InfoNCE (NDCG@20 .4620 ± .0016)")
-    assert "**better than** EASE (+.0100 [+.0050, +.0150], p = .001)" in told
-    assert "not surely different from iALS" in told
+    *_, row = chosen_table(found).splitlines()
+    ease, ials = "**+.0100 [+.0050, +.0150], p = .001**", "+.0100 [+.0050, +.0150], p = .200"
+    assert row == f"| MovieLens-100k | MF full-catalogue InfoNCE | .4620 ± .0016 | {ease} | {ials} |"
     table = ranking_table(found, "ml-100k")
-    assert "| 2 | MF exact InfoNCE ✓ | 5 | .2400 | .4620 ± .0016 |" in table
-    assert "LightGCN exact PSL" in table.rpartition("Not run")[2]
+    assert "| 2 | MF full-catalogue InfoNCE ✓ | 5 | .2400 | .4620 ± .0016 |" in table
+    assert "LightGCN full-catalogue PSL" in table.rpartition("Not run")[2]
 
 
 @pytest.mark.usefixtures("nothing_packaged")
@@ -460,7 +459,7 @@ def test_comparisons_of_older_settings_do_not_count() -> None:
     lines = made_up()
     old = replace(lines, contrasts=[replace(line, a_digest="older") for line in lines.contrasts])
     assert Contest(old).gap("ml-100k", INFONCE, EASE) is None
-    assert "not compared with EASE" in findings(Contest(old))[0]
+    assert chosen_table(Contest(old)).splitlines()[-1].endswith("| not compared | not compared |")
     runs = [replace(run, parameters={"x": 1}) if run.method == "exact-dpl" else run for run in lines.runs]
     assert Contest(replace(lines, runs=runs)).mean("ml-100k", DPL) is None
 
@@ -468,7 +467,7 @@ def test_comparisons_of_older_settings_do_not_count() -> None:
 @pytest.mark.usefixtures("nothing_packaged")
 def test_aims_are_met_or_missed_or_not_run() -> None:
     rows = aims_table(Contest(made_up())).splitlines()
-    assert rows[2].endswith("| .4550 | MF exact InfoNCE | .4620 ± .0016 | met |")
+    assert rows[2].endswith("| .4550 | MF full-catalogue InfoNCE | .4620 ± .0016 | met |")
     assert all(row.endswith("| not run | not run | not run |") for row in rows[3:8])
     assert sum(map(len, AIMS.values())) == 6
     missed = aims_table(Contest(made_up("gowalla-standard")))
@@ -515,6 +514,16 @@ def test_trials_alone_make_a_page_without_results() -> None:
     assert "x 0.46" in text
 
 
+def test_the_page_in_the_docs_is_that_of_the_lines() -> None:
+    """docs/lab/quality.md is what the lines in the repository give, to the byte."""
+    root = Path(__file__).parents[2]
+    lines = read_lines(root / "results" / "quality")
+    assert not lines.broken
+    assert (root / "docs" / "lab" / "quality.md").read_text(encoding="utf-8") == report.report_text(lines)
+    figure = (root / "docs" / "lab" / "figures" / "quality.svg").read_text(encoding="utf-8")
+    assert figure == report.figure_of(Contest(lines))
+
+
 def test_no_lines_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="holds no runs and no trials"):
         report.rebuild_report(tmp_path, tmp_path / "page.md")
@@ -542,7 +551,10 @@ def test_the_commands_tune_run_and_keep_sessions(
     monkeypatch.setattr(running, "load_case", lambda name, data_dir: case)
     words = ["--only=ml-100k", "--encoders=mf,-", "--methods=exact-infonce,ease", f"--lines={tmp_path}"]
     early = called("run", *words)
-    assert "no settings for MF exact InfoNCE, EASE; `truepair lab quality tune` finds them" in early.output
+    assert (
+        "no settings for MF full-catalogue InfoNCE, EASE; `truepair lab quality tune` finds them"
+        in early.output
+    )
     for step in (["tune"], ["run", "--seeds=2"]):
         done = called(*step, *words)
         assert done.exit_code == 0, done.output
@@ -604,7 +616,7 @@ def test_the_benchmark_shows_what_is_recorded(monkeypatch: pytest.MonkeyPatch) -
         ("iALS", pytest.approx(0.442), None),
         (None, None, True),
     ]
-    assert outcome.rows[0].what == "MovieLens-100k, MF exact InfoNCE: NDCG@20"
+    assert outcome.rows[0].what == "MovieLens-100k, MF full-catalogue InfoNCE: NDCG@20"
     assert len(outcome.skipped) == len(CASES) - 1
     monkeypatch.setattr(contest, "packaged", dict)
     with pytest.raises(Skipped, match="no run of the contest is recorded"):

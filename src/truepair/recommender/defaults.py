@@ -1,6 +1,6 @@
 """The usual values of parameters that nobody gave, and the given ones that nothing uses.
 
-The usual values depend on whether items are drawn; docs/lab/full-catalogue-log.md tells on what evidence they were chosen.
+The usual values depend on whether items are drawn; docs/lab/full-catalogue-log.md has the evidence.
 """
 
 from __future__ import annotations

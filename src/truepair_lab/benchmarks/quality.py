@@ -31,7 +31,7 @@ class Preset(NamedTuple):
 
 
 _SGD = Settings(n_extra=10, n_unlabelled=20, optimizer="sgd", schedule="linear", device="cpu")
-# Chosen on validation carved from train, among some 110 settings: soon good, and best in the end. The
+# Chosen on validation held out of train, among some 110 settings: soon good, and best in the end. The
 # dimension and τ of the best were so chosen among 12 more, after a first look at test (d = 32: .4361).
 FAST_PRESET = Preset(32, DPL(tau=0.15), replace(_SGD, epochs=30, learning_rate=1.0, l2_users=0.07))
 BEST_PRESET = Preset(64, DPL(tau=0.25), replace(_SGD, epochs=150, learning_rate=0.4, l2_users=0.13))

@@ -21,7 +21,7 @@ def run_benchmarks(
 ) -> Report:
     """Run them all; `keep` gets the report after each, and when someone interrupts.
 
-    What cannot run here, for a lack of data, of a peer or of a GPU, is told in the report and passed over.
+    What cannot run here, for a lack of data, of a peer or of a GPU, is named in the report and left out.
     """
     report: Report = {
         "format": FORMAT,

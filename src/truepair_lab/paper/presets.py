@@ -4,7 +4,7 @@ Two protocols, never mixed:
 
 paper   the authors' settings, trained on the whole train part, the test part looked at along the way and
         the best epoch taken for each metric separately. That is what was published; it is optimistic.
-clean   validation carved from train; every method gets the same number of trials over the same ranges;
+clean   validation held out of train; every method gets the same number of trials over the same ranges;
         epoch and settings are chosen by validation NDCG@20; then each seed is trained on the whole train
         part for the chosen number of epochs, and the test part is looked at once.
 """

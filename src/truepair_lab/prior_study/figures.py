@@ -13,7 +13,7 @@ from truepair_lab.prior_study.groups import BLOCKS, METHOD_NAMES, WORLDS, Group,
 from truepair_lab.prior_study.lines import EstimateLine, Line
 from truepair_lab.prior_study.tables import auto_lines_of
 
-_DRAWN = ("told", "dedpul", "bbe")
+_DRAWN = ("recommended", "dedpul", "bbe")
 _FOOT = 1e-3  # the least that is drawn: what is next to 0 has no place on a logarithmic axis
 _TRUTH = 3  # the colour of what is true
 

@@ -12,7 +12,7 @@ from truepair_lab.prior_study.lines import EstimateLine, Line
 
 WORLDS, BLOCKS = ("worlds", "noisy"), ("kuairec", "jester5k")
 METHOD_NAMES = {
-    "told": "recommended",
+    "recommended": "recommended",
     "plateau": "plateau",
     "dedpul": "DEDPUL",
     "bbe": "BBE",
@@ -22,13 +22,13 @@ EXPOSURE_NAMES = {"random": "at random", "popularity": "by popularity", "self": 
 
 
 def estimate_of(line: EstimateLine, method: str) -> float:
-    """What a method says; "told" is what is recommended: the plateau, or half of DEDPUL's number."""
-    return line.told if method == "told" else line.methods[method]
+    """What a method says; "recommended" is what is recommended: the plateau, or half of DEDPUL's number."""
+    return line.estimate if method == "recommended" else line.methods[method]
 
 
 def agrees(line: EstimateLine) -> bool:
     """Whether the end of the curve was seen, and both upper bounds are within twice the number."""
-    return line.seen and max(line.methods["bbe"], line.methods["dedpul"]) <= 2 * line.told
+    return line.seen and max(line.methods["bbe"], line.methods["dedpul"]) <= 2 * line.estimate
 
 
 @dataclass(frozen=True)

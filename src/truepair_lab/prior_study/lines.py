@@ -20,13 +20,14 @@ class EstimateLine:
     level      the τ that was asked for in a world; the share that was hidden in a block; 0 in Coat
     tau        the true share of positives among unlabelled pairs, between `tau_low` and `tau_high`: equal
                where all labels are known, a binomial interval at 95% where only some are
-    told       the recommended number, from `low` to `high`
+    estimate   the recommended number, from `low` to `high`
     methods    every method's estimate
-    seen       whether the end of the curve was seen; else `told` is half of DEDPUL's number
+    seen       whether the end of the curve was seen; else `estimate` is half of DEDPUL's number
     users      per user, against the truth: see `measuring.per_user`; empty where that is not known
     """
 
     kind: ClassVar[str] = "estimate"
+    older: ClassVar[Mapping[str, str]] = {"told": "estimate"}
     study: str
     exposure: str
     level: float
@@ -34,7 +35,7 @@ class EstimateLine:
     tau: float
     tau_low: float
     tau_high: float
-    told: float
+    estimate: float
     low: float
     high: float
     methods: Mapping[str, float]
@@ -61,6 +62,7 @@ class AutoLine:
     """
 
     kind: ClassVar[str] = "auto"
+    older: ClassVar[Mapping[str, str]] = {}
     dataset: str
     source: str
     seed: int

@@ -76,4 +76,4 @@ def _done(folder: Path, say: Say) -> set[lines.Key]:
 
 
 def _estimated(line: lines.EstimateLine) -> str:
-    return f"true τ {line.tau:.4g}; estimated {line.told:.4g} [{line.low:.4g}, {line.high:.4g}]"
+    return f"true τ {line.tau:.4g}; estimated {line.estimate:.4g} [{line.low:.4g}, {line.high:.4g}]"

@@ -34,7 +34,7 @@ def summary_table(groups: Sequence[Group]) -> str:
     ]
     rows = []
     for group in groups:
-        ratios = group.over(lambda line: line.told / line.tau)
+        ratios = group.over(lambda line: line.estimate / line.tau)
         counts = [
             group.held,
             *(sum(line.methods[name] >= line.tau for line in group.lines) for name in ("dedpul", "bbe")),

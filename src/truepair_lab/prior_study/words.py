@@ -10,7 +10,7 @@ estimates it from the interactions alone, and `tau="auto"` does so inside `Recom
 estimate where the truth is known, and what is it worth in training?"""
 
 ANSWER = Answer(
-    "ef191619dd80",
+    "3d20b7b9c4a3",
     """\
 1. **Observed at random, the estimate is good.** Its median error is 3% in simulated worlds and 15% in
    noisy ones, and the interval holds the truth in 80 of 80 simulated cases and 17 of 18 with real tastes;

@@ -1,6 +1,6 @@
 """The contest's cases: what is learnt from, what is chosen by, and what judges.
 
-Three kinds, and one protocol: settings and epochs are chosen on a validation part carved from train, then
+Three kinds, and one protocol: settings and epochs are chosen on a validation part held out of train, then
 each seed learns from train and validation together and is judged once.
 
 ml-100k, ml-1m      the clean study's own splits

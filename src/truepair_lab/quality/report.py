@@ -25,7 +25,7 @@ _SHIFTS = (-0.27, -0.09, 0.09, 0.27)  # of their dots, up and down
 
 
 def rebuild_report(folder: Path, out: Path, figures: Path | None = None) -> Path:
-    """Read a folder's lines and write the page; its figure goes into `figures/` beside it, unless told."""
+    """Read a folder's lines and write the page; its figure goes into `figures/` beside it by default."""
     lines = read_lines(folder)
     if not (lines.runs or lines.trials):
         raise InputError(
@@ -40,7 +40,7 @@ def rebuild_report(folder: Path, out: Path, figures: Path | None = None) -> Path
 
 
 def report_text(lines: Lines, figures: str = "figures") -> str:
-    """The page as Markdown; `figures` is the way from it to the figure's folder."""
+    """The page as Markdown; `figures` is the path from it to the figure's folder."""
     return "\n\n".join(_sections(Contest(lines), figures)) + "\n"
 
 

@@ -90,7 +90,7 @@ def tune_all(selected: Selection, out: Path, say: Say, progress: bool = False) -
 def search(
     case: Case, model: Model, out: Path, progress: bool = False, given: Mapping[str, Any] | None = None
 ) -> TrialLine:
-    """The best trial of a contestant; every trial is a line in `out`. The test part has no way in."""
+    """The best trial of a contestant; every trial is a line in `out`. The test part takes no part."""
     quest = quest_of(case, model, settings_of(read_lines(out)), given)
     quest.run(out, progress)
     return quest.best(out)

@@ -86,9 +86,9 @@ def anchor_weights(means: Array | Sequence[float], tau: float) -> tuple[float, .
 def _scores(seed: int, at: int) -> Array:
     """Scores of positives, then negatives, by a random model: how much it knows, how sure it is."""
     vectors = 2 * uniforms(stream_key(seed, 5, at), POSITIVES + NEGATIVES + 1, DIM) - 1
-    known, sure = uniforms(stream_key(seed, 6, at), 2).tolist()
+    known, scale = uniforms(stream_key(seed, 6, at), 2).tolist()
     scores = vectors[:-1] @ vectors[-1] + 2 * known * (np.arange(POSITIVES + NEGATIVES) < POSITIVES)
-    return np.asarray(scores * 10.0 ** (1.2 * sure - 0.4))
+    return np.asarray(scores * 10.0 ** (1.2 * scale - 0.4))
 
 
 def _loss(positives: Array, unlabelled: Array, tau: float) -> float:

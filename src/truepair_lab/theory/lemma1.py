@@ -60,9 +60,9 @@ def run_lemma1(rows: int, seed: int) -> Lemma1:
             if cell.tau and not (name.startswith("τ") and cell.tau > 0.4):  # τ doubled must stay below 1
                 wrong[name].append((cell, _mean(cell, truth, estimate(draw)).z))
     most = bound(len(cells))
-    told = tuple(_told(name, zs, most) for name, zs in wrong.items())
+    caught = tuple(_wrong(name, zs, most) for name, zs in wrong.items())
     floor = tuple(_floored(tau, size, 10 * rows, seed) for tau, size in _FLOORED)
-    return Lemma1(rows, EXTRA, UNLABELLED, most, clamped, tuple(means), told, floor)
+    return Lemma1(rows, EXTRA, UNLABELLED, most, clamped, tuple(means), caught, floor)
 
 
 def estimate_mean(
@@ -121,7 +121,7 @@ def _count(rows: Rows) -> int:
     return 0 if rows.clamped is None else int(rows.clamped.sum())
 
 
-def _told(name: str, zs: list[tuple[_Cell, float]], most: float) -> Wrong:
+def _wrong(name: str, zs: list[tuple[_Cell, float]], most: float) -> Wrong:
     fixed = [(cell.tau, abs(z)) for cell, z in zs if cell.anchor != DRAWN]
     beyond = [tau for tau, z in fixed if z > most]
     free = max(abs(z) for cell, z in zs if cell.anchor == DRAWN)

@@ -37,7 +37,7 @@ def write_page(results: Results, out: Path, figures: Path | None = None) -> Path
 
 
 def page_text(results: Results, figures: str = "figures") -> str:
-    """The page as Markdown; `figures` is the way from it to the figures' folder."""
+    """The page as Markdown; `figures` is the path from it to the figures' folder."""
     return "\n\n".join(_sections(results, figures)) + "\n"
 
 

@@ -10,8 +10,6 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from truepair.errors import StorageError
 
-RESULTS = Path("results/theory.json")
-
 
 @dataclass(frozen=True)
 class Cell:
@@ -197,14 +195,14 @@ def as_text(results: Results) -> str:
 
 
 def _part(value: Any) -> str:
-    def told(part: Any) -> str:
+    def dump(part: Any) -> str:
         return json.dumps(part, allow_nan=False, ensure_ascii=False)
 
     if not isinstance(value, dict):
-        return told(value)
+        return dump(value)
     lines = [
-        f" {told(name)}: "
-        + ("[\n  " + ",\n  ".join(map(told, part)) + "]" if isinstance(part, tuple | list) else told(part))
+        f" {dump(name)}: "
+        + ("[\n  " + ",\n  ".join(map(dump, part)) + "]" if isinstance(part, tuple | list) else dump(part))
         for name, part in value.items()
     ]
     return "{\n" + ",\n".join(lines) + "}"

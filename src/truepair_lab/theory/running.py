@@ -52,21 +52,21 @@ def run_theory(seed: int = 0, quick: bool = False, say: Callable[[str], None] = 
 def verdicts(results: Results) -> list[Check]:
     """Every check, in the order of the page."""
     checks = [*_lemma1(results.lemma1), *_lemma2(results.lemma2), *_lemma3(results.lemma3)]
-    told = results.identity
-    exact = max(told.half_error, told.affine_error)
+    identity = results.identity
+    exact = max(identity.half_error, identity.affine_error)
     return [
         *checks,
         Check(
             "identity",
             "AUC_PN = (AUC_PU − τ/2)/(1−τ), exactly, and it never changes an order",
-            f"off by {exact:.1e} at most; {told.auc_swaps} of {told.pairs:,} pairs change places",
-            exact <= EXACT and not told.auc_swaps,
+            f"off by {exact:.1e} at most; {identity.auc_swaps} of {identity.pairs:,} pairs change places",
+            exact <= EXACT and not identity.auc_swaps,
         ),
         Check(
             "identity",
             "the loss is not affine: the correction changes the order of models",
-            f"{told.loss_swaps} of {told.pairs:,} pairs change places",
-            told.loss_swaps > 0,
+            f"{identity.loss_swaps} of {identity.pairs:,} pairs change places",
+            identity.loss_swaps > 0,
         ),
     ]
 

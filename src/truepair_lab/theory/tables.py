@@ -38,8 +38,8 @@ def all_means_table(found: Lemma1) -> str:
         for m in found.means
     ]
     head = ["scores", "anchor", "τ", "truth", "mean of P̂", "se", "z"]
-    told = f"Every cell: {found.rows:,} rows with M = {found.extra}, N = {found.unlabelled}"
-    return details(told, table(head, rows))
+    text = f"Every cell: {found.rows:,} rows with M = {found.extra}, N = {found.unlabelled}"
+    return details(text, table(head, rows))
 
 
 def wrong_table(found: Lemma1) -> str:
@@ -118,7 +118,7 @@ def error_tables(found: Lemma3) -> str:
     """One τ in sight, the others behind a click: the observed error, and its ratio to the bounds."""
     taus = list(dict.fromkeys(e.tau for e in found.errors))
     ratios = [e.error / printed(e.tau, e.extra, e.unlabelled) for e in found.errors]
-    told = (
+    text = (
         f"Draws of smooth cosine scores, {found.rows:,} rows a cell, {len(ratios)} cells: error / printed "
         f"bound is from {min(ratios):.4f} to {max(ratios):.4f}, so the bound is {1 / max(ratios):.0f} to "
         f"{1 / min(ratios):.0f} times too large; {sum(r > 1 for r in ratios)} cells are above it. The "
@@ -127,7 +127,7 @@ def error_tables(found: Lemma3) -> str:
     others = [f"τ = {tau:g}\n\n{_error_table(found, tau)}" for tau in taus if tau != taus[2]]
     shown = f"τ = {taus[2]:g}: observed error, and in brackets error / corrected bound"
     return "\n\n".join(
-        [told, shown, _error_table(found, taus[2]), details("The other τ", "\n\n".join(others))]
+        [text, shown, _error_table(found, taus[2]), details("The other τ", "\n\n".join(others))]
     )
 
 
@@ -148,12 +148,12 @@ def corner_table(found: Lemma3) -> str:
     ratios = {(c.tau, c.infinite, c.size): c.error / printed(*place_of(c)) for c in shipped}
     rest = [c.error / corrected(*place_of(c)) for c in found.corners]
     least = min((tau for (tau, _, _), ratio in ratios.items() if ratio > 1), default=1.0)
-    told = (
+    text = (
         f"{found.printed_broken:,} of {found.tried:,} cases are above the printed bound, whichever the "
         f"floor, all with τ ≥ {least:g}; {sum(ratio > 1 for ratio in rest)} are above the corrected one, the "
         f"largest error being {max(rest):.3f} of it."
     )
-    return "\n\n".join([_corner_table(ratios, False), _corner_table(ratios, True), told])
+    return "\n\n".join([_corner_table(ratios, False), _corner_table(ratios, True), text])
 
 
 def _corner_table(ratios: dict[tuple[float, bool, int], float], infinite: bool) -> str:

@@ -7,7 +7,7 @@ A case divides all (user, item) pairs:
     judged    pairs whose label is known and that judge the ranking: about half of those not observed,
               by chance; where few labels are known, all of them
     open      the other pairs with a known label: fully supervised models may learn from them
-    spare     a fifth of the open true negatives: a supervised model is not told these either, so that its
+    spare     a fifth of the open true negatives: a supervised model does not know these either, so that its
               settings and epoch are chosen among pairs that it knows as little of
 """
 
@@ -80,7 +80,7 @@ class TruthCase:
 
     @cached_property
     def spare(self) -> Mask:
-        """True negatives that no supervised model is told, for choosing among."""
+        """True negatives that no supervised model knows, for choosing among."""
         chance = random_bits(stream_key(self.seed, 3), self.truth.size).reshape(self.truth.shape) / 2.0**64
         return self.negatives & ~self.judged & (chance < _SPARE)
 

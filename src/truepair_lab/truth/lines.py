@@ -22,6 +22,7 @@ class CaseLine:
     """
 
     kind: ClassVar[str] = ""
+    older: ClassVar[Mapping[str, str]] = {"told": "prior"}
     case: str
     exposure: str
     hide: float
@@ -67,7 +68,7 @@ class PosteriorLine(CaseLine):
     """A line of the study of weights by a first model.
 
     treatment   a name of `posterior_study.TITLES`
-    told        the prior that the loss was given; None where it has none
+    prior       the prior that the loss was given; None where it has none
     scoring, temperature, weight_decay  chosen on the validation part of seed 0
     search      [scoring, temperature, weight decay, validation score] of all that was tried; seed 0 only
     score       NDCG@20 on the validation part, at the best epoch
@@ -75,7 +76,7 @@ class PosteriorLine(CaseLine):
     chance      the mean of P over unlabelled pairs that are positive in truth, and over the others
     """
 
-    told: float | None
+    prior: float | None
     scoring: str
     temperature: float
     weight_decay: float

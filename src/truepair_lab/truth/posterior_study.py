@@ -218,7 +218,7 @@ def _line(
         treatment=name,
         seed=case.seed,
         tau=case.tau,
-        told=None if loss is None else float(np.mean(np.asarray(loss.tau, dtype=np.float64))),
+        prior=None if loss is None else float(np.mean(np.asarray(loss.tau, dtype=np.float64))),
         scoring=point.scoring,
         temperature=point.temperature,
         weight_decay=point.weight_decay,

@@ -1,4 +1,4 @@
-"""Treatments: what is trained on a case, in one table. Losses with a τ are told the true one, or a wrong."""
+"""Treatments: what is trained on a case, in one table. Losses with a τ get the true one, or a wrong one."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ REFERENCES: dict[str, Treatment] = {
         "all labels, judged ones too", _bpr, labels=_all_labels, settings_of="supervised"
     ),
 }
-"""BPR that is told labels. The first two never touch a judged pair; the others saw the answers."""
+"""BPR that knows labels. The first two never touch a judged pair; the others saw the answers."""
 
 EVERY = TREATMENTS | REFERENCES
 

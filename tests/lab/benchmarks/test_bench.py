@@ -84,7 +84,7 @@ def invented(monkeypatch):
 
 
 def run(app, *args):
-    return CliRunner().invoke(app, ["lab", "bench", *map(str, args)])
+    return CliRunner().invoke(app, ["bench", *map(str, args)])
 
 
 # --- rows and rounds -----------------------------------------------------------------------------------

@@ -49,7 +49,14 @@ def shuffled(lines):
 
 def test_the_page_has_its_sections_and_its_figures():
     text = report_text(WHOLE)
-    for title in ("Findings", "Two protocols", "Data and splits", "Clean runs", "The paper's claims"):
+    for title in (
+        "Answer",
+        "The paper's claims",
+        "Protocols and data",
+        "Clean runs",
+        "Effort",
+        "How to rebuild",
+    ):
         assert f"## {title}" in text
     for name in FILES:
         assert f"](figures/{name})" in text
@@ -147,4 +154,8 @@ def test_docs_paper_is_rebuilt():
     folder = ROOT / "results" / "paper"
     if not list(folder.glob("*.jsonl")):
         pytest.skip("results/paper holds no lines, so there is no page to compare with")
-    assert (ROOT / "docs" / "lab" / "paper.md").read_text(encoding="utf-8") == report_text(read_lines(folder))
+    lines = read_lines(folder)
+    assert not lines.broken
+    assert (ROOT / "docs" / "lab" / "paper.md").read_text(encoding="utf-8") == report_text(lines)
+    for name, figure in report_figures(lines).items():
+        assert (ROOT / "docs" / "lab" / "figures" / name).read_text(encoding="utf-8") == figure.svg()

@@ -36,6 +36,8 @@ def run(*args):
 
 def test_the_page_in_the_docs_is_that_of_the_kept_results():
     assert (ROOT / "docs" / "lab" / "theory.md").read_text(encoding="utf-8") == page_text(RESULTS)
+    for name, figure in theory_figures(RESULTS).items():
+        assert (ROOT / "docs" / "lab" / "figures" / name).read_text(encoding="utf-8") == figure.svg()
 
 
 def test_the_kept_results_are_of_a_whole_run_and_every_check_holds():

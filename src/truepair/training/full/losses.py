@@ -1,9 +1,9 @@
 """Losses in row form: a user's anchors share one row of scores, so nothing needs to be drawn.
 
 Each loss of `losses` is evaluated with all of the user's own items for extra positives (M) and all other
-columns of the block for unlabelled items (N), and gives its gradient in closed form: the formulas are in
-docs/lab/full-catalogue-log.md. Columns that were drawn stand for others: column j has a weight ω_j, means over the unlabelled are
-weighted, and sums are such means times the number of unlabelled items.
+columns of the block for unlabelled items (N), and gives its gradient in closed form; the formulas are in
+docs/lab/full-catalogue-log.md. Columns that were drawn stand for others: column j has a weight ω_j, means
+over the unlabelled are weighted, and sums are such means times the number of unlabelled items.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ _LETTERS = {"M": "M", "N": "N", "tau": "τ"}
 
 
 def rebuild_report(folder: Path = LINES, out: Path = PAGE, figures: Path | None = None) -> Path:
-    """Read the lines of a folder and write the page; figures go beside it, in `figures/`, unless cells."""
+    """Read the lines of a folder and write the page; figures go into `figures/` beside it by default."""
     lines = read_lines(folder)
     if _is_empty(lines):
         found = f" ({len(lines.broken)} lines could not be read: {lines.broken[0]})" if lines.broken else ""
@@ -60,7 +60,7 @@ def _is_empty(lines: Lines) -> bool:
 
 
 def report_text(lines: Lines, figures: str = "figures") -> str:
-    """The page as Markdown; `figures` is the way from it to the figures' folder."""
+    """The page as Markdown; `figures` is the path from it to the figures' folder."""
     if _is_empty(lines):
         raise InputError("there are no lines to report; `truepair lab paper run` writes them.")
     return "\n\n".join(_sections(lines, figures)) + "\n"

@@ -68,7 +68,7 @@ class Selection:
 
     @property
     def trained_studies(self) -> list[str]:
-        """The studies whose runs are told apart by seeds."""
+        """The studies whose runs differ by seed."""
         return [study for study in self.studies if study != "timing"]
 
     def words(self, step: str) -> list[str]:

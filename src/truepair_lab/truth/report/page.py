@@ -26,7 +26,6 @@ from truepair_lab.truth.report.tables import (
     settings_table,
 )
 
-Drawn = Mapping[str, str]  # the Markdown of each figure
 LINES, PAGE = Path("results/truth"), Path("docs/lab/truth.md")
 
 
@@ -78,7 +77,7 @@ nothing. Losses with a prior get the true τ, which nobody knows in practice. Ex
 the end, every number is computed from a line in `results/truth`."""
 
 ANSWER = Answer(
-    "cfb9ec020b2e",
+    "b07ef3836d30",
     """\
 - **DPL closes little of the gap between BPR and full supervision**, even with the true τ: 4% on the
   simulation with random exposure, 21% with popularity exposure, and -72% on Jester. On KuaiRec full

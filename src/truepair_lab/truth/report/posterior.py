@@ -98,7 +98,7 @@ def quality_table(trials: Sequence[Trial]) -> str:
         plain = trial.by_name.get(PLAIN, {})
         taus = [
             Mean.of(line.tau for line in plain.values()),
-            Mean.of(line.told or 0.0 for line in trial.by_name.get(FOUND, {}).values()),
+            Mean.of(line.prior or 0.0 for line in trial.by_name.get(FOUND, {}).values()),
         ]
         cells = [str(len(plain)), *("–" if tau is None else short(tau.value, 3) for tau in taus)]
         rows.append([trial.title, *cells, *("–" if mean is None else mean.text() for mean in means)])

@@ -1,4 +1,4 @@
-"""Summary: lines by setting (case, exposure, share hidden), means over seeds, and the share of the way."""
+"""Summary: lines by setting (case, exposure, share hidden), means over seeds, and the share of the gap."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Setting:
         return Mean.of(x - y for x, y in self._pairs(a, b, metric))
 
     def closed(self, name: str, goal: str = GOAL, metric: str = NDCG) -> Mean | None:
-        """(loss − BPR) / (goal − BPR), seed by seed; None where the goal is not surely above BPR."""
+        """(loss − BPR) / (goal − BPR), seed by seed; None where the goal is not significantly above BPR."""
         gap = self.gain(goal, metric)
         if gap is None or gap.value <= 0 or not (gap.is_significant or gap.n == 1):
             return None

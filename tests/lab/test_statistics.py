@@ -3,6 +3,7 @@
 import pytest
 from scipy import stats
 
+from truepair_lab.markdown import signed
 from truepair_lab.statistics import Difference, Mean, corrected, difference, relative, sign_of, weighted
 
 A, B = [0.351, 0.354, 0.349, 0.356, 0.352], [0.340, 0.352, 0.347]
@@ -14,10 +15,10 @@ def mean(values):
 
 
 def test_a_difference_is_welchs_and_so_are_its_p_and_its_interval():
-    gap, theirs = difference(mean(A), mean(B)), stats.ttest_ind(A, B, equal_var=False)
-    assert gap.p() == pytest.approx(theirs.pvalue)
-    assert gap.freedom == pytest.approx(theirs.df)
-    low, high = theirs.confidence_interval(0.95)
+    gap, scipys = difference(mean(A), mean(B)), stats.ttest_ind(A, B, equal_var=False)
+    assert gap.p() == pytest.approx(scipys.pvalue)
+    assert gap.freedom == pytest.approx(scipys.df)
+    low, high = scipys.confidence_interval(0.95)
     assert [gap.p(end) for end in (low, high)] == pytest.approx([0.05, 0.05])
 
 
@@ -37,7 +38,7 @@ def test_with_fewer_than_three_seeds_nothing_is_known(few):
     assert str(gap) == "+.1000 (spread unknown)"
 
 
-def test_no_spread_at_all_is_sure():
+def test_no_spread_at_all_is_significant():
     exact = difference(Mean(0.4, 0.0, 3), Mean(0.3, 0.0, 3))
     assert (exact.p(), exact.sign) == (0.0, 1)
     assert difference(Mean(0.4, 0.0, 3), Mean(0.4, 0.0, 3)).sign == 0
@@ -56,3 +57,29 @@ def test_holm_is_over_what_is_known():
     assert corrected([0.5, None, 0.25, 0.125]) == [0.5, None, 0.5, 0.375]
     assert corrected([None]) == [None]
     assert [sign_of(1, p) for p in (0.049, 0.05, None)] == [1, 0, None]
+
+
+def test_a_mean_of_differences_is_tested_by_students_t():
+    values = [0.010, 0.013, 0.011, 0.008]
+    found, scipys = Mean.of(values), stats.ttest_1samp(values, 0.0)
+    assert Difference(found.value, found.error, found.freedom).p() == pytest.approx(scipys.pvalue)
+    assert found.is_significant
+    low, high = scipys.confidence_interval(0.95)
+    assert found.interval() == f"**+.0105 [{signed(low)}, {signed(high)}]**"
+
+
+def test_a_mean_is_significant_only_beyond_its_spread_and_from_three_seeds_on():
+    assert Mean.of((0.010, 0.011, 0.012)).is_significant
+    assert not Mean.of((0.01, -0.01, 0.02)).is_significant
+    assert not Mean.of((0.010, 0.0101)).is_significant
+    assert not Mean.of((0.01,)).is_significant
+    assert Mean.of(()) is None
+
+
+def test_means_and_intervals_as_text():
+    assert Mean.of((0.5, 0.5)).text() == ".5000 ± .0000"
+    assert Mean.of((-0.00001,)).text() == ".0000"
+    assert Mean.of((0.01,)).interval() == "+.0100"
+    assert Mean.of((0.01, 0.012, 0.011)).interval() == "**+.0110 [+.0085, +.0135]**"
+    assert Mean.of((-0.01, 0.012)).interval().startswith("+.0010 [-")
+    assert Mean.of((0.01, 0.03)).reach == pytest.approx((0.02 - 0.0002**0.5, 0.02 + 0.0002**0.5))
