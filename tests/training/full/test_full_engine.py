@@ -1,4 +1,4 @@
-"""Training with exact sampling: "rows" against the reference, drawn columns, resuming, the product."""
+"""Full-catalogue training: engine "full" against the reference, drawn columns, resuming, the product."""
 
 import dataclasses
 

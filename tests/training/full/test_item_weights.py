@@ -192,7 +192,7 @@ def test_a_sampler_that_draws_is_refused(sampler):
 
 
 def test_without_a_first_model_it_cannot_be_trained():
-    with pytest.raises(InputError, match=r"Recommender trains it\. Here, take the job that truepair\.prior"):
+    with pytest.raises(InputError, match=r"Recommender trains it\. Here, use the job that truepair\.prior"):
         trained(InfoNCEPosterior(tau=0.1))
 
 

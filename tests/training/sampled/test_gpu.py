@@ -366,7 +366,7 @@ def test_risks_are_those_of_the_formula(encoder, n_items, programs, monkeypatch)
 
     The risks agree to rounding, so the choice can differ from the reference's only between equal risks.
     """
-    monkeypatch.setattr(gpu_rivals, "RIVALS", 16)
+    monkeypatch.setattr(gpu_rivals, "SAMPLE", 16)
     monkeypatch.setattr(gpu_rivals, "_PROGRAMS", programs)
     data = two_tastes(n_users=10, n_items=n_items, each=5)
     job = job_of(encoder, DPL(tau=0.2), BNS(pool=9, in_batch=True), data, batch_size=37, n_extra=0)

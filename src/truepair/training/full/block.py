@@ -26,7 +26,7 @@ class Block(NamedTuple):
     longest: int  # no row has more anchors
     log_weights: Tensor | None = None  # [C] or [B, C], log ω
     low: float = -math.inf  # no score of the block lies below …
-    high: float = math.inf  # … or above, anchors included; told where a histogram is made
+    high: float = math.inf  # … or above, anchors included; known where a histogram is made
 
     @property
     def counts(self) -> Tensor:

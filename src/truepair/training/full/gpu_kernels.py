@@ -48,7 +48,7 @@ def _phi(x, power, KIND: tl.constexpr):
 
 
 @triton.jit
-def tell_anchors(
+def anchor_sums(
     pos, starts, scores, column_starts, log_weights, log_total, beta, power,
     tile_rows, tile_firsts, value, slope,
     KIND: tl.constexpr, WEIGHTED: tl.constexpr, ANCHORS: tl.constexpr, COLUMNS: tl.constexpr,
@@ -76,7 +76,7 @@ def tell_anchors(
 
 
 @triton.jit
-def tell_columns(
+def column_sums(
     pos, starts, scores, column_starts, log_weights, log_total, beta, power, alpha, found,
     KIND: tl.constexpr, WEIGHTED: tl.constexpr, ANCHORS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip

@@ -13,7 +13,7 @@ import triton
 from torch import Tensor
 
 from truepair.training.full.block import Block
-from truepair.training.full.gpu_kernels import tell_anchors, tell_columns
+from truepair.training.full.gpu_kernels import anchor_sums, column_sums
 from truepair.training.full.pair_sums import Kernel, Pairs, Sums
 
 _ANCHORS, _COLUMNS = 16, 128  # of a tile
@@ -49,14 +49,14 @@ def _sums(block: Block, kernel: Kernel, columns: _Columns) -> Sums:
     value, slope = torch.empty_like(block.pos), torch.empty_like(block.pos)
     shared = columns.log_weights, columns.log_total, columns.beta, kernel.power
     options = {"KIND": kernel.kind, "WEIGHTED": columns.weighted, "ANCHORS": _ANCHORS, "COLUMNS": _COLUMNS}
-    told = block.pos - kernel.margin, block.starts, columns.scores, columns.starts
-    tell_anchors[(len(tile_rows),)](*told, *shared, tile_rows, tile_firsts, value, slope, **options)
+    tables = block.pos - kernel.margin, block.starts, columns.scores, columns.starts
+    anchor_sums[(len(tile_rows),)](*tables, *shared, tile_rows, tile_firsts, value, slope, **options)
 
     def spread(alpha: Tensor) -> Tensor:
         found = torch.empty_like(columns.scores)
         longest = columns.scores.shape[1] if columns.scores.ndim == 2 else block.longest
         grid = len(block.scores), triton.cdiv(longest, _COLUMNS)
-        tell_columns[grid](*told, *shared, alpha.contiguous(), found, **options)
+        column_sums[grid](*tables, *shared, alpha.contiguous(), found, **options)
         return found
 
     return Sums(value, slope, spread)

@@ -40,7 +40,7 @@ class HistogramSums:
 
     def __call__(self, block: Block, kernel: Kernel, beta: float, with_own: bool) -> Pairs:
         """Sums with weights ∝ ω e^{βs}, no gradient through the weights."""
-        if not math.isfinite(block.high - block.low):  # the run has diverged; let the sums tell so
+        if not math.isfinite(block.high - block.low):  # the run has diverged; let the sums show it
             return pair_sums(block, kernel, beta, with_own)
         nodes = Nodes(block, self.step * kernel.scale)
         n, scores = len(block.scores), block.scores.numpy()
@@ -55,11 +55,11 @@ class HistogramSums:
                 ones = np.repeat(np.float32(1) / np.diff(starts).astype(np.float32), np.diff(starts))
                 _lay_anchors(pos, ones, starts, *place, laid[n:])
         at_nodes = torch.from_numpy(laid) @ nodes.matrix(kernel).T  # [n or 2n, 2 · count]: values, slopes
-        told = np.empty((2 * len(laid) // n, len(pos)), np.float32)
+        readings = np.empty((2 * len(laid) // n, len(pos)), np.float32)
         with parallel_kernel():
-            _read_anchors(at_nodes.numpy(), pos, starts, *place, told)
+            _read_anchors(at_nodes.numpy(), pos, starts, *place, readings)
         back = _Back(block, kernel, nodes, np.float32(beta), log_weights, shift)
-        values = [torch.from_numpy(row) for row in told]
+        values = [torch.from_numpy(row) for row in readings]
         own = Sums(values[2], values[3], back.to_own) if with_own else None
         return Pairs(Sums(values[0], values[1], back.to_scores), own)
 
@@ -111,11 +111,11 @@ class _Back:
     def to_own(self, gamma: Tensor) -> Tensor:
         """By the user's own scores. [A]"""
         starts, pos = self.block.starts.numpy(), self.block.pos.numpy()
-        told = np.empty((1, len(pos)), np.float32)
+        readings = np.empty((1, len(pos)), np.float32)
         at_nodes = self._at_nodes(gamma / self.block.counts[self.block.rows])
         with parallel_kernel():
-            _read_anchors(at_nodes, pos, starts, self.nodes.low, self.nodes.inverse, told)
-        return -torch.from_numpy(told[0])
+            _read_anchors(at_nodes, pos, starts, self.nodes.low, self.nodes.inverse, readings)
+        return -torch.from_numpy(readings[0])
 
     def _at_nodes(self, coefficients: Tensor) -> Floats:
         starts, pos = self.block.starts.numpy(), self.block.pos.numpy()
@@ -186,20 +186,20 @@ def _lay_anchors(
 
 @_parallel
 def _read_anchors(
-    at_nodes: Floats, pos: Floats, starts: Any, low: np.float32, inverse: np.float32, told: Floats
+    at_nodes: Floats, pos: Floats, starts: Any, low: np.float32, inverse: np.float32, readings: Floats
 ) -> None:
-    """What the nodes say at each anchor. `at_nodes` holds len(told) functions, side by side and in rows."""
+    """The functions at each anchor. `at_nodes` holds len(readings) of them, side by side and in rows."""
     n = len(starts) - 1
-    across = len(told) * n // len(at_nodes)  # functions that lie side by side in a row of nodes
+    across = len(readings) * n // len(at_nodes)  # functions that lie side by side in a row of nodes
     count = at_nodes.shape[1] // across
     for b in prange(n):
         for a in range(starts[b], starts[b + 1]):
             place = (pos[a] - low) * inverse
             k = int(place)
             part = place - np.float32(k)
-            for f in range(len(told)):
+            for f in range(len(readings)):
                 row, first = at_nodes[b + n * (f // across)], count * (f % across)
-                told[f, a] = row[first + k] + part * (row[first + k + 1] - row[first + k])
+                readings[f, a] = row[first + k] + part * (row[first + k + 1] - row[first + k])
 
 
 @_parallel

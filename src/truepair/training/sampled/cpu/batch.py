@@ -27,7 +27,7 @@ from truepair.training.sampled.cpu.draws import (
 )
 from truepair.training.sampled.cpu.epoch_order import NarrowTables, Words, draw_exactly, inner, within
 from truepair.training.sampled.cpu.graph import Bytes
-from truepair.training.sampled.cpu.in_batch import Rivals, choose_least_risk
+from truepair.training.sampled.cpu.in_batch import BatchSample, choose_least_risk
 
 _SPREAD, _WORD, _LOW_WORD = np.uint64(0x9E3779B1), np.uint64(32), np.uint64(0xFFFFFFFF)
 
@@ -129,19 +129,19 @@ def draw_rows(
 @inner
 def learn_rows(
     numbers: Numbers, tables: Tables, narrow: NarrowTables, users: Side, items: Side, rows: Rows,
-    rivals: Rivals | None, size: int, thread: int, threads: int,
+    sample: BatchSample | None, size: int, thread: int, threads: int,
 ) -> None:  # fmt: skip
     """One thread's part of the batch: scores, losses, gradients by the scores and by the user's vector."""
     learnt, drawn = 1 + numbers.m + numbers.n, rows.items.shape[1]
     padded, per_user = rows.slopes.shape[1], len(rows.tau) > 1
     first, last = thread * size // threads, (thread + 1) * size // threads
     choices = int(numbers.pool > numbers.n)
-    if rivals is not None:  # without them this is not even compiled
+    if sample is not None:  # without them this is not even compiled
         for b in range(first, last):
             score_row(numbers, users, items, rows, b, drawn)
         choose_least_risk(
             numbers, tables, narrow, users.encoded, rows.users, rows.user_factor, rows.items, rows.scores,
-            rivals, size, thread, threads,
+            sample, size, thread, threads,
         )  # fmt: skip
         choices = 0
     for b in range(first, last):

@@ -9,7 +9,7 @@ from torch import Tensor
 from truepair.data.interactions import Interactions
 from truepair.training.sampled.cpu.batch import Room, Rows, Side
 from truepair.training.sampled.cpu.graph import Neighbours
-from truepair.training.sampled.cpu.in_batch import USERS, Rivals
+from truepair.training.sampled.cpu.in_batch import USERS, BatchSample
 from truepair.training.sampled.cpu.vectors import LINE
 from truepair.training.sampled.plan import Floats, Plan
 
@@ -93,11 +93,11 @@ def room_of(rows: Rows, threads: int) -> Room:
     return Room(rows=np.zeros(shape, dtype=np.int32), places=np.zeros(shape, dtype=np.int32))
 
 
-def rivals_of(rows: Rows, popularity: Floats, n_users: int, threads: int) -> Rivals:
+def sample_of(rows: Rows, popularity: Floats, n_users: int, threads: int) -> BatchSample:
     """Room to rank the candidates of a batch, for so many threads."""
     (batch, drawn), width = rows.items.shape, rows.user_gradient.shape[1]
-    lines = batch // LINE + 1  # there is always a place more than rivals
-    return Rivals(
+    lines = batch // LINE + 1  # there is always a place more than items
+    return BatchSample(
         different=np.zeros(threads, dtype=np.int32),
         items=np.zeros((threads, batch), dtype=np.int32),
         times=np.zeros((threads, lines * LINE), dtype=np.int32),

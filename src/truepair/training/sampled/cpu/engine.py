@@ -41,7 +41,7 @@ class CpuTrainer:
         from truepair.training.sampled.cpu.epoch_order import narrow_tables_of
 
         self.job, self.plan, self.done = job, plan_of(job), 0  # `done` counts the steps of all epochs
-        variant = "rivals" if self.plan.risk else "graph" if self.plan.hops else ""
+        variant = "in-batch" if self.plan.risk else "graph" if self.plan.hops else ""
         announce_compilation([cpu_steps.run_steps], variant)
         data, settings, dim = job.interactions, job.settings, job.encoder.dim
         draws = Draws(data, job.sampler, "cpu", anchors=job.anchors)
@@ -116,13 +116,13 @@ class CpuTrainer:
         """The arguments of every phase, with room for as many threads as Numba has now."""
         import numba
 
-        from truepair.training.sampled.cpu.buffers import rivals_of, room_of
+        from truepair.training.sampled.cpu.buffers import room_of, sample_of
 
         threads, n_users = numba.get_num_threads(), len(self.user.weights)
         return (
             self.numbers, rules, self.tables, self.narrow, epoch_data, self.user, self.item, *self.graph,
             self.rows, room_of(self.rows, threads),
-            rivals_of(self.rows, self.popularity, n_users, threads) if self.plan.risk else None,
+            sample_of(self.rows, self.popularity, n_users, threads) if self.plan.risk else None,
         )  # fmt: skip
 
     # --- what is learnt ----------------------------------------------------------------------------

@@ -1,9 +1,9 @@
-"""In-batch BNS in compiled code: how much risk a row's candidates carry, judged among the batch's rivals.
+"""In-batch BNS in compiled code: the risk of a row's candidates, by their ranks in a sample of the batch.
 
-The rivals are the first candidates of all rows of the batch, so every row waits until all are drawn. An item
-that is there several times is scored once, and so is a user; four users meet sixteen rivals at a time. A
-user's score with a rival has one order of sums, whoever takes it, so any number of threads gives the same
-bits.
+The sample consists of the first candidates of all rows, so every row waits until all are drawn. An item that
+occurs several times is scored once, and so is a user; four users are scored with sixteen items at a time. A
+user's score with an item has one order of sums, whichever thread computes it, so any number of threads gives
+the same bits.
 """
 
 from __future__ import annotations
@@ -27,54 +27,54 @@ from truepair.training.sampled.cpu.draws import (
 from truepair.training.sampled.cpu.epoch_order import NarrowTables, inner, within
 from truepair.training.sampled.cpu.vectors import LINE, add_product, load_line, same, store_line
 
-USERS = 4  # whose scores with sixteen rivals are in registers at once
+USERS = 4  # whose scores with sixteen items are in registers at once
 _INFINITY = np.float32(np.inf)
 _NONE = np.int32(-1)
 
 
-class Rivals(NamedTuple):
+class BatchSample(NamedTuple):
     """The items that a batch's candidates are ranked among, and room for each thread to do it.
 
-    Every thread lists the rivals for itself: that costs less than to wait for one that does it for all.
+    Every thread makes its own list of the items: that costs less than waiting for one thread's list.
     """
 
     different: Ints  # [threads], how many there are
     items: Ints  # [threads, B]
     times: Ints  # [threads, > B], of how many rows this is the first candidate; zero up to the line's end
     places: Ints  # [threads, n_items], where an item is among `items`; else the last place, of zero times
-    vectors: Floats  # [lines of B, width·16], sixteen rivals a row, dimension after dimension
+    vectors: Floats  # [lines of B, width·16], sixteen items a row, dimension after dimension
     popularity: Floats  # [n_items], shares of all interactions
-    own: Floats  # [threads·USERS, width], vectors of the users whose turn it is
-    scores: Floats  # [threads·USERS, > B], of these users with the rivals
+    own: Floats  # [threads·USERS, width], vectors of the users that are being scored
+    scores: Floats  # [threads·USERS, > B], of these users with the items
     merits: Floats  # [threads, ≥ C], minus the risk of each item of one row
     latest: Ints  # [threads, n_users], a user's latest row
     heads: Ints  # [B], in a thread's part the rows that are their users' first
     after: Ints  # [B], the user's next row in a thread's part, else −1
 
 
-# --- rivals --------------------------------------------------------------------------------------------
+# --- the sample ----------------------------------------------------------------------------------------
 
 
 @inner
-def gather_rivals(
-    numbers: Numbers, vectors: Floats, items: Ints, rivals: Rivals, size: int, thread: int, threads: int
+def gather_sample(
+    numbers: Numbers, vectors: Floats, items: Ints, sample: BatchSample, size: int, thread: int, threads: int
 ) -> None:
-    """The list of rivals, and one thread's part of their vectors; unit vectors if scores are cosines."""
-    list_rivals(items, 1 + numbers.m, rivals, size, thread)
-    count = int(rivals.different[thread])
+    """The list of items, and one thread's part of their vectors; unit vectors if scores are cosines."""
+    list_sample(items, 1 + numbers.m, sample, size, thread)
+    count = int(sample.different[thread])
     for r in range(thread * count // threads, (thread + 1) * count // threads):
-        item = rivals.items[thread, r]
+        item = sample.items[thread, r]
         factor = inverse_norm(vectors, item) if numbers.cosine else ONE
         for k in range(vectors.shape[1]):
-            rivals.vectors[r // LINE, k * LINE + r % LINE] = factor * vectors[item, k]
+            sample.vectors[r // LINE, k * LINE + r % LINE] = factor * vectors[item, k]
 
 
 @within
-def list_rivals(items: Ints, column: int, rivals: Rivals, size: int, thread: int) -> None:
+def list_sample(items: Ints, column: int, sample: BatchSample, size: int, thread: int) -> None:
     """The items of a column, each once, in the order of the rows, and how often each is there."""
-    listed, times, places, count = rivals.items[thread], rivals.times[thread], rivals.places[thread], 0
+    listed, times, places, count = sample.items[thread], sample.times[thread], sample.places[thread], 0
     nowhere = len(times) - 1
-    for r in range(rivals.different[thread]):  # of the batch before
+    for r in range(sample.different[thread]):  # of the batch before
         places[listed[r]] = nowhere
     for b in range(size):
         item = items[b, column]
@@ -84,7 +84,7 @@ def list_rivals(items: Ints, column: int, rivals: Rivals, size: int, thread: int
         times[places[item]] += 1
     for r in range(count, (count + LINE - 1) // LINE * LINE):
         times[r] = 0
-    rivals.different[thread] = count
+    sample.different[thread] = count
 
 
 # --- rows ----------------------------------------------------------------------------------------------
@@ -93,103 +93,108 @@ def list_rivals(items: Ints, column: int, rivals: Rivals, size: int, thread: int
 @inner
 def choose_least_risk(
     numbers: Numbers, tables: Tables, narrow: NarrowTables, vectors: Floats, users: Ints, factors: Floats,
-    items: Ints, scores: Floats, rivals: Rivals, size: int, thread: int, threads: int,
+    items: Ints, scores: Floats, sample: BatchSample, size: int, thread: int, threads: int,
 ) -> None:  # fmt: skip
     """Bring the n candidates of least risk to the front, in one thread's rows.
 
     scores [B, ≥ C] and factors [B] are those of the rows' items and users.
     """
     first, last = thread * size // threads, (thread + 1) * size // threads
-    heads = chain_rows(users, rivals, first, last, thread)
+    heads = chain_rows(users, sample, first, last, thread)
     for head in range(first, heads, USERS):
-        score_rivals(vectors, users, factors, rivals, head, heads, thread)
+        score_sample(vectors, users, factors, sample, head, heads, thread)
         for each in range(min(USERS, heads - head)):
-            row, ours = int(rivals.heads[head + each]), thread * USERS + each
-            unlabelled = size - leave_out_known(tables, narrow, users[row], rivals, ours, thread)
+            row, slot = int(sample.heads[head + each]), thread * USERS + each
+            unlabelled = size - leave_out_known(tables, narrow, users[row], sample, slot, thread)
             while row >= 0:
-                judge_row(numbers, items[row], scores[row], rivals, unlabelled, ours, thread)
-                choose_hardest(numbers, items[row], rivals.merits[thread])
-                row = int(rivals.after[row])
+                judge_row(numbers, items[row], scores[row], sample, unlabelled, slot, thread)
+                choose_hardest(numbers, items[row], sample.merits[thread])
+                row = int(sample.after[row])
 
 
 @within
-def chain_rows(users: Ints, rivals: Rivals, first: int, last: int, thread: int) -> int:
-    """rivals.heads[first : …] and what comes after each head; where the heads end.
+def chain_rows(users: Ints, sample: BatchSample, first: int, last: int, thread: int) -> int:
+    """sample.heads[first : …] and what comes after each head; where the heads end.
 
     `latest` may hold what an earlier batch left: it counts only if it is a row before this one, of this user.
     """
-    heads, latest = first, rivals.latest[thread]
+    heads, latest = first, sample.latest[thread]
     for b in range(first, last):
         user = users[b]
         before = int(latest[user])
         if first <= before < b and users[before] == user:
-            rivals.after[before] = b
+            sample.after[before] = b
         else:
-            rivals.heads[heads] = b
+            sample.heads[heads] = b
             heads += 1
-        rivals.after[b], latest[user] = _NONE, b
+        sample.after[b], latest[user] = _NONE, b
     return heads
 
 
 @within
-def score_rivals(
-    vectors: Floats, users: Ints, factors: Floats, rivals: Rivals, head: int, heads: int, thread: int
+def score_sample(
+    vectors: Floats, users: Ints, factors: Floats, sample: BatchSample, head: int, heads: int, thread: int
 ) -> None:
-    """The scores of USERS users, from `head` on, with all rivals; the last user stands in for none."""
-    own, scores, ours, width = rivals.own, rivals.scores, thread * USERS, vectors.shape[1]
+    """The scores of USERS users, from `head` on, with the sample; the last user pads the group."""
+    own, scores, slot, width = sample.own, sample.scores, thread * USERS, vectors.shape[1]
     for each in range(USERS):
-        row = rivals.heads[min(head + each, heads - 1)]
+        row = sample.heads[min(head + each, heads - 1)]
         for k in range(width):
-            own[ours + each, k] = factors[row] * vectors[users[row], k]
-    for line in range((rivals.different[thread] + LINE - 1) // LINE):
+            own[slot + each, k] = factors[row] * vectors[users[row], k]
+    for line in range((sample.different[thread] + LINE - 1) // LINE):
         a, b, c, d = same(ZERO), same(ZERO), same(ZERO), same(ZERO)
         for k in range(width):
-            rival = load_line(rivals.vectors, line, k * LINE)
-            a = add_product(a, same(own[ours, k]), rival)
-            b = add_product(b, same(own[ours + 1, k]), rival)
-            c = add_product(c, same(own[ours + 2, k]), rival)
-            d = add_product(d, same(own[ours + 3, k]), rival)
-        store_line(scores, ours, line * LINE, a)
-        store_line(scores, ours + 1, line * LINE, b)
-        store_line(scores, ours + 2, line * LINE, c)
-        store_line(scores, ours + 3, line * LINE, d)
+            member = load_line(sample.vectors, line, k * LINE)
+            a = add_product(a, same(own[slot, k]), member)
+            b = add_product(b, same(own[slot + 1, k]), member)
+            c = add_product(c, same(own[slot + 2, k]), member)
+            d = add_product(d, same(own[slot + 3, k]), member)
+        store_line(scores, slot, line * LINE, a)
+        store_line(scores, slot + 1, line * LINE, b)
+        store_line(scores, slot + 2, line * LINE, c)
+        store_line(scores, slot + 3, line * LINE, d)
 
 
 @within
 def leave_out_known(
-    tables: Tables, narrow: NarrowTables, user: int, rivals: Rivals, ours: int, thread: int
+    tables: Tables, narrow: NarrowTables, user: int, sample: BatchSample, slot: int, thread: int
 ) -> int:
-    """Rivals that the user has score ∞, so they are below nobody; of how many rows they are the candidate.
-
-    That is not all rows: a row of the user has another one.
+    """Give known items of the sample the score ∞, so that no candidate beats them; of how many rows they are
+    the first candidate. A row of this user has another one.
     """
-    known, scores, places = 0, rivals.scores[ours], rivals.places[thread]
+    known, scores, places = 0, sample.scores[slot], sample.places[thread]
     for place in range(tables.indptr[user], tables.indptr[user + 1]):
-        rival = places[narrow.items[place]]
-        scores[rival] = _INFINITY
-        known += rivals.times[thread, rival]
+        member = places[narrow.items[place]]
+        scores[member] = _INFINITY
+        known += sample.times[thread, member]
     return known
 
 
 @within
 def judge_row(
-    numbers: Numbers, items: Ints, scores: Floats, rivals: Rivals, unlabelled: int, ours: int, thread: int
+    numbers: Numbers,
+    items: Ints,
+    scores: Floats,
+    sample: BatchSample,
+    unlabelled: int,
+    slot: int,
+    thread: int,
 ) -> None:
-    """rivals.merits[thread]: minus the risk of each candidate of a row, from its items' scores."""
-    size = (rivals.different[thread] + LINE - 1) // LINE * LINE
-    among, times = rivals.scores[ours], rivals.times[thread]
+    """sample.merits[thread]: minus the risk of each candidate of a row, from its items' scores."""
+    size = (sample.different[thread] + LINE - 1) // LINE * LINE
+    among, times = sample.scores[slot], sample.times[thread]
     for c in range(1 + numbers.m, len(items)):
-        beaten, itself = count_beaten(among[:size], times[:size], scores[c]), rivals.places[thread, items[c]]
+        beaten, itself = count_beaten(among[:size], times[:size], scores[c]), sample.places[thread, items[c]]
         if not among[itself] <= scores[c]:  # it counts itself, whatever the last bits say
             beaten += times[itself]
-        popularity = rivals.popularity[items[c]]
+        popularity = sample.popularity[items[c]]
         risk = risk_of(scores[c] - scores[0], beaten, unlabelled, popularity, numbers.risk)
-        rivals.merits[thread, c] = -risk
+        sample.merits[thread, c] = -risk
 
 
 @inner
 def count_beaten(among: Floats, times: Ints, score: np.float32) -> int:
-    """How many rivals score no more."""
+    """How many items of the sample score no more."""
     count = np.int32(0)
     for r in range(len(among)):
         count += times[r] if among[r] <= score else np.int32(0)

@@ -25,7 +25,7 @@ from truepair.training.sampled.cpu.batch import (
 from truepair.training.sampled.cpu.draws import ONE, ZERO, Floats, Numbers, Tables, compiled
 from truepair.training.sampled.cpu.epoch_order import NarrowTables, inner
 from truepair.training.sampled.cpu.graph import Neighbours, Part, mostly, spread
-from truepair.training.sampled.cpu.in_batch import Rivals, gather_rivals
+from truepair.training.sampled.cpu.in_batch import BatchSample, gather_sample
 
 PIECE = 4096  # parameters that are updated in one go: pieces that depend on the threads could round otherwise
 BETAS = 0.9, 0.999  # of Adam, as in torch
@@ -105,7 +105,7 @@ def descend(weights: Floats, gradient: Floats, rate: np.float32, decay: np.float
 def do_part(
     now: Now, numbers: Numbers, rules: Rules, tables: Tables, narrow: NarrowTables, epoch: Epoch,
     users: Side, items: Side, by_user: Neighbours | None, by_item: Neighbours | None, rows: Rows, room: Room,
-    rivals: Rivals | None, thread: int, threads: int,
+    sample: BatchSample | None, thread: int, threads: int,
 ) -> None:  # fmt: skip
     """One thread's part of a phase."""
     phase, size = now.phase, now.size
@@ -123,10 +123,10 @@ def do_part(
                 now.hop, rules.hops, thread, threads,
             )  # fmt: skip
     elif phase == GATHER:
-        if rivals is not None:  # nor is this, where nothing is chosen by risk
-            gather_rivals(numbers, items.encoded, rows.items, rivals, size, thread, threads)
+        if sample is not None:  # nor is this, where nothing is chosen by risk
+            gather_sample(numbers, items.encoded, rows.items, sample, size, thread, threads)
     elif phase == LEARN:
-        learn_rows(numbers, tables, narrow, users, items, rows, rivals, size, thread, threads)
+        learn_rows(numbers, tables, narrow, users, items, rows, sample, size, thread, threads)
     elif phase == COLLECT:
         collect(numbers, rules, users, items, rows, room, size, thread, threads)
     else:  # one call in a loop, not two: what is written twice is compiled twice
@@ -144,7 +144,7 @@ def do_part(
 def _run_phase(
     now: Now, numbers: Numbers, rules: Rules, tables: Tables, narrow: NarrowTables, epoch: Epoch,
     users: Side, items: Side, by_user: Neighbours | None, by_item: Neighbours | None, rows: Rows, room: Room,
-    rivals: Rivals | None,
+    sample: BatchSample | None,
 ) -> None:  # fmt: skip
     """A phase, on as many threads as there is room for.
 
@@ -155,7 +155,7 @@ def _run_phase(
     for thread in numba.prange(threads):
         do_part(
             now, numbers, rules, tables, narrow, epoch, users, items, by_user, by_item, rows, room,
-            rivals, np.int64(thread), threads,  # type: ignore[arg-type]
+            sample, np.int64(thread), threads,  # type: ignore[arg-type]
         )  # fmt: skip
 
 
@@ -166,17 +166,17 @@ _in_parallel = inner(_run_phase, parallel=True, nogil=True, _nrt=False)
 def run_phase(
     now: Now, numbers: Numbers, rules: Rules, tables: Tables, narrow: NarrowTables, epoch: Epoch,
     users: Side, items: Side, by_user: Neighbours | None, by_item: Neighbours | None, rows: Rows, room: Room,
-    rivals: Rivals | None,
+    sample: BatchSample | None,
 ) -> None:  # fmt: skip
     """A phase. One thread does it where it is: to hand it over takes long on a machine that is busy."""
     if len(room.rows) == 1:
         do_part(
-            now, numbers, rules, tables, narrow, epoch, users, items, by_user, by_item, rows, room, rivals,
+            now, numbers, rules, tables, narrow, epoch, users, items, by_user, by_item, rows, room, sample,
             0, 1,
         )  # fmt: skip
     else:
         _in_parallel(
-            now, numbers, rules, tables, narrow, epoch, users, items, by_user, by_item, rows, room, rivals
+            now, numbers, rules, tables, narrow, epoch, users, items, by_user, by_item, rows, room, sample
         )
 
 
@@ -186,7 +186,7 @@ def run_phase(
 def _run_steps(
     first: int, last: int, done: int, numbers: Numbers, rules: Rules, tables: Tables, narrow: NarrowTables,
     epoch: Epoch, users: Side, items: Side, by_user: Neighbours | None, by_item: Neighbours | None,
-    rows: Rows, room: Room, rivals: Rivals | None,
+    rows: Rows, room: Room, sample: BatchSample | None,
 ) -> None:  # fmt: skip
     """Steps first … last of an epoch; `done` steps were made before the epoch's first.
 
@@ -196,7 +196,7 @@ def _run_steps(
     for hop in range(rules.hops + 1 if first == last else 0):
         now = at(ENCODE, first, 0, hop, True, True, True, none, none)
         run_phase(
-            now, numbers, rules, tables, narrow, epoch, users, items, by_user, by_item, rows, room, rivals
+            now, numbers, rules, tables, narrow, epoch, users, items, by_user, by_item, rows, room, sample
         )
     for step in range(first, last):
         count = done + step + 1
@@ -215,7 +215,7 @@ def _run_steps(
                 now = at(phase, step, size, hop, not encode, most_users, most_items, rate, unbias)
                 run_phase(
                     now, numbers, rules, tables, narrow, epoch, users, items, by_user, by_item, rows,
-                    room, rivals,
+                    room, sample,
                 )  # fmt: skip
         epoch.losses[step], epoch.clamped[step] = totals(rows, size)
 

@@ -1,7 +1,7 @@
-"""In-batch BNS on the GPU: how many of a batch's rivals each candidate beats, and what it risks.
+"""In-batch BNS on the GPU: how many items of a sample of the batch each candidate beats, and its risk.
 
-The rivals are the first candidates of all rows of the batch. One kernel before the rows' own counts: a
-program takes several rows past a share of the rivals, a tile at a time, by a matrix product of the rows'
+The sample consists of the first candidates of all rows of the batch. One kernel before the rows' own counts:
+a program compares several rows with a share of the sample, a tile at a time, by a matrix product of the rows'
 users with the tile's items. The rows' kernel adds up what the shares counted and makes risks of it.
 """
 
@@ -15,13 +15,13 @@ from truepair.training.sampled.plan import RUN_NUMBERS, place_of
 
 RUN_WIDTH, SCORE_SCALE = tl.constexpr(len(RUN_NUMBERS)), tl.constexpr(place_of("score_scale"))
 ROWS = 16  # of the batch that a program takes: the least that a matrix product can have
-RIVALS = 64  # that they meet at a time
+SAMPLE = 64  # items of the sample in a tile
 _PROGRAMS = 1024  # enough to keep a GPU busy
 
 
 def shares_of(batch: int, runs: int) -> int:
-    """Among how many programs the rivals of a row are dealt out."""
-    blocks, tiles = triton.cdiv(batch, ROWS) * runs, triton.cdiv(batch, RIVALS)
+    """Among how many programs the sample is divided for a row."""
+    blocks, tiles = triton.cdiv(batch, ROWS) * runs, triton.cdiv(batch, SAMPLE)
     return max(1, min(tiles, _PROGRAMS // blocks))
 
 
@@ -99,12 +99,13 @@ def beaten_kernel(
     weights, entry_users, entry_rows, numbers, indptr, pair_items, beaten,
     place, left, batch, n_places, n_rows, n_users,
     COSINE: tl.constexpr, M: tl.constexpr, POOL: tl.constexpr, K: tl.constexpr, D: tl.constexpr,
-    PART: tl.constexpr, ROWS: tl.constexpr, RIVALS: tl.constexpr, ROUNDS: tl.constexpr, PDL: tl.constexpr,
+    PART: tl.constexpr, ROWS: tl.constexpr, SAMPLE: tl.constexpr, ROUNDS: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """beaten[run, share, row, slot]: of a share of the rivals, how many score no more than the slot's item.
+    """beaten[run, share, row, slot]: how many items of a share of the sample score no more than the slot's.
 
-    Slot 0 gets how many rivals are unlabelled, since known ones do not count. `place` is the batch's first
-    entry in the table of entries, `left` how many there are. program_id(1) is the share, (2) the run.
+    Slot 0 gets how many items of the sample are unlabelled, since known ones do not count. `place` is the
+    batch's first entry in the table of entries, `left` how many there are. program_id(1) is the share, (2)
+    the run.
     """
     run, share, shares = tl.program_id(2).to(tl.int64), tl.program_id(1), tl.num_programs(1)
     mine, slot = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, K)
@@ -126,10 +127,10 @@ def beaten_kernel(
         s = tl.where(slot[None, :] == c, one[:, None], s)
 
     count = tl.zeros((ROWS, K), tl.int32)
-    for first in range(share * RIVALS, left, shares * RIVALS):
-        rival = first + tl.arange(0, RIVALS)
-        valid = (rival < left)[None, :]
-        there = tl.load(entries + rival * width + 1 + M, mask=rival < left, other=0) & 0x7FFFFFFF
+    for first in range(share * SAMPLE, left, shares * SAMPLE):
+        member = first + tl.arange(0, SAMPLE)
+        valid = (member < left)[None, :]
+        there = tl.load(entries + member * width + 1 + M, mask=member < left, other=0) & 0x7FFFFFFF
         below = _all_scores(weights, base + user, base + there, score_scale, COSINE, D, PART)
         counts = valid & ~_is_known(pair_items, begin, end, there - n_users, ROUNDS)
         below = tl.where(counts, below, float("inf"))

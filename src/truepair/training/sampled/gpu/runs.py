@@ -255,7 +255,7 @@ class GpuRuns:
             self.beaten, place, left, self.batch, table.entries, self.n_rows, self.n_users,
             COSINE=plan.cosine, M=plan.m, POOL=plan.pool, K=next_power_of_two(plan.width), D=self.dim,
             PART=min(64, max(16, next_power_of_two(self.dim))), ROWS=in_batch.ROWS,
-            RIVALS=in_batch.RIVALS, ROUNDS=draws.longest_history.bit_length(), **self._overlap(early),
+            SAMPLE=in_batch.SAMPLE, ROUNDS=draws.longest_history.bit_length(), **self._overlap(early),
         )  # fmt: skip
 
     def _rows(self, table: Table, source: Tensor, place: int, left: int, early: bool) -> None:
