@@ -13,7 +13,7 @@ from truepair.randomness import random_words, stream_key
 from truepair.sampling import BNS, DNS, SAMPLERS, Draws, Popularity, Uniform
 from truepair.training import Job, Settings, choose_engine, fit, fit_many
 from truepair.training.reference.trainer import ReferenceTrainer
-from truepair.training.sampled.plan import LOSS_KINDS
+from truepair.training.sampled.plan import FUSED_LOSSES
 from worlds import two_tastes
 
 fit_reference = partial(fit, engine="reference")
@@ -119,7 +119,7 @@ def check_epochs(job, epochs=4, rate=0.005):
 
 def losses():
     """One of each, with priors that clamp some rows."""
-    return [kind(tau=0.2) if kind.uses_prior else kind() for kind in LOSS_KINDS]
+    return [kind(tau=0.2) if kind.uses_prior else kind() for kind in FUSED_LOSSES]
 
 
 @pytest.mark.parametrize("loss", losses(), ids=str)

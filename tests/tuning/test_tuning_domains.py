@@ -139,7 +139,9 @@ def test_a_loss_with_a_temperature_of_its_own_has_no_other(loss, sampler):
     space = default_space(loss, sampler=sampler)
     contrastive = loss in ("infonce", "infonce-posterior", "sl", "bsl", "psl", "dcl", "hcl")
     assert ("loss.temperature" in space) == contrastive
-    assert (space["encoder.temperature"] == Choice([1.0])) == contrastive
+    fixed = contrastive or LOSSES[loss].needs_cosines
+    assert (space["encoder.temperature"] == Choice([1.0])) == fixed
+    assert space["encoder.scoring"] == Choice(["cosine"]) or not LOSSES[loss].needs_cosines
     floor = When("encoder.scoring", "dot", Range(-10.0, -1.0, least=-50.0, most=0.0))
     assert space.get("loss.min_score") == (floor if loss in ("dcl", "hcl") else None)
 

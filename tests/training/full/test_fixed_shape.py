@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from truepair.losses import BPR, BSL, DCL, DPL, HCL, PSL, SL, DPLHalf, DPLHard, InfoNCE, InfoNCEPosterior
+from loss_values import two_of_each
+from truepair.losses import BPR, DPL, PSL, SL, InfoNCEPosterior
 from truepair.models.encoders import MF, LightGCN
 from truepair.sampling import Full
 from truepair.training import Job, Settings, fit, fit_many
 from truepair.training.full.cuda_graphs import RecordedFullTrainer
 from truepair.training.full.engine import is_recordable
 from truepair.training.full.fixed_shape import EpochBuffers
+from truepair.training.full.losses import has_row_form
 from truepair.training.full.scoring import Blocks
 from truepair.training.full.trainer import FullTrainer
 from worlds import interactions_of, posterior_of
@@ -41,18 +43,7 @@ def world(n_users=14, n_items=20):
 DATA = world()
 TAUS = tuple(np.linspace(0, 0.4, DATA.n_users).tolist())
 LOSSES = [
-    BPR(),
-    InfoNCE(),
-    SL(),
-    BSL(),
-    PSL(temperature=0.5),
-    DCL(tau=TAUS),
-    HCL(tau=0.1),
-    DPL(tau=TAUS),
-    DPL(tau=0.3, clamp="relative", floor=0.3),
-    DPLHard(tau=TAUS),
-    DPLHard(tau=0.1, margin=1.5),
-    DPLHalf(tau=0.1),
+    *(loss for loss in two_of_each(TAUS) if has_row_form(loss) and not loss.needs_items),
     InfoNCEPosterior(tau=TAUS, temperature=0.5, posterior=posterior_of(DATA)),
 ]
 COSINE, GRAPH = MF(dim=6, scoring="cosine", temperature=0.3), LightGCN(dim=6, hops=2)

@@ -9,13 +9,15 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
-from truepair.losses import BPR, DCL, DPL, HCL, DPLHalf, DPLHard, InfoNCE
+from loss_values import one_of
+from truepair.losses import BPR, DPL, DPLHard
 from truepair.models.encoders import MF, LightGCN
 from truepair.sampling import BNS, DNS, Popularity, Uniform
 from truepair.training import Job, Settings
 from truepair.training.sampled.gpu import graph
 from truepair.training.sampled.gpu import runs as gpu_runs
 from truepair.training.sampled.gpu.runs import GpuRuns
+from truepair.training.sampled.plan import FUSED_LOSSES
 from worlds import two_tastes
 
 gpu_runs._LAZY_PARAMETERS = 0  # the kernels of large models too
@@ -81,8 +83,7 @@ def launch_all(encoder, loss, sampler, m=10, n=10, batch=7, **changes):
 if __name__ == "__main__":
     JITFunction.run = compile_instead
     tau = {"tau": 0.1}
-    debiased = DCL(**tau), HCL(**tau), DPL(**tau), DPLHard(clamp="relative", **tau), DPLHalf(**tau)
-    for loss in (BPR(), InfoNCE(), *debiased):
+    for loss in (*(one_of(kind) for kind in FUSED_LOSSES), DPLHard(clamp="relative", **tau)):
         launch_all(MF(dim=32), loss, Uniform())
     launch_all(MF(dim=64), DPL(**tau), Uniform(), m=1, n=1, batch=2)  # rows that wait
     launch_all(MF(dim=7, scoring="cosine"), DPL(**tau), Popularity(), m=0, n=1, l2_users=0.1)

@@ -23,12 +23,12 @@ from truepair.training.reference.trainer import ReferenceTrainer
 from truepair.training.sampled.cpu import epoch_order
 from truepair.training.sampled.cpu.engine import CPU
 from truepair.training.sampled.cpu.epoch_order import anchor_order, sort_places
-from truepair.training.sampled.plan import LOSS_KINDS
+from truepair.training.sampled.plan import FUSED_LOSSES
 from worlds import interactions_of, two_tastes
 
 # 240 anchors in steps of 71: an odd tail
 SETTINGS = Settings(batch_size=71, n_extra=3, n_unlabelled=4, learning_rate=0.01, device="cpu")
-FUSED = {name: kind for name, kind in LOSSES.items() if kind in LOSS_KINDS}
+FUSED = {name: kind for name, kind in LOSSES.items() if kind in FUSED_LOSSES}
 ALL_LOSSES = {name: kind(tau=0.1) if kind.uses_prior else kind() for name, kind in FUSED.items()}
 
 

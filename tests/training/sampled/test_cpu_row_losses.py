@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from truepair.losses import BPR, DCL, DPL, HCL, LOSSES, DPLHalf, DPLHard, InfoNCE
+from loss_values import fused_values, one_of
+from truepair.losses import DCL, DPL, LOSSES
 from truepair.models.encoders import MF
 from truepair.randomness import random_bits, stream_key
 from truepair.sampling import DNS, Draws, Popularity, Uniform
@@ -23,7 +24,7 @@ from truepair.training.sampled.cpu.draws import (
     random_bits_at,
     tables_of,
 )
-from truepair.training.sampled.plan import LOSS_KINDS, plan_of
+from truepair.training.sampled.plan import FUSED_LOSSES, plan_of
 from worlds import interactions_of, two_tastes
 
 
@@ -52,29 +53,13 @@ def theirs(loss, scores, m, n, user=0):
     return float(rows.loss.detach()), gradient, bool(rows.clamped is not None and rows.clamped)
 
 
-# all losses, with the parameters that change the code's path
-VALUES = [
-    BPR(),
-    InfoNCE(),
-    InfoNCE(temperature=0.2),
-    *(kind(tau=tau) for kind in (DCL, HCL, DPL, DPLHard, DPLHalf) for tau in (0.0, 0.05, 0.4, 0.97)),
-    DCL(tau=0.1, temperature=0.25, min_score=-3.0),
-    HCL(tau=0.1, temperature=0.5, beta=0.0),
-    HCL(tau=0.1, temperature=0.5, beta=2.5, min_score=-50.0),
-    DPL(tau=0.3, clamp="relative", floor=0.2),
-    DPL(tau=0.3, floor=1e-30),
-    DPLHard(tau=0.3, clamp="relative", floor=0.2, beta=0.0),
-    DPLHard(tau=0.3, beta=4.0),
-    DPLHard(tau=0.2, beta=0.3, floor=1e-30),
-    DPLHalf(tau=0.3, clamp="relative", floor=0.2),
-    DPLHalf(tau=0.3, floor=1e-30),
-    *(kind(tau=(0.0, 0.2, 0.6)) for kind in (DCL, HCL, DPL, DPLHard, DPLHalf)),
-]
+VALUES = fused_values(FUSED_LOSSES, taus=(0.0, 0.2, 0.6))
+ONE_OF_EACH = [one_of(kind) for kind in FUSED_LOSSES]
 SHAPES = [(0, 1), (1, 1), (2, 1), (0, 7), (3, 4), (10, 10), (5, 33), (17, 100)]
 
 
 def test_every_kind_of_loss_is_here():
-    assert {type(loss) for loss in VALUES} == set(LOSS_KINDS) <= set(LOSSES.values())
+    assert {type(loss) for loss in VALUES} == set(FUSED_LOSSES) <= set(LOSSES.values())
 
 
 @pytest.mark.parametrize("loss", VALUES, ids=str)
@@ -97,9 +82,7 @@ def test_value_gradient_and_clamping_are_those_of_the_losses(loss, size):
     assert len(seen) == 2 or not hasattr(loss, "tau") or loss.tau != 0.97
 
 
-@pytest.mark.parametrize(
-    "loss", [DPL(tau=0.1), DPLHard(tau=0.1), DPLHalf(tau=0.1), DCL(tau=0.1), BPR(), InfoNCE()], ids=str
-)
+@pytest.mark.parametrize("loss", ONE_OF_EACH, ids=str)
 def test_small_gradients_keep_their_digits(loss):
     m = 2 if loss.uses_extra else 0
     scores = np.array([25.0, *[-1.0] * m, 0.0, 1.0])  # every derivative is about e^−25
@@ -136,9 +119,7 @@ def test_extreme_scores(loss, pattern, height):
     )
 
 
-@pytest.mark.parametrize(
-    "loss", [kind() if kind in (BPR, InfoNCE) else kind(tau=0.1) for kind in LOSS_KINDS], ids=str
-)
+@pytest.mark.parametrize("loss", ONE_OF_EACH, ids=str)
 @pytest.mark.parametrize("base", [0.0, -80.0, 80.0])
 def test_a_score_that_is_not_finite_is_never_hidden(loss, base):
     """NaN gives NaN. An infinite score gives what the definition does, or a loss that is not finite."""

@@ -17,12 +17,14 @@ import torch.nn.functional as F  # noqa: N812, the name everybody uses
 from scipy import stats
 
 import truepair
-from truepair.losses import BPR, DCL, DPL, HCL, DPLHalf, DPLHard, InfoNCE
+from loss_values import one_of
+from truepair.losses import BPR, DCL, DPL, HCL, InfoNCE
 from truepair.models.encoders import MF, LightGCN
 from truepair.randomness import stream_key
 from truepair.sampling import BNS, DNS, Draws, Popularity, Uniform
 from truepair.training import Job, Settings
 from truepair.training.reference.trainer import ReferenceTrainer
+from truepair.training.sampled.plan import FUSED_LOSSES
 from worlds import interactions_of, two_tastes
 
 triton = pytest.importorskip("triton")
@@ -49,15 +51,11 @@ CLOSE = {"rtol": 1e-2, "atol": 2e-3} if DEVICE == "cuda" else {"rtol": 1e-4, "at
 
 SMALL = two_tastes(n_users=8, n_items=10, each=3)
 SETTINGS = Settings(batch_size=10, n_extra=2, n_unlabelled=3, learning_rate=0.05, device=DEVICE, seed=5)
-LOSSES = [
-    BPR(),
+LOSSES = [one_of(kind, tau=0.3) for kind in FUSED_LOSSES] + [
     InfoNCE(temperature=0.5),
     DCL(tau=0.2, min_score=-0.5),
     HCL(tau=0.1, temperature=0.7, beta=0.5, min_score=-2.0),
-    DPL(tau=0.3),
     DPL(tau=0.6, clamp="relative", floor=0.3),
-    DPLHard(tau=0.2, beta=1.5),
-    DPLHalf(tau=0.4),
 ]
 
 

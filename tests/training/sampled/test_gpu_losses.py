@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from truepair.losses import BPR, DCL, DPL, HCL, LOSSES, DPLHalf, DPLHard, InfoNCE
+from loss_values import FLOORED, fused_values, one_of
+from truepair.losses import DCL, LOSSES, DPLHard
 from truepair.models.encoders import MF
 from truepair.sampling import Uniform
 from truepair.training import Job, Settings
-from truepair.training.sampled.plan import LOSS_KINDS, next_power_of_two, plan_of
+from truepair.training.sampled.plan import FUSED_LOSSES, next_power_of_two, plan_of
 from worlds import two_tastes
 
 triton = pytest.importorskip("triton")
@@ -27,8 +28,8 @@ DATA = two_tastes(n_users=3, n_items=12, each=4)
 
 @triton.jit
 def rows_of_scores(
-    scores, marked, tau, log_rest, inverse_temperature, beta, min_score, floor, losses, clamps, gradients,
-    KIND: tl.constexpr, RELATIVE: tl.constexpr, M: tl.constexpr, N: tl.constexpr,  # noqa: N803
+    scores, marked, tau, log_rest, numbers, losses, clamps, gradients,
+    PAIR: tl.constexpr, ROW: tl.constexpr, RELATIVE: tl.constexpr, M: tl.constexpr, N: tl.constexpr,  # noqa: N803
     WIDTH: tl.constexpr, K: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
     """One row of scores a program, as the engine reads it: what lies beyond the row is 0."""
@@ -36,9 +37,8 @@ def rows_of_scores(
     s = tl.load(scores + row * WIDTH + slot, mask=slot < WIDTH, other=0.0)
     unlabelled = tl.load(marked + slot, mask=slot < WIDTH, other=0) != 0
     loss, clamped, gradient = loss_row(
-        s, slot, unlabelled, tl.load(tau + row), tl.load(log_rest + row), inverse_temperature, beta,
-        min_score, floor, KIND, RELATIVE, M, N,
-    )  # fmt: skip
+        s, slot, unlabelled, tl.load(tau + row), tl.load(log_rest + row), numbers, PAIR, ROW, RELATIVE, M, N
+    )
     tl.store(losses + row, loss)
     tl.store(clamps + row, clamped)
     tl.store(gradients + row * WIDTH + slot, gradient, mask=slot < WIDTH)
@@ -55,12 +55,14 @@ def ours(loss, scores, m, n, users=None, chosen=None):
         torch.from_numpy(np.ascontiguousarray(array)).to(DEVICE)
         for array in (scores, marked.astype(np.int8), plan.tau[users], plan.log_rest[users])
     ]
+    numbers = torch.tensor(plan.run_numbers(0.0, 0.0, 0.0), device=DEVICE)
     losses = torch.full((rows,), torch.nan, device=DEVICE)
     clamps = torch.full((rows,), 7, dtype=torch.int8, device=DEVICE)
     gradients = torch.full((rows, width), torch.nan, device=DEVICE)
     rows_of_scores[(rows,)](
-        *tensors, plan.inverse_temperature, plan.beta, plan.min_score, plan.floor, losses, clamps, gradients,
-        KIND=plan.kind, RELATIVE=plan.relative, M=m, N=n, WIDTH=width, K=next_power_of_two(width),
+        *tensors, numbers, losses, clamps, gradients,
+        PAIR=int(plan.pair), ROW=int(plan.row), RELATIVE=plan.relative, M=m, N=n,
+        WIDTH=width, K=next_power_of_two(width),
     )  # fmt: skip
     return losses.cpu().numpy(), gradients.cpu().numpy(), clamps.cpu().numpy().astype(bool)
 
@@ -75,29 +77,13 @@ def theirs(loss, scores, m, users=None):
     return rows.loss.detach().numpy(), gradient.numpy(), clamped
 
 
-# all losses, with the parameters that change the code's path
-VALUES = [
-    BPR(),
-    InfoNCE(),
-    InfoNCE(temperature=0.2),
-    *(kind(tau=tau) for kind in (DCL, HCL, DPL, DPLHard, DPLHalf) for tau in (0.0, 0.05, 0.4, 0.97)),
-    DCL(tau=0.1, temperature=0.25, min_score=-3.0),
-    HCL(tau=0.1, temperature=0.5, beta=0.0),
-    HCL(tau=0.1, temperature=0.5, beta=2.5, min_score=-50.0),
-    DPL(tau=0.3, clamp="relative", floor=0.2),
-    DPL(tau=0.3, floor=1e-30),
-    DPLHard(tau=0.3, clamp="relative", floor=0.2, beta=0.0),
-    DPLHard(tau=0.2, beta=4.0, floor=1e-30),
-    DPLHalf(tau=0.3, clamp="relative", floor=0.2),
-    DPLHalf(tau=0.3, floor=1e-30),
-    *(kind(tau=(0.0, 0.2, 0.6)) for kind in (DCL, HCL, DPL, DPLHard, DPLHalf)),
-]
-ONE_OF_EACH = [kind() if kind in (BPR, InfoNCE) else kind(tau=0.1) for kind in LOSS_KINDS]
+VALUES = fused_values(FUSED_LOSSES, taus=(0.0, 0.2, 0.6))
+ONE_OF_EACH = [one_of(kind) for kind in FUSED_LOSSES]
 SHAPES = [(0, 1), (2, 1), (0, 6), (3, 4), (5, 11)]  # widths of 2, 4, 7, 8 and 17 slots
 
 
 def test_every_kind_of_loss_is_here():
-    assert {type(loss) for loss in VALUES} == set(LOSS_KINDS) <= set(LOSSES.values())
+    assert {type(loss) for loss in VALUES} == set(FUSED_LOSSES) <= set(LOSSES.values())
 
 
 @pytest.mark.parametrize("loss", VALUES, ids=str)
@@ -121,6 +107,8 @@ def test_value_gradient_and_clamping_are_those_of_the_losses(loss):
 @pytest.mark.parametrize("loss", VALUES, ids=str)
 @pytest.mark.parametrize("height", [40.0, 1e4])
 def test_extreme_scores(loss, height):
+    if height == 1e4 and isinstance(loss, DPLHard) and loss.clamp == "relative" and loss.beta:
+        pytest.xfail("weights e^{βs} of scores so far apart leave no σ that float32 holds")
     m, near = (2 if loss.uses_extra else 0), np.array([0.0, 0.3, -0.4])
     patterns = [  # anchor, extra, unlabelled
         (-height, [-height + 1, -height], height + near),
@@ -167,9 +155,7 @@ def test_only_the_marked_slots_count(loss):
     assert (np.delete(gradient, kept, axis=1) == 0).all()
 
 
-@pytest.mark.parametrize(
-    "loss", [*ONE_OF_EACH, *(kind(tau=0.0) for kind in (DCL, HCL, DPL, DPLHard, DPLHalf))], ids=str
-)
+@pytest.mark.parametrize("loss", [*ONE_OF_EACH, *(kind(tau=0.0) for kind in FLOORED)], ids=str)
 @pytest.mark.parametrize("base", [0.0, -80.0, 80.0])
 def test_a_score_that_is_not_a_number_gives_a_loss_that_is_none(loss, base):
     m, n = (2 if loss.uses_extra else 0), 3

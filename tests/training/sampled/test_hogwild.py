@@ -19,13 +19,13 @@ from truepair.training.sampled.cpu.draws import compiled
 from truepair.training.sampled.hogwild.draws import anchor_at, fast_tables, order_of
 from truepair.training.sampled.hogwild.engine import CPU_FAST, FastTrainer
 from truepair.training.sampled.hogwild.inner_loop import draw_block, space_for
-from truepair.training.sampled.plan import LOSS_KINDS
+from truepair.training.sampled.plan import FUSED_LOSSES
 from worlds import interactions_of, two_tastes
 
 SETTINGS = Settings(
     epochs=3, n_extra=2, n_unlabelled=3, optimizer="sgd", learning_rate=0.1, schedule="linear", device="cpu"
 )
-FUSED = [name for name, kind in LOSSES.items() if kind in LOSS_KINDS]
+FUSED = [name for name, kind in LOSSES.items() if kind in FUSED_LOSSES]
 
 
 @pytest.fixture(autouse=True)
@@ -287,7 +287,7 @@ def test_every_loss_learns_the_two_tastes(loss, optimizer, encoder, threads, eno
     result = fit_fast(job_of(encoder, LOSSES[loss](), Uniform(), enough, optimizer=optimizer, epochs=epochs))
     assert taste_auc(result, enough) > 0.9
     assert result.history[-1].loss < result.history[0].loss
-    assert (result.clamped is None) == (loss in ("bpr", "infonce"))
+    assert (result.clamped is None) == (not LOSSES[loss].has_floor)
 
 
 @pytest.mark.parametrize("sampler", [Popularity(), DNS(pool=8)], ids=str)
