@@ -97,7 +97,7 @@ def test_ease_learns_from_the_training_part_and_the_sum_is_judged():
     alone = Recommender(**QUICK).fit(split)
     expected = scores_of(alone) + 0.7 * ease_of(split.train, 20, 0.2, 0.3)
     np.testing.assert_allclose(scores_of(summed), expected, atol=5e-6)
-    by_hand = evaluate(torch.from_numpy(expected).float(), torch.eye(30), split.valid, exclude=split.train)
+    by_hand = evaluate((torch.from_numpy(expected).float(), torch.eye(30)), split.valid, exclude=split.train)
     told = summed.facts_["metrics"]["validation ndcg@20"]
     assert told == pytest.approx(by_hand.mean("ndcg@20"), abs=1e-6)
     assert summed.result_.score == alone.result_.score  # of the epoch, which what is trained chose

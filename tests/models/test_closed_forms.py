@@ -215,7 +215,7 @@ def test_numbers_are_finite_and_repeat(encoder, data):
 def test_evaluation_takes_their_matrices(encoder, data):
     split = split_random(data, 0.2, valid=0.1)
     users, items = CLOSED[encoder]().solve(split.train)
-    found = evaluate_split(users, items, split, on="test", ks=(5,))
+    found = evaluate((users, items), split, ks=(5,))
     plain = evaluate_split(dense_of(users), dense_of(items), split, on="test", ks=(5,))
     assert found.means == pytest.approx(plain.means)
     solved = solve(CLOSED[encoder](), split, "recall@5", CPU)

@@ -17,7 +17,7 @@ from truepair.evaluation import evaluate
 from truepair.losses import BPR, DPL, PSL, InfoNCE
 from truepair.models.closed_forms import CLOSED, EASE
 from truepair.models.encoders import MF, LightGCN
-from truepair.recommender.defaults import WITHOUT_DRAWS
+from truepair.recommender.defaults import FULL_CATALOGUE
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.holdout import split_for_fitting
 from truepair.recommender.model_file import Model, load_model, save_model
@@ -107,7 +107,7 @@ def test_what_is_recommended_equals_what_is_evaluated():
     found = held_out.groupby("user").size()
     sizes = split.test.to_table().to_pandas().groupby("user").size()
     recall = (found.reindex(sizes.index).fillna(0) / sizes).mean()
-    ours = evaluate(fitted.users_, fitted.items_, split.test, exclude=[split.train, split.valid], ks=(20,))
+    ours = evaluate((fitted.users_, fitted.items_), split.test, exclude=[split.train, split.valid], ks=(20,))
     assert recall == pytest.approx(ours.mean("recall@20"))
 
 
@@ -375,7 +375,7 @@ def test_a_validation_part_is_judged_by_and_not_learnt_from(encoder, world):
     split = split_random(world.observed, 0.2, valid=0.1)
     fitted = Recommender(encoder=encoder).fit(split)
     users, items = CLOSED[encoder]().solve(split.train)
-    expected = evaluate(users, items, split.valid, exclude=split.train, ks=(20,)).mean("ndcg@20")
+    expected = evaluate((users, items), split.valid, exclude=split.train, ks=(20,)).mean("ndcg@20")
     assert fitted.facts_["metrics"] == {"validation ndcg@20": expected}
     assert fitted.result_.score == expected
     assert fitted.facts_["data"] == split.train.hash
@@ -642,10 +642,10 @@ def test_a_file_does_not_depend_on_what_is_usual_today(clicks, tmp_path, monkeyp
     expected = fitted.fold_in(people).users_
     parameters = load_model(tmp_path / "m").facts["parameters"]
     assert None not in [value for name, value in parameters.items() if name not in ("patience", "plus")]
-    assert {name: parameters[name] for name in WITHOUT_DRAWS} == {**WITHOUT_DRAWS, "epochs": 2}
+    assert {name: parameters[name] for name in FULL_CATALOGUE} == {**FULL_CATALOGUE, "epochs": 2}
     changed = {"scoring": "dot", "temperature": 0.7, "dim": 3, "schedule": "step", "weight_decay": 1.0}
     for name, value in changed.items():
-        monkeypatch.setitem(WITHOUT_DRAWS, name, value)
+        monkeypatch.setitem(FULL_CATALOGUE, name, value)
     loaded = Recommender.load(tmp_path / "m")
     assert torch.equal(loaded.fold_in(people).users_, expected)
     assert torch.equal(loaded.fit(clicks).users_, fitted.users_)
@@ -668,7 +668,7 @@ def test_former_files_fold_in_as_they_were_trained(clicks, tmp_path, monkeypatch
     people = clicks.head(40)
     exact = Recommender(scoring="dot", temperature=1.0, **QUICK).fit(clicks)
     with monkeypatch.context() as patched:
-        patched.setitem(WITHOUT_DRAWS, "popularity", 0.3)  # should it be usual one day
+        patched.setitem(FULL_CATALOGUE, "popularity", 0.3)  # should it be usual one day
         loaded = _former(tmp_path, exact, dim=8, n_unlabelled=9)
         assert loaded.job(0)[0] == MF(dim=8, scoring="dot", temperature=1.0)
     assert torch.equal(loaded.fold_in(people).users_, exact.fold_in(people).users_)

@@ -21,7 +21,7 @@ from truepair.data.simulation import simulate_world
 from truepair.data.split import Split
 from truepair.data.splitting import split_random
 from truepair.errors import DownloadError, InputError, check_choice
-from truepair.evaluation import Validation, compare_all, evaluate, evaluate_split
+from truepair.evaluation import Validation, compare_all, evaluate
 from truepair.losses import BPR, DPL, Loss
 from truepair.models.encoders import MF
 from truepair.ranking.selection import top_k
@@ -127,13 +127,13 @@ def _fit(loss: Loss, data: DemoData, settings: Settings, quiet: bool) -> FitResu
 
 
 def _judged(data: DemoData, fits: Mapping[str, FitResult], out: Path) -> DemoResult:
-    tested = {name: evaluate_split(f.users, f.items, data.split, on="test") for name, f in fits.items()}
+    tested = {name: evaluate(f, data.split) for name, f in fits.items()}
     (comparison,) = compare_all(tested, METRIC, baseline="BPR")
     person = _person(data, fits)
     if data.world is None:
         return DemoResult(out, data, fits, tested, comparison, person)
     hidden, observed = data.world.hidden, data.world.observed
-    on_truth = {name: evaluate(f.users, f.items, hidden, exclude=observed) for name, f in fits.items()}
+    on_truth = {name: evaluate(f, hidden, exclude=observed) for name, f in fits.items()}
     (truth_comparison,) = compare_all(on_truth, METRIC, baseline="BPR")
     return DemoResult(out, data, fits, tested, comparison, person, on_truth, truth_comparison)
 

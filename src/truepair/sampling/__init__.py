@@ -185,7 +185,6 @@ SAMPLERS: dict[str, type[Sampler]] = {
     "bns": BNS,
     "full": Full,
 }
-OLD_NAMES = {"exact": "full"}  # of version 0.1: model files and configurations have them
 
 
 # --- drawing -------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from truepair.errors import InputError, TrainingError, check_choice, check_type
 from truepair.losses import InfoNCEPosterior, Loss
 from truepair.models.encoders import Encoder
 from truepair.sampling import Full, Sampler
+from truepair.storage.old_names import current_value
 from truepair.training.full.engine import FULL
 from truepair.training.loop import Run, run_to_the_end
 from truepair.training.many import fit_together, together
@@ -31,7 +32,6 @@ ENGINES: dict[str, Engine] = {
     "reference": REFERENCE,
 }
 AUTO = "auto"
-OLD_NAMES = {"rows": "full"}  # of version 0.1: model files, configurations and checkpoints have them
 _AUTO_ORDER = ("gpu", "cpu", "full", "reference")  # the exact engines, fastest first
 
 
@@ -111,7 +111,7 @@ def choose_engine(job: Job, engine: str = AUTO) -> str:
     "auto" is the fastest faithful engine that can: "full" for sampler="full", else "gpu" on CUDA, "cpu" for
     what it has, and "reference" for the rest.
     """
-    engine = check_choice("engine", OLD_NAMES.get(engine, engine), [AUTO, *ENGINES])
+    engine = check_choice("engine", current_value("engine", engine), [AUTO, *ENGINES])
     job = replace(job, loss=job.loss.with_density(job.interactions.density))
     if engine == AUTO:
         return next(name for name in _AUTO_ORDER if ENGINES[name].lacks(job) is None)

@@ -23,7 +23,6 @@ from truepair.tuning.domains import (
     domain_of,
     is_asked,
 )
-from truepair.tuning.runner import recommender_of
 
 # every model that is trained
 COMMON: dict[str, Domain | When] = {
@@ -140,7 +139,7 @@ def _blamed(space: Space, middle: Mapping[str, Any], why: str) -> str:
 def _refusal(parameters: Mapping[str, Any]) -> str | None:
     """Why these cannot be trained, if so."""
     try:
-        recommender_of(parameters).check()
+        Recommender.of(parameters).check()
     except InputError as error:
         return str(error)
     return None

@@ -17,8 +17,7 @@ from truepair.evaluation import Validation
 from truepair.models.blend import Sum
 from truepair.prior import prepared
 from truepair.recommender.estimator import Recommender
-from truepair.recommender.parameters import assembled
-from truepair.training import EpochState, FitResult, Job, StopTraining, fit
+from truepair.training import EpochState, FitResult, StopTraining, fit
 from truepair.tuning import Asked
 from truepair_lab.quality.settled import STOP, final_parameters
 
@@ -54,15 +53,14 @@ def trained(parameters: Parameters, train: Interactions, seed: int) -> tuple[Pai
     parameters = dict(parameters)
     stop = StopAfter(parameters.pop(STOP))
     # it is asked after every epoch: the chosen one need not be one that was validated
-    model = Recommender(**assembled(parameters | {"validate_every": 1}))
-    encoder, loss, sampler, settings = model.job(len(train))
-    settings = replace(settings, seed=seed)
-    loss = prepared(Job(encoder, loss, sampler, train, settings)).job.loss
-    result, device = fit(encoder, loss, sampler, train, settings, stop), settings.torch_device()
-    ease = model.added()
+    model = Recommender.of(parameters | {"validate_every": 1})
+    job = model.job(train)
+    job = prepared(replace(job, settings=replace(job.settings, seed=seed))).job
+    result = fit(job.encoder, job.loss, job.sampler, train, job.settings, stop)
+    device, ease = job.settings.torch_device(), model.blended_form()
     if ease is None:
         return Pair(result.users.to(device), result.items.to(device)), result
-    return Pair(*Sum.of(ease, model.plus_weight, train, device).joined(result.users, result.items)), result
+    return Pair(*Sum.of(ease, model.blend_weight, train, device).joined(result.users, result.items)), result
 
 
 def summed_parameters(run: Parameters, ease: Parameters) -> dict[str, Any]:
@@ -95,7 +93,8 @@ class SumRunner:
     @cached_property
     def _parts(self) -> tuple[Pair, FitResult, Sum]:
         pair, result = trained(final_parameters(self.run), self.train, seed=0)
-        ease = assembled(self.fixed)["plus"]
+        ease = Recommender.of(self.fixed).blended_form()
+        assert ease is not None
         return pair, result, Sum.of(ease, 1.0, self.train, pair.items.device)
 
     def _joined(self, weight: float) -> Pair:
