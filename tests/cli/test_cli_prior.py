@@ -73,7 +73,7 @@ def test_the_drawn_curve_is_the_fitted_one():
     ("words", "message"),
     [
         (["--plot", "prior.pdf"], "end it in .svg or .png"),
-        (["--per-user", "tau.txt"], "does not tell its format"),
+        (["--per-user", "tau.txt"], "has no known suffix"),
         (["--per-user", "nowhere/tau.csv"], "there is no folder nowhere"),
         (["--resamples", "-1"], "resamples = -1"),
     ],
@@ -120,7 +120,7 @@ def test_fit_tells_the_prior_that_it_estimated(clicks, tmp_path):
         ],
     )
     assert result.exit_code == 0, result.output
-    assert "estimated; from" in result.stdout
+    assert "estimated prior τ" in result.stdout
 
 
 def test_weights_by_a_first_model_from_fit_to_lists(clicks, tmp_path):

@@ -9,7 +9,7 @@ from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
 from truepair.data.split import Split
 from truepair.errors import InputError
-from truepair.evaluation import CATALOGUE_METRICS, METRICS, Validation, evaluate, evaluate_split
+from truepair.evaluation import CATALOGUE_METRICS, METRICS, Validation, evaluate
 
 DEVICES = [
     "cpu",
@@ -61,7 +61,7 @@ def test_validation_part_is_not_excluded_at_validation():
     assert found.per_user["hit@1"].tolist() == [1, 0]  # lists: 0: 4, 1: 3
 
 
-def test_evaluate_split_excludes_what_came_before():
+def test_a_part_of_a_split_excludes_what_came_before():
     ours = evaluate((USERS, ITEMS), Split(TRAIN, VALID, TEST, "given"), ks=(1, 3))
     by_hand = evaluate((USERS, ITEMS), TEST, exclude=[TRAIN, VALID], ks=(1, 3))
     assert ours.means == by_hand.means
@@ -199,14 +199,14 @@ OTHER_IDS = Interactions(TRAIN.users, TRAIN.items, TRAIN.user_ids, IdMap.of(list
         ({"exclude": interactions([], 4, 7)}, "exclude has 4 users x 7 items, but 4 x 6 are ranked"),
         ({"train": interactions([], 5, 6)}, "train has 5 users x 6 items, but 4 x 6 are ranked"),
         ({"exclude": OTHER_IDS}, "have other ids, so the same code means another user or item"),
-        ({"users": np.ones((9, 1))}, "target has 4 users x 6 items, but 9 x 6 are ranked"),
+        ({"model": (np.ones((9, 1)), ITEMS)}, "target has 4 users x 6 items, but 9 x 6 are ranked"),
         ({"ks": ()}, "ks is empty; give one length of list or more"),
         ({"ks": (0, 5)}, "K = 0 is out of range; it must be a whole number ≥ 1"),
         ({"ks": (5, 20)}, "k = 20 is larger than the catalogue of 6 items; ask for k ≤ 6"),
     ],
 )
 def test_errors_say_what_is_wrong(arguments, message):
-    good = {"users": USERS, "items": ITEMS, "target": TEST, "exclude": TRAIN, "ks": (3,)}
+    good = {"model": (USERS, ITEMS), "target": TEST, "exclude": TRAIN, "ks": (3,)}
     with pytest.raises(InputError, match=re.escape(message)):
         evaluate(**{**good, **arguments})
 
@@ -221,3 +221,11 @@ def test_errors_of_names_and_parts():
         evaluate((USERS, ITEMS), Split(TRAIN, VALID, TEST, "given"), on="tset")
     with pytest.raises(InputError, match="on = 'valid', but the split has no such part"):
         evaluate((USERS, ITEMS), Split(TRAIN, None, TEST, "given"), on="valid")
+    with pytest.raises(InputError, match="a split says what to exclude; leave out exclude and train"):
+        evaluate((USERS, ITEMS), Split(TRAIN, VALID, TEST, "given"), exclude=TRAIN)
+    with pytest.raises(
+        InputError, match=r"model is a str, .*; give a fitted Recommender, or \(users, items\)"
+    ):
+        evaluate("model", TEST, exclude=TRAIN)
+    with pytest.raises(InputError, match="model is a tuple of 1, which cannot be evaluated"):
+        evaluate((USERS,), TEST, exclude=TRAIN)

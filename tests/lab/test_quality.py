@@ -22,7 +22,6 @@ from truepair.evaluation import evaluate
 from truepair.losses import InfoNCE
 from truepair.models import closed_forms, matrices
 from truepair.recommender.estimator import Recommender
-from truepair.recommender.parameters import assembled
 from truepair.reporting import figures
 from truepair.sampling import Full
 from truepair.training import EpochState, StopTraining, fit
@@ -344,7 +343,8 @@ def test_a_run_stops_at_the_chosen_epoch_of_the_whole_schedule(case: Case, tmp_p
     assert (line.study, line.epoch, line.engine, line.split) == ("quality", 4, "full", case.whole.hash)
     rates: list[float] = []
     # by hand: the same schedule, stopped after four of its six epochs
-    encoder, loss, sampler, settings = Recommender(**assembled(QUICK)).job(len(case.train))
+    job = Recommender.of(QUICK).job(case.train)
+    encoder, loss, sampler, settings = job.encoder, job.loss, job.sampler, job.settings
     assert (loss, sampler) == (InfoNCE(0.2), Full())
 
     def stop(state: EpochState) -> None:

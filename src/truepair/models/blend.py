@@ -39,7 +39,7 @@ class Sum:
         """(users, items) of the sum; the items are where EASE's weights are."""
         device = self.weights.device
         room = items.element_size() * len(items) * (len(items) + items.shape[1])
-        check_room(f"A sum with EASE of {len(items):,} items", room, device, "leave out plus='ease'")
+        check_room(f"A sum with EASE of {len(items):,} items", room, device, "leave out blend='ease'")
         columns = torch.cat([self.weights, items.to(device).T])  # by columns, as sparse users need them
         return with_vectors(self.users, users), columns.T
 

@@ -14,6 +14,7 @@ from truepair.recommender.defaults import SAMPLED
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.holdout import split_for_fitting
 from truepair.recommender.parameters import PARTS, by_fields, same_parameters
+from truepair.storage.old_names import current_parameters
 from truepair.tuning.domains import Space
 from truepair.tuning.runner import training_runner
 from truepair.tuning.search import Tuning, check_space, run_search
@@ -96,7 +97,7 @@ def plan_search(parameters: Mapping[str, Any], space: Space | None = None) -> Se
     """The plan of a search with these fixed parameters, flat; raise if something in it is invalid."""
     fixed = by_fields(parameters)
     named = {part: fixed[part] for part in ("loss", "encoder", "sampler") if part in fixed}
-    space = default_space(**named) if space is None else space
+    space = default_space(**named) if space is None else current_parameters(space)
     taken = {*fixed, *same_parameters(fixed)}
     space = {name: entry for name, entry in space.items() if name not in taken}
     _check_names([*fixed], [*space])

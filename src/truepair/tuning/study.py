@@ -105,7 +105,7 @@ class KeptStudy:
         kept, meaning = ({what: _current(value) for what, value in each.items()} for each in (kept, meaning))
         for what in [what for what in meaning if kept.get(what) != meaning[what]]:
             raise InputError(
-                f"{self.path} has a study {self.name!r} with another {what}: {kept.get(what)} there, "
+                f"the study {self.name!r} in {self.path} differs in its {what}: {kept.get(what)} there, "
                 f"{meaning[what]} now. Use another name for the study, or another storage."
             )
 

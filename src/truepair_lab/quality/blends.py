@@ -22,6 +22,7 @@ from truepair.tuning import Asked
 from truepair_lab.quality.settled import STOP, final_parameters
 
 Parameters = Mapping[str, Any]
+_BEFORE = {"encoder.temperature": 1.0}  # of lines that were written before it was among the parameters
 
 
 class StopAfter:
@@ -53,7 +54,7 @@ def trained(parameters: Parameters, train: Interactions, seed: int) -> tuple[Pai
     parameters = dict(parameters)
     stop = StopAfter(parameters.pop(STOP))
     # it is asked after every epoch: the chosen one need not be one that was validated
-    model = Recommender.of(parameters | {"validate_every": 1})
+    model = Recommender.of(_BEFORE | parameters | {"validate_every": 1})
     job = model.job(train)
     job = prepared(replace(job, settings=replace(job.settings, seed=seed))).job
     result = fit(job.encoder, job.loss, job.sampler, train, job.settings, stop)
