@@ -27,7 +27,7 @@ def recall(model: Recommender, target: Interactions) -> float:
     """Over the target's people, whatever codes they have in this model."""
     users = model.seen_.user_ids.find(target.user_ids)[target.users]
     known = Interactions(users, target.items, model.seen_.user_ids, model.seen_.item_ids)
-    return evaluate(model.users_, model.items_, known, exclude=model.seen_).mean("recall@20")
+    return evaluate(model, known, exclude=model.seen_).mean("recall@20")
 
 
 def main() -> None:

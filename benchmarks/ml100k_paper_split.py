@@ -16,7 +16,7 @@ from pathlib import Path
 
 from truepair.data.reading import read_interactions
 from truepair.data.splitting import split_given
-from truepair.evaluation import evaluate_split
+from truepair.evaluation import evaluate
 from truepair.losses import BPR, DPL, Loss
 from truepair.models.encoders import MF, Encoder, LightGCN
 from truepair.sampling import Uniform
@@ -67,7 +67,7 @@ def main() -> None:
             began = time.perf_counter()
             result = fit(Job(encoder, loss, Uniform(), split.train, settings), progress=True)
             seconds = time.perf_counter() - began
-            evaluation = evaluate_split(result.users, result.items, split, on="test")
+            evaluation = evaluate(result, split)
             scores.append(evaluation.mean("ndcg@20"))
             means = "  ".join(f"{metric} {value:.4f}" for metric, value in evaluation.means.items())
             print(f"{name}, seed {seed}, {seconds:.0f} s, {result}\n  {means}", flush=True)

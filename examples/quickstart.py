@@ -7,7 +7,7 @@ judged twice: on held-out clicks, as on real data, and on everything people trul
 
 from truepair.data.simulation import simulate_world
 from truepair.data.splitting import split_random
-from truepair.evaluation import Validation, compare, evaluate, evaluate_split
+from truepair.evaluation import Validation, compare, evaluate
 from truepair.losses import BPR, DPL
 from truepair.models.encoders import MF
 from truepair.ranking.selection import top_k
@@ -27,8 +27,8 @@ for name, loss in {"BPR": BPR(), "DPL": DPL(tau=world.tau)}.items():
     fits[name] = result = fit(
         Job(MF(dim=32), loss, Uniform(), split.train, settings), validation, progress=True
     )
-    on_clicks[name] = evaluate_split(result.users, result.items, split, on="test")
-    on_truth[name] = evaluate(result.users, result.items, world.hidden, exclude=world.observed)
+    on_clicks[name] = evaluate(result, split)
+    on_truth[name] = evaluate(result, world.hidden, exclude=world.observed)
     print(f"\n{name}: {result}\n{on_clicks[name].table()}")
 
 print("\nIs DPL better than BPR? The difference, its 95% interval, and the chance of it by luck:")

@@ -154,3 +154,17 @@ def test_public_names_exist_and_unknown_ones_say_so():
     assert set(truepair.__all__) <= set(dir(truepair))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = truepair.nothing
+    with pytest.raises(AttributeError, match=r"no attribute 'Recomender'. Did you mean 'Recommender'?"):
+        _ = truepair.Recomender
+
+
+def test_what_people_construct_is_public():
+    from truepair.losses import LOSSES
+    from truepair.models.closed_forms import ALL_ENCODERS
+    from truepair.sampling import SAMPLERS
+
+    for registry in (LOSSES, SAMPLERS, ALL_ENCODERS):
+        for kind in registry.values():
+            assert getattr(truepair, kind.__name__) is kind
+    recipes = [name for name in dir(truepair.data.splitting) if name.startswith("split_")]
+    assert set(recipes) <= set(truepair.__all__)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from truepair.tuning import Asked, Trial, tune
+from truepair.tuning import Asked, Trial, run_search
 from truepair.tuning.domains import Domain, When
 from truepair.tuning.trials import Outcome
 from truepair_lab.lines import Lines, TrialLine, append_line, read_lines
@@ -75,7 +75,7 @@ class Quest:
         if kept >= self.trials and not storage.exists():
             return []
         storage.parent.mkdir(parents=True, exist_ok=True)
-        found = tune(
+        found = run_search(
             self.space,
             self.runner,
             trials=self.trials,

@@ -1,6 +1,7 @@
 """The command line: every command as a person types it, what it gives, and how it fails."""
 
 import json
+import re
 import shlex
 import signal
 import subprocess
@@ -42,7 +43,7 @@ def good(*args):
     return result
 
 
-def told(*args):
+def as_json(*args):
     """What a command gives as JSON; nothing else may be on stdout."""
     return json.loads(good(*args, "--json").stdout)
 
@@ -141,7 +142,7 @@ def test_choices_and_defaults_come_from_the_library():
     assert f"[default: {Recommender.loss}]" in shown
     assert "The length of the vectors. [default: 128; 64 with a sampler that draws]" in shown
     assert f"[default: {Recommender.n_unlabelled}]" in shown
-    assert "`none` trains all. [default: none; 10 with a sampler that draws]" in shown
+    assert "`none`: never. [default: none; 10 with a sampler that draws]" in shown
     assert "`tune` chooses by it: 0.1 there. [default: 0.0; 0.1 with a sampler that draws]" in shown
 
 
@@ -183,7 +184,7 @@ def test_fit_quietly_says_nothing(clicks, tmp_path):
 
 
 def test_fit_as_json(clicks, tmp_path):
-    found = told("fit", clicks, "-o", tmp_path / "m", "--test", "0.2", *SMALL)
+    found = as_json("fit", clicks, "-o", tmp_path / "m", "--test", "0.2", *SMALL)
     assert (found["users"], found["items"], found["pairs"], found["epochs"]) == (40, 30, 192, 3)
     assert found["test"]["metric"] == "ndcg@5"
     low, high = found["test"]["interval"]
@@ -196,14 +197,14 @@ def test_settings_from_toml_options_and_set(clicks, tmp_path):
     config = tmp_path / "run.toml"
     config.write_text('loss = "bpr"\ndim = 8\nepochs = 2\nmetric = "ndcg@5"\nseed = 5\n')
     args = ["--config", config, "--dim", "6", "--set", "epochs=1", "--set", "learning-rate=0.5"]
-    found = told("fit", clicks, "-o", tmp_path / "m", *args, "--patience", "none")["parameters"]
+    found = as_json("fit", clicks, "-o", tmp_path / "m", *args, "--patience", "none")["parameters"]
     names = ("loss", "dim", "epochs", "seed", "learning_rate", "patience")
     assert [found[name] for name in names] == ["bpr", 6, 1, 5, 0.5, None]
 
 
 def test_tau_is_a_number_or_density(clicks, tmp_path):
     for given, expected in (("0.05", 0.05), ("density", "density")):
-        found = told("fit", clicks, "-o", tmp_path / "m", *SMALL, "--loss", "dpl", "--tau", given)
+        found = as_json("fit", clicks, "-o", tmp_path / "m", *SMALL, "--loss", "dpl", "--tau", given)
         assert found["parameters"]["tau"] == expected
 
 
@@ -212,7 +213,7 @@ def test_columns_by_name_and_position_and_filters(tmp_path):
     rows = [f"{item};{user};{1 + (user + item) % 5}" for user in range(12) for item in range(9)]
     source.write_text("\n".join(["what;who;liked", *rows]))
     args = ["--user", "who", "--item", "0", "--rating", "liked", "--min-rating", "3", "--core", "2,1"]
-    found = told("fit", source, "-o", tmp_path / "m", *args, *SMALL)
+    found = as_json("fit", source, "-o", tmp_path / "m", *args, *SMALL)
     assert (found["users"], found["items"], found["pairs"]) == (12, 9, 65)
     assert Recommender.load(tmp_path / "m").seen_.rating is None
     every = failed("fit", source, "-o", tmp_path / "m", *args[:4], "--rating", "-", "--dim", "4")
@@ -222,44 +223,53 @@ def test_columns_by_name_and_position_and_filters(tmp_path):
 
 def test_a_dataset_by_name(tmp_path, real_data):
     args = ["--data-dir", real_data, *SMALL, "--min-rating", "4", "--core", "5"]
-    found = told("fit", "coat", "-o", tmp_path / "m", *args, "-q")
+    found = as_json("fit", "coat", "-o", tmp_path / "m", *args, "-q")
     assert found["users"] < 290
-    given = told("fit", "coat", "-o", tmp_path / "m", "--test", "given", "-q", *args[:-4])
+    given = as_json("fit", "coat", "-o", tmp_path / "m", "--test", "given", "-q", *args[:-4])
     assert given["pairs"] == 290 * 24
 
 
 @pytest.mark.parametrize("encoder", CLOSED)
 def test_fit_without_training(encoder, clicks, tmp_path):
-    found = told(
+    found = as_json(
         "fit", clicks, "-o", tmp_path / "m", "--encoder", encoder, "--test", "0.2", "--metric", "ndcg@5"
     )
-    assert (found["users"], found["pairs"], found["epoch"], found["epochs"]) == (40, 192, 0, 0)
+    assert (found["users"], found["pairs"], found["epoch"], found["epochs"]) == (40, 192, None, 0)
     assert set(found["metrics"]) == {"test ndcg@5"}
     shown = good("fit", clicks, "-o", tmp_path / "m", "--encoder", encoder).stdout
-    assert f"<Solved: {CLOSED[encoder].__name__}(" in shown
+    assert re.search(rf"<FitResult: .*{CLOSED[encoder].__name__}\(", shown)
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
-    assert len(told("recommend", tmp_path / "m", "-k", "2")) == 80
+    assert len(as_json("recommend", tmp_path / "m", "-k", "2")) == 80
     assert "--checkpoint" in failed(
         "fit", clicks, "-o", tmp_path / "m", "--encoder", encoder, "--checkpoint", "c"
     )
 
 
-def test_a_sum_with_ease_is_fitted_and_served(clicks, tmp_path):
+@pytest.mark.parametrize("name", ["blend", "plus"])
+def test_a_blend_with_ease_is_fitted_and_served(name, clicks, tmp_path):
     args = ["fit", clicks, "-o", tmp_path / "m", *SMALL]
-    parts = ["plus=ease", "plus.l2=30", "plus.item_power=0.2", "plus_weight=0.5", "popularity=0.1"]
-    found = told(*args, *(word for part in parts for word in ("--set", part)))["parameters"]
-    assert found["plus"] == {"kind": "ease", "l2": 30.0, "user_power": 0.0, "item_power": 0.2}
-    assert (found["plus_weight"], found["popularity"]) == (0.5, 0.1)
-    assert len(told("recommend", tmp_path / "m", "-k", "2")) == 80
-    assert "plus.l2 was given without plus; name one of ease" in failed(*args, "--set", "plus.l2=30")
+    parts = [
+        f"{name}=ease",
+        f"{name}.l2=30",
+        f"{name}.item_power=0.2",
+        f"{name}_weight=0.5",
+        "popularity=0.1",
+    ]
+    found = as_json(*args, *(word for part in parts for word in ("--set", part)))["parameters"]
+    assert found["blend"] == {"kind": "ease", "l2": 30.0, "user_power": 0.0, "item_power": 0.2}
+    assert (found["blend_weight"], found["popularity"]) == (0.5, 0.1)
+    assert len(as_json("recommend", tmp_path / "m", "-k", "2")) == 80
+    assert "a field of blend is given without blend; set it to one of ease" in failed(
+        *args, "--set", f"{name}.l2=30"
+    )
 
 
 def test_fields_of_an_encoder_a_loss_and_a_sampler(clicks, tmp_path):
     args = ["fit", clicks, "-o", tmp_path / "m", *SMALL]
-    found = told(*args, "--encoder", "ease", "--set", "encoder.l2=30")["parameters"]
+    found = as_json(*args, "--encoder", "ease", "--set", "encoder.l2=30")["parameters"]
     assert found["encoder"] == {"kind": "ease", "l2": 30.0, "user_power": 0.0, "item_power": 0.0}
     more = ["--set", "encoder.hops=2", "--set", "loss.floor=0.1", "--tau", "0.2", "--set", "sampler.pool=9"]
-    found = told(*args, "--loss", "dpl", "--encoder", "lightgcn", "--sampler", "dns", *more)["parameters"]
+    found = as_json(*args, "--loss", "dpl", "--encoder", "lightgcn", "--sampler", "dns", *more)["parameters"]
     assert (found["encoder"]["hops"], found["encoder"]["dim"]) == (2, 4)
     assert (found["loss"]["floor"], found["loss"]["tau"]) == (0.1, 0.2)
     assert found["sampler"]["pool"] == 9
@@ -272,12 +282,16 @@ _FIT = ["fit", "clicks.csv", "-o", "m"]
 FIT_FAILURES = {
     "tau beside a field": (
         [*_FIT, "--set", "loss.temperature=2", "--set", "tau=0.1"],
-        "tau = 0.1 is given, and loss = InfoNCE(temperature=2.0) has no prior; infonce-posterior, dcl",
+        "tau = 0.1 has no effect: loss = InfoNCE(temperature=2.0) has no prior; losses with a "
+        "prior: infonce-posterior, dcl",
     ),
     "tau without training": ([*_FIT, "--encoder", "ease", "--tau", "0.1"], "is not trained; leave it out"),
-    "one field twice": ([*_FIT, "--set", "encoder.dim=4", "--set", "dim=8"], "dim = 8 is given, and encoder"),
-    "no draws": ([*_FIT, "--n-unlabelled", "8"], "n_unlabelled = 8 is given, and sampler = 'full'"),
-    "nothing held out": ([*_FIT, "--patience", "3"], "patience = 3 is given, and with exact sampling"),
+    "one field twice": (
+        [*_FIT, "--set", "encoder.dim=4", "--set", "dim=8"],
+        "dim = 8 has no effect: encoder",
+    ),
+    "no draws": ([*_FIT, "--n-unlabelled", "8"], "n_unlabelled = 8 has no effect: sampler = 'full'"),
+    "nothing held out": ([*_FIT, "--patience", "3"], "patience = 3 has no effect: with sampler='full'"),
     "unknown dataset": (["fit", "ml-100", "-o", "m"], "Did you mean 'ml-100k'?"),
     "no such file": (["fit", "click.csv", "-o", "m"], "click.csv does not exist. Did you mean 'clicks.csv'?"),
     "unknown column": (["fit", "clicks.csv", "-o", "m", "--user", "usr"], "Did you mean 'user'?"),
@@ -286,20 +300,23 @@ FIT_FAILURES = {
     "unknown key": (["fit", "clicks.csv", "-o", "m", "--set", "dims=3"], "Did you mean 'dim'?"),
     "no value": (["fit", "clicks.csv", "-o", "m", "--set", "dim"], "not of the form key=value"),
     "loss a number": (["fit", "clicks.csv", "-o", "m", "--set", "loss=3"], "loss = 3 is not known"),
-    "a list": (["fit", "clicks.csv", "-o", "m", "--set", "tau=[0.1]"], "cannot be set from here"),
+    "a list": (["fit", "clicks.csv", "-o", "m", "--set", "tau=[0.1]"], "cannot be set on the command line"),
     "tau of nothing": (["fit", "clicks.csv", "-o", "m", "--tau", "none"], "tau = None cannot be set"),
     "dim of 0": (["fit", "clicks.csv", "-o", "m", "--dim", "0"], "dim = 0 is out of range"),
     "no config": (["fit", "clicks.csv", "-o", "m", "--config", "run.toml"], "cannot read the settings"),
     "bad config": (["fit", "clicks.csv", "-o", "m", "--config", "clicks.csv"], "clicks.csv is not TOML"),
     "bad test": (["fit", "clicks.csv", "-o", "m", "--test", "half"], "neither a share such as 0.2"),
     "test of all": (["fit", "clicks.csv", "-o", "m", "--test", "1"], "test = 1.0 is out of range"),
-    "no given split": (["fit", "clicks.csv", "-o", "m", "--test", "given"], "come with a split"),
+    "no given split": (
+        ["fit", "clicks.csv", "-o", "m", "--test", "given"],
+        "needs a dataset that comes with a split",
+    ),
     "bad core": (["fit", "clicks.csv", "-o", "m", "--core", "two"], "not a list of whole numbers"),
-    "column of a dataset": (["fit", "ml-100k", "-o", "m", "--user", "0"], "--user is for files"),
+    "column of a dataset": (["fit", "ml-100k", "-o", "m", "--user", "0"], "--user works with files only"),
     "no folder": (["fit", "clicks.csv", "-o", "no/m"], "there is no folder no; make it first"),
     "a folder": (["fit", "clicks.csv", "-o", "."], ". is a folder; name a file"),
     "no permission": (["fit", "clicks.csv", "-o", "/proc/m"], "cannot write /proc/m"),
-    "one file for both": (["fit", "clicks.csv", "-o", "m", "--checkpoint", "m"], "a file of its own"),
+    "one file for both": (["fit", "clicks.csv", "-o", "m", "--checkpoint", "m"], "use two different files"),
     "foreign checkpoint": (
         ["fit", "clicks.csv", "-o", "m", "--checkpoint", "clicks.csv"],
         "clicks.csv cannot be read as a truepair checkpoint",
@@ -344,7 +361,7 @@ def test_ctrl_c_leaves_a_checkpoint_that_goes_on_bit_for_bit(clicks, tmp_path):
     _, said = process.communicate()
     assert process.returncode == 130, said
     assert said.decode().splitlines() == [
-        f"interrupted; {kept} has what was learnt. To go on:",
+        f"interrupted; {kept} holds the finished epochs. To continue:",
         f"  truepair {shlex.join([*args, '1000000'])}",
     ]
     assert not output.exists()
@@ -366,7 +383,7 @@ def test_going_on_is_told(clicks, tmp_path, monkeypatch):
     with monkeypatch.context() as broken:
         broken.setattr(Recommender, "save", full_disk)
         assert "No space left on device" in failed(*args)
-    assert f"going on from {tmp_path / 'm.checkpoint'}" in good(*args).stderr
+    assert f"continuing from {tmp_path / 'm.checkpoint'}" in good(*args).stderr
 
 
 def interrupted(*args, **kwargs):
@@ -375,7 +392,7 @@ def interrupted(*args, **kwargs):
 
 def test_ctrl_c_before_the_first_checkpoint(clicks, tmp_path, monkeypatch):
     monkeypatch.setattr(Recommender, "fit", interrupted)
-    assert "there is nothing to go on from" in failed("fit", clicks, "-o", tmp_path / "m", code=130)
+    assert "there is no checkpoint" in failed("fit", clicks, "-o", tmp_path / "m", code=130)
 
 
 def test_ctrl_c_elsewhere(model, tmp_path, monkeypatch):
@@ -388,7 +405,7 @@ def test_ctrl_c_elsewhere(model, tmp_path, monkeypatch):
 
 
 def test_evaluate_finds_what_fit_found_on_its_test_part(model, clicks):
-    found = told("evaluate", model, clicks, "-k", "3,5")
+    found = as_json("evaluate", model, clicks, "-k", "3,5")
     facts = Recommender.load(model).facts_["metrics"]
     assert found["metric"] == "ndcg@5"
     assert found["mean"] == facts["test ndcg@5"] == found["metrics"]["ndcg@5"]
@@ -409,7 +426,7 @@ def test_evaluate_tells_people(model, tmp_path):
 def test_evaluate_fails_clearly(model, clicks, tmp_path):
     seen = Recommender.load(model).seen_.to_table()
     pa_csv.write_csv(seen, tmp_path / "seen.csv")
-    assert "none of the 192 pairs is held out" in failed("evaluate", model, tmp_path / "seen.csv")
+    assert "none of the 192 pairs can be evaluated" in failed("evaluate", model, tmp_path / "seen.csv")
     (tmp_path / "names.csv").write_text("user,item\nann,tea\n")
     assert "of type large_string" in failed("evaluate", model, tmp_path / "names.csv")
     assert "K = 0 is out of range" in failed("evaluate", model, clicks, "-k", "0")
@@ -443,16 +460,16 @@ def test_recommend_writes_what_the_library_gives(format, model, tmp_path, monkey
 
 
 def test_the_format_can_be_told(model, tmp_path):
-    found = told("recommend", model, "-k", "1", "-o", tmp_path / "lists.txt", "--format", "jsonl")
+    found = as_json("recommend", model, "-k", "1", "-o", tmp_path / "lists.txt", "--format", "jsonl")
     assert found == {"output": str(tmp_path / "lists.txt"), "format": "jsonl", "rows": 40}
     assert len((tmp_path / "lists.txt").read_text().splitlines()) == 40
 
 
 def test_recommend_to_the_screen(model, tmp_path):
     expected = Recommender.load(model).recommend([3, 1], k=2).to_pylist()
-    assert told("recommend", model, "--users", "3,1", "-k", "2") == expected
+    assert as_json("recommend", model, "--users", "3,1", "-k", "2") == expected
     (tmp_path / "people").write_text("3\n\n1\n")
-    assert told("recommend", model, "--users-file", tmp_path / "people", "-k", "2") == expected
+    assert as_json("recommend", model, "--users-file", tmp_path / "people", "-k", "2") == expected
     lines = good("recommend", model, "--users", "3,1", "-k", "2").stdout.splitlines()
     assert lines[0].split() == ["user", "item", "score", "rank"]
     assert len(lines) == 5
@@ -467,15 +484,15 @@ def test_users_from_stdin(model):
 
 def test_recommend_only_some_items(model, tmp_path):
     (tmp_path / "items").write_text("4\n6\n8\n")
-    some = {row["item"] for row in told("recommend", model, "--only-items", tmp_path / "items")}
+    some = {row["item"] for row in as_json("recommend", model, "--only-items", tmp_path / "items")}
     assert some <= {4, 6, 8}
     args = ["--only-items", "4,6,8", "--exclude-items", "6", "--include-seen", "-k", "5", "--users", "0"]
-    assert sorted(row["item"] for row in told("recommend", model, *args)) == [4, 8]
+    assert sorted(row["item"] for row in as_json("recommend", model, *args)) == [4, 8]
 
 
 def test_unknown_users(model):
     assert "unknown user: 999" in failed("recommend", model, "--users", "1,999")
-    rows = told("recommend", model, "--users", "1,999", "-k", "1", "--unknown", "popular")
+    rows = as_json("recommend", model, "--users", "1,999", "-k", "1", "--unknown", "popular")
     assert [row["user"] for row in rows] == [1, 999]
     assert "int64, such as 0" in failed("recommend", model, "--users", "1,ann")
 
@@ -496,11 +513,11 @@ def test_ids_of_every_type(kind, tmp_path):
     shown = people[3].decode() if kind == "bytes" else str(people[3])
     for output in ("l.csv", "l.jsonl", "l.parquet"):
         good("recommend", tmp_path / "m", "--users", shown, "-k", "2", "-o", tmp_path / output)
-    assert [row["user"] for row in told("recommend", tmp_path / "m", "--users", shown, "-k", "2")] == [
+    assert [row["user"] for row in as_json("recommend", tmp_path / "m", "--users", shown, "-k", "2")] == [
         shown
     ] * 2
     assert shown in (tmp_path / "l.csv").read_text()
-    assert len(told("similar", tmp_path / "m", shown, "--users", "-k", "2")) == 2
+    assert len(as_json("similar", tmp_path / "m", shown, "--users", "-k", "2")) == 2
     if kind == "uuid":
         assert "unknown user: 'ann'" in failed("recommend", tmp_path / "m", "--users", f"{shown},ann")
 
@@ -513,7 +530,7 @@ RECOMMEND_FAILURES = {
     "unknown item": (["--only-items", "999"], "unknown item: 999"),
     "no item left": (["--only-items", "3", "--exclude-items", "3"], "no item is left"),
     "bad unknown": (["--unknown", "ignore"], "choose one of 'error', 'popular'"),
-    "bad suffix": (["-o", "lists.xlsx"], "lists.xlsx does not tell its format"),
+    "bad suffix": (["-o", "lists.xlsx"], "lists.xlsx has no known suffix"),
     "bad format": (["-o", "lists", "--format", "excel"], "format = 'excel' is not known"),
     "parquet to the screen": (["--format", "parquet"], "give a file"),
     "no folder": (["-o", "no/lists.csv"], "there is no folder no"),
@@ -565,8 +582,8 @@ def test_broken_models(words, model, tmp_path):
 
 def test_similar(model):
     fitted = Recommender.load(model)
-    assert told("similar", model, "3", "4", "-k", "2") == fitted.similar_items([3, 4], k=2).to_pylist()
-    assert told("similar", model, "3", "-k", "2", "--users") == fitted.similar_users([3], k=2).to_pylist()
+    assert as_json("similar", model, "3", "4", "-k", "2") == fitted.similar_items([3, 4], k=2).to_pylist()
+    assert as_json("similar", model, "3", "-k", "2", "--users") == fitted.similar_users([3], k=2).to_pylist()
     assert good("similar", model, "3", "-k", "1").stdout.splitlines()[0].split()[:2] == ["item", "similar"]
 
 
@@ -574,8 +591,8 @@ def test_similar_gives_arrow_whatever_the_model_came_from(tmp_path):
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"user": ["a", "a", "b", "b"], "item": ["x", "y", "y", "z"]})
     Recommender(dim=2, epochs=1, validation=0).fit(frame).save(tmp_path / "m")
-    assert len(told("similar", tmp_path / "m", "x", "-k", "2")) == 2
-    assert len(told("recommend", tmp_path / "m", "--users", "a")) == 1
+    assert len(as_json("similar", tmp_path / "m", "x", "-k", "2")) == 2
+    assert len(as_json("recommend", tmp_path / "m", "--users", "a")) == 1
 
 
 def test_similar_fails_clearly(model):
@@ -588,7 +605,7 @@ def test_similar_fails_clearly(model):
 
 
 def test_compare(clicks):
-    found = told("compare", clicks, "--losses", "bpr,dpl,infonce", "--seeds", "2", "-q", *SMALL)
+    found = as_json("compare", clicks, "--losses", "bpr,dpl,infonce", "--seeds", "2", "-q", *SMALL)
     assert list(found["losses"]) == ["bpr", "dpl", "infonce"]
     assert found["losses"]["bpr"]["against_baseline"] is None
     for loss in ("dpl", "infonce"):
@@ -597,14 +614,14 @@ def test_compare(clicks):
         assert (against["a"], against["b"]) == (loss, "bpr")
         assert against["difference"] == pytest.approx(one["mean"] - found["losses"]["bpr"]["mean"])
         assert against["p_corrected"] >= against["p_value"]
-        assert against["verdict"] in ("better", "worse", "no real difference")
+        assert against["verdict"] in ("better", "worse", "no significant difference")
         assert [seen["seed"] for seen in one["runs"]] == [0, 1]
         assert one["mean"] == pytest.approx(sum(seen["test"] for seen in one["runs"]) / 2)
 
 
 def test_compare_judges_as_fit_does(clicks, tmp_path):
-    found = told("compare", clicks, "--losses", "dpl,bpr", "--tau", "0.1", "--test", "0.2", "-q", *SMALL)
-    fitted = told(
+    found = as_json("compare", clicks, "--losses", "dpl,bpr", "--tau", "0.1", "--test", "0.2", "-q", *SMALL)
+    fitted = as_json(
         "fit", clicks, "-o", tmp_path / "m", "--loss", "dpl", "--tau", "0.1", "--test", "0.2", "-q", *SMALL
     )
     assert found["losses"]["dpl"]["metrics"]["ndcg@5"] == fitted["metrics"]["test ndcg@5"]
@@ -614,7 +631,7 @@ def test_compare_judges_as_fit_does(clicks, tmp_path):
 def test_compare_says_which_loss_does_not_use_a_prior(given, clicks):
     result = good("compare", clicks, "--losses", "dpl,bpr", *given, *SMALL)
     assert "bpr has no prior: " in result.stderr
-    assert "tau = 0.1 is not used for it" in result.stderr
+    assert "tau = 0.1 is ignored for it" in result.stderr
     said = failed("compare", clicks, "--losses", "infonce,bpr", *given, *SMALL)
     assert "has no prior; infonce-posterior, dcl" in said or "a field of loss = 'tau' is not known" in said
 
@@ -622,7 +639,7 @@ def test_compare_says_which_loss_does_not_use_a_prior(given, clicks):
 def test_compare_tells_people(clicks):
     result = good("compare", clicks, *SMALL)
     header, first, second, remark, luck = result.stdout.splitlines()
-    assert luck == "one training run a loss: --seeds 3 takes the luck of training into account"
+    assert luck == "one training run per loss: --seeds 3 averages over random seeds"
     assert header.split() == ["loss", "ndcg@5", "interval", "difference", "p", "verdict"]
     assert first.split()[0] == "bpr"
     assert first.endswith("baseline")
@@ -639,7 +656,7 @@ def test_verdicts():
         return verdict(Comparison("ndcg@5", 0, 0, difference, 0, 0, p, p))
 
     assert [words(0.1, 0.01), words(-0.1, 0.01)] == ["better", "worse"]
-    assert words(0.1, 0.05) == "no real difference"
+    assert words(0.1, 0.05) == "no significant difference"
 
 
 def test_compare_fails_clearly(clicks):
@@ -653,7 +670,7 @@ def test_compare_fails_clearly(clicks):
 
 
 def test_data_list_and_info():
-    rows = told("data", "list")
+    rows = as_json("data", "list")
     assert [row["name"] for row in rows] == list(DATASETS)
     assert {row["folder"] for row in rows} == {None}
     assert "ml-100k" in good("data", "list").stdout
@@ -662,16 +679,16 @@ def test_data_list_and_info():
     assert DATASETS["ml-100k"].terms in shown
     assert "`truepair data fetch ml-100k`" in shown
     assert DATASETS["yahoo-r3"].by_hand in good("data", "info", "yahoo-r3").stdout
-    assert told("data", "info", "ml-100k")["cite"] == DATASETS["ml-100k"].cite
+    assert as_json("data", "info", "ml-100k")["cite"] == DATASETS["ml-100k"].cite
 
 
 def test_data_fetch_from_a_folder(real_data, monkeypatch):
-    assert told("data", "fetch", "coat", "--data-dir", real_data)["folder"] == str(real_data / "coat")
+    assert as_json("data", "fetch", "coat", "--data-dir", real_data)["folder"] == str(real_data / "coat")
     monkeypatch.setenv("TRUEPAIR_DATA", str(real_data))
     result = good("data", "fetch", "coat")
     assert result.stdout == f"{real_data / 'coat'}\n"
     assert DATASETS["coat"].terms in result.stderr
-    assert told("data", "info", "coat")["folder"] == str(real_data / "coat")
+    assert as_json("data", "info", "coat")["folder"] == str(real_data / "coat")
 
 
 def test_data_fails_clearly(tmp_path):
@@ -686,7 +703,7 @@ def test_data_fails_clearly(tmp_path):
 
 def test_doctor(tmp_path, monkeypatch):
     monkeypatch.setenv("TRUEPAIR_DATA", str(tmp_path / "nowhere"))
-    found = told("doctor")
+    found = as_json("doctor")
     assert found["versions"]["torch"] == torch.__version__
     assert "engine 'full' on" in found["machine"]["will train with"]
     assert found["data"]["data in TRUEPAIR_DATA"].endswith("nowhere (not there)")
@@ -707,7 +724,7 @@ def test_demo_calls_the_demo(tmp_path, monkeypatch):
     stand_in.run_demo = run_demo
     monkeypatch.setitem(sys.modules, "truepair.reporting.demo", stand_in)
     out = tmp_path / "report.html"
-    assert told("demo", "--out", out, "--seed", "4", "--data-dir", tmp_path) == {"report": str(out)}
+    assert as_json("demo", "--out", out, "--seed", "4", "--data-dir", tmp_path) == {"report": str(out)}
     assert calls == [{"data_dir": tmp_path, "out": out, "seed": 4, "quiet": True}]
     assert good("demo", "--quiet").output == ""
     assert calls[1] == {"data_dir": None, "out": Path("truepair-demo.html"), "seed": 0, "quiet": True}

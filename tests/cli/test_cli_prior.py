@@ -120,7 +120,7 @@ def test_fit_tells_the_prior_that_it_estimated(clicks, tmp_path):
         ],
     )
     assert result.exit_code == 0, result.output
-    assert "estimated; from" in result.stdout
+    assert "estimated prior τ" in result.stdout
 
 
 def test_weights_by_a_first_model_from_fit_to_lists(clicks, tmp_path):

@@ -4,13 +4,14 @@ import tomllib
 
 import pyarrow.csv as pa_csv
 import pytest
-from test_cli import failed, good, told
+from test_cli import as_json, failed, good
 
 from truepair.cli.commands.tune import as_toml, read_space_file
 from truepair.cli.configuration import Training, read_settings
 from truepair.losses import DPL
 from truepair.models.encoders import MF
 from truepair.recommender.estimator import Recommender
+from truepair.recommender.parts import parts_of
 from truepair.tuning import Choice, Powers, Range, When
 from worlds import two_tastes
 
@@ -30,14 +31,14 @@ def clicks(tmp_path, monkeypatch):
 
 def test_tune_report_and_fit(clicks, tmp_path):
     args = [*SMALL, "--trials", "4", "--extensions", "0", "--loss", "dpl", "--storage", "t.journal"]
-    found = told("tune", clicks, *args, "--together", "2", "--out", "r.html", "--save-config", "best.toml")
+    found = as_json("tune", clicks, *args, "--together", "2", "--out", "r.html", "--save-config", "best.toml")
     best = found["best"]
     assert (len(found["trials"]), found["study"], found["metric"]) == (4, "dpl-mf-uniform", "ndcg@5")
     assert "encoder.dim" not in found["space"]
     assert best["parameters"]["encoder.dim"] == 4
     assert "<svg" in (tmp_path / "r.html").read_text()
     assert tomllib.loads((tmp_path / "best.toml").read_text())["loss.tau"] == best["parameters"]["loss.tau"]
-    fitted = told("fit", clicks, "-o", "m", "--config", "best.toml")
+    fitted = as_json("fit", clicks, "-o", "m", "--config", "best.toml")
     assert fitted["metrics"]["validation ndcg@5"] == best["score"]
     assert Recommender.load("m").loss == DPL(tau=best["parameters"]["loss.tau"])
     again = good("tune", clicks, *args, "-q")  # all is done: it tells the same at once
@@ -58,9 +59,9 @@ def test_a_space_of_ones_own_and_a_test_part(clicks, tmp_path):
         "encoder.temperature": When("encoder.scoring", "cosine", Range(0.1, 1, log=True)),
     }
     args = ["--space", "space.toml", "--trials", "3", "--extensions", "0", "--loss", "bpr", "--seed", "4"]
-    found = told("tune", clicks, *args, *SMALL, "--test", "0.2", "-q")
+    found = as_json("tune", clicks, *args, *SMALL, "--test", "0.2", "-q")
     assert set(found["space"]) == {"encoder.scoring", "encoder.temperature"}  # what is set is not searched
-    fitted = told("fit", clicks, "-o", "m", "--test", "0.2", "--loss", "bpr", "--seed", "4", *SMALL)
+    fitted = as_json("fit", clicks, "-o", "m", "--test", "0.2", "--loss", "bpr", "--seed", "4", *SMALL)
     assert fitted["metrics"]["validation ndcg@5"] == found["trials"][0]["score"]  # the same parts
 
 
@@ -80,16 +81,16 @@ def test_plain_names_are_the_fields_of_a_space(clicks):
         "-q",
     ]
     for sampler in ("uniform", "full"):
-        found = told("tune", clicks, *args, "--sampler", sampler, *plain)
+        found = as_json("tune", clicks, *args, "--sampler", sampler, *plain)
         fixed = {"encoder.dim": 4, "encoder.scoring": "cosine", "encoder.temperature": 0.2, "loss.tau": 0.1}
         assert not set(fixed) & set(found["space"])
         assert fixed.items() <= found["best"]["parameters"].items()
-    alone = told("tune", clicks, *args, "--study", "x", "--sampler", "uniform", "--set", "scoring=cosine")
+    alone = as_json("tune", clicks, *args, "--study", "x", "--sampler", "uniform", "--set", "scoring=cosine")
     assert "encoder.temperature" in alone["space"]
 
 
 def test_a_model_without_training(clicks):
-    found = told("tune", clicks, "--encoder", "ease", "--trials", "3", "--metric", "ndcg@5", "-q")
+    found = as_json("tune", clicks, "--encoder", "ease", "--trials", "3", "--metric", "ndcg@5", "-q")
     assert "encoder.l2" in found["best"]["parameters"]
     assert found["best"]["engine"] == "closed form"
 
@@ -97,24 +98,27 @@ def test_a_model_without_training(clicks):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["--validation", "0"], "validation = 0.0 leaves nothing to choose by"),
+        (["--validation", "0"], "validation = 0.0 leaves no pairs to score trials on"),
         (["--space", "no.toml"], "cannot read the settings no.toml"),
         (["--encoder", "popular"], "has no parameters"),
         (["--set", "loss.bet=2"], "a field of loss = 'bet' is not known"),
         (["--set", "dims=2"], "Did you mean 'dim'?"),
-        (["--tau", "0.1"], "tau = 0.1 is given, and loss = "),
-        (["--n-unlabelled", "8"], "n_unlabelled = 8 is given, and sampler = 'full'"),
-        (["--set", "plus=ease"], "plus is given, and trials are judged by what is trained alone"),
-        (["--set", "plus_weight=0.5"], "plus_weight is given, and trials are judged"),
-        (["--set", "plus=eas"], "plus = 'eas' is not known"),
-        (["--space", "plus.toml"], "plus_weight is given, and trials are judged"),
+        (["--tau", "0.1"], "tau = 0.1 has no effect: loss = "),
+        (["--n-unlabelled", "8"], "n_unlabelled = 8 has no effect: sampler = 'full'"),
+        (
+            ["--set", "plus=ease"],
+            "blend has no effect here: trials score the trained encoder without a blend",
+        ),
+        (["--set", "plus_weight=0.5"], "blend_weight has no effect here: trials score"),
+        (["--set", "plus=eas"], "blend = 'eas' is not known"),
+        (["--space", "plus.toml"], "blend_weight has no effect here: trials score"),
         (["--storage", "no/t"], "there is no folder no"),
         (["--out", "."], ". is a folder"),
         (["--trials", "0"], "trials = 0 is out of range"),
         (["--together", "0"], "together = 0 is out of range"),
         (["--extensions", "-1"], "extensions = -1 is out of range"),
         (["--storage", "clicks.csv"], "is not a journal of trials"),
-        (["--space", "loss.toml"], "the space names loss, and a study has one loss"),
+        (["--space", "loss.toml"], "the space contains loss, but a study has one loss"),
         (
             ["--space", "tau.toml", "--loss", "dpl"],
             "tau is searched from 0.5 to 1.5, and its middle, 1.0, is not allowed",
@@ -134,9 +138,9 @@ def test_failures(clicks, args, message, tmp_path):
 def test_a_part_that_is_given_is_not_searched(clicks, tmp_path):
     (tmp_path / "space.toml").write_text('loss = ["dpl", "bpr"]\nseed = [0, 1]\n')
     args = ["--space", "space.toml", "--trials", "1", "--extensions", "0"]
-    assert set(told("tune", clicks, *args, *SMALL, "--loss", "bpr", "-q")["space"]) == {"seed"}
+    assert set(as_json("tune", clicks, *args, *SMALL, "--loss", "bpr", "-q")["space"]) == {"seed"}
     said = failed("tune", clicks, *args, *SMALL, "-q")
-    assert "Run tune once for each, with --loss." in said
+    assert "Run tune once for each loss." in said
 
 
 # --- flat parameters -----------------------------------------------------------------------------------
@@ -152,9 +156,12 @@ def test_tables_and_dotted_names_in_a_config(tmp_path):
     model = Training(config=config, dim=8).recommender()
     assert (model.loss, model.encoder) == (DPL(tau=0.1), MF(dim=8, scoring="cosine"))
     config.write_text('loss = "dpl"\nsampler = "uniform"\n"loss.tau" = 0.1\n"encoder.dim" = 32\n')
-    assert Training(config=config, dim=8, set=["loss.tau=0.2"]).recommender().job(0)[:2] == (MF(8), DPL(0.2))
+    assert parts_of(Training(config=config, dim=8, set=["loss.tau=0.2"]).recommender().get_params())[:2] == (
+        MF(8),
+        DPL(0.2),
+    )
     other = Training(config=config, tau="0.3").recommender()
-    assert other.job(0)[1] == DPL(tau=0.3)
+    assert parts_of(other.get_params())[1] == DPL(tau=0.3)
     assert Training(config=config).recommender(loss="bpr").loss == "bpr"  # the fields of dpl go with it
 
 
@@ -165,18 +172,20 @@ def test_what_was_chosen_for_a_loss_goes_with_it(tmp_path):
             f'loss = "infonce"\nsampler = "{sampler}"\n"loss.temperature" = 0.13\n"encoder.dim" = 8\n'
             '"encoder.scoring" = "cosine"\n"encoder.temperature" = 1.0\n'
         )
-        assert Training(config=config).recommender().job(0)[0] == MF(8, "cosine", 1.0)
-        assert Training(config=config).recommender(loss="infonce").job(0)[0] == MF(8, "cosine", 1.0)
-        assert Training(config=config).recommender(loss="dpl").job(0)[:2] == (expected, DPL())
+        assert parts_of(Training(config=config).recommender().get_params())[0] == MF(8, "cosine", 1.0)
+        assert parts_of(Training(config=config).recommender(loss="infonce").get_params())[0] == MF(
+            8, "cosine", 1.0
+        )
+        assert parts_of(Training(config=config).recommender(loss="dpl").get_params())[:2] == (expected, DPL())
     again = Training(config=config, set=["encoder.scoring=cosine", "temperature=0.2"])
-    assert again.recommender(loss="dpl").job(0)[0] == MF(8, "cosine", 0.2)
+    assert parts_of(again.recommender(loss="dpl").get_params())[0] == MF(8, "cosine", 0.2)
 
 
 def test_a_field_is_one_whatever_its_name(tmp_path):
     config = tmp_path / "run.toml"
     config.write_text('loss = "dpl"\ntau = 0.1\ndim = 16\n')
     model = Training(config=config, set=["loss.tau=0.2", "encoder.dim=8"]).recommender()
-    assert (model.job(0)[0].dim, model.loss) == (8, DPL(tau=0.2))
+    assert (parts_of(model.get_params())[0].dim, model.loss) == (8, DPL(tau=0.2))
 
 
 def test_toml_of_parameters():

@@ -9,7 +9,7 @@ from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
 from truepair.data.split import Split
 from truepair.errors import InputError
-from truepair.evaluation import CATALOGUE_METRICS, METRICS, Validation, evaluate, evaluate_split
+from truepair.evaluation import CATALOGUE_METRICS, METRICS, Validation, evaluate
 
 DEVICES = [
     "cpu",
@@ -44,7 +44,7 @@ class Model:
 @pytest.mark.parametrize("device", DEVICES)
 def test_by_hand_train_and_validation_excluded_at_test(device):
     users, items = torch.tensor(USERS, device=device), torch.tensor(ITEMS, device=device)
-    found = evaluate(users, items, TEST, exclude=[TRAIN, VALID], ks=(1, 3))
+    found = evaluate((users, items), TEST, exclude=[TRAIN, VALID], ks=(1, 3))
     # lists of three: 0: 3 2 1, 1: 3 1 0, 2: 5 4 3
     assert found.users.tolist() == [0, 1, 2]
     assert found.per_user["precision@3"].tolist() == pytest.approx([1 / 3, 1 / 3, 0])
@@ -57,23 +57,23 @@ def test_by_hand_train_and_validation_excluded_at_test(device):
 
 
 def test_validation_part_is_not_excluded_at_validation():
-    found = evaluate_split(USERS, ITEMS, Split(TRAIN, VALID, TEST, "given"), on="valid", ks=(1,))
+    found = evaluate((USERS, ITEMS), Split(TRAIN, VALID, TEST, "given"), on="valid", ks=(1,))
     assert found.per_user["hit@1"].tolist() == [1, 0]  # lists: 0: 4, 1: 3
 
 
-def test_evaluate_split_excludes_what_came_before():
-    ours = evaluate_split(USERS, ITEMS, Split(TRAIN, VALID, TEST, "given"), on="test", ks=(1, 3))
-    by_hand = evaluate(USERS, ITEMS, TEST, exclude=[TRAIN, VALID], ks=(1, 3))
+def test_a_part_of_a_split_excludes_what_came_before():
+    ours = evaluate((USERS, ITEMS), Split(TRAIN, VALID, TEST, "given"), ks=(1, 3))
+    by_hand = evaluate((USERS, ITEMS), TEST, exclude=[TRAIN, VALID], ks=(1, 3))
     assert ours.means == by_hand.means
     assert ours.catalogue == by_hand.catalogue
-    without = evaluate_split(USERS, ITEMS, Split(TRAIN, None, TEST, "given"), on="test", ks=(1, 3))
-    assert without.means == evaluate(USERS, ITEMS, TEST, exclude=TRAIN, ks=(1, 3)).means
+    without = evaluate((USERS, ITEMS), Split(TRAIN, None, TEST, "given"), ks=(1, 3))
+    assert without.means == evaluate((USERS, ITEMS), TEST, exclude=TRAIN, ks=(1, 3)).means
 
 
 def test_counts_target_pairs_of_items_nobody_has_in_train():
-    found = evaluate(USERS, ITEMS, TEST, exclude=[TRAIN, VALID], ks=(1,))
+    found = evaluate((USERS, ITEMS), TEST, exclude=[TRAIN, VALID], ks=(1,))
     assert found.n_unseen_pairs == 3  # items 3, 3 and 2; item 0 is known
-    found = evaluate(USERS, ITEMS, TEST, exclude=[VALID], ks=(1,), train=TRAIN)
+    found = evaluate((USERS, ITEMS), TEST, exclude=[VALID], ks=(1,), train=TRAIN)
     assert found.n_unseen_pairs == 3
 
 
@@ -81,7 +81,7 @@ def test_padding_is_never_a_hit():
     # User 1 has one candidate, item 0. The places after it hold -1; user 0's last item is a target item.
     target = interactions([(0, 5), (1, 0)], 2, 6)
     train = interactions([(0, 0), *((1, i) for i in range(1, 6))], 2, 6)
-    found = evaluate(USERS[:2], ITEMS, target, exclude=train, ks=(1, 6))
+    found = evaluate((USERS[:2], ITEMS), target, exclude=train, ks=(1, 6))
     assert found.per_user["precision@6"].tolist() == pytest.approx([1 / 6, 1 / 6])
     assert found.per_user["ndcg@6"].tolist() == [1, 1]
     assert found.mean("coverage@6") == 1
@@ -89,18 +89,18 @@ def test_padding_is_never_a_hit():
 
 def test_users_with_all_items_masked_and_no_target_do_not_matter():
     train = interactions([*TRAIN_PAIRS, *((3, i) for i in range(6) if i != 1)])
-    assert evaluate(USERS, ITEMS, TEST, exclude=train, ks=(2,)).n_users == 3
+    assert evaluate((USERS, ITEMS), TEST, exclude=train, ks=(2,)).n_users == 3
 
 
 def test_names_are_every_metric_at_every_k_once():
-    found = evaluate(USERS, ITEMS, TEST, exclude=TRAIN, ks=(3, 1, 3))
+    found = evaluate((USERS, ITEMS), TEST, exclude=TRAIN, ks=(3, 1, 3))
     assert list(found.per_user) == [f"{name}@{k}" for name in METRICS for k in (1, 3)]
     assert list(found.catalogue) == [f"{name}@{k}" for name in CATALOGUE_METRICS for k in (1, 3)]
     assert all(values.shape == (3,) and values.dtype == np.float64 for values in found.per_user.values())
 
 
 def test_an_evaluation_is_frozen_and_tells_what_it_holds():
-    found = evaluate(USERS, ITEMS, TEST, exclude=[TRAIN, VALID], ks=(1, 3))
+    found = evaluate((USERS, ITEMS), TEST, exclude=[TRAIN, VALID], ks=(1, 3))
     with pytest.raises(FrozenInstanceError):
         found.ks = (1,)
     with pytest.raises(ValueError, match="read-only"):
@@ -119,7 +119,7 @@ def test_interval_holds_the_mean_and_follows_the_seed():
     train, target = (
         interactions({(u, int(rng.integers(a, a + 20))) for u in range(50)}, 50, 40) for a in (0, 20)
     )
-    found = evaluate(rng.normal(size=(50, 3)), rng.normal(size=(40, 3)), target, exclude=train)
+    found = evaluate((rng.normal(size=(50, 3)), rng.normal(size=(40, 3))), target, exclude=train)
     low, high = found.interval("ndcg@20")
     assert low < found.mean("ndcg@20") < high
     assert found.interval("ndcg@20") == (low, high) != found.interval("ndcg@20", seed=1)
@@ -138,7 +138,7 @@ def test_a_constant_scorer_looks_like_chance_though_low_codes_are_popular():
     train, target = Interactions(*np.nonzero(train), *ids), Interactions(*np.nonzero(target & ~train), *ids)
 
     def ndcg(users, items):
-        return evaluate(users, items, target, exclude=train).mean("ndcg@20")
+        return evaluate((users, items), target, exclude=train).mean("ndcg@20")
 
     constant = ndcg(np.ones((n_users, 1)), np.ones((n_items, 1)))
     random = np.mean([ndcg(rng.normal(size=(n_users, 8)), rng.normal(size=(n_items, 8))) for _ in range(5)])
@@ -156,7 +156,7 @@ def test_validation_is_the_mean_of_its_metric(name):
     assert validation.metric == f"{name}@3"
     found = validation(Model(USERS, ITEMS))
     assert isinstance(found, float)
-    assert found == evaluate(USERS, ITEMS, VALID, exclude=TRAIN, ks=(3,)).mean(f"{name}@3")
+    assert found == evaluate((USERS, ITEMS), VALID, exclude=TRAIN, ks=(3,)).mean(f"{name}@3")
 
 
 def test_validation_checks_before_the_first_epoch():
@@ -199,25 +199,33 @@ OTHER_IDS = Interactions(TRAIN.users, TRAIN.items, TRAIN.user_ids, IdMap.of(list
         ({"exclude": interactions([], 4, 7)}, "exclude has 4 users x 7 items, but 4 x 6 are ranked"),
         ({"train": interactions([], 5, 6)}, "train has 5 users x 6 items, but 4 x 6 are ranked"),
         ({"exclude": OTHER_IDS}, "have other ids, so the same code means another user or item"),
-        ({"users": np.ones((9, 1))}, "target has 4 users x 6 items, but 9 x 6 are ranked"),
+        ({"model": (np.ones((9, 1)), ITEMS)}, "target has 4 users x 6 items, but 9 x 6 are ranked"),
         ({"ks": ()}, "ks is empty; give one length of list or more"),
         ({"ks": (0, 5)}, "K = 0 is out of range; it must be a whole number ≥ 1"),
         ({"ks": (5, 20)}, "k = 20 is larger than the catalogue of 6 items; choose k ≤ 6"),
     ],
 )
 def test_errors_say_what_is_wrong(arguments, message):
-    good = {"users": USERS, "items": ITEMS, "target": TEST, "exclude": TRAIN, "ks": (3,)}
+    good = {"model": (USERS, ITEMS), "target": TEST, "exclude": TRAIN, "ks": (3,)}
     with pytest.raises(InputError, match=re.escape(message)):
         evaluate(**{**good, **arguments})
 
 
 def test_errors_of_names_and_parts():
-    found = evaluate(USERS, ITEMS, TEST, exclude=TRAIN, ks=(3,))
+    found = evaluate((USERS, ITEMS), TEST, exclude=TRAIN, ks=(3,))
     with pytest.raises(InputError, match=re.escape("'ndcg@5' was not evaluated; K is one of 3")):
         found.mean("ndcg@5")
     with pytest.raises(InputError, match="metric = 'coverage' is not known"):
         found.interval("coverage@3")  # one figure for all lists has no users to resample
     with pytest.raises(InputError, match=r"on = 'tset' is not known.*Did you mean 'test'"):
-        evaluate_split(USERS, ITEMS, Split(TRAIN, VALID, TEST, "given"), on="tset")
+        evaluate((USERS, ITEMS), Split(TRAIN, VALID, TEST, "given"), on="tset")
     with pytest.raises(InputError, match="on = 'valid', but the split has no such part"):
-        evaluate_split(USERS, ITEMS, Split(TRAIN, None, TEST, "given"), on="valid")
+        evaluate((USERS, ITEMS), Split(TRAIN, None, TEST, "given"), on="valid")
+    with pytest.raises(InputError, match="a split says what to exclude; leave out exclude and train"):
+        evaluate((USERS, ITEMS), Split(TRAIN, VALID, TEST, "given"), exclude=TRAIN)
+    with pytest.raises(
+        InputError, match=r"model is a str, .*; give a fitted Recommender, or \(users, items\)"
+    ):
+        evaluate("model", TEST, exclude=TRAIN)
+    with pytest.raises(InputError, match="model is a tuple of 1, which cannot be evaluated"):
+        evaluate((USERS,), TEST, exclude=TRAIN)

@@ -39,7 +39,7 @@ def world():
 @pytest.fixture(scope="module")
 def evaluation(world):
     users, items, (train, target), _, _ = world
-    return evaluate(users, items, target, exclude=train, ks=KS)
+    return evaluate((users, items), target, exclude=train, ks=KS)
 
 
 def test_equals_trec_eval(world, evaluation):

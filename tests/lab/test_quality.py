@@ -22,7 +22,6 @@ from truepair.evaluation import evaluate
 from truepair.losses import InfoNCE
 from truepair.models import closed_forms, matrices
 from truepair.recommender.estimator import Recommender
-from truepair.recommender.parameters import assembled
 from truepair.reporting import figures
 from truepair.sampling import Full
 from truepair.training import EpochState, Job, StopTraining, fit
@@ -78,7 +77,7 @@ def test_the_final_runs_learn_from_train_and_validation(case: Case) -> None:
 
 def test_a_split_is_judged_on_the_whole_catalogue(case: Case) -> None:
     users, items = torch.eye(60, 4), torch.ones(30, 4)
-    found, plain = case.judged(users, items), evaluate(users, items, case.whole.test, exclude=case.train)
+    found, plain = case.judged(users, items), evaluate((users, items), case.whole.test, exclude=case.train)
     assert found.metrics == {name: round(plain.mean(name), 6) for name in METRICS}
     np.testing.assert_array_equal(found.per_user, plain.values("ndcg@20"))
 
@@ -275,7 +274,7 @@ def test_a_sum_s_trials_are_judged_as_the_sum_of_both_parts(case: Case) -> None:
         trial = quest.one_trial(0, {"plus_weight": weight})
         assert (trial.state, trial.epoch, trial.engine) == ("complete", 4, "full")
         scores = summed_scores(case.holdout.train, weight)
-        by_hand = evaluate(scores, torch.eye(30), case.valid, exclude=case.holdout.train)
+        by_hand = evaluate((scores, torch.eye(30)), case.valid, exclude=case.holdout.train)
         assert trial.score == pytest.approx(by_hand.mean("ndcg@20"), abs=1e-5)
         assert trial.parameters == {
             **QUICK, "plus": "ease", "plus.l2": 20.0, "plus.user_power": 0.2, "plus.item_power": 0.1,
@@ -344,7 +343,8 @@ def test_a_run_stops_at_the_chosen_epoch_of_the_whole_schedule(case: Case, tmp_p
     assert (line.study, line.epoch, line.engine, line.split) == ("quality", 4, "full", case.whole.hash)
     rates: list[float] = []
     # by hand: the same schedule, stopped after four of its six epochs
-    encoder, loss, sampler, settings = Recommender(**assembled(QUICK)).job(len(case.train))
+    job = Recommender.of(QUICK).job(case.train)
+    encoder, loss, sampler, settings = job.encoder, job.loss, job.sampler, job.settings
     assert (loss, sampler) == (InfoNCE(0.2), Full())
 
     def stop(state: EpochState) -> None:

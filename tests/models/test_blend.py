@@ -19,7 +19,7 @@ from truepair.storage.tensor_file import read_tensors, write_tensors
 from worlds import interactions_of, two_tastes
 
 QUICK = {"dim": 6, "epochs": 4, "learning_rate": 0.05, "device": "cpu", "seed": 1}
-PLUS = {"plus": EASE(l2=20, user_power=0.2, item_power=0.3), "plus_weight": 0.7}
+PLUS = {"blend": EASE(l2=20, user_power=0.2, item_power=0.3), "blend_weight": 0.7}
 WORLD = two_tastes(n_users=40, n_items=30, each=6)
 
 
@@ -72,9 +72,9 @@ def test_scores_are_the_trained_ones_and_those_of_ease_times_the_weight(encoder,
 
 
 def test_the_name_means_ease_as_it_is_by_itself():
-    by_name, by_value = made(plus="ease"), made(plus=EASE(l2=500.0))
+    by_name, by_value = made(blend="ease"), made(blend=EASE(l2=500.0))
     np.testing.assert_array_equal(scores_of(by_name), scores_of(by_value))
-    assert (made(plus=None, plus_weight=1.0).users_ == trained_part(by_name.users_, WORLD.n_items)).all()
+    assert (made(blend=None, blend_weight=1.0).users_ == trained_part(by_name.users_, WORLD.n_items)).all()
 
 
 def test_lists_are_the_best_scores_without_what_is_known(fitted):
@@ -87,7 +87,7 @@ def test_lists_are_the_best_scores_without_what_is_known(fitted):
 
 def test_nothing_is_added_with_a_weight_of_zero():
     np.testing.assert_allclose(
-        scores_of(made(plus_weight=0.0)), scores_of(Recommender(**QUICK).fit(WORLD)), atol=1e-6
+        scores_of(made(blend_weight=0.0)), scores_of(Recommender(**QUICK).fit(WORLD)), atol=1e-6
     )
 
 
@@ -97,7 +97,7 @@ def test_ease_learns_from_the_training_part_and_the_sum_is_judged():
     alone = Recommender(**QUICK).fit(split)
     expected = scores_of(alone) + 0.7 * ease_of(split.train, 20, 0.2, 0.3)
     np.testing.assert_allclose(scores_of(summed), expected, atol=5e-6)
-    by_hand = evaluate(torch.from_numpy(expected).float(), torch.eye(30), split.valid, exclude=split.train)
+    by_hand = evaluate((torch.from_numpy(expected).float(), torch.eye(30)), split.valid, exclude=split.train)
     told = summed.facts_["metrics"]["validation ndcg@20"]
     assert told == pytest.approx(by_hand.mean("ndcg@20"), abs=1e-6)
     assert summed.result_.score == alone.result_.score  # of the epoch, which what is trained chose
@@ -127,8 +127,8 @@ def test_saved_and_loaded_gives_the_same_bits(popularity, tmp_path):
     before = made(popularity=popularity)
     before.save(tmp_path / "m")
     after = Recommender.load(tmp_path / "m")
-    assert after.plus == PLUS["plus"]
-    assert after.plus_weight == 0.7
+    assert after.blend == PLUS["blend"]
+    assert after.blend_weight == 0.7
     assert (after.users_ != before.users_).nnz == 0
     assert torch.equal(after.items_, before.items_)
     assert after.items_.T.is_contiguous()  # so that products with sparse users need no copy
@@ -161,12 +161,12 @@ def test_who_has_the_history_of_somebody_gets_the_same_from_ease(changes):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"plus": "eas"}, r"plus = 'eas' is not known; choose one of 'ease'. Did you mean 'ease'"),
-        ({"plus": 3}, r"plus is a int, .*; give 'ease', a value such as EASE\(l2=500\), or None"),
-        ({"plus_weight": -1.0}, "plus_weight = -1.0 .* ≥ 0"),
-        ({"plus_weight": "x"}, "plus_weight = 'x'"),
-        ({"plus_weight": float("nan")}, "plus_weight = nan"),
-        ({"encoder": "itemknn"}, r"plus = EASE.* is given, and encoder = ItemKNN.* is not trained"),
+        ({"blend": "eas"}, r"blend = 'eas' is not known; choose one of 'ease'. Did you mean 'ease'"),
+        ({"blend": 3}, r"blend is a int, .*; give 'ease', an object such as EASE\(l2=500\), or None"),
+        ({"blend_weight": -1.0}, "blend_weight = -1.0 .* ≥ 0"),
+        ({"blend_weight": "x"}, "blend_weight = 'x'"),
+        ({"blend_weight": float("nan")}, "blend_weight = nan"),
+        ({"encoder": "itemknn"}, r"blend = EASE.* has no effect: encoder = ItemKNN.* is not trained"),
     ],
 )
 def test_wrong_values_are_told_before_training(changes, message):
@@ -179,7 +179,7 @@ def test_what_does_not_fit_into_memory_is_told_before_it_is_made(monkeypatch):
     vectors = torch.ones(40, 6), torch.ones(30, 6)
     monkeypatch.setattr(matrices, "free_bytes", lambda device: 4 * 30 * 36 - 1)
     with pytest.raises(
-        InputError, match=r"A blend with EASE over 30 items needs .* GB, .*; train without plus='ease'"
+        InputError, match=r"A blend with EASE over 30 items needs .* GB, .*; train without blend='ease'"
     ):
         parts.matrices(*vectors)
     monkeypatch.setattr(matrices, "free_bytes", lambda device: 4 * 30 * 36)
@@ -194,12 +194,12 @@ def saved(fitted, path, **changes):
 
 
 OTHERS = {
-    "no sum": ({"plus": None}, r"users of MF.* are dense rows of 6 numbers, and these are sparse"),
+    "no sum": ({"blend": None}, r"users of MF.* are dense rows of 6 numbers, and these are sparse"),
     "another dimension": ({"dim": 7}, r"users of MF.* with EASE are sparse rows of 37 .*shape \(40, 36\)"),
     "popularity": ({"popularity": 0.1}, r"are sparse rows of 37 numbers, .*shape \(40, 36\)"),
-    "EASE alone": ({"encoder": "ease", "plus": None}, r"users of EASE.* are sparse rows of 30 numbers"),
-    "an unknown sum": ({"plus": {"kind": "mf"}}, "plus = 'mf' is not known"),
-    "a weight below zero": ({"plus_weight": -2.0}, "plus_weight = -2.0"),
+    "EASE alone": ({"encoder": "ease", "blend": None}, r"users of EASE.* are sparse rows of 30 numbers"),
+    "an unknown sum": ({"blend": {"kind": "mf"}}, "blend = 'mf' is not known"),
+    "a weight below zero": ({"blend_weight": -2.0}, "blend_weight = -2.0"),
 }
 
 

@@ -9,13 +9,13 @@ from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
 from truepair.data.splitting import split_random
 from truepair.errors import InputError
-from truepair.evaluation import Validation, evaluate_split
+from truepair.evaluation import Validation, evaluate
 from truepair.losses import BPR
 from truepair.models import closed_forms, matrices
 from truepair.models.closed_forms import ALL_ENCODERS, CLOSED, EASE, ClosedForm, ItemKNN, Popular
 from truepair.models.encoders import ENCODERS
 from truepair.randomness import random_order
-from truepair.recommender.closed_fit import solve
+from truepair.recommender.fitting import solve
 from truepair.sampling import Uniform
 from truepair.training import Job, Settings, fit
 from worlds import interactions_of, two_tastes
@@ -215,17 +215,19 @@ def test_numbers_are_finite_and_repeat(encoder, data):
 def test_evaluation_takes_their_matrices(encoder, data):
     split = split_random(data, 0.2, valid=0.1)
     users, items = CLOSED[encoder]().solve(split.train)
-    found = evaluate_split(users, items, split, on="test", ks=(5,))
-    plain = evaluate_split(dense_of(users), dense_of(items), split, on="test", ks=(5,))
+    found = evaluate((users, items), split, ks=(5,))
+    plain = evaluate((dense_of(users), dense_of(items)), split, ks=(5,))
     assert found.means == pytest.approx(plain.means)
-    solved = solve(CLOSED[encoder](), split, "recall@5", CPU)
-    assert solved.score == Validation(split.valid, split.train, "recall@5")(solved)
+    validation = Validation(split.valid, split.train, "recall@5")
+    solved = solve(CLOSED[encoder](), split.train, validation, CPU)
+    assert solved.score == validation(solved) == validation.score(*solved.matrices())
+    assert (solved.epoch, solved.history, solved.job, solved.engine) == (None, (), None, "closed form")
 
 
 def test_tastes_are_told_apart():
     split = split_random(two_tastes(n_users=120, n_items=40, each=8), 0.2)
     recall = {
-        name: evaluate_split(*kind().solve(split.train), split, on="test", ks=(20,)).mean("recall@20")
+        name: evaluate(kind().solve(split.train), split, ks=(20,)).mean("recall@20")
         for name, kind in CLOSED.items()
     }
     assert recall["popular"] < 0.7

@@ -17,10 +17,11 @@ from truepair.evaluation import evaluate
 from truepair.losses import BPR, DPL, PSL, InfoNCE
 from truepair.models.closed_forms import CLOSED, EASE
 from truepair.models.encoders import MF, LightGCN
-from truepair.recommender.defaults import WITHOUT_DRAWS
+from truepair.recommender.defaults import FULL_CATALOGUE
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.holdout import split_for_fitting
 from truepair.recommender.model_file import Model, load_model, save_model
+from truepair.recommender.parts import parts_of
 from truepair.sampling import BNS, DNS, SAMPLERS, Full
 from truepair.training import Settings
 from worlds import two_tastes
@@ -107,7 +108,7 @@ def test_what_is_recommended_equals_what_is_evaluated():
     found = held_out.groupby("user").size()
     sizes = split.test.to_table().to_pandas().groupby("user").size()
     recall = (found.reindex(sizes.index).fillna(0) / sizes).mean()
-    ours = evaluate(fitted.users_, fitted.items_, split.test, exclude=[split.train, split.valid], ks=(20,))
+    ours = evaluate(fitted, split.test, exclude=[split.train, split.valid], ks=(20,))
     assert recall == pytest.approx(ours.mean("recall@20"))
 
 
@@ -218,25 +219,34 @@ def test_parts_by_name_or_by_value(clicks):
 
 
 UNUSED = [
-    ({"tau": 0.1}, r"tau = 0.1 is given, and loss = 'infonce' has no prior; .*dcl, .*dpl"),
-    ({"loss": BPR(), "tau": "auto"}, r"tau = auto is given, and loss = BPR\(\) has no prior"),
+    (
+        {"tau": 0.1},
+        r"tau = 0.1 has no effect: loss = 'infonce' has no prior; losses with a prior: .*dcl, .*dpl",
+    ),
+    ({"loss": BPR(), "tau": "auto"}, r"tau = auto has no effect: loss = BPR\(\) has no prior"),
     (
         {"loss": DPL(tau=0.2), "tau": [0.1, 0.2]},
-        r"tau = one for each user is given, and loss = DPL\(…\) has its own",
+        r"tau = one for each user has no effect: loss = DPL\(…\) has its own",
     ),
     ({"encoder": "ease", "loss": "dpl", "tau": 0.1}, r"tau = 0.1 .*EASE\(l2=500.0.*\) is not trained"),
-    ({"encoder": MF(dim=4), "dim": 8}, r"dim = 8 is given, and encoder = MF\(…\) has its own; give it there"),
-    ({"encoder": MF(dim=4), "scoring": "cosine"}, r"scoring = cosine is given"),
-    ({"encoder": LightGCN(), "temperature": 0.1}, r"temperature = 0.1 .* field of LightGCN"),
-    ({"encoder": MF(), "popularity": 0.1}, r"popularity = 0.1 is given, and encoder = MF\(…\) has its own"),
-    ({"encoder": "ease", "plus": "ease"}, r"plus = ease is given, and encoder = EASE\(.*\) is not trained"),
-    ({"plus_weight": 0.5}, r"plus_weight = 0.5 is given, and nothing is added .*; .* give plus='ease'"),
+    (
+        {"encoder": MF(dim=4), "dim": 8},
+        r"dim = 8 has no effect: encoder = MF\(…\) has its own; set it on the object",
+    ),
+    ({"encoder": MF(dim=4), "scoring": "cosine"}, r"scoring = cosine has no effect"),
+    ({"encoder": LightGCN(), "temperature": 0.1}, r"temperature = 0.1 .* encoder = LightGCN"),
+    ({"encoder": MF(), "popularity": 0.1}, r"popularity = 0.1 has no effect: encoder = MF\(…\) has its own"),
+    (
+        {"encoder": "ease", "blend": "ease"},
+        r"blend = ease has no effect: encoder = EASE\(.*\) is not trained",
+    ),
+    ({"blend_weight": 0.5}, r"blend_weight = 0.5 has no effect: there is no blend; .* add blend='ease'"),
     (
         {"n_unlabelled": 8},
-        r"n_unlabelled = 8 is given, and sampler = 'full' compares with all items; leave it out",
+        r"n_unlabelled = 8 has no effect: sampler = 'full' compares with all items; leave it out",
     ),
-    ({"sampler": Full(), "n_extra": 1}, r"n_extra = 1 is given, and sampler = Full\(.*compares with all"),
-    ({"patience": 3}, r"patience = 3 is given, and .* nothing is held out to judge by; .*validation=0.1"),
+    ({"sampler": Full(), "n_extra": 1}, r"n_extra = 1 has no effect: sampler = Full\(.*compares with all"),
+    ({"patience": 3}, r"patience = 3 has no effect: .* nothing is held out by default; .*validation=0.1"),
 ]
 
 
@@ -248,7 +258,7 @@ def test_what_is_given_and_not_used_is_an_error(params, message, clicks):
 
 def test_weight_decay_goes_by_the_sampler_unless_it_is_given():
     def decay(**params):
-        return Recommender(**params).job(1000)[3].weight_decay
+        return parts_of(Recommender(**params).get_params()).settings.weight_decay
 
     assert [decay(), decay(sampler=Full(step=0)), decay(sampler="uniform")] == [0.0, 0.0, 1e-5]
     assert [decay(sampler=DNS()), decay(weight_decay=0.5), decay(sampler="dns", weight_decay=0.0)] == [
@@ -287,13 +297,13 @@ def test_not_fitted_yet():
             use(Recommender())
 
 
-def test_validation_given_carved_or_none(world):
+def test_validation_given_held_out_or_none(world):
     split = split_random(world.observed, 0.2)
     given = Recommender(**QUICK).fit(split.train, valid=split.test)
-    carved = Recommender(**QUICK).fit(split.train)
+    held_out = Recommender(**QUICK).fit(split.train)
     nothing = Recommender(**{**QUICK, "validation": 0}).fit(split.train)
     assert "validation ndcg@20" in given.facts_["metrics"]
-    assert "validation ndcg@20" in carved.facts_["metrics"]
+    assert "validation ndcg@20" in held_out.facts_["metrics"]
     usual = Recommender(**{**QUICK, "validation": None, "patience": "auto"}).fit(split.train)
     assert nothing.facts_["metrics"] == usual.facts_["metrics"] == {}
     drawn = Recommender(**{**QUICK, "sampler": "uniform", "validation": None}).fit(split.train)
@@ -363,7 +373,7 @@ def test_encoders_without_training_learn_from_everything_and_say_what_is_not_use
     fitted = Recommender(encoder=encoder).fit(world.observed)
     assert fitted.facts_["data"] == world.observed.hash
     assert fitted.facts_["metrics"] == {}
-    assert (fitted.facts_["engine"], fitted.facts_["epoch"]) == ("closed form", 0)
+    assert (fitted.facts_["engine"], fitted.facts_["epoch"]) == ("closed form", None)
     assert (fitted.facts_["tau"], fitted.facts_["training loss"]) == (None, None)
     assert {"loss", "sampler", "epochs", "validation", "dim"} <= set(fitted.facts_["not used"])
     assert not {"encoder", "metric", "device"} & set(fitted.facts_["not used"])
@@ -375,7 +385,7 @@ def test_a_validation_part_is_judged_by_and_not_learnt_from(encoder, world):
     split = split_random(world.observed, 0.2, valid=0.1)
     fitted = Recommender(encoder=encoder).fit(split)
     users, items = CLOSED[encoder]().solve(split.train)
-    expected = evaluate(users, items, split.valid, exclude=split.train, ks=(20,)).mean("ndcg@20")
+    expected = evaluate((users, items), split.valid, exclude=split.train, ks=(20,)).mean("ndcg@20")
     assert fitted.facts_["metrics"] == {"validation ndcg@20": expected}
     assert fitted.result_.score == expected
     assert fitted.facts_["data"] == split.train.hash
@@ -391,7 +401,7 @@ def test_what_is_not_used_is_checked_all_the_same(clicks):
     with pytest.raises(
         InputError, match=r"encoder = EASE\(l2=500.0.*\) is not trained; .* one of mf, lightgcn"
     ):
-        Recommender(encoder="ease").job(n_pairs=0)
+        Recommender(encoder="ease").job(read_interactions(clicks))
 
 
 @pytest.mark.parametrize("encoder", CLOSED)
@@ -599,8 +609,8 @@ OTHER_PARAMETERS = {
     "scoring": "cosine",
     "temperature": np.float32(0.5),
     "popularity": np.float32(0.25),
-    "plus": EASE(l2=50.0, user_power=0.25),
-    "plus_weight": np.float64(0.5),
+    "blend": EASE(l2=50.0, user_power=0.25),
+    "blend_weight": np.float64(0.5),
     "tau": np.float32(0.25),
     "validation": 0.2,
     "metric": "recall@5",
@@ -641,11 +651,11 @@ def test_a_file_does_not_depend_on_what_is_usual_today(clicks, tmp_path, monkeyp
     people = clicks.head(40)
     expected = fitted.fold_in(people).users_
     parameters = load_model(tmp_path / "m").facts["parameters"]
-    assert None not in [value for name, value in parameters.items() if name not in ("patience", "plus")]
-    assert {name: parameters[name] for name in WITHOUT_DRAWS} == {**WITHOUT_DRAWS, "epochs": 2}
+    assert None not in [value for name, value in parameters.items() if name not in ("patience", "blend")]
+    assert {name: parameters[name] for name in FULL_CATALOGUE} == {**FULL_CATALOGUE, "epochs": 2}
     changed = {"scoring": "dot", "temperature": 0.7, "dim": 3, "schedule": "step", "weight_decay": 1.0}
     for name, value in changed.items():
-        monkeypatch.setitem(WITHOUT_DRAWS, name, value)
+        monkeypatch.setitem(FULL_CATALOGUE, name, value)
     loaded = Recommender.load(tmp_path / "m")
     assert torch.equal(loaded.fold_in(people).users_, expected)
     assert torch.equal(loaded.fit(clicks).users_, fitted.users_)
@@ -658,7 +668,7 @@ def _former(tmp_path, fitted, **parameters):
     stored = load_model(tmp_path / "m")
     usual = {"dim": 64, "tau": "density", "validation": 0.1, "batch_size": None, "patience": 10}
     stored.facts["parameters"] |= {**usual, **parameters}
-    for name in ("scoring", "temperature", "popularity", "plus", "plus_weight"):
+    for name in ("scoring", "temperature", "popularity", "blend", "blend_weight"):
         del stored.facts["parameters"][name]
     save_model(tmp_path / "m", stored)
     return Recommender.load(tmp_path / "m")
@@ -668,9 +678,9 @@ def test_former_files_fold_in_as_they_were_trained(clicks, tmp_path, monkeypatch
     people = clicks.head(40)
     exact = Recommender(scoring="dot", temperature=1.0, **QUICK).fit(clicks)
     with monkeypatch.context() as patched:
-        patched.setitem(WITHOUT_DRAWS, "popularity", 0.3)  # should it be usual one day
+        patched.setitem(FULL_CATALOGUE, "popularity", 0.3)  # should it be usual one day
         loaded = _former(tmp_path, exact, dim=8, n_unlabelled=9)
-        assert loaded.job(0)[0] == MF(dim=8, scoring="dot", temperature=1.0)
+        assert parts_of(loaded.get_params()).encoder == MF(dim=8, scoring="dot", temperature=1.0)
     assert torch.equal(loaded.fold_in(people).users_, exact.fold_in(people).users_)
     bpr = Recommender(loss="bpr", sampler="uniform", **QUICK).fit(clicks)
     loaded = _former(tmp_path, bpr, dim=8, tau=0.2)

@@ -10,9 +10,9 @@ import pytest
 
 from processes import start
 from truepair.errors import InputError, StorageError, TrainingError
-from truepair.tuning import SHAPES, Choice, Powers, Range, When, tune
+from truepair.tuning import SHAPES, Choice, Powers, Range, When, run_search
 from truepair.tuning.lock import JournalLock, is_dead, this_process
-from truepair.tuning.trials import is_hopeless
+from truepair.tuning.trials import is_behind
 
 pytest.importorskip("optuna")
 
@@ -48,7 +48,7 @@ class Runner:
 
 def search(folder, runner=None, space=SPACE, **options):
     options = {"trials": 12, "storage": folder / "trials.journal", "study": "s", **options}
-    return tune(space, runner or Runner(), **options)
+    return run_search(space, runner or Runner(), **options)
 
 
 def chosen(tuning):
@@ -112,12 +112,12 @@ def test_trials_of_a_round_share_their_shapes(tmp_path):
 # --- pruning and failing -------------------------------------------------------------------------------
 
 
-def test_who_is_hopeless():
-    rivals = [[(1, 0.1), (2, 0.3), (3, 0.2)], [(1, 0.2), (3, 0.5)], [(2, 0.4)], [(9, 0.9)]]
-    assert is_hopeless([(1, 0.0), (2, 0.3), (3, 0.39)], rivals)  # the median of 0.3, 0.5, 0.4
-    assert not is_hopeless([(1, 0.4), (2, 0.3), (3, 0.1)], rivals)
-    assert not is_hopeless([(1, 0.0), (3, 0.0)], rivals)  # two reports
-    assert not is_hopeless([(1, 0.0), (2, 0.0), (3, 0.0)], rivals[1:])  # two rivals by then
+def test_who_is_behind():
+    others = [[(1, 0.1), (2, 0.3), (3, 0.2)], [(1, 0.2), (3, 0.5)], [(2, 0.4)], [(9, 0.9)]]
+    assert is_behind([(1, 0.0), (2, 0.3), (3, 0.39)], others)  # the median of 0.3, 0.5, 0.4
+    assert not is_behind([(1, 0.4), (2, 0.3), (3, 0.1)], others)
+    assert not is_behind([(1, 0.0), (3, 0.0)], others)  # two reports
+    assert not is_behind([(1, 0.0), (2, 0.0), (3, 0.0)], others[1:])  # two others by then
 
 
 def test_prunes_after_a_third_and_counts_the_pruned(tmp_path):
@@ -367,13 +367,13 @@ def test_a_storage_of_something_else_is_refused(tmp_path):
     search(tmp_path, trials=1)
     other = Runner()
     other.identity = "depth"
-    with pytest.raises(InputError, match="study 's' of another measure: height there, depth now"):
+    with pytest.raises(InputError, match=r"study 's' in .* differs in its measure: height there, depth now"):
         search(tmp_path, other)
     other = Runner()
     other.fixed = {"loss": "bpr"}
-    with pytest.raises(InputError, match="of another fixed parameters"):
+    with pytest.raises(InputError, match="differs in its fixed parameters"):
         search(tmp_path, other)
-    with pytest.raises(InputError, match="of another space"):
+    with pytest.raises(InputError, match="differs in its space"):
         search(tmp_path, space={"x": Range(0, 1)})
     other.fixed = {"loss": object()}
     with pytest.raises(InputError, match="fixed parameters are plain values"):

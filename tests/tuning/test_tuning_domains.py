@@ -8,8 +8,8 @@ from truepair.errors import InputError
 from truepair.losses import LOSSES
 from truepair.models.closed_forms import CLOSED
 from truepair.models.encoders import ENCODERS
+from truepair.recommender.estimator import Recommender
 from truepair.sampling import SAMPLERS
-from truepair.tuning import check_space
 from truepair.tuning.domains import (
     Choice,
     Powers,
@@ -19,7 +19,7 @@ from truepair.tuning.domains import (
     plain_space,
     read_space,
 )
-from truepair.tuning.runner import recommender_of
+from truepair.tuning.search import check_space
 from truepair.tuning.spaces import check_values, default_space
 
 
@@ -90,7 +90,7 @@ def test_a_space_is_extended_where_the_best_is_at_an_edge_and_asked():
         (lambda: read_space({"a": {"values": {"b": 1}}}), "is no list"),
         (lambda: check_space({}, {}), "the space is empty"),
         (lambda: check_space({"a": 3}, {}), "give a Range, Powers or Choice"),
-        (lambda: check_space({"a": Range(0, 1)}, {"a": 1}), "a is fixed to 1, and in the space too"),
+        (lambda: check_space({"a": Range(0, 1)}, {"a": 1}), "a is fixed to 1 and also in the space"),
         (lambda: check_space({"a": When("b", 1, Range(0, 1))}, {}), "neither fixed nor named before"),
     ],
 )
@@ -127,7 +127,7 @@ def test_every_corner_of_every_default_space_can_be_trained(loss, encoder, sampl
         for corner in ("low", "high"):
             domains = {name: getattr(entry, "domain", entry) for name, entry in space.items()}
             values = {name: getattr(d, corner, None) or d.middle() for name, d in domains.items()}
-            recommender_of({**fixed, **values}).check()
+            Recommender.of({**fixed, **values}).check()
             space, _ = extend_space(space, values)
 
 
@@ -229,4 +229,4 @@ def test_models_without_training_have_their_own():
     for encoder in set(CLOSED) - {"popular"}:
         space = default_space(encoder=encoder)
         middle = {name: entry.middle() for name, entry in space.items()}
-        assert recommender_of({"encoder": encoder, **middle}).closed_form() is not None
+        assert Recommender.of({"encoder": encoder, **middle}).closed_form() is not None

@@ -5,10 +5,11 @@ import pytest
 from truepair.errors import InputError
 from truepair.losses import DPL
 from truepair.models.encoders import MF, LightGCN
+from truepair.recommender.estimator import Recommender
 from truepair.recommender.holdout import split_for_fitting
+from truepair.recommender.parts import parts_of
 from truepair.sampling import DNS
-from truepair.tuning import Asked, Choice, Powers, Range, training_runner, tune
-from truepair.tuning.runner import recommender_of
+from truepair.tuning import Asked, Choice, Powers, Range, run_search, training_runner
 from worlds import two_tastes
 
 SPLIT = split_for_fitting(two_tastes(), None, 0.2, 0)
@@ -25,10 +26,10 @@ def runner_of(fixed=FIXED, engine="reference"):
 class Batch:
     """Trials without a search."""
 
-    def __init__(self, runner, *chosen, rivals=()):
+    def __init__(self, runner, *chosen, others=()):
         self.ended = {}
         self.asked = [
-            Asked(n, {**runner.fixed, **each}, lambda outcome, n=n: self.ended.update({n: outcome}), rivals)
+            Asked(n, {**runner.fixed, **each}, lambda outcome, n=n: self.ended.update({n: outcome}), others)
             for n, each in enumerate(chosen)
         ]
 
@@ -57,16 +58,16 @@ def test_together_and_alone_give_the_same(engine):
 def test_it_is_what_the_recommender_would_reach():
     runner = runner_of()
     (found,) = Batch(runner, CHOSEN[0]).run(runner)
-    model = recommender_of({**runner.fixed, **CHOSEN[0]}).fit(SPLIT)
+    model = Recommender.of({**runner.fixed, **CHOSEN[0]}).fit(SPLIT)
     assert (found.score, found.epoch) == (model.result_.score, model.result_.epoch)
 
 
 def test_pruned_diverged_and_senseless_runs_end_alone():
     runner = runner_of()
     chosen = [{"learning_rate": 1e-6}, {"learning_rate": 1e30}, {"n_unlabelled": 0}, {"loss.bet": 3}, {}]
-    rivals = [[(1, 2.0)]] * 3  # nobody can keep up with these
-    batch = Batch(runner, *chosen, rivals=rivals)
-    batch.asked[-1].rivals = ()
+    others = [[(1, 2.0)]] * 3  # nobody can keep up with these
+    batch = Batch(runner, *chosen, others=others)
+    batch.asked[-1].pruned_by = ()
     pruned, diverged, senseless, unknown, good = batch.run(runner)
     assert (pruned.state, len(pruned.history)) == ("pruned", 3)
     assert (diverged.state, senseless.state, unknown.state) == ("failed",) * 3
@@ -98,29 +99,33 @@ def test_a_whole_search(tmp_path, together):
         "seed": Choice([0, 1]),
     }
     options = {"storage": tmp_path / "j", "study": "s", "together": together, "extensions": 0}
-    found = tune(space, runner_of(), trials=6, **options)
+    found = run_search(space, runner_of(), trials=6, **options)
     assert len(found.trials) == 6
     for trial in (t for t in found.trials if t.state == "complete"):
-        model = recommender_of(trial.parameters).fit(SPLIT)
+        model = Recommender.of(trial.parameters).fit(SPLIT)
         assert (model.result_.score, model.result_.epoch) == (trial.score, trial.epoch)
     other = split_for_fitting(two_tastes(seed=1), None, 0.2, 0)
-    with pytest.raises(InputError, match="of another measure"):
-        tune(space, training_runner(FIXED, other.train, other.valid, "ndcg@5"), trials=6, **options)
+    with pytest.raises(InputError, match="differs in its measure"):
+        run_search(space, training_runner(FIXED, other.train, other.valid, "ndcg@5"), trials=6, **options)
 
 
 def test_flat_parameters_mean_what_the_recommender_means():
     drawn = {"dim": 8, "tau": 0.2, "loss": "dpl", "sampler": "uniform"}
-    assert recommender_of(drawn).job(0)[:2] == (MF(dim=8), DPL(tau=0.2))
-    mixed = recommender_of({**drawn, "encoder.scoring": "cosine", "loss.floor": 0.1})
-    assert mixed.job(0)[:2] == (MF(dim=8, scoring="cosine"), DPL(tau=0.2, floor=0.1))
-    usual = recommender_of({"encoder": "lightgcn", "encoder.hops": 2, "temperature": 0.2})  # beside a field
-    assert usual.job(0)[0] == LightGCN(dim=128, scoring="cosine", temperature=0.2, hops=2)
-    assert recommender_of({"sampler": "dns", "n_unlabelled": 40}).job(0)[2] == DNS(pool=80)
-    assert recommender_of({"loss": "bpr", "tau": 0.2, "encoder": "ease", "encoder.l2": 3.0}).closed_form()
+    assert parts_of(Recommender.of(drawn).get_params())[:2] == (MF(dim=8), DPL(tau=0.2))
+    mixed = Recommender.of({**drawn, "encoder.scoring": "cosine", "loss.floor": 0.1})
+    assert parts_of(mixed.get_params())[:2] == (MF(dim=8, scoring="cosine"), DPL(tau=0.2, floor=0.1))
+    usual = Recommender.of({"encoder": "lightgcn", "encoder.hops": 2, "temperature": 0.2})  # beside a field
+    assert parts_of(usual.get_params()).encoder == LightGCN(
+        dim=128, scoring="cosine", temperature=0.2, hops=2
+    )
+    assert parts_of(Recommender.of({"sampler": "dns", "n_unlabelled": 40}).get_params()).sampler == DNS(
+        pool=80
+    )
+    assert Recommender.of({"loss": "bpr", "tau": 0.2, "encoder": "ease", "encoder.l2": 3.0}).closed_form()
     with pytest.raises(InputError, match="'dims' is no parameter of Recommender"):
-        recommender_of({"dims": 8})
+        Recommender.of({"dims": 8})
     with pytest.raises(InputError, match="must be a name where its fields are named"):
-        recommender_of({"encoder": MF(), "encoder.dim": 3, "dim": 3})
+        Recommender.of({"encoder": MF(), "encoder.dim": 3, "dim": 3})
 
 
 def test_trials_get_what_first_models_tell_and_one_that_has_none_fails_alone():
@@ -131,5 +136,5 @@ def test_trials_get_what_first_models_tell_and_one_that_has_none_fails_alone():
     found = Batch(runner, *chosen, {"loss": "infonce"}, {**weighed, "sampler": "uniform"}).run(runner)
     assert [outcome.state for outcome in found] == ["complete", "failed", "complete", "failed"]
     assert found[0].score != found[2].score
-    model = recommender_of({**runner.fixed, **weighed}).fit(SPLIT)
+    model = Recommender.of({**runner.fixed, **weighed}).fit(SPLIT)
     assert (found[0].score, found[0].epoch) == (model.result_.score, model.result_.epoch)

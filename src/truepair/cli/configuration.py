@@ -1,4 +1,4 @@
-"""Parameters: a TOML file, options and --set, in that order of rising weight -> a Recommender."""
+"""Parameters from a TOML file, options and --set, where the later overrides the earlier -> a Recommender."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DEFAULT = " [default: {default}]"
 
 @dataclass(frozen=True)
 class Training:
-    """Parameters of `Recommender` that have an option of their own; None is not given."""
+    """Parameters of `Recommender` with an option; None means not given."""
 
     encoder: Annotated[
         str | None, typer.Option(help="The encoder: {truepair.models.closed_forms.ALL_ENCODERS}." + _DEFAULT)
@@ -34,42 +34,45 @@ class Training:
             help="The prior, for losses that use it: a number, `density`, `auto` or `per-user`." + _DEFAULT
         ),
     ] = None
-    epochs: Annotated[int | None, typer.Option(help="At most so many epochs." + _DEFAULT)] = None
+    epochs: Annotated[int | None, typer.Option(help="The maximum number of epochs." + _DEFAULT)] = None
     patience: Annotated[
         str | None,
         typer.Option(
-            help="Stop so many epochs after the best on what is held out; `none` trains all." + _DEFAULT
+            help="Stop after this many epochs without a better validation score; `none`: never." + _DEFAULT
         ),
     ] = None
     batch_size: Annotated[
         int | None,
         typer.Option(
-            help="Pairs a step, or users with exact sampling; by the size of the data if not given."
+            help="Pairs of a step; with the sampler `full`, users. By default it depends on the data."
         ),
     ] = None
-    learning_rate: Annotated[float | None, typer.Option(help="The step size." + _DEFAULT)] = None
-    weight_decay: Annotated[float | None, typer.Option(help="L2 on all parameters." + _DEFAULT)] = None
+    learning_rate: Annotated[float | None, typer.Option(help="The learning rate." + _DEFAULT)] = None
+    weight_decay: Annotated[float | None, typer.Option(help="The L2 penalty on all vectors." + _DEFAULT)] = (
+        None
+    )
     n_unlabelled: Annotated[
-        int | None, typer.Option(help="Unlabelled items a pair; for samplers that draw." + _DEFAULT)
+        int | None,
+        typer.Option(help="Unlabelled items drawn for each pair, by samplers that draw." + _DEFAULT),
     ] = None
     validation: Annotated[
         float | None,
         typer.Option(
-            help="The share of the pairs held out to choose the epoch; 0 for none. `tune` chooses by it: "
-            "0.1 there." + _DEFAULT
+            help="The share of the pairs held out to choose the epoch; 0 for none. For `tune` it is 0.1 by "
+            "default, and scores the trials." + _DEFAULT
         ),
     ] = None
-    metric: Annotated[str | None, typer.Option(help="What to choose and judge by." + _DEFAULT)] = None
-    seed: Annotated[int | None, typer.Option(help="The seed of every draw." + _DEFAULT)] = None
+    metric: Annotated[str | None, typer.Option(help="The metric for validation and test." + _DEFAULT)] = None
+    seed: Annotated[int | None, typer.Option(help="The seed of all random numbers." + _DEFAULT)] = None
     engine: Annotated[
-        str | None, typer.Option(help="How to train: auto, {truepair.training.ENGINES}." + _DEFAULT)
+        str | None, typer.Option(help="The training engine: auto, {truepair.training.ENGINES}." + _DEFAULT)
     ] = None
-    device: Annotated[str | None, typer.Option(help="Where to train: auto, cpu, cuda." + _DEFAULT)] = None
+    device: Annotated[str | None, typer.Option(help="The device: auto, cpu, cuda." + _DEFAULT)] = None
     config: Annotated[
         Path | None,
         typer.Option(
-            help="A TOML file of parameters; options and --set override it. Where they name another loss, "
-            "the file's loss.…, encoder.scoring and encoder.temperature are not used."
+            help="A TOML file of parameters; options and --set override it. If they change the loss, the "
+            "file's loss.…, encoder.scoring and encoder.temperature are ignored."
         ),
     ] = None
     set: Annotated[
@@ -77,77 +80,45 @@ class Training:
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="Any parameter of Recommender, or a field such as encoder.l2, loss.tau; may be repeated.",
+            help="Any parameter of Recommender, or a field such as loss.tau or encoder.l2. Repeatable.",
         ),
     ] = None
 
     def recommender(self, **more: Any) -> Recommender:
-        """The recommender that all of this describes, with its parameters checked."""
-        return recommender_of_flat(self.flat(**more))
+        """The recommender of all these parameters; they are checked."""
+        return checked_recommender(self.flat(**more))
 
     def flat(self, **more: Any) -> dict[str, Any]:
-        """What was given, by flat names: a field of the loss, encoder or sampler is `loss.tau`."""
+        """The given parameters, flat; `more` are further options. --set overrides options and the file."""
+        from truepair.recommender.parameters import overlay
+
         options = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("config", "set")}
         given = {name: value for name, value in {**options, **more}.items() if value is not None}
         given |= {name: _value(given[name]) for name in ("tau", "patience") if name in given}
-        settings = _over(_over(read_settings(self.config), given), dict(map(assignment, self.set or [])))
+        settings = overlay(read_settings(self.config), given)
+        settings = overlay(settings, dict(map(assignment, self.set or [])))
         return {name: _plain(name, value) for name, value in settings.items()}
 
 
-def recommender_of_flat(flat: dict[str, Any]) -> Recommender:
-    """The recommender of flat parameters, checked."""
-    from truepair.tuning.runner import recommender_of
+def checked_recommender(flat: dict[str, Any]) -> Recommender:
+    """The recommender of flat parameters; they are checked before any data is read."""
+    from truepair.recommender.estimator import Recommender
 
-    model = recommender_of(flat)  # an unknown one is an error
-    model.check()  # before anything is read
+    model = Recommender.of(flat)
+    model.check()
     return model
 
 
 def read_settings(path: Path | None) -> dict[str, Any]:
-    """The parameters in a TOML file, flat; `none` is None where that is allowed."""
-    found = flattened(read_toml(path))
-    return {n: None if v == "none" and _may_be_none(n) else v for n, v in found.items()}
+    """The parameters in a TOML file, flat; "none" means None where None is a value."""
+    from truepair.recommender.parameters import flatten, may_be_none
 
-
-def _may_be_none(name: str) -> bool:
-    from truepair.recommender.defaults import WITHOUT_DRAWS
-
-    return name == "batch_size" or name in WITHOUT_DRAWS
-
-
-def flattened(tables: dict[str, Any], inside: str = "") -> dict[str, Any]:
-    """Tables by dotted names; a table's `kind` is what the table itself is.
-
-    >>> flattened({"loss": {"kind": "dpl", "tau": 0.1}, "encoder.dim": 32, "epochs": 5})
-    {'loss': 'dpl', 'loss.tau': 0.1, 'encoder.dim': 32, 'epochs': 5}
-    """
-    found: dict[str, Any] = {}
-    for name, value in tables.items():
-        whole = inside if name == "kind" and inside else f"{inside}.{name}".lstrip(".")
-        found |= flattened(value, whole) if isinstance(value, dict) else {whole: value}
-    return found
-
-
-def _over(lower: dict[str, Any], upper: dict[str, Any]) -> dict[str, Any]:
-    """`upper` over `lower`, where `dim` and `encoder.dim` are one.
-
-    What is named anew loses its former fields. `tune` chooses scoring and temperature with the loss, so they
-    go with it: a loss with a temperature of its own wants cosines at 1, which is bad for all others.
-    """
-    from truepair.recommender.parameters import FIELDS, PARTS
-
-    anew = tuple(
-        f"{part}." for part in PARTS if part in upper and upper[part] != lower.get(part, upper[part])
-    )
-    gone = {FIELDS[name] for name in upper if name in FIELDS}
-    gone |= {name for name, field in FIELDS.items() if field in upper}
-    gone |= {"encoder.scoring", "encoder.temperature"} if "loss." in anew else set()
-    kept = {name: value for name, value in lower.items() if not name.startswith(anew) and name not in gone}
-    return {**kept, **upper}
+    found = flatten(read_toml(path))
+    return {n: None if v == "none" and may_be_none(n) else v for n, v in found.items()}
 
 
 def read_toml(path: Path | None) -> dict[str, Any]:
-    """The keys and values of a TOML file; none without a file."""
+    """The contents of a TOML file; empty without a file."""
     if path is None:
         return {}
     try:
@@ -167,7 +138,7 @@ def assignment(text: str) -> tuple[str, Any]:
 
 
 def _value(text: str) -> Any:
-    """A value as TOML has it, `none` for None, or the text itself."""
+    """A TOML value, None for `none`, or else the text itself."""
     if text.lower() == "none":
         return None
     try:
@@ -177,11 +148,11 @@ def _value(text: str) -> Any:
 
 
 def _plain(name: str, value: Any) -> Any:
-    """The value, if it can stand in a line: a loss, encoder or sampler goes by its name."""
-    from truepair.recommender.parameters import PARTS, current_name
+    """The value, if it is a number or a text; a loss, encoder or sampler is given by name."""
+    from truepair.recommender.parameters import PARTS, may_be_none
 
     if name in PARTS:
-        return check_choice(name, current_name(name, value), PARTS[name])
-    if not isinstance(value, str | int | float) and not (value is None and _may_be_none(name)):
-        raise InputError(f"{name} = {value!r} cannot be set from here; give a number, or a name.")
+        return check_choice(name, value, PARTS[name])
+    if not isinstance(value, str | int | float) and not (value is None and may_be_none(name)):
+        raise InputError(f"{name} = {value!r} cannot be set on the command line; give a number or a name.")
     return value

@@ -1,4 +1,4 @@
-"""Voice: what a command says to people (stderr) and what it gives to programs (stdout)."""
+"""Console: remarks for people on stderr, results on stdout as text or JSON."""
 
 from __future__ import annotations
 
@@ -11,33 +11,31 @@ import typer
 
 
 @dataclass(frozen=True)
-class Voice:
-    """How a command speaks; its fields are options of every command."""
+class Console:
+    """Where a command writes; its fields are options of every command."""
 
     quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="No progress and no remarks; errors are still told.")
+        bool, typer.Option("--quiet", "-q", help="Print no progress and no remarks, only errors.")
     ] = False
-    json: Annotated[
-        bool, typer.Option("--json", help="Give the result as JSON on stdout, and nothing else there.")
-    ] = False
+    json: Annotated[bool, typer.Option("--json", help="Print the result to stdout as JSON.")] = False
 
     def say(self, text: str) -> None:
-        """A remark for people, on stderr."""
+        """Print a remark to stderr."""
         if not self.quiet:
             typer.echo(text, err=True)
 
     def give(self, text: str, data: Any) -> None:
-        """The result, on stdout: the text for people, or the data as JSON."""
+        """Print the result to stdout: the text, or with --json the data."""
         typer.echo(json_text.dumps(data, ensure_ascii=False, indent=2, default=str) if self.json else text)
 
     def done(self, text: str, data: Any) -> None:
-        """`give`, for a command whose true result is a file: the text is dropped when quiet."""
+        """`give`, for a command whose result is a file: --quiet suppresses the text."""
         if self.json or not self.quiet:
             self.give(text, data)
 
 
 def aligned(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Rows of the same keys as a text table; numbers stand to the right.
+    """Rows with the same keys as a text table; numbers are aligned to the right.
 
     >>> print(aligned([{"item": "tea", "score": 0.5}, {"item": "jam", "score": 12.25}]))
     item    score

@@ -51,7 +51,7 @@ def as_ids(texts: list[str], ids: IdMap, what: str) -> Any:
     except (ValueError, pa.ArrowInvalid):
         bad = next(text for text in texts if not _fits(text, kind))
         raise InputError(
-            f"unknown {what}: {bad!r}; this model's {what} ids are of type {kind}, such as "
+            f"unknown {what}: {bad!r}; the model's {what} ids are of type {kind}, such as "
             f"{ids.ids[0].as_py()}."
         ) from None
 

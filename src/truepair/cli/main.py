@@ -1,4 +1,4 @@
-"""The command line: which commands there are, an example of each, and what happens when one fails."""
+"""The command line: all commands, an example of each, and the exit codes."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Group(TyperGroup):
     """Commands whose errors are one message on stderr: exit code 1, or 130 when interrupted."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Keep the words as they were typed, for messages that tell how to go on."""
+        """Keep the arguments as typed, for messages that show how to continue."""
         ctx.meta.setdefault("truepair.args", list(args))
         return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that is named first; a command that has moved says where it is now."""
+        """The command of the first argument; for one that has moved, an error with its new name."""
         if args and args[0] in _MOVED_TO_LAB:
             ctx.fail(f"`truepair {args[0]}` is now `truepair lab {args[0]}`.")
         return super().resolve_command(ctx, args)
@@ -46,7 +46,7 @@ class Group(TyperGroup):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            raise  # whoever read stdout has seen enough
+            raise  # the reader of stdout has closed it
         except (TruepairError, OSError) as error:
             typer.echo(f"truepair: {error}", err=True)
             raise typer.Exit(1) from error
@@ -56,7 +56,7 @@ class Group(TyperGroup):
 
 
 class LabGroup(TyperGroup):
-    """The commands of `truepair lab`: the package of the lab is loaded when one of them is asked for."""
+    """The commands of `truepair lab`: the package of the lab is loaded only when one of them is used."""
 
     @cached_property
     def commands_of_lab(self) -> Any:
@@ -97,20 +97,20 @@ def _version(asked: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Tell the version, and exit.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Learn recommenders from what people did, without punishing what they have not seen yet."""
 
 
 def add(group: typer.Typer, name: str, command: Any, example: str) -> None:
-    """Put a command into a group, with an example below its help."""
+    """Add a command to a group, with an example below its help."""
     group.command(name, cls=Command, epilog=f"\b\nExample:\n  truepair {example}")(command)
 
 
 add(app, "demo", demo, "demo --out report.html")
 app.add_typer(datasets, name="data", epilog="\b\nExample:\n  truepair data list")
-add(app, "fit", fit, "fit clicks.csv -o model.truepair --loss dpl --min-rating 4 --set loss.floor=0.1")
+add(app, "fit", fit, "fit clicks.csv -o model.truepair --min-rating 4 --set encoder.temperature=0.2")
 add(app, "evaluate", evaluate, "evaluate model.truepair next_week.csv -k 5,10,20")
 add(app, "recommend", recommend, "recommend model.truepair -k 20 -o lists.parquet")
 add(app, "similar", similar, "similar model.truepair 50 181 -k 5")

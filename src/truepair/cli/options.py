@@ -1,4 +1,4 @@
-"""Options that several commands share, and how a dataclass becomes options."""
+"""Options that several commands share, and dataclasses as groups of options."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from truepair.errors import InputError
 
 DataDir = Annotated[
     Path | None,
-    typer.Option(help="A folder with <dataset>/<file> below it; else the one that TRUEPAIR_DATA names."),
+    typer.Option(help="The folder that holds <dataset>/<file>. [default: TRUEPAIR_DATA]"),
 ]
-ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A model that `truepair fit` saved.")]
+ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file saved by `truepair fit`.")]
 SourceText = Annotated[
-    str, typer.Argument(metavar="SOURCE", help="A file, a folder of Parquet files, or a dataset's name.")
+    str, typer.Argument(metavar="SOURCE", help="A file, a folder of Parquet files, or the name of a dataset.")
 ]
 ListLength = Annotated[int, typer.Option("-k", help="The length of each list.")]
 
@@ -59,13 +59,13 @@ def _options_of(kind: Any) -> list[inspect.Parameter]:
 
 
 class Command(TyperCommand):
-    """A command whose help is filled in from the library when it is shown, and not before.
+    """A command whose help names registries and defaults of the library, which is loaded only to show it.
 
     `{truepair.losses.LOSSES}` becomes the names in that registry, `{default}` the default of the parameter.
     """
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Fill in what the options' help leaves open."""
+        """Replace the names in braces, then show the help."""
         for parameter in self.params:
             parameter.help = _filled(parameter)  # type: ignore[attr-defined]
         super().format_help(ctx, formatter)
@@ -81,7 +81,7 @@ def _filled(parameter: Any) -> str:
 
 def _looked_up(place: str, name: str) -> str:
     if place == "default":
-        if name in importlib.import_module("truepair.recommender.defaults").WITHOUT_DRAWS:
+        if name in importlib.import_module("truepair.recommender.defaults").FULL_CATALOGUE:
             return _by_sampler(name)
         return str(getattr(importlib.import_module("truepair.recommender.estimator").Recommender, name))
     module, _, registry = place.rpartition(".")
@@ -90,8 +90,8 @@ def _looked_up(place: str, name: str) -> str:
 
 def _by_sampler(name: str) -> str:
     module = importlib.import_module("truepair.recommender.defaults")
-    without, drawn = module.WITHOUT_DRAWS[name], module.WITH_DRAWS[name]
-    return f"{'none' if without is None else without}; {drawn} with a sampler that draws"
+    full, sampled = module.FULL_CATALOGUE[name], module.SAMPLED[name]
+    return f"{'none' if full is None else full}; {sampled} with a sampler that draws"
 
 
 def whole_numbers(what: str, text: str) -> tuple[int, ...]:

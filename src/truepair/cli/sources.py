@@ -1,4 +1,4 @@
-"""Sources: what a person calls their data, a file or a dataset's name -> Interactions or Split."""
+"""Sources: a file or the name of a dataset -> Interactions or Split."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from truepair.data.interactions import Interactions
     from truepair.data.split import Split
 
-_COLUMN = "The {} column: a name, or a position from 0; `-` for none. Found by its usual names if not given."
+_COLUMN = "The {} column: a name, or a position from 0; `-` for none. By default it is found by name."
 
 
 def _column(role: str) -> Any:
@@ -27,7 +27,7 @@ def _column(role: str) -> Any:
 
 @dataclass(frozen=True)
 class Reading:
-    """How to read a source; its fields are options. All but the last three are for files only."""
+    """How to read a source; the fields are options. All but the last three are for files only."""
 
     user: Annotated[str | None, _column("user")] = None
     item: Annotated[str | None, _column("item")] = None
@@ -36,22 +36,26 @@ class Reading:
     time: Annotated[str | None, _column("time")] = None
     format: Annotated[
         str | None,
-        typer.Option(help="The file's format, if its name misleads: {truepair.data.formats.FORMATS}."),
+        typer.Option(help="The format, if not that of the file name: {truepair.data.formats.FORMATS}."),
     ] = None
     header: Annotated[
         bool | None, typer.Option("--header/--no-header", help="Whether the first line names the columns.")
     ] = None
-    encoding: Annotated[str | None, typer.Option(help="The file's encoding, UTF-8 if not given.")] = None
+    encoding: Annotated[str | None, typer.Option(help="The encoding of the file. [default: UTF-8]")] = None
     duplicates: Annotated[
         str | None,
         typer.Option(help="Which row of a repeated pair to keep: {truepair.data.reading.DUPLICATES}."),
     ] = None
     missing: Annotated[
-        str | None, typer.Option(help="Rows with a missing value: {truepair.data.reading.MISSING}.")
+        str | None,
+        typer.Option(help="What to do with rows that miss a value: {truepair.data.reading.MISSING}."),
     ] = None
-    min_rating: Annotated[float | None, typer.Option(help="Leave out what is rated lower.")] = None
+    min_rating: Annotated[float | None, typer.Option(help="Drop pairs with a lower rating.")] = None
     core: Annotated[
-        str | None, typer.Option(metavar="N|N,M", help="Least items a user, and least users an item.")
+        str | None,
+        typer.Option(
+            metavar="N|N,M", help="The minimum number of items of a user (N) and of users of an item (M)."
+        ),
     ] = None
     data_dir: DataDir = None
 
@@ -69,9 +73,9 @@ class Reading:
         return found if self.core is None else found.k_core(*self._cores())
 
     def split(self, source: str, test: str | None, valid: float, seed: int, progress: bool = False) -> Split:
-        """A split of it: at random by the share `test`, or "given", the one the dataset came with.
+        """A random split with the share `test`, or "given", the split that comes with the dataset.
 
-        With None it is the given one where there is one and nothing is to be filtered, else a fifth.
+        With None, the given split if there is one and no pairs are filtered, else a random fifth.
         """
         from truepair.data.splitting import split_given, split_random
 
@@ -81,7 +85,9 @@ class Reading:
         if test != "given":
             return split_random(self.interactions(source, progress), _share(test), valid, seed)
         if dataset is None or filtered:
-            raise InputError("test = 'given' is for datasets that come with a split, taken as they are.")
+            raise InputError(
+                "test = 'given' needs a dataset that comes with a split, and no filters; use a share."
+            )
         self._refuse_for(dataset)
         from truepair.data.datasets.catalogue import load_split
 
@@ -90,11 +96,11 @@ class Reading:
 
     def _for_files(self) -> dict[str, Any]:
         roles = ("user", "item", "rating", "weight", "time")
-        told = {name: getattr(self, name) for name in ("format", "header", "encoding", "duplicates")}
-        told |= {"missing": self.missing, "min_rating": self.min_rating}
-        told |= {role: as_column(getattr(self, role)) for role in roles}
-        told |= {"core": None if self.core is None else self._cores()}
-        return {name: value for name, value in told.items() if value is not None}
+        given = {name: getattr(self, name) for name in ("format", "header", "encoding", "duplicates")}
+        given |= {"missing": self.missing, "min_rating": self.min_rating}
+        given |= {role: as_column(getattr(self, role)) for role in roles}
+        given |= {"core": None if self.core is None else self._cores()}
+        return {name: value for name, value in given.items() if value is not None}
 
     def _cores(self) -> tuple[int, int]:
         cores = whole_numbers("core", str(self.core))
@@ -105,8 +111,8 @@ class Reading:
             if getattr(self, field.name) is not None:
                 option = f"--{field.name.replace('_', '-')}"
                 raise InputError(
-                    f"{option} is for files, and {dataset.name!r} is a dataset of the catalogue; leave it "
-                    f"out, or give a path such as ./{dataset.name}."
+                    f"{option} works with files only, and {dataset.name!r} is the name of a dataset; "
+                    f"leave it out, or give a path such as ./{dataset.name}."
                 )
 
 
@@ -118,7 +124,7 @@ def find_source(source: str) -> Dataset | None:
         return DATASETS[source]
     path = os.path.expanduser(source)
     if os.path.exists(path) or os.path.splitext(path)[1] or os.path.dirname(path):
-        return None  # what a path lacks, the reader tells
+        return None  # the reader reports what is wrong with a path
     raise InputError(
         f"{source!r} is neither a file or folder here nor a dataset; the datasets are {', '.join(DATASETS)}."
         + did_you_mean(source, DATASETS)
@@ -132,7 +138,7 @@ def place_of(dataset: Dataset, data_dir: Path | None) -> Path | None:
 
 
 def data_places(data_dir: Path | None) -> list[tuple[str, Path]]:
-    """Where datasets are looked for, in that order, with what told so."""
+    """The folders that are searched for datasets, in order, with the option or variable that named them."""
     from truepair.data.datasets.catalogue import cache_dir
 
     named = os.environ.get("TRUEPAIR_DATA")

@@ -54,21 +54,21 @@ _SUFFIXES = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".jsonl": "
 
 
 def format_of(path: Path | None, format: str | None) -> str | None:
-    """The format asked for, else the one of the suffix; None without both."""
+    """The given format, else that of the suffix; None without both."""
     if format is not None:
         return check_choice("format", format, WRITERS)
     if path is None:
         return None
     if path.suffix.lower() not in _SUFFIXES:
         raise InputError(
-            f"{path} does not tell its format; end it in {', '.join(_SUFFIXES)}, or give "
+            f"{path} has no known suffix; use one of {', '.join(_SUFFIXES)}, or give "
             f"--format {'|'.join(WRITERS)}."
         )
     return _SUFFIXES[path.suffix.lower()]
 
 
 def check_output(path: Path) -> None:
-    """An error where `path` cannot be written, before any work is done for it."""
+    """Raise if `path` cannot be written, before any work is done."""
     if path.is_dir():
         raise InputError(f"{path} is a folder; name a file to write.")
     if not path.parent.is_dir():

@@ -1,7 +1,7 @@
-"""Metrics per user, their averages, and whether a difference is real."""
+"""Metrics per user, their means, and the significance of differences."""
 
 from truepair.evaluation.comparison import Comparison, compare, compare_all
-from truepair.evaluation.evaluation import Evaluation, Validation, evaluate, evaluate_split
+from truepair.evaluation.evaluation import Evaluation, Validation, evaluate
 from truepair.evaluation.metrics import CATALOGUE_METRICS, METRICS, parse_metric
 from truepair.evaluation.statistics import bootstrap_interval, holm, sign_flip_test
 
@@ -15,7 +15,6 @@ __all__ = [
     "compare",
     "compare_all",
     "evaluate",
-    "evaluate_split",
     "holm",
     "parse_metric",
     "sign_flip_test",

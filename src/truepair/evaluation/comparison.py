@@ -1,4 +1,4 @@
-"""Comparison: whether one model is better than another, over the same users."""
+"""Comparison: the difference between two models over the same users, and its significance."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from truepair.evaluation.statistics import bootstrap_interval, holm, sign_flip_t
 
 @dataclass(frozen=True)
 class Comparison:
-    """A metric of a less that of b: the mean difference, its bootstrap interval, and two p-values.
+    """The difference a - b of a metric: its mean, its bootstrap interval, and two p-values.
 
-    `p_value` is of this comparison alone; `p_corrected` takes into account those made with it.
+    `p_value` is of this comparison alone; `p_corrected` accounts for the other comparisons of the same call.
     """
 
     metric: str
@@ -39,7 +39,13 @@ class Comparison:
 
 
 def compare(
-    a: Evaluation, b: Evaluation, metric: str, *, level: float = 0.95, flips: int = 10_000, seed: int = 0
+    a: Evaluation,
+    b: Evaluation,
+    metric: str = "ndcg@20",
+    *,
+    level: float = 0.95,
+    flips: int = 10_000,
+    seed: int = 0,
 ) -> Comparison:
     """Compare two models on the users both were evaluated on, user by user.
 
@@ -91,7 +97,7 @@ def _pairs_of_names(names: list[str], baseline: str | None) -> list[tuple[str, s
 
 def _check_same_users(a: Evaluation, b: Evaluation) -> None:
     for evaluation in (a, b):
-        check_type("an evaluation", evaluation, Evaluation, "compare what evaluate gives")
+        check_type("an evaluation", evaluation, Evaluation, "compare results of evaluate")
     only_a, only_b = (len(np.setdiff1d(x.users, y.users)) for x, y in ((a, b), (b, a)))
     if only_a or only_b:
         raise InputError(
@@ -99,4 +105,4 @@ def _check_same_users(a: Evaluation, b: Evaluation) -> None:
             "evaluate both models on the same target."
         )
     if a.target != b.target:
-        raise InputError("the two were evaluated on different targets, by the same users; use the same one.")
+        raise InputError("the two models were evaluated on different targets; evaluate both on the same one.")

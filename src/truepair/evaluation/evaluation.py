@@ -1,4 +1,4 @@
-"""Evaluation: full ranking of the catalogue for every user who has something to be found."""
+"""Evaluation: the whole catalogue ranked for every user with a held-out item."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 from truepair.data.split import Split
-from truepair.errors import InputError, check_choice, check_type, check_whole
+from truepair.errors import InputError, check_choice, check_whole
 from truepair.evaluation.metrics import CATALOGUE_METRICS, METRICS, Floats, parse_metric
 from truepair.evaluation.statistics import bootstrap_interval
 from truepair.evaluation.task import Task
@@ -21,7 +21,7 @@ from truepair.ranking.selection import Exclude, Matrix
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Evaluation:
-    """What an evaluation found: metrics per user, by names such as "ndcg@20", and over all lists."""
+    """Results of an evaluation: metrics per user, by names such as "ndcg@20", and over all lists."""
 
     users: Codes  # (n_users,) the codes of the evaluated users
     per_user: Mapping[str, Floats]  # name -> (n_users,) in the order of `users`
@@ -29,7 +29,7 @@ class Evaluation:
     ks: tuple[int, ...]
     n_users_without_target: int
     n_unseen_pairs: int  # target pairs whose item nobody has in train: no model can know them
-    target: str = ""  # the checksum of the target, for telling one judgement from another
+    target: str = ""  # the checksum of the target: only evaluations on the same target can be compared
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "users", _read_only(self.users))
@@ -47,7 +47,7 @@ class Evaluation:
         return {name: float(values.mean()) for name, values in self.per_user.items()}
 
     def mean(self, name: str) -> float:
-        """The mean over users of a metric; for coverage, novelty and gini, the figure itself."""
+        """The mean over users of a metric; for coverage, novelty and gini, the value itself."""
         metric, _ = parse_metric(name, [*METRICS, *CATALOGUE_METRICS], self.ks)
         return self.means[name] if metric in METRICS else self.catalogue[name]
 
@@ -79,24 +79,37 @@ class Evaluation:
         return f"<Evaluation: {self.n_users:,} users, {shown}, K = {', '.join(map(str, self.ks))}>"
 
 
+class HasMatrices(Protocol):
+    """Anything with a user matrix and an item matrix: a fitted model, a fit result, a fit in progress."""
+
+    def matrices(self) -> tuple[Matrix, Matrix]:
+        """(users (n_users, d), items (n_items, d))."""
+
+
 def evaluate(
-    users: Matrix,
-    items: Matrix,
-    target: Interactions,
+    model: HasMatrices | tuple[Matrix, Matrix],
+    target: Split | Interactions,
+    on: Literal["valid", "test"] = "test",
     *,
-    exclude: Exclude,
+    exclude: Exclude | None = None,
     ks: Sequence[int] = (5, 10, 20),
     train: Interactions | None = None,
 ) -> Evaluation:
-    """Rank the whole catalogue for every user of `target` and see where the target items come.
+    """Rank the whole catalogue for every user of the target, and measure where the target items are.
 
-    `exclude` holds what must not be recommended again: train when `target` is the validation part,
-    train and validation when it is the test part. `train`, by default the first of `exclude`, says
-    which items are known and how popular they are.
+    `model` is a fitted `Recommender`, a `FitResult`, or a pair of matrices (users, items).
+
+    The target is a part of a split, `on`; the parts before it are excluded from the lists. Or it is a set of
+    interactions; then `exclude` holds what must not be recommended again, such as the train part. `train`,
+    by default the first of `exclude`, says which items are known and how popular they are.
     """
-    task = Task.checked(target, exclude, train)
+    if isinstance(target, Split):
+        if exclude is not None or train is not None:
+            raise InputError("a split says what to exclude; leave out exclude and train.")
+        target, exclude, train = _part_of(target, on)
+    task = Task.checked(target, () if exclude is None else exclude, train)
     ks = _checked_ks(ks)
-    listed, hits = task.ranked(users, items, ks[-1])
+    listed, hits = task.ranked(*matrices_of(model), ks[-1])
     popularity = task.train.item_counts
     return Evaluation(
         users=task.users,
@@ -111,33 +124,31 @@ def evaluate(
     )
 
 
-def evaluate_split(
-    users: Matrix,
-    items: Matrix,
-    split: Split,
-    on: Literal["valid", "test"],
-    ks: Sequence[int] = (5, 10, 20),
-) -> Evaluation:
-    """Evaluate on one part of a split; the parts before it are excluded from the lists."""
-    check_type("split", split, Split, "make one with split_random, or with split_given")
+def _part_of(split: Split, on: str) -> tuple[Interactions, list[Interactions], Interactions]:
+    """The target, what is excluded, and the train part."""
     parts = {"valid": split.valid, "test": split.test}
     target = parts[check_choice("on", on, parts)]
     if target is None:
         raise InputError(f"on = {on!r}, but the split has no such part; make a split that has one.")
     earlier = [split.train] + ([split.valid] if on == "test" and split.valid is not None else [])
-    return evaluate(users, items, target, exclude=earlier, ks=ks, train=split.train)
+    return target, earlier, split.train
 
 
-class HasMatrices(Protocol):
-    """Anything that gives a user matrix and an item matrix: an encoder, a fit in progress."""
-
-    def matrices(self) -> tuple[Matrix, Matrix]:
-        """(users (n_users, d), items (n_items, d))."""
+def matrices_of(model: HasMatrices | tuple[Matrix, Matrix]) -> tuple[Matrix, Matrix]:
+    """(users, items) of anything that `evaluate` takes."""
+    pair = model if isinstance(model, tuple | list) else getattr(model, "matrices", lambda: None)()
+    if pair is None or len(pair) != 2:
+        given = f"a tuple of {len(pair)}" if pair is not None else f"a {type(model).__name__}"
+        raise InputError(
+            f"model is {given}, which cannot be evaluated; give a fitted Recommender, or (users, items)."
+        )
+    users, items = pair
+    return users, items
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Validation:
-    """One figure for a model in training: the mean of `metric` on `target`. More is better."""
+    """One number for a model in training: the mean of `metric` on `target`. Higher is better."""
 
     target: Interactions
     exclude: Exclude
@@ -157,19 +168,19 @@ class Validation:
 
     @cached_property
     def identity(self) -> str:
-        """What is measured, for telling one validation from another."""
+        """A text that states what is measured on which data."""
         known = ", ".join(part.hash for part in self._task.masks)
         return f"{self.metric} on {self.target.hash} without {known}"
 
-    def __call__(self, model: HasMatrices) -> float:
-        """The mean of the metric, for the matrices the model has now."""
-        return self.score(*model.matrices())
-
     def score(self, users: Matrix, items: Matrix) -> float:
-        """The mean of the metric, for these matrices."""
+        """The mean of the metric for these two matrices."""
         name, k = parse_metric(self.metric)
         _, hits = self._task.ranked(users, items, k)
         return float(METRICS[name](hits, self._task.n_target).mean())
+
+    def __call__(self, model: HasMatrices) -> float:
+        """The score of the matrices that the model has now."""
+        return self.score(*model.matrices())
 
     def __repr__(self) -> str:
         return f"<Validation: {self.metric} over {len(self.target):,} pairs>"

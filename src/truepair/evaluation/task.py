@@ -1,4 +1,4 @@
-"""Task: what an evaluation is asked to find, checked once, and the ranking that looks for it."""
+"""Task: the target of an evaluation, checked once, and the ranking that is measured against it."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from truepair.ranking.selection import Exclude, Matrix, as_masks, check_shapes, 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """A target that can be found: some pairs, none of them excluded, by users who were trained on."""
+    """A valid target: at least one pair, none of them excluded, of users who were trained on."""
 
     target: Interactions
-    masks: tuple[Interactions, ...]  # what must not be listed
-    train: Interactions  # what is known
+    masks: tuple[Interactions, ...]  # excluded from the lists
+    train: Interactions  # what the model was trained on
 
     @staticmethod
     def checked(target: Interactions, exclude: Exclude, train: Interactions | None) -> Task:
-        """The task, or an error that says why it makes no sense; `train` defaults to the first exclude."""
-        check_type("target", target, Interactions, "give the part to find, such as split.valid or split.test")
+        """The task, or an error that says why it is invalid; `train` is by default the first of `exclude`."""
+        check_type("target", target, Interactions, "give a Split, or a part such as split.test")
         masks = as_masks(exclude)
         if train is None and not masks:
-            raise InputError("exclude is empty and train is not given; pass the train part as one of them.")
+            raise InputError("exclude is empty and train is not given; pass the train part as exclude.")
         task = Task(target, masks, masks[0] if train is None else train)
         task._check_codes()
         task._check_target()

@@ -39,7 +39,7 @@ class Blend:
         """(users, items) of the blend with these trained matrices; on the device of EASE's weights."""
         device = self.weights.device
         room = items.element_size() * len(items) * (len(items) + items.shape[1])
-        check_room(f"A blend with EASE over {len(items):,} items", room, device, "train without plus='ease'")
+        check_room(f"A blend with EASE over {len(items):,} items", room, device, "train without blend='ease'")
         columns = torch.cat(
             [self.weights, items.to(device).T]
         )  # by columns, the layout for products with sparse users

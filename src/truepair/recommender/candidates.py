@@ -1,4 +1,4 @@
-"""Shelf: the items that may be recommended now, and the lists made from them."""
+"""Candidates: the items that may be recommended now, and the lists made from them."""
 
 from __future__ import annotations
 
@@ -14,19 +14,21 @@ from truepair.data.interactions import Interactions
 from truepair.errors import InputError
 from truepair.models.matrices import Rows, take_rows
 from truepair.ranking.selection import top_k
+from truepair.recommender.model_file import Model
 
 
 @dataclass(frozen=True, eq=False)
-class Shelf:
-    """Some items of the catalogue, with codes of their own, and who is known to have which of them."""
+class Candidates:
+    """Some items of the catalogue, with their own codes, and who has which of them."""
 
     items: Rows  # [n, d]
     seen: Interactions
     popularity: Codes  # [n]
 
     @staticmethod
-    def of(items: Rows, seen: Interactions, popularity: Codes, exclude_items: Any, only_items: Any) -> Shelf:
-        """All items that were trained, less what the caller's ids take away."""
+    def of(model: Model, exclude_items: Any, only_items: Any) -> Candidates:
+        """All items that were trained on, limited by the caller's ids."""
+        seen, popularity = model.seen, model.popularity
         ids, allowed = seen.item_ids, popularity > 0
         if only_items is not None:
             only = np.zeros(seen.n_items, dtype=bool)
@@ -40,10 +42,10 @@ class Shelf:
         pairs = seen.take(allowed[seen.items])
         place = np.cumsum(allowed) - 1
         known = Interactions(pairs.users, place[pairs.items], pairs.user_ids, IdMap(ids.outside(kept)))
-        return Shelf(take_rows(items, kept), known, popularity[kept])
+        return Candidates(take_rows(model.items, kept), known, popularity[kept])
 
     def ranked(self, users: Rows, ids: pa.Array, codes: Codes, k: int, exclude_seen: bool) -> pa.Table:
-        """The lists of these users as a table; code -1 is somebody unknown, who gets what is popular."""
+        """The lists of these users as a table; an unknown user, code -1, gets the most popular items."""
         k, known = min(k, self.seen.n_items), codes >= 0
         items = np.empty((len(codes), k), dtype=np.int64)
         scores = np.empty((len(codes), k), dtype=np.float32)

@@ -1,6 +1,7 @@
-"""The usual values of parameters that nobody gave, and the given ones that nothing uses.
+"""Defaults of the parameters that were not given, and the given ones that have no effect.
 
-The usual values depend on whether items are drawn; docs/lab/full-catalogue-log.md has the evidence.
+Defaults depend on whether the sampler draws items, and on whether the loss is made for cosine scores. The
+measurements behind them are in docs/lab/full-catalogue-log.md.
 """
 
 from __future__ import annotations
@@ -13,86 +14,91 @@ from truepair.models.closed_forms import ClosedForm
 from truepair.models.encoders import ENCODERS, Encoder
 from truepair.sampling import Full, Sampler
 
-WITHOUT_DRAWS: dict[str, Any] = {
+PARTS_BY_DEFAULT: dict[str, Any] = {"loss": "infonce", "encoder": "mf", "sampler": "full", "blend": None}
+FULL_CATALOGUE: dict[str, Any] = {  # with the sampler "full", which draws nothing
     "dim": 128, "scoring": "cosine", "temperature": 0.15, "popularity": 0.0, "weight_decay": 0.0,
     "epochs": 40, "learning_rate": 5e-3, "schedule": "cosine", "patience": None, "validation": 0.0,
 }  # fmt: skip
-WITH_DRAWS: dict[str, Any] = {
+SAMPLED: dict[str, Any] = {  # with samplers that draw
     "dim": 64, "scoring": "dot", "temperature": 1.0, "popularity": 0.0, "weight_decay": 1e-5,
     "epochs": 200, "learning_rate": 3e-3, "schedule": "constant", "patience": 10, "validation": 0.1,
 }  # fmt: skip
 
 
-def usual(sampler: str | Sampler, loss: str | Loss = "") -> dict[str, Any]:
-    """The usual values with a sampler and a loss, given by their names or themselves."""
-    values = WITHOUT_DRAWS if is_full(sampler) else WITH_DRAWS
-    kind = LOSSES.get(loss) if isinstance(loss, str) else type(loss)
-    cosines = kind is not None and getattr(kind, "needs_cosines", False)
-    return {**values, "scoring": "cosine", "temperature": 1.0} if cosines else values
+def is_full(sampler: str | Sampler) -> bool:
+    """Whether the sampler, given by name or as an object, uses the full catalogue."""
+    return sampler == "full" or isinstance(sampler, Full)
 
 
-def given_over(values: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The usual values, and over them what was given: anything but None, and a patience that is no word.
+def with_defaults(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters, with the sampler's default wherever one is None or absent.
 
-    >>> given_over({"epochs": 40, "patience": 10}, {"epochs": None, "patience": None, "seed": 1})
-    {'epochs': 40, 'patience': None, 'seed': 1}
+    For `patience`, None means that training does not stop early, and "auto" means the default.
+
+    >>> with_defaults({"sampler": "uniform", "epochs": None, "patience": "auto"})["patience"]
+    10
     """
-    told = {name: value for name, value in given.items() if value is not None or name == "patience"}
-    if told.get("patience") == "auto":
-        del told["patience"]
-    return {**values, **told}
+    defaults = FULL_CATALOGUE if is_full(parameters["sampler"]) else SAMPLED
+    if _needs_cosines(parameters.get("loss")):
+        defaults = {**defaults, "scoring": "cosine", "temperature": 1.0}
+    given = {name: value for name, value in parameters.items() if value is not None or name == "patience"}
+    if given.get("patience") == "auto":
+        del given["patience"]
+    return {**defaults, **given}
 
 
-def usual_batch(sampler: str | Sampler, n_pairs: int) -> int:
-    """Users of a batch, one for each 1000 pairs, from 8 to 128; where items are drawn, pairs of a batch: a
-    64th of them all, from 64 to 1024."""
+def _needs_cosines(loss: object) -> bool:
+    """Whether a loss, given by name or as an object, is made for cosine scores at temperature 1."""
+    kind = LOSSES.get(loss) if isinstance(loss, str) else type(loss)
+    return bool(getattr(kind, "needs_cosines", False))
+
+
+def default_batch_size(sampler: Sampler, n_pairs: int) -> int:
+    """Full catalogue: users, one for each 1000 pairs, from 8 to 128. Drawn items: a 64th of the pairs, from
+    64 to 1024."""
     if is_full(sampler):
         return min(max(n_pairs // 1000, 8), 128)
     return min(max(n_pairs // 64, 64), 1024)
 
 
-def is_full(sampler: str | Sampler) -> bool:
-    """Whether nothing is drawn."""
-    return sampler == "full" or isinstance(sampler, Full)
-
-
-# --- given, and not used ---------------------------------------------------------------------------------
+# --- parameters without effect -----------------------------------------------------------------------------
 
 
 def unused(
-    given: Collection[str], encoder: object, loss: object, sampler: str | Sampler, closed: ClosedForm | None
+    parameters: Mapping[str, Any], given: Collection[str], closed: ClosedForm | None
 ) -> dict[str, str]:
-    """Those of the given parameters that nothing uses: the reason, and the remedy.
+    """The given parameters that have no effect, each with the reason and the remedy.
 
-    `closed` is the encoder if it is one without training. It uses hardly any, and that is no error: people
-    change the encoder alone to have a reference point. But a prior is given to a loss, and it has none.
+    `closed` is the encoder if it is a closed form. A closed form ignores nearly all parameters, and that is
+    no error: people change only the encoder to get a baseline. But a prior belongs to a loss, and a blend to
+    a trained encoder.
     """
     if closed is not None:
-        why = f"encoder = {closed} is not trained; leave it out, or give one of {', '.join(ENCODERS)}"
-        return {name: why for name in ("tau", "plus") if name in given}
-    alone = "" if "plus" in given else "nothing is added to the scores; leave it out, or give plus='ease'"
-    reasons = {"tau": _without_prior(loss), "plus_weight": alone}
+        why = f"encoder = {closed} is not trained; leave it out, or use one of {', '.join(ENCODERS)}"
+        return {name: why for name in ("tau", "blend") if name in given}
+    encoder, loss, sampler = (parameters[part] for part in ("encoder", "loss", "sampler"))
+    alone = "" if "blend" in given else "there is no blend; leave it out, or add blend='ease'"
+    reasons = {"tau": _prior_unused(loss), "blend_weight": alone}
     if isinstance(encoder, Encoder):
-        reasons |= dict.fromkeys(
-            ("dim", "scoring", "temperature", "popularity"), _has_its_own("encoder", encoder)
-        )
+        why = _set_on_object("encoder", encoder)
+        reasons |= dict.fromkeys(("dim", "scoring", "temperature", "popularity"), why)
     if is_full(sampler):
-        why = f"sampler = {sampler!r} compares with all items; leave it out, or give a sampler that draws"
+        why = f"sampler = {sampler!r} compares with all items; leave it out, or use a sampler that draws"
         reasons |= dict.fromkeys(("n_extra", "n_unlabelled"), why)
     return {name: why for name, why in reasons.items() if why and name in given}
 
 
-def _without_prior(loss: object) -> str:
-    """Why a prior beside this loss is not used; nothing if it is."""
+def _prior_unused(loss: object) -> str:
+    """Why a prior given with this loss has no effect; empty if it has."""
     kind = LOSSES.get(loss) if isinstance(loss, str) else type(loss)
     if kind is None or not issubclass(kind, Loss):
-        return ""  # an error of its own
+        return ""  # another check rejects it
     if kind.uses_prior:
-        return "" if isinstance(loss, str) else _has_its_own("loss", loss)
-    have = ", ".join(name for name, other in LOSSES.items() if other.uses_prior)
-    return f"loss = {loss!r} has no prior; {have} have"
+        return "" if isinstance(loss, str) else _set_on_object("loss", loss)
+    others = ", ".join(name for name, other in LOSSES.items() if other.uses_prior)
+    return f"loss = {loss!r} has no prior; losses with a prior: {others}"
 
 
-def _has_its_own(part: str, value: object) -> str:
+def _set_on_object(part: str, value: object) -> str:
     kind = type(value).__name__
-    return f"{part} = {kind}(…) has its own; give it there, as a field of {kind}, or give the {part} by name"
+    return f"{part} = {kind}(…) has its own; set it on the object, or choose the {part} by name"

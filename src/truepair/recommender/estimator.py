@@ -1,91 +1,93 @@
-"""Recommender: fit, recommend, similar items and users, scores, new people, save and load."""
+"""Recommender: fit, evaluate, recommend, similar items and users, new users, save and load."""
 
 from __future__ import annotations
 
 import dataclasses
-import importlib.metadata
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, Self, TypeVar
 
-import numpy as np
 import pyarrow as pa
-import scipy.sparse as sp
 import torch
 
-from truepair.data.columns import find_columns
-from truepair.data.ids import Codes, IdMap, canonical_ids
 from truepair.data.interactions import Interactions
-from truepair.data.memory import memory_source
 from truepair.data.split import Split
-from truepair.errors import (
-    InputError,
-    StorageError,
-    check_choice,
-    check_number,
-    check_type,
-    check_whole,
-    did_you_mean,
-)
-from truepair.evaluation import Validation, parse_metric
-from truepair.losses import LOSSES, Loss, Prior
-from truepair.models.blend import Blend, check_vectors, trained_part, with_vectors
-from truepair.models.closed_forms import ALL_ENCODERS, CLOSED, EASE, ClosedForm
-from truepair.models.encoders import ENCODERS, Encoder
-from truepair.models.matrices import Rows, dense, dot_rows, take_rows, unit_rows
-from truepair.prior import prepare
-from truepair.ranking.selection import top_k
-from truepair.recommender.candidates import Shelf
-from truepair.recommender.closed_fit import Solved, solve
-from truepair.recommender.defaults import given_over, unused, usual, usual_batch
-from truepair.recommender.holdout import as_interactions, joined, split_for_fitting
+from truepair.errors import InputError, StorageError, check_type, did_you_mean
+from truepair.evaluation import Evaluation, evaluate
+from truepair.losses import Loss, Prior
+from truepair.models.closed_forms import EASE, ClosedForm
+from truepair.models.encoders import Encoder
+from truepair.models.matrices import Rows
+from truepair.recommender import lists
+from truepair.recommender.defaults import unused
+from truepair.recommender.fitting import fit_split
+from truepair.recommender.holdout import split_for_fitting
 from truepair.recommender.model_file import Model, load_model, save_model
+from truepair.recommender.new_users import fold_in_users
 from truepair.recommender.output import Output, output_of, to_output
-from truepair.recommender.parameters import PARTS, check_saveable, current_name, described, rebuilt
-from truepair.sampling import SAMPLERS, Sampler
-from truepair.training import AUTO, ENGINES, FitResult, Job, Settings, check_sampler, fit, fold_in
+from truepair.recommender.parameters import check_saveable, from_json, resolve
+from truepair.recommender.parts import blend_of, check_parameters, closed_form_of, parts_of, validation_share
+from truepair.recommender.stored import check_model
+from truepair.sampling import Sampler
+from truepair.storage.old_names import current_parameters
+from truepair.training import AUTO, Job
 
 Unknown = Literal["error", "popular"]
-_SETTINGS = [f.name for f in dataclasses.fields(Settings)]
-_USED_WITHOUT_TRAINING = ("encoder", "metric", "device")
-BY_NAME = ("dim", "scoring", "temperature", "popularity")  # of an encoder that is given by name
+_Class = TypeVar("_Class", bound=type)
 
 
+def _with_old_names(kind: _Class) -> _Class:
+    """The class, whose constructor takes parameters by their old names too."""
+    init = kind.__init__  # type: ignore[misc]
+
+    @functools.wraps(init)
+    def with_current_names(self: Any, **parameters: Any) -> None:
+        init(self, **current_parameters(parameters))
+
+    kind.__init__ = with_current_names  # type: ignore[misc]
+    return kind
+
+
+@_with_old_names
 @dataclasses.dataclass(kw_only=True, eq=False, repr=False)
 class Recommender:
-    """Learns from interactions and recommends, in the caller's ids.
+    """Learns from interactions and recommends items, in the caller's ids.
 
-    loss, encoder, sampler  a name ("infonce", "mf", "full") or a value such as `DPL(tau=0.05)`
-    encoder                 "popular", "itemknn" and "ease" are found without training: of all parameters
-                            they use `metric` and `device` alone, and learn from everything given
-    dim, scoring, temperature, popularity, tau
-                            for an encoder and a loss that are given by name, an error beside a value; τ is
-                            a number, one number per user, "density", or estimated by a quick extra training:
-                            "auto", "per-user". "infonce-posterior" takes another extra
-                            training, see `InfoNCEPosterior`
-    plus, plus_weight       "ease" or a value such as `EASE(l2=500)`: its scores times this weight are added
-                            to those of the trained encoder, after training
+    loss, encoder, sampler  a name such as "infonce", "mf", "full", or an object such as `DPL(tau=0.05)`.
+                            The encoders "popular", "itemknn" and "ease" are closed forms: nothing is trained,
+                            and only `metric` and `device` have an effect.
+    dim, scoring, temperature, popularity
+                            options of an encoder that is given by name.
+    tau                     the prior of a loss that is given by name: a number, one number per user,
+                            "density" (the share of observed pairs), or "auto" and "per-user", which estimate
+                            it by a short extra training.
+    blend, blend_weight     "ease" or an object such as `EASE(l2=500)`: after training, its scores times
+                            the weight are added to those of the trained encoder.
     validation, metric      the share of the pairs that is held out to choose the epoch by this metric;
-                            0 trains all epochs on everything
-    engine                  how to train: "auto" is "full" with sampler="full", else "gpu" on CUDA and "cpu"
-                            elsewhere, else "reference"; all other parameters are those of `Settings`
-    n_extra, n_unlabelled, patience
-                            an error where they are given and not used: exact sampling draws nothing, and
-                            by itself holds nothing out
+                            0 trains for all epochs on all pairs.
+    engine                  "auto" is "full" with sampler="full"; otherwise "gpu" on CUDA, "cpu" elsewhere, or
+                            "reference" where these cannot do the job.
 
-    What is None, and patience="auto", goes by the sampler, see `usual`. "exact", which draws nothing: cosine
-    scores at temperature 0.15 of 128 dimensions, 8 to 128 users a batch, all of 40 epochs at 0.005 with a
-    cosine schedule and no weight decay, and nothing is held out. Samplers that draw: dot products of 64
-    dimensions, a 64th of the pairs a batch, from 64 to 1024, 200 epochs at 0.003 with a patience of 10 and
-    weight decay 1e-5, and a tenth is held out.
+    All other parameters are those of `Settings`. If you pass an object, set its options on the object.
+    Passing `dim` as well raises an error, and so does any option that has no effect.
+
+    Defaults depend on the sampler:
+
+    sampler                 "full"                            one that draws items
+    dim, scoring            128, cosine at temperature 0.15   64, dot product
+    batch_size              8 to 128 users                    64 to 1024 pairs, a 64th of all
+    epochs, learning_rate   40, 0.005 with a cosine schedule  200, 0.003
+    weight_decay            0                                 1e-5
+    validation, patience    nothing is held out               0.1, 10 epochs
 
     >>> clicks = {"user": ["ann", "ann", "bob", "bob"], "item": ["tea", "milk", "tea", "jam"]}
-    >>> model = Recommender(dim=4, epochs=5, validation=0).fit(clicks)
+    >>> model = Recommender(dim=4, epochs=5).fit(clicks)
     >>> model.recommend(["ann"], k=1).column("item").to_pylist()
     ['jam']
     """
 
-    # as scikit-learn wants it: parameters are kept as given, and checked when they are used
+    # as in scikit-learn, parameters are stored as given, and checked when they are used
     loss: str | Loss = "infonce"
     encoder: str | Encoder | ClosedForm = "mf"
     sampler: str | Sampler = "full"
@@ -94,8 +96,8 @@ class Recommender:
     temperature: float | None = None
     popularity: float | None = None
     tau: Prior = "density"
-    plus: str | EASE | None = None
-    plus_weight: float = 1.0
+    blend: str | EASE | None = None
+    blend_weight: float = 1.0
     validation: float | None = None
     metric: str = "ndcg@20"
     engine: str = AUTO
@@ -116,110 +118,55 @@ class Recommender:
     seed: int = 0
     device: str = "auto"
 
-    def __post_init__(self) -> None:
-        self.set_params(sampler=self.sampler, engine=self.engine)
-
     # --- parameters ------------------------------------------------------------------------------------
+
+    @classmethod
+    def of(cls, flat: Mapping[str, Any]) -> Self:
+        """The recommender of flat parameters, as in configurations and trials: see `parameters.resolve`."""
+        return cls().set_params(**resolve(flat))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """All parameters by name."""
         return {name: getattr(self, name) for name in _PARAMETERS}
 
     def set_params(self, **params: Any) -> Self:
-        """Change parameters; an unknown one is an error."""
-        for name, value in params.items():
+        """Change parameters; an unknown one raises an error."""
+        for name, value in current_parameters(params).items():
             if name not in _PARAMETERS:
                 raise InputError(f"{name!r} is no parameter of Recommender.{did_you_mean(name, _PARAMETERS)}")
-            setattr(self, name, current_name(name, value))
+            setattr(self, name, value)
         return self
 
     def __repr__(self) -> str:
-        state = f", fitted on {self.seen_}" if self._is_fitted() else ""
+        state = f", fitted on {self.seen_}" if hasattr(self, "model_") else ""
         return f"Recommender({', '.join(f'{k}={v!r}' for k, v in self._changed().items())}{state})"
 
     def _changed(self) -> dict[str, Any]:
         return {k: v for k, v in self.get_params().items() if repr(v) != repr(getattr(Recommender, k))}
 
-    def closed_form(self) -> ClosedForm | None:
-        """The encoder, if it is one without training."""
-        encoder = self.encoder
-        if isinstance(encoder, str) and encoder in CLOSED:
-            encoder = CLOSED[encoder]()
-        return encoder if isinstance(encoder, ClosedForm) else None
+    def check(self) -> None:
+        """Raise if a parameter is invalid, or is given and has no effect."""
+        check_parameters(self.get_params(), self._changed())
 
-    def added(self) -> EASE | None:
-        """What is added to the scores of a trained encoder."""
-        check_number("plus_weight", self.plus_weight, 0)
-        plus = self.plus
-        if isinstance(plus, str):
-            plus = cast(EASE, PARTS["plus"][check_choice("plus", plus, PARTS["plus"])]())
-        if plus is not None:
-            check_type("plus", plus, EASE, "give 'ease', a value such as EASE(l2=500), or None")
-        return plus
+    def closed_form(self) -> ClosedForm | None:
+        """The encoder, if it is a closed form."""
+        return closed_form_of(self.get_params())
+
+    def blended_form(self) -> EASE | None:
+        """The closed form that is blended with the trained encoder."""
+        return blend_of(self.get_params())
 
     @property
     def held_out(self) -> float:
-        """The share of the pairs that `fit` holds out to choose the epoch by."""
-        if self.closed_form() is not None:
-            return 0.0  # there is no epoch to choose
-        share: float = given_over(usual(self.sampler), self.get_params())["validation"]
-        return share
+        """The share of the pairs that `fit` holds out to choose the epoch."""
+        return validation_share(self.get_params())
 
-    def check(self) -> None:
-        """An error if a parameter makes no sense, used or not, or is given and nothing uses it."""
-        trained = {} if self.closed_form() is None else {"encoder": Recommender.encoder}
-        Recommender(**{**self.get_params(), **trained}).job(n_pairs=0)
-        for name, why in self._unused().items():
-            value = "one for each user" if np.ndim(getattr(self, name)) else getattr(self, name)
-            raise InputError(f"{name} = {value} is given, and {why}.")
+    def job(self, interactions: Interactions) -> Job:
+        """The training job that the parameters describe for these interactions."""
+        encoder, loss, sampler, settings = parts_of(self.get_params(), len(interactions))
+        return Job(encoder, loss, sampler, interactions, settings)
 
-    def _unused(self) -> dict[str, str]:
-        return unused(self._changed(), self.encoder, self.loss, self.sampler, self.closed_form())
-
-    def job(self, n_pairs: int) -> tuple[Encoder, Loss, Sampler, Settings]:
-        """The checked encoder, loss, sampler and settings that the parameters mean for so many pairs."""
-        encoder, loss, sampler = self.encoder, self.loss, self.sampler
-        known = given_over(usual(sampler, loss), self.get_params())
-        if (closed := self.closed_form()) is not None:
-            raise InputError(
-                f"encoder = {closed} is not trained; to train, give one of {', '.join(ENCODERS)}."
-            )
-        if isinstance(encoder, str):
-            kind_of_encoder = ENCODERS[check_choice("encoder", encoder, ALL_ENCODERS)]
-            encoder = kind_of_encoder(**{name: known[name] for name in BY_NAME})
-        if isinstance(loss, str):
-            kind = LOSSES[check_choice("loss", loss, LOSSES)]
-            loss = kind(**({"tau": self.tau} if kind.uses_prior else {}))
-        if isinstance(sampler, str):
-            sampler = self._sampler(check_choice("sampler", sampler, SAMPLERS))
-        remedy = f"give one of {', '.join(ALL_ENCODERS)}, or a value such as MF(dim=64)"
-        check_type("encoder", encoder, Encoder, remedy)
-        assert isinstance(encoder, Encoder)
-        check_type("loss", loss, Loss, f"give one of {', '.join(LOSSES)}, or a value such as DPL(tau=0.05)")
-        check_type(
-            "sampler", sampler, Sampler, f"give one of {', '.join(SAMPLERS)}, or a value such as DNS()"
-        )
-        assert isinstance(loss, Loss)
-        assert isinstance(sampler, Sampler)
-        check_sampler(loss, sampler)
-        self.added()
-        check_choice("engine", self.engine, [AUTO, *ENGINES])
-        check_number("validation", known["validation"], 0, 1, open_high=True)
-        parse_metric(self.metric)
-        params: dict[str, Any] = {name: known.get(name) for name in _SETTINGS}
-        if params["batch_size"] is None:
-            params["batch_size"] = usual_batch(sampler, n_pairs)
-        return encoder, loss, sampler, Settings(**params)
-
-    def _sampler(self, name: str) -> Sampler:
-        """A sampler by name; one that chooses gets a pool that leaves a choice."""
-        sampler = SAMPLERS[name]()
-        pool = getattr(sampler, "pool", None)
-        if pool is None or pool > self.n_unlabelled:
-            return sampler
-        return dataclasses.replace(sampler, pool=2 * self.n_unlabelled)  # type: ignore[type-var]
-
-    # --- fitting ---------------------------------------------------------------------------------------
+    # --- fitting and evaluating ------------------------------------------------------------------------
 
     def fit(
         self,
@@ -229,103 +176,50 @@ class Recommender:
         checkpoint: str | Path | None = None,
         progress: bool = False,
     ) -> Self:
-        """Learn from interactions: an `Interactions`, a `Split` (its test part is not touched), or
-        anything that `read_interactions` takes.
+        """Learn from an `Interactions`, a `Split` (its test part is not used), or any source that
+        `read_interactions` takes.
 
-        Without a validation part, a share `validation` of the pairs is held out to choose the epoch; the
-        model does not learn from it, but knows it as seen. No user and no item is held out entirely.
-        An encoder without training has no epoch to choose and nothing to keep in a checkpoint: nothing is
-        held out for it, and a validation part that is given is judged by, and not learnt from.
+        Without a validation part, the share `validation` of the pairs is held out to choose the epoch. The
+        model does not learn from it, but does not recommend it either. Every user and item keeps a pair to
+        learn from. A closed form has no epoch to choose and needs no checkpoint: nothing is held out for it,
+        and a validation part is used only for scoring.
         """
-        self.check()  # before any work
-        closed = self.closed_form()
+        self.check()
         split = split_for_fitting(interactions, valid, self.held_out, self.seed)
-        by_default = split.valid is None and closed is None and self.validation is None
-        if by_default and self.patience not in ("auto", None):
+        nothing_held_out = split.valid is None and self.validation is None and self.closed_form() is None
+        if nothing_held_out and self.patience not in ("auto", None):
             raise InputError(
-                f"patience = {self.patience} is given, and with exact sampling nothing is held out to judge "
-                "by; leave it out, or give validation=0.1."
+                f"patience = {self.patience} has no effect: with sampler='full' nothing is held out by "
+                "default; leave it out, or add validation=0.1."
             )
-        result: FitResult | Solved
-        filled: dict[str, Any] = {}
-        if closed is not None:
-            result = solve(closed, split, self.metric, Settings(device=self.device).torch_device())
-        else:
-            result, filled = self._train(split, checkpoint, progress)
-        parts = [split.train] if split.valid is None else [split.train, split.valid]
-        seen = joined(parts)
-        popularity = np.where(split.train.item_counts > 0, seen.item_counts, 0)
-        facts = self._facts(result, split) | filled
-        users, items = self._with_added(result, split, facts)
-        self._take(Model(users, items, seen, popularity, facts))
-        self.output_, self.result_ = output_of(interactions), result
+        self.model_, self.result_ = fit_split(self.get_params(), split, checkpoint, progress)
+        self.output_ = output_of(interactions)
         return self
 
-    def _train(
-        self, split: Split, checkpoint: str | Path | None, progress: bool
-    ) -> tuple[FitResult, dict[str, Any]]:
-        """The trained model, and what is worth remembering of what the loss left to the data."""
-        encoder, loss, sampler, settings = self.job(len(split.train))
-        on_epoch = Validation(split.valid, split.train, self.metric) if split.valid is not None else None
-        settings = settings if on_epoch else dataclasses.replace(settings, patience=None)
-        asked = Job(encoder, loss, sampler, split.train, settings)
-        job, filled = prepare(asked, engine=self.engine, progress=progress)
-        fitted = fit(job, on_epoch, engine=self.engine, checkpoint=checkpoint, progress=progress)
-        return fitted, filled
+    def evaluate(
+        self, split: Split, on: Literal["valid", "test"] = "test", *, ks: tuple[int, ...] = (5, 10, 20)
+    ) -> Evaluation:
+        """Evaluate on a part of the split whose train part was fitted, by ranking the whole catalogue."""
+        seen = self._fitted().seen
+        check_type("split", split, Split, "make one with split_random, and fit on it")
+        if (split.train.user_ids, split.train.item_ids) != (seen.user_ids, seen.item_ids):
+            raise InputError("the model was fitted on other users or items; fit and evaluate on one split.")
+        return evaluate(self, split, on, ks=ks)
 
-    def _with_added(
-        self, result: FitResult | Solved, split: Split, facts: dict[str, Any]
-    ) -> tuple[Rows, Rows]:
-        """The matrices, with what is added to the scores of a trained encoder; the facts get its score."""
-        ease = self.added()
-        if ease is None or not isinstance(result, FitResult):
-            return result.users, result.items
-        total = Blend.of(ease, self.plus_weight, split.train, Settings(device=self.device).torch_device())
-        users, items = total.matrices(result.users, result.items)
-        if split.valid is not None:
-            score = Validation(split.valid, split.train, self.metric)(Solved(users, items, ease, None, 0.0))
-            facts["metrics"] = {f"validation {self.metric}": score}
-        return users, items.cpu()
-
-    def _facts(self, result: FitResult | Solved, split: Split) -> dict[str, Any]:
-        trained = result if isinstance(result, FitResult) else None
-        unused = [] if trained else [name for name in _PARAMETERS if name not in _USED_WITHOUT_TRAINING]
-        return {
-            "parameters": {name: described(value) for name, value in self._as_used(trained).items()},
-            "tau": described(getattr(trained.job.loss, "tau", None)) if trained else None,
-            "data": split.train.hash,
-            "split": split.hash,
-            "epoch": result.epoch,
-            "engine": result.engine,
-            "training loss": trained.history[trained.epoch - 1].loss if trained else None,
-            "clamped share": result.clamped,
-            **({"not used": unused} if unused else {}),
-            "metrics": {} if result.score is None else {f"validation {self.metric}": result.score},
-            "versions": {name: _version(name) for name in ("truepair", "torch", "numpy", "pyarrow")},
-        }
-
-    def _as_used(self, trained: FitResult | None) -> dict[str, Any]:
-        """The parameters, with the usual values that were used, whatever will be usual one day."""
-        if trained is None:
-            return self.get_params()
-        by_name = BY_NAME if isinstance(self.encoder, str) else ()
-        return {
-            **self.get_params(),
-            **{name: getattr(trained.job.encoder, name) for name in by_name},
-            **{name: getattr(trained.job.settings, name) for name in _SETTINGS},
-            "validation": self.held_out,
-        }
-
-    def _take(self, model: Model) -> None:
-        self.users_, self.items_, self.seen_ = model.users, model.items, model.seen
-        self.popularity_, self.facts_ = model.popularity, model.facts
-
-    def _is_fitted(self) -> bool:
-        return hasattr(self, "users_")
-
-    def _check_fitted(self) -> None:
-        if not self._is_fitted():
+    def _fitted(self) -> Model:
+        if not hasattr(self, "model_"):
             raise InputError("this Recommender is not fitted yet; call fit(interactions) first.")
+        return self.model_
+
+    def matrices(self) -> tuple[Rows, Rows]:
+        """(users, items): the dot product of a row of each is a score."""
+        return self._fitted().users, self._fitted().items
+
+    users_ = property(lambda self: self.model_.users, doc="One row for each user.")
+    items_ = property(lambda self: self.model_.items, doc="One row for each item.")
+    seen_ = property(lambda self: self.model_.seen, doc="The interactions that are not recommended again.")
+    popularity_ = property(lambda self: self.model_.popularity, doc="How many users each item has.")
+    facts_ = property(lambda self: self.model_.facts, doc="How the model was made, as plain JSON.")
 
     # --- recommending ----------------------------------------------------------------------------------
 
@@ -341,8 +235,8 @@ class Recommender:
     ) -> Any:
         """A table of user, item, score, rank: the `k` best items of each user, best first.
 
-        All users if none are named. A user gets fewer than k rows only where fewer candidates exist.
-        `unknown="popular"` gives people who were not trained on the most popular items.
+        Without `users`, for all users. A user gets fewer than k rows only if there are fewer candidates.
+        `unknown="popular"` gives the most popular items to users who were not trained on.
         """
         options = {"exclude_seen": exclude_seen, "exclude_items": exclude_items, "only_items": only_items}
         parts = list(self.recommend_in_parts(users, k, unknown=unknown, **options))
@@ -359,199 +253,64 @@ class Recommender:
         unknown: Unknown = "error",
         part: int = 8192,
     ) -> Iterator[pa.Table]:
-        """`recommend`, as Arrow tables of `part` users at a time, for writing to a file as it goes."""
-        self._check_fitted()
-        k = check_whole("k", k, 1)
-        check_choice("unknown", unknown, ["error", "popular"])
-        trained = self.seen_.user_counts > 0  # a split may name people who are only in its test part
-        known = (
-            self.seen_.user_ids
-            if trained.all()
-            else IdMap(self.seen_.user_ids.outside(np.flatnonzero(trained)))
-        )
-        ids = known.ids if users is None else canonical_ids(users, "user")
-        places = (known.find if unknown == "popular" else known.codes)(ids, "user")
-        codes = np.where(places < 0, -1, np.flatnonzero(trained)[places])
-        shelf = Shelf.of(self.items_, self.seen_, self.popularity_, exclude_items, only_items)
-        for start in range(0, max(len(codes), 1), part):
-            chosen = slice(start, start + part)
-            yield shelf.ranked(self.users_, ids[chosen], codes[chosen], k, exclude_seen)
+        """`recommend` as Arrow tables of `part` users at a time, to write large results to a file."""
+        options = {"exclude_seen": exclude_seen, "exclude_items": exclude_items, "only_items": only_items}
+        return lists.recommend(self._fitted(), users, k, unknown=unknown, part=part, **options)
 
     def similar_items(self, items: Any, k: int = 10) -> Any:
-        """A table of item, similar, score, rank: the `k` items of most similar vectors, by cosine.
+        """A table of item, similar, score, rank: the `k` items with the most similar vectors, by cosine.
 
-        Of an encoder without training: the `k` items that speak most for this one, by their weights.
+        For a closed form: the `k` items with the largest weights for this one.
         """
-        self._check_fitted()
-        ids = self.seen_.item_ids
-        codes = ids.codes(items, "item")
-        if (closed := self.closed_form()) is not None:
-            queries, directions = closed.alike(self.items_, codes)
-        else:
-            directions = unit_rows(self._vectors(self.items_))
-            queries = take_rows(directions, codes)
-        return self._similar("item", queries, directions, ids, codes, k)
+        return to_output(lists.similar_items(self._fitted(), self.get_params(), items, k), self.output_)
 
     def similar_users(self, users: Any, k: int = 10) -> Any:
-        """A table of user, similar, score, rank: the `k` users of most similar vectors, by cosine."""
-        self._check_fitted()
-        ids = self.seen_.user_ids
-        codes, closed = ids.codes(users, "user"), self.closed_form()
-        directions = (
-            unit_rows(self._vectors(self.users_)) if closed is None else closed.alike_users(self.users_)
-        )
-        return self._similar("user", take_rows(directions, codes), directions, ids, codes, k)
-
-    def _vectors(self, rows: Rows) -> Rows:
-        """What was trained, without what is added to all scores of an item."""
-        vectors = rows if self.added() is None else trained_part(rows, self.seen_.n_items)
-        return vectors[:, :-1] if self.job(0)[0].popularity else vectors
-
-    def _similar(self, what: str, queries: Rows, matrix: Rows, ids: IdMap, codes: Codes, k: int) -> Any:
-        k, asked = min(check_whole("k", k, 1), len(ids) - 1), np.arange(len(codes))
-        if k == 0:  # there is nobody else
-            k, asked = 1, asked[:0]
-        best = top_k(queries, matrix, k, rows=asked, exclude=_alone(codes, ids))
-        table = pa.table(
-            {
-                what: ids.outside(np.repeat(codes[asked], k)),
-                "similar": ids.outside(best.items.ravel()),
-                "score": best.scores.ravel(),
-                "rank": np.tile(np.arange(1, k + 1), len(asked)),
-            }
-        )
-        return to_output(table, self.output_)
+        """A table of user, similar, score, rank: the `k` users with the most similar vectors, by cosine."""
+        return to_output(lists.similar_users(self._fitted(), self.get_params(), users, k), self.output_)
 
     def score(self, pairs: Any) -> Any:
-        """The table of pairs with their scores, in the order given; higher means better for that user."""
-        self._check_fitted()
-        raw = memory_source(pairs.to_table() if isinstance(pairs, Interactions) else pairs)
-        at = find_columns(raw, {"rating": False, "weight": False, "time": False})
-        users, items = raw.read([at["user"], at["item"]])
-        user_codes = self.seen_.user_ids.codes(users, "user")
-        item_codes = self.seen_.item_ids.codes(items, "item")
-        if len(user_codes) != len(item_codes):
-            raise InputError(f"{len(user_codes)} users but {len(item_codes)} items; a pair needs both.")
-        table = pa.table(
-            {
-                "user": self.seen_.user_ids.outside(user_codes),
-                "item": self.seen_.item_ids.outside(item_codes),
-                "score": dot_rows(self.users_, self.items_, user_codes, item_codes),
-            }
-        )
-        return to_output(table, output_of(pairs))
-
-    # --- new people ------------------------------------------------------------------------------------
+        """The table of pairs with their scores, in the given order; a higher score ranks higher."""
+        return to_output(lists.score_pairs(self._fitted(), pairs), output_of(pairs))
 
     def fold_in(self, history: Any, *, unknown: Literal["error", "drop"] = "error") -> Recommender:
-        """A recommender for people unseen in training, from what they did: same items, no retraining.
+        """A recommender for people who were not trained on, from their interactions; nothing is retrained.
 
-        Their vectors are fitted by the same loss with the item vectors held fixed; of an encoder without
-        training they are their history, exactly as if it had been there. The result has the
-        people of `history` who have an item as its users, and all methods of a fitted recommender.
+        Their vectors are fitted by the same loss while the item vectors stay fixed. For a closed form, the
+        result is exact, as if they had been in the training data. The users of the result are the people of
+        `history` with at least one known item.
         """
-        self._check_fitted()
-        check_choice("unknown", unknown, ["error", "drop"])
-        people = as_interactions(history)
-        items = self.seen_.item_ids.find(people.item_ids, "item")
-        known = items[people.items] >= 0
-        if unknown == "error" and not known.all():
-            self.seen_.item_ids.codes(
-                people.item_ids.outside(people.items), "item"
-            )  # the error that names them
-        if not known.any():
-            raise InputError(
-                "the history holds no item that was trained on; use recommend(unknown='popular')."
-            )
-        guests, users = np.unique(people.users[known], return_inverse=True)
-        guest_ids = IdMap(people.user_ids.outside(guests))
-        pairs = Interactions(users, items[people.items[known]], guest_ids, self.seen_.item_ids)
-        vectors = self._rows_of(pairs)
-        guest = Recommender(**self.get_params())
-        facts = {**self.facts_, "folded in": pairs.hash}
-        guest._take(Model(vectors, self.items_, pairs, self.popularity_, facts))
-        guest.output_ = output_of(history)
-        return guest
-
-    def _rows_of(self, pairs: Interactions) -> Rows:
-        if (closed := self.closed_form()) is not None:
-            return closed.rows(pairs)
-        encoder, loss, sampler, settings = self.job(len(pairs))
-        loss = loss.with_prior(_mean(self.facts_["tau"]))  # the prior that was trained with
-        plus, n = self.added(), self.seen_.n_items
-        items = dense("items", self.items_ if plus is None else trained_part(self.items_, n))
-        vectors = fold_in(items, encoder, loss, sampler, pairs, settings, self.popularity_)
-        return vectors if plus is None else with_vectors(pairs.csr(), vectors)
+        model = fold_in_users(self._fitted(), self.get_params(), history, unknown)
+        return _with_model(Recommender(**self.get_params()), model, output_of(history))
 
     # --- saving ----------------------------------------------------------------------------------------
 
     def save(self, path: str | Path) -> None:
         """Write everything that `load` needs to one file, atomically; see docs/file-format.md."""
-        self._check_fitted()
-        check_saveable(self.facts_["parameters"])
-        facts = {**self.facts_, "output": self.output_}
-        save_model(path, Model(self.users_, self.items_, self.seen_, self.popularity_, facts))
+        model = self._fitted()
+        check_saveable(model.facts["parameters"])
+        save_model(path, dataclasses.replace(model, facts={**model.facts, "output": self.output_}))
 
     @classmethod
     def load(cls, path: str | Path) -> Recommender:
-        """A recommender that was saved; opening it runs no code of the file."""
+        """A recommender from a file that `save` wrote; loading runs no code from the file."""
         model = load_model(path)
         try:
-            params = {name: rebuilt(name, value) for name, value in model.facts["parameters"].items()}
-            recommender = cls().set_params(**{**_BEFORE, **params})
-            recommender.set_params(**{name: getattr(cls, name) for name in recommender._unused()})
+            recommender = cls().set_params(**from_json(model.facts["parameters"]))
+            params, given = recommender.get_params(), recommender._changed()
+            no_effect = unused(params, given, recommender.closed_form())
+            recommender.set_params(**{name: getattr(cls, name) for name in no_effect})
             if str(recommender.device).startswith("cuda") and not torch.cuda.is_available():
                 recommender.device = "auto"  # trained on a GPU, served without one
             recommender.check()
-            _check_rows(recommender, model)
-            check_number("tau", _mean(model.facts["tau"]) or 0.0, 0, 1, open_high=True)
-            output = check_choice("output", model.facts["output"], ["arrow", "pandas", "polars"])
+            check_model(recommender.get_params(), model)
         except (KeyError, TypeError, AttributeError, ZeroDivisionError, InputError) as error:
             raise StorageError(f"{path} does not describe a Recommender: {error!r:.300}") from error
-        recommender._take(model)
-        recommender.output_ = cast(Output, output)
-        return recommender
+        return _with_model(recommender, model, model.facts["output"])
 
 
 _PARAMETERS = [f.name for f in dataclasses.fields(Recommender)]
-_KINDS = {True: "sparse", False: "dense"}
-_BEFORE = {
-    "scoring": "dot",
-    "temperature": 1.0,
-    "popularity": 0.0,
-}  # of files from before these were parameters
 
 
-def _alone(codes: Codes, ids: IdMap) -> Interactions:
-    """Somebody for each code, who has that one."""
-    return Interactions(np.arange(len(codes)), codes, IdMap.range(len(codes)), ids)
-
-
-def _check_rows(made: Recommender, model: Model) -> None:
-    """An error if the matrices are not such as the recommender makes."""
-    n, closed = model.seen.n_items, made.closed_form()
-    if closed is not None:
-        what, kinds, width = str(closed), (closed.sparse_users, closed.sparse_items), closed.width(n)
-    else:
-        encoder, sums = made.job(0)[0], made.added() is not None
-        what, kinds = f"{encoder}{' with EASE' if sums else ''}", (sums, False)
-        width = encoder.dim + bool(encoder.popularity) + n * sums
-    for name, rows, sparse in (("users", model.users, kinds[0]), ("items", model.items, kinds[1])):
-        if sp.issparse(rows) != sparse or rows.shape[1] != width:
-            raise InputError(
-                f"{name} of {what} are {_KINDS[sparse]} rows of {width} numbers, and these are "
-                f"{_KINDS[sp.issparse(rows)]}, of shape {tuple(rows.shape)}."
-            )
-    if made.added() is not None:
-        check_vectors(model.users, n)
-
-
-def _mean(tau: Any) -> Any:
-    return sum(tau) / len(tau) if isinstance(tau, list) else tau
-
-
-def _version(name: str) -> str:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"
+def _with_model(recommender: Recommender, model: Model, output: Output) -> Recommender:
+    recommender.model_, recommender.output_ = model, output
+    return recommender

@@ -1,4 +1,4 @@
-"""Carving: what a recommender learns from, and what it chooses the epoch by."""
+"""The hold-out: which pairs a recommender learns from, and which choose the epoch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from truepair.errors import InputError
 
 
 def split_for_fitting(interactions: Any, valid: Any, share: float, seed: int) -> Split:
-    """A given split as it is; else train and the given validation part, or a random share held out."""
+    """A Split as it is; else the train part and the given validation part, or a random share held out."""
     if isinstance(interactions, Split):
         if valid is not None:
             raise InputError("a Split was given, and valid too; put the validation part into the split.")
@@ -26,7 +26,7 @@ def split_for_fitting(interactions: Any, valid: Any, share: float, seed: int) ->
     if valid is not None or not share:
         return split_given(everything, nothing, None if valid is None else as_interactions(valid))
     chosen = split_random(everything, share, seed=seed).test
-    held_out = _with_company(everything, chosen.has(everything.users, everything.items))
+    held_out = _without_isolated(everything, chosen.has(everything.users, everything.items))
     if not held_out.any():
         raise InputError(
             f"validation = {share} of {len(everything)} pairs is none that can be held out; use validation=0."
@@ -36,7 +36,7 @@ def split_for_fitting(interactions: Any, valid: Any, share: float, seed: int) ->
 
 
 def as_interactions(source: Any) -> Interactions:
-    """`source`, read if it is not Interactions already."""
+    """`source`, read unless it is Interactions already."""
     return source if isinstance(source, Interactions) else read_interactions(source)
 
 
@@ -46,8 +46,8 @@ def joined(parts: Sequence[Interactions]) -> Interactions:
     return Interactions(users, items, parts[0].user_ids, parts[0].item_ids)
 
 
-def _with_company(everything: Interactions, held_out: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """`held_out` without the pairs whose user or item would have nothing left to learn from."""
+def _without_isolated(everything: Interactions, held_out: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """`held_out` without the pairs whose user or item would have no pair left in the train part."""
     users = np.bincount(everything.users[~held_out], minlength=everything.n_users)
     items = np.bincount(everything.items[~held_out], minlength=everything.n_items)
     return held_out & (users[everything.users] > 0) & (items[everything.items] > 0)

@@ -1,6 +1,6 @@
 """Storage: a fitted model in one file: two matrices, who has what, the ids, and plain facts; never pickle.
 
-docs/file-format.md describes the file. Opening one runs no code, and nothing in it is believed unchecked.
+docs/file-format.md describes the file. Opening a file runs no code of it, and everything in it is checked.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ KIND, VERSION = "truepair model", 1
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """What a fitted recommender is: matrices, the interactions people are known to have, and facts."""
+    """A fitted recommender: matrices, the known interactions of its users, and facts about the training."""
 
     users: Rows  # [n_users, d]
     items: Rows  # [n_items, d]
@@ -37,7 +37,7 @@ class Model:
 
 
 def save_model(path: str | Path, model: Model) -> None:
-    """Write the model atomically: a failure leaves what was there before."""
+    """Write the model atomically: if it fails, an existing file stays as it was."""
     tensors = {
         **_parts("users", model.users),
         **_parts("items", model.items),
@@ -80,6 +80,11 @@ def _checked(tensors: dict[str, Tensor], facts: Any) -> Model:
     if popularity.dtype != torch.int64 or popularity.shape != (n_items,) or bool((popularity < 0).any()):
         raise InputError(f"popularity is not {n_items} counts.")
     return Model(users, items, seen, popularity.numpy(), facts)
+
+
+def mean_prior(tau: Any) -> Any:
+    """The prior of a model's facts: one number, None, or the mean of one for each user."""
+    return sum(tau) / len(tau) if isinstance(tau, list) else tau
 
 
 # --- matrices: one tensor, or three of a sparse one ----------------------------------------------------
@@ -164,7 +169,7 @@ def _ids_to_bytes(ids: IdMap) -> Tensor:
 
 
 def _refuse_compressed(stream: bytes) -> None:
-    """An error if a part of an Arrow stream is compressed: we never write that, and a bomb would be.
+    """Raise if a part of an Arrow stream is compressed: truepair never writes that, and a bomb would be.
 
     The fourth field of a record batch's header says so (Message.fbs of the Arrow format).
     """

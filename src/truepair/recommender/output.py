@@ -1,4 +1,4 @@
-"""Tables out: in the caller's own table type, where it can be told."""
+"""Results as tables of the caller's type: pandas, polars or Arrow."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Output = Literal["arrow", "pandas", "polars"]
 
 
 def output_of(source: Any) -> Output:
-    """The table type that goes with what the caller gave: pandas and polars get their own, others Arrow."""
+    """The table type for results: that of `source` if it is pandas or polars, else Arrow."""
     family = type(source).__module__.partition(".")[0]
     if family == "pandas":
         return "pandas"

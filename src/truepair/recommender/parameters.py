@@ -1,4 +1,15 @@
-"""Parameters as plain JSON, and back: what a saved model says about how it was made."""
+"""Parameters from every source: Python calls, TOML, options and `--set`, tuning trials, stored files.
+
+Outside of Python, parameters are *flat*: names of `Recommender`, and dotted names for fields of its parts.
+
+    tables (TOML)          -- flatten -->       flat
+    flat and flat          -- overlay -->       flat, the second over the first
+    flat                   -- resolve -->       keyword arguments of Recommender
+    keyword arguments      -- as_json -->       plain JSON for a model file
+    JSON of a model file   -- from_json -->     keyword arguments
+
+Each of them takes the names of earlier versions too. Defaults are filled in later, by `with_defaults`.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +20,16 @@ from typing import Any
 from truepair.errors import InputError, check_choice
 from truepair.losses import LOSSES
 from truepair.models.closed_forms import ALL_ENCODERS, EASE
-from truepair.sampling import OLD_NAMES as OLD_SAMPLERS
+from truepair.recommender.defaults import FULL_CATALOGUE, PARTS_BY_DEFAULT, with_defaults
 from truepair.sampling import SAMPLERS
-from truepair.training.engines import OLD_NAMES as OLD_ENGINES
+from truepair.storage.old_names import current_parameters
 
-# what has fields of its own, and the kinds of each by name
+# parameters that have fields of their own, and their kinds by name
 PARTS: dict[str, Mapping[str, type]] = {
     "loss": LOSSES,
     "encoder": ALL_ENCODERS,
     "sampler": SAMPLERS,
-    "plus": {"ease": EASE},
+    "blend": {"ease": EASE},
 }
 FIELDS = {  # fields that are parameters of Recommender too, for parts that are given by name
     "dim": "encoder.dim",
@@ -27,30 +38,134 @@ FIELDS = {  # fields that are parameters of Recommender too, for parts that are 
     "popularity": "encoder.popularity",
     "tau": "loss.tau",
 }
+BEFORE = {"scoring": "dot", "temperature": 1.0, "popularity": 0.0}  # in files older than these parameters
 
 
-OLD_NAMES: dict[str, Mapping[str, str]] = {"sampler": OLD_SAMPLERS, "engine": OLD_ENGINES}
+def may_be_none(name: str) -> bool:
+    """Whether None is a value of this parameter: the default, or no patience."""
+    return name == "batch_size" or name in FULL_CATALOGUE
 
 
-def current_name(parameter: str, value: Any) -> Any:
-    """The value; a name of an older version becomes the one of today.
+# --- flat parameters -------------------------------------------------------------------------------------
 
-    >>> current_name("sampler", "exact"), current_name("engine", "rows")
-    ('full', 'full')
+
+def flatten(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested tables as flat parameters; the `kind` of a table is the value of the part itself.
+
+    >>> flatten({"loss": {"kind": "dpl", "tau": 0.1}, "encoder.dim": 32, "epochs": 5})
+    {'loss': 'dpl', 'loss.tau': 0.1, 'encoder.dim': 32, 'epochs': 5}
     """
-    return OLD_NAMES.get(parameter, {}).get(value, value) if isinstance(value, str) else value
+    return current_parameters(_flat(tables, ""))
 
 
-def described(value: Any) -> Any:
+def _flat(tables: Mapping[str, Any], inside: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in tables.items():
+        whole = inside if name == "kind" and inside else f"{inside}.{name}".lstrip(".")
+        found |= _flat(value, whole) if isinstance(value, Mapping) else {whole: value}
+    return found
+
+
+def overlay(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
+    """Flat parameters `upper` over `lower`; `dim` and `encoder.dim` are the same parameter.
+
+    A part that `upper` changes loses its fields in `lower`. Scoring and temperature go with the loss, as
+    `tune` chooses them together: a loss with its own temperature needs cosines at temperature 1.
+    """
+    lower, upper = current_parameters(lower), current_parameters(upper)
+    changed = tuple(
+        f"{part}." for part in PARTS if part in upper and upper[part] != lower.get(part, upper[part])
+    )
+    dropped = same_parameters(upper)
+    dropped |= {"encoder.scoring", "encoder.temperature"} if "loss." in changed else set()
+    kept = {n: value for n, value in lower.items() if not n.startswith(changed) and n not in dropped}
+    return {**kept, **upper}
+
+
+def same_parameters(flat: Mapping[str, Any]) -> set[str]:
+    """The other names of these parameters: `encoder.dim` for `dim`, and the reverse."""
+    found = {FIELDS[name] for name in flat if name in FIELDS}
+    return found | {name for name, field in FIELDS.items() if field in flat}
+
+
+def by_fields(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """Flat parameters in which `dim`, `scoring`, `temperature`, `popularity` and `tau` are named as fields.
+
+    >>> by_fields({"loss": "dpl", "tau": 0.1, "epochs": 5})
+    {'loss': 'dpl', 'epochs': 5, 'loss.tau': 0.1}
+    """
+    found = current_parameters(flat)
+    parts = {**PARTS_BY_DEFAULT, **found}
+    for name, field in FIELDS.items():
+        if found.get(name) is not None and field not in found and _has_field(parts, field):
+            found[field] = found.pop(name)
+    return found
+
+
+def resolve(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """Keyword arguments of `Recommender` from flat parameters.
+
+    A part with named fields becomes an object; its other fields come from `dim`, `tau`, … and from the
+    defaults of the sampler. A part without named fields stays a name.
+
+    >>> resolve({"loss": "dpl", "loss.floor": 0.1, "tau": 0.2, "epochs": 5})["loss"]
+    DPL(tau=0.2, floor=0.1, clamp='hard', margin=0.0)
+    """
+    given = {**PARTS_BY_DEFAULT, **current_parameters(flat)}
+    for name in given:
+        if "." in name:
+            check_choice("the part before the dot", name.split(".", 1)[0], list(PARTS))
+    with_fields = dict.fromkeys(name.split(".", 1)[0] for name in given if "." in name)
+    for part in [part for part in with_fields if given[part] is None]:
+        raise InputError(
+            f"a field of {part} is given without {part}; set it to one of {', '.join(PARTS[part])}."
+        )
+    known = with_defaults(given)
+    for name, field in FIELDS.items():
+        part = field.split(".")[0]
+        if part in with_fields and name in known and field not in given and _has_field(given, field):
+            given[field] = known[name]
+            given.pop(name, None)
+    keywords = {name: value for name, value in given.items() if "." not in name}
+    for part in with_fields:
+        fields = {n.split(".", 1)[1]: value for n, value in given.items() if n.startswith(f"{part}.")}
+        keywords[part] = _built(part, given[part], fields)
+    return keywords
+
+
+def _has_field(flat: Mapping[str, Any], field: str) -> bool:
+    """Whether the part is of a kind that has this field."""
+    part, name = field.split(".")
+    return hasattr(_built(part, flat[part], {}), name)
+
+
+def _built(part: str, kind: Any, fields: Mapping[str, Any]) -> Any:
+    """The object of this kind and these fields."""
+    if not isinstance(kind, str):
+        raise InputError(f"{part} = {kind!r} must be a name where its fields are named.")
+    made = PARTS[part][check_choice(part, kind, PARTS[part])]
+    for field in fields:
+        check_choice(f"a field of {part}", field, _field_names(made))
+    return made(**fields)
+
+
+def _field_names(kind: type) -> list[str]:
+    """The fields that people set; training fills in those without a repr, and they are not stored."""
+    return [f.name for f in dataclasses.fields(kind) if f.repr]
+
+
+# --- stored parameters -------------------------------------------------------------------------------------
+
+
+def as_json(value: Any) -> Any:
     """A parameter as plain JSON: a loss, encoder or sampler becomes its kind and fields.
 
-    What no registry knows becomes {"unknown": …}: it can be used, but not saved.
+    A value that no registry has becomes {"unknown": …}: it can be used, but not saved.
     """
     for registry in PARTS.values():
         for kind, made in registry.items():
             if type(value) is made:
-                names = _field_names(made)
-                return {"kind": kind, **{name: described(getattr(value, name)) for name in names}}
+                return {"kind": kind, **{name: as_json(getattr(value, name)) for name in _field_names(made)}}
     if hasattr(value, "tolist"):  # NumPy's numbers and arrays, tensors
         return value.tolist()
     if value is None or isinstance(value, str | int | float | bool):
@@ -58,56 +173,25 @@ def described(value: Any) -> Any:
     return list(value) if isinstance(value, tuple | list) else {"unknown": repr(value)[:200]}
 
 
-def assembled(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """Recommender's parameters from flat ones: a dotted name is a field of the loss, encoder or sampler.
-
-    >>> assembled({"loss": "dpl", "loss.tau": 0.1, "encoder": "mf", "encoder.dim": 8, "epochs": 5})["loss"]
-    DPL(tau=0.1, floor=0.01, clamp='hard', margin=0.0)
-    """
-    whole = {name: value for name, value in flat.items() if "." not in name}
-    for name, registry in PARTS.items():
-        fields = {key.split(".", 1)[1]: value for key, value in flat.items() if key.startswith(f"{name}.")}
-        if isinstance(whole.get(name), str):
-            whole[name] = current_name(name, whole[name])
-            whole[name] = _made(name, registry[check_choice(name, whole[name], registry)], fields)
-        elif fields:
-            raise InputError(
-                f"{name}.{next(iter(fields))} was given without {name}; name one of {', '.join(registry)}."
-            )
-    for name in flat:
-        if "." in name:
-            check_choice("the part before the dot", name.split(".", 1)[0], list(PARTS))
-    return whole
-
-
-def _made(name: str, kind: type, fields: Mapping[str, Any]) -> Any:
-    """A value of this kind; an unknown field is an error that lists the fields it has."""
-    for field in fields:
-        check_choice(f"a field of {name}", field, _field_names(kind))
-    return kind(**fields)
-
-
-def _field_names(kind: type) -> list[str]:
-    """The fields that somebody gives; one without a repr is filled in by training, and not kept."""
-    return [f.name for f in dataclasses.fields(kind) if f.repr]
-
-
-def check_saveable(parameters: Mapping[str, Any]) -> None:
-    """An error if a described parameter could not be rebuilt on loading."""
-    for name, value in parameters.items():
+def check_saveable(stored: Mapping[str, Any]) -> None:
+    """Raise if a parameter of `as_json` could not be restored."""
+    for name, value in stored.items():
         if isinstance(value, dict) and "unknown" in value:
             raise InputError(
-                f"{name} = {value['unknown']} cannot be saved; add its class to the registry that names "
-                "such values (LOSSES, ENCODERS, SAMPLERS)."
+                f"{name} = {value['unknown']} cannot be saved; add its class to the registry of such values "
+                "(LOSSES, ENCODERS, SAMPLERS)."
             )
 
 
-def rebuilt(name: str, value: Any) -> Any:
-    """The parameter that `described` told of; only kinds in the registries can be made."""
+def from_json(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Keyword arguments of `Recommender` from the JSON of a model file; only registered kinds are built."""
+    return {**BEFORE, **{name: _restored(name, value) for name, value in current_parameters(stored).items()}}
+
+
+def _restored(name: str, value: Any) -> Any:
     if isinstance(value, list):
         return tuple(value)
     if not isinstance(value, dict):
         return value
     fields = {key: tuple(field) if isinstance(field, list) else field for key, field in value.items()}
-    kind = check_choice(name, current_name(name, fields.pop("kind")), PARTS[name])
-    return PARTS[name][kind](**fields)
+    return _built(name, fields.pop("kind"), fields)

@@ -23,7 +23,7 @@ from truepair.data.simulation import simulate_world
 from truepair.data.split import Split
 from truepair.data.splitting import split_random
 from truepair.errors import DownloadError, InputError, check_choice
-from truepair.evaluation import Evaluation, Validation, compare_all, evaluate, evaluate_split
+from truepair.evaluation import Evaluation, Validation, compare_all, evaluate
 from truepair.losses import BPR, DPL, Loss
 from truepair.models.closed_forms import EASE, ClosedForm, Popular
 from truepair.models.encoders import MF
@@ -120,8 +120,7 @@ def _jobs(data: DemoData, seed: int, epochs: int | None) -> dict[str, Job]:
     DPL gets the true τ of a simulated world; else it uses the density of the train part.
     """
     train = data.split.train
-    encoder, loss, sampler, settings = Recommender(seed=seed, epochs=epochs).job(len(train))
-    default = Job(encoder, loss, sampler, train, settings)
+    default = Recommender(seed=seed, epochs=epochs).job(train)
     pairwise = replace(PAIRWISE, seed=seed, epochs=PAIRWISE.epochs if epochs is None else epochs)
     mf = MF(dim=64 if data.world is None else 32)
     losses: dict[str, Loss] = {"BPR": BPR(), "DPL": DPL() if data.world is None else DPL(tau=data.world.tau)}
@@ -164,11 +163,11 @@ def _solve(encoder: ClosedForm, data: DemoData) -> DemoModel:
 
 
 def _evaluate(data: DemoData, models: Mapping[str, DemoModel], out: Path) -> DemoResult:
-    test = {name: evaluate_split(*m.matrices(), data.split, on="test") for name, m in models.items()}
+    test = {name: evaluate(m, data.split) for name, m in models.items()}
     truth = None
     if data.world is not None:
         hidden, observed = data.world.hidden, data.world.observed
-        found = {name: evaluate(*m.matrices(), hidden, exclude=observed) for name, m in models.items()}
+        found = {name: evaluate(m, hidden, exclude=observed) for name, m in models.items()}
         truth = _judgement(found)
     return DemoResult(out, data, models, _judgement(test), _person(data, models), truth)
 

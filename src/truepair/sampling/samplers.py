@@ -189,4 +189,3 @@ SAMPLERS: dict[str, type[Sampler]] = {
     "bns": BNS,
     "full": Full,
 }
-OLD_NAMES = {"exact": "full"}  # of version 0.1: model files and configurations have them

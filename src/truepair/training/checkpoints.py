@@ -15,11 +15,11 @@ from torch import Tensor
 
 from truepair.errors import StorageError
 from truepair.losses.posterior import Posterior
+from truepair.storage.old_names import current_value
 from truepair.storage.tensor_file import read_tensors, write_tensors
 from truepair.training.job import Job
 
 KIND, VERSION = "truepair checkpoint", 1
-_OLD_NAMES = {"sampler Exact": "Full", "engine rows": "full"}  # of version 0.1
 
 
 def save_checkpoint(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
@@ -53,7 +53,7 @@ def describe_job(job: Job, on_epoch: object) -> dict[str, Any]:
 
 def check_same_job(path: Path, saved: Mapping[str, Any], job: Mapping[str, Any]) -> None:
     """An error that names what differs, if the checkpoint is of another run."""
-    saved = {key: _OLD_NAMES.get(f"{key} {value}", value) for key, value in saved.items()}
+    saved = {key: current_value(key, value) for key, value in saved.items()}
     differing = [key for key in {**saved, **job} if saved.get(key) != job.get(key)]
     if differing:
         shown = "; ".join(f"{key} was {saved.get(key)!r}, is {job.get(key)!r}" for key in differing[:5])

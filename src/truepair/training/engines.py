@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from truepair.errors import InputError, check_choice
+from truepair.storage.old_names import current_value
 from truepair.training.full.engine import FULL
 from truepair.training.job import Job
 from truepair.training.reference.engine import REFERENCE
@@ -21,7 +22,6 @@ ENGINES: dict[str, Engine] = {
     "reference": REFERENCE,
 }
 AUTO = "auto"
-OLD_NAMES = {"rows": "full"}  # of version 0.1: model files, configurations and checkpoints have them
 _AUTO_ORDER = ("gpu", "cpu", "full", "reference")  # the engines that equal the reference, fastest first
 
 
@@ -31,7 +31,7 @@ def choose_engine(job: Job, engine: str = AUTO) -> str:
     "auto" is the fastest engine that equals the reference and can: "full" for sampler="full", else "gpu" on
     CUDA, "cpu" for what it supports, and "reference" for the rest.
     """
-    engine = check_choice("engine", OLD_NAMES.get(engine, engine), [AUTO, *ENGINES])
+    engine = check_choice("engine", current_value("engine", engine), [AUTO, *ENGINES])
     job = replace(job, loss=job.loss.with_density(job.interactions.density))
     if engine == AUTO:
         return next(name for name in _AUTO_ORDER if ENGINES[name].lacks(job) is None)

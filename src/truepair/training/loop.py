@@ -129,6 +129,7 @@ class Run:
             items=items.cpu(),
             history=tuple(self.history),
             epoch=epoch,
+            score=self.history[epoch - 1].score,
             stopped_early=self.epoch < self.job.settings.epochs,
             job=self.job,
             engine=self.engine,

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from torch import Tensor
-
+from truepair.models.closed_forms import ClosedForm
+from truepair.models.matrices import Rows
 from truepair.sampling import Matrices
-from truepair.training.job import Job
 
 
 @dataclass(frozen=True)
@@ -55,24 +54,26 @@ class OnEpoch(Protocol):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FitResult:
-    """Fitted matrices (on the CPU) and how they came about.
+    """Fitted matrices (on the CPU), and how they were computed: by training, or as a closed form.
 
-    With a validation score they are those of the best epoch, else of the last.
+    With a validation score, trained matrices are those of the best epoch, else of the last. A closed form has
+    no job, no epochs and an empty history; its `users`, and for some its `items`, are sparse.
     """
 
-    users: Tensor  # [n_users, d]
-    items: Tensor  # [n_items, d]
-    history: tuple[EpochRecord, ...]
-    epoch: int  # the epoch the matrices are from, counted from 1
-    stopped_early: bool
-    job: Job
-    engine: str  # the engine that trained
-    n_saturated_users: int  # users with every item: they have nothing to be compared with, so no anchors
+    users: Any  # [n_users, d], a Tensor; of a closed form sparse rows
+    items: Any  # [n_items, d], a Tensor; of some closed forms sparse rows
+    engine: str  # the engine that trained, or "closed form"
+    job: Any = None  # the Job that was trained; None for a closed form
+    history: tuple[EpochRecord, ...] = ()
+    epoch: Any = None  # the epoch that the matrices are from, counted from 1; None for a closed form
+    stopped_early: bool = False
+    n_saturated_users: int = 0  # users with every item: nothing can be compared with it, so they are left out
+    closed_form: ClosedForm | None = None
+    score: float | None = None  # the validation score of the matrices
 
-    @property
-    def score(self) -> float | None:
-        """The validation score of the epoch the matrices are from."""
-        return self.history[self.epoch - 1].score
+    def matrices(self) -> tuple[Rows, Rows]:
+        """(users, items)."""
+        return self.users, self.items
 
     @property
     def clamped(self) -> float | None:
@@ -81,7 +82,9 @@ class FitResult:
         return sum(shares) / len(shares) if shares else None
 
     def __repr__(self) -> str:
-        facts: list[Any] = [f"epoch {self.epoch} of {len(self.history)}", f"loss {self.history[-1].loss:.4f}"]
+        facts = [str(self.closed_form)] if self.closed_form is not None else []
+        if self.history:
+            facts += [f"epoch {self.epoch} of {len(self.history)}", f"loss {self.history[-1].loss:.4f}"]
         facts += [f"validation {self.score:.4f}"] if self.score is not None else []
         facts += [f"{self.clamped:.1%} of rows clamped"] if self.clamped is not None else []
         facts += ["stopped early"] if self.stopped_early else []

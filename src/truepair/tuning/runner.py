@@ -1,23 +1,22 @@
-"""The runner for our own models: trials -> jobs, trained together, each validated and told."""
+"""The runner for models of truepair: trials -> jobs, trained together, validated and reported."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from truepair.data.interactions import Interactions
-from truepair.errors import InputError, TrainingError, TruepairError
+from truepair.errors import TrainingError, TruepairError
 from truepair.evaluation import Validation
 from truepair.losses import Loss
 from truepair.models.closed_forms import ClosedForm
 from truepair.prior import ESTIMATED, prepare_many, with_estimated_prior
-from truepair.recommender.closed_fit import Solved
-from truepair.recommender.defaults import given_over, usual
 from truepair.recommender.estimator import Recommender
-from truepair.recommender.parameters import FIELDS, PARTS, assembled, current_name
+from truepair.recommender.fitting import solve
 from truepair.training import (
     AUTO,
     EpochState,
@@ -66,17 +65,16 @@ class TrainingRunner:
         self._priors: dict[tuple[object, int], Any] = {}
 
     def __call__(self, batch: Sequence[Asked]) -> None:
-        """Train the batch at once where the engine can; what cannot be trained fails alone."""
+        """Train the batch together where the engine can; a trial that cannot be trained fails alone."""
         jobs: list[tuple[Asked, Job]] = []
         for asked in batch:
             try:
-                model = recommender_of(asked.parameters)
+                model = Recommender.of(asked.parameters)
                 if (closed := model.closed_form()) is not None:
                     self._solve(asked, closed, Settings(device=model.device).torch_device())
                     continue
-                encoder, loss, sampler, settings = model.job(len(self.train))
-                loss = self._with_prior(loss, settings.seed)
-                job = Job(encoder, loss, sampler, self.train, settings)
+                job = model.job(self.train)
+                job = replace(job, loss=self._with_prior(job.loss, job.settings.seed))
                 choose_engine(job, self.fixed["engine"])
                 jobs.append((asked, job))
             except TruepairError as error:
@@ -99,7 +97,7 @@ class TrainingRunner:
                 asked.finish(result.score, result.epoch, took * share, result.engine)
 
     def _prepared(self, jobs: Sequence[tuple[Asked, Job]]) -> list[tuple[Asked, Job]]:
-        """The jobs with what first models tell, where losses need them; one that has none fails alone."""
+        """The jobs with first models where losses need them; a trial whose first model fails, fails alone."""
         found = prepare_many([job for _, job in jobs], engine=self.fixed["engine"], progress=self.progress)
         ready = []
         for (asked, _), each in zip(jobs, found, strict=True):
@@ -120,14 +118,13 @@ class TrainingRunner:
         return loss.with_prior(self._priors[word, seed])
 
     def _solve(self, asked: Asked, encoder: ClosedForm, device: torch.device) -> None:
-        """A model without training: its one score."""
         began = time.perf_counter()
-        solved = Solved(*encoder.solve(self.train, device), encoder, None, 0.0)
-        asked.finish(self.validation(solved), None, time.perf_counter() - began, solved.engine)
+        result = solve(encoder, self.train, self.validation, device)
+        asked.finish(result.score, None, time.perf_counter() - began, result.engine)
 
 
 class _Watch:
-    """After an epoch: the score, told to the trial, which may have to stop."""
+    """Reports the validation score of every epoch to a trial, which may stop the run."""
 
     def __init__(self, validation: Validation, asked: Asked) -> None:
         self.validation, self.asked = validation, asked
@@ -140,46 +137,7 @@ class _Watch:
         return score
 
 
-def recommender_of(parameters: Mapping[str, Any]) -> Recommender:
-    """The recommender of flat parameters.
-
-    A loss, encoder or sampler of which no field is named stays a name, so that `tau`, `dim` and the usual
-    pool count; where one is named, they and the usual values count for the other fields.
-    """
-    given = {name: current_name(name, value) for name, value in parameters.items()}
-    flat = {**{part: getattr(Recommender, part) for part in PARTS}, **given}
-    known = given_over(usual(flat["sampler"], flat["loss"]), flat)
-    by_name = {part: flat.pop(part) for part in PARTS if not any(key.startswith(f"{part}.") for key in flat)}
-    for name, place in FIELDS.items():
-        if name in known and place not in flat and _has_field(flat, place):
-            flat[place] = known[name]
-            flat.pop(name, None)
-    return Recommender().set_params(**assembled(flat), **by_name)
-
-
-def by_fields(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Flat parameters with `dim`, `scoring`, `temperature` and `tau` named as the fields that they are.
-
-    >>> by_fields({"loss": "dpl", "tau": 0.1, "epochs": 5})
-    {'loss': 'dpl', 'epochs': 5, 'loss.tau': 0.1}
-    """
-    flat, parts = dict(parameters), {part: getattr(Recommender, part) for part in PARTS}
-    for name, place in FIELDS.items():
-        if flat.get(name) is not None and place not in flat and _has_field({**parts, **flat}, place):
-            flat[place] = flat.pop(name)
-    return flat
-
-
-def _has_field(flat: Mapping[str, Any], place: str) -> bool:
-    """Whether the part is there, and of a kind that has this field."""
-    part, name = place.split(".")
-    kind = flat.get(part)
-    if kind is not None and not isinstance(kind, str):
-        raise InputError(f"{part} = {kind!r} must be a name where its fields are named.")
-    return kind is not None and hasattr(assembled({part: kind})[part], name)
-
-
 def _shares(found: Sequence[FitResult | TrainingError]) -> list[float]:
-    """Each run's part of the time; those of a group share it."""
+    """The share of the time that each run took; runs that trained together share it."""
     times = [0.0 if isinstance(one, TrainingError) else sum(r.seconds for r in one.history) for one in found]
     return [each / max(sum(times), 1e-9) for each in times]

@@ -1,16 +1,29 @@
-"""One process's part in a search: claiming trials under the lock, running them, extending the space."""
+"""A search: trials are claimed under a lock and run; the space grows where the best is at an edge."""
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
-from truepair.errors import TrainingError
-from truepair.tuning.domains import Domain, When, extend_space
+from truepair.errors import InputError, TrainingError, check_type, check_whole
+from truepair.recommender.estimator import Recommender
+from truepair.tuning.domains import (
+    Choice,
+    Domain,
+    Powers,
+    Range,
+    Space,
+    When,
+    domain_of,
+    extend_space,
+    plain_space,
+)
 from truepair.tuning.study import KeptStudy, quietly
 from truepair.tuning.trials import Asked, History, Trial
 
@@ -20,14 +33,15 @@ SHAPES = frozenset(
      "loss.clamp", "n_extra", "n_unlabelled", "sampler", "sampler.alpha", "sampler.in_batch", "sampler.pool",
      "sampler.weight"]
 )  # fmt: skip
-_WAIT = 0.2  # seconds between two looks at what others do
+_PLACES = ("device", "engine")  # where trials are computed: a study may continue elsewhere
+_WAIT = 0.2  # seconds between two checks of what other processes do
 
 
 class Runner(Protocol):
     """Runs trials: each gets `report`ed scores, and is ended by `finish` or `fail`.
 
-    It may have two facts of its own: `fixed`, the parameters that all trials share, and `identity`, a text
-    that says what is measured on which data. A study goes on only where both are the same.
+    It may have two attributes: `fixed`, the parameters that all trials share, and `identity`, a text that
+    states what is measured on which data. A study continues only if both are the same.
     """
 
     def __call__(self, batch: Sequence[Asked], /) -> None:
@@ -36,7 +50,7 @@ class Runner(Protocol):
 
 @dataclass(frozen=True)
 class Tuning:
-    """What a search found: the best trial, all trials, the space as it became, what was extended."""
+    """Results of a search: the best trial, all trials, the final space, and what was extended."""
 
     best: Trial
     trials: tuple[Trial, ...]
@@ -47,6 +61,10 @@ class Tuning:
         states = [trial.state for trial in self.trials]
         counts = ", ".join(f"{states.count(s)} {s}" for s in ("complete", "pruned", "failed") if s in states)
         return f"<Tuning: best {self.best.score:.4f} in trial {self.best.number}; {counts}>"
+
+    def recommender(self) -> Recommender:
+        """An unfitted `Recommender` with the parameters of the best trial."""
+        return Recommender.of(self.best.parameters)
 
 
 @dataclass(frozen=True)
@@ -63,7 +81,7 @@ class Search:
     prune: bool
 
     def claim(self) -> list[Asked] | None:
-        """Trials to run now; an empty list while others run the last ones; None when all is done."""
+        """Trials to run now; an empty list while other processes run the last ones; None at the end."""
         with quietly(), self.kept.lock:
             self.kept.recover()
             if not (room := self.room()):
@@ -75,22 +93,22 @@ class Search:
             return self.ask(min(room, self.together))
 
     def room(self) -> int:
-        """How many trials are still to be asked."""
+        """How many trials are left to start."""
         more = sum(one["more"] for one in self.kept.extensions)
         return max(self.trials + int(more) - self.kept.counted(), 0)
 
     def ask(self, n: int) -> list[Asked]:
-        """A round: the first trial is chosen freely, the others share its shapes."""
-        rivals, asked = self.rivals(), list[Asked]()
+        """A round of trials: the first is chosen freely, the others share its shapes."""
+        others, asked = self.pruned_by(), list[Asked]()
         pinned = {} if self.kept.counted() else self.start
         for _ in range(n):
-            asked.append(self.kept.ask(self.fixed, pinned, self.seed, rivals))
+            asked.append(self.kept.ask(self.fixed, pinned, self.seed, others))
             chosen = [name for name in self.kept.space() if name in asked[0].parameters]
             pinned = {name: asked[0].parameters[name] for name in chosen if name in SHAPES}
         return asked
 
-    def rivals(self) -> list[History]:
-        """The histories of complete trials, where there are trials enough to prune by."""
+    def pruned_by(self) -> list[History]:
+        """The histories of complete trials, if there are enough of them to prune by."""
         done = self.kept.trials()
         if not self.prune or len(done) < math.ceil(self.trials / 3):
             return []
@@ -106,7 +124,7 @@ class Search:
             self.kept.extend(space, names, math.ceil(self.trials / 3))
         return bool(names)
 
-    def run(self, batch: list[Asked], runner: Runner, tell: Callable[[Asked], None]) -> None:
+    def run(self, batch: list[Asked], runner: Runner, report: Callable[[Asked], None]) -> None:
         """Run a batch; a trial that an error or Ctrl-C interrupted is marked as such."""
         if not batch:
             time.sleep(_WAIT)
@@ -120,10 +138,10 @@ class Search:
                 if not asked.ended:
                     self.kept.abandon(asked)
         for asked in batch:
-            tell(asked)
+            report(asked)
 
     def found(self) -> Tuning:
-        """What all processes have found so far."""
+        """The results of all processes so far."""
         with quietly():
             done, space = self.kept.trials(), self.kept.space()
             names = [name for one in self.kept.extensions for name in one["names"]]
@@ -134,17 +152,111 @@ class Search:
         return Tuning(best_of(complete), done, space, tuple(dict.fromkeys(names)))
 
 
+def run_search(
+    space: Space,
+    runner: Runner,
+    *,
+    trials: int,
+    storage: Path | str,
+    study: str,
+    together: int = 1,
+    seed: int = 0,
+    extensions: int = 2,
+    on_trial: Callable[[Trial], None] | None = None,
+    progress: bool = False,
+    prune: bool = True,
+    first: Mapping[str, Any] | None = None,
+) -> Tuning:
+    """Search the space for the highest score of any runner; `tune` does so for models of truepair.
+
+    `storage` is a journal of all trials. A search that was stopped, in whatever way, continues when it is
+    started again with the same arguments, and several processes may share one journal. The first trial is the
+    middle of the space, except where `first` names other values; then Optuna's TPE chooses. `together` trials
+    run at once.
+
+    With `prune`, once a third of the trials is done, a trial stops early if its best score after three or
+    more reports is below the median of what complete trials had reached by that epoch.
+
+    If the best value lies at an edge of a range (within 5% of its width), that side is extended (a range by
+    half its width, powers of two by one) and a third of `trials` more are run; at most `extensions` times.
+    """
+    fixed = dict(getattr(runner, "fixed", {}))
+    check_space(space, fixed)
+    seed = check_whole("seed", seed, 0)
+    trials, together, extensions = check_effort(trials, together, extensions)
+    start = {name: domain_of(entry).middle() for name, entry in space.items()} | _checked(first or {}, space)
+    kept = KeptStudy(Path(storage), study, _meaning(space, fixed, runner))
+    search = Search(kept, fixed, start, trials, together, seed, extensions, prune)
+    try:
+        while (batch := search.claim()) is not None:
+            search.run(batch, runner, _reporter(kept, trials, progress, on_trial))
+        return search.found()
+    finally:
+        kept.presence.leave()
+
+
+def check_effort(trials: int, together: int, extensions: int) -> tuple[int, int, int]:
+    """The three as whole numbers; raise if one is out of range."""
+    return (
+        check_whole("trials", trials, 1),
+        check_whole("together", together, 1),
+        check_whole("extensions", extensions, 0),
+    )
+
+
+def check_space(space: Space, fixed: Mapping[str, Any]) -> None:
+    """Raise if a space cannot be searched."""
+    check_type("space", space, Mapping, "give a mapping from names to Range, Powers, Choice or When")
+    if not space:
+        raise InputError("the space is empty; name one parameter or more, such as learning_rate.")
+    known = dict(fixed)
+    for name, entry in space.items():
+        check_type(f"space[{name!r}]", entry, (Range, Powers, Choice, When), "give a Range, Powers or Choice")
+        if name in fixed:
+            raise InputError(
+                f"{name} is fixed to {fixed[name]!r} and also in the space; remove it from one of them."
+            )
+        if isinstance(entry, When) and entry.parameter not in known:
+            raise InputError(
+                f"{name} depends on {entry.parameter}, which is neither fixed nor named before it."
+            )
+        known[name] = None
+
+
+def _checked(first: Mapping[str, Any], space: Space) -> dict[str, Any]:
+    """The values of the first trial that are in the space."""
+    for name, value in first.items():
+        if name in space and not domain_of(space[name]).contains(value):
+            raise InputError(f"first has {name} = {value!r}, which is outside {domain_of(space[name])}.")
+    return {name: value for name, value in first.items() if name in space}
+
+
+def _meaning(space: Space, fixed: Mapping[str, Any], runner: Runner) -> dict[str, Any]:
+    facts = {
+        "measure": str(getattr(runner, "identity", "")),
+        "fixed parameters": {name: value for name, value in fixed.items() if name not in _PLACES},
+        "space": plain_space(space),
+    }
+    try:
+        meaning: dict[str, Any] = json.loads(json.dumps(facts))
+    except TypeError as error:
+        raise InputError(
+            f"fixed parameters are plain values, such as 'loss': 'dpl', 'loss.tau': 0.1; {error}."
+        ) from error
+    return meaning
+
+
 def best_of(trials: Sequence[Trial]) -> Trial:
     """The one of highest score, the earliest of equals."""
     return max(trials, key=lambda one: (one.score, -one.number))
 
 
-def teller(
+def _reporter(
     kept: KeptStudy, trials: int, progress: bool, on_trial: Callable[[Trial], None] | None
 ) -> Callable[[Asked], None]:
-    """What is done after each trial of this process: a line on stderr, and the caller's function."""
+    """The function called after each trial of this process: prints a line, and calls `on_trial`."""
 
-    def tell(asked: Asked) -> None:
+    def report(asked: Asked) -> None:
         with quietly():
             done = kept.trials()
         trial = next(one for one in done if one.number == asked.number)
@@ -153,7 +265,7 @@ def teller(
         if on_trial is not None:
             on_trial(trial)
 
-    return tell
+    return report
 
 
 def _line(trial: Trial, done: Sequence[Trial], of: int) -> str:

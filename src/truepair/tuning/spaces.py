@@ -24,7 +24,6 @@ from truepair.tuning.domains import (
     is_asked,
     read_space,
 )
-from truepair.tuning.runner import recommender_of
 
 # every model that is trained
 COMMON: dict[str, Domain | When] = {
@@ -142,7 +141,7 @@ def _blamed(space: Space, middle: Mapping[str, Any], why: str) -> str:
 def _refusal(parameters: Mapping[str, Any]) -> str | None:
     """Why these cannot be trained, if so."""
     try:
-        recommender_of(parameters).check()
+        Recommender.of(parameters).check()
     except InputError as error:
         return str(error)
     return None

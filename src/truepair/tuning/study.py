@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from truepair.errors import InputError, StorageError
+from truepair.storage.old_names import current_parameters
 from truepair.tuning.domains import (
     Choice,
     Domain,
@@ -36,14 +37,14 @@ _RANDOM_TRIALS = 8  # before the sampler learns from them
 
 
 def check_optuna() -> None:
-    """An error with the remedy, where Optuna is not installed."""
+    """Raise if Optuna is not installed."""
     if importlib.util.find_spec("optuna") is None:
         raise InputError("tuning needs Optuna: pip install 'truepair[tune]'")
 
 
 @contextlib.contextmanager
 def quietly() -> Iterator[None]:
-    """Optuna neither logs nor warns inside; what it may do outside is left as it was."""
+    """Silence Optuna's log and warnings inside; outside, its settings stay as they were."""
     import optuna
 
     before = optuna.logging.get_verbosity()
@@ -57,9 +58,9 @@ def quietly() -> Iterator[None]:
 
 
 class KeptStudy:
-    """Optuna's study of this name, made if there is none; with what it is about, and its extensions.
+    """Optuna's study of this name, created if it does not exist, with its meaning and its extensions.
 
-    `meaning` is all that makes two scores comparable; a study of another meaning is refused.
+    `meaning` is everything that makes two scores comparable; a study with another meaning is refused.
     """
 
     def __init__(self, storage: Path, name: str, meaning: Mapping[str, Any]) -> None:
@@ -93,7 +94,7 @@ class KeptStudy:
         # an operation that Optuna does not know is an AssertionError there
         except (ValueError, LookupError, TypeError, AttributeError, AssertionError) as error:
             raise StorageError(
-                f"{self.path} is not a journal of trials ({error!r:.100}); name another file as storage."
+                f"{self.path} is not a journal of trials ({error!r:.100}); use another file as storage."
             ) from error
 
     def _check(self, meaning: Mapping[str, Any]) -> None:
@@ -101,13 +102,14 @@ class KeptStudy:
         if kept is None:
             self.study.set_user_attr("meaning", dict(meaning))
             return
+        kept, meaning = ({what: _current(value) for what, value in each.items()} for each in (kept, meaning))
         for what in [what for what in meaning if kept.get(what) != meaning[what]]:
             raise InputError(
-                f"{self.path} has a study {self.name!r} of another {what}: {kept.get(what)} there, "
-                f"{meaning[what]} now. Name another study or another storage."
+                f"the study {self.name!r} in {self.path} differs in its {what}: {kept.get(what)} there, "
+                f"{meaning[what]} now. Use another name for the study, or another storage."
             )
 
-    # --- what is there ---------------------------------------------------------------------------------
+    # --- contents --------------------------------------------------------------------------------------
 
     def frozen(self) -> list[optuna.trial.FrozenTrial]:
         """Optuna's trials, in their order."""
@@ -122,7 +124,7 @@ class KeptStudy:
         return sum(not one.state.is_finished() or "outcome" in one.user_attrs for one in self.frozen())
 
     def at_work(self) -> bool:
-        """Whether a process of this machine runs a trial; of other machines nobody can tell."""
+        """Whether a process of this machine runs a trial; other machines are not known."""
         here = this_process()["host"]
         return any(not t.state.is_finished() and t.user_attrs["owner"]["host"] == here for t in self.frozen())
 
@@ -134,9 +136,9 @@ class KeptStudy:
         for one in self.frozen():
             owner = one.user_attrs.get("owner")
             if not one.state.is_finished() and (everything or owner is None or is_dead(owner)):
-                self._tell(one.number, one.user_attrs.get("outcome"))
+                self._end(one.number, one.user_attrs.get("outcome"))
 
-    # --- the space, and how it grew --------------------------------------------------------------------
+    # --- the space and its extensions ------------------------------------------------------------------
 
     @property
     def extensions(self) -> list[dict[str, Any]]:
@@ -150,13 +152,13 @@ class KeptStudy:
 
     def extend(self, space: Space, names: Sequence[str], more: int) -> None:
         """Keep a larger space."""
-        told = {"space": plain_space(space), "names": list(names), "more": more}
-        self.study.set_user_attr("extensions", [*self.extensions, told])
+        facts = {"space": plain_space(space), "names": list(names), "more": more}
+        self.study.set_user_attr("extensions", [*self.extensions, facts])
 
-    # --- asking and telling ----------------------------------------------------------------------------
+    # --- asking and reporting --------------------------------------------------------------------------
 
     def ask(
-        self, fixed: Mapping[str, Any], pinned: Mapping[str, Any], seed: int, rivals: Sequence[History]
+        self, fixed: Mapping[str, Any], pinned: Mapping[str, Any], seed: int, pruned_by: Sequence[History]
     ) -> Asked:
         """A new trial; what is pinned has that value, the rest is chosen by TPE.
 
@@ -179,24 +181,24 @@ class KeptStudy:
             if is_asked(entry, parameters):
                 parameters[name] = _suggested(trial, name, domain_of(entry))
         trial.set_user_attr("parameters", parameters)
-        return Asked(trial.number, parameters, partial(self._settle, trial), rivals)
+        return Asked(trial.number, parameters, partial(self._settle, trial), pruned_by)
 
     def _settle(self, trial: optuna.Trial, outcome: Outcome) -> None:
-        told = asdict(outcome)
+        facts = asdict(outcome)
         # a process that took this one for dead has ended its trial already: nothing can be changed then
         with quietly(), self.lock, contextlib.suppress(RuntimeError):
             if outcome.state == "pruned" and outcome.history:
                 trial.report(outcome.history[-1][1], outcome.history[-1][0])  # TPE ranks pruned ones by it
-            trial.set_user_attr("outcome", told)
-            self._tell(trial.number, told)
+            trial.set_user_attr("outcome", facts)
+            self._end(trial.number, facts)
 
     def abandon(self, asked: Asked) -> None:
         """End a trial that was interrupted."""
         asked.ended = True
         with quietly(), self.lock:
-            self._tell(asked.number, None)
+            self._end(asked.number, None)
 
-    def _tell(self, number: int, outcome: Mapping[str, Any] | None) -> None:
+    def _end(self, number: int, outcome: Mapping[str, Any] | None) -> None:
         from optuna.trial import TrialState
 
         # To Optuna a trial that failed is pruned before its first report. TPE does not see failed ones, takes
@@ -207,6 +209,11 @@ class KeptStudy:
         elif outcome["state"] == "complete":
             value, state = outcome["score"], TrialState.COMPLETE
         self.study.tell(number, value, state, skip_if_finished=True)
+
+
+def _current(value: Any) -> Any:
+    """Fixed parameters, or a space, by their names of today."""
+    return current_parameters(value) if isinstance(value, Mapping) else value
 
 
 def _trial(one: optuna.trial.FrozenTrial) -> Trial:

@@ -1,4 +1,4 @@
-"""A trial: what was asked, what came of it; and when one that is under way has no hope."""
+"""A trial: its parameters, its outcome, and the rule that prunes one early."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any, Literal
 State = Literal["complete", "pruned", "failed"]
 History = Sequence[tuple[int, float]]  # (epoch, score)
 INTERRUPTED = "interrupted"  # why a trial failed whose process ended before it did
-_REPORTS = 3  # before this many, nothing is known of a trial
-_RIVALS = 3  # with fewer, a median means nothing
+_REPORTS = 3  # a trial with fewer reports is not pruned
+_OTHERS = 3  # with fewer complete trials, a median means nothing
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One set of parameters and what it reached.
+    """A set of parameters and its result.
 
-    parameters  fixed and chosen, flat: see `truepair.recommender.parameters.assembled`
+    parameters  fixed and chosen, flat: see `truepair.recommender.parameters`
     score       the best validation score, None where it failed; of a pruned trial, the best until then
     epoch       the epoch that the score is from, where there are epochs
     why         for a failed one
@@ -56,22 +56,22 @@ class Asked:
     number: int
     parameters: dict[str, Any]
     settle: Callable[[Outcome], None]
-    rivals: Sequence[History] = ()  # those it must keep up with; none where nothing is pruned
+    pruned_by: Sequence[History] = ()  # complete trials that it is compared with; empty without pruning
     history: list[tuple[int, float]] = field(default_factory=list)
     pruned: bool = False
     ended: bool = False
 
     def report(self, epoch: int, score: float) -> bool:
-        """Tell a validation score; True: stop now, the trial is pruned."""
+        """Report a validation score; True means that the trial is pruned and must stop."""
         if math.isfinite(score):
             self.history.append((int(epoch), float(score)))
-        self.pruned = self.pruned or is_hopeless(self.history, self.rivals)
+        self.pruned = self.pruned or is_behind(self.history, self.pruned_by)
         return self.pruned
 
     def finish(
         self, score: float | None, epoch: int | None = None, seconds: float = 0.0, engine: str = ""
     ) -> None:
-        """The trial is over: its best score, the epoch that it is from, the time it took."""
+        """End the trial with its best score, the epoch of that score, and the time it took."""
         if score is None or not math.isfinite(score):
             self.fail(f"the score is {score}")
             return
@@ -79,11 +79,11 @@ class Asked:
         self._end(Outcome(state, float(score), epoch, "", tuple(self.history), float(seconds), engine))
 
     def fail(self, why: str) -> None:
-        """The trial cannot be run, or came to nothing."""
+        """End the trial without a score."""
         self._end(Outcome("failed", why=why, history=tuple(self.history)))
 
     def close(self) -> None:
-        """What the runner left open: a pruned trial has its best until then, any other has failed."""
+        """End a trial that the runner left open: a pruned one with its best score, any other as failed."""
         if not self.ended and self.pruned:
             epoch, score = max(self.history, key=lambda one: one[1])
             self.finish(score, epoch)
@@ -96,11 +96,11 @@ class Asked:
             self.settle(outcome)
 
 
-def is_hopeless(history: History, rivals: Sequence[History]) -> bool:
-    """Whether the best so far is below the median of what the rivals had reached by the same epoch."""
+def is_behind(history: History, others: Sequence[History]) -> bool:
+    """Whether the best score so far is below the median of what the others had reached by the same epoch."""
     if len(history) < _REPORTS:
         return False
     until = history[-1][0]
-    reached = [max((s for e, s in rival if e <= until), default=None) for rival in rivals]
+    reached = [max((s for e, s in other if e <= until), default=None) for other in others]
     known = [score for score in reached if score is not None]
-    return len(known) >= _RIVALS and max(s for _, s in history) < statistics.median(known)
+    return len(known) >= _OTHERS and max(s for _, s in history) < statistics.median(known)

@@ -11,7 +11,7 @@ import torch
 from truepair.data.datasets.catalogue import load_split
 from truepair.data.interactions import Interactions
 from truepair.data.split import Split
-from truepair.evaluation import evaluate_split
+from truepair.evaluation import evaluate
 from truepair.losses import DPL
 from truepair.models.encoders import MF, Encoder, LightGCN
 from truepair.ranking.selection import top_k
@@ -137,7 +137,7 @@ def _measure_evaluation(split: Split, options: Options, outcome: Outcome) -> Non
     users, items = (torch.from_numpy(x).cuda() for x in factors(split.train, 32, options.seed))
     judged = split.test.user_counts.nonzero()[0]
     measures = {
-        "evaluation": timed(lambda: evaluate_split(users, items, split, on="test")),
+        "evaluation": timed(lambda: evaluate((users, items), split)),
         "lists": timed(lambda: top_k(users, items, 20, rows=judged, exclude=split.train)),
     }
     rounds = alternate(measures, options)

@@ -6,7 +6,7 @@ import torch
 
 from truepair.data.interactions import Interactions
 from truepair.data.split import Split
-from truepair.evaluation import evaluate_split
+from truepair.evaluation import evaluate
 from truepair.ranking.selection import Matrix, top_k
 from truepair_lab.benchmarks.engines import factors, gowalla, movielens_1m, timed
 from truepair_lab.benchmarks.outcome import Measure, Options, Outcome, Row, Skipped, alternate, medians
@@ -63,7 +63,7 @@ def compare_evaluation(data: str, users: Matrix, items: Matrix, split: Split, op
     """Alternate the whole evaluation with the ranking in it."""
     judged = split.test.user_counts.nonzero()[0]
     measures = {
-        "evaluation": timed(lambda: evaluate_split(users, items, split, on="test")),
+        "evaluation": timed(lambda: evaluate((users, items), split)),
         "ranking": timed(lambda: top_k(users, items, K, rows=judged, exclude=split.train)),
     }
     rounds = alternate(measures, options, f"{data}, ")

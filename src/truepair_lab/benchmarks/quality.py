@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from truepair.data.datasets.catalogue import load_split
 from truepair.data.split import Split
-from truepair.evaluation import evaluate_split
+from truepair.evaluation import evaluate
 from truepair.losses import DPL
 from truepair.models.encoders import MF
 from truepair.training import Settings
@@ -139,4 +139,4 @@ def until_good(
 def judged(trainer: Trainer, split: Split) -> float:
     """The metric on the test part, with the matrices as they are."""
     users, items = trainer.matrices()
-    return evaluate_split(users, items, split, on="test", ks=[20]).mean(METRIC)
+    return evaluate((users, items), split, ks=[20]).mean(METRIC)

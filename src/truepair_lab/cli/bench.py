@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from truepair.cli.console import Voice, aligned
+from truepair.cli.console import Console, aligned
 from truepair.cli.options import DataDir, unpacked
 from truepair.cli.table_files import check_output
 from truepair.errors import InputError, check_choice
@@ -47,7 +47,7 @@ def bench(
     ] = None,
     seed: Annotated[int, typer.Option(help="The seed of every draw.")] = 0,
     data_dir: DataDir = None,
-    voice: Voice,
+    voice: Console,
 ) -> None:
     """Measure truepair, and other libraries in turns with it.
 
@@ -76,7 +76,7 @@ def bench(
     voice.done(f"{table(report, width)}\nkept in {out}", report)
 
 
-def _list(voice: Voice) -> None:
+def _list(voice: Console) -> None:
     from truepair_lab.benchmarks import BENCHMARKS
     from truepair_lab.benchmarks.running import summary
 

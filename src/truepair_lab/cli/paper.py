@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from truepair.cli.console import Voice
+from truepair.cli.console import Console
 from truepair.cli.options import DataDir, unpacked
 from truepair.errors import check_whole
 from truepair.storage.atomic import atomic_write
@@ -54,7 +54,7 @@ def run(
     processes: Processes = None,
     part: Part = False,
     data_dir: DataDir = None,
-    voice: Voice,
+    voice: Console,
 ) -> None:
     """Run the paper's studies; what is done is not run again.
 
@@ -90,7 +90,7 @@ def tune(
     together: Annotated[int, typer.Option(help="So many trials at once, on a GPU: small data gain.")] = 1,
     part: Part = False,
     data_dir: DataDir = None,
-    voice: Voice,
+    voice: Console,
 ) -> None:
     """Search the clean protocol's settings: as many trials for every method, on validation only.
 
@@ -123,7 +123,7 @@ def report(
     figures: Annotated[
         Path | None, typer.Option(help="The folder for its figures; `figures` beside the page if not given.")
     ] = None,
-    voice: Voice,
+    voice: Console,
 ) -> None:
     """Write the page of tables, figures and verdicts from the lines alone."""
     from truepair_lab.lines import read_lines
@@ -158,7 +158,7 @@ def _selected(
     )
 
 
-def _finish(step: str, selected: Selection, lines: Path, before: int, began: float, voice: Voice) -> None:
+def _finish(step: str, selected: Selection, lines: Path, before: int, began: float, voice: Console) -> None:
     from truepair_lab.paper.running import steps
 
     made, seconds = steps.count_lines(lines) - before, time.perf_counter() - began

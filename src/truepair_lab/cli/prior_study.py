@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from truepair.cli.console import Voice
+from truepair.cli.console import Console
 from truepair.cli.options import DataDir, unpacked
 from truepair.errors import InputError
 
@@ -26,7 +26,7 @@ def prior_study(
     ] = None,
     device: Annotated[str, typer.Option(help="Where to train: auto, cpu or cuda.")] = "auto",
     data_dir: DataDir = None,
-    voice: Voice,
+    voice: Console,
 ) -> None:
     """Estimate the prior where it is known, and train with the estimates.
 

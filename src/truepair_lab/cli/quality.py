@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from truepair.cli.configuration import assignment
-from truepair.cli.console import Voice
+from truepair.cli.console import Console
 from truepair.cli.options import DataDir, unpacked
 from truepair.errors import check_whole
 from truepair.storage.atomic import atomic_write
@@ -47,7 +47,7 @@ def tune(
     lines: Lines = FOLDER,
     part: Part = False,
     data_dir: DataDir = None,
-    voice: Voice,
+    voice: Console,
 ) -> None:
     """Search each contestant's settings: as many trials for every one, on validation only.
 
@@ -75,7 +75,7 @@ def run(
     lines: Lines = FOLDER,
     part: Part = False,
     data_dir: DataDir = None,
-    voice: Voice,
+    voice: Console,
 ) -> None:
     """Run each contestant with its best settings, judge it once, and compare; nothing is run twice.
 
@@ -107,7 +107,7 @@ def report(
         Path | None,
         typer.Option(help="Write the best settings and what they reached to this file too, as JSON."),
     ] = None,
-    voice: Voice,
+    voice: Console,
 ) -> None:
     """Write the page of tables, verdicts and a figure from the lines alone."""
     from truepair_lab.lines import read_lines
@@ -146,7 +146,7 @@ def _selected(
     )
 
 
-def _finish(step: str, selected: Selection, lines: Path, before: int, began: float, voice: Voice) -> None:
+def _finish(step: str, selected: Selection, lines: Path, before: int, began: float, voice: Console) -> None:
     """Keep a line on what was done and how long it took, and tell it."""
     from truepair_lab.paper.running.steps import count_lines, keep_session
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from truepair.cli.console import Voice, aligned
+from truepair.cli.console import Console, aligned
 from truepair.cli.options import unpacked
 from truepair.cli.table_files import check_output
 from truepair.errors import InputError
@@ -29,7 +29,7 @@ def theory(
         Path | None,
         typer.Option("--out", "-o", help="Write a page as Markdown, with figures in `figures` beside it."),
     ] = None,
-    voice: Voice,
+    voice: Console,
 ) -> None:
     """Check the lemmas behind DPL on scores whose truth is known.
 

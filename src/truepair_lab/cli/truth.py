@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from truepair.cli.console import Voice
+from truepair.cli.console import Console
 from truepair.cli.options import DataDir, unpacked
 from truepair.errors import InputError
 
@@ -60,7 +60,7 @@ def truth(
         Path | None, typer.Option(help="Write the page of all lines here, its figures beside it.")
     ] = None,
     data_dir: DataDir = None,
-    voice: Voice,
+    voice: Console,
 ) -> None:
     """Hide positives, train every loss, and measure against the truth.
 

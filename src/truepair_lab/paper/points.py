@@ -11,7 +11,7 @@ import torch
 
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError
-from truepair.recommender.parameters import assembled
+from truepair.recommender.estimator import Recommender
 from truepair.reporting.machine import cpu_model
 
 IALS = "ials"
@@ -32,7 +32,8 @@ def solved(method: str, parameters: Mapping[str, Any], train: Interactions, seed
     """A reference point fitted to `train`: a closed form of truepair, or implicit's iALS."""
     if method == IALS:
         return _ials(parameters, train, seed)
-    encoder = assembled(parameters)["encoder"]
+    encoder = Recommender.of(parameters).closed_form()
+    assert encoder is not None
     users, items = encoder.solve(train, device="cuda" if torch.cuda.is_available() else "cpu")
     return Point(users, items, "closed form", 1)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from truepair.data.split import Split
-from truepair.evaluation import Validation, evaluate_split
+from truepair.evaluation import Validation, evaluate
 from truepair.losses import DPL
 from truepair.models.encoders import MF
 from truepair.prior import with_estimated_prior
@@ -120,7 +120,7 @@ def _trained(
 
 
 def _tested(run: FitResult, split: Split) -> float:
-    return evaluate_split(run.users, run.items, split, on="test", ks=(20,)).mean(METRIC)
+    return evaluate(run, split, ks=(20,)).mean(METRIC)
 
 
 def _mean(tau: Any) -> float:

@@ -17,12 +17,12 @@ from truepair.evaluation import Validation
 from truepair.models.blend import Blend
 from truepair.prior import prepare
 from truepair.recommender.estimator import Recommender
-from truepair.recommender.parameters import assembled
-from truepair.training import EpochState, FitResult, Job, StopTraining, fit
+from truepair.training import EpochState, FitResult, StopTraining, fit
 from truepair.tuning import Asked
 from truepair_lab.quality.settled import STOP, final_parameters
 
 Parameters = Mapping[str, Any]
+_BEFORE = {"encoder.temperature": 1.0}  # of lines that were written before it was among the parameters
 
 
 class StopAfter:
@@ -45,15 +45,14 @@ def trained(parameters: Parameters, train: Interactions, seed: int) -> Fitted:
     parameters = dict(parameters)
     stop = StopAfter(parameters.pop(STOP))
     # it is asked after every epoch: the chosen one need not be one that was validated
-    model = Recommender(**assembled(parameters | {"validate_every": 1}))
-    encoder, loss, sampler, settings = model.job(len(train))
-    settings = replace(settings, seed=seed)
-    loss = prepare(Job(encoder, loss, sampler, train, settings)).job.loss
-    result, device = fit(Job(encoder, loss, sampler, train, settings), stop), settings.torch_device()
-    ease = model.added()
+    model = Recommender.of(_BEFORE | parameters | {"validate_every": 1})
+    job = model.job(train)
+    job = prepare(replace(job, settings=replace(job.settings, seed=seed))).job
+    result = fit(job, stop)
+    device, ease = job.settings.torch_device(), model.blended_form()
     if ease is None:
         return result.users.to(device), result.items.to(device), result
-    return *Blend.of(ease, model.plus_weight, train, device).matrices(result.users, result.items), result
+    return *Blend.of(ease, model.blend_weight, train, device).matrices(result.users, result.items), result
 
 
 def summed_parameters(run: Parameters, ease: Parameters) -> dict[str, Any]:
@@ -90,7 +89,9 @@ class SumRunner:
 
     @cached_property
     def _ease(self) -> Blend:
-        return Blend.of(assembled(self.fixed)["plus"], 1.0, self.train, self._run[1].device)
+        ease = Recommender.of(self.fixed).blended_form()
+        assert ease is not None
+        return Blend.of(ease, 1.0, self.train, self._run[1].device)
 
     def _blend(self, weight: float) -> tuple[Any, Tensor]:
         users, items, _ = self._run

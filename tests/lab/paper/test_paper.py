@@ -10,7 +10,6 @@ import pytest
 from truepair.data.datasets.registry import DATASETS
 from truepair.errors import InputError
 from truepair.recommender.estimator import Recommender
-from truepair.recommender.parameters import assembled
 from truepair.training.job import Job
 from truepair.training.sampled.gpu.engine import too_wide
 from truepair.tuning import When, check_space
@@ -37,11 +36,7 @@ PLACES = [(e, m) for e in ENCODERS for m in METHODS_OF[e]] + [(NO_ENCODER, m) fo
 
 
 def job_of(flat: dict[str, object]) -> Job:
-    return Job(
-        *Recommender(**assembled(flat)).job(1000)[:3],
-        two_tastes(),
-        Recommender(**assembled(flat)).job(1000)[3],
-    )
+    return Recommender.of(flat).job(two_tastes())
 
 
 def test_the_names_are_those_of_the_catalogue() -> None:
@@ -95,9 +90,9 @@ def test_every_space_can_be_searched(encoder: str, method: str) -> None:
                 chosen |= {name: entry.domain.middle()} if scoring == entry.value else {}
             elif name not in chosen:
                 chosen[name] = entry.middle()
-        model = Recommender(**assembled(fixed | chosen))
+        model = Recommender.of(fixed | chosen)
         wanted = 1024 if method == "bns" else 8192
-        assert model.closed_form() is not None or model.job(1000)[3].batch_size == wanted
+        assert model.closed_form() is not None or model.job(two_tastes()).settings.batch_size == wanted
 
 
 def test_every_trained_method_has_the_same_shared_ranges() -> None:
@@ -149,7 +144,7 @@ def test_packaged_settings_can_be_run() -> None:
         assert (encoder, method) in PLACES
         assert dataset in DATA
         if method != "ials":
-            Recommender(**assembled(settled(best)))
+            Recommender.of(settled(best)).check()
 
 
 def test_no_lines_is_no_trials() -> None:

@@ -72,7 +72,7 @@ def test_its_last_epoch_is_that_of_a_plain_run(material: Material, tmp_path: Pat
     run_wanted(material, [wanted()], tmp_path, print)
     job = job_of(wanted(), material)
     result = fit(job)
-    found = evaluate(result.users, result.items, material.whole.test, exclude=material.train)
+    found = evaluate(result, material.whole.test, exclude=material.train)
     assert lines_of(tmp_path)[0].last == {name: round(found.mean(name), 6) for name in METRICS}
 
 

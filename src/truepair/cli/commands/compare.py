@@ -1,4 +1,4 @@
-"""`truepair compare`: several losses on one split, and which differences are real."""
+"""`truepair compare`: several losses on one split, and which differences are significant."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from truepair.cli.configuration import Training, recommender_of_flat
-from truepair.cli.console import Voice, aligned
+from truepair.cli.configuration import Training, checked_recommender
+from truepair.cli.console import Console, aligned
 from truepair.cli.options import SourceText, unpacked
 from truepair.cli.sources import Reading
 from truepair.errors import InputError, check_whole
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from truepair.evaluation import Comparison, Evaluation
     from truepair.recommender.estimator import Recommender
 
-_REAL = 0.05  # a corrected p below it
+_SIGNIFICANT = 0.05  # a corrected p-value below it
 
 
 @unpacked
@@ -28,78 +28,76 @@ def compare(
     losses: Annotated[
         str,
         typer.Option(
-            help="Losses, with commas between; the first is the baseline: {truepair.losses.LOSSES}."
+            help="Losses, separated by commas; the first is the baseline: {truepair.losses.LOSSES}."
         ),
     ] = "bpr,dpl",
-    seeds: Annotated[int, typer.Option(help="Train each loss with so many seeds, and take the mean.")] = 1,
+    seeds: Annotated[int, typer.Option(help="Train each loss with this many seeds, and average.")] = 1,
     test: Annotated[
         str | None,
         typer.Option(
             metavar="SHARE|given",
-            help="The share to judge by, or the part a dataset came with; that one, else 0.2, if not given.",
+            help="The share of the test part, or the test part of the dataset. [default: given, else 0.2]",
         ),
     ] = None,
     training: Training,
     reading: Reading,
-    voice: Voice,
+    console: Console,
 ) -> None:
-    """Compare losses on one split: what is really better.
+    """Compare losses on one split, with significance tests.
 
-    The test part is looked at once for each fitted model. A validation part, where one is held out, chooses
-    the epoch; with exact sampling, the default, nothing is, and the last epoch counts.
+    Each fitted model is evaluated once on the test part. A validation part, if one is held out, chooses the
+    epoch; with the default sampler `full` none is held out, and the last epoch is used.
     """
     check_whole("seeds", seeds, 1)
-    models = _models(training, [name.strip() for name in losses.split(",")], voice)
+    models = _models(training, [name.strip() for name in losses.split(",")], console)
     first = next(iter(models.values()))
-    split = reading.split(source, test, first.held_out, first.seed, progress=not voice.quiet)
-    voice.say(f"{split.train.report()}\n{split}")
-    runs = {name: _run(name, model, split, seeds, voice) for name, model in models.items()}
+    split = reading.split(source, test, first.held_out, first.seed, progress=not console.quiet)
+    console.say(f"{split.train.report()}\n{split}")
+    runs = {name: _run(name, model, split, seeds, console) for name, model in models.items()}
     merged = {name: mean_over_seeds([found for _, found in those]) for name, those in runs.items()}
     from truepair.evaluation import compare_all
 
     against = {one.a: one for one in compare_all(merged, first.metric, baseline=next(iter(models)))}
     rows = [_row(name, merged[name], against.get(name), first.metric) for name in models]
     users = f"{next(iter(merged.values())).n_users:,} users, {seeds} seed{'s' if seeds > 1 else ''} a loss"
-    told = f"95% intervals over {users}; p by sign flips, corrected by Holm; the baseline is the first loss"
-    told += (
-        "" if seeds > 1 else "\none training run a loss: --seeds 3 takes the luck of training into account"
-    )
+    notes = f"95% intervals over {users}; p by sign flips, corrected by Holm; the baseline is the first loss"
+    notes += "" if seeds > 1 else "\none training run per loss: --seeds 3 averages over random seeds"
     data = {"source": source, "split": split.hash, "metric": first.metric, "seeds": seeds}
-    voice.give(f"{aligned(rows)}\n{told}", {**data, "losses": _data(runs, merged, against, first.metric)})
+    console.give(f"{aligned(rows)}\n{notes}", {**data, "losses": _data(runs, merged, against, first.metric)})
 
 
-def _models(training: Training, names: list[str], voice: Voice) -> dict[str, Recommender]:
+def _models(training: Training, names: list[str], console: Console) -> dict[str, Recommender]:
     if any(text.partition("=")[0].strip() == "loss" for text in training.set or []):
-        raise InputError("--set loss=… is what compare varies; name the losses with --losses.")
+        raise InputError("--set loss=… has no effect here; name the losses with --losses.")
     if len(names) < 2 or len(set(names)) < len(names):
-        raise InputError(f"losses = {','.join(names)!r} must be two or more different ones.")
+        raise InputError(f"losses = {','.join(names)!r} must name two or more different losses.")
     flats = {name: training.flat(loss=name) for name in names}
-    return {name: recommender_of_flat(flat) for name, flat in _priors_where_used(flats, voice).items()}
+    return {name: checked_recommender(flat) for name, flat in _priors_where_used(flats, console).items()}
 
 
-def _priors_where_used(flats: dict[str, dict[str, Any]], voice: Voice) -> dict[str, dict[str, Any]]:
-    """The parameters of each loss: a prior is for those that have one; if none has, it is an error later."""
+def _priors_where_used(flats: dict[str, dict[str, Any]], console: Console) -> dict[str, dict[str, Any]]:
+    """The parameters of each loss, without a prior where it has none; if no loss has one, fit raises."""
     from truepair.losses import LOSSES
 
     without = [name for name in flats if not LOSSES[name].uses_prior]
     for name in without if len(without) < len(flats) else ():
         for tau in [key for key in ("tau", "loss.tau") if key in flats[name]]:
-            voice.say(f"{name} has no prior: {tau} = {flats[name].pop(tau)} is not used for it")
+            console.say(f"{name} has no prior: {tau} = {flats[name].pop(tau)} is ignored for it")
     return flats
 
 
 def _run(
-    name: str, model: Recommender, split: Split, seeds: int, voice: Voice
+    name: str, model: Recommender, split: Split, seeds: int, console: Console
 ) -> list[tuple[dict[str, Any], Evaluation]]:
-    from truepair.evaluation import evaluate_split, parse_metric
+    from truepair.evaluation import parse_metric
 
     _, k = parse_metric(model.metric)
     start, found = model.seed, []
     for seed in range(start, start + seeds):
-        voice.say(f"{name}, seed {seed}")
-        model.set_params(seed=seed).fit(split, progress=not voice.quiet)
+        console.say(f"{name}, seed {seed}")
+        model.set_params(seed=seed).fit(split, progress=not console.quiet)
         facts = {"seed": seed, "epoch": model.result_.epoch, "validation": model.result_.score}
-        found.append((facts, evaluate_split(model.users_, model.items_, split, on="test", ks=[k])))
+        found.append((facts, model.evaluate(split, ks=(k,))))
     return found
 
 
@@ -125,9 +123,9 @@ def _row(name: str, found: Evaluation, one: Comparison | None, metric: str) -> d
 
 
 def verdict(one: Comparison) -> str:
-    """What the comparison says in a plain word."""
-    if one.p_corrected >= _REAL:
-        return "no real difference"
+    """The result in words."""
+    if one.p_corrected >= _SIGNIFICANT:
+        return "no significant difference"
     return "better" if one.difference > 0 else "worse"
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from truepair.cli.console import Voice, aligned
+from truepair.cli.console import Console, aligned
 from truepair.cli.options import DataDir, unpacked
 from truepair.cli.sources import place_of
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
     from truepair.data.datasets.dataset import Dataset
 
-DatasetName = Annotated[str, typer.Argument(metavar="NAME", help="A name that `truepair data list` gives.")]
+DatasetName = Annotated[str, typer.Argument(metavar="NAME", help="A name from `truepair data list`.")]
 
 
 @unpacked
-def list_datasets(*, data_dir: DataDir = None, voice: Voice) -> None:
-    """List the datasets, and which are on this machine."""
+def list_datasets(*, data_dir: DataDir = None, console: Console) -> None:
+    """List the datasets, and which of them are on this machine."""
     from truepair.data.datasets.catalogue import DATASETS
 
     rows = [_facts(dataset, data_dir) for dataset in DATASETS.values()]
@@ -30,12 +30,12 @@ def list_datasets(*, data_dir: DataDir = None, voice: Voice) -> None:
         | {"here": "yes" if row["folder"] else "no", "about": row["about"]}
         for row in rows
     ]
-    voice.give(aligned(short), rows)
+    console.give(aligned(short), rows)
 
 
 @unpacked
-def info(name: DatasetName, *, data_dir: DataDir = None, voice: Voice) -> None:
-    """Tell a dataset's size, files, terms and citation."""
+def info(name: DatasetName, *, data_dir: DataDir = None, console: Console) -> None:
+    """Show the size, files, terms and citation of a dataset."""
     from truepair.data.datasets.catalogue import find_dataset
 
     dataset = find_dataset(name)
@@ -51,22 +51,19 @@ def info(name: DatasetName, *, data_dir: DataDir = None, voice: Voice) -> None:
         f"terms:  {dataset.terms}",
         f"cite:   {dataset.cite}",
     ]
-    voice.give("\n".join(lines + ([f"to get: {dataset.by_hand}"] if dataset.by_hand else [])), facts)
+    console.give("\n".join(lines + ([f"to get: {dataset.by_hand}"] if dataset.by_hand else [])), facts)
 
 
 @unpacked
-def fetch(name: DatasetName, *, data_dir: DataDir = None, voice: Voice) -> None:
-    """Get a dataset's files onto this machine.
-
-    They are looked for in the data directory, then in the cache, then downloaded.
-    """
+def fetch(name: DatasetName, *, data_dir: DataDir = None, console: Console) -> None:
+    """Download the files of a dataset, unless they are in the data directory or the cache."""
     from truepair.data.datasets.catalogue import fetch as get
     from truepair.data.datasets.catalogue import find_dataset
 
     dataset = find_dataset(name)
-    folder = get(name, data_dir, progress=not voice.quiet)
-    voice.say(f"terms: {dataset.terms}\ncite:  {dataset.cite}")
-    voice.give(
+    folder = get(name, data_dir, progress=not console.quiet)
+    console.say(f"terms: {dataset.terms}\ncite:  {dataset.cite}")
+    console.give(
         str(folder), {"name": name, "folder": str(folder), "terms": dataset.terms, "cite": dataset.cite}
     )
 

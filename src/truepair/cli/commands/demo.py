@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from truepair.cli.console import Voice
+from truepair.cli.console import Console
 from truepair.cli.options import DataDir, unpacked
 
 
@@ -15,18 +15,18 @@ from truepair.cli.options import DataDir, unpacked
 def demo(
     *,
     data_dir: DataDir = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where to write the report.")] = Path(
+    out: Annotated[Path, typer.Option("--out", "-o", help="The file of the report.")] = Path(
         "truepair-demo.html"
     ),
-    seed: Annotated[int, typer.Option(help="The seed of every draw.")] = 0,
-    voice: Voice,
+    seed: Annotated[int, typer.Option(help="The seed of all random numbers.")] = 0,
+    console: Console,
 ) -> None:
     """Compare the default model with popularity, EASE, BPR and DPL, and write a report.
 
-    The data is MovieLens-100k if it is available, else a simulated world.
+    The data is MovieLens-100k if it is here or can be downloaded, else a simulated world.
     """
     from truepair.reporting.demo import run_demo
 
-    told = run_demo(data_dir=data_dir, out=out, seed=seed, quiet=voice.quiet or voice.json)
-    if voice.json:
-        voice.give("", {"report": str(told.report)})
+    result = run_demo(data_dir=data_dir, out=out, seed=seed, quiet=console.quiet or console.json)
+    if console.json:
+        console.give("", {"report": str(result.report)})

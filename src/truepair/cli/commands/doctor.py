@@ -1,4 +1,4 @@
-"""`truepair doctor`: what this machine has, and what truepair will use of it."""
+"""`truepair doctor`: versions, hardware, datasets and extras of this machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import platform
 from pathlib import Path
 from typing import Any
 
-from truepair.cli.console import Voice
+from truepair.cli.console import Console
 from truepair.cli.options import DataDir, unpacked
 from truepair.cli.sources import data_places, place_of
 
@@ -35,11 +35,11 @@ _EXTRAS = {
 
 
 @unpacked
-def doctor(*, data_dir: DataDir = None, voice: Voice) -> None:
-    """Say what this machine has, and which engine will be used."""
+def doctor(*, data_dir: DataDir = None, console: Console) -> None:
+    """Show versions, hardware, datasets and extras, and which engine will train."""
     found = examine(data_dir)
     lines = [f"{name}: {_line(value)}" for part in found.values() for name, value in part.items()]
-    voice.give("\n".join(lines), found)
+    console.give("\n".join(lines), found)
 
 
 def examine(data_dir: Path | None) -> dict[str, dict[str, Any]]:
@@ -74,17 +74,16 @@ def _engine() -> str:
     from truepair.data.ids import IdMap
     from truepair.data.interactions import Interactions
     from truepair.recommender.estimator import Recommender
-    from truepair.training import Job, choose_engine
+    from truepair.training import choose_engine
 
-    encoder, loss, sampler, settings = Recommender().job(n_pairs=1)
-    some = Interactions(np.array([0]), np.array([0]), IdMap.range(1), IdMap.range(2))
-    return choose_engine(Job(encoder, loss, sampler, some, settings), Recommender.engine)
+    one_pair = Interactions(np.array([0]), np.array([0]), IdMap.range(1), IdMap.range(2))
+    return choose_engine(Recommender().job(one_pair), Recommender.engine)
 
 
 def _data(data_dir: Path | None) -> dict[str, Any]:
     from truepair.data.datasets.catalogue import DATASETS
 
-    places = {f"data in {told}": _place(folder) for told, folder in data_places(data_dir)}
+    places = {f"data in {source}": _place(folder) for source, folder in data_places(data_dir)}
     here = {name: place_of(dataset, data_dir) for name, dataset in DATASETS.items()}
     return {
         **places,

@@ -1,4 +1,4 @@
-"""`truepair evaluate`: how good a saved model is at finding held-out interactions."""
+"""`truepair evaluate`: metrics of a saved model on held-out interactions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from truepair.cli.console import Voice
+from truepair.cli.console import Console
 from truepair.cli.options import ModelFile, SourceText, unpacked, whole_numbers
 from truepair.cli.sources import Reading
 from truepair.errors import InputError
@@ -21,35 +21,37 @@ def evaluate(
     model: ModelFile,
     source: SourceText,
     *,
-    k: Annotated[str, typer.Option("-k", "--k", help="Lengths of list, with commas between.")] = "5,10,20",
+    k: Annotated[
+        str, typer.Option("-k", "--k", help="Lengths of the lists, separated by commas.")
+    ] = "5,10,20",
     metric: Annotated[
-        str | None, typer.Option(help="The metric to give an interval for; the model's own if not given.")
+        str | None, typer.Option(help="The metric with a confidence interval. [default: that of the model]")
     ] = None,
     reading: Reading,
-    voice: Voice,
+    console: Console,
 ) -> None:
-    """Judge a model by held-out interactions.
+    """Evaluate a model on held-out interactions.
 
-    Pairs that it was trained on are masked: they are not listed, and do not count.
+    Pairs that the model was trained on are neither recommended nor counted.
     """
-    from truepair.evaluation import evaluate as judge
+    from truepair.evaluation import evaluate as evaluate_model
     from truepair.evaluation import parse_metric
     from truepair.recommender.estimator import Recommender
 
     fitted = Recommender.load(model)
     metric = metric or fitted.metric
     ks = {*whole_numbers("k", k), parse_metric(metric)[1]}
-    target, left_out = held_out(reading.interactions(source, not voice.quiet), fitted.seen_)
-    found = judge(fitted.users_, fitted.items_, target, exclude=fitted.seen_, ks=sorted(ks))
-    told = _told(found, metric, left_out)
-    low, high = told["interval"]
+    target, left_out = held_out(reading.interactions(source, not console.quiet), fitted.seen_)
+    found = evaluate_model(fitted, target, exclude=fitted.seen_, ks=sorted(ks))
+    facts = _facts(found, metric, left_out)
+    low, high = facts["interval"]
     remarks = [f"{count:,} pairs left out: {why}" for why, count in left_out.items() if count]
     text = f"{metric} {found.mean(metric):.4f} [{low:.4f}, {high:.4f}] (95% over users)"
-    voice.give("\n".join([found.table(), *remarks, text]), told)
+    console.give("\n".join([found.table(), *remarks, text]), facts)
 
 
 def held_out(given: Interactions, seen: Interactions) -> tuple[Interactions, dict[str, int]]:
-    """The pairs in the codes of `seen` that are not in it, and how many were left out for what."""
+    """The pairs that are not in `seen`, in its codes, and how many were left out for which reason."""
     import numpy as np
 
     from truepair.data.interactions import Interactions
@@ -65,12 +67,14 @@ def held_out(given: Interactions, seen: Interactions) -> tuple[Interactions, dic
         "the model was trained on them": int(np.sum(trained_on)),
     }
     if trained_on.all():
-        told = ", ".join(f"{why}: {count:,}" for why, count in left_out.items() if count)
-        raise InputError(f"none of the {len(given):,} pairs is held out ({told}); give some that are.")
+        reasons = ", ".join(f"{why}: {count:,}" for why, count in left_out.items() if count)
+        raise InputError(
+            f"none of the {len(given):,} pairs can be evaluated ({reasons}); give held-out pairs."
+        )
     return target.take(~trained_on), left_out
 
 
-def _told(found: Evaluation, metric: str, left_out: dict[str, int]) -> dict[str, Any]:
+def _facts(found: Evaluation, metric: str, left_out: dict[str, int]) -> dict[str, Any]:
     return {
         "users": found.n_users,
         "metric": metric,

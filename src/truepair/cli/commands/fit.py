@@ -1,4 +1,4 @@
-"""`truepair fit`: learn a model from interactions and save it."""
+"""`truepair fit`: train a model on interactions and save it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from truepair.cli.configuration import Training
-from truepair.cli.console import Voice
+from truepair.cli.console import Console
 from truepair.cli.options import SourceText, unpacked
 from truepair.cli.sources import Reading
 from truepair.cli.table_files import check_output
@@ -34,71 +34,71 @@ def fit(
         str | None,
         typer.Option(
             metavar="SHARE|given",
-            help="Hold out this share, or the part a dataset came with, and judge the model on it, once.",
+            help="Hold out this share, or the test part of the dataset, and evaluate the model on it.",
         ),
     ] = None,
     checkpoint: Annotated[
         Path | None,
-        typer.Option(help="Where to keep what is learnt so far; <output>.checkpoint if not given."),
+        typer.Option(help="The checkpoint file. [default: <output>.checkpoint]"),
     ] = None,
     training: Training,
     reading: Reading,
-    voice: Voice,
+    console: Console,
 ) -> None:
-    """Learn a model from a file or a dataset, and save it.
+    """Train a model on a file or a dataset, and save it.
 
-    Ctrl-C keeps what is learnt so far; the same command goes on from there.
+    After Ctrl-C, the same command continues from the checkpoint.
     """
     check_output(output)
     model = training.recommender(loss=loss)
     kept = _checkpoint(model, output, checkpoint)
-    data = _read(model, source, test, reading, voice)
+    data = _read(model, source, test, reading, console)
     if kept is not None and kept.exists():
-        voice.say(f"going on from {kept}")
+        console.say(f"continuing from {kept}")
     try:
-        model.fit(data, checkpoint=kept, progress=not voice.quiet)
+        model.fit(data, checkpoint=kept, progress=not console.quiet)
         tested = _tested(model, data) if test is not None else {}
         model.save(output)
     except KeyboardInterrupt:
-        _tell_how_to_go_on(kept, ctx.meta["truepair.args"])
+        _show_how_to_continue(kept, ctx.meta["truepair.args"])
         raise typer.Exit(130) from None
     if kept is not None:
         with contextlib.suppress(OSError):
             kept.unlink()
-    told = {"source": source, "model": str(output), **_facts(model), "test": tested}
-    voice.done(_summary(model, tested, output), told)
+    facts = {"source": source, "model": str(output), **_facts(model), "test": tested}
+    console.done(_summary(model, tested, output), facts)
 
 
 def _checkpoint(model: Recommender, output: Path, given: Path | None) -> Path | None:
-    """Where to keep what is learnt so far; None for an encoder that is found at once."""
+    """The checkpoint file; None for a closed form."""
     if (closed := model.closed_form()) is not None:
         if given is not None:
-            raise InputError(f"--checkpoint {given}: {closed} is found at once, without one; leave it out.")
+            raise InputError(f"--checkpoint {given} has no effect: {closed} is not trained; leave it out.")
         return None
     kept = given or output.with_name(output.name + ".checkpoint")
     check_output(kept)
     if kept == output:
-        raise InputError(f"--checkpoint and --output are both {output}; give each a file of its own.")
+        raise InputError(f"--checkpoint and --output are both {output}; use two different files.")
     return kept
 
 
-def _read(model: Recommender, source: str, test: str | None, reading: Reading, voice: Voice) -> Any:
+def _read(model: Recommender, source: str, test: str | None, reading: Reading, console: Console) -> Any:
     if test is None:
-        data = reading.interactions(source, progress=not voice.quiet)
-        voice.say(data.report())
+        data = reading.interactions(source, progress=not console.quiet)
+        console.say(data.report())
         return data
     share = model.held_out
-    split = reading.split(source, test, share, model.seed, progress=not voice.quiet)
-    voice.say(f"{split.train.report()}\n{split}")
+    split = reading.split(source, test, share, model.seed, progress=not console.quiet)
+    console.say(f"{split.train.report()}\n{split}")
     return split
 
 
 def _tested(model: Recommender, split: Split) -> dict[str, Any]:
-    """The metric on the test part; it goes into the model's facts too."""
-    from truepair.evaluation import evaluate_split, parse_metric
+    """The metrics of the test part; they are added to the facts of the model, too."""
+    from truepair.evaluation import parse_metric
 
     _, k = parse_metric(model.metric)
-    found = evaluate_split(model.users_, model.items_, split, on="test", ks=[k])
+    found = model.evaluate(split, ks=(k,))
     model.facts_["metrics"][f"test {model.metric}"] = found.mean(model.metric)
     low, high = found.interval(model.metric)
     return {"users": found.n_users, "metrics": found.means, "metric": model.metric, "interval": [low, high]}
@@ -122,20 +122,20 @@ def _facts(model: Recommender) -> dict[str, Any]:
 def _summary(model: Recommender, tested: dict[str, Any], output: Path) -> str:
     lines = [repr(model.result_)]
     if prior := model.facts_.get("prior"):
-        each = ", each user's own around it" if prior["asked"] == "per-user" else ""
-        lines.append(f"prior τ {prior['tau']:g}{each}, estimated; from {prior['low']:g} to {prior['high']:g}")
-    if told := model.facts_.get("posterior"):
-        levels = told["quantiles"]
+        each = ", with a value for each user" if prior["asked"] == "per-user" else ""
+        lines.append(f"estimated prior τ {prior['tau']:g}{each}; from {prior['low']:g} to {prior['high']:g}")
+    if posterior := model.facts_.get("posterior"):
+        levels = posterior["quantiles"]
         lines.append(
-            f"weights by a first model (separation {told['separation']:g}): "
-            f"P of being positive {told['mean']:g} in the mean, {levels['0.5']:g} at the median, "
-            f"{levels['0.99']:g} at 99%"
+            f"weights by a first model (separation {posterior['separation']:g}): "
+            f"P(positive) of unlabelled pairs: mean {posterior['mean']:g}, median {levels['0.5']:g}, "
+            f"99% quantile {levels['0.99']:g}"
         )
     if model.result_.score is not None:
-        lines.append(f"validation {model.metric} {model.result_.score:.4f} (it chose the epoch)")
-        if model.added() is not None:
+        lines.append(f"validation {model.metric} {model.result_.score:.4f} (used to choose the epoch)")
+        if model.blended_form() is not None:
             whole = model.facts_["metrics"][f"validation {model.metric}"]
-            lines.append(f"validation {model.metric} {whole:.4f} with EASE's scores added")
+            lines.append(f"validation {model.metric} {whole:.4f} of the blend with EASE")
     if tested:
         low, high = tested["interval"]
         mean = tested["metrics"][model.metric]
@@ -143,9 +143,10 @@ def _summary(model: Recommender, tested: dict[str, Any], output: Path) -> str:
     return "\n".join([*lines, f"saved to {output}"])
 
 
-def _tell_how_to_go_on(kept: Path | None, args: list[str]) -> None:
+def _show_how_to_continue(kept: Path | None, args: list[str]) -> None:
     if kept is not None and kept.exists():
-        text = f"interrupted; {kept} has what was learnt. To go on:\n  {shlex.join(['truepair', *args])}"
+        command = shlex.join(["truepair", *args])
+        text = f"interrupted; {kept} holds the finished epochs. To continue:\n  {command}"
     else:
-        text = "interrupted before the first epoch was over; there is nothing to go on from."
+        text = "interrupted before the end of the first epoch; there is no checkpoint."
     typer.echo(text, err=True)

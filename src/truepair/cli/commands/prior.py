@@ -1,4 +1,4 @@
-"""`truepair prior`: how many unlabelled pairs are positive after all."""
+"""`truepair prior`: an estimate of the share of positives among unlabelled pairs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from truepair.cli.console import Voice, aligned
+from truepair.cli.console import Console, aligned
 from truepair.cli.options import SourceText, unpacked
 from truepair.cli.sources import Reading
 from truepair.cli.table_files import WRITERS, check_output, format_of
@@ -25,28 +25,28 @@ def prior(
     source: SourceText,
     *,
     plot: Annotated[
-        Path | None, typer.Option(help="Draw what each method looked at into this .svg or .png file.")
+        Path | None, typer.Option(help="Draw the curves behind each method to this .svg or .png file.")
     ] = None,
     per_user: Annotated[
-        Path | None, typer.Option(help="Write each user's own τ to this .csv, .parquet or .jsonl file.")
+        Path | None, typer.Option(help="Write τ of each user to this .csv, .parquet or .jsonl file.")
     ] = None,
-    resamples: Annotated[int, typer.Option(help="Resamples of the bootstrap behind the interval.")] = 100,
-    seed: Annotated[int, typer.Option(help="The seed of the held-out part and of the training.")] = 0,
-    device: Annotated[str, typer.Option(help="Where to train: auto, cpu, cuda.")] = "auto",
+    resamples: Annotated[int, typer.Option(help="The number of bootstrap resamples for the interval.")] = 100,
+    seed: Annotated[int, typer.Option(help="The seed of the hold-out and of the training.")] = 0,
+    device: Annotated[str, typer.Option(help="The device: auto, cpu, cuda.")] = "auto",
     reading: Reading,
-    voice: Voice,
+    console: Console,
 ) -> None:
-    """Estimate the prior τ: the share of positives among the pairs that nobody has labelled.
+    """Estimate the prior τ: the share of positives among the unlabelled pairs.
 
-    One quick training without a fifth of the pairs shows how those score among the rest. If what is observed
-    is a random part of what is liked, the interval holds τ; where popular things are seen more often, the
-    truth is likely higher. docs/lab/prior.md tells how good this is where the truth is known.
+    A short training without a fifth of the pairs shows how these score among the unlabelled pairs. If the
+    observed pairs are a random sample of all positives, the interval covers τ. If popular items are observed
+    more often, τ is probably higher. docs/lab/prior.md measures the accuracy on data with known labels.
     """
     from truepair.prior import estimate_prior
 
     chosen = _check_files(plot, per_user)
-    pairs = reading.interactions(source, not voice.quiet)
-    found = estimate_prior(pairs, resamples=resamples, seed=seed, device=device, progress=not voice.quiet)
+    pairs = reading.interactions(source, not console.quiet)
+    found = estimate_prior(pairs, resamples=resamples, seed=seed, device=device, progress=not console.quiet)
     if plot is not None:
         from truepair.reporting.prior_figure import draw_prior
 
@@ -55,11 +55,11 @@ def prior(
         _write(pairs, found, per_user, chosen)
     written = [f"written: {path}" for path in (plot, per_user) if path is not None]
     files = {"plot": plot and str(plot), "per_user": per_user and str(per_user)}
-    voice.give("\n".join([_text(found), *written]), _told(found) | files)
+    console.give("\n".join([_text(found), *written]), _facts(found) | files)
 
 
 def _check_files(plot: Path | None, per_user: Path | None) -> str | None:
-    """Errors about files, before any work is done for them; the format of the table."""
+    """Check the output files before any work is done; the result is the format of the table."""
     if plot is not None:
         from truepair.reporting.prior_figure import check_plot
 
@@ -79,7 +79,7 @@ def _write(pairs: Interactions, found: PriorEstimate, path: Path, format: str) -
 
 
 def _text(found: PriorEstimate) -> str:
-    """The verdict, the methods, the users, and what stands behind them."""
+    """The verdict, the methods, the spread over users, and the facts behind them."""
     from truepair.prior import LEVEL, METHODS
 
     what = {"recommended": "the plateau's number" if found.has_plateau else "half of DEDPUL's"} | METHODS
@@ -111,7 +111,7 @@ def _spread(found: PriorEstimate) -> dict[str, float]:
     return {f"{share:.0%}": float(tau) for share, tau in zip(QUANTILES, values, strict=True)}
 
 
-def _told(found: PriorEstimate) -> dict[str, Any]:
+def _facts(found: PriorEstimate) -> dict[str, Any]:
     from truepair.prior import LEVEL
 
     named = ("tau", "low", "high", "methods", "separation", "observed", "positive", "has_plateau", "verdict")

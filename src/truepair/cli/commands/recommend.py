@@ -1,4 +1,4 @@
-"""`truepair recommend`: lists for some people or all, to the screen or streamed into a file."""
+"""`truepair recommend`: lists for some users or all, to the screen or a file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from truepair.cli.console import Voice, aligned
+from truepair.cli.console import Console, aligned
 from truepair.cli.id_text import as_ids, lines_of, separated, separated_or_listed
 from truepair.cli.options import ListLength, ModelFile, unpacked
 from truepair.cli.table_files import WRITERS, check_output, format_of, with_plain_ids
@@ -27,20 +27,18 @@ _PART = 2048  # users at a time
 def recommend(
     model: ModelFile,
     *,
-    users: Annotated[
-        str | None, typer.Option(metavar="A,B,…", help="Whom to recommend to; all if not given.")
-    ] = None,
+    users: Annotated[str | None, typer.Option(metavar="A,B,…", help="The users. [default: all]")] = None,
     users_file: Annotated[
-        Path | None, typer.Option(help="A file of user ids, one a line; `-` is stdin.")
+        Path | None, typer.Option(help="A file with one user id per line; `-` is stdin.")
     ] = None,
     k: ListLength = 10,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="A .parquet, .csv or .jsonl file; the screen if not given."),
+        typer.Option("--output", "-o", help="A .parquet, .csv or .jsonl file. [default: the screen]"),
     ] = None,
     format: Annotated[
         str | None,
-        typer.Option(help="The output's format, whatever its name: {truepair.cli.table_files.WRITERS}."),
+        typer.Option(help="The format, if not that of the file name: {truepair.cli.table_files.WRITERS}."),
     ] = None,
     only_items: Annotated[
         str | None, typer.Option(metavar="A,B,…|FILE", help="Recommend these items only.")
@@ -49,14 +47,14 @@ def recommend(
         str | None, typer.Option(metavar="A,B,…|FILE", help="Recommend none of these items.")
     ] = None,
     include_seen: Annotated[
-        bool, typer.Option("--include-seen", help="Also recommend what people have already.")
+        bool, typer.Option("--include-seen", help="Also recommend items that the user already has.")
     ] = False,
     unknown: Annotated[
-        str, typer.Option(help="Users the model does not know: `error`, or `popular` items.")
+        str, typer.Option(help="For users that the model does not know: `error`, or `popular` items.")
     ] = "error",
-    voice: Voice,
+    console: Console,
 ) -> None:
-    """Recommend items to some people or to all.
+    """Recommend items to some users or to all.
 
     The result is a table of user, item, score, rank.
     """
@@ -79,12 +77,12 @@ def recommend(
         part=_PART,
     )
     count = fitted.seen_.n_users if people is None else len(people)
-    _put(_shown(parts, count, not voice.quiet and output is not None), output, chosen, voice)
+    _put(_shown(parts, count, not console.quiet and output is not None), output, chosen, console)
 
 
 def _people(fitted: Recommender, users: str | None, users_file: Path | None) -> Any:
     if users is not None and users_file is not None:
-        raise InputError("--users and --users-file both say whom to recommend to; give one of them.")
+        raise InputError("--users and --users-file exclude each other; give one of them.")
     if users is None and users_file is None:
         return None
     texts = separated(users, "user") if users is not None else lines_of(cast(Path, users_file), "user")
@@ -95,18 +93,18 @@ def _items(fitted: Recommender, text: str | None) -> Any:
     return None if text is None else as_ids(separated_or_listed(text, "item"), fitted.seen_.item_ids, "item")
 
 
-def _put(parts: Iterable[pa.Table], output: Path | None, chosen: str | None, voice: Voice) -> None:
+def _put(parts: Iterable[pa.Table], output: Path | None, chosen: str | None, console: Console) -> None:
     if output is not None and chosen is not None:
         counted = _Counted(parts)
         with atomic_write(output) as file:
             WRITERS[chosen](counted, file)
-        told = {"output": str(output), "format": chosen, "rows": counted.rows}
-        voice.done(f"{counted.rows:,} rows saved to {output}", told)
-    elif chosen is None or voice.json:
+        facts = {"output": str(output), "format": chosen, "rows": counted.rows}
+        console.done(f"{counted.rows:,} rows saved to {output}", facts)
+    elif chosen is None or console.json:
         rows = [row for part in parts for row in with_plain_ids(part).to_pylist()]
-        voice.give(aligned(rows), rows)
+        console.give(aligned(rows), rows)
     elif chosen == "parquet":
-        raise InputError("Parquet cannot go to the screen; give a file: -o lists.parquet.")
+        raise InputError("Parquet cannot be printed; give a file: -o lists.parquet.")
     else:
         stdout = typer.get_binary_stream("stdout")
         WRITERS[chosen](parts, stdout)
@@ -114,7 +112,7 @@ def _put(parts: Iterable[pa.Table], output: Path | None, chosen: str | None, voi
 
 
 class _Counted:
-    """Tables as they pass, and how many rows there were."""
+    """Tables passed through, and the number of their rows."""
 
     def __init__(self, parts: Iterable[pa.Table]) -> None:
         self.parts, self.rows = parts, 0
@@ -126,14 +124,14 @@ class _Counted:
 
 
 def _shown(parts: Iterable[pa.Table], users: int, shown: bool) -> Iterator[pa.Table]:
-    """The parts, with a bar over the users on stderr if `shown`."""
+    """The parts, with a progress bar on stderr if `shown`."""
     if not shown:
         yield from parts
         return
-    from rich.console import Console
+    import rich.console
     from rich.progress import Progress
 
-    with Progress(console=Console(stderr=True)) as bar:
+    with Progress(console=rich.console.Console(stderr=True)) as bar:
         task = bar.add_task(f"{users:,} users", total=users)
         for place, part in enumerate(parts, start=1):
             bar.update(task, completed=min(place * _PART, users))

@@ -1,4 +1,4 @@
-"""`truepair similar`: items, or users, whose vectors point the same way."""
+"""`truepair similar`: the most similar items or users."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from truepair.cli.console import Voice, aligned
+from truepair.cli.console import Console, aligned
 from truepair.cli.id_text import as_ids
 from truepair.cli.options import ListLength, ModelFile, unpacked
 from truepair.cli.table_files import with_plain_ids
@@ -19,8 +19,10 @@ def similar(
     ids: Annotated[list[str], typer.Argument(metavar="ITEM...", help="Items of the model.")],
     *,
     k: ListLength = 10,
-    users: Annotated[bool, typer.Option("--users", help="The ids are of users: find similar users.")] = False,
-    voice: Voice,
+    users: Annotated[
+        bool, typer.Option("--users", help="The ids are those of users; list similar users.")
+    ] = False,
+    console: Console,
 ) -> None:
     """List the items most similar to the given ones."""
     from truepair.recommender.estimator import Recommender
@@ -32,4 +34,4 @@ def similar(
     asked = as_ids(ids, known, what)
     found = fitted.similar_users(asked, k) if users else fitted.similar_items(asked, k)
     rows = with_plain_ids(found).to_pylist()
-    voice.give(aligned(rows), rows)
+    console.give(aligned(rows), rows)

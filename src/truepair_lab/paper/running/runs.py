@@ -17,7 +17,6 @@ from truepair.evaluation.metrics import METRICS as FORMULAS
 from truepair.evaluation.metrics import Floats, parse_metric
 from truepair.evaluation.task import Task
 from truepair.recommender.estimator import Recommender
-from truepair.recommender.parameters import assembled
 from truepair.reporting.machine import versions
 from truepair.sampling import Matrices
 from truepair.storage.atomic import atomic_write
@@ -166,9 +165,8 @@ def _groups(material: Material, wanted: Sequence[Wanted]) -> Iterator[list[Wante
 
 def job_of(wanted: Wanted, material: Material) -> Job:
     """The job of a run on the whole train part."""
-    train = material.train
-    encoder, loss, sampler, settings = Recommender(**assembled(wanted.parameters)).job(len(train))
-    return Job(encoder, loss, sampler, train, replace(settings, seed=wanted.seed))
+    job = Recommender.of(wanted.parameters).job(material.train)
+    return replace(job, settings=replace(job.settings, seed=wanted.seed))
 
 
 def _ran(
@@ -292,7 +290,7 @@ def named(each: Wanted, split: str) -> dict[str, Any]:
 
 def _tested(material: Material, each: Wanted, users: Any, items: Any, out: Path) -> dict[str, float]:
     """The one look at the test part; each user's NDCG@20 is kept for the paired comparisons."""
-    found = evaluate(users, items, material.whole.test, exclude=material.train, ks=KS)
+    found = evaluate((users, items), material.whole.test, exclude=material.train, ks=KS)
     keep_values(per_user_file(out, each), found.values(CHOOSE_BY))
     return {name: round(found.mean(name), 6) for name in METRICS}
 

@@ -1,0 +1,142 @@
+"""Fitting: parameters and a split -> matrices and what is known about them."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from truepair.data.interactions import Interactions
+from truepair.data.split import Split
+from truepair.evaluation import Validation
+from truepair.models.blend import Blend
+from truepair.models.closed_forms import ClosedForm
+from truepair.models.matrices import Rows, dense
+from truepair.prior import prepare
+from truepair.recommender.holdout import joined
+from truepair.recommender.model_file import Model
+from truepair.recommender.parameters import as_json
+from truepair.recommender.parts import (
+    ENCODER_FIELDS,
+    SETTINGS,
+    Parameters,
+    blend_of,
+    closed_form_of,
+    parts_of,
+    validation_share,
+)
+from truepair.training import FitResult, Job, Settings, fit
+
+_USED_BY_CLOSED_FORMS = ("encoder", "metric", "device")
+_PACKAGES = ("truepair", "torch", "numpy", "pyarrow")
+
+
+class Fitted(NamedTuple):
+    """A fitted model and the result that it was made from."""
+
+    model: Model
+    result: FitResult
+
+
+def fit_split(parameters: Parameters, split: Split, checkpoint: str | Path | None, progress: bool) -> Fitted:
+    """Learn from the train part; the validation part, if there is one, is used only for scoring."""
+    device = Settings(device=parameters["device"]).torch_device()
+    validation = (
+        Validation(split.valid, split.train, parameters["metric"]) if split.valid is not None else None
+    )
+    estimated: dict[str, Any] = {}
+    if (closed := closed_form_of(parameters)) is not None:
+        result = solve(closed, split.train, validation, device)
+    else:
+        result, estimated = _train(parameters, split.train, validation, checkpoint, progress)
+    users, items, score = _blended(parameters, result, split.train, validation, device)
+    seen = joined([split.train] if split.valid is None else [split.train, split.valid])
+    popularity = np.where(split.train.item_counts > 0, seen.item_counts, 0)
+    facts = _facts(parameters, result, split, score) | estimated
+    return Fitted(Model(users, items, seen, popularity, facts), result)
+
+
+def solve(
+    encoder: ClosedForm, train: Interactions, validation: Validation | None, device: torch.device
+) -> FitResult:
+    """The closed form of these interactions, with its validation score."""
+    users, items = encoder.solve(train, device)
+    score = None if validation is None else validation.score(users, items)
+    items = items.cpu() if isinstance(items, torch.Tensor) else items
+    return FitResult(users, items, "closed form", closed_form=encoder, score=score)
+
+
+def _train(
+    parameters: Parameters,
+    train: Interactions,
+    validation: Validation | None,
+    checkpoint: str | Path | None,
+    progress: bool,
+) -> tuple[FitResult, dict[str, Any]]:
+    """The trained encoder, and facts about the prior and the first model, where the loss needs them."""
+    encoder, loss, sampler, settings = parts_of(parameters, len(train))
+    if validation is None:
+        settings = dataclasses.replace(settings, patience=None)
+    engine = parameters["engine"]
+    job, facts = prepare(Job(encoder, loss, sampler, train, settings), engine=engine, progress=progress)
+    return fit(job, validation, engine=engine, checkpoint=checkpoint, progress=progress), facts
+
+
+def _blended(
+    parameters: Parameters,
+    result: FitResult,
+    train: Interactions,
+    validation: Validation | None,
+    device: torch.device,
+) -> tuple[Rows, Rows, float | None]:
+    """Users, items and validation score of the result, blended with EASE where that is asked for."""
+    ease = blend_of(parameters)
+    if ease is None or result.closed_form is not None:
+        return result.users, result.items, result.score
+    blend = Blend.of(ease, parameters["blend_weight"], train, device)
+    users, items = blend.matrices(dense("users", result.users), dense("items", result.items))
+    return users, items.cpu(), None if validation is None else validation.score(users, items)
+
+
+def _facts(parameters: Parameters, result: FitResult, split: Split, score: float | None) -> dict[str, Any]:
+    """What a model file says about how the model was made."""
+    closed = result.job is None
+    not_used = [name for name in parameters if name not in _USED_BY_CLOSED_FORMS] if closed else []
+    return {
+        "parameters": {name: as_json(value) for name, value in _as_used(parameters, result.job).items()},
+        "tau": None if result.job is None else as_json(getattr(result.job.loss, "tau", None)),
+        "data": split.train.hash,
+        "split": split.hash,
+        "epoch": result.epoch,
+        "engine": result.engine,
+        "training loss": None if result.epoch is None else result.history[result.epoch - 1].loss,
+        "clamped share": result.clamped,
+        **({"not used": not_used} if not_used else {}),
+        "metrics": {} if score is None else {f"validation {parameters['metric']}": score},
+        "versions": {name: _version(name) for name in _PACKAGES},
+    }
+
+
+def _as_used(parameters: Parameters, job: Job | None) -> Mapping[str, Any]:
+    """The parameters with the defaults that were used, as defaults may change one day."""
+    if job is None:
+        return parameters
+    by_name = ENCODER_FIELDS if isinstance(parameters["encoder"], str) else ()
+    return {
+        **parameters,
+        **{name: getattr(job.encoder, name) for name in by_name},
+        **{name: getattr(job.settings, name) for name in SETTINGS},
+        "validation": validation_share(parameters),
+    }
+
+
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,110 @@
+"""Lists of a fitted model: recommendations, similar items and users, scores of pairs; in the caller's ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from truepair.data.columns import find_columns
+from truepair.data.ids import Codes, IdMap, canonical_ids
+from truepair.data.interactions import Interactions
+from truepair.data.memory import memory_source
+from truepair.errors import InputError, check_choice, check_whole
+from truepair.models.blend import trained_part
+from truepair.models.matrices import Rows, dot_rows, take_rows, unit_rows
+from truepair.ranking.selection import top_k
+from truepair.recommender.candidates import Candidates
+from truepair.recommender.model_file import Model
+from truepair.recommender.parts import Parameters, blend_of, closed_form_of, parts_of
+
+
+def recommend(
+    model: Model,
+    users: Any,
+    k: int,
+    *,
+    exclude_seen: bool,
+    exclude_items: Any,
+    only_items: Any,
+    unknown: str,
+    part: int,
+) -> Iterator[pa.Table]:
+    """Tables of user, item, score, rank, for `part` users at a time."""
+    k = check_whole("k", k, 1)
+    check_choice("unknown", unknown, ["error", "popular"])
+    seen = model.seen
+    trained = seen.user_counts > 0  # a split may name people who are only in its test part
+    known = seen.user_ids if trained.all() else IdMap(seen.user_ids.outside(np.flatnonzero(trained)))
+    ids = known.ids if users is None else canonical_ids(users, "user")
+    places = (known.find if unknown == "popular" else known.codes)(ids, "user")
+    codes = np.where(places < 0, -1, np.flatnonzero(trained)[places])
+    candidates = Candidates.of(model, exclude_items, only_items)
+    for start in range(0, max(len(codes), 1), part):
+        chosen = slice(start, start + part)
+        yield candidates.ranked(model.users, ids[chosen], codes[chosen], k, exclude_seen)
+
+
+def similar_items(model: Model, parameters: Parameters, items: Any, k: int) -> pa.Table:
+    """A table of item, similar, score, rank."""
+    ids = model.seen.item_ids
+    codes = ids.codes(items, "item")
+    if (closed := closed_form_of(parameters)) is not None:
+        queries, directions = closed.alike(model.items, codes)
+    else:
+        directions = unit_rows(_vectors(model, parameters, model.items))
+        queries = take_rows(directions, codes)
+    return _similar("item", queries, directions, ids, codes, k)
+
+
+def similar_users(model: Model, parameters: Parameters, users: Any, k: int) -> pa.Table:
+    """A table of user, similar, score, rank."""
+    ids = model.seen.user_ids
+    codes = ids.codes(users, "user")
+    if (closed := closed_form_of(parameters)) is not None:
+        directions = closed.alike_users(model.users)
+    else:
+        directions = unit_rows(_vectors(model, parameters, model.users))
+    return _similar("user", take_rows(directions, codes), directions, ids, codes, k)
+
+
+def _vectors(model: Model, parameters: Parameters, rows: Rows) -> Rows:
+    """The trained vectors, without a blend and without the column of popularity."""
+    vectors = rows if blend_of(parameters) is None else trained_part(rows, model.seen.n_items)
+    return vectors[:, :-1] if parts_of(parameters).encoder.popularity else vectors
+
+
+def _similar(what: str, queries: Rows, matrix: Rows, ids: IdMap, codes: Codes, k: int) -> pa.Table:
+    k, rows = min(check_whole("k", k, 1), len(ids) - 1), np.arange(len(codes))
+    if k == 0:  # there is no other
+        k, rows = 1, rows[:0]
+    itself = Interactions(np.arange(len(codes)), codes, IdMap.range(len(codes)), ids)
+    best = top_k(queries, matrix, k, rows=rows, exclude=itself)
+    return pa.table(
+        {
+            what: ids.outside(np.repeat(codes[rows], k)),
+            "similar": ids.outside(best.items.ravel()),
+            "score": best.scores.ravel(),
+            "rank": np.tile(np.arange(1, k + 1), len(rows)),
+        }
+    )
+
+
+def score_pairs(model: Model, pairs: Any) -> pa.Table:
+    """A table of user, item, score, in the order of the pairs."""
+    raw = memory_source(pairs.to_table() if isinstance(pairs, Interactions) else pairs)
+    at = find_columns(raw, {"rating": False, "weight": False, "time": False})
+    users, items = raw.read([at["user"], at["item"]])
+    user_codes = model.seen.user_ids.codes(users, "user")
+    item_codes = model.seen.item_ids.codes(items, "item")
+    if len(user_codes) != len(item_codes):
+        raise InputError(f"{len(user_codes)} users but {len(item_codes)} items; a pair needs both.")
+    return pa.table(
+        {
+            "user": model.seen.user_ids.outside(user_codes),
+            "item": model.seen.item_ids.outside(item_codes),
+            "score": dot_rows(model.users, model.items, user_codes, item_codes),
+        }
+    )

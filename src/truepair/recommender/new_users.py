@@ -1,0 +1,45 @@
+"""New users: a model for people who were not trained on, from their interactions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from truepair.data.ids import IdMap
+from truepair.data.interactions import Interactions
+from truepair.errors import InputError, check_choice
+from truepair.models.blend import trained_part, with_vectors
+from truepair.models.matrices import Rows, dense
+from truepair.recommender.holdout import as_interactions
+from truepair.recommender.model_file import Model, mean_prior
+from truepair.recommender.parts import Parameters, blend_of, closed_form_of, parts_of
+from truepair.training import fold_in
+
+
+def fold_in_users(model: Model, parameters: Parameters, history: Any, unknown: str) -> Model:
+    """The same items with the people of `history` as users; nothing is retrained."""
+    check_choice("unknown", unknown, ["error", "drop"])
+    people = as_interactions(history)
+    item_ids = model.seen.item_ids
+    items = item_ids.find(people.item_ids, "item")
+    known = items[people.items] >= 0
+    if unknown == "error" and not known.all():
+        item_ids.codes(people.item_ids.outside(people.items), "item")  # raises, and names them
+    if not known.any():
+        raise InputError("the history holds no item that was trained on; use recommend(unknown='popular').")
+    guests, users = np.unique(people.users[known], return_inverse=True)
+    pairs = Interactions(users, items[people.items[known]], IdMap(people.user_ids.outside(guests)), item_ids)
+    facts = {**model.facts, "folded in": pairs.hash}
+    return Model(_rows(model, parameters, pairs), model.items, pairs, model.popularity, facts)
+
+
+def _rows(model: Model, parameters: Parameters, pairs: Interactions) -> Rows:
+    if (closed := closed_form_of(parameters)) is not None:
+        return closed.rows(pairs)
+    encoder, loss, sampler, settings = parts_of(parameters, len(pairs))
+    loss = loss.with_prior(mean_prior(model.facts["tau"]))  # the prior that was trained with
+    blended = blend_of(parameters) is not None
+    items = dense("items", trained_part(model.items, model.seen.n_items) if blended else model.items)
+    vectors = fold_in(items, encoder, loss, sampler, pairs, settings, model.popularity)
+    return with_vectors(pairs.csr(), vectors) if blended else vectors

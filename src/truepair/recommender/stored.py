@@ -1,0 +1,37 @@
+"""A model file checked against the parameters that it states."""
+
+from __future__ import annotations
+
+import scipy.sparse as sp
+
+from truepair.errors import InputError, check_choice, check_number
+from truepair.models.blend import check_vectors
+from truepair.recommender.model_file import Model, mean_prior
+from truepair.recommender.parts import Parameters, blend_of, closed_form_of, parts_of
+
+_KINDS = {True: "sparse", False: "dense"}
+
+
+def check_model(parameters: Parameters, model: Model) -> None:
+    """Raise if the matrices or the facts are not such as these parameters give."""
+    _check_rows(parameters, model)
+    check_number("tau", mean_prior(model.facts["tau"]) or 0.0, 0, 1, open_high=True)
+    check_choice("output", model.facts["output"], ["arrow", "pandas", "polars"])
+
+
+def _check_rows(parameters: Parameters, model: Model) -> None:
+    n, closed, blended = model.seen.n_items, closed_form_of(parameters), blend_of(parameters) is not None
+    if closed is not None:
+        what, kinds, width = str(closed), (closed.sparse_users, closed.sparse_items), closed.width(n)
+    else:
+        encoder = parts_of(parameters).encoder
+        what, kinds = f"{encoder}{' with EASE' if blended else ''}", (blended, False)
+        width = encoder.dim + bool(encoder.popularity) + n * blended
+    for name, rows, sparse in (("users", model.users, kinds[0]), ("items", model.items, kinds[1])):
+        if sp.issparse(rows) != sparse or rows.shape[1] != width:
+            raise InputError(
+                f"{name} of {what} are {_KINDS[sparse]} rows of {width} numbers, and these are "
+                f"{_KINDS[sp.issparse(rows)]}, of shape {tuple(rows.shape)}."
+            )
+    if blended:
+        check_vectors(model.users, n)

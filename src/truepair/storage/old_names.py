@@ -1,0 +1,53 @@
+"""Names of version 0.1 that have changed since, and what they are now.
+
+Model files, configurations, journals, checkpoints and programs written for that version may still have them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from truepair.errors import InputError
+
+PARAMETERS = {"plus": "blend", "plus_weight": "blend_weight"}
+VALUES = {  # parameter -> old value -> new value; a checkpoint names the class of a sampler
+    "sampler": {"exact": "full", "Exact": "Full"},
+    "engine": {"rows": "full"},
+}
+
+
+def current_name(name: str) -> str:
+    """The name of a parameter, or of a field of one, as it is today.
+
+    >>> current_name("plus.l2"), current_name("epochs")
+    ('blend.l2', 'epochs')
+    """
+    parameter, dot, field = name.partition(".")
+    return PARAMETERS.get(parameter, parameter) + dot + field
+
+
+def current_value(name: str, value: Any) -> Any:
+    """The value of a parameter as it is called today; a table is named by its `kind`.
+
+    >>> current_value("sampler", "exact"), current_value("sampler", {"kind": "exact", "columns": 8})
+    ('full', {'kind': 'full', 'columns': 8})
+    """
+    if isinstance(value, Mapping) and "kind" in value:
+        return {**value, "kind": current_value(name, value["kind"])}
+    return VALUES.get(name, {}).get(value, value) if isinstance(value, str) else value
+
+
+def current_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters by their names of today; an error where one is given by its old and its new name.
+
+    >>> current_parameters({"plus": "ease", "sampler": "exact"})
+    {'blend': 'ease', 'sampler': 'full'}
+    """
+    found: dict[str, Any] = {}
+    for old, value in parameters.items():
+        name = current_name(old)
+        if name in found:
+            raise InputError(f"{name} is given twice; {old!r} is the same parameter under its old name.")
+        found[name] = current_value(name, value)
+    return found

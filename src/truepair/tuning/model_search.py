@@ -1,0 +1,128 @@
+"""tune: a search for the parameters of a Recommender."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from truepair.data.split import Split
+from truepair.errors import InputError
+from truepair.recommender.defaults import SAMPLED
+from truepair.recommender.estimator import Recommender
+from truepair.recommender.holdout import split_for_fitting
+from truepair.recommender.parameters import PARTS, by_fields, same_parameters
+from truepair.storage.old_names import current_parameters
+from truepair.tuning.domains import Space
+from truepair.tuning.runner import training_runner
+from truepair.tuning.search import Tuning, check_space, run_search
+from truepair.tuning.spaces import check_values, default_space
+from truepair.tuning.trials import Trial
+
+
+def tune(
+    data: Any,
+    valid: Any = None,
+    *,
+    space: Space | None = None,
+    trials: int = 30,
+    storage: Path | str | None = None,
+    study: str | None = None,
+    together: int = 1,
+    extensions: int = 2,
+    prune: bool = True,
+    on_trial: Callable[[Trial], None] | None = None,
+    progress: bool = False,
+    **parameters: Any,
+) -> Tuning:
+    """Search for the parameters of a `Recommender` with the best score on a validation part.
+
+    `data` is a `Split` with a validation part, or anything that `Recommender.fit` takes; then `valid`, or a
+    random share of the pairs (a tenth, or the parameter `validation`), is the validation part. The test part
+    of a split is not used. `parameters` are fixed: names of Recommender, and with `**{"loss.tau": 0.1}`
+    fields of its loss, encoder and sampler. `space` is what to search, by default what suits these three;
+    see `truepair.tuning.domains`. With a file as `storage`, a search that was stopped continues, and several
+    processes may share the work. The other options are those of `run_search`.
+
+        found = tp.tune(split, loss="dpl", sampler="uniform", trials=30)
+        model = found.recommender().fit(split)
+    """
+    plan = plan_search(parameters, space)
+    split = split_for_fitting(data, valid, plan.validation, plan.model.seed)
+    options: dict[str, Any] = {"trials": trials, "study": study, "together": together, "on_trial": on_trial}
+    options |= {"extensions": extensions, "prune": prune, "progress": progress}
+    if storage is not None:
+        return plan.run(split, storage=storage, **options)
+    with tempfile.TemporaryDirectory() as folder:
+        return plan.run(split, storage=Path(folder) / "tune.journal", **options)
+
+
+@dataclass(frozen=True)
+class SearchPlan:
+    """What a search needs besides data: all of it is checked.
+
+    model       the recommender without a search
+    fixed       flat parameters that all trials share
+    space       what is searched
+    validation  the share of the pairs that is held out for scoring
+    """
+
+    model: Recommender
+    fixed: Mapping[str, Any]
+    space: Space
+    validation: float
+
+    @property
+    def name(self) -> str:
+        """The name of the study by default: loss-encoder-sampler."""
+        return "-".join(str(self.fixed[part]) for part in PARTS if part in self.fixed)
+
+    def run(
+        self, split: Split, *, trials: int, storage: Path | str, study: str | None = None, **options: Any
+    ) -> Tuning:
+        """Search on the train and validation parts of a split; see `run_search` for the options."""
+        if split.valid is None:
+            raise InputError("the split has no validation part to score trials on; make one with valid=0.1.")
+        model = self.model
+        runner = training_runner(self.fixed, split.train, split.valid, model.metric, model.engine)
+        options = {"seed": model.seed, **options}
+        return run_search(
+            self.space, runner, trials=trials, storage=storage, study=study or self.name, **options
+        )
+
+
+def plan_search(parameters: Mapping[str, Any], space: Space | None = None) -> SearchPlan:
+    """The plan of a search with these fixed parameters, flat; raise if something in it is invalid."""
+    fixed = by_fields(parameters)
+    named = {part: fixed[part] for part in ("loss", "encoder", "sampler") if part in fixed}
+    space = default_space(**named) if space is None else current_parameters(space)
+    taken = {*fixed, *same_parameters(fixed)}
+    space = {name: entry for name, entry in space.items() if name not in taken}
+    _check_names([*fixed], [*space])
+    known = {**Recommender().get_params(), **fixed}
+    check_space(space, {name: value for name, value in known.items() if name not in space})
+    check_values(space, fixed)
+    model = Recommender.of({name: value for name, value in fixed.items() if "." not in name})
+    share = SAMPLED["validation"] if model.validation is None else model.validation
+    if not 0 < share < 1:
+        raise InputError(f"validation = {share} leaves no pairs to score trials on; use a share such as 0.1.")
+    fixed = {"loss": model.loss, "encoder": model.encoder, "sampler": model.sampler} | fixed
+    if model.closed_form() is None:
+        fixed["validation"] = share  # so that a fit with the best parameters chooses the epoch as trials do
+    return SearchPlan(model, fixed, space, share)
+
+
+def _check_names(fixed: list[str], space: list[str]) -> None:
+    for name in [*fixed, *space]:
+        if name.partition(".")[0] in ("blend", "blend_weight"):
+            raise InputError(
+                f"{name} has no effect here: trials score the trained encoder without a blend. Leave it out, "
+                "and give it to `fit` together with the best parameters."
+            )
+    for part in [part for part in PARTS if part in space]:
+        raise InputError(
+            f"the space contains {part}, but a study has one {part}, because the other parameters depend on "
+            f"it. Run tune once for each {part}."
+        )

@@ -1,0 +1,108 @@
+"""One resolver for parameters from Python, TOML, --set, trials and model files."""
+
+import dataclasses
+
+import pytest
+
+import truepair as tp
+from truepair.errors import InputError
+from truepair.recommender.defaults import PARTS_BY_DEFAULT
+from truepair.recommender.parameters import (
+    PARTS,
+    as_json,
+    by_fields,
+    flatten,
+    from_json,
+    overlay,
+    resolve,
+    same_parameters,
+)
+from truepair.storage.old_names import current_parameters, current_value
+from worlds import two_tastes
+
+
+def test_defaults_of_parts_are_those_of_the_recommender():
+    assert {part: getattr(tp.Recommender, part) for part in PARTS} == PARTS_BY_DEFAULT
+
+
+TABLES = {"loss": {"kind": "dpl", "tau": 0.2}, "encoder": {"dim": 8}, "sampler": "uniform", "epochs": 3}
+
+
+def test_every_source_gives_the_same_recommender():
+    python = tp.Recommender(loss=tp.DPL(tau=0.2), encoder=tp.MF(dim=8), sampler="uniform", epochs=3)
+    flat = flatten(TABLES)
+    assert flat == {"loss": "dpl", "loss.tau": 0.2, "encoder.dim": 8, "sampler": "uniform", "epochs": 3}
+    stored = {name: as_json(value) for name, value in python.get_params().items()}
+    trial = {"loss": "dpl", "tau": 0.2, "dim": 8, "sampler": "uniform", "epochs": 3}
+    assert by_fields(trial) == flat
+    options = overlay({"loss": "bpr", "sampler": "uniform", "epochs": 9}, {**trial, "epochs": 3})
+    by_name = tp.Recommender(**trial)
+    assert tp.Recommender.of(flat).get_params() == python.get_params()
+    assert tp.Recommender().set_params(**from_json(stored)).get_params() == {
+        **python.get_params(), "scoring": None, "temperature": None, "popularity": None,
+    }  # fmt: skip
+    data = two_tastes()
+    for same in (tp.Recommender.of(options), tp.Recommender.of(trial), by_name):
+        assert same.job(data) == python.job(data)
+
+
+def test_a_changed_part_loses_its_fields_and_a_changed_loss_its_scoring():
+    lower = {"loss": "infonce", "loss.temperature": 0.2, "encoder.scoring": "cosine", "encoder.dim": 8}
+    assert overlay(lower, {"loss": "dpl"}) == {"encoder.dim": 8, "loss": "dpl"}
+    assert overlay(lower, {"loss": "infonce"}) == lower
+    assert overlay(lower, {"dim": 16}) == {
+        **{k: v for k, v in lower.items() if k != "encoder.dim"},
+        "dim": 16,
+    }
+    assert same_parameters({"dim": 1, "loss.tau": 0.1}) == {"encoder.dim", "tau"}
+
+
+def test_fields_without_their_part_and_unknown_names():
+    with pytest.raises(InputError, match="a field of blend is given without blend; set it to one of ease"):
+        resolve({"blend.l2": 3.0})
+    with pytest.raises(
+        InputError, match=r"the part before the dot = 'los' is not known.*Did you mean 'loss'"
+    ):
+        resolve({"los.tau": 0.1})
+    with pytest.raises(InputError, match=r"a field of loss = 'tua' is not known.*Did you mean 'tau'"):
+        resolve({"loss": "dpl", "loss.tua": 0.1})
+    with pytest.raises(InputError, match=r"'dims' is no parameter of Recommender. Did you mean 'dim'"):
+        tp.Recommender.of({"dims": 8})
+
+
+# --- names of earlier versions ------------------------------------------------------------------------
+
+OLD = {"sampler": "exact", "engine": "rows", "plus": "ease", "plus_weight": 0.5}
+NEW = {"sampler": "full", "engine": "full", "blend": "ease", "blend_weight": 0.5}
+
+
+def test_old_names_work_everywhere():
+    assert current_parameters(OLD) == NEW
+    expected = tp.Recommender(**NEW).get_params()
+    assert tp.Recommender(**OLD).get_params() == expected
+    assert tp.Recommender().set_params(**OLD).get_params() == expected
+    assert tp.Recommender.of(OLD).get_params() == expected
+    assert flatten(OLD) == overlay({}, OLD) == by_fields(OLD) == NEW
+    restored = from_json(OLD)
+    assert {name: restored[name] for name in NEW} == NEW
+    assert current_value("sampler", "Exact") == "Full"  # of a checkpoint
+    nested = {"sampler": {"kind": "exact", "columns": 9}, "plus": {"kind": "ease", "l2": 3.0}}
+    made = {"sampler": tp.Full(columns=9), "blend": tp.EASE(l2=3.0)}
+    assert {name: from_json(nested)[name] for name in made} == made
+    assert {name: resolve(flatten(nested))[name] for name in made} == made
+    assert overlay({"plus": "ease", "plus.l2": 3.0}, {"blend.l2": 4.0}) == {"blend": "ease", "blend.l2": 4.0}
+
+
+def test_an_old_name_beside_the_new_one_is_an_error():
+    for make in (tp.Recommender, tp.Recommender().set_params):
+        with pytest.raises(InputError, match="blend is given twice; 'plus' is the same parameter"):
+            make(blend="ease", plus="ease")
+
+
+def test_the_signature_shows_todays_names():
+    import inspect
+
+    names = list(inspect.signature(tp.Recommender).parameters)
+    assert names == [field.name for field in dataclasses.fields(tp.Recommender)]
+    with pytest.raises(TypeError, match="unexpected keyword argument 'dims'"):
+        tp.Recommender(dims=3)
