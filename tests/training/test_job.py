@@ -205,6 +205,16 @@ def test_without_anything_to_compare_there_is_nothing_to_learn(job):
         fit(job)
 
 
+def test_jobs_are_equal_if_all_their_fields_are():
+    assert changed(DRAWN, anchors=ANCHORS.copy()) == DRAWN
+    assert hash(changed(DRAWN, anchors=ANCHORS.copy())) == hash(DRAWN)
+    assert changed(DRAWN, anchors=None) != DRAWN
+    assert changed(DRAWN, anchors=~ANCHORS) != DRAWN
+    assert changed(DRAWN, loss=InfoNCE()) != DRAWN
+    assert changed(LABELLED, negatives=None) != LABELLED
+    assert DRAWN != "a job"
+
+
 def test_a_users_anchors_need_something_to_be_compared_with():
     data = interactions_of([[0, 1, 2], [0], [1]], 3)
     with pytest.raises(InputError, match="no anchor has an item"):

@@ -80,6 +80,21 @@ class Job:
         comparable = self.n_comparable[self.interactions.users] > 0
         return bool(comparable.any() if self.anchors is None else (comparable & self.anchors).any())
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Job):
+            return NotImplemented
+        masks = ((self.anchors, other.anchors), (self.negatives, other.negatives))
+        equal_masks = all(
+            a is b or (a is not None and b is not None and np.array_equal(a, b)) for a, b in masks
+        )
+        return self._parts() == other._parts() and equal_masks
+
+    def __hash__(self) -> int:
+        return hash(self._parts())
+
+    def _parts(self) -> tuple[object, ...]:
+        return self.encoder, self.loss, self.sampler, self.interactions, self.settings
+
 
 def _checked_mask(name: str, value: object, shape: tuple[int, ...]) -> Mask:
     mask = np.array(value)
