@@ -138,7 +138,7 @@ def test_public_names_exist_and_unknown_ones_say_so():
     assert set(truepair.__all__) <= set(dir(truepair))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = truepair.nothing
-    with pytest.raises(AttributeError, match="no attribute 'Recomender'. Did you mean 'Recommender'?"):
+    with pytest.raises(AttributeError, match=r"no attribute 'Recomender'. Did you mean 'Recommender'?"):
         _ = truepair.Recomender
 
 

@@ -60,15 +60,17 @@ def test_a_changed_part_loses_its_fields_and_a_changed_loss_its_scoring():
 def test_fields_without_their_part_and_unknown_names():
     with pytest.raises(InputError, match="a field of blend is given without blend; set it to one of ease"):
         resolve({"blend.l2": 3.0})
-    with pytest.raises(InputError, match="the part before the dot = 'los' is not known.*Did you mean 'loss'"):
+    with pytest.raises(
+        InputError, match=r"the part before the dot = 'los' is not known.*Did you mean 'loss'"
+    ):
         resolve({"los.tau": 0.1})
-    with pytest.raises(InputError, match="a field of loss = 'tua' is not known.*Did you mean 'tau'"):
+    with pytest.raises(InputError, match=r"a field of loss = 'tua' is not known.*Did you mean 'tau'"):
         resolve({"loss": "dpl", "loss.tua": 0.1})
-    with pytest.raises(InputError, match="'dims' is no parameter of Recommender. Did you mean 'dim'"):
+    with pytest.raises(InputError, match=r"'dims' is no parameter of Recommender. Did you mean 'dim'"):
         tp.Recommender.of({"dims": 8})
 
 
-# --- names of earlier versions -------------------------------------------------------------------------------
+# --- names of earlier versions ------------------------------------------------------------------------
 
 OLD = {"sampler": "exact", "engine": "rows", "plus": "ease", "plus_weight": 0.5}
 NEW = {"sampler": "full", "engine": "full", "blend": "ease", "blend_weight": 0.5}

@@ -43,7 +43,7 @@ def test_closed_forms_are_tuned_too():
 
 
 def test_what_cannot_be_tuned():
-    with pytest.raises(InputError, match="no validation part to score trials on; make one with valid=0.1"):
+    with pytest.raises(InputError, match=r"no validation part to score trials on; make one with valid=0.1"):
         tp.tune(tp.split_random(DATA, test=0.2), **SMALL, **QUICK)
     with pytest.raises(InputError, match="blend has no effect here"):
         tp.tune(DATA, **SMALL, **QUICK, blend="ease")

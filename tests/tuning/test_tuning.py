@@ -374,7 +374,7 @@ def test_a_storage_of_something_else_is_refused(tmp_path):
     search(tmp_path, trials=1)
     other = Runner()
     other.identity = "depth"
-    with pytest.raises(InputError, match="study 's' in .* differs in its measure: height there, depth now"):
+    with pytest.raises(InputError, match=r"study 's' in .* differs in its measure: height there, depth now"):
         search(tmp_path, other)
     other = Runner()
     other.fixed = {"loss": "bpr"}
