@@ -143,7 +143,7 @@ def test_choices_and_defaults_come_from_the_library():
     assert "The length of the vectors. [default: 128; 64 with a sampler that draws]" in shown
     assert f"[default: {Recommender.n_unlabelled}]" in shown
     assert "`none`: never. [default: none; 10 with a sampler that draws]" in shown
-    assert "`tune` chooses by it: 0.1 there. [default: 0.0; 0.1 with a sampler that draws]" in shown
+    assert "and scores the trials. [default: 0.0; 0.1 with a sampler that draws]" in shown
 
 
 def test_version():
@@ -633,7 +633,10 @@ def test_compare_says_which_loss_does_not_use_a_prior(given, clicks):
     assert "bpr has no prior: " in result.stderr
     assert "tau = 0.1 is ignored for it" in result.stderr
     said = failed("compare", clicks, "--losses", "infonce,bpr", *given, *SMALL)
-    assert "has no prior; infonce-posterior, dcl" in said or "a field of loss = 'tau' is not known" in said
+    assert (
+        "has no prior; losses with a prior: infonce-posterior, dcl" in said
+        or "a field of loss = 'tau' is not known" in said
+    )
 
 
 def test_compare_tells_people(clicks):

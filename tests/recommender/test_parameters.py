@@ -61,7 +61,7 @@ def test_fields_without_their_part_and_unknown_names():
     with pytest.raises(InputError, match="a field of blend is given without blend; set it to one of ease"):
         resolve({"blend.l2": 3.0})
     with pytest.raises(
-        InputError, match=r"the part before the dot = 'los' is not known.*Did you mean 'loss'"
+        InputError, match=r"the part before the dot = 'los' is not known.*mean 'loss'"
     ):
         resolve({"los.tau": 0.1})
     with pytest.raises(InputError, match=r"a field of loss = 'tua' is not known.*Did you mean 'tau'"):
