@@ -65,12 +65,11 @@ def warm_up(worker: int, workers: int) -> None:
 
     plain, graph, in_batch = MF(dim=4), LightGCN(dim=4), BNS(pool=6, in_batch=True)
     settings, data = Settings(epochs=1, device="cpu"), two_tastes()
-    kernels = [
-        (CpuTrainer, plain, Uniform()),
-        (CpuTrainer, graph, Uniform()),
-        (CpuTrainer, graph, in_batch),
+    kernels = [  # in an order in which two workers get as much to do
         (CpuTrainer, plain, in_batch),
+        (CpuTrainer, plain, Uniform()),
         (FastTrainer, plain, Uniform()),
+        (CpuTrainer, graph, Uniform()),
     ]
     for trainer, encoder, sampler in kernels[worker::workers]:
         # It says on stderr that it compiles. If it fails, the tests of the engine say why
