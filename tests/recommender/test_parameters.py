@@ -60,9 +60,7 @@ def test_a_changed_part_loses_its_fields_and_a_changed_loss_its_scoring():
 def test_fields_without_their_part_and_unknown_names():
     with pytest.raises(InputError, match="a field of blend is given without blend; set it to one of ease"):
         resolve({"blend.l2": 3.0})
-    with pytest.raises(
-        InputError, match=r"the part before the dot = 'los' is not known.*mean 'loss'"
-    ):
+    with pytest.raises(InputError, match=r"the part before the dot = 'los' is not known.*mean 'loss'"):
         resolve({"los.tau": 0.1})
     with pytest.raises(InputError, match=r"a field of loss = 'tua' is not known.*Did you mean 'tau'"):
         resolve({"loss": "dpl", "loss.tua": 0.1})

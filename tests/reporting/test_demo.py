@@ -10,7 +10,7 @@ from test_page import assert_self_contained
 
 import truepair.reporting.demo as demo
 from truepair.errors import DownloadError, InputError
-from truepair.evaluation import Comparison, evaluate_split
+from truepair.evaluation import Comparison
 from truepair.recommender.estimator import Recommender
 from truepair.reporting.demo import run_demo
 from truepair.reporting.demo_page import conclusion, demo_page, metric_name, print_data, print_result
@@ -34,15 +34,16 @@ def no_download(*_):
 
 def test_the_default_model_comes_first_and_is_what_recommender_trains(simulated):
     assert list(simulated.models) == [DEFAULT, "Popularity", "EASE", "BPR", "DPL"]
-    job, train = simulated.models[DEFAULT].fit.job, simulated.data.split.train
-    expected = Recommender(epochs=2, seed=0).job(len(train))
-    assert (job.encoder, job.loss, job.sampler, job.settings) == expected
+    job, train = simulated.models[DEFAULT].job, simulated.data.split.train
+    expected = Recommender(epochs=2, seed=0).job(train)
+    parts = "encoder", "loss", "sampler", "settings"
+    assert all(getattr(job, part) == getattr(expected, part) for part in parts)
     model = Recommender(epochs=2, seed=0).fit(simulated.data.split)
     assert torch.equal(model.users_, simulated.models[DEFAULT].users)
 
 
 def test_bpr_and_dpl_get_the_same_effort(simulated):
-    jobs = [simulated.models[name].fit.job for name in ("BPR", "DPL")]
+    jobs = [simulated.models[name].job for name in ("BPR", "DPL")]
     assert jobs[0].settings == jobs[1].settings
     assert jobs[0].encoder == jobs[1].encoder
     assert jobs[0].sampler == jobs[1].sampler
@@ -51,16 +52,16 @@ def test_bpr_and_dpl_get_the_same_effort(simulated):
 def test_every_model_learns_from_the_train_part_alone(simulated):
     train = simulated.data.split.train
     for name in (DEFAULT, "BPR", "DPL"):
-        assert simulated.models[name].fit.job.interactions is train
+        assert simulated.models[name].job.interactions is train
     for name in ("Popularity", "EASE"):
         model = simulated.models[name]
-        assert model.fit is None
-        assert torch.equal(torch.as_tensor(model.items), torch.as_tensor(model.encoder.solve(train)[1]))
+        assert model.job is None
+        assert torch.equal(torch.as_tensor(model.items), torch.as_tensor(model.closed_form.solve(train)[1]))
 
 
 def test_the_scores_are_of_the_validation_part(simulated):
     for model in simulated.models.values():
-        found = evaluate_split(*model.matrices(), simulated.data.split, on="valid")
+        found = evaluate(model, simulated.data.split, on="valid")
         assert model.score == pytest.approx(found.mean("ndcg@20"))
 
 
@@ -86,7 +87,7 @@ def test_validation_comes_out_of_train_and_test_is_apart(simulated):
 def test_a_simulated_world_is_judged_by_the_truth_too(simulated):
     world = simulated.data.world
     assert simulated.truth.evaluations["BPR"].n_users == (world.hidden.user_counts > 0).sum()
-    assert simulated.models["DPL"].fit.job.loss.tau == pytest.approx(world.tau)
+    assert simulated.models["DPL"].job.loss.tau == pytest.approx(world.tau)
 
 
 def test_the_same_seed_gives_the_same_and_another_seed_another(simulated, tmp_path):

@@ -25,15 +25,16 @@ from truepair.data.splitting import split_random
 from truepair.errors import DownloadError, InputError, check_choice
 from truepair.evaluation import Evaluation, Validation, compare_all, evaluate
 from truepair.losses import BPR, DPL, Loss
-from truepair.models.closed_forms import EASE, ClosedForm, Popular
+from truepair.models.closed_forms import EASE, Popular
 from truepair.models.encoders import MF
 from truepair.ranking.selection import top_k
 from truepair.recommender.estimator import Recommender
+from truepair.recommender.fitting import solve
 from truepair.reporting.demo_page import demo_page, print_data, print_result
-from truepair.reporting.demo_result import DEFAULT, METRIC, DemoData, DemoModel, DemoResult, Judgement, Person
+from truepair.reporting.demo_result import DEFAULT, METRIC, DemoData, DemoResult, Judgement, Person
 from truepair.reporting.figures import check_plots
 from truepair.sampling import Uniform
-from truepair.training import Job, Settings, fit
+from truepair.training import FitResult, Job, Settings, fit
 
 DATASETS = ("ml-100k", "simulated")
 LISTED = (DEFAULT, "EASE", "Popularity")  # the models whose lists are shown
@@ -65,12 +66,8 @@ def run_demo(
     data = demo_data(dataset, data_dir, seed, progress=not quiet)
     print_data(data, quiet)
     with _one_thread():
-        models: dict[str, DemoModel] = {
-            name: _solve(encoder, data) for name, encoder in {"Popularity": Popular(), "EASE": EASE()}.items()
-        }
-        for name, job in _jobs(data, seed, epochs).items():
-            models[name] = _train(name, job, data, quiet)
-    result = _evaluate(data, {name: models[name] for name in (DEFAULT, *models)}, out)
+        fits = _fits(data, seed, epochs, quiet)
+    result = _evaluate(data, {name: fits[name] for name in (DEFAULT, *fits)}, out)
     demo_page(result).write(out)
     print_result(result, quiet)
     return result
@@ -145,38 +142,38 @@ def _validation(data: DemoData) -> Validation:
     return Validation(data.split.valid, exclude=data.split.train, metric=METRIC)
 
 
-def _train(name: str, job: Job, data: DemoData, quiet: bool) -> DemoModel:
-    if not quiet:
-        print(f"training {name}", file=sys.stderr)
-    result = fit(job, _validation(data), progress=not quiet)
-    assert result.score is not None
-    seconds = sum(record.seconds for record in result.history)
-    return DemoModel(result.users, result.items, result.score, seconds, result.job.encoder, result)
+def _fits(data: DemoData, seed: int, epochs: int | None, quiet: bool) -> dict[str, tuple[FitResult, float]]:
+    """Every model by name, with the seconds that its fit took."""
+    train, validation = data.split.train, _validation(data)
+    fits: dict[str, tuple[FitResult, float]] = {}
+    for name, encoder in {"Popularity": Popular(), "EASE": EASE()}.items():
+        began = time.perf_counter()
+        result = solve(encoder, train, validation, torch.device("cpu"))
+        fits[name] = result, time.perf_counter() - began
+    for name, job in _jobs(data, seed, epochs).items():
+        if not quiet:
+            print(f"training {name}", file=sys.stderr)
+        result = fit(job, validation, progress=not quiet)
+        fits[name] = result, sum(record.seconds for record in result.history)
+    return fits
 
 
-def _solve(encoder: ClosedForm, data: DemoData) -> DemoModel:
-    began = time.perf_counter()
-    users, items = encoder.solve(data.split.train)
-    seconds = time.perf_counter() - began
-    model = DemoModel(users, items, 0.0, seconds, encoder)
-    return replace(model, score=_validation(data)(model))
-
-
-def _evaluate(data: DemoData, models: Mapping[str, DemoModel], out: Path) -> DemoResult:
-    test = {name: evaluate(m, data.split) for name, m in models.items()}
+def _evaluate(data: DemoData, fits: Mapping[str, tuple[FitResult, float]], out: Path) -> DemoResult:
+    models = {name: result for name, (result, _) in fits.items()}
+    seconds = {name: took for name, (_, took) in fits.items()}
+    test = _judgement({name: evaluate(model, data.split) for name, model in models.items()})
     truth = None
     if data.world is not None:
         hidden, observed = data.world.hidden, data.world.observed
-        found = {name: evaluate(m, hidden, exclude=observed) for name, m in models.items()}
-        truth = _judgement(found)
-    return DemoResult(out, data, models, _judgement(test), _person(data, models), truth)
+        truth = _judgement({name: evaluate(m, hidden, exclude=observed) for name, m in models.items()})
+    return DemoResult(out, data, models, seconds, test, _person(data, models), truth)
 
 
 def _judgement(evaluations: Mapping[str, Evaluation]) -> Judgement:
     return Judgement(evaluations, tuple(compare_all(evaluations, METRIC, baseline=DEFAULT)))
 
 
-def _person(data: DemoData, models: Mapping[str, DemoModel]) -> Person:
+def _person(data: DemoData, models: Mapping[str, FitResult]) -> Person:
     """The person with the median number of train items among those with a test item."""
     train, test = data.split.train, data.split.test
     code = _median_person(train.user_counts, test.user_counts)

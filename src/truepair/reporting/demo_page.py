@@ -214,7 +214,7 @@ def _lists(result: DemoResult) -> Section:
 
 
 def _training(result: DemoResult) -> Section:
-    fits = {name: model.fit for name, model in result.models.items() if model.fit is not None}
+    fits = {name: model for name, model in result.models.items() if model.history}
     colours = {name: place for place, name in enumerate(result.models)}  # as in the bars
     panels: Mapping[str, Mapping[str, Curve]] = {
         "Training loss": {name: _loss_curve(fit, colours[name]) for name, fit in fits.items()},
@@ -223,7 +223,7 @@ def _training(result: DemoResult) -> Section:
         },
     }
     rows = [
-        [name, *_epochs(model.fit), f"{model.score:.4f}", f"{model.seconds:.1f}"]
+        [name, *_epochs(model), f"{model.score:.4f}", f"{result.seconds[name]:.1f}"]
         for name, model in result.models.items()
     ]
     head = ["", "epoch chosen", "epochs trained", f"validation {metric_name(METRIC)}", "seconds"]
@@ -235,8 +235,8 @@ def _training(result: DemoResult) -> Section:
     return Section("Training", [Figure(draw_curves(panels, "epoch"), alt, caption), Table(head, rows)])
 
 
-def _epochs(fit: FitResult | None) -> tuple[str, str]:
-    return ("–", "–") if fit is None else (str(fit.epoch), str(len(fit.history)))
+def _epochs(fit: FitResult) -> tuple[str, str]:
+    return (str(fit.epoch), str(len(fit.history))) if fit.history else ("–", "–")
 
 
 def _loss_curve(fit: FitResult, colour: int) -> Curve:
@@ -276,9 +276,9 @@ def _terms(data: DemoData) -> list[Text]:
 def _setup(result: DemoResult) -> Section:
     rows: list[list[object]] = []
     for name, model in result.models.items():
-        rows += [[name, ABOUT[name]], ["", model.encoder]]
-        if model.fit is not None:
-            job = model.fit.job
+        job = model.job
+        rows += [[name, ABOUT[name]], ["", model.closed_form if job is None else job.encoder]]
+        if job is not None:
             rows += [["", f"{job.loss}, {job.sampler}"], ["", job.settings]]
     how = (
         "All settings were fixed beforehand: those of BPR and DPL were chosen by validation scores, the "

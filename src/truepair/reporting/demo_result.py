@@ -10,9 +10,6 @@ from truepair.data.interactions import Interactions
 from truepair.data.simulation import World
 from truepair.data.split import Split
 from truepair.evaluation import Comparison, Evaluation
-from truepair.models.closed_forms import ClosedForm
-from truepair.models.encoders import Encoder
-from truepair.models.matrices import Rows
 from truepair.training import FitResult
 
 METRIC = "ndcg@20"
@@ -36,22 +33,6 @@ class DemoData:
     def known(self) -> list[Interactions]:
         """The interactions that lists must not repeat: train and validation."""
         return [part for name, part in self.split.parts.items() if name != "test"]
-
-
-@dataclass(frozen=True, eq=False)
-class DemoModel:
-    """A fitted model; `fit` is the training result, None for a closed form."""
-
-    users: Rows
-    items: Rows
-    score: float  # METRIC on the validation part
-    seconds: float
-    encoder: Encoder | ClosedForm
-    fit: FitResult | None = None
-
-    def matrices(self) -> tuple[Rows, Rows]:
-        """(users, items)."""
-        return self.users, self.items
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +63,8 @@ class DemoResult:
 
     report: Path
     data: DemoData
-    models: Mapping[str, DemoModel]
+    models: Mapping[str, FitResult]  # each with its validation score
+    seconds: Mapping[str, float]  # of fitting
     test: Judgement
     person: Person
     truth: Judgement | None = None
