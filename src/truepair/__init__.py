@@ -48,8 +48,10 @@ if TYPE_CHECKING:
     from truepair.evaluation import compare as compare
     from truepair.evaluation import compare_all as compare_all
     from truepair.evaluation import evaluate as evaluate
+    from truepair.losses import BCE as BCE
     from truepair.losses import BPR as BPR
     from truepair.losses import BSL as BSL
+    from truepair.losses import CCL as CCL
     from truepair.losses import DCL as DCL
     from truepair.losses import DPL as DPL
     from truepair.losses import HCL as HCL

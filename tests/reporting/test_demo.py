@@ -10,7 +10,7 @@ from test_page import assert_self_contained
 
 import truepair.reporting.demo as demo
 from truepair.errors import DownloadError, InputError
-from truepair.evaluation import Comparison
+from truepair.evaluation import Comparison, evaluate
 from truepair.recommender.estimator import Recommender
 from truepair.reporting.demo import run_demo
 from truepair.reporting.demo_page import conclusion, demo_page, metric_name, print_data, print_result
