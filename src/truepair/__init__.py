@@ -95,7 +95,7 @@ _MODULES = {  # module -> its public names
     "data.split": "Split",
     "data.splitting": "split_random split_random_per_user split_leave_last_out split_temporal split_given",
     "sampling": "Uniform Popularity DNS BNS Full",
-    "losses": "BPR InfoNCE InfoNCEPosterior SL BSL PSL DCL HCL DPL DPLHard DPLHalf",
+    "losses": "BPR BCE CCL InfoNCE InfoNCEPosterior SL BSL PSL DCL HCL DPL DPLHard DPLHalf",
     "models.encoders": "MF LightGCN",
     "models.closed_forms": "Popular ItemKNN EASE",
     "training": "Settings Job fit FitResult",
