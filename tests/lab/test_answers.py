@@ -341,7 +341,7 @@ def test_prior_trust_and_bounds():
     blind = [line for line in every if not line.seen]
     ends = [
         [value(line) / line.tau for line in blind]
-        for value in (lambda x: x.told, lambda x: x.methods["plateau"])
+        for value in (lambda x: x.estimate, lambda x: x.methods["plateau"])
     ]
     given, plateau = (f"{min(of):.2f} to {max(of):.2f}" for of in ends)
     assert f"({len(blind)} of {len(every)} cases)" in PRIOR

@@ -8,12 +8,10 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 import torch
-import typer
 from typer.testing import CliRunner
 
 import truepair_lab.benchmarks as benchmarks
-from truepair.cli.main import Group
-from truepair.cli.options import Command
+from truepair.cli.main import app
 from truepair.data.simulation import simulate_world
 from truepair.data.splitting import split_random
 from truepair.errors import InputError
@@ -41,7 +39,6 @@ from truepair_lab.benchmarks import (
 )
 from truepair_lab.benchmarks.plots import check_plot, draw_scaling
 from truepair_lab.benchmarks.table import table
-from truepair_lab.cli.bench import bench
 
 QUICK = Options(rounds=2, quick=True)
 
@@ -49,15 +46,6 @@ QUICK = Options(rounds=2, quick=True)
 @pytest.fixture(scope="module")
 def split():
     return split_random(simulate_world(60, 50, density=0.1).observed, test=0.2)
-
-
-@pytest.fixture
-def app():
-    """The command alone, as the command line adds it."""
-    app = typer.Typer(cls=Group, pretty_exceptions_enable=False, rich_markup_mode=None)
-    app.command("bench", cls=Command, epilog="\b\nExample:\n  truepair bench ranking")(bench)
-    app.command("other")(lambda: None)  # with one command alone, typer would leave its name out
-    return app
 
 
 @pytest.fixture
@@ -83,8 +71,8 @@ def invented(monkeypatch):
     return chosen
 
 
-def run(app, *args):
-    return CliRunner().invoke(app, ["bench", *map(str, args)])
+def run(*args):
+    return CliRunner().invoke(app, ["lab", "bench", *map(str, args)])
 
 
 # --- rows and rounds -----------------------------------------------------------------------------------
@@ -346,21 +334,21 @@ def test_a_peer_gets_a_matrix_that_it_may_write_to(split):
 # --- the command ---------------------------------------------------------------------------------------
 
 
-def test_help_names_the_benchmarks(app):
-    shown = " ".join(run(app, "--help").stdout.split())
+def test_help_names_the_benchmarks():
+    shown = " ".join(run("--help").stdout.split())
     assert ",".join(BENCHMARKS) in shown.replace(" ", "")  # a line may end at a hyphen
-    assert "truepair lab bench ranking" in shown
+    assert "truepair lab bench training ranking" in shown
     assert "pip install 'truepair[bench]'" in shown
 
 
-def test_list_tells_what_each_measures(app):
-    rows = json.loads(run(app, "--list", "--json").stdout)
+def test_list_tells_what_each_measures():
+    rows = json.loads(run("--list", "--json").stdout)
     assert [row["name"] for row in rows] == list(BENCHMARKS)
     assert all(row["measures"].endswith(".") for row in rows)
 
 
-def test_the_command_writes_all_rounds_and_shows_a_table(app, invented, tmp_path):
-    result = run(app, "good", "absent", "--rounds", "3", "--out", tmp_path / "r.json")
+def test_the_command_writes_all_rounds_and_shows_a_table(invented, tmp_path):
+    result = run("good", "absent", "--rounds", "3", "--out", tmp_path / "r.json")
     assert result.exit_code == 0, result.output
     assert "pass" in result.stdout
     assert "measuring" in result.stderr
@@ -370,16 +358,16 @@ def test_the_command_writes_all_rounds_and_shows_a_table(app, invented, tmp_path
     )
 
 
-def test_the_command_as_json_and_quietly(app, invented, tmp_path):
+def test_the_command_as_json_and_quietly(invented, tmp_path):
     out = tmp_path / "r.json"
-    result = run(app, "good", "--quick", "--json", "--quiet", "-o", out)
+    result = run("good", "--quick", "--json", "--quiet", "-o", out)
     assert json.loads(result.stdout) == json.loads(out.read_text())
     assert result.stderr == ""
     assert json.loads(out.read_text())["options"] == {"rounds": 1, "quick": True, "seed": 0}
 
 
-def test_interrupting_keeps_the_file(app, invented, tmp_path):
-    result = run(app, "-o", tmp_path / "r.json")
+def test_interrupting_keeps_the_file(invented, tmp_path):
+    result = run("-o", tmp_path / "r.json")
     assert result.exit_code == 130
     kept = json.loads((tmp_path / "r.json").read_text())
     assert (kept["interrupted"], list(kept["benchmarks"])) == ("interrupted", ["good", "absent"])
@@ -395,24 +383,24 @@ def test_interrupting_keeps_the_file(app, invented, tmp_path):
         (["scaling", "--plot", "x.txt"], "x.txt is no plot that can be drawn; end it in .svg"),
     ],
 )
-def test_the_command_fails_clearly(app, args, message, tmp_path, monkeypatch):
+def test_the_command_fails_clearly(args, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    result = run(app, *args)
+    result = run(*args)
     assert result.exit_code == 1
     assert message in result.stderr
     assert list(tmp_path.iterdir()) == []
 
 
-def test_nothing_that_can_be_measured_is_an_error(app, invented, tmp_path):
-    result = run(app, "absent", "-q", "-o", tmp_path / "r.json")
+def test_nothing_that_can_be_measured_is_an_error(invented, tmp_path):
+    result = run("absent", "-q", "-o", tmp_path / "r.json")
     assert result.exit_code == 1
     assert "nothing could be measured: there is no GPU here" in result.stderr
 
 
-def test_a_dataset_that_is_absent_is_told_with_the_remedy(app, tmp_path, monkeypatch):
+def test_a_dataset_that_is_absent_is_told_with_the_remedy(tmp_path, monkeypatch):
     monkeypatch.setenv("TRUEPAIR_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("truepair.data.datasets.fetching._get", _no_network)
-    result = run(app, "evaluation", "-q", "--data-dir", tmp_path, "-o", tmp_path / "r.json")
+    result = run("evaluation", "-q", "--data-dir", tmp_path, "-o", tmp_path / "r.json")
     assert result.exit_code == 1
     assert "ml-1m" in result.stderr
     assert "Traceback" not in result.stderr
