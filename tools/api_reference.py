@@ -51,6 +51,8 @@ def api_page() -> str:
 
 def _group(name: str) -> str:
     module = getattr(truepair, name).__module__
+    if module == "truepair":  # `load`
+        return "Recommender"
     for title, package in GROUPS.items():
         if module == package or module.startswith(f"{package}."):
             return title

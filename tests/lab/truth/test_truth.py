@@ -14,13 +14,9 @@ from truepair.data.ids import IdMap
 from truepair.data.simulation import simulate_world
 from truepair.errors import InputError
 from truepair.losses import BPR
-<<<<<<< HEAD
 from truepair.training import fit
-from truepair_lab.truth import cases, coat, lines
-=======
 from truepair_lab import store
 from truepair_lab.truth import cases
->>>>>>> h-lab
 from truepair_lab.truth.cases import case_of, hidden_case, mask_of
 from truepair_lab.truth.fitting import Effort, best_of, fit_treatment, search
 from truepair_lab.truth.lines import TruthLine
