@@ -130,7 +130,7 @@ MODEL = tp.MF(dim=4, scoring="cosine", temperature=0.15)
 
 def trained(encoder, loss, sampler, interactions, settings, on_epoch, **options):
     job = tp.Job(encoder, loss, sampler, interactions, settings)
-    return fit(job.encoder, job.loss, job.sampler, job.interactions, job.settings, on_epoch, **options)
+    return fit(job, on_epoch, **options)
 
 
 def no_score(state):
