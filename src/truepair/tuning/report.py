@@ -146,9 +146,9 @@ def page(tuning: Tuning, metric: str, title: str) -> Page:
 
 _HOW_TO_READ = (
     "Importance: how much a parameter decides whether a trial is among the best quarter (PED-ANOVA), as a "
-    "share of all. Tendency: the rank correlation with the score; above 0, higher values are better. Both "
-    "are rough with fewer than a hundred trials. The scores are those of the validation part, which selected the "
-    "best of many trials, so they are too optimistic: evaluate the final model on a test part."
+    "share of all. Tendency: the rank correlation with the score; above 0, higher values are better. "
+    "Both are rough with fewer than a hundred trials. The scores are those of the validation part, which "
+    "selected the best of many trials, so they are too optimistic: evaluate the final model on a test part."
 )
 
 
