@@ -334,7 +334,7 @@ FOREIGN = {
 def test_a_foreign_file_is_left_as_it_is_byte_for_byte(name, tmp_path):
     storage = tmp_path / "mine"
     storage.write_bytes(FOREIGN[name])
-    with pytest.raises(InputError, match=r"mine is not a journal of trials .* name another file"):
+    with pytest.raises(InputError, match=r"mine is not a journal of trials .* use another file"):
         search(tmp_path, storage=storage)
     assert storage.read_bytes() == FOREIGN[name]
     if name != "a journal with something at its end":

@@ -51,8 +51,8 @@ def test_in_words(found):
     told = in_words(found, "ndcg@20")
     assert f"The best of {len(found.trials)} trials is trial {found.best.number}: ndcg@20 " in told
     assert f"encoder.dim = {found.best.parameters['encoder.dim']}" in told
-    assert "What mattered most: " in told
-    assert "Extended, as the best lay at an edge: encoder.dim" in told
+    assert "Most important: " in told
+    assert "Extended, because the best lay at an edge: encoder.dim" in told
     assert "times: too <large>" in told
     assert "seconds of training" in told
 

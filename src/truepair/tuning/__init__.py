@@ -3,7 +3,7 @@
 from truepair.tuning.domains import Choice, Powers, Range, Space, When
 from truepair.tuning.model_search import SearchPlan, plan_search, tune
 from truepair.tuning.runner import training_runner
-from truepair.tuning.search import SHAPES, Runner, Tuning, run_search
+from truepair.tuning.search import SHAPES, Runner, Tuning, check_effort, check_space, run_search
 from truepair.tuning.trials import Asked, Trial
 
 __all__ = [
@@ -18,6 +18,8 @@ __all__ = [
     "Trial",
     "Tuning",
     "When",
+    "check_effort",
+    "check_space",
     "plan_search",
     "run_search",
     "training_runner",

@@ -1,4 +1,4 @@
-"""What a parameter may be: ranges, powers of two, choices, and conditions; a space is one of these a name."""
+"""Domains of parameters: ranges, powers of two, choices, conditions. A space maps names to domains."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from truepair.errors import InputError, check_number, check_type, check_whole, settle
 
 Value = str | int | float | bool | None
-EDGE = 0.05  # the best this near to an edge, as a share of the width, asks for more room
+EDGE = 0.05  # a range is extended if the best is this near to an edge, as a share of its width
 _KEYS = ("low", "high", "log", "powers", "least", "most", "values", "when")
 
 
@@ -137,7 +137,7 @@ Domain = Range | Powers | Choice
 
 @dataclass(frozen=True)
 class When:
-    """A domain that is asked only where another parameter, named before it or fixed, has this value."""
+    """A domain that applies only if another parameter, named before it or fixed, has this value."""
 
     parameter: str
     value: Value
@@ -156,12 +156,12 @@ def domain_of(entry: Domain | When) -> Domain:
 
 
 def is_asked(entry: Domain | When, parameters: Mapping[str, Any]) -> bool:
-    """Whether the parameter exists beside these."""
+    """Whether the domain applies with these parameters."""
     return not isinstance(entry, When) or parameters.get(entry.parameter) == entry.value
 
 
 def extend_space(space: Space, best: Mapping[str, Any]) -> tuple[dict[str, Domain | When], tuple[str, ...]]:
-    """The space with more room where the best lies at an edge, and the names of what was extended."""
+    """The space, extended where the best lies at an edge, and the names of the extended parameters."""
     wider: dict[str, Domain | When] = {}
     for name, entry in space.items():
         domain = domain_of(entry).extended(best[name]) if name in best else domain_of(entry)

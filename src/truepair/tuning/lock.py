@@ -1,4 +1,4 @@
-"""Several processes and one journal: who may write now, and who is still there."""
+"""Several processes and one journal: which process may write now, and which are still running."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _LONGEST = 1 << 20  # bytes of a first line that are looked at
 
 
 class JournalLock:
-    """Held by one process at a time, and by it as often as it likes; a process that dies lets go of it.
+    """A reentrant lock of one process at a time; a process that dies releases it.
 
-    Optuna's own lock is a file that a killed process leaves behind. Whoever takes this one finds a journal
-    of whole lines: what a killed process had begun to write is cut off. A file that is no journal is refused,
-    and nothing of it or beside it is changed.
+    Optuna's own lock is a file that a killed process leaves behind. Taking this one also repairs
+    the journal: an incomplete last line of a killed process is cut off. A file that is no journal is refused,
+    and left unchanged.
     """
 
     def __init__(self, journal: Path) -> None:
@@ -34,7 +34,7 @@ class JournalLock:
         self._other: Any = None
 
     def acquire(self) -> bool:
-        """Wait for it, and take it."""
+        """Wait for the lock and take it."""
         if self._depth == 0:
             check_journal(self._journal)
             self._take()
@@ -47,7 +47,7 @@ class JournalLock:
         return True
 
     def release(self) -> None:
-        """Let go of it once."""
+        """Release it once."""
         self._depth -= 1
         if self._depth == 0:
             self._free()
@@ -78,7 +78,7 @@ class JournalLock:
 
 
 class Presence:
-    """Says that this process works with a journal, until it ends; `alone` if no other did when it came."""
+    """Marks that this process uses a journal; `alone` if no other process did at that time."""
 
     def __init__(self, journal: Path) -> None:
         self._file = open(journal, "rb")  # noqa: SIM115, open as long as the process is present
@@ -92,17 +92,17 @@ class Presence:
             fcntl.flock(self._file, fcntl.LOCK_SH)
 
     def leave(self) -> None:
-        """No longer present."""
+        """Remove the mark."""
         self._file.close()
 
 
 def this_process() -> dict[str, Any]:
-    """What tells this process from all others."""
+    """The identity of this process: host, number, start time."""
     return {"host": platform.node(), "pid": os.getpid(), "started": _started(os.getpid())}
 
 
 def is_dead(owner: Mapping[str, Any]) -> bool:
-    """Whether it is known that the process has ended; of another machine's, nothing is known."""
+    """Whether the process is known to have ended; processes of other machines are not known."""
     if os.name != "posix" or owner["host"] != platform.node():
         return False
     try:
@@ -110,12 +110,12 @@ def is_dead(owner: Mapping[str, Any]) -> bool:
     except ProcessLookupError:
         return True
     except PermissionError:
-        pass  # it is there, and somebody else's
+        pass  # it exists, and belongs to another user
     return bool(_started(owner["pid"]) != owner["started"])
 
 
 def _started(pid: int) -> str | None:
-    """When it started, by the system's clock, where the system tells."""
+    """The start time of a process, if the system provides it."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     except (OSError, IndexError):
@@ -123,7 +123,7 @@ def _started(pid: int) -> str | None:
 
 
 def check_journal(journal: Path) -> None:
-    """An error where a file is there that is no journal of trials; it is only read."""
+    """Raise if the file exists and is no journal of trials; it is only read."""
     if not journal.exists():
         return
     try:
@@ -146,7 +146,7 @@ def _is_entry(line: bytes) -> bool:
 
 def _foreign(journal: Path, why: str) -> InputError:
     return InputError(
-        f"{journal} is not a journal of trials ({why}), and is left as it is; name another file as storage."
+        f"{journal} is not a journal of trials ({why}) and was not changed; use another file as storage."
     )
 
 
@@ -160,6 +160,6 @@ def _cut_torn_line(journal: Path) -> None:
         file.seek(0)
         content = file.read()
         whole = content.rfind(b"\n") + 1
-        if content[whole : whole + 1] != b"{":  # no line of ours was ever begun like this
+        if content[whole : whole + 1] != b"{":  # no line of a journal begins like this
             raise _foreign(journal, f"it ends with {content[whole:][:30]!r}")
         file.truncate(whole)

@@ -1,4 +1,4 @@
-"""What a search found, in words, as plain facts and as a page: the best, what mattered, what it cost."""
+"""Results of a search in words, as plain facts and as a page: the best trial, importance, cost."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TOP = 0.25  # the share of trials that counts as good
 
 
 def scored(tuning: Tuning) -> list[Trial]:
-    """The trials with a score, pruned ones too, in the order they were asked."""
+    """The trials with a score, pruned ones too, in the order they were started."""
     return [trial for trial in tuning.trials if trial.score is not None]
 
 
@@ -70,33 +70,35 @@ def tendency(tuning: Tuning, name: str) -> float | None:
 
 
 def in_words(tuning: Tuning, metric: str) -> str:
-    """The search in a few plain sentences."""
+    """The search in a few sentences."""
     best, chosen = tuning.best, _chosen(tuning, tuning.best)
     of, at = counted(len(tuning.trials), "trial"), f" at epoch {best.epoch}" if best.epoch else ""
-    told = [f"The best of {of} is trial {best.number}: {metric} {best.score:.4f}{at}."]
-    told.append("It has " + ", ".join(f"{name} = {shown(value)}" for name, value in chosen.items()) + ".")
+    lines = [f"The best of {of} is trial {best.number}: {metric} {best.score:.4f}{at}."]
+    lines.append("It has " + ", ".join(f"{name} = {shown(value)}" for name, value in chosen.items()) + ".")
     mattered = [f"{name} ({share:.0%})" for name, share in importance(tuning).items() if share >= 0.1]
-    told += ["What mattered most: " + ", ".join(mattered) + "."] if mattered else []
-    told += (
-        [f"Extended, as the best lay at an edge: {', '.join(tuning.extended)}."] if tuning.extended else []
+    lines += ["Most important: " + ", ".join(mattered) + "."] if mattered else []
+    lines += (
+        [f"Extended, because the best lay at an edge: {', '.join(tuning.extended)}."]
+        if tuning.extended
+        else []
     )
     at_edge = edges(tuning)
-    told += [f"The best still lies at an edge of: {', '.join(at_edge)}."] if at_edge else []
-    return "\n".join([*told, cost(tuning)])
+    lines += [f"The best still lies at an edge of: {', '.join(at_edge)}."] if at_edge else []
+    return "\n".join([*lines, cost(tuning)])
 
 
 def cost(tuning: Tuning) -> str:
-    """How many trials ended how, why some failed, and the time of all."""
+    """The number of trials by state, the reasons of failures, and the total time."""
     states = Counter(trial.state for trial in tuning.trials)
     seconds = sum(trial.seconds for trial in tuning.trials)
-    told = ", ".join(f"{states[state]} {state}" for state in ("complete", "pruned", "failed"))
+    counts = ", ".join(f"{states[state]} {state}" for state in ("complete", "pruned", "failed"))
     why = Counter(trial.why for trial in tuning.trials if trial.why)
     reasons = "".join(f"\nfailed {n} times: {text}" for text, n in why.most_common(5))
-    return f"{told}; {seconds:.1f} seconds of training.{reasons}"
+    return f"{counts}; {seconds:.1f} seconds of training.{reasons}"
 
 
 def edges(tuning: Tuning) -> list[str]:
-    """Parameters whose best value lies at an edge that could be passed."""
+    """Parameters whose best value lies at an edge of a range that could be extended."""
     best = tuning.best.parameters
     found = [name for name in tuning.space if name in best]
     domains = {name: domain_of(tuning.space[name]) for name in found}
@@ -136,7 +138,7 @@ def page(tuning: Tuning, metric: str, title: str) -> Page:
     )
     sections = [
         Section("The best trials", [table]),
-        Section("What mattered", [_parameters(tuning), Text(_HOW_TO_READ)]),
+        Section("Importance of parameters", [_parameters(tuning), Text(_HOW_TO_READ)]),
         Section("All trials", [_figure(tuning, metric), Text(cost(tuning))]),
     ]
     return Page(title, in_words(tuning, metric), sections)
@@ -144,9 +146,9 @@ def page(tuning: Tuning, metric: str, title: str) -> Page:
 
 _HOW_TO_READ = (
     "Importance: how much a parameter decides whether a trial is among the best quarter (PED-ANOVA), as a "
-    "share of all. Tendency: the rank correlation with the score; above 0, more is better. With some tens "
-    "of trials both are rough. The scores are those of the validation part, which chose the best of many, "
-    "so they are too high for a judgement: that is what a test part is for."
+    "share of all. Tendency: the rank correlation with the score; above 0, higher values are better. "
+    "Both are rough with fewer than a hundred trials. The scores are those of the validation part, which "
+    "selected the best of many trials, so they are too optimistic: evaluate the final model on a test part."
 )
 
 
@@ -170,8 +172,8 @@ def _searched(tuning: Tuning, name: str) -> str:
     domain = domain_of(tuning.space[name])
     if isinstance(domain, Choice):
         return ", ".join(map(str, domain.values))
-    told = f"{shown(domain.low)} to {shown(domain.high)}"
-    return f"{told}, extended" if name in tuning.extended else told
+    text = f"{shown(domain.low)} to {shown(domain.high)}"
+    return f"{text}, extended" if name in tuning.extended else text
 
 
 def _figure(tuning: Tuning, metric: str) -> Figure:
@@ -198,7 +200,7 @@ def _chosen(tuning: Tuning, trial: Trial) -> dict[str, Any]:
 
 
 def shown(value: object) -> str:
-    """A value as people write it."""
+    """A value as text, numbers with three digits."""
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 

@@ -73,8 +73,7 @@ def tune(
     An option or --set that names a parameter fixes it. Finished trials are kept: after Ctrl-C the same
     command continues, and several processes with the same command share the work.
     """
-    from truepair.tuning import plan_search
-    from truepair.tuning.search import check_effort
+    from truepair.tuning import check_effort, plan_search
 
     _check_files(storage, out, save_config)
     check_effort(trials, together, extensions)
