@@ -38,15 +38,14 @@ Floats = npt.NDArray[np.float32]
 
 
 def _number_names() -> tuple[str, ...]:
-    """The numbers that kernels read, of all fused losses: each name once."""
-    return tuple(
-        dict.fromkeys(
-            parameter.kernel_name(name)
-            for kind in FUSED_LOSSES
-            for name, parameter in parameters_of(kind).items()
-            if parameter.is_number and not parameter.full_only
-        )
-    )
+    """The numbers that kernels read, of all fused losses: each name once, whatever the registry's order."""
+    names = {
+        parameter.kernel_name(name)
+        for kind in FUSED_LOSSES
+        for name, parameter in parameters_of(kind).items()
+        if parameter.is_number and not parameter.full_only
+    }
+    return tuple(sorted(names))
 
 
 LOSS_NUMBERS = _number_names()
