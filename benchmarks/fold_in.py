@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from truepair.data.datasets.catalogue import load
+from truepair.data.datasets.loading import load
 from truepair.data.interactions import Interactions
-from truepair.data.splitting import split_random_per_user
+from truepair.data.split_recipes import split_random_per_user
 from truepair.evaluation import evaluate
 from truepair.randomness import random_order, stream_key
 from truepair.ranking.selection import top_k

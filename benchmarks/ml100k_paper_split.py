@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from truepair.data.reading import read_interactions
-from truepair.data.splitting import split_given
+from truepair.data.split_recipes import split_given
 from truepair.evaluation import evaluate
 from truepair.losses import BPR, DPL, Loss
 from truepair.models.encoders import MF, Encoder, LightGCN

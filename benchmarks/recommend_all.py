@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from truepair.data.datasets.catalogue import load
+from truepair.data.datasets.loading import load
 from truepair.recommender.estimator import Recommender
 
 PROGRAM = r"""

@@ -6,7 +6,7 @@ judged twice: on held-out clicks, as on real data, and on everything people trul
 """
 
 from truepair.data.simulation import simulate_world
-from truepair.data.splitting import split_random
+from truepair.data.split_recipes import split_random
 from truepair.evaluation import Validation, compare, evaluate
 from truepair.losses import BPR, DPL
 from truepair.models.encoders import MF

@@ -5,7 +5,7 @@ import multiprocessing
 # The server has no threads, so that a fork of it is safe, and imports once what every child needs.
 _server = multiprocessing.get_context("forkserver")
 _server.set_forkserver_preload(
-    ["torch", "safetensors.torch", "truepair.recommender", "truepair.tuning.search"]
+    ["torch", "safetensors.torch", "truepair.recommender", "truepair.tuning.search_loop"]
 )
 
 

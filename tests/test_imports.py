@@ -166,5 +166,5 @@ def test_what_people_construct_is_public():
     for registry in (LOSSES, SAMPLERS, ALL_ENCODERS):
         for kind in registry.values():
             assert getattr(truepair, kind.__name__) is kind
-    recipes = [name for name in dir(truepair.data.splitting) if name.startswith("split_")]
+    recipes = [name for name in dir(truepair.data.split_recipes) if name.startswith("split_")]
     assert set(recipes) <= set(truepair.__all__)

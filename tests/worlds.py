@@ -5,7 +5,7 @@ import torch
 
 from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
-from truepair.losses.posterior import Posterior
+from truepair.losses.positive_probability import Posterior
 
 
 def interactions_of(rows, n_items):

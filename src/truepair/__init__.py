@@ -32,16 +32,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from truepair.data.datasets.catalogue import load as _load
+    from truepair.data.datasets.loading import load as _load
     from truepair.data.interactions import Interactions as Interactions
     from truepair.data.reading import read_interactions as read_interactions
     from truepair.data.simulation import simulate_world as simulate_world
     from truepair.data.split import Split as Split
-    from truepair.data.splitting import split_given as split_given
-    from truepair.data.splitting import split_leave_last_out as split_leave_last_out
-    from truepair.data.splitting import split_random as split_random
-    from truepair.data.splitting import split_random_per_user as split_random_per_user
-    from truepair.data.splitting import split_temporal as split_temporal
+    from truepair.data.split_recipes import split_given as split_given
+    from truepair.data.split_recipes import split_leave_last_out as split_leave_last_out
+    from truepair.data.split_recipes import split_random as split_random
+    from truepair.data.split_recipes import split_random_per_user as split_random_per_user
+    from truepair.data.split_recipes import split_temporal as split_temporal
     from truepair.evaluation import Comparison as Comparison
     from truepair.evaluation import Evaluation as Evaluation
     from truepair.evaluation import Validation as Validation
@@ -93,7 +93,8 @@ _MODULES = {  # module -> its public names
     "data.reading": "read_interactions",
     "data.simulation": "simulate_world",
     "data.split": "Split",
-    "data.splitting": "split_random split_random_per_user split_leave_last_out split_temporal split_given",
+    "data.split_recipes": "split_random split_random_per_user split_leave_last_out split_temporal "
+    "split_given",
     "sampling": "Uniform Popularity DNS BNS Full",
     "losses": "BPR BCE CCL InfoNCE InfoNCEPosterior SL BSL PSL DCL HCL DPL DPLHard DPLHalf",
     "models.encoders": "MF LightGCN",
@@ -104,7 +105,7 @@ _MODULES = {  # module -> its public names
     "recommender.estimator": "Recommender",
     "tuning": "tune Tuning Range Powers Choice When",
 }
-_OTHER_NAMES = {"load_dataset": ("data.datasets.catalogue", "load")}
+_OTHER_NAMES = {"load_dataset": ("data.datasets.loading", "load")}
 _HOME = {name: (module, name) for module, names in _MODULES.items() for name in names.split()} | _OTHER_NAMES
 __all__ = [*sorted({*_HOME, "load"})]
 

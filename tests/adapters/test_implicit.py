@@ -11,7 +11,7 @@ import scipy.sparse as sp
 import torch
 
 import truepair.adapters.implicit as ours
-from truepair.adapters.implicit.factors import LOWEST
+from truepair.adapters.implicit.lists import LOWEST
 from truepair.errors import InputError, StorageError
 from truepair.recommender.model_file import load_model, save_model
 from worlds import two_tastes

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 import truepair
 from test_imports import modules_after
 from truepair.cli.main import app
-from truepair.data.datasets.catalogue import DATASETS
+from truepair.data.datasets.loading import DATASETS
 from truepair.losses import LOSSES
 from truepair.models.closed_forms import ALL_ENCODERS, CLOSED
 from truepair.recommender.estimator import Recommender

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from truepair.data.datasets import catalogue, parsers
-from truepair.data.datasets.catalogue import (
+from truepair.data.datasets import loading, parsers
+from truepair.data.datasets.dataset import Addresses, Archive, Wheel
+from truepair.data.datasets.download import sha256_of
+from truepair.data.datasets.loading import (
     DATASETS,
     Dataset,
     Truth,
@@ -22,8 +24,6 @@ from truepair.data.datasets.catalogue import (
     load_truth,
     locate,
 )
-from truepair.data.datasets.dataset import Addresses, Archive, Wheel
-from truepair.data.datasets.download import sha256_of
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError
 
@@ -322,4 +322,4 @@ def test_real_truth(real_data: Path) -> None:
 
 
 def test_public_names_exist() -> None:
-    assert all(hasattr(catalogue, name) for name in catalogue.__all__)
+    assert all(hasattr(loading, name) for name in loading.__all__)

@@ -11,7 +11,7 @@ import pytest
 
 from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
-from truepair.data.splitting import (
+from truepair.data.split_recipes import (
     SPLITS,
     Split,
     k_folds,

@@ -16,11 +16,11 @@ from truepair_lab.paper.report import page as paper_page
 from truepair_lab.paper.report import questions as q
 from truepair_lab.paper.report.ablation import ablation
 from truepair_lab.paper.report.bars import AUTHORS, reached
-from truepair_lab.paper.report.cells import study_of
 from truepair_lab.paper.report.claims import CLAIMS
-from truepair_lab.paper.report.clean import rankings
+from truepair_lab.paper.report.clean_protocol import rankings
 from truepair_lab.paper.report.names import model_name
 from truepair_lab.paper.report.published import PUBLISHED, published
+from truepair_lab.paper.report.study_runs import study_of
 from truepair_lab.prior_study import lines as prior_lines
 from truepair_lab.prior_study import words as prior_page
 from truepair_lab.prior_study.auto import SETUPS

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from truepair.cli.main import app
 from truepair.data.simulation import simulate_world
 from truepair.data.split import Split
-from truepair.data.splitting import split_random
+from truepair.data.split_recipes import split_random
 from truepair.errors import InputError
 from truepair_lab.answers import OTHER_LINES
 from truepair_lab.prior_study import auto, cases, lines, running

@@ -16,11 +16,11 @@ from typer.testing import CliRunner
 
 from truepair.cli.main import app
 from truepair.data.split import Split
-from truepair.data.splitting import split_random
+from truepair.data.split_recipes import split_random
 from truepair.errors import InputError
 from truepair.evaluation import evaluate
 from truepair.losses import InfoNCE
-from truepair.models import closed_forms, matrices
+from truepair.models import closed_forms, factor_matrices
 from truepair.recommender.estimator import Recommender
 from truepair.reporting import figures
 from truepair.sampling import Full
@@ -38,8 +38,8 @@ from truepair_lab.quality.cases import AIMS, CASES, Case
 from truepair_lab.quality.contestants import MODELS, fixed_of, space_of, title
 from truepair_lab.quality.running import Selection, quest_of, run_wanted, search
 from truepair_lab.quality.tables import Contest, aims_table, chosen_table, ranking_table
-from truepair_lab.truth.quality import judged_users, list_quality
 from truepair_lab.truth.sources import Asked
+from truepair_lab.truth.true_label_metrics import judged_users, list_quality
 from worlds import two_tastes
 
 EASE, IALS, INFONCE, DPL = ("-", "ease"), ("-", "ials"), ("mf", "exact-infonce"), ("mf", "exact-dpl")
@@ -298,7 +298,7 @@ def test_both_parts_of_a_sum_are_made_once_and_a_bad_weight_fails_alone(
         for number, weight in enumerate((0.1, 0.2, 0.4))
     ]
     runner(asked[:2])
-    monkeypatch.setattr(matrices, "free_bytes", lambda device: 0)
+    monkeypatch.setattr(factor_matrices, "free_bytes", lambda device: 0)
     runner(asked[2:])
     assert len(made) == 1
     assert [outcome.state for outcome in ended] == ["complete", "complete", "failed"]

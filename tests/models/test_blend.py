@@ -7,10 +7,10 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from truepair.data.splitting import split_random
+from truepair.data.split_recipes import split_random
 from truepair.errors import InputError, StorageError
 from truepair.evaluation import evaluate
-from truepair.models import matrices
+from truepair.models import factor_matrices
 from truepair.models.blend import Blend, trained_part, with_vectors
 from truepair.models.closed_forms import EASE
 from truepair.recommender.estimator import Recommender
@@ -177,12 +177,12 @@ def test_wrong_values_are_told_before_training(changes, message):
 def test_what_does_not_fit_into_memory_is_told_before_it_is_made(monkeypatch):
     parts = Blend.of(EASE(), 1.0, WORLD)
     vectors = torch.ones(40, 6), torch.ones(30, 6)
-    monkeypatch.setattr(matrices, "free_bytes", lambda device: 4 * 30 * 36 - 1)
+    monkeypatch.setattr(factor_matrices, "free_bytes", lambda device: 4 * 30 * 36 - 1)
     with pytest.raises(
         InputError, match=r"A blend with EASE over 30 items needs .* GB, .*; train without blend='ease'"
     ):
         parts.matrices(*vectors)
-    monkeypatch.setattr(matrices, "free_bytes", lambda device: 4 * 30 * 36)
+    monkeypatch.setattr(factor_matrices, "free_bytes", lambda device: 4 * 30 * 36)
     assert parts.matrices(*vectors)[1].shape == (30, 36)
 
 

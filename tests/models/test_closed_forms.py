@@ -7,11 +7,11 @@ import torch
 
 from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
-from truepair.data.splitting import split_random
+from truepair.data.split_recipes import split_random
 from truepair.errors import InputError
 from truepair.evaluation import Validation, evaluate
 from truepair.losses import BPR
-from truepair.models import closed_forms, matrices
+from truepair.models import closed_forms, factor_matrices
 from truepair.models.closed_forms import ALL_ENCODERS, CLOSED, EASE, ClosedForm, ItemKNN, Popular
 from truepair.models.encoders import ENCODERS
 from truepair.randomness import random_order
@@ -178,9 +178,9 @@ def test_an_l2_too_low_for_float64_is_told():
 
 
 def test_too_many_items_are_told_before_anything_is_allocated(data, monkeypatch):
-    monkeypatch.setattr(matrices, "free_bytes", lambda device: 3 * 4 * 25**2)
+    monkeypatch.setattr(factor_matrices, "free_bytes", lambda device: 3 * 4 * 25**2)
     EASE().solve(data)
-    monkeypatch.setattr(matrices, "free_bytes", lambda device: 3 * 4 * 25**2 - 1)
+    monkeypatch.setattr(factor_matrices, "free_bytes", lambda device: 3 * 4 * 25**2 - 1)
     with pytest.raises(
         InputError, match=r"EASE of 25 items needs .* GB, but .* free on cpu; keep fewer items"
     ):
@@ -192,12 +192,12 @@ def test_too_many_items_are_told_before_anything_is_allocated(data, monkeypatch)
 
 
 def test_free_memory_is_known_or_not_asked_for(monkeypatch):
-    assert matrices.free_bytes(CPU) > 1 << 20
-    monkeypatch.setattr(matrices.Path, "read_text", lambda self: "nothing")
-    assert matrices.free_bytes(CPU) > 1 << 20
-    monkeypatch.delattr(matrices.os, "sysconf_names")
-    assert matrices.free_bytes(CPU) is None
-    matrices.check_room("anything", 1 << 80, CPU, "no remedy")
+    assert factor_matrices.free_bytes(CPU) > 1 << 20
+    monkeypatch.setattr(factor_matrices.Path, "read_text", lambda self: "nothing")
+    assert factor_matrices.free_bytes(CPU) > 1 << 20
+    monkeypatch.delattr(factor_matrices.os, "sysconf_names")
+    assert factor_matrices.free_bytes(CPU) is None
+    factor_matrices.check_room("anything", 1 << 80, CPU, "no remedy")
 
 
 # --- all of them ---------------------------------------------------------------------------------------
@@ -290,13 +290,13 @@ def test_sparse_rows_do_what_dense_rows_do():
     tensors = [torch.tensor(x, dtype=torch.float32) for x in (users, items)]
     sparse = [sp.csr_array(x.astype(np.float32)) for x in (users, items)]
     np.testing.assert_allclose(
-        dense_of(matrices.unit_rows(sparse[0])), matrices.unit_rows(tensors[0]), rtol=1e-6
+        dense_of(factor_matrices.unit_rows(sparse[0])), factor_matrices.unit_rows(tensors[0]), rtol=1e-6
     )
     codes = rng.integers(0, 9, 50), rng.integers(0, 8, 50)
     expected = (users[codes[0]] * items[codes[1]]).sum(axis=1)
     for pair in ((tensors[0], tensors[1]), (sparse[0], tensors[1]), (sparse[0], sparse[1])):
-        np.testing.assert_allclose(matrices.dot_rows(*pair, *codes), expected, rtol=1e-5, atol=1e-6)
-    assert matrices.take_rows(tensors[0], np.arange(9)) is tensors[0]
+        np.testing.assert_allclose(factor_matrices.dot_rows(*pair, *codes), expected, rtol=1e-5, atol=1e-6)
+    assert factor_matrices.take_rows(tensors[0], np.arange(9)) is tensors[0]
     np.testing.assert_array_equal(
-        dense_of(matrices.take_rows(sparse[0], np.array([4, 4]))), users[[4, 4]].astype(np.float32)
+        dense_of(factor_matrices.take_rows(sparse[0], np.array([4, 4]))), users[[4, 4]].astype(np.float32)
     )

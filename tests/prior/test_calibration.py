@@ -12,7 +12,7 @@ from truepair.losses import BPR, InfoNCE, InfoNCEPosterior
 from truepair.models.encoders import MF
 from truepair.prior import prepare, prepare_many
 from truepair.prior.calibration import calibrate, density_ratio, posterior_facts
-from truepair.prior.evidence import Evidence
+from truepair.prior.holdout_scores import Evidence
 from truepair.prior.preparation import _first_job
 from truepair.recommender.estimator import Recommender
 from truepair.sampling import Full, Uniform

@@ -10,10 +10,10 @@ from truepair.errors import InputError, StorageError
 from truepair.losses import BPR, DPL
 from truepair.models.encoders import MF
 from truepair.prior import METHODS, estimate_prior, with_estimated_prior
-from truepair.prior.cells import Cells, count_cells
-from truepair.prior.evidence import Evidence, gather
+from truepair.prior.holdout_scores import Evidence, gather
 from truepair.prior.plateau import _likelihood, fit_plateau
 from truepair.prior.ratios import bbe, dedpul
+from truepair.prior.score_counts import Cells, count_cells
 from truepair.recommender.estimator import Recommender
 from truepair.sampling import Uniform
 from truepair.training import Job, Settings, fit
@@ -92,7 +92,7 @@ def test_cells_hold_every_pair(world):
 
 
 def test_evidence_never_holds_a_known_positive(world, monkeypatch):
-    import truepair.prior.evidence as module
+    import truepair.prior.holdout_scores as module
 
     monkeypatch.setattr(module, "_SCORED", 20_000)  # draws instead of all pairs
     evidence = gather(world.observed, epochs=2)
@@ -103,7 +103,7 @@ def test_evidence_never_holds_a_known_positive(world, monkeypatch):
 
 
 def test_few_draws_a_user_do_not_move_the_estimate(world, estimate, monkeypatch):
-    import truepair.prior.evidence as module
+    import truepair.prior.holdout_scores as module
 
     for each in (150, 60):
         monkeypatch.setattr(module, "_SCORED", each * 400)

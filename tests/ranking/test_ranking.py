@@ -11,8 +11,8 @@ from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError
 from truepair.randomness import random_order
-from truepair.ranking import blocks as ranking_blocks
 from truepair.ranking import selection
+from truepair.ranking import torch_top_k as ranking_blocks
 from truepair.ranking.selection import TopK, top_k
 
 # "cpu" is the compiled way; "cpu blocks" is PyTorch's, for where Numba cannot be had, and CUDA's
@@ -321,8 +321,8 @@ def test_threads_change_nothing(k, monkeypatch):
 
 def test_ranks_without_numba_too(monkeypatch):
     selection._compiled.cache_clear()
-    monkeypatch.setitem(sys.modules, "truepair.ranking.cpu", None)
-    monkeypatch.delattr("truepair.ranking.cpu", raising=False)
+    monkeypatch.setitem(sys.modules, "truepair.ranking.compiled_top_k", None)
+    monkeypatch.delattr("truepair.ranking.compiled_top_k", raising=False)
     try:
         assert selection._compiled() is None
         assert top_k(np.eye(2), np.array([[3, 0], [1, 2]]), 1).items.tolist() == [[0], [1]]

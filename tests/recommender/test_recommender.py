@@ -11,7 +11,7 @@ import torch
 
 from truepair.data.reading import read_interactions
 from truepair.data.simulation import simulate_world
-from truepair.data.splitting import split_given, split_random, split_random_per_user
+from truepair.data.split_recipes import split_given, split_random, split_random_per_user
 from truepair.errors import InputError, StorageError
 from truepair.evaluation import evaluate
 from truepair.losses import BPR, DPL, PSL, InfoNCE

@@ -11,7 +11,7 @@ import safetensors.torch
 import torch
 
 from processes import exit_code
-from truepair.data.splitting import split_random
+from truepair.data.split_recipes import split_random
 from truepair.errors import StorageError, TrainingError
 from truepair.evaluation import Validation
 from truepair.losses import BPR, DPL

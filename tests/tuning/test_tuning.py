@@ -279,7 +279,7 @@ def test_a_running_trial_of_a_living_process_is_left_alone(tmp_path):
 
 def _limited(run):
     """Waiting, in this test, is an error."""
-    from truepair.tuning import search as tuning_search
+    from truepair.tuning import search_loop as tuning_search
 
     before, tuning_search.time = tuning_search.time, _NoSleep
     try:

@@ -19,7 +19,7 @@ from truepair.tuning.domains import (
     plain_space,
     read_space,
 )
-from truepair.tuning.search import check_space
+from truepair.tuning.search_loop import check_space
 from truepair.tuning.spaces import check_values, default_space
 
 

@@ -66,7 +66,7 @@ class Reading:
 
             return read_interactions(source, **self._for_files())
         self._refuse_for(dataset)
-        from truepair.data.datasets.catalogue import load
+        from truepair.data.datasets.loading import load
 
         found = load(source, self.data_dir, progress)
         found = found if self.min_rating is None else found.with_min_rating(self.min_rating)
@@ -77,7 +77,7 @@ class Reading:
 
         With None, the given split if there is one and no pairs are filtered, else a random fifth.
         """
-        from truepair.data.splitting import split_given, split_random
+        from truepair.data.split_recipes import split_given, split_random
 
         dataset, filtered = find_source(source), self.min_rating is not None or self.core is not None
         if test is None:
@@ -89,7 +89,7 @@ class Reading:
                 "test = 'given' needs a dataset that comes with a split, and no filters; use a share."
             )
         self._refuse_for(dataset)
-        from truepair.data.datasets.catalogue import load_split
+        from truepair.data.datasets.loading import load_split
 
         given = load_split(source, self.data_dir, progress)
         return split_given(given.train, given.test, holdout=valid, seed=seed)
@@ -118,7 +118,7 @@ class Reading:
 
 def find_source(source: str) -> Dataset | None:
     """The dataset of this name, or None for a path; an error where it is neither."""
-    from truepair.data.datasets.catalogue import DATASETS
+    from truepair.data.datasets.loading import DATASETS
 
     if source in DATASETS:
         return DATASETS[source]
@@ -139,7 +139,7 @@ def place_of(dataset: Dataset, data_dir: Path | None) -> Path | None:
 
 def data_places(data_dir: Path | None) -> list[tuple[str, Path]]:
     """The folders that are searched for datasets, in order, with the option or variable that named them."""
-    from truepair.data.datasets.catalogue import cache_dir
+    from truepair.data.datasets.loading import cache_dir
 
     named = os.environ.get("TRUEPAIR_DATA")
     places = [("--data-dir", data_dir)] if data_dir else [("TRUEPAIR_DATA", Path(named))] if named else []

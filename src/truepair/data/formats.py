@@ -14,8 +14,8 @@ import pyarrow as pa
 import scipy.sparse as sp
 
 from truepair.data.columns import BY_POSITION, Raw
-from truepair.data.files import File, read_errors
-from truepair.data.memory import matrix_source
+from truepair.data.file_opening import File, read_errors
+from truepair.data.in_memory import matrix_source
 from truepair.data.text import (
     SEPARATORS,
     read_adjacency,

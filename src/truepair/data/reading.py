@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from truepair.data.columns import Column, Raw, find_columns, identifiers, numbers, timestamps
 from truepair.data.formats import FORMATS, open_path
 from truepair.data.ids import Codes, IdMap
+from truepair.data.in_memory import memory_source
 from truepair.data.interactions import Interactions, Step, Values
-from truepair.data.memory import memory_source
 from truepair.errors import InputError, check_choice, check_number, check_whole
 
 DUPLICATES = ("last", "first", "max", "sum", "error")

@@ -11,7 +11,7 @@ from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError, check_type
 from truepair.evaluation.metrics import Hits
-from truepair.models.matrices import n_rows
+from truepair.models.factor_matrices import n_rows
 from truepair.ranking.selection import Exclude, Matrix, as_masks, check_shapes, has_pairs, top_k
 
 

@@ -41,11 +41,11 @@ from truepair.losses.pairwise import BCE as BCE
 from truepair.losses.pairwise import BPR as BPR
 from truepair.losses.pairwise import CCL as CCL
 from truepair.losses.pairwise import Pointwise as Pointwise
+from truepair.losses.posterior_weighted import InfoNCEPosterior as InfoNCEPosterior
 from truepair.losses.softmax import BSL as BSL
 from truepair.losses.softmax import PSL as PSL
 from truepair.losses.softmax import SL as SL
 from truepair.losses.softmax import InfoNCE as InfoNCE
-from truepair.losses.weighted import InfoNCEPosterior as InfoNCEPosterior
 
 LOSSES: dict[str, type[Loss]] = {
     "infonce": InfoNCE,

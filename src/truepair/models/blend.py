@@ -18,7 +18,7 @@ from torch import Tensor
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError
 from truepair.models.closed_forms import EASE
-from truepair.models.matrices import Rows, check_room, dense
+from truepair.models.factor_matrices import Rows, check_room, dense
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,7 @@ from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError, check_number, check_type, check_whole, settle
 from truepair.models.encoders import ENCODERS, Encoder
-from truepair.models.matrices import Rows, by_columns, check_room, n_rows, take_rows, unit_rows
+from truepair.models.factor_matrices import Rows, by_columns, check_room, n_rows, take_rows, unit_rows
 from truepair.randomness import random_order
 
 _TIE_KEY = 0x1733  # never changes: every run keeps the same ones of equally similar items

@@ -8,10 +8,10 @@ import numpy as np
 
 from truepair.data.interactions import Interactions
 from truepair.errors import check_whole
-from truepair.prior.cells import Cells, count_cells
-from truepair.prior.evidence import HELD_OUT, Evidence, Floats, gather
+from truepair.prior.holdout_scores import HELD_OUT, Evidence, Floats, gather
 from truepair.prior.plateau import Plateau, fit_plateau
 from truepair.prior.ratios import bbe, dedpul, threshold_ratios
+from truepair.prior.score_counts import Cells, count_cells
 from truepair.training import AUTO
 
 METHODS = {

@@ -24,8 +24,8 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from truepair.prior.cells import Cells
-from truepair.prior.evidence import Floats
+from truepair.prior.holdout_scores import Floats
+from truepair.prior.score_counts import Cells
 
 _STARTS = (0.9, 0.3, 0.05)  # of c
 _LEAST_SHAPE = 0.01  # acts as 0

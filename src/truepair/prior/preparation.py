@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 from truepair.data.interactions import Interactions
-from truepair.data.splitting import split_random
+from truepair.data.split_recipes import split_random
 from truepair.errors import InputError, TrainingError, TruepairError
 from truepair.losses import InfoNCE, InfoNCEPosterior, Loss
 from truepair.prior.calibration import calibrate, posterior_facts
 from truepair.prior.estimate import PriorEstimate, estimate_prior
-from truepair.prior.evidence import LEAST_PAIRS
+from truepair.prior.holdout_scores import LEAST_PAIRS
 from truepair.training import AUTO, FitResult, Job, check_sampler, fit_many
 
 ESTIMATED = "auto", "per-user"  # values of τ that are estimated from the data

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import isotonic_regression
 
-from truepair.prior.cells import Cells
-from truepair.prior.evidence import Floats
+from truepair.prior.holdout_scores import Floats
+from truepair.prior.score_counts import Cells
 
 _CONFIDENCE, _SLACK = 0.1, 0.01  # δ and γ of BBE
 _TOLERANCE = 0.01  # of DEDPUL's fixed point

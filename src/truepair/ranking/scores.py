@@ -11,7 +11,7 @@ import torch.nn.functional as F  # noqa: N812, the name everybody uses
 from torch import Tensor
 
 from truepair.data.ids import Codes
-from truepair.models.matrices import Rows
+from truepair.models.factor_matrices import Rows
 
 # codes of b users, on the CPU and on the items' device -> scores (b, n_items); column c is the item order[c].
 # The scores of the next block may overwrite them.

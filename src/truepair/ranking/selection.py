@@ -15,9 +15,9 @@ import torch
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError, check_type, check_whole
-from truepair.models.matrices import Rows, n_rows
+from truepair.models.factor_matrices import Rows, n_rows
 from truepair.randomness import random_order
-from truepair.ranking.blocks import rank_in_blocks
+from truepair.ranking.torch_top_k import rank_in_blocks
 
 Matrix = Rows | npt.NDArray[Any]
 Exclude = Interactions | Sequence[Interactions]
@@ -117,10 +117,10 @@ def _read_only(array: Codes) -> Codes:
 def _compiled() -> Any:
     """The module of compiled code; None without Numba, where PyTorch gives the same lists more slowly."""
     try:
-        from truepair.ranking import cpu as ranking_cpu
+        from truepair.ranking import compiled_top_k
     except ImportError:
         return None
-    return ranking_cpu
+    return compiled_top_k
 
 
 def has_pairs(part: Interactions, users: Codes, items: Codes) -> npt.NDArray[np.bool_]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from truepair.data.ids import Codes, IdMap
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError
-from truepair.models.matrices import Rows, take_rows
+from truepair.models.factor_matrices import Rows, take_rows
 from truepair.ranking.selection import top_k
 from truepair.recommender.model_file import Model
 

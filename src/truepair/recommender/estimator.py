@@ -18,17 +18,17 @@ from truepair.evaluation import Evaluation, evaluate
 from truepair.losses import Loss, Prior
 from truepair.models.closed_forms import EASE, ClosedForm
 from truepair.models.encoders import Encoder
-from truepair.models.matrices import Rows
+from truepair.models.factor_matrices import Rows
 from truepair.recommender import lists
 from truepair.recommender.defaults import unused
 from truepair.recommender.fitting import fit_split
 from truepair.recommender.holdout import split_for_fitting
+from truepair.recommender.model_check import check_model
 from truepair.recommender.model_file import Model, load_model, save_model
 from truepair.recommender.new_users import fold_in_users
 from truepair.recommender.output import Output, output_of, to_output
 from truepair.recommender.parameters import check_saveable, from_json, resolve
 from truepair.recommender.parts import blend_of, check_parameters, closed_form_of, parts_of, validation_share
-from truepair.recommender.stored import check_model
 from truepair.sampling import Sampler
 from truepair.storage.old_names import current_parameters
 from truepair.training import AUTO, Job

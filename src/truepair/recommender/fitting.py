@@ -16,7 +16,7 @@ from truepair.data.split import Split
 from truepair.evaluation import Validation
 from truepair.models.blend import Blend
 from truepair.models.closed_forms import ClosedForm
-from truepair.models.matrices import Rows, dense
+from truepair.models.factor_matrices import Rows, dense
 from truepair.prior import prepare
 from truepair.recommender.holdout import joined
 from truepair.recommender.model_file import Model

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from truepair.data.interactions import Interactions
 from truepair.data.reading import read_interactions
 from truepair.data.split import Split
-from truepair.data.splitting import split_given, split_random
+from truepair.data.split_recipes import split_given, split_random
 from truepair.errors import InputError
 
 

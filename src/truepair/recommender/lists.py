@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from truepair.data.columns import find_columns
 from truepair.data.ids import Codes, IdMap, canonical_ids
+from truepair.data.in_memory import memory_source
 from truepair.data.interactions import Interactions
-from truepair.data.memory import memory_source
 from truepair.errors import InputError, check_choice, check_whole
 from truepair.models.blend import trained_part
-from truepair.models.matrices import Rows, dot_rows, take_rows, unit_rows
+from truepair.models.factor_matrices import Rows, dot_rows, take_rows, unit_rows
 from truepair.ranking.selection import top_k
 from truepair.recommender.candidates import Candidates
 from truepair.recommender.model_file import Model

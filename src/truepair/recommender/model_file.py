@@ -19,7 +19,7 @@ from torch import Tensor
 from truepair.data.ids import Codes, IdMap
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError, StorageError
-from truepair.models.matrices import Rows, by_columns, n_rows
+from truepair.models.factor_matrices import Rows, by_columns, n_rows
 from truepair.storage.tensor_file import read_tensors, write_tensors
 
 KIND, VERSION = "truepair model", 1

@@ -10,7 +10,7 @@ from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError, check_choice
 from truepair.models.blend import trained_part, with_vectors
-from truepair.models.matrices import Rows, dense
+from truepair.models.factor_matrices import Rows, dense
 from truepair.recommender.holdout import as_interactions
 from truepair.recommender.model_file import Model, mean_prior
 from truepair.recommender.parts import Parameters, blend_of, closed_form_of, parts_of

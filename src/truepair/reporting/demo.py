@@ -16,12 +16,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from truepair.data.datasets.catalogue import load, load_titles
+from truepair.data.datasets.loading import load, load_titles
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 from truepair.data.simulation import simulate_world
 from truepair.data.split import Split
-from truepair.data.splitting import split_random
+from truepair.data.split_recipes import split_random
 from truepair.errors import DownloadError, InputError, check_choice
 from truepair.evaluation import Evaluation, Validation, compare_all, evaluate
 from truepair.losses import BPR, DPL, Loss
@@ -56,7 +56,7 @@ def run_demo(
 ) -> DemoResult:
     """Compare the default model with popularity, EASE, BPR and DPL; print the results and write a report.
 
-    The data is MovieLens-100k if it is available (see `truepair.data.datasets.catalogue.load`), else a
+    The data is MovieLens-100k if it is available (see `truepair.data.datasets.loading.load`), else a
     simulated world. `epochs` limits the training of every model.
     """
     check_plots()  # before training

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
 
-from truepair.data.datasets.catalogue import find_dataset
+from truepair.data.datasets.loading import find_dataset
 from truepair.data.split import counted
 from truepair.evaluation import Comparison, Evaluation
 from truepair.reporting.demo_result import DEFAULT, METRIC, DemoData, DemoResult, Judgement, Person

@@ -9,7 +9,7 @@ import numpy as np
 
 from truepair.errors import InputError, StorageError
 from truepair.prior import LEVEL, PriorEstimate
-from truepair.prior.evidence import Floats
+from truepair.prior.holdout_scores import Floats
 from truepair.reporting.figures import check_plots
 
 if TYPE_CHECKING:

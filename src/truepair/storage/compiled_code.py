@@ -19,7 +19,7 @@ KERNELS = (
     "randomness.py",
     "losses/[a-z]*.py",
     "storage/compiled_code.py",
-    "ranking/cpu.py",
+    "ranking/compiled_top_k.py",
     "training/full/histogram.py",
     "training/sampled/plan.py",
     "training/sampled/cpu/**/*.py",

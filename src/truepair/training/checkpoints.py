@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor
 
 from truepair.errors import StorageError
-from truepair.losses.posterior import Posterior
+from truepair.losses.positive_probability import Posterior
 from truepair.storage.old_names import current_value
 from truepair.storage.tensor_file import read_tensors, write_tensors
 from truepair.training.job import Job

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from truepair.models.closed_forms import ClosedForm
-from truepair.models.matrices import Rows
+from truepair.models.factor_matrices import Rows
 from truepair.sampling import Matrices
 
 

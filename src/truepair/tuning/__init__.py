@@ -1,9 +1,9 @@
 """Tuning: a search for parameters that can be stopped and continued, and shared by many processes."""
 
 from truepair.tuning.domains import Choice, Powers, Range, Space, When
-from truepair.tuning.model_search import SearchPlan, plan_search, tune
+from truepair.tuning.recommender_search import SearchPlan, plan_search, tune
 from truepair.tuning.runner import training_runner
-from truepair.tuning.search import SHAPES, Runner, Tuning, check_effort, check_space, run_search
+from truepair.tuning.search_loop import SHAPES, Runner, Tuning, check_effort, check_space, run_search
 from truepair.tuning.trials import Asked, Trial
 
 __all__ = [

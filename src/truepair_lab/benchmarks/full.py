@@ -20,9 +20,9 @@ from truepair.sampling import Full
 from truepair.training import ENGINES, Job, Settings
 from truepair.training.result import EpochState
 from truepair.training.trainer import Trainer
-from truepair_lab.benchmarks.engines import seconds_per_epoch, timed
 from truepair_lab.benchmarks.outcome import Options, Outcome, Row, medians
-from truepair_lab.paper.points import solved
+from truepair_lab.benchmarks.truepair_side import seconds_per_epoch, timed
+from truepair_lab.paper.baselines import solved
 from truepair_lab.paper.presets import load_material
 
 METRIC, NEAR = "ndcg@20", 0.002

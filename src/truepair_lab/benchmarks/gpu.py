@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from truepair.data.datasets.catalogue import load_split
+from truepair.data.datasets.loading import load_split
 from truepair.data.interactions import Interactions
 from truepair.data.split import Split
 from truepair.evaluation import evaluate
@@ -17,9 +17,9 @@ from truepair.models.encoders import MF, Encoder, LightGCN
 from truepair.ranking.selection import top_k
 from truepair.sampling import Uniform
 from truepair.training import Job, Settings
-from truepair_lab.benchmarks.engines import TAU, factors, gowalla, movielens_1m, timed
 from truepair_lab.benchmarks.outcome import Options, Outcome, Row, Skipped, alternate, medians
 from truepair_lab.benchmarks.scaling import measure_scaling
+from truepair_lab.benchmarks.truepair_side import TAU, factors, gowalla, movielens_1m, timed
 
 if TYPE_CHECKING:
     from truepair.training.sampled.gpu.runs import GpuRuns

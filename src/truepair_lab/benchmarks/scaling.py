@@ -10,8 +10,8 @@ from truepair.data.interactions import Interactions
 from truepair.data.simulation import simulate_world
 from truepair.losses import DPL
 from truepair.models.encoders import MF
-from truepair_lab.benchmarks.engines import FAST, SETTINGS, TAU, USUAL, seconds_per_epoch, start
 from truepair_lab.benchmarks.outcome import Options, Outcome, Row, Skipped, medians
+from truepair_lab.benchmarks.truepair_side import FAST, SETTINGS, TAU, USUAL, seconds_per_epoch, start
 
 ENGINES_MEASURED = (FAST, "cpu")
 

@@ -9,7 +9,9 @@ import torch
 from truepair.data.interactions import Interactions
 from truepair.losses import BPR, DPL, Loss
 from truepair.models.encoders import MF, LightGCN
-from truepair_lab.benchmarks.engines import (
+from truepair_lab.benchmarks.outcome import Measure, Options, Outcome, Row, Skipped, alternate, medians
+from truepair_lab.benchmarks.peers import EPOCHS
+from truepair_lab.benchmarks.truepair_side import (
     FAST,
     SETTINGS,
     TAU,
@@ -19,8 +21,6 @@ from truepair_lab.benchmarks.engines import (
     seconds_per_epoch,
     start,
 )
-from truepair_lab.benchmarks.outcome import Measure, Options, Outcome, Row, Skipped, alternate, medians
-from truepair_lab.benchmarks.peers import EPOCHS
 
 # name: loss, M, N
 LOSSES: dict[str, tuple[Loss, int, int]] = {"BPR": (BPR(), 0, 1), "DPL (10,10)": (DPL(tau=TAU), 10, 10)}

@@ -68,10 +68,10 @@ def truth(
     the gap between BPR and full supervision each loss closes. What has a line is not run again.
     """
     from truepair_lab.truth.lines import POSTERIOR
-    from truepair_lab.truth.posterior_study import run_posterior
     from truepair_lab.truth.report.page import rebuild
     from truepair_lab.truth.running import run_case
     from truepair_lab.truth.sources import Asked
+    from truepair_lab.truth.weighted_infonce import run_posterior
 
     if data is None and report is None:
         raise InputError(

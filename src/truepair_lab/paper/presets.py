@@ -16,11 +16,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from truepair.data.datasets.catalogue import load, load_split
+from truepair.data.datasets.loading import load, load_split
 from truepair.data.datasets.registry import DATASETS
 from truepair.data.interactions import Interactions
 from truepair.data.split import Split
-from truepair.data.splitting import split_random
+from truepair.data.split_recipes import split_random
 from truepair.errors import InputError, check_choice
 from truepair.recommender.holdout import joined
 

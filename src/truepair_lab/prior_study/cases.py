@@ -11,10 +11,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import binomtest
 
-from truepair.data.datasets.catalogue import load_split, load_truth
+from truepair.data.datasets.loading import load_split, load_truth
 from truepair.data.interactions import Interactions
 from truepair.data.simulation import EXPOSURES, simulate_world
-from truepair.prior.evidence import Floats
+from truepair.prior.holdout_scores import Floats
 from truepair_lab.truth import coat
 from truepair_lab.truth.cases import hidden_case
 

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from truepair.prior import PriorEstimate, estimate_prior
-from truepair.prior.evidence import Floats
+from truepair.prior.holdout_scores import Floats
 from truepair_lab.prior_study.cases import Place, PriorCase
 from truepair_lab.prior_study.lines import EstimateLine
 

@@ -18,18 +18,18 @@ from typing import Any
 
 import numpy as np
 
-from truepair.data.datasets.catalogue import load_split
+from truepair.data.datasets.loading import load_split
 from truepair.data.interactions import Interactions
 from truepair.data.split import Split
-from truepair.data.splitting import split_random
+from truepair.data.split_recipes import split_random
 from truepair.errors import check_choice
 from truepair.evaluation import evaluate
 from truepair.evaluation.metrics import Floats
 from truepair.recommender.holdout import joined
 from truepair_lab.paper.presets import CHOOSE_BY, KS, METRICS, SPLIT_SEED, load_material
 from truepair_lab.truth.cases import TruthCase
-from truepair_lab.truth.quality import judged_users
 from truepair_lab.truth.sources import Asked
+from truepair_lab.truth.true_label_metrics import judged_users
 
 NDCG, RECALL = CHOOSE_BY, "recall@20"
 LAB_SEED = 0  # of what the truth lab hides, holds out and judges

@@ -12,7 +12,7 @@ from truepair.errors import InputError, TrainingError
 from truepair.evaluation import Validation
 from truepair.tuning import Runner, training_runner
 from truepair_lab.lines import RunLine, TrialLine, append_line, read_lines
-from truepair_lab.paper.points import device_name, solved
+from truepair_lab.paper.baselines import device_name, solved
 from truepair_lab.paper.presets import NO_ENCODER
 from truepair_lab.paper.running.contrasts import Values, compare_runs
 from truepair_lab.paper.running.plan import Wanted

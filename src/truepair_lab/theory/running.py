@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from truepair.errors import check_whole
 from truepair_lab.store import rounded
-from truepair_lab.theory.identity import EXACT, run_identity
+from truepair_lab.theory.auc_identity import EXACT, run_identity
 from truepair_lab.theory.lemma1 import detectable, run_lemma1
 from truepair_lab.theory.lemma2 import ERRORS, EXPECTED, LEVELS_OFF, SHIPPED, run_lemma2
 from truepair_lab.theory.lemma3 import BOUNDS, HARD_SIZES, place_of, run_lemma3

@@ -14,9 +14,9 @@ from truepair_lab.truth.cases import TruthCase, check_room
 from truepair_lab.truth.fitting import Effort, best_of, fit_treatment, search, validation_of
 from truepair_lab.truth.lines import Key, TruthLine, append
 from truepair_lab.truth.probes import Found, Probe
-from truepair_lab.truth.quality import judged_users, list_quality, quality
 from truepair_lab.truth.sources import Asked
 from truepair_lab.truth.treatments import EVERY, Treatment
+from truepair_lab.truth.true_label_metrics import judged_users, list_quality, quality
 
 PROBED_EPOCHS = {1: (1, 3, 10, 30), 2: (2, 4, 10, 30)}  # by how often a run is looked at
 Say = Callable[[str], None]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from truepair.data.datasets.catalogue import load_split, load_truth
+from truepair.data.datasets.loading import load_split, load_truth
 from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
 from truepair.data.reading import read_interactions

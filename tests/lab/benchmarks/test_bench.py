@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import truepair_lab.benchmarks as benchmarks
 from truepair.cli.main import app
 from truepair.data.simulation import simulate_world
-from truepair.data.splitting import split_random
+from truepair.data.split_recipes import split_random
 from truepair.errors import InputError
 from truepair.losses import DPL
 from truepair.models.encoders import MF
@@ -27,15 +27,15 @@ from truepair_lab.benchmarks import (
     Row,
     Skipped,
     alternate,
-    engines,
     lists,
     medians,
-    memory,
+    peak_memory,
     peers,
     quality,
     run_benchmarks,
     scaling,
     training,
+    truepair_side,
 )
 from truepair_lab.benchmarks.plots import check_plot, draw_scaling
 from truepair_lab.benchmarks.table import table
@@ -180,7 +180,7 @@ def test_a_bar_of_training_is_the_least_ratio(split, monkeypatch):
 
 def test_some_steps_stand_for_an_epoch(split, monkeypatch):
     clock = iter(range(100))
-    monkeypatch.setattr(engines.time, "perf_counter", lambda: float(next(clock)))
+    monkeypatch.setattr(truepair_side.time, "perf_counter", lambda: float(next(clock)))
 
     class Steady:
         steps = 10
@@ -194,10 +194,10 @@ def test_some_steps_stand_for_an_epoch(split, monkeypatch):
                 advance(1)
 
     steady = Steady()
-    measure = engines.seconds_per_epoch(steady, 0.1, most_steps=4)
+    measure = truepair_side.seconds_per_epoch(steady, 0.1, most_steps=4)
     assert [measure(), measure()] == [10.0, 10.0]  # a second a step
     assert steady.epochs == [0, 1]
-    assert engines.seconds_per_epoch(steady, 0.1)() == 11.0  # from before the first step to after the last
+    assert truepair_side.seconds_per_epoch(steady, 0.1)() == 11.0  # before the first to after the last
 
 
 def test_the_graph_against_the_reference(split):
@@ -208,7 +208,7 @@ def test_the_graph_against_the_reference(split):
 
 def test_lists_against_implicit(split):
     pytest.importorskip("implicit")
-    users, items = engines.factors(split.train, 8, seed=0)
+    users, items = truepair_side.factors(split.train, 8, seed=0)
     outcome = lists.compare_lists("tiny", users, items, split.train, QUICK)
     assert set(outcome.rounds) == {"truepair", "implicit"}
     assert "threads" in outcome.settings["implicit"]
@@ -216,18 +216,20 @@ def test_lists_against_implicit(split):
 
 
 def test_evaluation_against_its_own_ranking(split):
-    users, items = engines.factors(split.train, 8, seed=0)
+    users, items = truepair_side.factors(split.train, 8, seed=0)
     outcome = lists.compare_evaluation("tiny", users, items, split, QUICK)
     assert set(outcome.rounds) == {"evaluation", "ranking"}
     assert outcome.rows[0].bar == lists.EVALUATION_BAR
 
 
 def test_peak_memory_of_a_fresh_process(split):
-    if not memory.Path("/proc/self/status").exists():
+    if not peak_memory.Path("/proc/self/status").exists():
         pytest.skip("only Linux tells")
-    outcome = memory.measure_memory("tiny", split.train, ("reference", "none"), Options(rounds=1, quick=True))
+    outcome = peak_memory.measure_memory(
+        "tiny", split.train, ("reference", "none"), Options(rounds=1, quick=True)
+    )
     assert 0 < outcome.rows[0].value < 2000
-    assert outcome.rows[0].bar == memory.BAR
+    assert outcome.rows[0].bar == peak_memory.BAR
     assert re.match("there is no engine 'none' here; there are .*reference", outcome.skipped[0])
 
 
@@ -267,7 +269,7 @@ def test_time_to_quality_stops_when_it_is_reached(split):
     assert rates == [settings.learning_rate_at(epoch) for epoch in range(4)]
     never = quality.until_good(Better(), settings, lambda trainer: 0.2, bar=0.4)
     assert never == (None, 0.2)
-    trainer = engines.start("reference", split.train, MF(dim=4))
+    trainer = truepair_side.start("reference", split.train, MF(dim=4))
     assert 0 <= quality.judged(trainer, split) <= 1
 
 
@@ -291,11 +293,11 @@ def test_final_quality_is_a_mean_over_seeds(split, monkeypatch):
 
 def test_an_engine_that_cannot_is_left_out(split):
     with pytest.raises(Skipped, match="there is no engine 'abacus' here; there are "):
-        engines.start("abacus", split.train)
+        truepair_side.start("abacus", split.train)
     unable = [name for name, engine in ENGINES.items() if name == "gpu" and not torch.cuda.is_available()]
     for name in unable:
         with pytest.raises(Skipped, match=f"engine {name!r}: "):
-            engines.start(name, split.train)
+            truepair_side.start(name, split.train)
 
 
 # --- peers ---------------------------------------------------------------------------------------------
@@ -311,7 +313,7 @@ def test_peers_that_are_not_installed_are_told_and_left_out(split, monkeypatch):
     assert "cornac cannot be imported" in told
     assert "pip install 'truepair[bench]'" in told
     assert {row.peer for row in outcome.rows} == {None}
-    users, items = engines.factors(split.train, 4, seed=0)
+    users, items = truepair_side.factors(split.train, 4, seed=0)
     alone = lists.compare_lists("tiny", users, items, split.train, Options(rounds=1, quick=True))
     assert (alone.rows[0].peer, alone.rows[0].passed) == (None, None)
     assert "pip install 'truepair[bench]'" in alone.skipped[0]

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from truepair.data.simulation import simulate_world
-from truepair.data.splitting import split_random
+from truepair.data.split_recipes import split_random
 from truepair.errors import InputError
 from truepair_lab.benchmarks import Options, full
 from truepair_lab.benchmarks.plots import draw_scaling

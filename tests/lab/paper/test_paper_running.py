@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from truepair.cli.main import app
-from truepair.data.splitting import split_random
+from truepair.data.split_recipes import split_random
 from truepair.evaluation import evaluate
 from truepair.training import fit
 from truepair.tuning import Trial

@@ -12,17 +12,17 @@ from truepair_lab.markdown import short, table
 from truepair_lab.paper.presets import METRICS
 from truepair_lab.paper.report.ablation import ablation_tables
 from truepair_lab.paper.report.bars import AUTHORS, bars_table, reached
-from truepair_lab.paper.report.cells import OTHER_TEXT, study_of, swept
-from truepair_lab.paper.report.clean import clean_tables, nine_metrics, ranking_table, rankings
-from truepair_lab.paper.report.effort import effort_table
-from truepair_lab.paper.report.tables import reproduction, tuned_table
-from truepair_lab.paper.report.work import (
+from truepair_lab.paper.report.clean_protocol import clean_tables, nine_metrics, ranking_table, rankings
+from truepair_lab.paper.report.running_time import (
     data_table,
     session_table,
     settings_table,
     timing_table,
     versions_text,
 )
+from truepair_lab.paper.report.study_runs import OTHER_TEXT, study_of, swept
+from truepair_lab.paper.report.tables import reproduction, tuned_table
+from truepair_lab.paper.report.tuning_effort import effort_table
 from truepair_lab.paper.running.plan import optimistic, settled
 from truepair_lab.statistics import Mean
 

@@ -9,13 +9,13 @@ import torch
 from truepair.errors import InputError
 from truepair.losses import DPL, Rows
 from truepair_lab.theory import lemma1, lemma2, lemma3
-from truepair_lab.theory.estimators import HALF, WRONG, shipped
-from truepair_lab.theory.identity import (
+from truepair_lab.theory.auc_identity import (
     anchor_weights,
     corrected_auc,
     run_identity,
     smooth_auc,
 )
+from truepair_lab.theory.estimators import HALF, WRONG, shipped
 from truepair_lab.theory.scores import POPULATIONS
 
 ROWS = 400

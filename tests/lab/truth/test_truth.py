@@ -21,10 +21,10 @@ from truepair_lab.truth.cases import case_of, hidden_case, mask_of
 from truepair_lab.truth.fitting import Effort, best_of, fit_treatment, search
 from truepair_lab.truth.lines import TruthLine
 from truepair_lab.truth.probes import Probe
-from truepair_lab.truth.quality import judged_users, quality
 from truepair_lab.truth.running import run_case
 from truepair_lab.truth.sources import Asked, file_case
 from truepair_lab.truth.treatments import EVERY, N, excluded_pairs
+from truepair_lab.truth.true_label_metrics import judged_users, quality
 from worlds import interactions_of
 
 QUICK = Effort(epochs=2, patience=2, batch_size=256, dim=4, rates=(0.01,), decays=(1e-5,))

@@ -10,10 +10,10 @@ from truepair.data.simulation import simulate_world
 from truepair.losses import InfoNCE, InfoNCEPosterior
 from truepair_lab import store
 from truepair_lab.truth.cases import hidden_case, mask_of
-from truepair_lab.truth.labelled import fit_supervised, supervised_job
 from truepair_lab.truth.lines import PosteriorLine, append
-from truepair_lab.truth.posterior_study import KIND, TITLES, Bench, Effort, Point, _of_kind, run_posterior
 from truepair_lab.truth.report.posterior import gain_table, section, trials_of
+from truepair_lab.truth.supervised_infonce import fit_supervised, supervised_job
+from truepair_lab.truth.weighted_infonce import KIND, TITLES, Bench, Effort, Point, _of_kind, run_posterior
 
 POINTS = Point("cosine", 0.3, 1e-5), Point("cosine", 3.2, 1e-5), Point("dot", 1.0, 1e-4)
 QUICK = Effort(points=POINTS, epochs=2, patience=2, batch_size=16, dim=4, rate=0.02)

@@ -14,7 +14,7 @@ from truepair.losses import BPR, DPL, DPLHard
 from truepair.models.encoders import MF, LightGCN
 from truepair.sampling import BNS, DNS, Popularity, Uniform
 from truepair.training import Job, Settings
-from truepair.training.sampled.gpu import graph
+from truepair.training.sampled.gpu import lightgcn
 from truepair.training.sampled.gpu import runs as gpu_runs
 from truepair.training.sampled.gpu.runs import GpuRuns
 from truepair.training.sampled.plan import FUSED_LOSSES
@@ -87,7 +87,7 @@ if __name__ == "__main__":
         launch_all(MF(dim=32), loss, Uniform())
     launch_all(MF(dim=64), DPL(**tau), Uniform(), m=1, n=1, batch=2)  # rows that wait
     launch_all(MF(dim=7, scoring="cosine"), DPL(**tau), Popularity(), m=0, n=1, l2_users=0.1)
-    graph._LONG = 3  # so that some rows have many neighbours, and some few
+    lightgcn._LONG = 3  # so that some rows have many neighbours, and some few
     launch_all(LightGCN(dim=64, hops=2), DPL(**tau), DNS(pool=9), m=2, n=3, l2_users=0.1)
     launch_all(MF(dim=200), BPR(), BNS(pool=9, in_batch=True), n=1)
     launch_all(LightGCN(dim=5, scoring="cosine"), DPL(**tau), BNS(pool=9, in_batch=True), m=2, n=3)

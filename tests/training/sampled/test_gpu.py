@@ -29,7 +29,7 @@ from worlds import interactions_of, two_tastes
 
 triton = pytest.importorskip("triton")
 tl = pytest.importorskip("triton.language")
-gpu_graph = pytest.importorskip("truepair.training.sampled.gpu.graph")
+gpu_graph = pytest.importorskip("truepair.training.sampled.gpu.lightgcn")
 gpu_kernels = pytest.importorskip("truepair.training.sampled.gpu.kernels")
 gpu_rivals = pytest.importorskip("truepair.training.sampled.gpu.in_batch")
 gpu_runs = pytest.importorskip("truepair.training.sampled.gpu.runs")

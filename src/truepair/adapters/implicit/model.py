@@ -12,12 +12,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import torch
 
-from truepair.adapters.implicit.factors import Factors, Matrix, pairs_of
+from truepair.adapters.implicit.lists import Factors, Matrix, pairs_of
 from truepair.data.interactions import Interactions
 from truepair.errors import StorageError, check_choice
 from truepair.losses import Loss
 from truepair.models.encoders import MF
-from truepair.models.matrices import dense
+from truepair.models.factor_matrices import dense
 from truepair.randomness import stream_key
 from truepair.recommender.model_file import Model, load_model, save_model
 from truepair.sampling import Draws, Uniform

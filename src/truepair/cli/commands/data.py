@@ -21,7 +21,7 @@ DatasetName = Annotated[str, typer.Argument(metavar="NAME", help="A name from `t
 @unpacked
 def list_datasets(*, data_dir: DataDir = None, console: Console) -> None:
     """List the datasets, and which of them are on this machine."""
-    from truepair.data.datasets.catalogue import DATASETS
+    from truepair.data.datasets.loading import DATASETS
 
     rows = [_facts(dataset, data_dir) for dataset in DATASETS.values()]
     shown = ("name", "users", "items", "pairs")
@@ -36,7 +36,7 @@ def list_datasets(*, data_dir: DataDir = None, console: Console) -> None:
 @unpacked
 def info(name: DatasetName, *, data_dir: DataDir = None, console: Console) -> None:
     """Show the size, files, terms and citation of a dataset."""
-    from truepair.data.datasets.catalogue import find_dataset
+    from truepair.data.datasets.loading import find_dataset
 
     dataset = find_dataset(name)
     facts = _facts(dataset, data_dir)
@@ -57,8 +57,8 @@ def info(name: DatasetName, *, data_dir: DataDir = None, console: Console) -> No
 @unpacked
 def fetch(name: DatasetName, *, data_dir: DataDir = None, console: Console) -> None:
     """Download the files of a dataset, unless they are in the data directory or the cache."""
-    from truepair.data.datasets.catalogue import fetch as get
-    from truepair.data.datasets.catalogue import find_dataset
+    from truepair.data.datasets.loading import fetch as get
+    from truepair.data.datasets.loading import find_dataset
 
     dataset = find_dataset(name)
     folder = get(name, data_dir, progress=not console.quiet)

@@ -81,7 +81,7 @@ def _engine() -> str:
 
 
 def _data(data_dir: Path | None) -> dict[str, Any]:
-    from truepair.data.datasets.catalogue import DATASETS
+    from truepair.data.datasets.loading import DATASETS
 
     places = {f"data in {source}": _place(folder) for source, folder in data_places(data_dir)}
     here = {name: place_of(dataset, data_dir) for name, dataset in DATASETS.items()}

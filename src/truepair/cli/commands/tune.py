@@ -20,7 +20,7 @@ from truepair.storage.atomic import atomic_write
 if TYPE_CHECKING:
     from truepair.data.split import Split
     from truepair.recommender.estimator import Recommender
-    from truepair.tuning.search import Tuning
+    from truepair.tuning.search_loop import Tuning
 
 
 @unpacked

@@ -17,7 +17,7 @@ from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
 from truepair.data.reading import read_interactions
 from truepair.data.split import Split
-from truepair.data.splitting import split_given
+from truepair.data.split_recipes import split_given
 from truepair.errors import InputError, check_number
 
 Titles = dict[int, str]

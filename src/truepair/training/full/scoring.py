@@ -22,7 +22,7 @@ from truepair.sampling.batch import epoch_batches
 from truepair.training.full.block import Block
 from truepair.training.full.losses import RowLosses, row_losses
 from truepair.training.full.pair_sums import PairSums, pair_sums
-from truepair.training.item_weights import weights_of
+from truepair.training.posterior_weights import weights_of
 
 
 class ScoredBlock(NamedTuple):

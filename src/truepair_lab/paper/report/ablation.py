@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from truepair_lab.lines import Lines
 from truepair_lab.markdown import metric_name, table
 from truepair_lab.paper.presets import DATA
-from truepair_lab.paper.report.cells import NDCG, Cell, study_of
 from truepair_lab.paper.report.names import ENCODER_NAMES, NOT_RUN, dataset_name, in_order, not_run
+from truepair_lab.paper.report.study_runs import NDCG, Cell, study_of
 from truepair_lab.statistics import Mean, difference
 
 VARIANTS = {

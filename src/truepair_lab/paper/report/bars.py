@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from truepair_lab.lines import Lines
 from truepair_lab.markdown import metric_name, short, signed, table
-from truepair_lab.paper.report.cells import NDCG, OTHER_TEXT, Study, study_of
 from truepair_lab.paper.report.names import ENCODER_NAMES, METHOD_NAMES, NOT_RUN, dataset_name
 from truepair_lab.paper.report.published import BARS, HARD_COUNTS, PUBLISHED
+from truepair_lab.paper.report.study_runs import NDCG, OTHER_TEXT, Study, study_of
 from truepair_lab.statistics import Mean
 
 AUTHORS, TUNED = "paper", "paper-tuned"

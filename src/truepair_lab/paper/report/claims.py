@@ -9,8 +9,8 @@ from truepair_lab.lines import Lines
 from truepair_lab.markdown import metric_name, table
 from truepair_lab.paper.presets import DATA, ENCODERS
 from truepair_lab.paper.report import questions as q
-from truepair_lab.paper.report.cells import NDCG, SWEPT
 from truepair_lab.paper.report.questions import GENERALLY, SEVERAL, SIMILAR, SLIGHTLY
+from truepair_lab.paper.report.study_runs import NDCG, SWEPT
 from truepair_lab.paper.report.tables import REPRODUCED
 from truepair_lab.statistics import LEAST_SEEDS, SIGNIFICANT, UNKNOWN
 

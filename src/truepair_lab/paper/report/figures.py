@@ -9,11 +9,11 @@ from truepair.reporting.figures import Panel, Series, draw_bands, draw_columns, 
 from truepair_lab.lines import Lines
 from truepair_lab.markdown import metric_name
 from truepair_lab.paper.presets import DATA, ENCODERS, METHODS, NO_ENCODER, REFERENCES, TABLE_2
-from truepair_lab.paper.report.cells import NDCG, SWEPT, study_of, swept
-from truepair_lab.paper.report.clean import rankings
+from truepair_lab.paper.report.clean_protocol import rankings
 from truepair_lab.paper.report.names import ENCODER_NAMES, METHOD_NAMES, dataset_name, in_order
 from truepair_lab.paper.report.published import published
 from truepair_lab.paper.report.questions import SEVERAL, SLIGHTLY
+from truepair_lab.paper.report.study_runs import NDCG, SWEPT, study_of, swept
 from truepair_lab.statistics import Mean
 
 TIMED = ("dpl", "dpl-hard", "bns")

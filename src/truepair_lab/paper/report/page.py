@@ -18,20 +18,20 @@ from truepair_lab.markdown import details, joined, metric_name, table, unread
 from truepair_lab.paper.presets import ENCODERS, STUDIES
 from truepair_lab.paper.report.ablation import ablation_tables
 from truepair_lab.paper.report.bars import bars_table
-from truepair_lab.paper.report.cells import study_of, swept
 from truepair_lab.paper.report.claims import BESIDE, CLAIMS, THRESHOLDS, claims_table
-from truepair_lab.paper.report.clean import clean_tables
-from truepair_lab.paper.report.effort import effort_table
+from truepair_lab.paper.report.clean_protocol import clean_tables
 from truepair_lab.paper.report.figures import report_figures
 from truepair_lab.paper.report.names import model_name, not_run
-from truepair_lab.paper.report.tables import reproduction, tuned_table
-from truepair_lab.paper.report.work import (
+from truepair_lab.paper.report.running_time import (
     data_table,
     session_table,
     settings_table,
     timing_table,
     versions_text,
 )
+from truepair_lab.paper.report.study_runs import study_of, swept
+from truepair_lab.paper.report.tables import reproduction, tuned_table
+from truepair_lab.paper.report.tuning_effort import effort_table
 
 LINES, PAGE, FIGURES = Path("results/paper"), Path("docs/lab/paper.md"), Path("docs/lab/figures")
 _LETTERS = {"M": "M", "N": "N", "tau": "τ"}

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from truepair_lab.lines import Lines
 from truepair_lab.markdown import signed
 from truepair_lab.paper.presets import ENCODERS, TABLE_2
-from truepair_lab.paper.report.cells import SWEPT, study_of, swept
-from truepair_lab.paper.report.clean import rankings
+from truepair_lab.paper.report.clean_protocol import rankings
 from truepair_lab.paper.report.names import ENCODER_NAMES, METHOD_NAMES, dataset_name, model_name
+from truepair_lab.paper.report.study_runs import SWEPT, study_of, swept
 from truepair_lab.statistics import (
     UNKNOWN,
     Difference,

@@ -12,8 +12,7 @@ from collections.abc import Iterable
 from truepair_lab.lines import Lines
 from truepair_lab.markdown import details, metric_name, short, table
 from truepair_lab.paper.presets import DATA, ENCODERS, METRICS, TABLE_2, TABLE_3
-from truepair_lab.paper.report.cells import NDCG, OTHER_TEXT, Study, study_of
-from truepair_lab.paper.report.clean import HEADLINE, at_the_floor, reference_lines
+from truepair_lab.paper.report.clean_protocol import HEADLINE, at_the_floor, reference_lines
 from truepair_lab.paper.report.names import (
     ENCODER_NAMES,
     METHOD_NAMES,
@@ -24,6 +23,7 @@ from truepair_lab.paper.report.names import (
     not_run,
 )
 from truepair_lab.paper.report.published import DOUBTED, MARK, published
+from truepair_lab.paper.report.study_runs import NDCG, OTHER_TEXT, Study, study_of
 
 OPTIMISTIC_CAPTION = (
     "Optimistic: the best test epoch of each metric, as in the paper. Mean ± standard deviation over seeds; "

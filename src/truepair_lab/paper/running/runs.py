@@ -24,7 +24,7 @@ from truepair.training import FitResult, Job, fit_many
 from truepair.training.many import groups_of
 from truepair.training.result import EpochState
 from truepair_lab.lines import Key, RunLine, append_line, digest, read_lines
-from truepair_lab.paper.points import device_name, solved
+from truepair_lab.paper.baselines import device_name, solved
 from truepair_lab.paper.presets import CHOOSE_BY, KS, METRICS, NO_ENCODER, Material
 from truepair_lab.paper.running.plan import Wanted
 

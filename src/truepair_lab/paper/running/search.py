@@ -21,7 +21,7 @@ from truepair.tuning import (
     training_runner,
 )
 from truepair_lab.lines import TrialLine
-from truepair_lab.paper.points import device_name, solved
+from truepair_lab.paper.baselines import device_name, solved
 from truepair_lab.paper.presets import (
     CHOOSE_BY,
     METHODS_OF,

@@ -18,7 +18,7 @@ from truepair.data.datasets.fetching import locate
 from truepair.data.datasets.registry import DATASETS
 from truepair.errors import InputError, check_choice
 from truepair_lab.lines import Session, append_line, read_lines
-from truepair_lab.paper.points import device_name
+from truepair_lab.paper.baselines import device_name
 from truepair_lab.paper.presets import (
     DATA,
     ENCODERS,

@@ -10,7 +10,7 @@ import torch
 
 from truepair.training import ENGINES, choose_engine
 from truepair_lab.lines import Timing, append_line, read_lines
-from truepair_lab.paper.points import device_name
+from truepair_lab.paper.baselines import device_name
 from truepair_lab.paper.presets import Material, authors_parameters
 from truepair_lab.paper.running.plan import Wanted
 from truepair_lab.paper.running.runs import Say, job_of

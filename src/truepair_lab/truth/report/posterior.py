@@ -10,8 +10,8 @@ from functools import cached_property
 from truepair_lab.markdown import details, joined, short, table
 from truepair_lab.statistics import Mean
 from truepair_lab.truth.lines import PosteriorLine
-from truepair_lab.truth.posterior_study import KIND, TITLES
 from truepair_lab.truth.report.summary import CASE_TITLES, NDCG
+from truepair_lab.truth.weighted_infonce import KIND, TITLES
 
 PLAIN, TRUE, FOUND, GOAL = "infonce", "posterior", "posterior-auto", "supervised"
 

@@ -26,8 +26,8 @@ from truepair.training.sampled.cpu.draws import (
     loss_row,
 )
 from truepair.training.sampled.cpu.epoch_order import NarrowTables, Words, draw_exactly, inner, within
-from truepair.training.sampled.cpu.graph import Bytes
 from truepair.training.sampled.cpu.in_batch import BatchSample, choose_least_risk
+from truepair.training.sampled.cpu.lightgcn import Bytes
 
 _SPREAD, _WORD, _LOW_WORD = np.uint64(0x9E3779B1), np.uint64(32), np.uint64(0xFFFFFFFF)
 

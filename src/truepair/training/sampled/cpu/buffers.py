@@ -8,8 +8,8 @@ from torch import Tensor
 
 from truepair.data.interactions import Interactions
 from truepair.training.sampled.cpu.batch import Room, Rows, Side
-from truepair.training.sampled.cpu.graph import Neighbours
 from truepair.training.sampled.cpu.in_batch import USERS, BatchSample
+from truepair.training.sampled.cpu.lightgcn import Neighbours
 from truepair.training.sampled.cpu.vectors import LINE
 from truepair.training.sampled.plan import Floats, Plan
 

@@ -24,8 +24,8 @@ from truepair.training.sampled.cpu.batch import (
 )
 from truepair.training.sampled.cpu.draws import ONE, ZERO, Floats, Numbers, Tables, compiled
 from truepair.training.sampled.cpu.epoch_order import NarrowTables, inner
-from truepair.training.sampled.cpu.graph import Neighbours, Part, mostly, spread
 from truepair.training.sampled.cpu.in_batch import BatchSample, gather_sample
+from truepair.training.sampled.cpu.lightgcn import Neighbours, Part, mostly, spread
 
 PIECE = 4096  # parameters that are updated in one go: pieces that depend on the threads could round otherwise
 BETAS = 0.9, 0.999  # of Adam, as in torch

@@ -22,7 +22,7 @@ from truepair.randomness import stream_key
 from truepair.sampling import Draws, Matrices
 from truepair.training.job import Job
 from truepair.training.sampled.gpu import in_batch, kernels
-from truepair.training.sampled.gpu.graph import Hops
+from truepair.training.sampled.gpu.lightgcn import Hops
 from truepair.training.sampled.plan import next_power_of_two, plan_of
 from truepair.training.trainer import EpochTotals
 

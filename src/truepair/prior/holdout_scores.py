@@ -15,7 +15,7 @@ import torch
 
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
-from truepair.data.splitting import split_random
+from truepair.data.split_recipes import split_random
 from truepair.errors import InputError
 from truepair.losses import BPR
 from truepair.models.encoders import MF

@@ -8,10 +8,10 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from truepair.data.datasets.catalogue import load, load_split
+from truepair.data.datasets.loading import load, load_split
 from truepair.data.interactions import Interactions
 from truepair.data.split import Split
-from truepair.data.splitting import split_random
+from truepair.data.split_recipes import split_random
 from truepair.losses import DPL, Loss
 from truepair.models.encoders import MF, Encoder
 from truepair.sampling import Uniform

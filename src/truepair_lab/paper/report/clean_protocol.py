@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from truepair_lab.lines import Contrast, Lines
 from truepair_lab.markdown import details, joined, metric_name, short, table
 from truepair_lab.paper.presets import DATA, ENCODERS, METHODS_OF, METRICS, NO_ENCODER, REFERENCES
-from truepair_lab.paper.report.cells import NDCG, OTHER_TEXT, Cell, Study, study_of
 from truepair_lab.paper.report.names import NOT_RUN, dataset_name, in_order, model_name, not_run
+from truepair_lab.paper.report.study_runs import NDCG, OTHER_TEXT, Cell, Study, study_of
 from truepair_lab.statistics import (
     LEAST_SEEDS,
     UNKNOWN,

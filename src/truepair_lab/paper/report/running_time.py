@@ -8,8 +8,8 @@ from collections import Counter, defaultdict
 from truepair_lab.lines import Lines, Session, Timing
 from truepair_lab.markdown import details, duration, plain, table
 from truepair_lab.paper.presets import DATA
-from truepair_lab.paper.report.cells import study_of
 from truepair_lab.paper.report.names import METHOD_NAMES, dataset_name, in_order, model_name, not_run
+from truepair_lab.paper.report.study_runs import study_of
 
 # --- time ----------------------------------------------------------------------------------------------
 

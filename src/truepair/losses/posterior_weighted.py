@@ -15,7 +15,7 @@ from truepair.losses.debiased import Debiased
 from truepair.losses.softmax import InfoNCE
 
 if TYPE_CHECKING:
-    from truepair.losses.posterior import Posterior
+    from truepair.losses.positive_probability import Posterior
 
 
 @dataclass(frozen=True)

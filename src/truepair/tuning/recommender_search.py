@@ -17,7 +17,7 @@ from truepair.recommender.parameters import PARTS, by_fields, same_parameters
 from truepair.storage.old_names import current_parameters
 from truepair.tuning.domains import Space
 from truepair.tuning.runner import training_runner
-from truepair.tuning.search import Tuning, check_space, run_search
+from truepair.tuning.search_loop import Tuning, check_space, run_search
 from truepair.tuning.spaces import check_values, default_space
 from truepair.tuning.trials import Trial
 

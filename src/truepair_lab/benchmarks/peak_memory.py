@@ -12,8 +12,8 @@ import numpy as np
 
 from truepair.data.interactions import Interactions
 from truepair.training import ENGINES
-from truepair_lab.benchmarks.engines import FAST, movielens_1m
 from truepair_lab.benchmarks.outcome import Options, Outcome, Row, Skipped, medians
+from truepair_lab.benchmarks.truepair_side import FAST, movielens_1m
 
 BAR = 300  # MB
 # Peak memory is that of a process; a fresh one does nothing but import and train.
@@ -26,7 +26,7 @@ def peak():  # getrusage would count what the parent had before
 
 imported = peak()
 import numpy as np
-from truepair_lab.benchmarks.engines import SETTINGS, TAU, USUAL
+from truepair_lab.benchmarks.truepair_side import SETTINGS, TAU, USUAL
 from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
 from truepair.models.encoders import MF

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from truepair.data.ids import Codes
-from truepair.prior.evidence import Evidence, Floats
+from truepair.prior.holdout_scores import Evidence, Floats
 
 _BINS, _GROUPS, _CLUSTERS = 80, 10, 40
 

@@ -10,7 +10,7 @@ import torch
 
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
-from truepair.models.matrices import Rows, n_rows
+from truepair.models.factor_matrices import Rows, n_rows
 from truepair.ranking.scores import ROWS, scores_of
 
 Floats = npt.NDArray[np.float32]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from truepair.losses import InfoNCEPosterior, Loss
-from truepair.losses.posterior import Posterior
+from truepair.losses.positive_probability import Posterior
 
 
 class ItemWeights:

@@ -25,14 +25,14 @@ from truepair.prior.calibration import calibrate
 from truepair.recommender.holdout import joined
 from truepair.sampling import Full
 from truepair.training import FitResult, Job, Settings, fit
-from truepair.training.item_weights import weights_of
+from truepair.training.posterior_weights import weights_of
 from truepair_lab import store
 from truepair_lab.truth.cases import TruthCase, mask_of
 from truepair_lab.truth.fitting import one_thread
-from truepair_lab.truth.labelled import fit_supervised
 from truepair_lab.truth.lines import Key, PosteriorLine, append
-from truepair_lab.truth.quality import quality
 from truepair_lab.truth.sources import Asked
+from truepair_lab.truth.supervised_infonce import fit_supervised
+from truepair_lab.truth.true_label_metrics import quality
 
 TITLES = {
     "infonce": "InfoNCE",
