@@ -123,6 +123,13 @@ def loaded():
     return dict(zip(IMPORTS, map(str.split, run.stdout.splitlines()), strict=True))
 
 
+def test_help_loads_nothing_heavy():
+    heavy = {"torch", "numpy", "pyarrow", "scipy", "pandas", "truepair.recommender.estimator", "truepair_lab"}
+    code = "import sys, truepair.cli.main; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not set(run.stdout.split()) & heavy
+
+
 def test_losses_need_nothing_else_of_the_library(loaded):
     own = {name for name in loaded["losses"] if name.startswith("truepair")}
     assert own - {"truepair", "truepair.errors"}

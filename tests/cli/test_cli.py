@@ -20,7 +20,6 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 import truepair
-from test_imports import modules_after
 from truepair.cli.main import app
 from truepair.data.datasets.loading import DATASETS
 from truepair.losses import LOSSES
@@ -153,11 +152,6 @@ def test_version():
 def test_as_a_module():
     done = subprocess.run([sys.executable, "-m", "truepair", "--version"], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, f"truepair {truepair.__version__}\n")
-
-
-def test_help_loads_nothing_heavy():
-    loaded = modules_after("import truepair.cli.main")
-    assert not loaded & {"torch", "numpy", "pyarrow", "scipy", "pandas", "truepair.recommender.estimator"}
 
 
 # --- fit -----------------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 import dataclasses
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,7 @@ from truepair.cli.main import app
 from truepair.losses import BCE, CCL, LOSSES
 from truepair.losses.base import parameters_of
 from truepair.recommender.estimator import Recommender
+from truepair.recommender.parts import parts_of
 from truepair.tuning.domains import Choice, Range, domain_of
 from truepair.tuning.spaces import default_space
 from worlds import two_tastes
@@ -55,11 +58,14 @@ def test_the_search_spaces_of_bce_and_ccl():
 
 @pytest.mark.parametrize("sampler", ["full", "uniform"])
 def test_ccl_has_cosines_at_temperature_1_unless_told_otherwise(sampler):
-    encoder, loss, *_ = Recommender(loss="ccl", sampler=sampler).job(1000)
+    def parts(**parameters):
+        return parts_of(Recommender(sampler=sampler, **parameters).get_params(), 1000)
+
+    encoder, loss, *_ = parts(loss="ccl")
     assert (loss, encoder.scoring, encoder.temperature) == (CCL(), "cosine", 1.0)
-    encoder, *_ = Recommender(loss=CCL(margin=0.3), sampler=sampler, temperature=0.5).job(1000)
+    encoder, *_ = parts(loss=CCL(margin=0.3), temperature=0.5)
     assert (encoder.scoring, encoder.temperature) == ("cosine", 0.5)
-    assert Recommender(loss="bce", sampler=sampler).job(1000)[1] == BCE()
+    assert parts(loss="bce").loss == BCE()
 
 
 @pytest.mark.parametrize("sampler", ["full", "uniform"])
@@ -84,3 +90,24 @@ def test_fit_on_the_command_line(loss, tmp_path):
     out = CliRunner().invoke(app, ["fit", str(table), *options])
     assert out.exit_code == 0, out.output
     assert LOSSES[loss](weight=3.0) == Recommender.load(model).loss
+
+
+def test_a_registered_loss_without_a_family_trains_by_its_definition():
+    """It may be registered before or after engines are loaded."""
+    code = """
+from dataclasses import dataclass
+from truepair.losses import LOSSES, Loss, Rows
+
+@dataclass(frozen=True)
+class Hinge(Loss):
+    def _rows(self, pos, extra, unlabelled, users):
+        return Rows((1 - pos[:, None] + unlabelled).clamp(min=0).mean(dim=1), None)
+
+LOSSES["hinge"] = Hinge
+import truepair as tp
+clicks = tp.simulate_world(40, 30, tau=0.1, density=0.1).observed
+print(tp.Recommender(loss="hinge", sampler="uniform", dim=4, epochs=2).fit(clicks).result_.engine)
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.split() == ["reference"]

@@ -1,6 +1,7 @@
 """The recommender as its users meet it."""
 
 import dataclasses
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -751,3 +752,17 @@ def test_training_goes_on_from_a_checkpoint(clicks, tmp_path):
     Recommender(**{**QUICK, "epochs": 3}).fit(clicks, checkpoint=tmp_path / "c")
     resumed = Recommender(**QUICK).fit(read_interactions(clicks), checkpoint=tmp_path / "c")
     assert torch.equal(whole.users_, resumed.users_)
+
+
+def test_a_model_is_not_evaluated_on_pairs_that_it_has_learnt_from(world):
+    split = split_random(world.observed, test=0.2, valid=0.1, seed=0)
+    honest = Recommender(dim=4, epochs=2).fit(split)
+    assert honest.evaluate(split).mean("ndcg@20") == evaluate(honest, split).mean("ndcg@20")
+    assert honest.evaluate(split, "valid").mean("ndcg@20") > 0
+    everything = Recommender(dim=4, epochs=2).fit(world.observed)
+    for call in (everything.evaluate, partial(evaluate, everything)):
+        for on in ("test", "valid"):
+            with pytest.raises(
+                InputError, match=rf"of the {on} part's .* pairs were in the data .* fit\(split\)"
+            ):
+                call(split, on)

@@ -148,7 +148,9 @@ def enough():
 @pytest.mark.parametrize("loss", DRAWN)
 @pytest.mark.parametrize("encoder", ENCODERS)
 def test_every_loss_and_encoder_learns_the_two_tastes(engine, loss, encoder, enough):
-    job = Job(ENCODERS[encoder](dim=4), LOSSES[loss]().with_density(enough.density), Uniform(), enough, LONG)
+    scoring = "cosine" if LOSSES[loss].needs_cosines else "dot"
+    parts = ENCODERS[encoder](dim=4, scoring=scoring), LOSSES[loss]().with_density(enough.density)
+    job = Job(*parts, Uniform(), enough, LONG)
     if lack := ENGINES[engine].lacks(job):
         pytest.skip(lack)
     result = fit(job, engine=engine)
@@ -311,7 +313,7 @@ def test_fused_engines_say_that_they_lack_a_loss_and_auto_takes_the_reference(lo
     for engine, optimizer in (("cpu", "adam"), ("cpu-fast", "sgd")):
         asked = dataclasses.replace(job, settings=dataclasses.replace(FAST, optimizer=optimizer))
         with pytest.raises(
-            InputError, match=f"it has no loss {type(loss).__name__}; it has BPR, .*reference"
+            InputError, match=f"it has no loss {type(loss).__name__}; it has InfoNCE, BPR, .*reference"
         ):
             choose_engine(asked, engine)
     assert choose_engine(job) == "reference"

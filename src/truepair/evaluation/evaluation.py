@@ -106,7 +106,9 @@ def evaluate(
     if isinstance(target, Split):
         if exclude is not None or train is not None:
             raise InputError("a split says what to exclude; leave out exclude and train.")
-        target, exclude, train = _part_of(target, on)
+        split, (target, exclude, train) = target, _part_of(target, on)
+        if (check := getattr(model, "check_unseen", None)) is not None:  # a Recommender knows its data
+            check(split, on)
     task = Task.checked(target, () if exclude is None else exclude, train)
     ks = _checked_ks(ks)
     listed, hits = task.ranked(*matrices_of(model), ks[-1])

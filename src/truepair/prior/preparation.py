@@ -111,6 +111,8 @@ def _needs_posterior(loss: Loss) -> bool:
 def _first_job(job: Job) -> FirstJob:
     """InfoNCE on all pairs but a random tenth, and that tenth."""
     assert isinstance(job.loss, InfoNCEPosterior)
+    if job.anchors is not None or job.negatives is not None:
+        raise InputError("a job with anchors or negatives has labels of its own; use the loss 'infonce'.")
     if len(job.interactions) < LEAST_PAIRS:
         raise InputError(
             f"{len(job.interactions):,} interactions are too few to hold some out for a first model; "

@@ -199,12 +199,26 @@ class Recommender:
     def evaluate(
         self, split: Split, on: Literal["valid", "test"] = "test", *, ks: tuple[int, ...] = (5, 10, 20)
     ) -> Evaluation:
-        """Evaluate on a part of the split whose train part was fitted, by ranking the whole catalogue."""
-        seen = self._fitted().seen
+        """Evaluate on a part of the split whose train part was fitted, by ranking the whole catalogue.
+
+        Raise if the model has learnt from a pair of that part: its score would mean nothing.
+        """
         check_type("split", split, Split, "make one with split_random, and fit on it")
-        if (split.train.user_ids, split.train.item_ids) != (seen.user_ids, seen.item_ids):
-            raise InputError("the model was fitted on other users or items; fit and evaluate on one split.")
         return evaluate(self, split, on, ks=ks)
+
+    def check_unseen(self, split: Split, on: Literal["valid", "test"]) -> None:
+        """Raise if this part of a split was among the data of `fit`."""
+        model, target = self._fitted(), split.valid if on == "valid" else split.test
+        if (split.train.user_ids, split.train.item_ids) != (model.seen.user_ids, model.seen.item_ids):
+            raise InputError("the model was fitted on other users or items; fit and evaluate on one split.")
+        if on == "valid" and model.facts.get("data") == split.train.hash:
+            return  # fitted on this split: the validation part is known, and nothing was learnt from it
+        n_seen = 0 if target is None else int(model.seen.has(target.users, target.items).sum())
+        if n_seen:
+            raise InputError(
+                f"{n_seen:,} of the {on} part's {len(target or ()):,} pairs were in the data that the model was "
+                "fitted on, so that it would be evaluated on what it has learnt; fit on the split: fit(split)."
+            )
 
     def _fitted(self) -> Model:
         if not hasattr(self, "model_"):

@@ -5,11 +5,11 @@ from truepair_lab.benchmarks.full import full_quality, full_scaling
 from truepair_lab.benchmarks.gpu import gpu_speed
 from truepair_lab.benchmarks.lists import evaluation_speed, ranking_speed
 from truepair_lab.benchmarks.outcome import Options, Outcome, Row, Skipped, alternate, medians
-from truepair_lab.benchmarks.peak_memory import peak_memory
 from truepair_lab.benchmarks.quality import final_quality, time_to_quality
 from truepair_lab.benchmarks.running import Benchmark, run_benchmarks
 from truepair_lab.benchmarks.scaling import epoch_scaling
 from truepair_lab.benchmarks.training import graph_speed, training_speed
+from truepair_lab.benchmarks.training_memory import peak_memory
 
 BENCHMARKS: dict[str, Benchmark] = {
     "training": training_speed,

@@ -29,12 +29,12 @@ from truepair_lab.benchmarks import (
     alternate,
     lists,
     medians,
-    peak_memory,
     peers,
     quality,
     run_benchmarks,
     scaling,
     training,
+    training_memory,
     truepair_side,
 )
 from truepair_lab.benchmarks.plots import check_plot, draw_scaling
@@ -223,13 +223,13 @@ def test_evaluation_against_its_own_ranking(split):
 
 
 def test_peak_memory_of_a_fresh_process(split):
-    if not peak_memory.Path("/proc/self/status").exists():
+    if not training_memory.Path("/proc/self/status").exists():
         pytest.skip("only Linux tells")
-    outcome = peak_memory.measure_memory(
+    outcome = training_memory.measure_memory(
         "tiny", split.train, ("reference", "none"), Options(rounds=1, quick=True)
     )
     assert 0 < outcome.rows[0].value < 2000
-    assert outcome.rows[0].bar == peak_memory.BAR
+    assert outcome.rows[0].bar == training_memory.BAR
     assert re.match("there is no engine 'none' here; there are .*reference", outcome.skipped[0])
 
 

@@ -18,6 +18,7 @@ from truepair.losses import LOSSES as REGISTRY
 from truepair.models.encoders import MF, LightGCN
 from truepair.randomness import stream_key
 from truepair.recommender.estimator import Recommender
+from truepair.recommender.parts import parts_of
 from truepair.sampling import Full, Uniform
 from truepair.training import Job, Settings, choose_engine, fit
 from truepair.training.full.losses import ROW_FORMS, has_row_form
@@ -399,17 +400,19 @@ def test_folding_in_does_not_depend_on_who_comes_along():
 def test_one_prior_per_user_is_folded_in_by_its_mean():
     data = two_tastes(n_users=30)
     model = Recommender(loss="dpl", **QUICK, tau=tuple(np.linspace(0, 0.2, 30))).fit(data)
-    with pytest.raises(InputError, match="tau = one for each user is given, and loss = 'sl' has no prior"):
+    with pytest.raises(InputError, match="tau = one for each user has no effect: loss = 'sl' has no prior"):
         Recommender(loss="sl", tau=tuple(np.linspace(0, 0.2, 30))).fit(data)
     assert len(model.fold_in(data).recommend(k=2)) == 60
 
 
 def test_a_batch_is_8_to_128_users_unless_told_otherwise():
-    sizes = [Recommender(sampler="full").job(n)[3].batch_size for n in (10, 50_000, 10**6)]
-    assert sizes == [8, 50, 128]
-    assert Recommender(sampler=Full(columns=5)).job(10**6)[3].batch_size == 128
-    assert Recommender(sampler="full", batch_size=32).job(10**6)[3].batch_size == 32
-    assert Recommender(sampler="uniform").job(10**6)[3].batch_size == 1024
+    def batch_size(n_pairs, **parameters):
+        return parts_of(Recommender(**parameters).get_params(), n_pairs).settings.batch_size
+
+    assert [batch_size(n, sampler="full") for n in (10, 50_000, 10**6)] == [8, 50, 128]
+    assert batch_size(10**6, sampler=Full(columns=5)) == 128
+    assert batch_size(10**6, sampler="full", batch_size=32) == 32
+    assert batch_size(10**6, sampler="uniform") == 1024
 
 
 def test_the_command_line(tmp_path):

@@ -3,7 +3,6 @@
 import dataclasses
 import threading
 from functools import partial
-from types import SimpleNamespace
 
 import numba
 import numpy as np
@@ -302,7 +301,7 @@ def test_a_state_of_other_sizes_is_refused(data):
 
 def test_an_interrupted_fit_ends_with_the_same_bits(data, tmp_path, with_cpu):
     settings = dataclasses.replace(SETTINGS, epochs=4, schedule="linear")
-    run = partial(fit, MF(dim=7), DPL(), Uniform(), data, settings, engine="cpu")
+    run = partial(fit, Job(MF(dim=7), DPL(), Uniform(), data, settings), engine="cpu")
     whole = run(on_epoch=lambda state: None)
     told = []
 
@@ -389,7 +388,8 @@ def test_it_lacks_nothing_of_what_it_has(data):
 
 def test_it_does_not_train_on_another_device(data):
     job = job_of(data)
-    elsewhere = dataclasses.replace(job, settings=SimpleNamespace(device="cuda"))
+    elsewhere = dataclasses.replace(job, settings=dataclasses.replace(job.settings))
+    object.__setattr__(elsewhere.settings, "device", "cuda")  # its constructor asks for a GPU
     assert CPU.lacks(elsewhere) == "it trains on the CPU, not on device = 'cuda'; it has 'cpu' and 'auto'."
 
 

@@ -25,7 +25,9 @@ FUSED_ROWS = (
     Row.DEBIASED_HALF,
 )
 FUSED_LOSSES: tuple[type[Loss], ...] = tuple(
-    kind for kind in LOSSES.values() if kind.family.row in FUSED_ROWS and not kind.needs_items
+    kind
+    for kind in LOSSES.values()
+    if (family := vars(kind).get("family")) and family.row in FUSED_ROWS and not kind.needs_items
 )
 FUSED_SAMPLERS: tuple[type[Sampler], ...] = (Uniform, Popularity, DNS)
 BATCH_SAMPLERS: tuple[type[Sampler], ...] = (*FUSED_SAMPLERS, BNS)  # of engines that train by batches
