@@ -259,7 +259,7 @@ def summed_scores(train: Any, weight: float, seed: int = 0) -> torch.Tensor:
     users, items = closed_forms.EASE(20.0, 0.2, 0.1).solve(train)
     assert isinstance(items, torch.Tensor)
     by_ease = torch.from_numpy(users @ items.numpy().T)
-    return torch.addmm(by_ease, vectors, of_items.T, beta=weight)
+    return torch.addmm(by_ease, vectors.cpu(), of_items.cpu().T, beta=weight)
 
 
 def test_a_sum_s_trials_are_judged_as_the_sum_of_both_parts(case: Case) -> None:

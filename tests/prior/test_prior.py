@@ -27,7 +27,7 @@ def world():
 
 @pytest.fixture(scope="module")
 def estimate(world):
-    return estimate_prior(world.observed, resamples=5, seed=5)
+    return estimate_prior(world.observed, resamples=5, seed=5, device="cpu")
 
 
 def made_up(tau=0.1, n=200_000, held_out=20_000, gap=3.0, seed=0):
@@ -143,7 +143,7 @@ def test_residual_of_a_part(world, estimate):
 
 
 def test_the_same_seed_gives_the_same_estimate(world, estimate):
-    again = estimate_prior(world.observed, resamples=5, seed=5)
+    again = estimate_prior(world.observed, resamples=5, seed=5, device="cpu")
     assert (again.tau, again.low, again.high) == (estimate.tau, estimate.low, estimate.high)
 
 
@@ -202,7 +202,7 @@ def test_training_alone_says_who_estimates():
         fit(Job(MF(dim=4), DPL(tau="auto"), Uniform(), two_tastes(), Settings(epochs=1, patience=None)))
 
 
-QUICK = {"loss": "dpl", "sampler": "uniform", "dim": 8, "validation": 0, "seed": 3}
+QUICK = {"loss": "dpl", "sampler": "uniform", "dim": 8, "validation": 0, "seed": 3, "device": "cpu"}
 
 
 @pytest.mark.parametrize("word", ["auto", "per-user"])

@@ -762,7 +762,5 @@ def test_a_model_is_not_evaluated_on_pairs_that_it_has_learnt_from(world):
     everything = Recommender(dim=4, epochs=2).fit(world.observed)
     for call in (everything.evaluate, partial(evaluate, everything)):
         for on in ("test", "valid"):
-            with pytest.raises(
-                InputError, match=rf"of the {on} part's .* pairs were in the data .* fit\(split\)"
-            ):
+            with pytest.raises(InputError, match=rf"\d+ pairs of the {on} part were in the data"):
                 call(split, on)

@@ -28,9 +28,9 @@ class InfoNCEPosterior(Debiased):
     model, standardised within the user, and r(z) = f(z | held-out positive) / f(z | unlabelled). With τ = 0
     it is InfoNCE. `cap` keeps weights above 0.
 
-    P depends on the user and the item, so it takes exact sampling, and a first model: `posterior` is what it
-    tells, filled in by `Recommender` or `truepair.prior.prepare`. Scores alone do not say of which items
-    they are: called on them, this is InfoNCE, all weights 1.
+    P depends on the user and the item, so the loss needs sampler="full" and a model that is trained first:
+    `Recommender` and `truepair.prior.prepare` train it and fill in `posterior`. Called on scores alone, which
+    do not say whose items they are, the loss is InfoNCE: all weights are 1.
     """
 
     family: ClassVar[Family] = Family(Pair.EXPONENTIAL, Row.SOFTMAX)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from truepair.cli.main import app
@@ -64,7 +65,11 @@ def test_the_paper_protocol_takes_the_best_of_what_it_looked_at(material: Materi
     assert line.metrics["ndcg@20"] == pytest.approx(max(score for _, score in line.curve), abs=1e-5)
     assert line.last["ndcg@20"] == pytest.approx(line.curve[-1][1], abs=1e-5)
     assert set(line.metrics) == set(line.last) == set(METRICS)
-    assert (line.epoch, line.split, line.engine) == (0, material.whole.hash, "cpu")
+    assert (line.epoch, line.split, line.engine) == (
+        0,
+        material.whole.hash,
+        "gpu" if torch.cuda.is_available() else "cpu",
+    )
     assert line.versions["truepair"]
 
 
@@ -148,6 +153,7 @@ def test_a_line_of_another_study_is_taken_over_with_all_it_says(
 def test_what_another_process_did_meanwhile_is_not_done_again(
     material: Material, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)  # a GPU trains both seeds at once
     run_wanted(material, [wanted(seed=1)], tmp_path, print)
     (theirs,) = lines_of(tmp_path)
     (tmp_path / "runs-ml-100k.jsonl").unlink()

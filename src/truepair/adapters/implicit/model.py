@@ -172,11 +172,11 @@ class _EpochCallback:
 
     def __init__(self, callback: Callback, pairs: Interactions, settings: Settings) -> None:
         self.callback, self.seed, self.began = callback, settings.seed, time.perf_counter()
-        self.draws = Draws(pairs, Uniform(), settings.torch_device())
+        self.draws = Draws(pairs, Uniform())
 
     def __call__(self, state: EpochState, /) -> None:
         began, self.began = self.began, time.perf_counter()
-        users, items = state.matrices()
+        users, items = (matrix.cpu() for matrix in state.matrices())  # engines train on either device
         batch = self.draws.batch(self.draws.anchors, 0, 1, stream_key(self.seed, state.epoch, 1))
         gap = items[batch.pos] - items[batch.unlabelled[:, 0]]
         correct = int(((users[batch.users] * gap).sum(dim=1) > 0).sum())
