@@ -199,15 +199,13 @@ def test_saved_and_loaded_it_gives_the_same(model, tmp_path):
     model.save(path)
     again = type(model).load(path)
     users = np.arange(5)
-    for options in ({}, {"recalculate_user": True}):
+    for options in ({}, {"recalculate_user": True}):  # where new vectors are fitted: on a GPU sums vary
         for a, b in zip(
             model.recommend(users, clicks()[users], **options),
             again.recommend(users, clicks()[users], **options),
             strict=True,
         ):
-            np.testing.assert_allclose(
-                a, b, rtol=1e-5 if torch.cuda.is_available() else 0
-            )  # a GPU's sums vary
+            np.testing.assert_allclose(a, b, rtol=1e-5 if torch.cuda.is_available() else 0)
     assert again.factors == model.factors
     assert again.dtype == model.dtype
     assert again._fitted_loss == model._fitted_loss
