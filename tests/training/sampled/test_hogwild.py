@@ -315,7 +315,7 @@ def test_with_one_thread_the_seed_decides(optimizer):
     assert runs[0].history[-1].loss == runs[1].history[-1].loss
 
 
-def test_a_run_does_not_depend_on_how_an_epoch_is_cut_into_pieces(monkeypatch):
+def test_a_run_does_not_depend_on_how_an_epoch_is_cut_into_pieces(monkeypatch, one_thread):
     whole = fit_fast(job_of())
     monkeypatch.setattr("truepair.training.sampled.hogwild.engine.PIECE", 1000)
     job, advanced = job_of(), []
