@@ -135,6 +135,12 @@ def test_examples_have_only_options_that_exist():
         assert set(given) <= {option for p in command.params for option in p.opts}, words
 
 
+@pytest.mark.parametrize("group", ["", "data", "lab", "lab paper", "lab quality"])
+def test_no_summary_of_a_command_is_cut(group):
+    shown = good(*group.split(), "--help").stdout
+    assert "..." not in shown.partition("Commands:")[2]
+
+
 def test_choices_and_defaults_come_from_the_library():
     shown = " ".join(good("fit", "--help").stdout.split()).replace("- ", "-")  # lines may end at a hyphen
     for registry in (LOSSES, ALL_ENCODERS, SAMPLERS):

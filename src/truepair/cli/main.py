@@ -83,7 +83,7 @@ datasets = typer.Typer(help="The public datasets that truepair knows by name.", 
 
 lab = typer.Typer(
     cls=LabGroup,
-    help="The research behind truepair: the paper, the theory, the truth lab, the contest, the benchmarks.",
+    help="The research behind truepair: studies and benchmarks.",
     **HABITS,
 )
 

@@ -216,8 +216,8 @@ class Recommender:
         n_seen = 0 if target is None else int(model.seen.has(target.users, target.items).sum())
         if n_seen:
             raise InputError(
-                f"{n_seen:,} pairs of the {on} part were in the data that the model was fitted on, so that it "
-                "would be evaluated on what it has learnt; fit it on the split: fit(split)."
+                f"{n_seen:,} pairs of the {on} part were in the data that the model was fitted on, so that "
+                "it would be evaluated on what it has learnt; fit it on the split: fit(split)."
             )
 
     def _fitted(self) -> Model:

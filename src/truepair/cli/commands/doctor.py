@@ -36,7 +36,7 @@ _EXTRAS = {
 
 @unpacked
 def doctor(*, data_dir: DataDir = None, console: Console) -> None:
-    """Show versions, hardware, datasets and extras, and which engine will train."""
+    """Show versions, hardware, datasets, extras and the engine."""
     found = examine(data_dir)
     lines = [f"{name}: {_line(value)}" for part in found.values() for name, value in part.items()]
     console.give("\n".join(lines), found)
