@@ -28,6 +28,7 @@ from truepair.models.closed_forms import ALL_ENCODERS, CLOSED
 from truepair.recommender.estimator import Recommender
 from truepair.sampling import SAMPLERS
 from truepair.training.checkpoints import load_checkpoint
+from truepair.versions import package_version
 from worlds import two_tastes
 
 SMALL = ["--dim", "4", "--epochs", "3", "--metric", "ndcg@5", "--validation", "0.1"]
@@ -154,6 +155,15 @@ def test_choices_and_defaults_come_from_the_library():
 
 def test_version():
     assert good("--version").stdout == f"truepair {truepair.__version__}\n"
+
+
+def test_version_without_an_installation(monkeypatch):
+    def missing(package):
+        raise importlib.metadata.PackageNotFoundError(package)
+
+    monkeypatch.setattr(importlib.metadata, "version", missing)
+    assert good("--version").stdout == f"truepair {truepair.__version__}\n"
+    assert (package_version("truepair"), package_version("numpy")) == (truepair.__version__, None)
 
 
 def test_as_a_module():

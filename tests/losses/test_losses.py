@@ -131,7 +131,7 @@ ORACLES = {
     "bce": oracle_bce,
     "ccl": oracle_ccl,
     "infonce": oracle_infonce,
-    "infonce-posterior": oracle_infonce,  # of scores alone; with weights see tests/training/full/test_item_weights.py
+    "infonce-posterior": oracle_infonce,  # without weights; see also test_item_weights.py
     "sl": oracle_sl,
     "bsl": oracle_bsl,
     "psl": oracle_psl,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 from functools import cached_property
 from typing import Annotated, Any
 
@@ -22,6 +21,7 @@ from truepair.cli.commands.similar import similar
 from truepair.cli.commands.tune import tune
 from truepair.cli.options import Command
 from truepair.errors import TruepairError
+from truepair.versions import package_version
 
 _LAB = "truepair_lab.cli.main"
 _MOVED_TO_LAB = ("bench", "paper", "quality", "theory", "truth")  # commands of version 0.1
@@ -90,7 +90,7 @@ lab = typer.Typer(
 
 def _version(asked: bool) -> None:
     if asked:
-        typer.echo(f"truepair {importlib.metadata.version('truepair')}")
+        typer.echo(f"truepair {package_version('truepair')}")
         raise typer.Exit
 
 

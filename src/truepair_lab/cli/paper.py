@@ -148,7 +148,7 @@ def _selected(
     data_dir: Path | None,
 ) -> Selection:
     from truepair_lab.paper import presets
-    from truepair_lab.paper.running.steps import Selection, checked, usual_processes
+    from truepair_lab.paper.running.steps import Selection, checked, default_processes
 
     only, studies, encoders, methods = chosen
     return Selection(
@@ -158,7 +158,7 @@ def _selected(
         checked("method", methods, (*presets.METHODS, *presets.REFERENCES)),
         seeds,
         data_dir,
-        usual_processes() if processes is None else check_whole("processes", processes, 1),
+        default_processes() if processes is None else check_whole("processes", processes, 1),
         check_whole("together", together, 1),
     )
 
