@@ -185,7 +185,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contestants, "_FEW", 2)
     monkeypatch.setattr(contestants, "EPOCHS", {"small": 5, "large": 5})
     monkeypatch.setattr(contestants, "_EVERY", 2)
-    monkeypatch.setattr(settled, "packaged", dict)
+    monkeypatch.setattr(settled, "packaged_settings", dict)
 
 
 @pytest.mark.usefixtures("hurried")
@@ -438,7 +438,7 @@ def contrast(case: str, runs: list[RunLine], a: Any, b: Any, p: float) -> Contra
 
 @pytest.fixture
 def nothing_packaged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settled, "packaged", dict)
+    monkeypatch.setattr(settled, "packaged_settings", dict)
 
 
 @pytest.mark.usefixtures("nothing_packaged")
@@ -607,9 +607,9 @@ def test_wrong_words_are_told(words: list[str], message: str) -> None:
 
 def test_the_benchmark_shows_what_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = made_up()
-    monkeypatch.setattr(settled, "packaged", dict)
+    monkeypatch.setattr(settled, "packaged_settings", dict)
     kept = {tuple(place.split()): best for place, best in json.loads(settled.settled_text(lines)).items()}
-    monkeypatch.setattr(contest, "packaged", lambda: kept)
+    monkeypatch.setattr(contest, "packaged_settings", lambda: kept)
     outcome = contest.contest_quality(Options())
     assert [(row.peer, row.peer_value, row.passed) for row in outcome.rows] == [
         ("EASE", 0.45, None),
@@ -618,6 +618,6 @@ def test_the_benchmark_shows_what_is_recorded(monkeypatch: pytest.MonkeyPatch) -
     ]
     assert outcome.rows[0].what == "MovieLens-100k, MF full-catalogue InfoNCE: NDCG@20"
     assert len(outcome.skipped) == len(CASES) - 1
-    monkeypatch.setattr(contest, "packaged", dict)
+    monkeypatch.setattr(contest, "packaged_settings", dict)
     with pytest.raises(Skipped, match="no run of the contest is recorded"):
         contest.contest_quality(Options())
