@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +90,7 @@ class Quest:
 
 
 def trials_for(space: Mapping[str, Searched], trials: int) -> int:
-    """So many trials; fewer where one parameter is all there is to search."""
+    """The number of trials; smaller if there is only one parameter to search."""
     return min(trials, ONE_PARAMETER) if len(space) == 1 else trials
 
 
@@ -124,3 +126,24 @@ def best_trials(lines: Lines) -> dict[Place, TrialLine]:
         if place not in found or line.score > (found[place].score or 0.0):
             found[place] = line
     return found
+
+
+def best_settings(lines: Lines) -> dict[Place, dict[str, Any]]:
+    """The parameters, epoch and validation score of each best trial."""
+    return {
+        place: {"parameters": dict(best.parameters), "epoch": best.epoch, "validation": best.score}
+        for place, best in best_trials(lines).items()
+    }
+
+
+def read_settings(package: str, name: str) -> dict[Place, dict[str, Any]]:
+    """The best settings in a file of this package, as `settings_json` wrote them."""
+    text = files(package).joinpath(name).read_text(encoding="utf-8")
+    found = {tuple(place.split()): best for place, best in json.loads(text).items()}
+    return {(dataset, encoder, method): best for (dataset, encoder, method), best in found.items()}
+
+
+def settings_json(settings: Mapping[Place, Mapping[str, Any]]) -> str:
+    """The best settings as JSON, in the order of their places."""
+    found = {" ".join(place): best for place, best in sorted(settings.items())}
+    return json.dumps(found, indent=1, ensure_ascii=False) + "\n"

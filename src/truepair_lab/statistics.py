@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from scipy.special import stdtr
 from scipy.stats import t as student
 
+from truepair.evaluation.comparison import SIGNIFICANT
 from truepair.evaluation.statistics import holm
 from truepair_lab.markdown import short, signed
 
-SIGNIFICANT = 0.05
 LEAST_SEEDS = 3  # with fewer, a spread is not known
 UNKNOWN = "spread unknown"
 

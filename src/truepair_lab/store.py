@@ -19,7 +19,7 @@ from truepair.errors import InputError, StorageError
 
 
 class Line(Protocol):
-    """A dataclass; `kind` tells the lines of a folder apart: "" where a folder holds one kind alone.
+    """A dataclass; `kind` distinguishes the lines of a folder; it is "" where a folder holds one kind alone.
 
     `older` has names that fields had in lines before: older name -> field.
     """

@@ -27,6 +27,7 @@ from truepair.losses import LOSSES
 from truepair.models.closed_forms import ALL_ENCODERS, CLOSED
 from truepair.recommender.estimator import Recommender
 from truepair.sampling import SAMPLERS
+from truepair.storage.versions import package_version
 from truepair.training.checkpoints import load_checkpoint
 from worlds import two_tastes
 
@@ -135,6 +136,12 @@ def test_examples_have_only_options_that_exist():
         assert set(given) <= {option for p in command.params for option in p.opts}, words
 
 
+@pytest.mark.parametrize("group", ["", "data", "lab", "lab paper", "lab quality"])
+def test_no_summary_of_a_command_is_cut(group):
+    shown = good(*group.split(), "--help").stdout
+    assert "..." not in shown.partition("Commands:")[2]
+
+
 def test_choices_and_defaults_come_from_the_library():
     shown = " ".join(good("fit", "--help").stdout.split()).replace("- ", "-")  # lines may end at a hyphen
     for registry in (LOSSES, ALL_ENCODERS, SAMPLERS):
@@ -148,6 +155,15 @@ def test_choices_and_defaults_come_from_the_library():
 
 def test_version():
     assert good("--version").stdout == f"truepair {truepair.__version__}\n"
+
+
+def test_version_without_an_installation(monkeypatch):
+    def missing(package):
+        raise importlib.metadata.PackageNotFoundError(package)
+
+    monkeypatch.setattr(importlib.metadata, "version", missing)
+    assert good("--version").stdout == f"truepair {truepair.__version__}\n"
+    assert (package_version("truepair"), package_version("numpy")) == (truepair.__version__, None)
 
 
 def test_as_a_module():

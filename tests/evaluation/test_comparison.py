@@ -63,6 +63,7 @@ def test_compare_all_with_a_baseline(three):
     found = compare_all(three, "ndcg@5", baseline="base", flips=500)
     assert [(x.a, x.b) for x in found] == [("same", "base"), ("better", "base")]
     assert found[0].p_corrected > 0.05 > found[1].p_corrected
+    assert [x.is_significant for x in found[:2]] == [False, True]
     assert str(found[1]).startswith("ndcg@5: better 0.")
 
 

@@ -303,14 +303,14 @@ def test_prior_estimates():
     assert f"median error is {errors[0]} in simulated worlds and {errors[1]} in noisy ones" in PRIOR
     random = [g for g in prior() if g.exposure == "random"]
     parts = [[g for g in random if (g.study in WORLDS) == simulated] for simulated in (True, False)]
-    held = [f"{sum(g.held for g in of)} of {sum(len(g.lines) for g in of)}" for of in parts]
-    assert f"the truth in {held[0]} simulated cases and {held[1]} with real tastes" in PRIOR
+    covered = [f"{sum(g.n_covered for g in of)} of {sum(len(g.lines) for g in of)}" for of in parts]
+    assert f"the truth in {covered[0]} simulated cases and {covered[1]} with real tastes" in PRIOR
     popular = group_of("worlds", "popularity")
     ratios = [level.ratio("recommended") for level in popular.by_level()]
     assert f"{min(ratios):.2f} to {max(ratios):.2f} of the truth in the median" in PRIOR
-    assert f"the truth in {popular.held} of {len(popular.lines)} simulated cases" in PRIOR
+    assert f"the truth in {popular.n_covered} of {len(popular.lines)} simulated cases" in PRIOR
     blocks = [group_of(name, "popularity") for name in ("kuairec", "jester5k")]
-    kuairec, jester = (f"{g.held} of {len(g.lines)}" for g in blocks)
+    kuairec, jester = (f"{g.n_covered} of {len(g.lines)}" for g in blocks)
     assert f"KuaiRec by popularity it holds in {kuairec} cases, on Jester in {jester}." in PRIOR
 
 
@@ -321,7 +321,7 @@ def test_prior_coat():
         f"the truth is {share(coat.lines[0].tau)} and the estimates are {first}, {second} and {third};"
         in PRIOR
     )
-    assert f"{coat.held} of {len(coat.lines)} intervals hold the truth" in PRIOR
+    assert f"{coat.n_covered} of {len(coat.lines)} intervals hold the truth" in PRIOR
     assert f"separation of {coat.median(lambda line: line.separation):.2f} is" in PRIOR
     least = min(max(line.methods["bbe"], line.methods["dedpul"]) / line.estimate for line in coat.lines)
     assert f"an upper bound of {least:.0f} times the estimate" in PRIOR

@@ -165,7 +165,7 @@ def test_auto_lines_are_resumed(tmp_path, monkeypatch):
 def test_groups_tell_errors_and_coverage():
     random, popularity, *_ = groups_of(some_lines())
     assert random.error("recommended") == pytest.approx(0.1)
-    assert random.held == 2  # of the level 0.1; 0.33 ± 0.02 does not hold 0.3
+    assert random.n_covered == 2  # of the level 0.1; 0.33 ± 0.02 does not hold 0.3
     assert popularity.ratio("recommended") == pytest.approx(0.25)
     assert random.per_user("error own") == pytest.approx((0.2 + 0.02 / 0.3) / 2)
     assert [agrees(line) for line in random.lines] == [True] * 4

@@ -33,7 +33,7 @@ from truepair_lab.lines import Contrast, Lines, RunLine, TrialLine, append_line,
 from truepair_lab.paper.presets import METRICS
 from truepair_lab.paper.running.runs import per_user_file
 from truepair_lab.quality import blends, cases, contestants, report, running, settled
-from truepair_lab.quality.blends import StopAfter, SumRunner, summed_parameters, trained
+from truepair_lab.quality.blends import BlendRunner, StopAfter, blend_parameters, trained
 from truepair_lab.quality.cases import AIMS, CASES, Case
 from truepair_lab.quality.contestants import MODELS, fixed_of, space_of, title
 from truepair_lab.quality.running import Selection, quest_of, run_wanted, search
@@ -147,7 +147,7 @@ def test_every_weight_of_a_sum_can_be_searched(model: tuple[str, str], large: bo
     )
     space = space_of(*model, large)
     assert list(space) == ["plus_weight"]
-    check_values(space, summed_parameters(run, ease))
+    check_values(space, blend_parameters(run, ease))
 
 
 def test_contestants_that_need_nobody_have_no_parts_and_no_twin() -> None:
@@ -185,7 +185,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contestants, "_FEW", 2)
     monkeypatch.setattr(contestants, "EPOCHS", {"small": 5, "large": 5})
     monkeypatch.setattr(contestants, "_EVERY", 2)
-    monkeypatch.setattr(settled, "packaged", dict)
+    monkeypatch.setattr(settled, "packaged_settings", dict)
 
 
 @pytest.mark.usefixtures("hurried")
@@ -268,7 +268,7 @@ def test_a_sum_s_trials_are_judged_as_the_sum_of_both_parts(case: Case) -> None:
     ):
         quest_of(case, SUM, {place: best for place, best in both_parts().items() if place[1] == "mf"})
     quest = quest_of(case, SUM, both_parts(), {"encoder.dim": 3})  # given to its parts, when they were tuned
-    assert isinstance(quest.runner, SumRunner)
+    assert isinstance(quest.runner, BlendRunner)
     assert case.valid.hash in quest.runner.identity
     for weight in (0.1, 3.0):
         trial = quest.one_trial(0, {"plus_weight": weight})
@@ -438,7 +438,7 @@ def contrast(case: str, runs: list[RunLine], a: Any, b: Any, p: float) -> Contra
 
 @pytest.fixture
 def nothing_packaged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settled, "packaged", dict)
+    monkeypatch.setattr(settled, "packaged_settings", dict)
 
 
 @pytest.mark.usefixtures("nothing_packaged")
@@ -607,9 +607,9 @@ def test_wrong_words_are_told(words: list[str], message: str) -> None:
 
 def test_the_benchmark_shows_what_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = made_up()
-    monkeypatch.setattr(settled, "packaged", dict)
+    monkeypatch.setattr(settled, "packaged_settings", dict)
     kept = {tuple(place.split()): best for place, best in json.loads(settled.settled_text(lines)).items()}
-    monkeypatch.setattr(contest, "packaged", lambda: kept)
+    monkeypatch.setattr(contest, "packaged_settings", lambda: kept)
     outcome = contest.contest_quality(Options())
     assert [(row.peer, row.peer_value, row.passed) for row in outcome.rows] == [
         ("EASE", 0.45, None),
@@ -618,6 +618,6 @@ def test_the_benchmark_shows_what_is_recorded(monkeypatch: pytest.MonkeyPatch) -
     ]
     assert outcome.rows[0].what == "MovieLens-100k, MF full-catalogue InfoNCE: NDCG@20"
     assert len(outcome.skipped) == len(CASES) - 1
-    monkeypatch.setattr(contest, "packaged", dict)
+    monkeypatch.setattr(contest, "packaged_settings", dict)
     with pytest.raises(Skipped, match="no run of the contest is recorded"):
         contest.contest_quality(Options())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 from functools import cached_property
 from typing import Annotated, Any
 
@@ -22,6 +21,7 @@ from truepair.cli.commands.similar import similar
 from truepair.cli.commands.tune import tune
 from truepair.cli.options import Command
 from truepair.errors import TruepairError
+from truepair.storage.versions import package_version
 
 _LAB = "truepair_lab.cli.main"
 _MOVED_TO_LAB = ("bench", "paper", "quality", "theory", "truth")  # commands of version 0.1
@@ -83,14 +83,14 @@ datasets = typer.Typer(help="The public datasets that truepair knows by name.", 
 
 lab = typer.Typer(
     cls=LabGroup,
-    help="The research behind truepair: the paper, the theory, the truth lab, the contest, the benchmarks.",
+    help="The research behind truepair: studies and benchmarks.",
     **HABITS,
 )
 
 
 def _version(asked: bool) -> None:
     if asked:
-        typer.echo(f"truepair {importlib.metadata.version('truepair')}")
+        typer.echo(f"truepair {package_version('truepair')}")
         raise typer.Exit
 
 

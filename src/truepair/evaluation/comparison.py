@@ -12,6 +12,8 @@ from truepair.errors import InputError, check_choice, check_type
 from truepair.evaluation.evaluation import Evaluation
 from truepair.evaluation.statistics import bootstrap_interval, holm, sign_flip_test
 
+SIGNIFICANT = 0.05
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -30,6 +32,11 @@ class Comparison:
     p_corrected: float
     a: str = "a"
     b: str = "b"
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether `p_corrected` is below `SIGNIFICANT`."""
+        return self.p_corrected < SIGNIFICANT
 
     def __str__(self) -> str:
         return (

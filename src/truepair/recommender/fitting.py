@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.metadata
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +29,7 @@ from truepair.recommender.parts import (
     parts_of,
     validation_share,
 )
+from truepair.storage.versions import package_version
 from truepair.training import FitResult, Job, Settings, fit
 
 _USED_BY_CLOSED_FORMS = ("encoder", "metric", "device")
@@ -118,7 +118,7 @@ def _facts(parameters: Parameters, result: FitResult, split: Split, score: float
         "clamped share": result.clamped,
         **({"not used": not_used} if not_used else {}),
         "metrics": {} if score is None else {f"validation {parameters['metric']}": score},
-        "versions": {name: _version(name) for name in _PACKAGES},
+        "versions": {name: package_version(name) or "unknown" for name in _PACKAGES},
     }
 
 
@@ -133,10 +133,3 @@ def _as_used(parameters: Parameters, job: Job | None) -> Mapping[str, Any]:
         **{name: getattr(job.settings, name) for name in SETTINGS},
         "validation": validation_share(parameters),
     }
-
-
-def _version(name: str) -> str:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import platform
 from collections.abc import Mapping, Sequence
 
@@ -16,6 +15,7 @@ from truepair.evaluation import Comparison, Evaluation
 from truepair.reporting.demo_result import DEFAULT, METRIC, DemoData, DemoResult, Judgement, Person
 from truepair.reporting.figures import Bar, Curve, draw_bars, draw_curves
 from truepair.reporting.page import Columns, Figure, Items, Page, Section, Table, Text
+from truepair.storage.versions import package_version
 from truepair.training import FitResult
 
 TERMINAL_METRICS = ("recall@20", "hit@20", "coverage@20")  # beside the main one
@@ -25,7 +25,6 @@ PAGE_METRICS = (
 )
 BAR_METRICS = ("ndcg@20", "recall@20", "precision@20", "map@20")  # of one scale
 HISTORY_SHOWN = 12
-SIGNIFICANT = 0.05
 TEST, TRUTH = "held-out interactions", "all true preferences"
 ABOUT = {
     DEFAULT: "full-catalogue InfoNCE, the default: compares each item of a user with the whole catalogue",
@@ -45,15 +44,10 @@ def conclusion(judgement: Judgement, on: str) -> str:
     groups: dict[str, list[str]] = {}
     for found in judgement.comparisons:  # a: the other model, b: the default one
         verdict = "better than" if found.difference < 0 else "worse than"
-        verdict = f"significantly {verdict}" if is_significant(found) else "not significantly different from"
+        verdict = f"significantly {verdict}" if found.is_significant else "not significantly different from"
         groups.setdefault(verdict, []).append(f"{found.a} ({found.mean_a:.4f})")
     verdicts = "; it is ".join(f"{verdict} {_and(names)}" for verdict, names in groups.items())
     return f"On {on}, {DEFAULT} has an {metric_name(METRIC)} of {default:.4f}. It is {verdicts}."
-
-
-def is_significant(found: Comparison) -> bool:
-    """Whether the difference is significant after Holm's correction."""
-    return found.p_corrected < SIGNIFICANT
 
 
 def metric_name(metric: str) -> str:
@@ -287,7 +281,7 @@ def _setup(result: DemoResult) -> Section:
     )
     if result.data.world is not None:
         how += " DPL is given the true prior of the simulated world."
-    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in _PACKAGES)
+    versions = ", ".join(f"{name} {package_version(name)}" for name in _PACKAGES)
     where = Text(f"Python {platform.python_version()}, {versions}, {platform.system()} {platform.machine()}.")
     return Section("Settings and versions", [Text(how), Table(["", ""], rows, numbers=False), where])
 

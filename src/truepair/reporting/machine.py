@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import platform
 import re
@@ -11,12 +10,14 @@ from typing import Any
 
 import torch
 
+from truepair.storage.versions import package_version
+
 _PACKAGES = ("truepair", "numpy", "scipy", "torch", "numba", "triton", "implicit", "cornac")
 
 
 def versions() -> dict[str, str | None]:
     """The versions of Python and of the relevant packages; None if not installed."""
-    return {"python": platform.python_version()} | {name: _version(name) for name in _PACKAGES}
+    return {"python": platform.python_version()} | {name: package_version(name) for name in _PACKAGES}
 
 
 def machine() -> dict[str, Any]:
@@ -37,10 +38,3 @@ def cpu_model() -> str:
     except OSError:
         match = None
     return match[1] if match else platform.processor() or platform.machine()
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None

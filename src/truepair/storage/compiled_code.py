@@ -64,9 +64,9 @@ def compiled_and_kept(function: _Function, **options: Any) -> _Function:
     import numba  # not before it is needed: it takes a while
 
     config: Any = numba.config
-    theirs = config.CACHE_DIR
+    configured = config.CACHE_DIR
     try:
-        folder = _folder(theirs)
+        folder = _folder(configured)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / ".writable").touch()
         config.CACHE_DIR = str(folder)
@@ -74,7 +74,7 @@ def compiled_and_kept(function: _Function, **options: Any) -> _Function:
     except (OSError, RuntimeError):  # there is no such folder: compile anew in each process
         return cast(_Function, numba.njit(**options)(function))
     finally:
-        config.CACHE_DIR = theirs
+        config.CACHE_DIR = configured
 
 
 def kernel_files() -> list[Path]:
@@ -96,7 +96,7 @@ def _folder(given: str) -> Path:
 def announce_compilation(kernels: Iterable[Any], variant: str = "") -> None:
     """Say on stderr that kernels are being compiled, if they will be: it takes seconds, once a machine.
 
-    `variant` tells apart calls with other types of arguments, each of which is compiled.
+    `variant` distinguishes calls with other types of arguments, each of which is compiled.
     """
     marks = [_mark(kernel, variant) for kernel in kernels]
     if any(mark is None or not mark.exists() for mark in marks):

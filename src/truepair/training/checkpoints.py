@@ -74,7 +74,7 @@ def _digest(content: bytes) -> str:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):  # one prior per user: its checksum is enough to tell it from another
+    if isinstance(value, tuple):  # one prior per user: its checksum identifies it
         return f"{len(value)} values, {_digest(repr(value).encode())}"
     if isinstance(value, Posterior):  # a checkpoint keeps the one it began with
         return repr(value)

@@ -12,7 +12,7 @@ class Progress:
     """Receives every step and every epoch; this one shows nothing."""
 
     def step(self, steps: int) -> None:
-        """So many more batches are done."""
+        """Add this number of finished batches."""
 
     def epoch(self, record: EpochRecord) -> None:
         """One epoch is done."""

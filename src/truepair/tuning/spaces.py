@@ -35,7 +35,7 @@ COMMON: dict[str, Domain | When] = {
     "encoder.temperature": When("encoder.scoring", "cosine", Range(0.05, 0.5, log=True)),
 }
 
-# with exact sampling: nothing is drawn, and only cosines were ever worth it
+# full-catalogue training: nothing is drawn, and only cosines are worth a search
 FULL: dict[str, Domain | When] = {
     "learning_rate": Range(1e-3, 3e-2, log=True),
     "weight_decay": Range(1e-8, 1e-3, log=True),
@@ -110,7 +110,7 @@ def check_values(space: Space, fixed: Mapping[str, Any]) -> None:
     """An error where the first trial, the middle of the space, or an end of a range cannot be trained.
 
     An end, or a value of a choice, is refused if it is bad both beside the middles of the others and beside
-    the usual values: then it is bad by itself.
+    the default values: then it is bad by itself.
     """
     known, middle = {**Recommender().get_params(), **fixed}, dict(fixed)
     for name, entry in space.items():
@@ -126,7 +126,7 @@ def check_values(space: Space, fixed: Mapping[str, Any]) -> None:
         for value in _ends(domain_of(entry)):
             reasons = [_refusal({**others, **beside, name: value}) for others in (middle, fixed)]
             if None not in reasons:
-                raise InputError(f"{_told(name, entry)}, and {value!r} is not allowed: {reasons[1]}")
+                raise InputError(f"{_description(name, entry)}, and {value!r} is not allowed: {reasons[1]}")
 
 
 def _blamed(space: Space, middle: Mapping[str, Any], why: str) -> str:
@@ -134,7 +134,9 @@ def _blamed(space: Space, middle: Mapping[str, Any], why: str) -> str:
     for name in [name for name in space if name in middle]:
         if _refusal({other: value for other, value in middle.items() if other != name}) != why:
             which = "first value" if isinstance(domain_of(space[name]), Choice) else "middle"
-            return f"{_told(name, space[name])}, and its {which}, {middle[name]!r}, is not allowed: {why}"
+            return (
+                f"{_description(name, space[name])}, and its {which}, {middle[name]!r}, is not allowed: {why}"
+            )
     return f"the middle of the space, where a search begins, is not allowed: {why}"
 
 
@@ -151,7 +153,7 @@ def _ends(domain: Domain) -> Sequence[Value]:
     return domain.values if isinstance(domain, Choice) else (domain.low, domain.high)
 
 
-def _told(name: str, entry: Domain | When) -> str:
+def _description(name: str, entry: Domain | When) -> str:
     domain = domain_of(entry)
     if isinstance(domain, Choice):
         return f"{name} is searched among {', '.join(map(repr, domain.values))}"

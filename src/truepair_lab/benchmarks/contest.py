@@ -10,7 +10,7 @@ from truepair_lab.markdown import metric_name
 from truepair_lab.paper.presets import NO_ENCODER
 from truepair_lab.quality.cases import AIMS, CASES, NDCG
 from truepair_lab.quality.contestants import BASELINES, Model, title
-from truepair_lab.quality.settled import packaged
+from truepair_lab.quality.settled import packaged_settings
 
 Recorded = Mapping[Model, Mapping[str, Any]]
 
@@ -19,7 +19,11 @@ def contest_quality(options: Options) -> Outcome:
     """Full-catalogue training against EASE and iALS, from the lines of the contest; nothing is trained."""
     outcome = Outcome()
     for case in CASES:
-        found = {place[1:]: best for place, best in packaged().items() if place[0] == case and "test" in best}
+        found = {
+            place[1:]: best
+            for place, best in packaged_settings().items()
+            if place[0] == case and "test" in best
+        }
         chosen = _chosen(found)
         if chosen is None:
             outcome.skipped.append(

@@ -24,7 +24,7 @@ _USERS_AT_A_TIME = 1000
 
 
 def epoch_of_implicit(train: Interactions, dim: int, threads: int) -> Measure:
-    """Seconds of one epoch of implicit's BPR, as it tells them itself: without its setting up."""
+    """Seconds of one epoch of implicit's BPR, as it reports them itself, without its set-up."""
     bpr = _imported("implicit.bpr").BayesianPersonalizedRanking
     model = bpr(
         factors=dim, iterations=1, learning_rate=_RATE, regularization=_REGULARIZATION, num_threads=threads

@@ -11,7 +11,7 @@ from truepair.data.simulation import simulate_world
 from truepair.losses import DPL
 from truepair.models.encoders import MF
 from truepair_lab.benchmarks.outcome import Options, Outcome, Row, Skipped, medians
-from truepair_lab.benchmarks.truepair_side import FAST, SETTINGS, TAU, USUAL, seconds_per_epoch, start
+from truepair_lab.benchmarks.truepair_side import DEFAULTS, FAST, SETTINGS, TAU, seconds_per_epoch, start
 
 ENGINES_MEASURED = (FAST, "cpu")
 
@@ -83,7 +83,7 @@ def world_of(pairs: int, options: Options) -> Interactions:
 
 def _rounds(engine: str, train: Interactions, point: Point, options: Options) -> list[float]:
     settings = replace(
-        SETTINGS.get(engine, USUAL),
+        SETTINGS.get(engine, DEFAULTS),
         n_extra=point.drawn // 2,
         n_unlabelled=point.drawn - point.drawn // 2,
         batch_size=point.batch,

@@ -12,10 +12,10 @@ from truepair.models.encoders import MF, LightGCN
 from truepair_lab.benchmarks.outcome import Measure, Options, Outcome, Row, Skipped, alternate, medians
 from truepair_lab.benchmarks.peers import EPOCHS
 from truepair_lab.benchmarks.truepair_side import (
+    DEFAULTS,
     FAST,
     SETTINGS,
     TAU,
-    USUAL,
     gowalla,
     movielens_1m,
     seconds_per_epoch,
@@ -74,7 +74,7 @@ def graph_speed(options: Options) -> Outcome:
 
 def compare_graphs(data: str, train: Interactions, dim: int, engine: str, options: Options) -> Outcome:
     """Alternate an epoch of an engine with some steps of the reference."""
-    settings = replace(USUAL, n_extra=10, n_unlabelled=10, seed=options.seed)
+    settings = replace(DEFAULTS, n_extra=10, n_unlabelled=10, seed=options.seed)
     outcome = Outcome(settings={"reference": f"{_steps(options)} steps", "threads": torch.get_num_threads()})
     steps = {f"engine {engine}": _steps(options) if options.quick else None, REFERENCE: _steps(options)}
     measures = {
@@ -108,7 +108,7 @@ def _engines(train: Interactions, dim: int, options: Options, outcome: Outcome) 
     found = {}
     for engine in (FAST, "cpu", REFERENCE):
         for name, (loss, m, n) in LOSSES.items():
-            settings = replace(SETTINGS.get(engine, USUAL), n_extra=m, n_unlabelled=n, seed=options.seed)
+            settings = replace(SETTINGS.get(engine, DEFAULTS), n_extra=m, n_unlabelled=n, seed=options.seed)
             steps = _steps(options) if engine == REFERENCE else None
             try:
                 trainer = start(engine, train, MF(dim=dim), loss, settings)

@@ -26,7 +26,7 @@ def peak():  # getrusage would count what the parent had before
 
 imported = peak()
 import numpy as np
-from truepair_lab.benchmarks.truepair_side import SETTINGS, TAU, USUAL
+from truepair_lab.benchmarks.truepair_side import SETTINGS, TAU, DEFAULTS
 from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
 from truepair.models.encoders import MF
@@ -39,7 +39,7 @@ path, engine, epochs = sys.argv[1], sys.argv[2], int(sys.argv[3])
 with np.load(path) as pairs:
     n_users, n_items = pairs["shape"]
     train = Interactions(pairs["users"], pairs["items"], IdMap.range(n_users), IdMap.range(n_items))
-settings = replace(SETTINGS.get(engine, USUAL), n_extra=10, n_unlabelled=10, epochs=epochs)
+settings = replace(SETTINGS.get(engine, DEFAULTS), n_extra=10, n_unlabelled=10, epochs=epochs)
 fit(Job(MF(dim=32), DPL(tau=TAU), Uniform(), train, settings), engine=engine)
 print(peak() - imported)
 """

@@ -28,7 +28,7 @@ SETTINGS: dict[str, Settings] = {
     FAST: Settings(optimizer="sgd", learning_rate=0.05, l2_users=0.01, device="cpu"),
     "gpu": Settings(),
 }
-USUAL = Settings(device="cpu")
+DEFAULTS = Settings(device="cpu")
 
 
 def movielens_1m(options: Options) -> Split:
@@ -60,7 +60,7 @@ def start(
     """A trainer, or the news that there is no such engine here, or that it cannot do this."""
     if engine not in ENGINES:
         raise Skipped(f"there is no engine {engine!r} here; there are {', '.join(ENGINES)}")
-    settings = SETTINGS.get(engine, USUAL) if settings is None else settings
+    settings = SETTINGS.get(engine, DEFAULTS) if settings is None else settings
     job = Job(encoder or MF(dim=32), loss or DPL(tau=TAU), Uniform(), train, settings)
     if lack := ENGINES[engine].lacks(job):
         raise Skipped(f"engine {engine!r}: {lack}")
@@ -68,14 +68,14 @@ def start(
 
 
 class _Enough(Exception):  # noqa: N818, it is no error
-    """So many steps were asked for."""
+    """The requested number of steps is done."""
 
 
 def seconds_per_epoch(trainer: Trainer, rate: float, most_steps: int | None = None) -> Measure:
     """Seconds of one epoch after the other.
 
     With `most_steps` an epoch is left after so many of its steps, and its seconds are those times a factor,
-    from the first step that the engine tells of; what comes before a first step is left out.
+    from the first step that the engine reports; what comes before a first step is left out.
     """
     epoch = 0
 

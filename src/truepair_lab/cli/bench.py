@@ -24,44 +24,44 @@ def bench(
         list[str] | None,
         typer.Argument(
             metavar="NAME...",
-            help="Which to run: {truepair_lab.benchmarks.BENCHMARKS}; all if none is named.",
+            help="The benchmarks to run: {truepair_lab.benchmarks.BENCHMARKS}. [default: all]",
         ),
     ] = None,
     *,
     list_them: Annotated[
-        bool, typer.Option("--list", help="Tell what each benchmark measures, and run none.")
+        bool, typer.Option("--list", help="Show what each benchmark measures, and run none.")
     ] = False,
     quick: Annotated[
-        bool, typer.Option("--quick", help="A rehearsal: one round, little work; the figures mean little.")
+        bool, typer.Option("--quick", help="Run one short round to test the set-up; do not use the numbers.")
     ] = False,
     rounds: Annotated[
-        int | None, typer.Option(help="Measure each so often, in turns, and take medians; 5 if not given.")
+        int | None, typer.Option(help="The number of alternating rounds; medians are reported. [default: 5]")
     ] = None,
     out: Annotated[
         Path,
-        typer.Option("--out", "-o", help="Where to write all rounds, versions and the machine, as JSON."),
+        typer.Option("--out", "-o", help="The JSON file for all rounds, the versions and the machine."),
     ] = Path("truepair-bench.json"),
     plot: Annotated[
         Path | None,
-        typer.Option(help="Draw what `scaling` or `full-scaling` measures into this SVG, PNG or PDF file."),
+        typer.Option(help="Draw the results of `scaling` or `full-scaling` in this SVG, PNG or PDF file."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="The seed of every draw.")] = 0,
+    seed: Annotated[int, typer.Option(help="The seed of all random draws.")] = 0,
     data_dir: DataDir = None,
-    voice: Console,
+    console: Console,
 ) -> None:
-    """Measure truepair, and other libraries in turns with it.
+    """Measure the speed and memory of truepair and its peers.
 
-    The peers come with `pip install 'truepair[bench]'`. What was measured is kept after each benchmark, so
-    it may be interrupted.
+    The peers are other libraries; install them with `pip install 'truepair[bench]'`. The results are written
+    after each benchmark, so an interrupted run keeps those that have finished.
     """
     from truepair_lab.benchmarks import BENCHMARKS, Options, run_benchmarks
     from truepair_lab.benchmarks.table import table
 
     if list_them:
-        _list(voice)
+        _list(console)
         return
     chosen = {name: BENCHMARKS[check_choice("benchmark", name, BENCHMARKS)] for name in names or BENCHMARKS}
-    options = Options((1 if quick else 5) if rounds is None else rounds, quick, data_dir, seed, voice.say)
+    options = Options((1 if quick else 5) if rounds is None else rounds, quick, data_dir, seed, console.say)
     _check_files(out, plot, list(chosen))
     report = run_benchmarks(chosen, options, keep=lambda report: _write(report, out))
     if not any(facts["rows"] for facts in report["benchmarks"].values()):
@@ -73,15 +73,15 @@ def bench(
         [drawn] = [name for name in _DRAWN if name in chosen]
         draw_scaling(report["benchmarks"][drawn]["data"], plot)
     width = max(shutil.get_terminal_size((160, 0)).columns, 80)
-    voice.done(f"{table(report, width)}\nkept in {out}", report)
+    console.done(f"{table(report, width)}\nkept in {out}", report)
 
 
-def _list(voice: Console) -> None:
+def _list(console: Console) -> None:
     from truepair_lab.benchmarks import BENCHMARKS
     from truepair_lab.benchmarks.running import summary
 
     rows = [{"name": name, "measures": summary(benchmark)} for name, benchmark in BENCHMARKS.items()]
-    voice.give(aligned(rows), rows)
+    console.give(aligned(rows), rows)
 
 
 def _check_files(out: Path, plot: Path | None, names: list[str]) -> None:

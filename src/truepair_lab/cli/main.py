@@ -13,13 +13,20 @@ from truepair_lab.cli.theory import theory
 from truepair_lab.cli.truth import truth
 
 app = typer.Typer(**HABITS)
-paper = typer.Typer(help="The paper's tables and figures: tuned, run and reported.", **HABITS)
-quality = typer.Typer(help="The contest of full-catalogue training with what people use.", **HABITS)
+paper = typer.Typer(help="Reproduce the paper's tables and figures.", **HABITS)
+quality = typer.Typer(
+    help="Compare full-catalogue training with EASE, iALS, ItemKNN and popularity.", **HABITS
+)
 
 app.add_typer(paper, name="paper", epilog="\b\nExample:\n  truepair lab paper report")
 add(app, "theory", theory, "lab theory --quick --out theory.md")
 add(app, "truth", truth, "lab truth simulation --exposure popularity --report truth.md")
-app.add_typer(quality, name="quality", epilog="\b\nExample:\n  truepair lab quality report")
+app.add_typer(
+    quality,
+    name="quality",
+    short_help="Compare full-catalogue training with EASE, iALS and others.",
+    epilog="\b\nExample:\n  truepair lab quality report",
+)
 add(app, "prior-study", prior_study, "lab prior-study worlds --report docs/lab/prior.md")
 add(app, "bench", bench, "lab bench training ranking --rounds 5 --out bench.json")
 add(paper, "run", paper_commands.run, "lab paper run --only ml-100k --studies paper,clean")

@@ -16,7 +16,7 @@ from truepair.storage.atomic import atomic_write
 if TYPE_CHECKING:
     from truepair_lab.paper.running.steps import Selection
 
-_COMMAS = ", with commas between; all if not given."
+_COMMAS = ", separated by commas. [default: all]"
 Only = Annotated[str | None, typer.Option(help="Datasets ({truepair_lab.paper.presets.DATA})" + _COMMAS)]
 Studies = Annotated[str | None, typer.Option(help="Studies ({truepair_lab.paper.presets.STUDIES})" + _COMMAS)]
 Encoders = Annotated[
@@ -29,10 +29,10 @@ Methods = Annotated[
         + _COMMAS
     ),
 ]
-Lines = Annotated[Path, typer.Option(help="The folder of JSON lines that every result is kept in.")]
+Lines = Annotated[Path, typer.Option(help="The folder of the results, as files of JSON lines.")]
 Processes = Annotated[
     int | None,
-    typer.Option(help="So many processes at once; 1 with a GPU, else one a processor up to 8, if not given."),
+    typer.Option(help="The number of processes. [default: 1 with a GPU, else one per core, at most 8]"),
 ]
 Part = Annotated[
     bool, typer.Option("--part", hidden=True, help="One of several processes: no comparisons, no session.")
@@ -48,17 +48,19 @@ def run(
     encoders: Encoders = None,
     methods: Methods = None,
     seeds: Annotated[
-        int | None, typer.Option(help="So many training seeds, 0, 1, …; 3 or 5 by study if not given.")
+        int | None,
+        typer.Option(help="The number of training seeds: 0, 1, … [default: 3 or 5, depending on the study]"),
     ] = None,
     lines: Lines = FOLDER,
     processes: Processes = None,
     part: Part = False,
     data_dir: DataDir = None,
-    voice: Console,
+    console: Console,
 ) -> None:
-    """Run the paper's studies; what is done is not run again.
+    """Run the studies of the paper that have no results yet.
 
-    The clean protocol's settings are the best of the trials in the lines' folder, else truepair's own.
+    The clean protocol uses the best settings of the trials in --lines, or else the settings that come with
+    truepair.
     """
     from truepair_lab.paper.running import steps
 
@@ -67,13 +69,13 @@ def run(
     selected = _selected(chosen, seeds, processes, 1, data_dir)
     began, before = time.perf_counter(), steps.count_lines(lines)
     if selected.processes > 1:
-        steps.in_processes("run", selected, lines, voice.say)
-        steps.run_timings(selected, lines, voice.say)
+        steps.in_processes("run", selected, lines, console.say)
+        steps.run_timings(selected, lines, console.say)
     else:
-        steps.run(selected, lines, voice.say)
+        steps.run(selected, lines, console.say)
     if not part:
-        steps.compare(selected, lines, voice.say)
-        _finish("run", selected, lines, before, began, voice)
+        steps.compare(selected, lines, console.say)
+        _finish("run", selected, lines, before, began, console)
 
 
 @unpacked
@@ -87,14 +89,17 @@ def tune(
     settings: Annotated[
         Path | None, typer.Option(help="Write the best settings of all trials to this file, as JSON.")
     ] = None,
-    together: Annotated[int, typer.Option(help="So many trials at once, on a GPU: small data gain.")] = 1,
+    together: Annotated[
+        int, typer.Option(help="The number of trials trained at once on a GPU; faster on small datasets.")
+    ] = 1,
     part: Part = False,
     data_dir: DataDir = None,
-    voice: Console,
+    console: Console,
 ) -> None:
-    """Search the clean protocol's settings: as many trials for every method, on validation only.
+    """Search for the settings of the clean protocol.
 
-    It may be stopped at any moment, and goes on where it was.
+    Every method gets the same number of trials, scored on validation data only. A search that was
+    interrupted continues when the command is run again.
     """
     from truepair_lab.lines import read_lines
     from truepair_lab.paper.running import steps
@@ -103,14 +108,14 @@ def tune(
     selected = _selected((only, None, encoders, methods), None, processes, together, data_dir)
     began, before = time.perf_counter(), steps.count_lines(lines)
     if selected.processes > 1:
-        steps.in_processes("tune", selected, lines, voice.say)
+        steps.in_processes("tune", selected, lines, console.say)
     else:
-        steps.tune(selected, lines, voice.say, progress=not (voice.quiet or part))
+        steps.tune(selected, lines, console.say, progress=not (console.quiet or part))
     if settings is not None:
         with atomic_write(settings) as file:
             file.write(settings_text(read_lines(lines)).encode())
     if not part:
-        _finish("tune", selected, lines, before, began, voice)
+        _finish("tune", selected, lines, before, began, console)
 
 
 @unpacked
@@ -121,18 +126,18 @@ def report(
         "docs/lab/paper.md"
     ),
     figures: Annotated[
-        Path | None, typer.Option(help="The folder for its figures; `figures` beside the page if not given.")
+        Path | None, typer.Option(help="The folder for the figures. [default: `figures` beside the page]")
     ] = None,
-    voice: Console,
+    console: Console,
 ) -> None:
-    """Write the page of tables, figures and verdicts from the lines alone."""
+    """Write the page of the paper's study from its results."""
     from truepair_lab.lines import read_lines
     from truepair_lab.paper.report.page import rebuild_report
 
     for text in read_lines(lines).broken:
-        voice.say(f"left out: {text}")
+        console.say(f"left out: {text}")
     page = rebuild_report(lines, out, figures)
-    voice.done(str(page), {"page": str(page)})
+    console.done(str(page), {"page": str(page)})
 
 
 def _selected(
@@ -143,7 +148,7 @@ def _selected(
     data_dir: Path | None,
 ) -> Selection:
     from truepair_lab.paper import presets
-    from truepair_lab.paper.running.steps import Selection, checked, usual_processes
+    from truepair_lab.paper.running.steps import Selection, checked, default_processes
 
     only, studies, encoders, methods = chosen
     return Selection(
@@ -153,16 +158,16 @@ def _selected(
         checked("method", methods, (*presets.METHODS, *presets.REFERENCES)),
         seeds,
         data_dir,
-        usual_processes() if processes is None else check_whole("processes", processes, 1),
+        default_processes() if processes is None else check_whole("processes", processes, 1),
         check_whole("together", together, 1),
     )
 
 
-def _finish(step: str, selected: Selection, lines: Path, before: int, began: float, voice: Console) -> None:
+def _finish(step: str, selected: Selection, lines: Path, before: int, began: float, console: Console) -> None:
     from truepair_lab.paper.running import steps
 
     made, seconds = steps.count_lines(lines) - before, time.perf_counter() - began
     asked = f"paper {step} {' '.join(selected.words(step))} --processes={selected.processes}"
     steps.keep_session(lines, asked, made, began)
     text = f"{made} new lines in {seconds:.0f} s, kept in {lines}; `truepair lab paper report` shows them"
-    voice.done(text, {"made": made, "seconds": seconds, "lines": str(lines)})
+    console.done(text, {"made": made, "seconds": seconds, "lines": str(lines)})

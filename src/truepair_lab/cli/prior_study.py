@@ -17,20 +17,25 @@ from truepair.errors import InputError
 def prior_study(
     studies: Annotated[
         list[str] | None,
-        typer.Argument(metavar="STUDY...", help="Which to run: {truepair_lab.prior_study.running.EVERY}."),
+        typer.Argument(
+            metavar="STUDY...", help="The studies to run: {truepair_lab.prior_study.running.EVERY}."
+        ),
     ] = None,
     *,
-    lines: Annotated[Path, typer.Option(help="The folder of JSON lines.")] = Path("results/prior"),
+    lines: Annotated[Path, typer.Option(help="The folder of the results, as files of JSON lines.")] = Path(
+        "results/prior"
+    ),
     report: Annotated[
-        Path | None, typer.Option(help="Write the page here, with its figures beside it.")
+        Path | None,
+        typer.Option(help="Write the page of all results to this file, and its figures beside it."),
     ] = None,
-    device: Annotated[str, typer.Option(help="Where to train: auto, cpu or cuda.")] = "auto",
+    device: Annotated[str, typer.Option(help="The device to train on: auto, cpu or cuda.")] = "auto",
     data_dir: DataDir = None,
-    voice: Console,
+    console: Console,
 ) -> None:
-    """Estimate the prior where it is known, and train with the estimates.
+    """Check estimates of the prior on data where it is known.
 
-    A line that exists is not run again.
+    Models are then trained with the estimates. Results that exist are not computed again.
     """
     os.environ.setdefault("NUMBA_NUM_THREADS", "1")  # batches are small; threads would wait for each other
     from truepair_lab.prior_study.report import rebuild
@@ -38,7 +43,7 @@ def prior_study(
 
     if not studies and report is None:
         raise InputError("there is nothing to do: name a study, or give --report docs/lab/prior.md.")
-    made = run(studies or (), lines, voice.say, data_dir, device)
+    made = run(studies or (), lines, console.say, data_dir, device)
     page = None if report is None else rebuild(lines, report)
     text = f"{made} new lines in {lines}" + ("" if page is None else f"; written: {page}")
-    voice.done(text, {"made": made, "lines": str(lines), "page": None if page is None else str(page)})
+    console.done(text, {"made": made, "lines": str(lines), "page": None if page is None else str(page)})

@@ -18,7 +18,7 @@ from truepair_lab.cli.paper import Lines, Part
 if TYPE_CHECKING:
     from truepair_lab.quality.running import Selection
 
-_COMMAS = ", with commas between; all if not given."
+_COMMAS = ", separated by commas. [default: all]"
 Only = Annotated[str | None, typer.Option(help="Cases ({truepair_lab.quality.cases.CASES})" + _COMMAS)]
 Encoders = Annotated[
     str | None, typer.Option(help="Encoders ({truepair_lab.quality.contestants.ENCODERS})" + _COMMAS)
@@ -40,27 +40,28 @@ def tune(
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="Fix a parameter of all trained contestants, such as encoder.dim=64, for a study of its "
-            "own: give it its own --lines. May be repeated.",
+            help="Fix a parameter of all trained models, such as encoder.dim=64. Use a separate --lines "
+            "folder for such a study. May be repeated.",
         ),
     ] = None,
     lines: Lines = FOLDER,
     part: Part = False,
     data_dir: DataDir = None,
-    voice: Console,
+    console: Console,
 ) -> None:
-    """Search each contestant's settings: as many trials for every one, on validation only.
+    """Search for the best settings of each model.
 
-    It may be stopped at any moment, and goes on where it was. Several processes may share a search.
+    Every model gets the same number of trials, scored on validation data only. A search that was interrupted
+    continues when the command is run again. Several processes may share a search.
     """
     from truepair_lab.paper.running.steps import count_lines
     from truepair_lab.quality import running
 
     selected = _selected(only, encoders, methods, None, data_dir, dict(map(assignment, given or [])))
     began, before = time.perf_counter(), count_lines(lines)
-    running.tune_all(selected, lines, voice.say, progress=not (voice.quiet or part))
+    running.tune_all(selected, lines, console.say, progress=not (console.quiet or part))
     if not part:
-        _finish("tune", selected, lines, before, began, voice)
+        _finish("tune", selected, lines, before, began, console)
 
 
 @unpacked
@@ -70,16 +71,17 @@ def run(
     encoders: Encoders = None,
     methods: Methods = None,
     seeds: Annotated[
-        int | None, typer.Option(help="So many training seeds, 0, 1, …; 5 if not given.")
+        int | None, typer.Option(help="The number of training seeds: 0, 1, … [default: 5]")
     ] = None,
     lines: Lines = FOLDER,
     part: Part = False,
     data_dir: DataDir = None,
-    voice: Console,
+    console: Console,
 ) -> None:
-    """Run each contestant with its best settings, judge it once, and compare; nothing is run twice.
+    """Train, evaluate and compare the models with their best settings.
 
-    The settings are the best of the trials in the lines' folder, else truepair's own.
+    The settings are the best of the trials in --lines, or else those that come with truepair. Results that
+    exist are not computed again.
     """
     from truepair_lab.paper.running.steps import count_lines
     from truepair_lab.quality import running
@@ -87,10 +89,10 @@ def run(
     seeds = None if seeds is None else check_whole("seeds", seeds, 1, 1000)
     selected = _selected(only, encoders, methods, seeds, data_dir)
     began, before = time.perf_counter(), count_lines(lines)
-    running.run_all(selected, lines, voice.say)
+    running.run_all(selected, lines, console.say)
     if not part:
-        running.compare_all(selected, lines, voice.say)
-        _finish("run", selected, lines, before, began, voice)
+        running.compare_all(selected, lines, console.say)
+        _finish("run", selected, lines, before, began, console)
 
 
 @unpacked
@@ -101,26 +103,26 @@ def report(
         "docs/lab/quality.md"
     ),
     figures: Annotated[
-        Path | None, typer.Option(help="The folder for its figure; `figures` beside the page if not given.")
+        Path | None, typer.Option(help="The folder for the figure. [default: `figures` beside the page]")
     ] = None,
     settings: Annotated[
         Path | None,
-        typer.Option(help="Write the best settings and what they reached to this file too, as JSON."),
+        typer.Option(help="Write the best settings and their scores to this file too, as JSON."),
     ] = None,
-    voice: Console,
+    console: Console,
 ) -> None:
-    """Write the page of tables, verdicts and a figure from the lines alone."""
+    """Write the page of the comparison from its results."""
     from truepair_lab.lines import read_lines
     from truepair_lab.quality.report import rebuild_report
     from truepair_lab.quality.settled import settled_text
 
     for text in read_lines(lines).broken:
-        voice.say(f"left out: {text}")
+        console.say(f"left out: {text}")
     page = rebuild_report(lines, out, figures)
     if settings is not None:
         with atomic_write(settings) as file:
             file.write(settled_text(read_lines(lines)).encode())
-    voice.done(str(page), {"page": str(page)})
+    console.done(str(page), {"page": str(page)})
 
 
 def _selected(
@@ -146,11 +148,11 @@ def _selected(
     )
 
 
-def _finish(step: str, selected: Selection, lines: Path, before: int, began: float, voice: Console) -> None:
-    """Keep a line on what was done and how long it took, and tell it."""
+def _finish(step: str, selected: Selection, lines: Path, before: int, began: float, console: Console) -> None:
+    """Store a line on the work done and its time, and show it."""
     from truepair_lab.paper.running.steps import count_lines, keep_session
 
     made, seconds = count_lines(lines) - before, time.perf_counter() - began
     keep_session(lines, f"quality {step} {' '.join(selected.words())}", made, began)
     text = f"{made} new lines in {seconds:.0f} s, kept in {lines}; `truepair lab quality report` shows them"
-    voice.done(text, {"made": made, "seconds": seconds, "lines": str(lines)})
+    console.done(text, {"made": made, "seconds": seconds, "lines": str(lines)})

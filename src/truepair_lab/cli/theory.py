@@ -18,30 +18,30 @@ from truepair.storage.atomic import atomic_write
 def theory(
     *,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Some seconds instead of a minute: wider errors, less power.")
+        bool, typer.Option("--quick", help="Take some seconds instead of a minute; the errors are wider.")
     ] = False,
-    seed: Annotated[int, typer.Option(help="The seed of every draw.")] = 0,
-    save: Annotated[Path | None, typer.Option(help="Keep all that was found in this file, as JSON.")] = None,
+    seed: Annotated[int, typer.Option(help="The seed of all random draws.")] = 0,
+    save: Annotated[Path | None, typer.Option(help="Write the results to this file, as JSON.")] = None,
     load: Annotated[
-        Path | None, typer.Option(help="Run nothing: take what --save kept in this file.")
+        Path | None, typer.Option(help="Run nothing; read the results from a file that --save has written.")
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Write a page as Markdown, with figures in `figures` beside it."),
+        typer.Option("--out", "-o", help="Write a page as Markdown, and its figures to `figures` beside it."),
     ] = None,
-    voice: Console,
+    console: Console,
 ) -> None:
-    """Check the lemmas behind DPL on scores whose truth is known.
+    """Check the lemmas behind DPL on scores with known labels.
 
     Estimators that are wrong on purpose go through the same checks and must fail them. The exit code is 1 if
-    a check does not come out as it should.
+    a check has an unexpected result.
     """
     from truepair_lab.theory.report import write_page
     from truepair_lab.theory.results import as_text, read_results
     from truepair_lab.theory.running import run_theory, verdicts
 
     _check_files(save, load, out)
-    results = run_theory(seed, quick, voice.say) if load is None else read_results(load)
+    results = run_theory(seed, quick, console.say) if load is None else read_results(load)
     if save is not None:
         with atomic_write(save) as file:
             file.write(as_text(results).encode())
@@ -52,7 +52,7 @@ def theory(
     ]
     facts = {"seed": results.seed, "quick": results.quick, "checks": [c._asdict() for c in checks]}
     written = [f"written: {path}" for path in (save, page) if path is not None]
-    voice.done("\n".join([aligned(rows), *written]), facts | {"page": None if page is None else str(page)})
+    console.done("\n".join([aligned(rows), *written]), facts | {"page": None if page is None else str(page)})
     if not all(check.holds for check in checks):
         raise typer.Exit(1)
 

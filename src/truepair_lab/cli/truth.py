@@ -20,7 +20,7 @@ def truth(
         typer.Argument(
             metavar="[DATA]",
             help="{truepair_lab.truth.sources.CASES}, or a file of observed pairs with --truth. "
-            "Without it the page is rebuilt, and nothing is trained.",
+            "Without it nothing is trained, and the page is rebuilt.",
         ),
     ] = None,
     *,
@@ -28,44 +28,49 @@ def truth(
         Path | None,
         typer.Option(
             "--truth",
-            help="A file of true labels: user, item, rating; above 0 is positive. What is observed must not "
-            "be labelled 0 there. Lines are kept by the observed file's name and what both files hold.",
+            help="A file of true labels: user, item, rating; above 0 is positive. No observed pair may "
+            "have label 0. Results are stored under the file's name and a checksum of both files.",
         ),
     ] = None,
     exposure: Annotated[
         str | None,
         typer.Option(
-            help="Which positives stay: {truepair.data.simulation.EXPOSURES}; random if not given. Not with "
-            "--truth or coat, where nothing is hidden."
+            help="How the observed positives are chosen: {truepair.data.simulation.EXPOSURES}. Not with "
+            "--truth or coat, where nothing is hidden. [default: random]"
         ),
     ] = None,
     hide: Annotated[
         float | None,
-        typer.Option(
-            help="The share of positives that is hidden; 0.5 if not given. Not with --truth or coat."
-        ),
+        typer.Option(help="The share of positives to hide. Not with --truth or coat. [default: 0.5]"),
     ] = None,
     seeds: Annotated[
-        int, typer.Option(help="So many seeds, 0, 1, …: of what is hidden and of training.")
+        int,
+        typer.Option(
+            help="The number of seeds: 0, 1, …; each hides other positives and starts another training."
+        ),
     ] = 3,
     posterior: Annotated[
         bool,
         typer.Option(
-            help="Train full-catalogue InfoNCE with and without weights by a first model (infonce-posterior) "
-            "instead; its lines lie in the folder `posterior` below the others."
+            help="Instead, train full-catalogue InfoNCE with and without the weights of a first model "
+            "(infonce-posterior). These results are in the folder `posterior` below --out."
         ),
     ] = False,
-    out: Annotated[Path, typer.Option(help="The folder of JSON lines.")] = Path("results/truth"),
+    out: Annotated[Path, typer.Option(help="The folder of the results, as files of JSON lines.")] = Path(
+        "results/truth"
+    ),
     report: Annotated[
-        Path | None, typer.Option(help="Write the page of all lines here, its figures beside it.")
+        Path | None,
+        typer.Option(help="Write the page of all results to this file, and its figures beside it."),
     ] = None,
     data_dir: DataDir = None,
-    voice: Console,
+    console: Console,
 ) -> None:
-    """Hide positives, train every loss, and measure against the truth.
+    """Hide positives, train every loss, and score with all labels.
 
-    What is drawn, what is estimated, where the gradient points, how good the ranking is, and what share of
-    the gap between BPR and full supervision each loss closes. What has a line is not run again.
+    Measured are the samples, the estimates, the directions of the gradients, the quality of the ranking, and
+    the share of the gap between BPR and full supervision that each loss closes. Results that exist are not
+    computed again.
     """
     from truepair_lab.truth.lines import POSTERIOR
     from truepair_lab.truth.report.page import rebuild
@@ -81,10 +86,10 @@ def truth(
     if data is not None:
         asked = Asked(data, exposure, hide, labels, data_dir)
         if posterior:
-            made = run_posterior(asked, seeds, out / POSTERIOR, voice.say)
+            made = run_posterior(asked, seeds, out / POSTERIOR, console.say)
         else:
-            made = run_case(asked, seeds, out, voice.say)
+            made = run_case(asked, seeds, out, console.say)
     page = rebuild(out, report) if report is not None else None
     text = f"{made} new lines in {time.perf_counter() - began:.0f} s, kept in {out}"
     shown = f"; {page}" if page is not None else "; --report docs/lab/truth.md shows them"
-    voice.done(text + shown, {"made": made, "lines": str(out), "page": str(page) if page else None})
+    console.done(text + shown, {"made": made, "lines": str(out), "page": str(page) if page else None})

@@ -72,8 +72,8 @@ class Group:
         return self.median(lambda line: estimate_of(line, method) / line.tau)
 
     @property
-    def held(self) -> int:
-        """How many intervals hold the true τ; where that has an interval of its own, touch it."""
+    def n_covered(self) -> int:
+        """The number of intervals that cover the true τ, or overlap its interval where it has one."""
         return sum(line.low <= line.tau_high and line.tau_low <= line.high for line in self.lines)
 
     def per_user(self, name: str) -> float | None:

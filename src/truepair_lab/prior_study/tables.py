@@ -36,7 +36,7 @@ def summary_table(groups: Sequence[Group]) -> str:
     for group in groups:
         ratios = group.over(lambda line: line.estimate / line.tau)
         counts = [
-            group.held,
+            group.n_covered,
             *(sum(line.methods[name] >= line.tau for line in group.lines) for name in ("dedpul", "bbe")),
             sum(not line.seen for line in group.lines),
             sum(map(agrees, group.lines)),
@@ -61,7 +61,7 @@ def estimates_table(groups: Sequence[Group], level: str) -> str:
             share(group.median(lambda line: line.tau)),
             *cells,
             " to ".join(ends),
-            f"{group.held} of {len(group.lines)}",
+            f"{group.n_covered} of {len(group.lines)}",
             f"{group.median(lambda line: line.separation):.2f}",
         ])  # fmt: skip
     return table(head, rows, numbers=True)

@@ -59,7 +59,7 @@ A fifth of the pairs is held out of a quick training, and their scores are compa
 unlabelled pairs.
 
 - **Plateau**, the recommended number: the share of held-out positives rises with the score, and the
-  height it would reach tells how many positives are hidden. It depends on how the curve continues where
+  height it would reach shows how many positives are hidden. It depends on how the curve continues where
   there are no data.
 - **DEDPUL** and **BBE** look for a score above which all is positive. There mostly is none, so they are
   too high: upper bounds.
@@ -71,7 +71,7 @@ positive scores above an unlabelled pair) is below .55, the end of the curve was
 DEDPUL's number is recommended, with an interval up to the higher of the two bounds. That rule was made
 with the real blocks below in view, so they do not test it. Otherwise the interval (90%) is that of the
 plateau: the bootstrap over users, for every allowed shape of the curve. All of it assumes that **the
-observed pairs are a random part of the positives**. No data without labels can tell whether that holds."""
+observed pairs are a random part of the positives**. No data without labels can show whether that holds."""
 
 WORLDS = """\
 ## Simulated worlds

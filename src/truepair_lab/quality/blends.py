@@ -55,20 +55,20 @@ def trained(parameters: Parameters, train: Interactions, seed: int) -> Fitted:
     return *Blend.of(ease, model.blend_weight, train, device).matrices(result.users, result.items), result
 
 
-def summed_parameters(run: Parameters, ease: Parameters) -> dict[str, Any]:
-    """Those of a sum but its weight, from the best settings of both: of the run, and of EASE."""
+def blend_parameters(run: Parameters, ease: Parameters) -> dict[str, Any]:
+    """The parameters of a blend without its weight, from the best settings of the run and of EASE."""
     named = {name.removeprefix("encoder."): value for name, value in ease["parameters"].items()}
     fields = {f"plus.{name}": value for name, value in named.items() if name != "encoder"}
     return {**run["parameters"], "plus": "ease", **fields}
 
 
-class SumRunner:
-    """Trials of a weight: both parts are made once, and every trial joins and judges them anew."""
+class BlendRunner:
+    """Trials of a weight: both models are fitted once, and every trial blends and evaluates them."""
 
     def __init__(self, parts: Sequence[Parameters], train: Interactions, judge: Validation) -> None:
         """`parts` are the best settings of the run and of EASE."""
         run, ease = parts
-        self.fixed = summed_parameters(run, ease)
+        self.fixed = blend_parameters(run, ease)
         self.run, self.train, self.judge, self.identity = run, train, judge, judge.identity
 
     def __call__(self, batch: Sequence[Asked]) -> None:

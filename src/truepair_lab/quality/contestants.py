@@ -30,7 +30,7 @@ METHODS_OF: dict[str, tuple[str, ...]] = {
     "lightgcn+ease": ("exact-infonce",),
     NO_ENCODER: ("ease", "ease-powers", "ials", "itemknn", "popularity"),
 }  # fmt: skip
-PLUS = "+ease"  # the sum of two contestants, each with its best settings: only its weight is searched
+BLEND_SUFFIX = "+ease"  # a blend of two models, each with its best settings: only its weight is searched
 ENCODERS = tuple(METHODS_OF)
 METHODS = tuple(dict.fromkeys(method for of in METHODS_OF.values() for method in of))
 REFERENCES = METHODS_OF[NO_ENCODER]
@@ -94,7 +94,7 @@ def space_of(encoder: str, method: str, large: bool) -> dict[str, Searched]:
         return {**paper_space(encoder, "ease"), **powers}
     if encoder == NO_ENCODER:
         return paper_space(encoder, method)
-    if encoder.endswith(PLUS):
+    if encoder.endswith(BLEND_SUFFIX):
         return {"plus_weight": Range(0.02, 4.0, log=True)}
     if large and method == POSTERIOR:
         return {"loss.tau": Range(0.0005, 0.1, log=True)}
@@ -151,8 +151,8 @@ def parts_of(model: Model) -> tuple[Model, Model] | None:
     """The two contestants whose scores a contestant sums, if it does."""
     encoder, method = model
     return (
-        ((encoder.removesuffix(PLUS), method), (NO_ENCODER, "ease-powers"))
-        if encoder.endswith(PLUS)
+        ((encoder.removesuffix(BLEND_SUFFIX), method), (NO_ENCODER, "ease-powers"))
+        if encoder.endswith(BLEND_SUFFIX)
         else None
     )
 
@@ -171,6 +171,6 @@ def title(model: Model) -> str:
     encoder, method = model
     loss = method.removeprefix(FULL)
     name = _NAMES.get(loss, METHOD_NAMES.get(loss, loss))
-    trained, added = encoder.removesuffix(PLUS), encoder.endswith(PLUS)
+    trained, added = encoder.removesuffix(BLEND_SUFFIX), encoder.endswith(BLEND_SUFFIX)
     words = [ENCODER_NAMES.get(trained, trained), "full-catalogue" if method.startswith(FULL) else "", name]
     return " ".join(filter(None, words)) + (" + EASE" if added else "")

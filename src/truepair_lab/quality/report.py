@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from truepair.errors import InputError
+from truepair.evaluation.comparison import SIGNIFICANT
 from truepair.reporting.figures import Panel, Series, check_plots, draw_dots, standalone
 from truepair.reporting.page import write_text
 from truepair_lab.answers import Answer
@@ -17,7 +18,7 @@ from truepair_lab.quality.cases import CASES, NDCG, case_title
 from truepair_lab.quality.contestants import BASELINES, METHODS_OF, TRIALS, TRIALS_LARGE, title
 from truepair_lab.quality.tables import Contest, aims_table, chosen_table, effort_table, ranking_table
 from truepair_lab.searching import ONE_PARAMETER
-from truepair_lab.statistics import SIGNIFICANT, Mean
+from truepair_lab.statistics import Mean
 
 FIGURE = "quality.svg"
 _TRAINED = [encoder for encoder in METHODS_OF if encoder != NO_ENCODER]

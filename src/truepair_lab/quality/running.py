@@ -18,7 +18,7 @@ from truepair_lab.paper.running.contrasts import Values, compare_runs
 from truepair_lab.paper.running.plan import Wanted
 from truepair_lab.paper.running.runs import keep_values, named, per_user_file
 from truepair_lab.paper.running.search import PointRunner
-from truepair_lab.quality.blends import SumRunner, best_of, trained
+from truepair_lab.quality.blends import BlendRunner, best_of, trained
 from truepair_lab.quality.cases import CASES, NDCG, Case, load_case
 from truepair_lab.quality.contestants import (
     BASELINES,
@@ -114,7 +114,7 @@ def quest_of(
     judge, parts = Validation(case.valid, train, NDCG), parts_of(model)
     runner: Runner
     if parts is not None:
-        runner = SumRunner([best_of(settings, (case.name, *part)) for part in parts], train, judge)
+        runner = BlendRunner([best_of(settings, (case.name, *part)) for part in parts], train, judge)
     elif model[0] == NO_ENCODER:
         runner = PointRunner(model[1], fixed, train, judge)
     else:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from typing import Any
 
 from truepair_lab.lines import Lines, RunLine, digest
 from truepair_lab.paper.running.plan import Wanted
 from truepair_lab.quality.cases import NDCG, RECALL
 from truepair_lab.quality.contestants import Model, seeds_of
-from truepair_lab.searching import Place, best_trials
+from truepair_lab.searching import Place, best_settings, read_settings, settings_json
 from truepair_lab.statistics import Mean
 
 STUDY = "quality"
@@ -21,28 +19,19 @@ Settings = Mapping[Place, Mapping[str, Any]]  # "parameters", "epoch", "validati
 
 def settings_of(lines: Lines) -> dict[Place, dict[str, Any]]:
     """The best settings of each place: of the trials at hand, else those that come with truepair."""
-    return packaged() | {place: _facts(best) for place, best in best_trials(lines).items()}
+    return packaged_settings() | best_settings(lines)
 
 
-def packaged() -> dict[Place, dict[str, Any]]:
+def packaged_settings() -> dict[Place, dict[str, Any]]:
     """What truepair's own searches found, and what their runs reached; the lines are in results/quality."""
-    text = files(__package__).joinpath("settled.json").read_text(encoding="utf-8")
-    found = {tuple(place.split()): best for place, best in json.loads(text).items()}
-    return {(case, encoder, method): best for (case, encoder, method), best in found.items()}
+    return read_settings(__package__, "settled.json")
 
 
 def settled_text(lines: Lines) -> str:
     """The text of settled.json for these lines."""
     runs = current_runs(lines)
-    found = {
-        " ".join(place): _facts(best) | _reached(runs.get(place, ()))
-        for place, best in sorted(best_trials(lines).items())
-    }
-    return json.dumps(found, indent=1, ensure_ascii=False) + "\n"
-
-
-def _facts(best: Any) -> dict[str, Any]:
-    return {"parameters": dict(best.parameters), "epoch": best.epoch, "validation": best.score}
+    best = best_settings(lines)
+    return settings_json({place: best[place] | _reached(runs.get(place, ())) for place in best})
 
 
 def _reached(runs: Sequence[RunLine]) -> dict[str, Any]:

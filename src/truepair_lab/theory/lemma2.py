@@ -27,7 +27,7 @@ SHIPPED = "shipped"
 EXPECTED = {"gap": (-0.5, 0.05), "sd": (-0.5, 0.05), "bias": (-1.0, 0.1)}
 """Measure -> exponent and tolerance."""
 ERRORS = 4.0
-"""So many standard errors are the tolerance where they are more, as in a quick run."""
+"""The tolerance in standard errors, used where it is the larger one, as in a quick run."""
 LEVELS_OFF = -0.2
 """A wrong estimator's gap stops to shrink: over the last sizes its exponent is above this."""
 FROM, LAST = 32, 4  # the power law is fitted from this size on; a wrong estimator's over its last sizes

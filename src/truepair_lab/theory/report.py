@@ -117,7 +117,7 @@ _WRONG_1 = """\
 _HALF = """\
 ½ in place of the extra positives is a special case: wrong for nearly every fixed anchor, right for the mean
 over drawn ones, because two independent positives compare at ½ on average. It is why the correction says
-nothing at the level of the AUC (see below), and why the lemma alone cannot tell DPL from `DPLHalf`."""
+nothing at the level of the AUC (see below), and why the lemma alone cannot separate DPL from `DPLHalf`."""
 
 _CLAMP = """\
 ### What the floor costs

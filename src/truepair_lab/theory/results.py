@@ -177,7 +177,7 @@ class Identity:
 
 @dataclass(frozen=True)
 class Results:
-    """All that the page tells."""
+    """All results that the page shows."""
 
     seed: int
     quick: bool

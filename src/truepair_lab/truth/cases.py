@@ -158,7 +158,7 @@ def case_of(
     truth: Mask,
     known: Mask | None,
 ) -> TruthCase:
-    """Carve the validation part, and draw what is judged; `known` is None where all labels are."""
+    """Split off the validation part, and draw the judged pairs; `known` is None if all labels are known."""
     every = np.ones(truth.shape, dtype=bool) if known is None else known
     chance = random_bits(stream_key(seed, 1), truth.size).reshape(truth.shape) / 2.0**64
     judged = every & ~mask_of(observed) & (chance < (_JUDGED if known is None else 2.0))

@@ -54,7 +54,7 @@ def run_case(
 
 
 def _cases(asked: Asked, seeds: int) -> list[TruthCase]:
-    """One for each seed; the first tells whether there is room for the others."""
+    """One for each seed; the first shows whether there is room for the others."""
     first = asked.case(0)
     check_room(first.train, seeds)
     return [first, *(asked.case(seed) for seed in range(1, seeds))]

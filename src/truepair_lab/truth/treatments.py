@@ -84,7 +84,7 @@ def _supervised(case: TruthCase) -> Labels:
     return Labels(case.truth & ~held_out, case.truth | case.judged | case.spare)
 
 
-def _clean_draws_told(case: TruthCase) -> Labels:
+def _clean_draws_with_judged(case: TruthCase) -> Labels:
     """Observed anchors; draws are true negatives, judged ones too: what is never drawn gives itself away."""
     return Labels(mask_of(case.train), case.truth | case.spare)
 
@@ -98,7 +98,10 @@ REFERENCES: dict[str, Treatment] = {
     "clean-draws": Treatment("true negatives only", _bpr, labels=_clean_draws),
     "supervised": Treatment("fully supervised", _bpr, labels=_supervised),
     "clean-draws-told": Treatment(
-        "true negatives only, judged ones too", _bpr, labels=_clean_draws_told, settings_of="clean-draws"
+        "true negatives only, judged ones too",
+        _bpr,
+        labels=_clean_draws_with_judged,
+        settings_of="clean-draws",
     ),
     "all-labels": Treatment(
         "all labels, judged ones too", _bpr, labels=_all_labels, settings_of="supervised"

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from truepair.evaluation import Comparison, Evaluation
     from truepair.recommender.estimator import Recommender
 
-_SIGNIFICANT = 0.05  # a corrected p-value below it
-
 
 @unpacked
 def compare(
@@ -124,7 +122,7 @@ def _row(name: str, found: Evaluation, one: Comparison | None, metric: str) -> d
 
 def verdict(one: Comparison) -> str:
     """The result in words."""
-    if one.p_corrected >= _SIGNIFICANT:
+    if not one.is_significant:
         return "no significant difference"
     return "better" if one.difference > 0 else "worse"
 

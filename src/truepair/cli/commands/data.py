@@ -56,7 +56,10 @@ def info(name: DatasetName, *, data_dir: DataDir = None, console: Console) -> No
 
 @unpacked
 def fetch(name: DatasetName, *, data_dir: DataDir = None, console: Console) -> None:
-    """Download the files of a dataset, unless they are in the data directory or the cache."""
+    """Download the files of a dataset.
+
+    Files that are in the data directory or the cache are not downloaded again.
+    """
     from truepair.data.datasets.loading import fetch as get
     from truepair.data.datasets.loading import find_dataset
 

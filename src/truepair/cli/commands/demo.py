@@ -21,9 +21,10 @@ def demo(
     seed: Annotated[int, typer.Option(help="The seed of all random numbers.")] = 0,
     console: Console,
 ) -> None:
-    """Compare the default model with popularity, EASE, BPR and DPL, and write a report.
+    """Compare the default model with others, and write a report.
 
-    The data is MovieLens-100k if it is here or can be downloaded, else a simulated world.
+    The others are popularity, EASE, BPR and DPL. The data is MovieLens-100k if it is here or can be
+    downloaded, else a simulated world.
     """
     from truepair.reporting.demo import run_demo
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import os
 import platform
@@ -12,6 +11,7 @@ from typing import Any
 from truepair.cli.console import Console
 from truepair.cli.options import DataDir, unpacked
 from truepair.cli.sources import data_places, place_of
+from truepair.storage.versions import package_version
 
 _PACKAGES = (
     "truepair",
@@ -36,7 +36,7 @@ _EXTRAS = {
 
 @unpacked
 def doctor(*, data_dir: DataDir = None, console: Console) -> None:
-    """Show versions, hardware, datasets and extras, and which engine will train."""
+    """Show versions, hardware, datasets, extras and the engine."""
     found = examine(data_dir)
     lines = [f"{name}: {_line(value)}" for part in found.values() for name, value in part.items()]
     console.give("\n".join(lines), found)
@@ -44,7 +44,7 @@ def doctor(*, data_dir: DataDir = None, console: Console) -> None:
 
 def examine(data_dir: Path | None) -> dict[str, dict[str, Any]]:
     """Versions, hardware, data and extras, as plain values."""
-    versions = {"python": platform.python_version()} | {name: _version(name) for name in _PACKAGES}
+    versions = {"python": platform.python_version()} | {name: package_version(name) for name in _PACKAGES}
     extras = {
         f"extra {name}": {package: importlib.util.find_spec(package) is not None for package in packages}
         for name, packages in _EXTRAS.items()
@@ -94,13 +94,6 @@ def _data(data_dir: Path | None) -> dict[str, Any]:
 
 def _place(folder: Path) -> str:
     return str(folder) if folder.is_dir() else f"{folder} (not there)"
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def _line(value: Any) -> str:

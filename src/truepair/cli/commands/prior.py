@@ -36,7 +36,7 @@ def prior(
     reading: Reading,
     console: Console,
 ) -> None:
-    """Estimate the prior τ: the share of positives among the unlabelled pairs.
+    """Estimate τ, the share of positives among unlabelled pairs.
 
     A short training without a fifth of the pairs shows how these score among the unlabelled pairs. If the
     observed pairs are a random sample of all positives, the interval covers τ. If popular items are observed

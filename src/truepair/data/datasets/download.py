@@ -48,7 +48,7 @@ def download(
 
     A transfer that stalls or breaks off is tried again. What has arrived waits in `target` + ".part", and
     this or a later call goes on from there if the server can. Without a checksum every try starts anew, as
-    nobody could tell whether two halves belong together. Wrong content is tried once more, from zero. An
+    it would be unknown whether two halves belong together. Wrong content is tried once more, from zero. An
     address that cannot be reached at all is not tried twice: there may be no network, and another source.
     """
     job = _Job(url, target.with_name(target.name + ".part"), sha256, limit, patience, progress)
@@ -219,7 +219,7 @@ def _body(response: http.client.HTTPResponse, job: _Job, left: int | None) -> It
 
 @contextmanager
 def _network(job: _Job) -> Iterator[None]:
-    """Tells what another try may mend from what it will not."""
+    """Separates errors that another try may mend from those that it will not."""
     try:
         yield
     except urllib.error.HTTPError as error:

@@ -211,7 +211,7 @@ def _spread_to_scores(
     weighted = len(log_weights) > 0
     for b in prange(len(scores)):
         row, nodes = scores[b], at_nodes[b]
-        same = exp32(-shift[b])  # the weight of every column where nothing tells them apart
+        same = exp32(-shift[b])  # the weight of every column where all scores are equal
         for j in range(len(row)):
             if row[j] > -np.inf:
                 weight = same

@@ -192,15 +192,17 @@ def _psl(loss: PSL, block: Block, share: Tensor, sums: PairSums) -> RowLosses:
 def _by_definition(loss: Loss, block: Block, share: Tensor, sums: PairSums) -> RowLosses:
     """Any loss: a user at a time, each anchor with all the user's items and all others."""
     scores, pos = block.scores.detach().requires_grad_(), block.pos.detach().requires_grad_()
-    told = []
+    results = []
     with torch.enable_grad():
         for row, (first, last) in enumerate(pairwise(block.starts.tolist())):
             own, others = pos[first:last], scores[row][block.scores[row] > -math.inf]
             extra = own.expand(len(own), -1) if loss.uses_extra else own.new_zeros(len(own), 0)
-            told.append(loss.rows(own, extra, others.expand(len(own), -1), block.users[row].expand(len(own))))
-        losses = torch.cat([rows.loss for rows in told])
+            results.append(
+                loss.rows(own, extra, others.expand(len(own), -1), block.users[row].expand(len(own)))
+            )
+        losses = torch.cat([rows.loss for rows in results])
         by_score, by_pos = torch.autograd.grad((losses * share).sum(), (scores, pos))
-    clamped = [rows.clamped for rows in told if rows.clamped is not None]
+    clamped = [rows.clamped for rows in results if rows.clamped is not None]
     return RowLosses(losses.detach(), torch.cat(clamped) if clamped else None, by_pos, by_score)
 
 

@@ -1,4 +1,4 @@
-"""Sums over pairs: what each anchor of a row is told by all scores of the row, and what it tells them.
+"""Sums over pairs: each anchor of a row with all scores of the row, and their gradients.
 
     F(s⁺) = Σ_j w_j φ(s⁺ − s_j)        D(s⁺) = Σ_j w_j φ'(s⁺ − s_j)        G(s_j) = Σ_a α_a φ'(s⁺_a − s_j)
 
@@ -98,9 +98,9 @@ def _sums(block: Block, kernel: Kernel, weights: Tensor) -> Sums:
     scores = block.scores.masked_fill(block.scores == -math.inf, 0.0)  # their weight is 0
     pieces = list(_pieces(len(block.pos), scores.shape[1]))
 
-    def told(what: Callable[[Tensor], Tensor]) -> Tensor:
+    def weighted_sum(function: Callable[[Tensor], Tensor]) -> Tensor:
         return torch.cat([
-            (weights[block.rows[p]] * what(block.pos[p, None] - scores[block.rows[p]])).sum(dim=1)
+            (weights[block.rows[p]] * function(block.pos[p, None] - scores[block.rows[p]])).sum(dim=1)
             for p in pieces
         ])  # fmt: skip
 
@@ -111,7 +111,7 @@ def _sums(block: Block, kernel: Kernel, weights: Tensor) -> Sums:
             found.index_add_(0, block.rows[p], alpha[p, None] * slopes)
         return -weights * found
 
-    return Sums(told(kernel.value), told(kernel.slope), spread)
+    return Sums(weighted_sum(kernel.value), weighted_sum(kernel.slope), spread)
 
 
 def _own(block: Block, kernel: Kernel) -> Sums:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from truepair.evaluation.comparison import SIGNIFICANT
 from truepair_lab.lines import Lines
 from truepair_lab.markdown import metric_name, table
 from truepair_lab.paper.presets import DATA, ENCODERS
@@ -12,7 +13,7 @@ from truepair_lab.paper.report import questions as q
 from truepair_lab.paper.report.questions import GENERALLY, SEVERAL, SIMILAR, SLIGHTLY
 from truepair_lab.paper.report.study_runs import NDCG, SWEPT
 from truepair_lab.paper.report.tables import REPRODUCED
-from truepair_lab.statistics import LEAST_SEEDS, SIGNIFICANT, UNKNOWN
+from truepair_lab.statistics import LEAST_SEEDS, UNKNOWN
 
 MF = ("mf",)  # the encoder of Table III
 MARKS = ("holds", "holds in part", "does not hold here", "not tested")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Any
 
 from truepair_lab.lines import Key, Lines, digest
@@ -23,13 +21,13 @@ from truepair_lab.paper.presets import (
     authors_parameters,
     sweeps,
 )
-from truepair_lab.paper.running.search import best_trials
+from truepair_lab.searching import Place, best_settings, read_settings, settings_json
 
 _WITHOUT_SEEDS = ("popularity", "itemknn", "ease")  # the same whatever the seed
 _SWEPT, _ABLATED = ("ml-1m",), ("ml-100k", "ml-1m")
 
 
-Tuned = Mapping[tuple[str, str, str], Mapping[str, Any]]  # dataset, encoder, method -> parameters, epoch, …
+Tuned = Mapping[Place, Mapping[str, Any]]  # -> parameters, epoch, …
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,7 @@ def wanted_runs(
 ) -> list[Wanted]:
     """All runs of these studies on one dataset. `tuned` is what `tuned_settings` gives.
 
-    With so many `seeds` each; if not given, as many as the study has by habit.
+    With this number of `seeds` each; without it, the default of the study.
     """
     found = [
         Wanted(study, data.name, encoder, method, variant, seed, parameters)
@@ -136,23 +134,16 @@ _RECIPES = {
 # --- tuned settings ------------------------------------------------------------------------------------
 
 
-def tuned_settings(lines: Lines) -> dict[tuple[str, str, str], dict[str, Any]]:
+def tuned_settings(lines: Lines) -> dict[Place, dict[str, Any]]:
     """The best settings of each (dataset, encoder, method): of the trials at hand, else the packaged ones."""
-    return packaged_settings() | {place: _facts(best) for place, best in best_trials(lines).items()}
+    return packaged_settings() | best_settings(lines)
 
 
-def packaged_settings() -> dict[tuple[str, str, str], dict[str, Any]]:
+def packaged_settings() -> dict[Place, dict[str, Any]]:
     """The settings that truepair's own searches found; their trials are in results/paper."""
-    text = files(__package__).joinpath("tuned.json").read_text(encoding="utf-8")
-    found = {tuple(place.split()): best for place, best in json.loads(text).items()}
-    return {(dataset, encoder, method): best for (dataset, encoder, method), best in found.items()}
+    return read_settings(__package__, "tuned.json")
 
 
 def settings_text(lines: Lines) -> str:
     """The text of tuned.json for these trials."""
-    found = {" ".join(place): _facts(best) for place, best in sorted(best_trials(lines).items())}
-    return json.dumps(found, indent=1, ensure_ascii=False) + "\n"
-
-
-def _facts(best: Any) -> dict[str, Any]:
-    return {"parameters": dict(best.parameters), "epoch": best.epoch, "validation": best.score}
+    return settings_json(best_settings(lines))

@@ -180,7 +180,7 @@ def _call(step: str, part: Selection, out: Path, say: Say) -> str | None:
     return None if done.returncode == 0 else " ".join(done.stderr.splitlines()[-1:])
 
 
-def usual_processes() -> int:
+def default_processes() -> int:
     """A GPU serves one process best; on the CPU, small data gain more from processes than from threads."""
     return 1 if torch.cuda.is_available() else min(os.cpu_count() or 1, 8)
 

@@ -91,7 +91,7 @@ ANSWER = Answer(
 - **The true τ is never the best of those tried.** The best multiple of it is 0, 5, 5, 0 and 2, in the
   order of the tables; on three of the five data the true τ itself ranks lowest.
 - **True negatives alone**, with no new anchor, close 62% and 64% of the gap on the two simulations and
-  77% on Jester. They tell which pair is which; a prior only tells how many there are.
+  77% on Jester. They identify single pairs; a prior only gives the number of positives.
 - **The estimate P̂.** The correction removes the bias on the simulation with random exposure (-.036
   becomes .000) and overshoots on Jester (-.017 becomes .108); it always widens the spread of a row.
 - **The gradient** of BPR has a cosine of .892 to .999 with the supervised one, that of DPL .891 to 1.000.
@@ -209,7 +209,7 @@ pair's chance to be positive; τ_i is an item's own prior, from its count.
 
 None is ahead everywhere, so none was added. The draws show why: the held-out curve takes a third of the
 hidden positives out of what is drawn from in the first column (τ falls from 8.9% to 5.7%), and the
-ranking does not move, because the hardest true negatives go with them. A pair's score cannot tell a
+ranking does not move, because the hardest true negatives go with them. A pair's score cannot separate a
 hidden positive from a negative of the same score, so a weight by score and τ alone changes the shape of
 the loss, not what is known. What true negatives bring is knowledge about single pairs, and that has to
 come from elsewhere. With [full-catalogue training](truth-full-catalogue.md) forty more were tried; one of

@@ -23,8 +23,8 @@ def compiled(function: _Function, **options: Any) -> _Function:
     Unless it is parallel, such a function cannot make arrays: it does without counting references, which
     costs more than a row does.
     """
-    usual = {"fastmath": {"contract", "reassoc", "nsz", "arcp"}, "no_cfunc_wrapper": True}
-    options = usual | options
+    defaults = {"fastmath": {"contract", "reassoc", "nsz", "arcp"}, "no_cfunc_wrapper": True}
+    options = defaults | options
     options.setdefault("_nrt", bool(options.get("parallel")))
     return compiled_and_kept(function, error_model="numpy", **options)
 

@@ -46,7 +46,7 @@ class Rules(NamedTuple):
 
 
 class Epoch(NamedTuple):
-    """What an epoch goes through, and what it tells."""
+    """The anchors of an epoch, and its sums of losses."""
 
     users: Ints  # [anchors], in their order
     items: Ints
