@@ -1,7 +1,7 @@
 """Compiled rows against the losses in float64 autograd, and their draws against `Draws`, bit for bit."""
 
 import dataclasses
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -34,8 +34,11 @@ def plan_for(loss, m=3, n=4, sampler=None, data=None):
     return plan_of(Job(MF(dim=2), loss, sampler or Uniform(), data, settings))
 
 
+small_plan = cache(plan_for)  # for rows by the thousand
+
+
 def ours(loss, scores, m, n, user=0, padding=0):
-    plan = plan_for(loss, m, n)
+    plan = small_plan(loss, m, n)
     padded = np.concatenate([scores, np.full(padding, 3)]).astype(np.float32)
     gradient = np.full(len(padded), np.nan, np.float32)
     place = user if len(plan.tau) > 1 else 0
@@ -45,12 +48,18 @@ def ours(loss, scores, m, n, user=0, padding=0):
 
 def theirs(loss, scores, m, n, user=0):
     """The same from `losses`, in float64; scores as float32 has them."""
-    s = torch.from_numpy(scores.astype(np.float32).astype(np.float64))[None].requires_grad_()
-    rows = loss.rows(s[:, 0], s[:, 1 : 1 + m], s[:, 1 + m :], torch.tensor([user]))
+    return next(rows_by_definition(loss, scores[None], m, [user]))
+
+
+def rows_by_definition(loss, scores, m, users):
+    """Value, gradient and clamping of rows of scores [B, 1+M+N], one after the other."""
+    s = torch.from_numpy(scores.astype(np.float32).astype(np.float64)).requires_grad_()
+    rows = loss.rows(s[:, 0], s[:, 1 : 1 + m], s[:, 1 + m :], torch.tensor(users))
     if rows.loss.requires_grad:
         rows.loss.sum().backward()
-    gradient = np.zeros(1 + m + n) if s.grad is None else s.grad[0].numpy()
-    return float(rows.loss.detach()), gradient, bool(rows.clamped is not None and rows.clamped)
+    gradients = np.zeros(s.shape) if s.grad is None else s.grad.numpy()
+    clamped = [False] * len(s) if rows.clamped is None else rows.clamped.tolist()
+    yield from zip(rows.loss.tolist(), gradients, clamped, strict=True)
 
 
 VALUES = fused_values(FUSED_LOSSES, taus=(0.0, 0.2, 0.6))
@@ -68,11 +77,10 @@ def test_value_gradient_and_clamping_are_those_of_the_losses(loss, size):
     rng = np.random.default_rng(0)
     seen = set()
     for m, n in SHAPES:
-        for trial in range(20):
-            m = m if loss.uses_extra else 0
-            scores = rng.normal(size=1 + m + n) * size
-            value, gradient, clamped = ours(loss, scores, m, n, trial % 3, padding=trial % 5 * 3)
-            expected = theirs(loss, scores, m, n, trial % 3)
+        m = m if loss.uses_extra else 0
+        scores = rng.normal(size=(20, 1 + m + n)) * size
+        for trial, expected in enumerate(rows_by_definition(loss, scores, m, [k % 3 for k in range(20)])):
+            value, gradient, clamped = ours(loss, scores[trial], m, n, trial % 3, padding=trial % 5 * 3)
             assert clamped == expected[2]
             # P_u − τ·P_p has fewer digits than its terms, the fewer the nearer they are
             slack = (1 + np.abs(expected[1]).max() * 5) / (1 - np.max(getattr(loss, "tau", 0.0)))
