@@ -53,11 +53,11 @@ def _needs_cosines(loss: object) -> bool:
     return bool(getattr(kind, "needs_cosines", False))
 
 
-def default_batch_size(sampler: Sampler, n_pairs: int) -> int:
-    """Full catalogue: users, one for each 1000 pairs, from 8 to 128. Drawn items: a 64th of the pairs, from
-    64 to 1024."""
+def default_batch_size(sampler: Sampler, n_pairs: int, n_users: int = 0) -> int:
+    """Full catalogue: users, one for each 1000 pairs, from 8 to 128; more where there are many users, so that
+    an epoch has at most 64 steps or steps of 2048. Drawn items: a 64th of the pairs, from 64 to 1024."""
     if is_full(sampler):
-        return min(max(n_pairs // 1000, 8), 128)
+        return max(min(max(n_pairs // 1000, 8), 128), min(n_users // 64, 2048))
     return min(max(n_pairs // 64, 64), 1024)
 
 

@@ -163,7 +163,9 @@ class Recommender:
 
     def job(self, interactions: Interactions) -> Job:
         """The training job that the parameters describe for these interactions."""
-        encoder, loss, sampler, settings = parts_of(self.get_params(), len(interactions))
+        encoder, loss, sampler, settings = parts_of(
+            self.get_params(), len(interactions), interactions.n_users
+        )
         return Job(encoder, loss, sampler, interactions, settings)
 
     # --- fitting and evaluating ------------------------------------------------------------------------

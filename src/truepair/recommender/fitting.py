@@ -79,7 +79,7 @@ def _train(
     progress: bool,
 ) -> tuple[FitResult, dict[str, Any]]:
     """The trained encoder, and facts about the prior and the first model, where the loss needs them."""
-    encoder, loss, sampler, settings = parts_of(parameters, len(train))
+    encoder, loss, sampler, settings = parts_of(parameters, len(train), train.n_users)
     if validation is None:
         settings = dataclasses.replace(settings, patience=None)
     engine = parameters["engine"]

@@ -32,8 +32,8 @@ class Parts(NamedTuple):
     settings: Settings
 
 
-def parts_of(parameters: Parameters, n_pairs: int = 0) -> Parts:
-    """The checked encoder, loss, sampler and settings for so many pairs, which set the default batch size."""
+def parts_of(parameters: Parameters, n_pairs: int = 0, n_users: int = 0) -> Parts:
+    """The checked encoder, loss, sampler and settings; pairs and users set the default batch size."""
     known = with_defaults(parameters)
     if (closed := closed_form_of(parameters)) is not None:
         raise InputError(f"encoder = {closed} is not trained; to train, use one of {', '.join(ENCODERS)}.")
@@ -45,7 +45,7 @@ def parts_of(parameters: Parameters, n_pairs: int = 0) -> Parts:
     parse_metric(known["metric"])
     settings = {name: known.get(name) for name in SETTINGS}
     if settings["batch_size"] is None:
-        settings["batch_size"] = default_batch_size(sampler, n_pairs)
+        settings["batch_size"] = default_batch_size(sampler, n_pairs, n_users)
     return Parts(encoder, loss, sampler, Settings(**cast(dict[str, Any], settings)))
 
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import torch
 import torch.nn.functional as F  # noqa: N812, the name everybody uses
-from torch import Tensor
+from torch import Tensor, nn
 
 from truepair.models.encoders import StartedEncoder
 from truepair.randomness import stream_key
@@ -36,7 +36,16 @@ class ModuleTrainer(ABC):
     def __init__(self, job: Job) -> None:
         self.job, self.device = job, job.settings.torch_device()
         self.model = job.encoder.start(job.interactions, job.settings.seed, self.device)
-        self.optimizer = _optimizer(self.model, job.settings)
+        self.optimizer = self.optimizer_of(self.model.parameters())
+
+    def optimizer_of(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+        """The optimizer of the settings for these parameters."""
+        settings = self.job.settings
+        rate, decay = settings.learning_rate, settings.weight_decay
+        if settings.optimizer == "adagrad":
+            return torch.optim.Adagrad(parameters, lr=rate, weight_decay=decay)
+        kind = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.SGD
+        return kind(parameters, lr=rate, weight_decay=decay, fused=True)
 
     @abstractmethod
     def batches(self, epoch: int) -> Iterable[Tensor]:
@@ -118,11 +127,3 @@ def l2_penalty(
         else:
             terms.append(settings.l2_items * F.embedding(items, model.item).square().sum() / n_entries)
     return torch.stack(terms).sum() / 2 if terms else 0.0
-
-
-def _optimizer(model: StartedEncoder, settings: Settings) -> torch.optim.Optimizer:
-    rate, decay = settings.learning_rate, settings.weight_decay
-    if settings.optimizer == "adagrad":
-        return torch.optim.Adagrad(model.parameters(), lr=rate, weight_decay=decay)
-    kind = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.SGD
-    return kind(model.parameters(), lr=rate, weight_decay=decay, fused=True)

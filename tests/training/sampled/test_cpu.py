@@ -20,7 +20,7 @@ from truepair.training import ENGINES, Settings, fit
 from truepair.training.job import Job
 from truepair.training.reference.trainer import ReferenceTrainer
 from truepair.training.sampled.cpu import epoch_order
-from truepair.training.sampled.cpu.engine import CPU
+from truepair.training.sampled.cpu.engine import CPU, FasterThreads
 from truepair.training.sampled.cpu.epoch_order import anchor_order, sort_places
 from truepair.training.sampled.plan import FUSED_LOSSES
 from worlds import interactions_of, two_tastes
@@ -254,7 +254,8 @@ BITS = [
 
 
 @pytest.mark.parametrize("changes", BITS, ids=str)
-def test_any_number_of_threads_gives_the_same_bits(changes, data):
+def test_any_number_of_threads_gives_the_same_bits(changes, data, monkeypatch):
+    monkeypatch.setattr(FasterThreads, "choose", lambda chosen: chosen.counts[0])
     job, allowed = job_of(data, **changes), numba.get_num_threads()
     try:
         numba.set_num_threads(1)
@@ -266,6 +267,25 @@ def test_any_number_of_threads_gives_the_same_bits(changes, data):
             assert all(map(torch.equal, alone.matrices(), together.matrices()))
     finally:
         numba.set_num_threads(allowed)
+
+
+def test_one_thread_is_used_while_it_is_faster(monkeypatch):
+    monkeypatch.setattr(numba, "get_num_threads", lambda: 4)
+    now = [0.0]
+    threads = FasterThreads(clock=lambda: now[0])
+    threads.note(4, 9.0, is_first=True)  # with the compiler
+    assert threads.choose() == 4
+    threads.note(4, 1.0)
+    assert threads.choose() == 1
+    threads.note(1, 0.4)
+    assert threads.choose() == 1
+    now[0] = 6.0
+    threads.note(1, 0.5)
+    assert threads.choose() == 1
+    now[0] = 11.0  # long enough for another look at four
+    assert threads.choose() == 4
+    threads.note(4, 0.2)
+    assert threads.choose() == 4
 
 
 def test_two_python_threads_may_train_at_once(data):

@@ -79,7 +79,7 @@ class RecordedFullTrainer(FullTrainer):
         users = buffers.members(size)
         user_vectors, item_vectors = self.model(users)
         scored, real = buffers.scored(users, user_vectors.detach(), item_vectors.detach())
-        found = self.update(user_vectors, item_vectors, scored, real / real.sum())
+        found = self.update(user_vectors, item_vectors, scored, real / real.sum(), users)
         self.losses.index_copy_(0, buffers.step, torch.where(real, found.loss, 0.0).sum()[None])
         if found.clamped is not None:
             self.clamped.index_copy_(0, buffers.step, (found.clamped & real).sum()[None])

@@ -7,12 +7,15 @@ from importlib.util import find_spec
 import torch
 
 from truepair.losses import LOSSES
+from truepair.models.encoders import MF
 from truepair.sampling import Full
 from truepair.training.full.cuda_graphs import RecordedFullTrainer
 from truepair.training.full.losses import has_row_form
 from truepair.training.full.trainer import FullTrainer
 from truepair.training.job import Job
 from truepair.training.trainer import Engine
+
+MANY_STEPS = 64  # in an epoch; below, a pass over all users is cheap beside the products of a step
 
 
 def is_recordable(job: Job, device: torch.device | None = None) -> bool:
@@ -23,8 +26,22 @@ def is_recordable(job: Job, device: torch.device | None = None) -> bool:
     return whole and closed and device.type == "cuda" and find_spec("triton") is not None
 
 
+def has_many_users(job: Job) -> bool:
+    """Whether a step uses few of the users: then those that it does not use are left alone, on the CPU."""
+    settings = job.settings
+    free = isinstance(job.encoder, MF) and settings.optimizer == "adam"
+    on_cpu = settings.torch_device().type == "cpu"
+    return free and on_cpu and job.interactions.n_users >= MANY_STEPS * settings.batch_size
+
+
 def _start(job: Job) -> FullTrainer:
-    return RecordedFullTrainer(job) if is_recordable(job) else FullTrainer(job)
+    if is_recordable(job):
+        return RecordedFullTrainer(job)
+    if has_many_users(job):
+        from truepair.training.full.many_users import ManyUsersTrainer  # imports Numba
+
+        return ManyUsersTrainer(job)
+    return FullTrainer(job)
 
 
 def _lacks(job: Job) -> str | None:

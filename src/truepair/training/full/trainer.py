@@ -40,17 +40,22 @@ class FullTrainer(ModuleTrainer):
     def train_step(self, users: Tensor, key: int) -> RowLosses:
         """Score, differentiate, update."""
         selection = self.blocks.select(users, key)
-        user_vectors, item_vectors = self.model(users, selection.needed)  # [B, d], [n_items or fewer, d]
+        places = self.places(users)
+        user_vectors, item_vectors = self.model(places, selection.needed)  # [B, d], [n_items or fewer, d]
         scored = self.blocks.scored(selection, user_vectors.detach(), item_vectors.detach())
         share = torch.full_like(scored.block.pos, 1 / len(scored.items))
-        return self.update(user_vectors, item_vectors, scored, share)
+        return self.update(user_vectors, item_vectors, scored, share, places)
+
+    def places(self, users: Tensor) -> Tensor:
+        """The rows of the model that these users have."""
+        return users
 
     def update(
-        self, user_vectors: Tensor, item_vectors: Tensor, scored: ScoredBlock, share: Tensor
+        self, user_vectors: Tensor, item_vectors: Tensor, scored: ScoredBlock, share: Tensor, places: Tensor
     ) -> RowLosses:
-        """Differentiate and update; an anchor counts by its share [A]."""
-        losses, users = scored.losses(self.job.loss, share, self.sums), scored.block.users
-        penalty = l2_penalty(self.model, self.job.settings, users, scored.block.sum(share)[: len(users)])
+        """Differentiate and update; an anchor counts by its share [A], `places` [B] are its users' rows."""
+        losses = scored.losses(self.job.loss, share, self.sums)
+        penalty = l2_penalty(self.model, self.job.settings, places, scored.block.sum(share)[: len(places)])
         self.optimizer.zero_grad()
         if isinstance(penalty, Tensor):
             penalty.backward()  # type: ignore[no-untyped-call]

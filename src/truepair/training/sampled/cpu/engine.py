@@ -1,7 +1,8 @@
 """Engine "cpu": the mathematics of `reference`, step for step, in compiled code.
 
 The same start, order, draws, losses and updates as the reference, to the accuracy of float32; the same bits
-for a seed on any number of threads. Threads are Numba's: NUMBA_NUM_THREADS or numba.set_num_threads.
+for a seed on any number of threads. Threads are Numba's (NUMBA_NUM_THREADS or numba.set_num_threads), or one
+alone while that is faster.
 Numba is imported when a run starts, so that a program that trains elsewhere never waits for it.
 """
 
@@ -28,7 +29,36 @@ from truepair.training.trainer import Engine, EpochTotals
 if TYPE_CHECKING:
     from truepair.training.sampled.cpu.batch import Epoch, Rules
 
+SECONDS_BETWEEN_TRIALS = 10.0
 SECONDS_AT_A_TIME = 0.25  # how long the compiled code runs before Python may stop it or show progress
+
+
+class FasterThreads:
+    """All threads or one, whichever was faster of late: on a busy machine threads wait for each other.
+
+    Both are tried at the start, and the slower one again every few seconds. Results do not depend on it.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        import numba
+
+        self.counts = sorted({numba.get_num_threads(), 1}, reverse=True)
+        self._clock = clock
+        self._found: dict[int, tuple[float, float]] = {}  # seconds of a step, and when they were measured
+
+    def is_known(self, threads: int) -> bool:
+        """Whether the seconds of a step with so many threads were measured of late."""
+        return threads in self._found and self._clock() - self._found[threads][1] < SECONDS_BETWEEN_TRIALS
+
+    def choose(self) -> int:
+        """The number of threads for the next steps."""
+        unknown = [threads for threads in self.counts if not self.is_known(threads)]
+        return unknown[0] if unknown else min(self.counts, key=lambda threads: self._found[threads][0])
+
+    def note(self, threads: int, seconds: float, is_first: bool = False) -> None:
+        """A step took so long; the very first of a run does not count, it may have waited for a compiler."""
+        if not is_first:
+            self._found[threads] = seconds, self._clock()
 
 
 class CpuTrainer:
@@ -61,6 +91,7 @@ class CpuTrainer:
         if hops or self.plan.risk:  # where rows are chosen by risk, one variant serves with and without graph
             self.graph = buffers.neighbours_of(data, hops, dim if hops else 0)
         self.rows = buffers.rows_of(self.plan, min(settings.batch_size, self.n_anchors), dim)
+        self.threads = FasterThreads()
 
     # --- an epoch ----------------------------------------------------------------------------------
 
@@ -69,14 +100,17 @@ class CpuTrainer:
         from truepair.training.sampled.cpu.steps import run_steps
 
         epoch_data, step, size = self.epoch_data(epoch), 0, 1
-        arguments = self.arguments(self.rules(rate), epoch_data)
+        rules = self.rules(rate)
+        arguments = {threads: self.arguments(rules, epoch_data, threads) for threads in self.threads.counts}
         while step < self.steps:
-            last, began = min(step + size, self.steps), time.perf_counter()
+            threads, now = self.threads.choose(), time.perf_counter()
+            last = min(step + (size if self.threads.is_known(threads) else max(1, size // 8)), self.steps)
             with parallel_kernel():
-                run_steps(step, last, self.done, *arguments)
+                run_steps(step, last, self.done, *arguments[threads])
+            each = (time.perf_counter() - now) / (last - step)
+            self.threads.note(threads, each, is_first=self.done + step == 0)
             advance(last - step)
-            each, step = (time.perf_counter() - began) / (last - step), last
-            size = min(4 * size, max(1, int(SECONDS_AT_A_TIME / each)))
+            size, step = min(4 * size, max(1, int(SECONDS_AT_A_TIME / each))), last
         self.done += self.steps
         clamped = int(epoch_data.clamped.sum()) if self.plan.has_floor else None
         return EpochTotals(torch.from_numpy(epoch_data.losses), clamped)
@@ -112,13 +146,11 @@ class CpuTrainer:
             marks=bool(plan.hops or plan.cosine or settings.l2_users or settings.l2_items),
         )
 
-    def arguments(self, rules: Rules, epoch_data: Epoch) -> tuple[Any, ...]:
-        """The arguments of every phase, with room for as many threads as Numba has now."""
-        import numba
-
+    def arguments(self, rules: Rules, epoch_data: Epoch, threads: int) -> tuple[Any, ...]:
+        """The arguments of every phase, with room for so many threads."""
         from truepair.training.sampled.cpu.buffers import room_of, sample_of
 
-        threads, n_users = numba.get_num_threads(), len(self.user.weights)
+        n_users = len(self.user.weights)
         return (
             self.numbers, rules, self.tables, self.narrow, epoch_data, self.user, self.item, *self.graph,
             self.rows, room_of(self.rows, threads),
@@ -143,7 +175,7 @@ class CpuTrainer:
         from truepair.training.sampled.cpu.batch import NO_EPOCH
         from truepair.training.sampled.cpu.steps import run_steps
 
-        arguments = self.arguments(self.rules(0.0), NO_EPOCH)
+        arguments = self.arguments(self.rules(0.0), NO_EPOCH, self.threads.choose())
         with parallel_kernel():
             run_steps(0, 0, 0, *arguments)
 

@@ -1,0 +1,92 @@
+"""Full-catalogue training of many users on the CPU: a step costs what its own users cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor, nn
+
+from truepair.sampling import Matrices
+from truepair.training.full.losses import RowLosses
+from truepair.training.full.row_adam import RowAdam
+from truepair.training.full.scoring import ScoredBlock
+from truepair.training.full.trainer import FullTrainer
+from truepair.training.job import Job
+from truepair.training.trainer import EpochTotals
+
+_ROWS = 1 << 16  # users whose vectors are scaled at a time
+_USERS, _ITEMS = "optimizer.0.", "optimizer.1."  # where the optimizer's state of each side is stored
+
+
+class ManyUsersTrainer(FullTrainer):
+    """Adam with one free vector for each user: the model holds the users of the current step only."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(job)
+        self.table = RowAdam(self.model.user.detach(), job.settings.weight_decay)
+        self.model.user = nn.Parameter(self.table.weights[:0])
+        self.optimizer = self.optimizer_of([self.model.item])
+        self.step = 0  # of the epoch
+
+    def train(self, epoch: int, rate: float, advance: Callable[[int], None]) -> EpochTotals:
+        """All anchors once."""
+        self.table.start_epoch(rate, self.steps)
+        self.step = 0
+        totals = super().train(epoch, rate, advance)
+        self.table.end_epoch()
+        return totals
+
+    def places(self, users: Tensor) -> Tensor:
+        """The rows of the model that these users have: they are put there."""
+        self.model.user = nn.Parameter(self.table.rows(users, self.step))
+        return torch.arange(len(users))
+
+    def update(
+        self, user_vectors: Tensor, item_vectors: Tensor, scored: ScoredBlock, share: Tensor, places: Tensor
+    ) -> RowLosses:
+        """Differentiate and update; an anchor counts by its share [A]."""
+        losses = super().update(user_vectors, item_vectors, scored, share, places)
+        assert self.model.user.grad is not None
+        self.table.update(scored.block.users, self.model.user.grad, self.step)
+        self.step += 1
+        return losses
+
+    @torch.no_grad()
+    def matrices(self) -> Matrices:
+        """Copies of the two matrices."""
+        parts = self.table.weights.split(_ROWS)
+        scaled = self.job.encoder.scaled
+        users = parts[0].new_empty(len(self.table.weights), scaled(parts[0][:1]).shape[1])
+        for part, place in zip(parts, users.split(_ROWS), strict=True):
+            place.copy_(scaled(part))
+        return users, self.model()[1].detach().clone()
+
+    def is_finite(self) -> bool:
+        """Whether every parameter is a finite number."""
+        sides = (self.table.weights, self.model.item.detach())
+        return all(bool(bound.isfinite()) for side in sides for bound in side.aminmax())
+
+    def state(self) -> dict[str, Tensor]:
+        """As of a `FullTrainer`, which can continue from it."""
+        table = self.table
+        state = {name.replace(_USERS, _ITEMS): value for name, value in super().state().items()}
+        moments = {
+            "exp_avg": table.first,
+            "exp_avg_sq": table.second,
+            "step": torch.tensor(float(table.steps)),
+        }
+        users = {f"{_USERS}{name}": value for name, value in moments.items()} if table.steps else {}
+        return state | users | {"user": table.weights}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Continue from what `state` returned."""
+        table, places = self.table, {name: value for name, value in state.items() if _USERS not in name}
+        self.model.user = nn.Parameter(table.weights[:0])
+        of_items = {name.replace(_ITEMS, _USERS): value for name, value in places.items()}
+        super().restore(of_items | {"user": table.weights[:0]})
+        table.weights.copy_(state["user"])
+        if f"{_USERS}step" in state:
+            table.first.copy_(state[f"{_USERS}exp_avg"])
+            table.second.copy_(state[f"{_USERS}exp_avg_sq"])
+            table.steps = int(state[f"{_USERS}step"])
