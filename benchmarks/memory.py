@@ -1,0 +1,80 @@
+"""Peak memory of reading a table and of `Recommender().fit`: bytes for each user, item and pair.
+
+Each size is fitted in a fresh process, with one epoch: more epochs need no more memory. Linux only.
+
+    python benchmarks/memory.py            # about two minutes
+    python benchmarks/memory.py --quick    # small sizes; the figures mean little
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import NamedTuple
+
+PROGRAM = r"""
+import re, sys
+import numpy as np
+import pandas as pd
+import truepair as tp
+
+def peak():
+    return int(re.search(r"VmHWM:\s+(\d+)", open("/proc/self/status").read())[1]) * 1024
+
+n_users, n_items, n_pairs, dim = map(int, sys.argv[1:5])
+
+def fit(users, items):
+    data = tp.read_interactions(pd.DataFrame({"user": users, "item": items}))
+    tp.Recommender(dim=dim, epochs=1, device="cpu").fit(data)
+
+fit(np.arange(999), np.arange(999) % 7)
+imported = peak()
+rng = np.random.default_rng(0)
+users = np.concatenate([np.arange(n_users), rng.integers(0, n_users, n_pairs - n_users)])
+items = np.concatenate([np.arange(n_items), rng.integers(0, n_items, n_pairs - n_items)])
+fit(users, items)
+print(peak() - imported)
+"""
+
+
+class Size(NamedTuple):
+    """A job, as far as memory depends on it."""
+
+    users: int
+    items: int
+    pairs: int
+    dim: int
+
+
+def peak_bytes(size: Size) -> int:
+    """What fitting adds to the peak memory of a process that has fitted something small."""
+    command = [sys.executable, "-c", PROGRAM, *map(str, size)]
+    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def slopes(base: Size, factor: int) -> dict[str, float]:
+    """Bytes for each user, item and pair more than `base` has."""
+    at_base = peak_bytes(base)
+    grown = {
+        "user": base._replace(users=base.users * factor),
+        "item": base._replace(items=base.items * factor),
+        "pair": base._replace(pairs=base.pairs * factor),
+    }
+    return {
+        what: (peak_bytes(size) - at_base) / (sum(size[:3]) - sum(base[:3])) for what, size in grown.items()
+    }
+
+
+def main() -> None:
+    """Print the table."""
+    scale = 20 if "--quick" in sys.argv[1:] else 1
+    print("| d | bytes a user | bytes an item | bytes a pair |\n| --- | --- | --- | --- |")
+    for dim in (64, 128):
+        found = slopes(Size(100_000 // scale, 10_000 // scale, 600_000 // scale, dim), 4)
+        print(f"| {dim} | {found['user']:,.0f} | {found['item']:,.0f} | {found['pair']:,.0f} |")
+    size = Size(1_000_000 // scale, 3, 1_670_000 // scale, 128)
+    print(f"\n{size.users:,} users, 3 items, {size.pairs:,} pairs, d = 128: {peak_bytes(size) / 1e9:.2f} GB")
+
+
+if __name__ == "__main__":
+    main()
