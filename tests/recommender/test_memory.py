@@ -8,7 +8,9 @@ import pytest
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 from memory import Size, peak_bytes
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from /proc")
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/self/status").exists(), reason="peak memory is read from /proc"
+)
 
 DIM = 128
 BYTES_A_USER = 5 * 4 * DIM + 300  # the vector, Adam's two means, the result, 1 more for passing copies; ids

@@ -54,11 +54,13 @@ def _needs_cosines(loss: object) -> bool:
 
 
 def default_batch_size(sampler: Sampler, n_pairs: int, n_users: int = 0) -> int:
-    """Full catalogue: users, one for each 1000 pairs, from 8 to 128; more where there are many users, so that
-    an epoch has at most 64 steps or steps of 2048. Drawn items: a 64th of the pairs, from 64 to 1024."""
-    if is_full(sampler):
-        return max(min(max(n_pairs // 1000, 8), 128), min(n_users // 64, 2048))
-    return min(max(n_pairs // 64, 64), 1024)
+    """Full catalogue: users, one for each 1000 pairs, from 8 to 128. Where users have few pairs and are many,
+    as many users as have 8192 pairs, at most 2048 and a 16th of all. Drawn items: a 64th of the pairs, from
+    64 to 1024."""
+    if not is_full(sampler):
+        return min(max(n_pairs // 64, 64), 1024)
+    many = min(8192 * n_users // max(n_pairs, 1), n_users // 16, 2048)
+    return many if many > 128 else min(max(n_pairs // 1000, 8), 128)
 
 
 # --- parameters without effect -----------------------------------------------------------------------------

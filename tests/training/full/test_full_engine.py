@@ -406,8 +406,13 @@ def test_one_prior_per_user_is_folded_in_by_its_mean():
 
 
 def test_a_batch_is_8_to_128_users_unless_told_otherwise():
-    def batch_size(n_pairs, **parameters):
-        return parts_of(Recommender(**parameters).get_params(), n_pairs).settings.batch_size
+    def batch_size(n_pairs, n_users=0, **parameters):
+        return parts_of(Recommender(**parameters).get_params(), n_pairs, n_users).settings.batch_size
+
+    sizes = {(72_000, 943): 72, (720_000, 6040): 128, (729_000, 29_858): 335, (79_000, 14_279): 892}
+    assert {data: batch_size(*data) for data in sizes} == sizes
+    assert batch_size(1_670_000, 1_000_000) == 2048
+    assert batch_size(1_670_000, 1_000_000, batch_size=32) == 32
 
     assert [batch_size(n, sampler="full") for n in (10, 50_000, 10**6)] == [8, 50, 128]
     assert batch_size(10**6, sampler=Full(columns=5)) == 128
