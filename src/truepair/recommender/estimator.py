@@ -66,6 +66,8 @@ class Recommender:
                             the weight are added to those of the trained encoder.
     validation, metric      the share of the pairs that is held out to choose the epoch by this metric;
                             0 trains for all epochs on all pairs.
+    stop_after              end training after this epoch; the learning rate still follows the schedule of
+                            `epochs`. `tune` sets it to the epoch that it chose.
     engine                  "auto" is "full" with sampler="full"; otherwise "gpu" on CUDA, "cpu" elsewhere, or
                             "reference" where these cannot do the job.
 
@@ -102,6 +104,7 @@ class Recommender:
     metric: str = "ndcg@20"
     engine: str = AUTO
     epochs: int | None = None
+    stop_after: int | None = None
     batch_size: int | None = None
     n_extra: int = 5
     n_unlabelled: int = 5

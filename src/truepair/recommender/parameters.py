@@ -43,7 +43,7 @@ BEFORE = {"scoring": "dot", "temperature": 1.0, "popularity": 0.0}  # in files o
 
 def may_be_none(name: str) -> bool:
     """Whether None is a value of this parameter: the default, or no patience."""
-    return name == "batch_size" or name in FULL_CATALOGUE
+    return name in ("batch_size", "stop_after") or name in FULL_CATALOGUE
 
 
 # --- flat parameters -------------------------------------------------------------------------------------
