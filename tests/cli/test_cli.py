@@ -277,7 +277,8 @@ def test_a_blend_with_ease_is_fitted_and_served(name, clicks, tmp_path):
 
 def test_fields_of_an_encoder_a_loss_and_a_sampler(clicks, tmp_path):
     args = ["fit", clicks, "-o", tmp_path / "m", *SMALL]
-    found = as_json(*args, "--encoder", "ease", "--set", "encoder.l2=30")["parameters"]
+    ease = ["fit", clicks, "-o", tmp_path / "m", "--encoder", "ease", "--metric", "ndcg@5"]
+    found = as_json(*ease, "--set", "encoder.l2=30")["parameters"]
     assert found["encoder"] == {"kind": "ease", "l2": 30.0, "user_power": 0.0, "item_power": 0.0}
     more = ["--set", "encoder.hops=2", "--set", "loss.floor=0.1", "--tau", "0.2", "--set", "sampler.pool=9"]
     found = as_json(*args, "--loss", "dpl", "--encoder", "lightgcn", "--sampler", "dns", *more)["parameters"]
@@ -286,7 +287,7 @@ def test_fields_of_an_encoder_a_loss_and_a_sampler(clicks, tmp_path):
     assert found["sampler"]["pool"] == 9
     assert "a field of encoder = 'l2' is not known" in failed(*args, "--set", "encoder.l2=3")
     assert "the part before the dot = 'lose' is not known" in failed(*args, "--set", "lose.tau=0.1")
-    assert "l2 = 0 is out of range" in failed(*args, "--encoder", "ease", "--set", "encoder.l2=0")
+    assert "l2 = 0 is out of range" in failed(*ease, "--set", "encoder.l2=0")
 
 
 _FIT = ["fit", "clicks.csv", "-o", "m"]
@@ -297,6 +298,10 @@ FIT_FAILURES = {
         "prior: infonce-posterior, dcl",
     ),
     "tau without training": ([*_FIT, "--encoder", "ease", "--tau", "0.1"], "is not trained; leave it out"),
+    "a loss without training": (
+        [*_FIT, "--encoder", "ease", "--loss", "dpl", "--epochs", "3"],
+        "loss = dpl has no effect: encoder = ",
+    ),
     "one field twice": (
         [*_FIT, "--set", "encoder.dim=4", "--set", "dim=8"],
         "dim = 8 has no effect: encoder",

@@ -44,7 +44,8 @@ def clicks(world):
 
 @pytest.fixture(scope="module", params=["mf", *CLOSED])
 def model(clicks, request):
-    return Recommender(encoder=request.param, **QUICK).fit(clicks)
+    options = {"device": "cpu"} if request.param in CLOSED else QUICK
+    return Recommender(encoder=request.param, **options).fit(clicks)
 
 
 # --- recommending --------------------------------------------------------------------------------------
@@ -229,7 +230,8 @@ UNUSED = [
         {"loss": DPL(tau=0.2), "tau": [0.1, 0.2]},
         r"tau = one for each user has no effect: loss = DPL\(…\) has its own",
     ),
-    ({"encoder": "ease", "loss": "dpl", "tau": 0.1}, r"tau = 0.1 .*EASE\(l2=500.0.*\) is not trained"),
+    ({"encoder": "ease", "loss": "dpl", "tau": 0.1}, r"loss = dpl .*EASE\(l2=500.0.*\) is not trained"),
+    ({"encoder": "ease", "tau": 0.1}, r"tau = 0.1 .*EASE\(l2=500.0.*\) is not trained"),
     (
         {"encoder": MF(dim=4), "dim": 8},
         r"dim = 8 has no effect: encoder = MF\(…\) has its own; set it on the object",
@@ -274,7 +276,24 @@ def test_what_is_usual_or_asked_for_is_no_error(clicks):
     Recommender(encoder=MF(dim=4), **usual).fit(clicks)
     Recommender(encoder="mf", **{**usual, "dim": 4, "patience": 3, "validation": 0}).fit(clicks)
     Recommender(dim=4, epochs=1, patience=3).fit(split_random(read_interactions(clicks), 0.2, valid=0.1))
-    Recommender(encoder="ease", dim=4, n_unlabelled=8, patience=3).fit(clicks)  # told in the facts
+    Recommender(encoder="ease", metric="ndcg@5", device="cpu", seed=3).fit(clicks)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"loss": "dpl"}, {"loss": BPR()}, {"epochs": 3}, {"dim": 4}, {"n_unlabelled": 8}, {"patience": 3},
+        {"sampler": "uniform"}, {"engine": "reference"}, {"validation": 0.1}, {"stop_after": 2},
+        {"scoring": "dot"}, {"blend_weight": 2.0}, {"learning_rate": 0.1}, {"blend": "ease"},
+    ],
+    ids=repr,
+)  # fmt: skip
+@pytest.mark.parametrize("encoder", [*CLOSED, EASE(l2=3.0)], ids=repr)
+def test_what_a_closed_form_does_not_use_is_an_error(encoder, given, clicks):
+    with pytest.raises(
+        InputError, match=rf"{next(iter(given))} = .* has no effect: .* is not trained; leave it"
+    ):
+        Recommender(encoder=encoder, **given).fit(clicks)
 
 
 @pytest.mark.parametrize("loss", ["sl", "bsl", "psl", PSL(temperature=0.2, surrogate="relu")], ids=str)
@@ -617,6 +636,7 @@ OTHER_PARAMETERS = {
     "metric": "recall@5",
     "engine": "reference",
     "epochs": np.int32(2),
+    "stop_after": np.int64(1),
     "batch_size": 100,
     "n_extra": 2,
     "n_unlabelled": 3,
@@ -646,13 +666,16 @@ def test_every_parameter_survives_saving(clicks, tmp_path):
     assert "tau=array" in repr(array)
 
 
+_NONE = ("patience", "blend", "stop_after")  # parameters for which None is a value, not a default
+
+
 def test_a_file_does_not_depend_on_what_is_usual_today(clicks, tmp_path, monkeypatch):
     fitted = Recommender(epochs=2).fit(clicks)
     fitted.save(tmp_path / "m")
     people = clicks.head(40)
     expected = fitted.fold_in(people).users_
     parameters = load_model(tmp_path / "m").facts["parameters"]
-    assert None not in [value for name, value in parameters.items() if name not in ("patience", "blend")]
+    assert None not in [value for name, value in parameters.items() if name not in _NONE]
     assert {name: parameters[name] for name in FULL_CATALOGUE} == {**FULL_CATALOGUE, "epochs": 2}
     changed = {"scoring": "dot", "temperature": 0.7, "dim": 3, "schedule": "step", "weight_decay": 1.0}
     for name, value in changed.items():

@@ -56,7 +56,7 @@ class Recommender:
 
     loss, encoder, sampler  a name such as "infonce", "mf", "full", or an object such as `DPL(tau=0.05)`.
                             The encoders "popular", "itemknn" and "ease" are closed forms: nothing is trained,
-                            and only `metric` and `device` have an effect.
+                            and all parameters but `metric`, `device` and `seed` raise an error.
     dim, scoring, temperature, popularity
                             options of an encoder that is given by name.
     tau                     the prior of a loss that is given by name: a number, one number per user,
@@ -313,11 +313,12 @@ class Recommender:
         model = load_model(path)
         try:
             recommender = cls().set_params(**from_json(model.facts["parameters"]))
-            params, given = recommender.get_params(), recommender._changed()
-            no_effect = unused(params, given, recommender.closed_form())
-            recommender.set_params(**{name: getattr(cls, name) for name in no_effect})
             if str(recommender.device).startswith("cuda") and not torch.cuda.is_available():
                 recommender.device = "auto"  # trained on a GPU, served without one
+            params, given = recommender.get_params(), recommender._changed()
+            check_parameters(params, ())
+            no_effect = unused(params, given, recommender.closed_form())
+            recommender.set_params(**{name: getattr(cls, name) for name in no_effect})
             recommender.check()
             check_model(recommender.get_params(), model)
         except (KeyError, TypeError, AttributeError, ZeroDivisionError, InputError) as error:

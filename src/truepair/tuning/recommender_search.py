@@ -94,7 +94,7 @@ class SearchPlan:
             raise InputError("the split has no validation part to score trials on; make one with valid=0.1.")
         model = self.model
         runner = training_runner(self.fixed, split.train, split.valid, model.metric, model.engine)
-        default = default_values(self.space, self.fixed, split.train)
+        default = default_values(self.space, _for_fit(self.fixed), split.train)
         options = {"seed": model.seed, "default": default, "keep_space": self.keep_space, **options}
         return run_search(
             self.space, runner, trials=trials, storage=storage, study=study or self.name, **options
@@ -112,7 +112,7 @@ def plan_search(parameters: Mapping[str, Any], space: Space | None = None) -> Se
     _check_names([*fixed], [*space])
     known = {**Recommender().get_params(), **fixed}
     check_space(space, {name: value for name, value in known.items() if name not in space})
-    check_values(space, fixed)
+    check_values(space, _for_fit(fixed))
     model = Recommender.of({name: value for name, value in fixed.items() if "." not in name})
     share = SAMPLED["validation"] if model.validation is None else model.validation
     if not 0 < share < 1:
@@ -121,6 +121,11 @@ def plan_search(parameters: Mapping[str, Any], space: Space | None = None) -> Se
     if model.closed_form() is None:
         fixed["validation"] = share  # a part of what trials mean; `Tuning.parameters` takes it out
     return SearchPlan(model, fixed, space, share, keep_space)
+
+
+def _for_fit(fixed: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters without the validation share: here it scores trials, also those of closed forms."""
+    return {name: value for name, value in fixed.items() if name != "validation"}
 
 
 def _check_names(fixed: list[str], space: list[str]) -> None:
