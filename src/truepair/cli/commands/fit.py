@@ -124,6 +124,7 @@ def _summary(model: Recommender, tested: dict[str, Any], output: Path) -> str:
     if prior := model.facts_.get("prior"):
         each = ", with a value for each user" if prior["asked"] == "per-user" else ""
         lines.append(f"estimated prior τ {prior['tau']:g}{each}; from {prior['low']:g} to {prior['high']:g}")
+        lines += [f"warning: do not trust this prior: {why}" for why in prior.get("failures", ())]
     if posterior := model.facts_.get("posterior"):
         levels = posterior["quantiles"]
         lines.append(
