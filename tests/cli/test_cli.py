@@ -630,7 +630,7 @@ def test_compare(clicks):
         assert (against["a"], against["b"]) == (loss, "bpr")
         assert against["difference"] == pytest.approx(one["mean"] - found["losses"]["bpr"]["mean"])
         assert against["p_corrected"] >= against["p_value"]
-        assert against["verdict"] in ("better", "worse", "no significant difference")
+        assert against["verdict"] in ("better", "worse", "not shown")
         assert [seen["seed"] for seen in one["runs"]] == [0, 1]
         assert one["mean"] == pytest.approx(sum(seen["test"] for seen in one["runs"]) / 2)
 
@@ -657,7 +657,8 @@ def test_compare_says_which_loss_does_not_use_a_prior(given, clicks):
 
 def test_compare_tells_people(clicks):
     result = good("compare", clicks, *SMALL)
-    header, first, second, remark, luck = result.stdout.splitlines()
+    header, first, second, remark, shared, luck = result.stdout.splitlines()
+    assert "losses share their parameters: the defaults, which were not chosen for each loss" in shared
     assert luck == "one training run per loss: --seeds 3 averages over random seeds"
     assert header.split() == ["loss", "ndcg@5", "interval", "difference", "p", "verdict"]
     assert first.split()[0] == "bpr"
@@ -668,14 +669,28 @@ def test_compare_tells_people(clicks):
 
 
 def test_verdicts():
-    from truepair.cli.commands.compare import verdict
     from truepair.evaluation import Comparison
 
     def words(difference, p):
-        return verdict(Comparison("ndcg@5", 0, 0, difference, 0, 0, p, p))
+        return Comparison("ndcg@5", 0, 0, difference, 0, 0, p, p).verdict
 
     assert [words(0.1, 0.01), words(-0.1, 0.01)] == ["better", "worse"]
-    assert words(0.1, 0.05) == "no significant difference"
+    assert words(0.1, 0.05) == "not shown"
+
+
+def test_compare_takes_models_without_training(clicks, tmp_path):
+    args = ["compare", clicks, "--test", "0.2", "--losses"]
+    options = ["--epochs", "2", "--dim", "4", "--metric", "ndcg@5", "--seeds", "2", "-q"]
+    found = as_json(*args, "bpr,ease,popular,itemknn", *options)["losses"]
+    assert list(found) == ["bpr", "ease", "popular", "itemknn"]
+    assert [len(found[name]["runs"]) for name in found] == [2, 1, 1, 1]  # they have no seed
+    alone = ["fit", clicks, "-o", tmp_path / "m", "--encoder", "ease", "--test", "0.2", "--metric", "ndcg@5"]
+    assert found["ease"]["metrics"]["ndcg@5"] == as_json(*alone, "-q")["metrics"]["test ndcg@5"]
+    closed = good(*args, "ease,popular", "--metric", "ndcg@5").stdout
+    assert "share their parameters" not in closed
+    said = failed(*args, "ease,popular", "--metric", "ndcg@5", "--dim", "4")
+    assert "dim = 4 has no effect: encoder = EASE" in said
+    assert "loss = bpr has no effect" in failed(*args, "bpr,dpl", "--encoder", "ease")
 
 
 def test_compare_fails_clearly(clicks):
