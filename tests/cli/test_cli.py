@@ -617,6 +617,68 @@ def test_similar_fails_clearly(model):
     assert "Missing argument" in failed("similar", model, code=2)
 
 
+# --- reading -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def yahoo(tmp_path):
+    """Files such as those of Yahoo! R3, with ratings from 1 to 5 of twelve people and eight songs."""
+    (tmp_path / "yahoo-r3").mkdir()
+    ratings = [(user, song, 1 + (user + song) % 5) for user in range(1, 13) for song in range(1, 9)]
+    for part, rows in (("train", ratings[::2]), ("test", ratings[1::2])):
+        text = "".join(f"{user}\t{song}\t{stars}\n" for user, song, stars in rows)
+        (tmp_path / "yahoo-r3" / f"ydata-ymusic-rating-study-v1_0-{part}.txt").write_text(text)
+    return ["--data-dir", tmp_path, "--test", "given", "--metric", "ndcg@5", "--encoder", "popular"]
+
+
+def test_the_given_split_of_a_dataset_with_ratings(yahoo, tmp_path):
+    args = ["fit", "yahoo-r3", "-o", tmp_path / "m", *yahoo]
+    whole, liked = as_json(*args, "-q"), as_json(*args, "--min-rating", "4", "-q")
+    assert (whole["pairs"], whole["test"]["users"]) == (48, 12)
+    assert 0 < liked["pairs"] < 48
+    assert (liked["users"], liked["items"]) == (whole["users"], whole["items"])
+    note = "note: every rating from 1 to 5 counts as a like (in the test part too); --min-rating drops low"
+    assert note in good(*args).stderr
+    assert "from 4 to 5 counts" in good(*args, "--min-rating", "4").stderr
+    said = failed(*args, "--core", "2", "-q")
+    assert "--core 2 would change its parts; leave out --core, or use a share, --test 0.2" in said
+
+
+def test_ratings_that_count_as_likes_are_said(tmp_path):
+    rated = tmp_path / "ratings.csv"
+    rows = [f"{user},{item},{0.5 + (user * item) % 10 / 2}" for user in range(8) for item in range(user, 12)]
+    rated.write_text("user,item,rating\n" + "\n".join(rows))
+    args = ["fit", rated, "-o", tmp_path / "m", "--encoder", "popular"]
+    said = good(*args).stderr
+    assert "note: every rating from 0.5 to 5 counts as a like; --min-rating drops low ones" in said
+    assert "note" not in good(*args, "--min-rating", "5").stderr
+    assert "note" not in good(*args, "--rating", "-").stderr
+
+
+def test_weights_are_refused_and_can_be_left_out(tmp_path):
+    plays = tmp_path / "plays.csv"
+    rows = [f"{user},{item},{1 + item}" for user in range(8) for item in range(user, 12)]
+    plays.write_text("user,item,plays\n" + "\n".join(rows))
+    args = ["fit", plays, "-o", tmp_path / "m", "--encoder", "popular"]
+    assert "weights from 1 to 12, and training does not use weights" in failed(*args, "-q")
+    assert good(*args, "--weight", "-").exit_code == 0
+
+
+def test_a_catalogue_of_items(clicks, tmp_path):
+    listed = tmp_path / "items.txt"
+    listed.write_text("".join(f"{item}\n" for item in range(40)))
+    args = ["fit", clicks, "-o", tmp_path / "m", "--encoder", "popular"]
+    assert as_json(*args, "-q")["items"] == 30
+    assert as_json(*args, "-q", "--items", listed)["items"] == 40
+    listed.write_text("1\n2\n")
+    assert "the catalogue of 2 items lacks 28 items of the interactions" in failed(
+        *args, "-q", "--items", listed
+    )
+    assert "use one of them" in failed(*args, "-q", "--items", listed, "--core", "2")
+    assert "cannot read the items in no.txt" in failed(*args, "-q", "--items", "no.txt")
+    assert "--items works with files only" in failed("fit", "ml-100k", "-o", "m", "--items", listed)
+
+
 # --- compare -------------------------------------------------------------------------------------------
 
 
@@ -712,7 +774,10 @@ def test_data_list_and_info():
     assert "943 users, 1,682 items" in shown
     assert DATASETS["ml-100k"].terms in shown
     assert "`truepair data fetch ml-100k`" in shown
-    assert DATASETS["yahoo-r3"].by_hand in good("data", "info", "yahoo-r3").stdout
+    by_hand = good("data", "info", "yahoo-r3").stdout
+    assert DATASETS["yahoo-r3"].by_hand in by_hand
+    assert "no, and it cannot be downloaded; put the files into <data-dir>/yahoo-r3/" in by_hand
+    assert "data fetch" not in by_hand
     assert as_json("data", "info", "ml-100k")["cite"] == DATASETS["ml-100k"].cite
 
 

@@ -15,9 +15,10 @@ from truepair.data.simulation import simulate_world
 from truepair.data.split_recipes import split_given, split_random, split_random_per_user
 from truepair.errors import InputError, StorageError
 from truepair.evaluation import evaluate
-from truepair.losses import BPR, DPL, PSL, InfoNCE
+from truepair.losses import BPR, DPL, LOSSES, PSL, InfoNCE, Loss, Rows, register_loss
 from truepair.models.closed_forms import CLOSED, EASE
 from truepair.models.encoders import MF, LightGCN
+from truepair.prior import estimate_prior
 from truepair.recommender.defaults import FULL_CATALOGUE
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.holdout import split_for_fitting
@@ -25,6 +26,7 @@ from truepair.recommender.model_file import Model, load_model, save_model
 from truepair.recommender.parts import parts_of
 from truepair.sampling import BNS, DNS, SAMPLERS, Full
 from truepair.training import Settings
+from truepair.tuning import tune
 from worlds import two_tastes
 
 QUICK = {"dim": 8, "epochs": 8, "patience": 3, "validation": 0.1, "learning_rate": 0.02, "device": "cpu"}
@@ -715,14 +717,83 @@ def test_former_files_fold_in_as_they_were_trained(clicks, tmp_path, monkeypatch
     assert _former(tmp_path, Recommender(encoder="ease").fit(clicks), tau=0.3).tau == "density"
 
 
+def test_weights_are_refused_while_nothing_uses_them(clicks):
+    plays = clicks.assign(plays=np.arange(len(clicks)))
+    for fit in (Recommender(**QUICK).fit, Recommender(encoder="ease").fit, partial(tune, trials=1)):
+        with pytest.raises(
+            InputError, match=r"have weights from 0 to \d+, and training does not use weights"
+        ):
+            fit(plays)
+        with pytest.raises(InputError, match=r"weight=False \(--weight -\)"):
+            fit(split_random(read_interactions(plays), 0.2, valid=0.1))
+    with pytest.raises(InputError, match="training does not use weights"):
+        estimate_prior(read_interactions(plays))
+    assert len(Recommender(**QUICK).fit(clicks.assign(plays=1)).recommend(k=1))  # all alike
+    assert len(Recommender(**QUICK).fit(read_interactions(plays, weight=False)).recommend(k=1))
+
+
 def test_a_loss_of_ones_own_trains_but_says_that_it_cannot_be_saved(clicks, tmp_path):
     class Mine(BPR):
         pass
 
     fitted = Recommender(loss=Mine(), **QUICK).fit(clicks)
     assert len(fitted.recommend(k=1))
-    with pytest.raises(InputError, match=r"loss = .*Mine.* cannot be saved; add its class to the registry"):
+    with pytest.raises(
+        InputError, match=r"loss = .*Mine.* cannot be saved: .*register_loss\('name', Class\)"
+    ):
         fitted.save(tmp_path / "m")
+
+
+def test_a_registered_loss_is_saved_loaded_and_chosen_by_name(clicks, tmp_path):
+    @dataclasses.dataclass(frozen=True)
+    class Slope(Loss):
+        slope: float = 1.0
+
+        def _rows(self, pos, extra, unlabelled, users):
+            gap = self.slope * (unlabelled - pos[:, None])
+            return Rows(torch.nn.functional.softplus(gap).mean(dim=1), None)
+
+    register_loss("slope", Slope)
+    try:
+        register_loss("slope", Slope)  # twice is no error
+        fitted = Recommender(loss=Slope(2.0), sampler="uniform", **QUICK).fit(clicks)
+        fitted.save(tmp_path / "m")
+        loaded = Recommender.load(tmp_path / "m")
+        assert loaded.loss == Slope(2.0)
+        assert loaded.recommend(k=3).equals(fitted.recommend(k=3))
+        named = Recommender.of({"loss": "slope", "loss.slope": 2.0, "sampler": "uniform", **QUICK}).fit(
+            clicks
+        )
+        assert torch.equal(named.users_, fitted.users_)
+        with pytest.raises(InputError, match="'bpr' is BPR already; choose another name"):
+            register_loss("slope", BPR)
+        with pytest.raises(InputError, match="'slope' is Slope already"):
+            register_loss("other", Slope)
+    finally:
+        del LOSSES["slope"]
+    with pytest.raises(StorageError, match=r"loss = 'slope' is not known"):  # in a program that did not
+        Recommender.load(tmp_path / "m")
+
+
+def test_what_cannot_be_registered():
+    @dataclasses.dataclass(frozen=True)
+    class Bare(BPR):
+        slope: float = dataclasses.field(kw_only=True)
+
+    @dataclasses.dataclass
+    class Loose:
+        pass
+
+    for name, kind, message in (
+        ("Mine", BPR, "must be lower-case letters"),
+        ("bpr", InfoNCE, "'infonce' is InfoNCE already|'bpr' is BPR already"),
+        ("mine", BPR(), "give the class itself"),
+        ("mine", Loose, "must be a @dataclass"),
+        ("mine", Bare, "has fields without a default: slope"),
+    ):
+        with pytest.raises(InputError, match=message):
+            register_loss(name, kind)
+    assert "mine" not in LOSSES
 
 
 def test_trained_on_a_gpu_served_without_one(model, tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from truepair.data.interactions import Interactions
+from truepair.data.interactions import Interactions, refuse_weights
 from truepair.errors import check_whole
 from truepair.prior.holdout_scores import HELD_OUT, Evidence, Floats, gather
 from truepair.prior.plateau import Plateau, fit_plateau
@@ -143,6 +143,7 @@ def estimate_prior(
     True
     """
     resamples = check_whole("resamples", resamples, 0, 100_000)
+    refuse_weights(interactions)
     evidence = gather(
         interactions, dim=dim, epochs=epochs, seed=seed, engine=engine, device=device, progress=progress
     )

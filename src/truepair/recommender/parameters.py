@@ -173,13 +173,16 @@ def as_json(value: Any) -> Any:
     return list(value) if isinstance(value, tuple | list) else {"unknown": repr(value)[:200]}
 
 
+_REGISTRATION = {"loss": "Register its class: truepair.register_loss('name', Class); see docs/losses.md."}
+
+
 def check_saveable(stored: Mapping[str, Any]) -> None:
     """Raise if a parameter of `as_json` could not be restored."""
     for name, value in stored.items():
         if isinstance(value, dict) and "unknown" in value:
             raise InputError(
-                f"{name} = {value['unknown']} cannot be saved; add its class to the registry of such values "
-                "(LOSSES, ENCODERS, SAMPLERS)."
+                f"{name} = {value['unknown']} cannot be saved: a file holds a name and fields, never code. "
+                + _REGISTRATION.get(name, f"Use one of {', '.join(PARTS.get(name, ()))}.")
             )
 
 

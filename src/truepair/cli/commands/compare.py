@@ -10,7 +10,7 @@ import typer
 from truepair.cli.configuration import Training, checked_recommender
 from truepair.cli.console import Console, aligned
 from truepair.cli.options import SourceText, unpacked
-from truepair.cli.sources import Reading
+from truepair.cli.sources import Reading, described
 from truepair.errors import InputError, check_choice, check_whole
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def compare(
     reading: Reading,
     console: Console,
 ) -> None:
-    """Compare losses, and models without training, on one split, with significance tests.
+    """Compare losses, and models without training, on one split.
 
     Losses share their parameters: the defaults, which were not chosen for each loss, and the given options.
     `truepair tune --loss NAME` finds a loss's own. Each fitted model is evaluated once on the test part. A
@@ -60,7 +60,7 @@ def compare(
     trained = [model for model in models.values() if model.closed_form() is None]
     first = (trained or list(models.values()))[0]  # closed forms hold nothing out
     split = reading.split(source, test, first.held_out, first.seed, progress=not console.quiet)
-    console.say(f"{split.train.report()}\n{split}")
+    console.say(described(split))
     runs = {name: _run(name, model, split, seeds, console) for name, model in models.items()}
     merged = {name: mean_over_seeds([found for _, found in those]) for name, those in runs.items()}
     from truepair.evaluation import compare_all

@@ -12,7 +12,7 @@ import typer
 from truepair.cli.configuration import Training
 from truepair.cli.console import Console
 from truepair.cli.options import SourceText, unpacked
-from truepair.cli.sources import Reading
+from truepair.cli.sources import Reading, described
 from truepair.cli.table_files import check_output
 from truepair.errors import InputError
 
@@ -85,11 +85,11 @@ def _checkpoint(model: Recommender, output: Path, given: Path | None) -> Path | 
 def _read(model: Recommender, source: str, test: str | None, reading: Reading, console: Console) -> Any:
     if test is None:
         data = reading.interactions(source, progress=not console.quiet)
-        console.say(data.report())
+        console.say(described(data))
         return data
     share = model.held_out
     split = reading.split(source, test, share, model.seed, progress=not console.quiet)
-    console.say(f"{split.train.report()}\n{split}")
+    console.say(described(split))
     return split
 
 

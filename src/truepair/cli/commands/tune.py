@@ -13,7 +13,7 @@ import typer
 from truepair.cli.configuration import Training, read_toml
 from truepair.cli.console import Console, aligned
 from truepair.cli.options import SourceText, unpacked
-from truepair.cli.sources import Reading, find_source
+from truepair.cli.sources import Reading, described, find_source
 from truepair.cli.table_files import check_output
 from truepair.storage.atomic import atomic_write
 
@@ -130,7 +130,7 @@ def _read(
         split = split_for_fitting(data, None, share, model.seed)
     else:
         split = reading.split(source, test, share, model.seed, progress=not console.quiet)
-    console.say(f"{split.train.report()}\n{split}")
+    console.say(described(split))
     return split
 
 
