@@ -88,7 +88,8 @@ def register_loss(name: str, kind: type[Loss]) -> None:
     if not issubclass(kind, Loss) or not frozen:
         raise InputError(f"{kind.__name__} must be a @dataclass(frozen=True) that is derived from Loss.")
     absent = (dataclasses.MISSING, dataclasses.MISSING)
-    if bare := [f.name for f in dataclasses.fields(kind) if (f.default, f.default_factory) == absent]:
+    fields = dataclasses.fields(kind)  # type: ignore[arg-type]
+    if bare := [f.name for f in fields if (f.default, f.default_factory) == absent]:
         raise InputError(f"{kind.__name__} has fields without a default: {', '.join(bare)}; give them one.")
     for taken, other in LOSSES.items():
         if (taken == name) != (other is kind):
