@@ -653,6 +653,9 @@ def test_ratings_that_count_as_likes_are_said(tmp_path):
     assert "note: every rating from 0.5 to 5 counts as a like; --min-rating drops low ones" in said
     assert "note" not in good(*args, "--min-rating", "5").stderr
     assert "note" not in good(*args, "--rating", "-").stderr
+    assert "note: every rating from 0.5 to 5 counts" in run("prior", rated, "--resamples", "0").stderr
+    held_out = run("tune", rated, "--encoder", "ease", "--trials", "1", "--storage", tmp_path / "j").stderr
+    assert "counts as a like; --min" in held_out  # there is no test part
 
 
 def test_weights_are_refused_and_can_be_left_out(tmp_path):

@@ -147,7 +147,7 @@ def described(data: Interactions | Split) -> str:
     rated = [part.rating for part in parts if part.rating is not None and len(part)]
     low, high = min((r.min() for r in rated), default=0), max((r.max() for r in rated), default=0)
     if low < high:
-        test = " (in the test part too)" if len(parts) > 1 else ""
+        test = " (in the test part too)" if isinstance(data, Split) and len(data.test) else ""
         lines.append(
             f"note: every rating from {low:g} to {high:g} counts as a like{test}; --min-rating drops low ones"
         )

@@ -9,7 +9,7 @@ import typer
 
 from truepair.cli.console import Console, aligned
 from truepair.cli.options import SourceText, unpacked
-from truepair.cli.sources import Reading
+from truepair.cli.sources import Reading, described
 from truepair.cli.table_files import WRITERS, check_output, format_of
 from truepair.errors import InputError
 from truepair.storage.atomic import atomic_write
@@ -49,6 +49,7 @@ def prior(
 
     chosen = _check_files(plot, per_user)
     pairs = reading.interactions(source, not console.quiet)
+    console.say(described(pairs))
     found = estimate_prior(pairs, resamples=resamples, seed=seed, device=device, progress=not console.quiet)
     if plot is not None:
         from truepair.reporting.prior_figure import draw_prior
