@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from truepair.losses import DPLHard as DPLHard
     from truepair.losses import InfoNCE as InfoNCE
     from truepair.losses import InfoNCEPosterior as InfoNCEPosterior
+    from truepair.losses import register_loss as register_loss
     from truepair.models.closed_forms import EASE as EASE
     from truepair.models.closed_forms import ItemKNN as ItemKNN
     from truepair.models.closed_forms import Popular as Popular
@@ -96,7 +97,7 @@ _MODULES = {  # module -> its public names
     "data.split_recipes": "split_random split_random_per_user split_leave_last_out split_temporal "
     "split_given",
     "sampling": "Uniform Popularity DNS BNS Full",
-    "losses": "BPR BCE CCL InfoNCE InfoNCEPosterior SL BSL PSL DCL HCL DPL DPLHard DPLHalf",
+    "losses": "BPR BCE CCL InfoNCE InfoNCEPosterior SL BSL PSL DCL HCL DPL DPLHard DPLHalf register_loss",
     "models.encoders": "MF LightGCN",
     "models.closed_forms": "Popular ItemKNN EASE",
     "training": "Settings Job fit FitResult",

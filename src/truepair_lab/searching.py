@@ -26,7 +26,7 @@ class Quest:
 
     split   the checksum of what is learnt from and chosen by
     runner  runs trials, see `tuning.Runner`; its `fixed` are the parameters that all trials share
-    trials  how many, before ranges grow; see `trials_for`
+    trials  how many; see `trials_for`
     device  where it runs, for the lines
     """
 

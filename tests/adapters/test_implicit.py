@@ -13,11 +13,17 @@ import torch
 import truepair.adapters.implicit as ours
 from truepair.adapters.implicit.lists import LOWEST
 from truepair.errors import InputError, StorageError
+from truepair.models.closed_forms import EASE
+from truepair.recommender.estimator import Recommender
 from truepair.recommender.model_file import load_model, save_model
 from worlds import two_tastes
 
 N_USERS, N_ITEMS = 40, 30
-OURS = {"bpr": ours.bpr.BayesianPersonalizedRanking, "dpl": ours.dpl.DebiasedPairwise}
+OURS = {
+    "bpr": ours.bpr.BayesianPersonalizedRanking,
+    "dpl": ours.dpl.DebiasedPairwise,
+    "infonce": ours.infonce.FullCatalogueInfoNCE,
+}
 
 
 def clicks():
@@ -26,7 +32,8 @@ def clicks():
 
 
 def fitted(kind="bpr", **params):
-    params = {"factors": 8, "iterations": 30, "learning_rate": 0.05, "random_state": 0} | params
+    own = {"temperature": 0.5, "iterations": 10} if kind == "infonce" else {}
+    params = {"factors": 8, "iterations": 30, "learning_rate": 0.05, "random_state": 0} | own | params
     model = OURS[kind](**params)
     model.fit(clicks(), show_progress=False)
     return model
@@ -296,6 +303,69 @@ def test_importing_what_is_not_here_says_what_is():
         from truepair.adapters.implicit import nearest_neighbours  # noqa: F401
 
 
+# --- the full catalogue, EASE, lists of all ------------------------------------------------------------
+
+
+def test_the_full_catalogue_is_truepairs_default_model():
+    matrix = clicks()
+    model = ours.FullCatalogueInfoNCE(random_state=3, use_gpu=False)
+    model.fit(matrix, show_progress=False)
+    same = Recommender(seed=3, device="cpu").fit(two_tastes(N_USERS, N_ITEMS))
+    np.testing.assert_array_equal(model.user_factors, same.users_.numpy())
+    np.testing.assert_array_equal(model.item_factors, same.items_.numpy())
+    popular = ours.FullCatalogueInfoNCE(factors=4, iterations=2, popularity=0.5, random_state=0)
+    popular.fit(matrix, show_progress=False)
+    assert popular.item_factors.shape == (N_ITEMS, 5)
+    assert popular.recalculate_user(0, matrix[0]).shape == (5,)
+
+
+def test_ease_is_truepairs_ease(tmp_path):
+    matrix = clicks()
+    model = ours.EASE(regularization=5.0, item_power=0.2)
+    model.fit(matrix)
+    same = Recommender(encoder=EASE(l2=5.0, item_power=0.2)).fit(two_tastes(N_USERS, N_ITEMS))
+    ids, scores = model.recommend(np.arange(N_USERS), matrix, N=4)
+    lists = same.recommend(k=4)
+    assert ids.ravel().tolist() == lists["item"].to_pylist()
+    np.testing.assert_allclose(scores.ravel(), lists["score"].to_numpy(), rtol=1e-5)
+    one, _ = model.recommend(3, matrix[3], N=4)
+    assert one.tolist() == ids[3].tolist()
+    near, weights = model.similar_items([0, 1], N=3)
+    expected = same.similar_items([0, 1], k=3)
+    assert near.ravel().tolist() == expected["similar"].to_pylist()
+    np.testing.assert_allclose(weights.ravel(), expected["score"].to_numpy(), rtol=1e-5)
+    folded, _ = model.recommend(7, matrix[3], N=4, recalculate_user=True)
+    assert folded.tolist() == ids[3].tolist()
+    model.save(tmp_path / "m")
+    again = ours.EASE.load(tmp_path / "m")
+    assert (again.regularization, again.item_power) == (5.0, 0.2)
+    np.testing.assert_array_equal(again.recommend(np.arange(N_USERS), matrix, N=4)[0], ids)
+    with pytest.raises(StorageError, match="is not a saved BayesianPersonalizedRanking"):
+        OURS["bpr"].load(tmp_path / "m")
+    fitted().save(tmp_path / "bpr")
+    with pytest.raises(StorageError, match="is not a saved EASE"):
+        ours.EASE.load(tmp_path / "bpr")
+    with pytest.raises(NotImplementedError, match="similar_users"):
+        model.similar_users(0)
+    with pytest.raises(InputError, match="not fitted"):
+        ours.EASE().recommend(0, matrix[0])
+
+
+def test_lists_of_all_users(model):
+    matrix = clicks()
+    expected, _ = model.recommend(np.arange(N_USERS), matrix, N=4)
+    found = model.recommend_all(matrix, N=4)
+    assert (found.dtype, found.shape) == (np.int32, (N_USERS, 4))
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(model.recommend_all(matrix, N=4, batch_size=7), expected)
+    seen = model.recommend_all(matrix, N=4, filter_already_liked_items=False, filter_items=[0])
+    assert not (seen == 0).any()
+    assert matrix[np.arange(N_USERS)[:, None], seen].sum() > 0
+    assert model.recommend_all(matrix[:0], N=4).shape == (0, 4)
+    with pytest.raises(InputError, match="CSR"):
+        model.recommend_all(matrix.tocoo())
+
+
 # --- the real implicit ---------------------------------------------------------------------------------
 
 CALLS = {
@@ -346,9 +416,11 @@ def test_parameters_have_implicits_names_and_defaults(method, theirs):
 def test_the_constructor_takes_what_implicits_does(theirs):
     factory = importlib.import_module("implicit.bpr").BayesianPersonalizedRanking
     wanted = inspect.signature(factory).parameters
-    for kind in OURS.values():
+    for name, kind in OURS.items():
         given = inspect.signature(kind).parameters
         assert list(given)[: len(wanted)] == list(wanted)
+        if name == "infonce":  # its defaults are truepair's own
+            continue
         assert all(given[name].default == p.default for name, p in wanted.items() if name != "use_gpu")
 
 

@@ -277,7 +277,8 @@ def test_a_blend_with_ease_is_fitted_and_served(name, clicks, tmp_path):
 
 def test_fields_of_an_encoder_a_loss_and_a_sampler(clicks, tmp_path):
     args = ["fit", clicks, "-o", tmp_path / "m", *SMALL]
-    found = as_json(*args, "--encoder", "ease", "--set", "encoder.l2=30")["parameters"]
+    ease = ["fit", clicks, "-o", tmp_path / "m", "--encoder", "ease", "--metric", "ndcg@5"]
+    found = as_json(*ease, "--set", "encoder.l2=30")["parameters"]
     assert found["encoder"] == {"kind": "ease", "l2": 30.0, "user_power": 0.0, "item_power": 0.0}
     more = ["--set", "encoder.hops=2", "--set", "loss.floor=0.1", "--tau", "0.2", "--set", "sampler.pool=9"]
     found = as_json(*args, "--loss", "dpl", "--encoder", "lightgcn", "--sampler", "dns", *more)["parameters"]
@@ -286,7 +287,7 @@ def test_fields_of_an_encoder_a_loss_and_a_sampler(clicks, tmp_path):
     assert found["sampler"]["pool"] == 9
     assert "a field of encoder = 'l2' is not known" in failed(*args, "--set", "encoder.l2=3")
     assert "the part before the dot = 'lose' is not known" in failed(*args, "--set", "lose.tau=0.1")
-    assert "l2 = 0 is out of range" in failed(*args, "--encoder", "ease", "--set", "encoder.l2=0")
+    assert "l2 = 0 is out of range" in failed(*ease, "--set", "encoder.l2=0")
 
 
 _FIT = ["fit", "clicks.csv", "-o", "m"]
@@ -297,6 +298,10 @@ FIT_FAILURES = {
         "prior: infonce-posterior, dcl",
     ),
     "tau without training": ([*_FIT, "--encoder", "ease", "--tau", "0.1"], "is not trained; leave it out"),
+    "a loss without training": (
+        [*_FIT, "--encoder", "ease", "--loss", "dpl", "--epochs", "3"],
+        "loss = dpl has no effect: encoder = ",
+    ),
     "one field twice": (
         [*_FIT, "--set", "encoder.dim=4", "--set", "dim=8"],
         "dim = 8 has no effect: encoder",
@@ -612,6 +617,71 @@ def test_similar_fails_clearly(model):
     assert "Missing argument" in failed("similar", model, code=2)
 
 
+# --- reading -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def yahoo(tmp_path):
+    """Files such as those of Yahoo! R3, with ratings from 1 to 5 of twelve people and eight songs."""
+    (tmp_path / "yahoo-r3").mkdir()
+    ratings = [(user, song, 1 + (user + song) % 5) for user in range(1, 13) for song in range(1, 9)]
+    for part, rows in (("train", ratings[::2]), ("test", ratings[1::2])):
+        text = "".join(f"{user}\t{song}\t{stars}\n" for user, song, stars in rows)
+        (tmp_path / "yahoo-r3" / f"ydata-ymusic-rating-study-v1_0-{part}.txt").write_text(text)
+    return ["--data-dir", tmp_path, "--test", "given", "--metric", "ndcg@5", "--encoder", "popular"]
+
+
+def test_the_given_split_of_a_dataset_with_ratings(yahoo, tmp_path):
+    args = ["fit", "yahoo-r3", "-o", tmp_path / "m", *yahoo]
+    whole, liked = as_json(*args, "-q"), as_json(*args, "--min-rating", "4", "-q")
+    assert (whole["pairs"], whole["test"]["users"]) == (48, 12)
+    assert 0 < liked["pairs"] < 48
+    assert (liked["users"], liked["items"]) == (whole["users"], whole["items"])
+    note = "note: every rating from 1 to 5 counts as a like (in the test part too); --min-rating drops low"
+    assert note in good(*args).stderr
+    assert "from 4 to 5 counts" in good(*args, "--min-rating", "4").stderr
+    said = failed(*args, "--core", "2", "-q")
+    assert "--core 2 would change its parts; leave out --core, or use a share, --test 0.2" in said
+
+
+def test_ratings_that_count_as_likes_are_said(tmp_path):
+    rated = tmp_path / "ratings.csv"
+    rows = [f"{user},{item},{0.5 + (user * item) % 10 / 2}" for user in range(8) for item in range(user, 12)]
+    rated.write_text("user,item,rating\n" + "\n".join(rows))
+    args = ["fit", rated, "-o", tmp_path / "m", "--encoder", "popular"]
+    said = good(*args).stderr
+    assert "note: every rating from 0.5 to 5 counts as a like; --min-rating drops low ones" in said
+    assert "note" not in good(*args, "--min-rating", "5").stderr
+    assert "note" not in good(*args, "--rating", "-").stderr
+    assert "note: every rating from 0.5 to 5 counts" in run("prior", rated, "--resamples", "0").stderr
+    held_out = run("tune", rated, "--encoder", "ease", "--trials", "1", "--storage", tmp_path / "j").stderr
+    assert "counts as a like; --min" in held_out  # there is no test part
+
+
+def test_weights_are_refused_and_can_be_left_out(tmp_path):
+    plays = tmp_path / "plays.csv"
+    rows = [f"{user},{item},{1 + item}" for user in range(8) for item in range(user, 12)]
+    plays.write_text("user,item,plays\n" + "\n".join(rows))
+    args = ["fit", plays, "-o", tmp_path / "m", "--encoder", "popular"]
+    assert "weights from 1 to 12, and training does not use weights" in failed(*args, "-q")
+    assert good(*args, "--weight", "-").exit_code == 0
+
+
+def test_a_catalogue_of_items(clicks, tmp_path):
+    listed = tmp_path / "items.txt"
+    listed.write_text("".join(f"{item}\n" for item in range(40)))
+    args = ["fit", clicks, "-o", tmp_path / "m", "--encoder", "popular"]
+    assert as_json(*args, "-q")["items"] == 30
+    assert as_json(*args, "-q", "--items", listed)["items"] == 40
+    listed.write_text("1\n2\n")
+    assert "the catalogue of 2 items lacks 28 items of the interactions" in failed(
+        *args, "-q", "--items", listed
+    )
+    assert "use one of them" in failed(*args, "-q", "--items", listed, "--core", "2")
+    assert "cannot read the items in no.txt" in failed(*args, "-q", "--items", "no.txt")
+    assert "--items works with files only" in failed("fit", "ml-100k", "-o", "m", "--items", listed)
+
+
 # --- compare -------------------------------------------------------------------------------------------
 
 
@@ -625,7 +695,7 @@ def test_compare(clicks):
         assert (against["a"], against["b"]) == (loss, "bpr")
         assert against["difference"] == pytest.approx(one["mean"] - found["losses"]["bpr"]["mean"])
         assert against["p_corrected"] >= against["p_value"]
-        assert against["verdict"] in ("better", "worse", "no significant difference")
+        assert against["verdict"] in ("better", "worse", "not shown")
         assert [seen["seed"] for seen in one["runs"]] == [0, 1]
         assert one["mean"] == pytest.approx(sum(seen["test"] for seen in one["runs"]) / 2)
 
@@ -652,7 +722,8 @@ def test_compare_says_which_loss_does_not_use_a_prior(given, clicks):
 
 def test_compare_tells_people(clicks):
     result = good("compare", clicks, *SMALL)
-    header, first, second, remark, luck = result.stdout.splitlines()
+    header, first, second, remark, shared, luck = result.stdout.splitlines()
+    assert "losses share their parameters: the defaults, which were not chosen for each loss" in shared
     assert luck == "one training run per loss: --seeds 3 averages over random seeds"
     assert header.split() == ["loss", "ndcg@5", "interval", "difference", "p", "verdict"]
     assert first.split()[0] == "bpr"
@@ -663,14 +734,28 @@ def test_compare_tells_people(clicks):
 
 
 def test_verdicts():
-    from truepair.cli.commands.compare import verdict
     from truepair.evaluation import Comparison
 
     def words(difference, p):
-        return verdict(Comparison("ndcg@5", 0, 0, difference, 0, 0, p, p))
+        return Comparison("ndcg@5", 0, 0, difference, 0, 0, p, p).verdict
 
     assert [words(0.1, 0.01), words(-0.1, 0.01)] == ["better", "worse"]
-    assert words(0.1, 0.05) == "no significant difference"
+    assert words(0.1, 0.05) == "not shown"
+
+
+def test_compare_takes_models_without_training(clicks, tmp_path):
+    args = ["compare", clicks, "--test", "0.2", "--losses"]
+    options = ["--epochs", "2", "--dim", "4", "--metric", "ndcg@5", "--seeds", "2", "-q"]
+    found = as_json(*args, "bpr,ease,popular,itemknn", *options)["losses"]
+    assert list(found) == ["bpr", "ease", "popular", "itemknn"]
+    assert [len(found[name]["runs"]) for name in found] == [2, 1, 1, 1]  # they have no seed
+    alone = ["fit", clicks, "-o", tmp_path / "m", "--encoder", "ease", "--test", "0.2", "--metric", "ndcg@5"]
+    assert found["ease"]["metrics"]["ndcg@5"] == as_json(*alone, "-q")["metrics"]["test ndcg@5"]
+    closed = good(*args, "ease,popular", "--metric", "ndcg@5").stdout
+    assert "share their parameters" not in closed
+    said = failed(*args, "ease,popular", "--metric", "ndcg@5", "--dim", "4")
+    assert "dim = 4 has no effect: encoder = EASE" in said
+    assert "loss = bpr has no effect" in failed(*args, "bpr,dpl", "--encoder", "ease")
 
 
 def test_compare_fails_clearly(clicks):
@@ -692,7 +777,10 @@ def test_data_list_and_info():
     assert "943 users, 1,682 items" in shown
     assert DATASETS["ml-100k"].terms in shown
     assert "`truepair data fetch ml-100k`" in shown
-    assert DATASETS["yahoo-r3"].by_hand in good("data", "info", "yahoo-r3").stdout
+    by_hand = good("data", "info", "yahoo-r3").stdout
+    assert DATASETS["yahoo-r3"].by_hand in by_hand
+    assert "no, and it cannot be downloaded; put the files into <data-dir>/yahoo-r3/" in by_hand
+    assert "data fetch" not in by_hand
     assert as_json("data", "info", "ml-100k")["cite"] == DATASETS["ml-100k"].cite
 
 

@@ -51,6 +51,42 @@ def test_json_and_files(clicks, tmp_path):
     assert again["tau"].to_pylist() == pytest.approx(table["tau"].to_pylist())  # the interval changes nothing
 
 
+@pytest.fixture(scope="module")
+def noise(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    path = tmp_path_factory.mktemp("noise") / "noise.csv"
+    rows = [rng.choice(40, 8, replace=False) for _ in range(60)]
+    pa_csv.write_csv(interactions_of(rows, 40).to_table(), path)
+    return path
+
+
+def test_where_a_criterion_fails_no_number_is_given(noise, tmp_path):
+    result = run(noise, "--resamples", 0)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith(
+        "No τ is recommended: the scores do not separate positives (separation 0."
+    )
+    assert "recommended" not in result.stdout.partition("\n")[2]
+    assert "own τ" not in result.stdout
+    assert "dedpul" in result.stdout  # what was measured is shown
+    told = json.loads(run(noise, "--resamples", 0, "--json").stdout)
+    assert (told["tau"], told["positive"], told["users"]) == (None, None, None)
+    assert len(told["failures"]) == 1
+    assert set(told["methods"]) == set(METHODS)
+    files = ["--per-user", tmp_path / "tau.csv", "--plot", tmp_path / "plot.svg"]
+    refused = run(noise, "--resamples", 0, *files)
+    assert refused.exit_code == 1
+    assert "tau.csv is not written. No τ is recommended" in refused.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["plot.svg"]
+    assert "not recommended: " in (tmp_path / "plot.svg").read_text()
+
+
+def test_fit_warns_of_a_prior_that_fails(noise, tmp_path):
+    options = ["--loss", "dpl", "--tau", "auto", "--epochs", "1", "--device", "cpu", "-o"]
+    result = CliRunner().invoke(app, ["fit", str(noise), *options, str(tmp_path / "m")])
+    assert "warning: do not trust this prior: the scores do not separate positives" in result.output
+
+
 def test_png(clicks, tmp_path):
     assert run(clicks, "--resamples", 0, "--plot", tmp_path / "prior.png").exit_code == 0
     assert (tmp_path / "prior.png").read_bytes().startswith(b"\x89PNG")

@@ -37,13 +37,42 @@ def test_tune_report_and_fit(clicks, tmp_path):
     assert "encoder.dim" not in found["space"]
     assert best["parameters"]["encoder.dim"] == 4
     assert "<svg" in (tmp_path / "r.html").read_text()
-    assert tomllib.loads((tmp_path / "best.toml").read_text())["loss.tau"] == best["parameters"]["loss.tau"]
+    assert tomllib.loads((tmp_path / "best.toml").read_text()) == found["parameters"]
     fitted = as_json("fit", clicks, "-o", "m", "--config", "best.toml")
-    assert fitted["metrics"]["validation ndcg@5"] == best["score"]
-    assert Recommender.load("m").loss == DPL(tau=best["parameters"]["loss.tau"])
+    assert fitted["metrics"] == {}  # nothing is held out
+    assert fitted["epoch"] == fitted["epochs"] == best["epoch"]
+    model = Recommender.load("m")
+    assert parts_of(model.get_params()).loss == DPL(tau=best["parameters"].get("loss.tau", "density"))
+    assert model.facts_["data"] == two_tastes().hash
     again = good("tune", clicks, *args, "-q")  # all is done: it tells the same at once
     assert f"is trial {best['number']}: ndcg@5 {best['score']:.4f}" in again.stdout
     assert again.stderr == ""
+
+
+def test_the_parameters_are_written_as_soon_as_a_trial_is_better(clicks, tmp_path, monkeypatch):
+    """The first trial is the default; what follows it is interrupted."""
+    from truepair.tuning.runner import TrainingRunner
+
+    run, calls = TrainingRunner.__call__, []
+
+    def interrupted(self, batch):
+        calls.append(len(batch))
+        if len(calls) > 1:
+            raise KeyboardInterrupt
+        run(self, batch)
+
+    monkeypatch.setattr(TrainingRunner, "__call__", interrupted)
+    args = ["tune", clicks, *SMALL, "--trials", "2", "--save-config", "best.toml"]
+    assert "interrupted; truepair-tune.journal holds the finished trials" in failed(*args, code=130)
+    kept = tomllib.loads((tmp_path / "best.toml").read_text())
+    assert kept["validation"] == 0.0
+    assert 1 <= kept["stop_after"] <= 2
+    monkeypatch.setattr(TrainingRunner, "__call__", run)
+    found = as_json(*args, "-q")
+    assert (len(found["trials"]), found["interrupted"]) == (2, 1)
+    said = good(*args, "-q").stdout
+    assert "default" in said
+    assert "interrupted and run again: 1 trial" in said
 
 
 def test_a_space_of_ones_own_and_a_test_part(clicks, tmp_path):

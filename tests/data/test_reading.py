@@ -630,3 +630,42 @@ def test_a_quote_that_is_never_closed_is_named(tmp_path: Path) -> None:
 def test_masked_arrays_are_refused() -> None:
     with pytest.raises(InputError, match="a masked array cannot be read"):
         read_interactions(np.ma.masked_equal(np.array([[1, 2], [3, 4]]), 4))
+
+
+# --- a catalogue ---------------------------------------------------------------------------------------
+
+
+def test_items_that_nobody_has_are_kept_if_a_catalogue_is_given(tmp_path) -> None:
+    rows = {"user": ["a", "b"], "item": ["x", "z"]}
+    found = read_interactions(rows, items=["z", "y", "x", "w"])
+    assert found.item_ids.ids.to_pylist() == ["w", "x", "y", "z"]
+    assert found.item_ids.outside(found.items).to_pylist() == ["x", "z"]
+    assert (found.n_items, found.density) == (4, 0.25)
+    assert found.item_counts.tolist() == [0, 1, 0, 1]
+    (tmp_path / "items").write_text("x\n\nz\r\nw \n", encoding="utf-8-sig")
+    assert read_interactions(rows, items=tmp_path / "items").item_ids.ids.to_pylist() == ["w", "x", "z"]
+    numbers = read_interactions({"user": [1], "item": [7]}, items=[9, 7])
+    assert numbers.item_ids.ids.to_pylist() == [7, 9]
+
+
+@pytest.mark.parametrize(
+    ("items", "message"),
+    [
+        ([7], "the catalogue of 1 items lacks 1 items of the interactions, such as 9; add them"),
+        ([7, None, 9], "1 item ids are missing"),
+        (["7", "9"], "item ids are of type"),
+        ("no such file", "cannot read the items in no such file"),
+        ("a\0b", "cannot read the items"),
+    ],
+)
+def test_catalogues_that_cannot_be_used(items, message) -> None:
+    with pytest.raises(InputError, match=message):
+        read_interactions({"user": [1, 1], "item": [7, 9]}, items=items)
+
+
+def test_a_file_of_items_of_another_type_or_of_none(tmp_path) -> None:
+    listed = tmp_path / "items"
+    for text, message in (("seven\n", "no item ids of type int64"), ("\n", "names no item")):
+        listed.write_text(text)
+        with pytest.raises(InputError, match=message):
+            read_interactions({"user": [1, 1], "item": [7, 9]}, items=listed)

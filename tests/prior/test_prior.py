@@ -1,5 +1,7 @@
 """The prior: methods against worlds whose truth is known, the curve's gradient, bad input."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -153,6 +155,31 @@ def test_verdict_in_words(estimate):
     assert "PriorEstimate" in repr(estimate)
 
 
+@pytest.mark.parametrize(
+    ("changes", "bounds", "message"),
+    [
+        ({}, (2.0, 2.0), ""),
+        ({}, (1.0, 4.9), ""),
+        ({}, (3.4, 13.0), "the bounds disagree: BBE is 13.0 times the estimate"),
+        ({}, (5.0, 6.0), "the bounds disagree: DEDPUL is 5.0 and BBE is 6.0 times the estimate"),
+        ({"has_plateau": False}, (2.0, 9.0), "the curve reaches no plateau (DEDPUL > 4 times"),
+        ({"has_plateau": False, "separation": 0.54}, (2.0, 2.0), "the scores do not separate positives"),
+    ],
+)
+def test_no_number_is_recommended_where_a_criterion_fails(estimate, changes, bounds, message):
+    methods = {"dedpul": bounds[0] * estimate.tau, "bbe": bounds[1] * estimate.tau}
+    found = dataclasses.replace(estimate, methods={**estimate.methods, **methods}, **changes)
+    if message:
+        assert len(found.failures) == 1
+        assert message in found.verdict
+        assert "Use τ" not in found.verdict
+        assert "Tune τ on validation" in found.verdict
+    else:
+        assert found.failures == ()
+        assert found.verdict.startswith(f"Use τ = {found.tau:.2g}. ")
+        assert ("It is uncertain: a bound is 4.9 times" in found.verdict) == (max(bounds) > 2)
+
+
 # --- bad input -------------------------------------------------------------------------------------------
 
 
@@ -174,7 +201,11 @@ def test_noise_gives_a_wide_interval_and_no_nan():
     assert 0 <= estimate.low <= estimate.tau <= estimate.high <= 1
     assert estimate.high - estimate.low > 0.2
     assert not estimate.has_plateau
-    assert "half of an upper bound and very uncertain" in estimate.verdict
+    assert estimate.failures == (
+        f"the scores do not separate positives (separation {estimate.separation:.2f} < 0.55)",
+    )
+    assert estimate.verdict.startswith("No τ is recommended: the scores do not separate positives")
+    assert "Tune τ on validation, or label some randomly chosen pairs and count." in estimate.verdict
 
 
 def test_one_user_and_users_with_one_item():

@@ -15,9 +15,10 @@ from truepair.data.simulation import simulate_world
 from truepair.data.split_recipes import split_given, split_random, split_random_per_user
 from truepair.errors import InputError, StorageError
 from truepair.evaluation import evaluate
-from truepair.losses import BPR, DPL, PSL, InfoNCE
+from truepair.losses import BPR, DPL, LOSSES, PSL, InfoNCE, Loss, Rows, register_loss
 from truepair.models.closed_forms import CLOSED, EASE
 from truepair.models.encoders import MF, LightGCN
+from truepair.prior import estimate_prior
 from truepair.recommender.defaults import FULL_CATALOGUE
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.holdout import split_for_fitting
@@ -25,6 +26,7 @@ from truepair.recommender.model_file import Model, load_model, save_model
 from truepair.recommender.parts import parts_of
 from truepair.sampling import BNS, DNS, SAMPLERS, Full
 from truepair.training import Settings
+from truepair.tuning import tune
 from worlds import two_tastes
 
 QUICK = {"dim": 8, "epochs": 8, "patience": 3, "validation": 0.1, "learning_rate": 0.02, "device": "cpu"}
@@ -44,7 +46,8 @@ def clicks(world):
 
 @pytest.fixture(scope="module", params=["mf", *CLOSED])
 def model(clicks, request):
-    return Recommender(encoder=request.param, **QUICK).fit(clicks)
+    options = {"device": "cpu"} if request.param in CLOSED else QUICK
+    return Recommender(encoder=request.param, **options).fit(clicks)
 
 
 # --- recommending --------------------------------------------------------------------------------------
@@ -229,7 +232,8 @@ UNUSED = [
         {"loss": DPL(tau=0.2), "tau": [0.1, 0.2]},
         r"tau = one for each user has no effect: loss = DPL\(…\) has its own",
     ),
-    ({"encoder": "ease", "loss": "dpl", "tau": 0.1}, r"tau = 0.1 .*EASE\(l2=500.0.*\) is not trained"),
+    ({"encoder": "ease", "loss": "dpl", "tau": 0.1}, r"loss = dpl .*EASE\(l2=500.0.*\) is not trained"),
+    ({"encoder": "ease", "tau": 0.1}, r"tau = 0.1 .*EASE\(l2=500.0.*\) is not trained"),
     (
         {"encoder": MF(dim=4), "dim": 8},
         r"dim = 8 has no effect: encoder = MF\(…\) has its own; set it on the object",
@@ -274,7 +278,24 @@ def test_what_is_usual_or_asked_for_is_no_error(clicks):
     Recommender(encoder=MF(dim=4), **usual).fit(clicks)
     Recommender(encoder="mf", **{**usual, "dim": 4, "patience": 3, "validation": 0}).fit(clicks)
     Recommender(dim=4, epochs=1, patience=3).fit(split_random(read_interactions(clicks), 0.2, valid=0.1))
-    Recommender(encoder="ease", dim=4, n_unlabelled=8, patience=3).fit(clicks)  # told in the facts
+    Recommender(encoder="ease", metric="ndcg@5", device="cpu", seed=3).fit(clicks)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"loss": "dpl"}, {"loss": BPR()}, {"epochs": 3}, {"dim": 4}, {"n_unlabelled": 8}, {"patience": 3},
+        {"sampler": "uniform"}, {"engine": "reference"}, {"validation": 0.1}, {"stop_after": 2},
+        {"scoring": "dot"}, {"blend_weight": 2.0}, {"learning_rate": 0.1}, {"blend": "ease"},
+    ],
+    ids=repr,
+)  # fmt: skip
+@pytest.mark.parametrize("encoder", [*CLOSED, EASE(l2=3.0)], ids=repr)
+def test_what_a_closed_form_does_not_use_is_an_error(encoder, given, clicks):
+    with pytest.raises(
+        InputError, match=rf"{next(iter(given))} = .* has no effect: .* is not trained; leave it"
+    ):
+        Recommender(encoder=encoder, **given).fit(clicks)
 
 
 @pytest.mark.parametrize("loss", ["sl", "bsl", "psl", PSL(temperature=0.2, surrogate="relu")], ids=str)
@@ -617,6 +638,7 @@ OTHER_PARAMETERS = {
     "metric": "recall@5",
     "engine": "reference",
     "epochs": np.int32(2),
+    "stop_after": np.int64(1),
     "batch_size": 100,
     "n_extra": 2,
     "n_unlabelled": 3,
@@ -646,13 +668,16 @@ def test_every_parameter_survives_saving(clicks, tmp_path):
     assert "tau=array" in repr(array)
 
 
+_NONE = ("patience", "blend", "stop_after")  # parameters for which None is a value, not a default
+
+
 def test_a_file_does_not_depend_on_what_is_usual_today(clicks, tmp_path, monkeypatch):
     fitted = Recommender(epochs=2).fit(clicks)
     fitted.save(tmp_path / "m")
     people = clicks.head(40)
     expected = fitted.fold_in(people).users_
     parameters = load_model(tmp_path / "m").facts["parameters"]
-    assert None not in [value for name, value in parameters.items() if name not in ("patience", "blend")]
+    assert None not in [value for name, value in parameters.items() if name not in _NONE]
     assert {name: parameters[name] for name in FULL_CATALOGUE} == {**FULL_CATALOGUE, "epochs": 2}
     changed = {"scoring": "dot", "temperature": 0.7, "dim": 3, "schedule": "step", "weight_decay": 1.0}
     for name, value in changed.items():
@@ -692,14 +717,83 @@ def test_former_files_fold_in_as_they_were_trained(clicks, tmp_path, monkeypatch
     assert _former(tmp_path, Recommender(encoder="ease").fit(clicks), tau=0.3).tau == "density"
 
 
+def test_weights_are_refused_while_nothing_uses_them(clicks):
+    plays = clicks.assign(plays=np.arange(len(clicks)))
+    for fit in (Recommender(**QUICK).fit, Recommender(encoder="ease").fit, partial(tune, trials=1)):
+        with pytest.raises(
+            InputError, match=r"have weights from 0 to \d+, and training does not use weights"
+        ):
+            fit(plays)
+        with pytest.raises(InputError, match=r"weight=False \(--weight -\)"):
+            fit(split_random(read_interactions(plays), 0.2, valid=0.1))
+    with pytest.raises(InputError, match="training does not use weights"):
+        estimate_prior(read_interactions(plays))
+    assert len(Recommender(**QUICK).fit(clicks.assign(plays=1)).recommend(k=1))  # all alike
+    assert len(Recommender(**QUICK).fit(read_interactions(plays, weight=False)).recommend(k=1))
+
+
 def test_a_loss_of_ones_own_trains_but_says_that_it_cannot_be_saved(clicks, tmp_path):
     class Mine(BPR):
         pass
 
     fitted = Recommender(loss=Mine(), **QUICK).fit(clicks)
     assert len(fitted.recommend(k=1))
-    with pytest.raises(InputError, match=r"loss = .*Mine.* cannot be saved; add its class to the registry"):
+    with pytest.raises(
+        InputError, match=r"loss = .*Mine.* cannot be saved: .*register_loss\('name', Class\)"
+    ):
         fitted.save(tmp_path / "m")
+
+
+def test_a_registered_loss_is_saved_loaded_and_chosen_by_name(clicks, tmp_path):
+    @dataclasses.dataclass(frozen=True)
+    class Slope(Loss):
+        slope: float = 1.0
+
+        def _rows(self, pos, extra, unlabelled, users):
+            gap = self.slope * (unlabelled - pos[:, None])
+            return Rows(torch.nn.functional.softplus(gap).mean(dim=1), None)
+
+    register_loss("slope", Slope)
+    try:
+        register_loss("slope", Slope)  # twice is no error
+        fitted = Recommender(loss=Slope(2.0), sampler="uniform", **QUICK).fit(clicks)
+        fitted.save(tmp_path / "m")
+        loaded = Recommender.load(tmp_path / "m")
+        assert loaded.loss == Slope(2.0)
+        assert loaded.recommend(k=3).equals(fitted.recommend(k=3))
+        named = Recommender.of({"loss": "slope", "loss.slope": 2.0, "sampler": "uniform", **QUICK}).fit(
+            clicks
+        )
+        assert torch.equal(named.users_, fitted.users_)
+        with pytest.raises(InputError, match="'bpr' is BPR already; choose another name"):
+            register_loss("slope", BPR)
+        with pytest.raises(InputError, match="'slope' is Slope already"):
+            register_loss("other", Slope)
+    finally:
+        del LOSSES["slope"]
+    with pytest.raises(StorageError, match=r"loss = 'slope' is not known"):  # in a program that did not
+        Recommender.load(tmp_path / "m")
+
+
+def test_what_cannot_be_registered():
+    @dataclasses.dataclass(frozen=True)
+    class Bare(BPR):
+        slope: float = dataclasses.field(kw_only=True)
+
+    @dataclasses.dataclass
+    class Loose:
+        pass
+
+    for name, kind, message in (
+        ("Mine", BPR, "must be lower-case letters"),
+        ("bpr", InfoNCE, "'infonce' is InfoNCE already|'bpr' is BPR already"),
+        ("mine", BPR(), "give the class itself"),
+        ("mine", Loose, "must be a @dataclass"),
+        ("mine", Bare, "has fields without a default: slope"),
+    ):
+        with pytest.raises(InputError, match=message):
+            register_loss(name, kind)
+    assert "mine" not in LOSSES
 
 
 def test_trained_on_a_gpu_served_without_one(model, tmp_path, monkeypatch):

@@ -52,8 +52,8 @@ def search(folder, runner=None, space=SPACE, **options):
 
 
 def chosen(tuning):
-    """What was asked, apart from trials that were interrupted."""
-    return [trial.parameters for trial in tuning.trials if trial.why != "interrupted"]
+    """What was asked; trials that were interrupted are not among the trials."""
+    return [trial.parameters for trial in tuning.trials]
 
 
 def test_finds_the_optimum(tmp_path):
@@ -80,14 +80,88 @@ def test_the_first_trial_is_the_middle_or_what_is_given(tmp_path):
 
 
 def test_extends_at_an_edge_and_tells(tmp_path):
-    found = search(tmp_path, Runner(at=256, centre=-2), trials=12)
+    runner = Runner(at=256, centre=-2)
+    found = search(tmp_path, runner, trials=20)
     assert found.extended == ("encoder.dim",)
     assert found.space["encoder.dim"] == Powers(4, 256)
     assert found.best.parameters["encoder.dim"] > 64
-    assert len(found.trials) == 12 + 4 + 4
+    dims = [batch[0]["encoder.dim"] for batch in runner.batches]
+    assert max(dims[:12]) == 64  # three fifths of the trials are over before the first extension
+    assert max(dims[:16]) <= 128
     bounded = {**SPACE, "encoder.dim": Powers(4, 64, most=64)}
     assert search(tmp_path, Runner(at=256), bounded, study="bounded").extended == ()
     assert search(tmp_path, Runner(at=256), study="none", extensions=0).extended == ()
+
+
+def test_the_number_of_trials_is_a_promise(tmp_path):
+    """With ranges that grow, after a restart, and after a trial that was interrupted."""
+
+    class Broken(Runner):
+        def one(self, asked):
+            if len(self.batches) == 3:
+                raise RuntimeError("out of memory")
+            super().one(asked)
+
+    whole = search(tmp_path, Runner(at=256), study="whole", trials=10)
+    assert whole.extended == ("encoder.dim",)
+    assert len(whole.trials) == 10
+    with pytest.raises(RuntimeError):
+        search(tmp_path, Broken(at=256), trials=10)
+    found = search(tmp_path, Runner(at=256), trials=10)
+    assert (len(found.trials), found.interrupted) == (10, 1)
+    assert chosen(found) == chosen(whole)
+    again = Runner(at=256)
+    assert len(search(tmp_path, again, trials=10).trials) == 10
+    assert again.batches == []
+    assert search(tmp_path, Runner(at=256), study="one", trials=1).extended == ()
+
+
+def test_the_default_is_trial_0(tmp_path):
+    default = {"x": 5e-3, "encoder.dim": 3, "kind": "b", "unknown": 7}  # no search would ask for dim = 3
+    runner = Runner()
+    with pytest.raises(KeyError, match=r"encoder\.dim"):  # the runner of this test needs one
+        search(tmp_path, runner, default=default, together=4)
+    found = search(tmp_path, runner, default={**default, "encoder.dim": 8}, trials=9, together=4)
+    assert (len(found.trials), found.interrupted) == (9, 1)
+    assert found.default.parameters == {"loss": "dpl", "x": 5e-3, "encoder.dim": 8, "kind": "b"}
+    assert found.default == found.trials[0]
+    assert found.best.score >= found.default.score
+    assert [len(batch) for batch in runner.batches] == [1, 1, 4, 4]  # it runs alone
+    middle = runner.batches[2][0]
+    assert (middle["x"], middle["encoder.dim"], middle["kind"]) == (pytest.approx(1e-2), 16, "a")
+    assert search(tmp_path, study="none", trials=1).default is None
+
+
+def test_a_default_that_was_interrupted_is_run_again(tmp_path):
+    class Broken(Runner):
+        def one(self, asked):
+            raise RuntimeError("out of memory")
+
+    default = {"x": 5e-3, "encoder.dim": 8, "kind": "b"}
+    with pytest.raises(RuntimeError):
+        search(tmp_path, Broken(), default=default)
+    found = search(tmp_path, default=default, trials=4)
+    assert found.default.parameters["x"] == 5e-3
+    assert (found.default.number, len(found.trials)) == (1, 4)
+
+
+def test_the_best_so_far_is_given_whenever_it_changes(tmp_path):
+    heights = []
+    found = search(tmp_path, trials=12, on_best=lambda tuning: heights.append(tuning.best.score))
+    scores = [trial.score for trial in found.trials if trial.state == "complete"]
+    assert heights == sorted(set(heights))
+    assert heights[0] == scores[0]
+    assert heights[-1] == found.best.score
+    search(tmp_path, trials=12, on_best=lambda tuning: heights.append(None))
+    assert heights[-1] is not None  # nothing was left to run
+
+
+def test_a_study_may_keep_the_space_that_it_began_with(tmp_path):
+    search(tmp_path, trials=1)
+    other = {**SPACE, "x": Range(1e-3, 1.0, log=True)}
+    with pytest.raises(InputError, match="differs in its space"):
+        search(tmp_path, space=other)
+    assert search(tmp_path, space=other, trials=2, keep_space=True).space == SPACE
 
 
 def test_a_condition(tmp_path):
@@ -210,7 +284,7 @@ def test_an_error_in_the_runner_interrupts_and_the_search_goes_on(tmp_path):
     with pytest.raises(RuntimeError, match="out of memory"):
         search(tmp_path, Broken(), trials=8, extensions=0)
     found = search(tmp_path, trials=8, extensions=0)
-    assert [t.why for t in found.trials if t.state == "failed"] == ["interrupted"]
+    assert (found.interrupted, len(found.trials)) == (1, 8)
     assert chosen(found) == chosen(search(tmp_path, study="whole", trials=8, extensions=0))
 
 
@@ -245,7 +319,7 @@ def test_killed_at_any_moment_it_goes_on(tmp_path):
     with open(tmp_path / "trials.journal", "ab") as file:
         file.write(b'{"op_code": 8, "worker')  # a line that was never written to its end
     found = search(tmp_path, trials=8, extensions=0, prune=False)
-    assert [t.why for t in found.trials if t.state == "failed"] == ["interrupted"]
+    assert (found.interrupted, len(found.trials)) == (1, 8)
     whole = search(tmp_path, study="whole", trials=8, extensions=0, prune=False)
     assert chosen(found) == chosen(whole)
 

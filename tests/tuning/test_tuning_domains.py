@@ -6,7 +6,7 @@ import pytest
 
 from truepair.errors import InputError
 from truepair.losses import LOSSES
-from truepair.models.closed_forms import CLOSED
+from truepair.models.closed_forms import CLOSED, EASE
 from truepair.models.encoders import ENCODERS
 from truepair.recommender.estimator import Recommender
 from truepair.sampling import SAMPLERS
@@ -15,12 +15,15 @@ from truepair.tuning.domains import (
     Powers,
     Range,
     When,
+    domain_of,
     extend_space,
     plain_space,
     read_space,
+    values_inside,
 )
 from truepair.tuning.search_loop import check_space
-from truepair.tuning.spaces import check_values, default_space
+from truepair.tuning.spaces import check_values, default_space, default_values
+from worlds import two_tastes
 
 
 def test_the_middle_is_in_the_scale_searched():
@@ -140,10 +143,48 @@ def test_a_loss_with_a_temperature_of_its_own_has_no_other(loss, sampler):
     contrastive = loss in ("infonce", "infonce-posterior", "sl", "bsl", "psl", "dcl", "hcl")
     assert ("loss.temperature" in space) == contrastive
     fixed = contrastive or LOSSES[loss].needs_cosines
+    if sampler == "full" and loss in ("infonce", "infonce-posterior"):  # one for cosines, the other for dots
+        assert space["encoder.temperature"].value == "cosine"
+        assert space["loss.temperature"].value == "dot"
+        fixed = False
     assert (space["encoder.temperature"] == Choice([1.0])) == fixed
     assert space["encoder.scoring"] == Choice(["cosine"]) or not LOSSES[loss].needs_cosines
     floor = When("encoder.scoring", "dot", Range(-10.0, -1.0, least=-50.0, most=0.0))
     assert space.get("loss.min_score") == (floor if loss in ("dcl", "hcl") else None)
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_default_is_what_recommender_does_without_a_search(loss, sampler):
+    if LOSSES[loss].needs_items and sampler != "full":
+        pytest.skip("this loss takes exact sampling alone")
+    fixed, train = {"loss": loss, "encoder": "mf", "sampler": sampler}, two_tastes()
+    space = default_space(loss, sampler=sampler)
+    known = default_values(space, fixed, train)
+    inside = values_inside(space, known, fixed)
+    assert {"learning_rate", "weight_decay"} <= set(inside)
+    if loss in ("infonce", "bpr", "dpl"):
+        assert {"encoder.dim", "encoder.scoring"} <= set(inside)
+    assert Recommender.of({**fixed, **inside}).job(train) == Recommender.of(fixed).job(train)
+
+
+def test_the_default_space_has_what_the_guide_recommends():
+    space = default_space()
+    assert 0.0 in space["weight_decay"].values
+    assert 0.0 in default_space("bpr", sampler="uniform")["weight_decay"].values
+    assert space["encoder.popularity"] == Range(0.0, 1.0)
+    assert space["encoder.scoring"] == Choice(["cosine", "dot"])
+    for dim, temperature, popularity in ((512, 0.075, 0.65), (512, 0.11, 0.2)):  # of Gowalla and Yelp2018
+        assert space["encoder.dim"].contains(dim)
+        assert domain_of(space["encoder.temperature"]).contains(temperature)
+        assert space["encoder.popularity"].contains(popularity)
+
+
+def test_closed_forms_have_a_default_and_refused_parameters_have_none():
+    fixed = {"encoder": "ease"}
+    assert default_values(default_space(**fixed), fixed, two_tastes()) == {"encoder.l2": EASE().l2}
+    assert default_values({"tau": Range(0, 0.5)}, {"loss": "dpl"}, two_tastes()) == {"tau": "density"}
+    assert default_values({"seed": Choice([1])}, {"epochs": -1}, two_tastes()) is None
 
 
 def test_a_loss_that_takes_exact_sampling_alone_says_so():

@@ -50,6 +50,13 @@ class Reading:
         str | None,
         typer.Option(help="What to do with rows that miss a value: {truepair.data.reading.MISSING}."),
     ] = None
+    items: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="The catalogue: a text file with one item id a line. Items that nobody has are then kept.",
+        ),
+    ] = None
     min_rating: Annotated[float | None, typer.Option(help="Drop pairs with a lower rating.")] = None
     core: Annotated[
         str | None,
@@ -84,20 +91,35 @@ class Reading:
             test = "given" if dataset is not None and dataset.has_split and not filtered else "0.2"
         if test != "given":
             return split_random(self.interactions(source, progress), _share(test), valid, seed)
-        if dataset is None or filtered:
+        if dataset is None:
             raise InputError(
-                "test = 'given' needs a dataset that comes with a split, and no filters; use a share."
+                f"test = 'given' needs a dataset that comes with a split, and {source} is a file; "
+                "use a share, --test 0.2."
+            )
+        if self.core is not None:
+            raise InputError(
+                f"test = 'given' is the published split of {source}, and --core {self.core} would change its "
+                "parts; leave out --core, or use a share, --test 0.2."
             )
         self._refuse_for(dataset)
         from truepair.data.datasets.loading import load_split
 
         given = load_split(source, self.data_dir, progress)
-        return split_given(given.train, given.test, holdout=valid, seed=seed)
+        train, test_part = (self._rated(part, source) for part in (given.train, given.test))
+        return split_given(train, test_part, holdout=valid, seed=seed)
+
+    def _rated(self, part: Interactions, source: str) -> Interactions:
+        """The pairs of a published part with at least the minimum rating; users and items stay the same."""
+        if self.min_rating is None:
+            return part
+        if part.rating is None:
+            raise InputError(f"min_rating = {self.min_rating:g}: {source} has no ratings; leave it out.")
+        return part.take(part.rating >= self.min_rating)
 
     def _for_files(self) -> dict[str, Any]:
         roles = ("user", "item", "rating", "weight", "time")
         given = {name: getattr(self, name) for name in ("format", "header", "encoding", "duplicates")}
-        given |= {"missing": self.missing, "min_rating": self.min_rating}
+        given |= {"missing": self.missing, "min_rating": self.min_rating, "items": self.items}
         given |= {role: as_column(getattr(self, role)) for role in roles}
         given |= {"core": None if self.core is None else self._cores()}
         return {name: value for name, value in given.items() if value is not None}
@@ -114,6 +136,22 @@ class Reading:
                     f"{option} works with files only, and {dataset.name!r} is the name of a dataset; "
                     f"leave it out, or give a path such as ./{dataset.name}."
                 )
+
+
+def described(data: Interactions | Split) -> str:
+    """What was read and removed, the split, and a note if ratings of different values all count as likes."""
+    from truepair.data.split import Split
+
+    parts = list(data.parts.values()) if isinstance(data, Split) else [data]
+    lines = [parts[0].report(), *([repr(data)] if isinstance(data, Split) else [])]
+    rated = [part.rating for part in parts if part.rating is not None and len(part)]
+    low, high = min((r.min() for r in rated), default=0), max((r.max() for r in rated), default=0)
+    if low < high:
+        test = " (in the test part too)" if isinstance(data, Split) and len(data.test) else ""
+        lines.append(
+            f"note: every rating from {low:g} to {high:g} counts as a like{test}; --min-rating drops low ones"
+        )
+    return "\n".join(lines)
 
 
 def find_source(source: str) -> Dataset | None:

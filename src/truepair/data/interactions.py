@@ -173,6 +173,18 @@ class Interactions:
             keep = remaining
         return self._subset(keep, f"outside the core (users ≥ {users} items, items ≥ {items} users)")
 
+    def with_items(self, catalogue: Any) -> Interactions:
+        """The same pairs among all items of a catalogue (ids), of which some may have no interaction."""
+        ids = IdMap.of(catalogue, "item")
+        codes = ids.find(self.item_ids.ids, "item")
+        if missing := int((codes < 0).sum()):
+            first = self.item_ids.ids[int((codes < 0).argmax())].as_py()
+            raise InputError(
+                f"the catalogue of {len(ids):,} items lacks {missing:,} items of the interactions, such as "
+                f"{first!r}; add them to it, or remove their rows."
+            )
+        return replace(self, items=codes[self.items], item_ids=ids)
+
     def report(self) -> str:
         """What reading and filtering removed: one line for each step."""
         return "\n".join([*map(str, self.history), repr(self)])
@@ -216,6 +228,16 @@ class Interactions:
         return (
             f"<Interactions: {self.n_users:,} users x {self.n_items:,} items, {len(self):,} pairs, "
             f"density {self.density:.2%}{extra}>"
+        )
+
+
+def refuse_weights(interactions: Interactions) -> None:
+    """Raise if pairs have different weights: nothing that learns from interactions uses them yet."""
+    weight = interactions.weight
+    if weight is not None and len(weight) and weight.min() < weight.max():
+        raise InputError(
+            f"the interactions have weights from {weight.min():g} to {weight.max():g}, and training does not "
+            "use weights; read them without: weight=False (--weight -), and not with duplicates='sum'."
         )
 
 

@@ -42,6 +42,7 @@ def read_interactions(
     duplicates: Literal["last", "first", "max", "sum", "error"] = "last",
     missing: Literal["error", "drop"] = "error",
     core: int | tuple[int, int] | None = None,
+    items: Any = None,
 ) -> Interactions:
     """Read interactions from `source`. `Interactions.report()` lists what each step of cleaning removed.
 
@@ -59,8 +60,10 @@ def read_interactions(
       "error" raises an error.
     - `core`: the least number of items per user and of users per item, as one number or two; see
       `Interactions.k_core`.
+    - `items`: the catalogue, as ids or as a text file with one id a line. The result then contains all of its
+      items, also those that nobody has; they count as unlabelled, in the density and in training.
 
-    The result contains only users and items with an interaction.
+    Without `items`, the result contains only items with an interaction, and always only such users.
 
     >>> read_interactions({"user": ["ann", "bob", "bob"], "item": [7, 7, 9]})
     <Interactions: 2 users x 2 items, 3 pairs, density 75.00%>
@@ -80,6 +83,10 @@ def read_interactions(
     if least is not None:
         rows = rows.filter(pc.greater_equal(rows.columns["rating"], least), f"rating below {least:g}")
     found = _interactions(rows, duplicates)
+    if items is not None:
+        if cores is not None:
+            raise InputError("core removes items, and items adds those that nobody has; use one of them.")
+        return found.with_items(_catalogue(items, found.item_ids))
     return found if cores is None else _core(found, cores, raw.source)
 
 
@@ -230,3 +237,26 @@ def _raise_repeats(rows: _Rows, order: Codes, starts: Codes) -> None:
         f"{(sizes > 1).sum() - 1:,} other pairs are repeated; "
         f"merge them: pass duplicates = one of {', '.join(map(repr, DUPLICATES[:-1]))}."
     )
+
+
+# --- the catalogue ---------------------------------------------------------------------------------
+
+
+def _catalogue(items: Any, known: IdMap) -> Any:
+    """Ids as they are; the lines of a file as ids of the type of the known ones."""
+    if not isinstance(items, str | os.PathLike):
+        return items
+    try:
+        text = Path(items).expanduser().read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        raise InputError(f"cannot read the items in {items}: {error}.") from error
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    kind = known.ids.type
+    if not lines:
+        raise InputError(f"{items} names no item; write one id a line.")
+    try:
+        return pa.array(lines, pa.large_string()).cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InputError(
+            f"{items} has lines that are no item ids of type {kind}, the type in the interactions: {error}."
+        ) from error

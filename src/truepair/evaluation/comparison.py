@@ -38,6 +38,13 @@ class Comparison:
         """Whether `p_corrected` is below `SIGNIFICANT`."""
         return self.p_corrected < SIGNIFICANT
 
+    @property
+    def verdict(self) -> str:
+        """Whether a is "better" or "worse" than b; "not shown" says neither that, nor that both are equal."""
+        if not self.is_significant:
+            return "not shown"
+        return "better" if self.difference > 0 else "worse"
+
     def __str__(self) -> str:
         return (
             f"{self.metric}: {self.a} {self.mean_a:.4f}, {self.b} {self.mean_b:.4f}, difference "

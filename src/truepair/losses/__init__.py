@@ -23,8 +23,12 @@ spaces, tables and tests read them there.
 
 from __future__ import annotations
 
+import dataclasses
+import re
+
 import torch as torch
 
+from truepair.errors import InputError, check_type
 from truepair.losses.base import Family as Family
 from truepair.losses.base import Loss as Loss
 from truepair.losses.base import Pair as Pair
@@ -62,3 +66,32 @@ LOSSES: dict[str, type[Loss]] = {
     "dpl-hard": DPLHard,
     "dpl-half": DPLHalf,
 }
+
+
+def register_loss(name: str, kind: type[Loss]) -> None:
+    """Make a loss of your own known by a name: models with it can be saved, and chosen by the name.
+
+    `kind` is a frozen dataclass derived from `Loss`, each of whose fields has a default. Register it in every
+    program that loads such a model, before loading: a model file holds the name and the fields, never code.
+
+    >>> @dataclasses.dataclass(frozen=True)
+    ... class Mine(BPR):
+    ...     slope: float = 2.0
+    >>> register_loss("mine", Mine)
+    >>> LOSSES.pop("mine").__name__
+    'Mine'
+    """
+    if not isinstance(name, str) or not re.fullmatch(r"[a-z][a-z0-9_-]*", name):
+        raise InputError(f"name = {name!r} must be lower-case letters, digits, - and _, such as 'hinge'.")
+    check_type("kind", kind, type, "give the class itself, such as Hinge")
+    frozen = getattr(getattr(kind, "__dataclass_params__", None), "frozen", False)
+    if not issubclass(kind, Loss) or not frozen:
+        raise InputError(f"{kind.__name__} must be a @dataclass(frozen=True) that is derived from Loss.")
+    absent = (dataclasses.MISSING, dataclasses.MISSING)
+    fields = dataclasses.fields(kind)  # type: ignore[arg-type]
+    if bare := [f.name for f in fields if (f.default, f.default_factory) == absent]:
+        raise InputError(f"{kind.__name__} has fields without a default: {', '.join(bare)}; give them one.")
+    for taken, other in LOSSES.items():
+        if (taken == name) != (other is kind):
+            raise InputError(f"{taken!r} is {other.__name__} already; choose another name, or another class.")
+    LOSSES[name] = kind

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from truepair.data.interactions import Interactions
+from truepair.data.interactions import Interactions, refuse_weights
 from truepair.errors import check_whole
 from truepair.prior.holdout_scores import HELD_OUT, Evidence, Floats, gather
 from truepair.prior.plateau import Plateau, fit_plateau
@@ -21,6 +21,8 @@ METHODS = {
     "density": "the share of observed pairs: the prior if as many positives are hidden as are observed",
 }
 LEVEL = 0.9
+AGREEMENT = 2  # bounds within this many times the estimate agree with it
+WARNING = 5  # a bound of this many times the estimate or more is a warning
 _SHAPES = (0.0, 2.0)  # the range of curve shapes in the interval; see `plateau`
 _BLIND = 0.55  # below this separation the scores carry no information
 _HIGHEST = 0.999  # a loss divides by 1 − τ
@@ -69,17 +71,46 @@ class PriorEstimate:
         return float(np.clip((self.positive - observed) / max(1 - observed, 1e-12), 0.0, 1 - 1e-9))
 
     @property
-    def verdict(self) -> str:
-        """The estimate and its conditions as a sentence."""
-        text = (
-            f"Use τ = {self.tau:.2g}. If the observed pairs are a random sample of what people like, between "
-            f"{self.low:.2%} and {self.high:.2%} of the unlabelled pairs are positive."
-        )
-        if not self.has_plateau:
-            text += (
-                " This value is half of an upper bound and very uncertain: the scores do not separate the "
-                f"positives well enough (separation {self.separation:.2f}). Tune τ on validation."
+    def failures(self) -> tuple[str, ...]:
+        """The criteria that fail, in words. If one does, `tau` should not be used unseen.
+
+        docs/lab/prior.md has the measurements: without a plateau `tau` is half of DEDPUL's number, and a
+        bound of `WARNING` times the estimate or more is a sign of pairs that people chose.
+        """
+        found = []
+        if self.separation < _BLIND:
+            found.append(
+                f"the scores do not separate positives (separation {self.separation:.2f} < {_BLIND})"
             )
+        elif not self.has_plateau:
+            found.append(f"the curve reaches no plateau (DEDPUL > {_RUNAWAY} times the plateau's number)")
+        far = {name: value / max(self.tau, 1e-12) for name, value in self.bounds.items()}
+        if self.has_plateau and (far := {name: times for name, times in far.items() if times >= WARNING}):
+            times = " and ".join(f"{name.upper()} is {each:.1f}" for name, each in far.items())
+            found.append(f"the bounds disagree: {times} times the estimate")
+        return tuple(found)
+
+    @property
+    def bounds(self) -> dict[str, float]:
+        """The numbers of DEDPUL and BBE, which are above τ if the observed pairs are a random sample."""
+        return {name: self.methods[name] for name in ("dedpul", "bbe")}
+
+    @property
+    def verdict(self) -> str:
+        """The estimate and its conditions, or the criteria that fail and the remedy."""
+        span = (
+            f"If the observed pairs are a random sample of what people like, between {self.low:.2%} and "
+            f"{self.high:.2%} of the unlabelled pairs are positive."
+        )
+        if self.failures:
+            return (
+                f"No τ is recommended: {'; '.join(self.failures)}. {span} Tune τ on validation, or label "
+                "some randomly chosen pairs and count."
+            )
+        text = f"Use τ = {self.tau:.2g}. {span}"
+        times = max(self.bounds.values()) / max(self.tau, 1e-12)
+        if times > AGREEMENT:
+            text += f" It is uncertain: a bound is {times:.1f} times the estimate."
         return text + " If popular items are more likely to be observed, τ is probably higher."
 
     def __repr__(self) -> str:
@@ -112,6 +143,7 @@ def estimate_prior(
     True
     """
     resamples = check_whole("resamples", resamples, 0, 100_000)
+    refuse_weights(interactions)
     evidence = gather(
         interactions, dim=dim, epochs=epochs, seed=seed, engine=engine, device=device, progress=progress
     )

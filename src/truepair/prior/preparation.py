@@ -143,7 +143,7 @@ def with_estimated_prior(
 def _prior_facts(word: str, found: PriorEstimate) -> dict[str, Any]:
     numbers = {"tau": found.tau, "low": found.low, "high": found.high, "separation": found.separation}
     facts = {name: _rounded(value) for name, value in (numbers | found.methods).items()}
-    return {"asked": word, **facts}
+    return {"asked": word, **facts, **({"failures": list(found.failures)} if found.failures else {})}
 
 
 def _rounded(number: float) -> float:

@@ -24,6 +24,8 @@ SAMPLED: dict[str, Any] = {  # with samplers that draw
     "epochs": 200, "learning_rate": 3e-3, "schedule": "constant", "patience": 10, "validation": 0.1,
 }  # fmt: skip
 
+USED_BY_CLOSED_FORMS = ("encoder", "metric", "device", "seed")
+
 
 def is_full(sampler: str | Sampler) -> bool:
     """Whether the sampler, given by name or as an object, uses the full catalogue."""
@@ -71,13 +73,12 @@ def unused(
 ) -> dict[str, str]:
     """The given parameters that have no effect, each with the reason and the remedy.
 
-    `closed` is the encoder if it is a closed form. A closed form ignores nearly all parameters, and that is
-    no error: people change only the encoder to get a baseline. But a prior belongs to a loss, and a blend to
-    a trained encoder.
+    `closed` is the encoder if it is a closed form. It has no loss, no sampler and no training; the seed is
+    that of a split.
     """
     if closed is not None:
         why = f"encoder = {closed} is not trained; leave it out, or use one of {', '.join(ENCODERS)}"
-        return {name: why for name in ("tau", "blend") if name in given}
+        return {name: why for name in given if name not in USED_BY_CLOSED_FORMS}
     encoder, loss, sampler = (parameters[part] for part in ("encoder", "loss", "sampler"))
     alone = "" if "blend" in given else "there is no blend; leave it out, or add blend='ease'"
     reasons = {"tau": _prior_unused(loss), "blend_weight": alone}

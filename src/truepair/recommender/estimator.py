@@ -56,7 +56,7 @@ class Recommender:
 
     loss, encoder, sampler  a name such as "infonce", "mf", "full", or an object such as `DPL(tau=0.05)`.
                             The encoders "popular", "itemknn" and "ease" are closed forms: nothing is trained,
-                            and only `metric` and `device` have an effect.
+                            and all parameters but `metric`, `device` and `seed` raise an error.
     dim, scoring, temperature, popularity
                             options of an encoder that is given by name.
     tau                     the prior of a loss that is given by name: a number, one number per user,
@@ -66,6 +66,8 @@ class Recommender:
                             the weight are added to those of the trained encoder.
     validation, metric      the share of the pairs that is held out to choose the epoch by this metric;
                             0 trains for all epochs on all pairs.
+    stop_after              end training after this epoch; the learning rate still follows the schedule of
+                            `epochs`. `tune` sets it to the epoch that it chose.
     engine                  "auto" is "full" with sampler="full"; otherwise "gpu" on CUDA, "cpu" elsewhere, or
                             "reference" where these cannot do the job.
 
@@ -102,6 +104,7 @@ class Recommender:
     metric: str = "ndcg@20"
     engine: str = AUTO
     epochs: int | None = None
+    stop_after: int | None = None
     batch_size: int | None = None
     n_extra: int = 5
     n_unlabelled: int = 5
@@ -312,11 +315,12 @@ class Recommender:
         model = load_model(path)
         try:
             recommender = cls().set_params(**from_json(model.facts["parameters"]))
-            params, given = recommender.get_params(), recommender._changed()
-            no_effect = unused(params, given, recommender.closed_form())
-            recommender.set_params(**{name: getattr(cls, name) for name in no_effect})
             if str(recommender.device).startswith("cuda") and not torch.cuda.is_available():
                 recommender.device = "auto"  # trained on a GPU, served without one
+            params, given = recommender.get_params(), recommender._changed()
+            check_parameters(params, ())
+            no_effect = unused(params, given, recommender.closed_form())
+            recommender.set_params(**{name: getattr(cls, name) for name in no_effect})
             recommender.check()
             check_model(recommender.get_params(), model)
         except (KeyError, TypeError, AttributeError, ZeroDivisionError, InputError) as error:

@@ -30,7 +30,7 @@ from truepair.recommender.parts import (
     validation_share,
 )
 from truepair.storage.versions import package_version
-from truepair.training import FitResult, Job, Settings, fit
+from truepair.training import EpochState, FitResult, Job, Settings, fit
 
 _USED_BY_CLOSED_FORMS = ("encoder", "metric", "device")
 _PACKAGES = ("truepair", "torch", "numpy", "pyarrow")
@@ -82,9 +82,23 @@ def _train(
     encoder, loss, sampler, settings = parts_of(parameters, len(train), train.n_users)
     if validation is None:
         settings = dataclasses.replace(settings, patience=None)
-    engine = parameters["engine"]
+    engine, last = parameters["engine"], parameters["stop_after"]
+    on_epoch = validation if last is None else StopAfter(last, validation)
     job, facts = prepare(Job(encoder, loss, sampler, train, settings), engine=engine, progress=progress)
-    return fit(job, validation, engine=engine, checkpoint=checkpoint, progress=progress), facts
+    return fit(job, on_epoch, engine=engine, checkpoint=checkpoint, progress=progress), facts
+
+
+class StopAfter:
+    """An `on_epoch` whose run ends after `last_epoch`; the score is that of the validation, if any."""
+
+    def __init__(self, last_epoch: int, validation: Validation | None) -> None:
+        self.last_epoch, self.validation = last_epoch, validation
+        self.metric = "validation" if validation is None else validation.metric
+        self.identity = f"{'no score' if validation is None else validation.identity}, until {last_epoch}"
+
+    def __call__(self, state: EpochState, /) -> float | None:
+        """The score after this epoch."""
+        return None if self.validation is None else self.validation(state)
 
 
 def _blended(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from truepair.data.interactions import Interactions
+from truepair.data.interactions import Interactions, refuse_weights
 from truepair.data.reading import read_interactions
 from truepair.data.split import Split
 from truepair.data.split_recipes import split_given, split_random
@@ -20,8 +20,10 @@ def split_for_fitting(interactions: Any, valid: Any, share: float, seed: int) ->
     if isinstance(interactions, Split):
         if valid is not None:
             raise InputError("a Split was given, and valid too; put the validation part into the split.")
+        refuse_weights(interactions.train)
         return interactions
     everything = as_interactions(interactions)
+    refuse_weights(everything)
     nothing = everything.take(np.zeros(len(everything), dtype=bool))
     if valid is not None or not share:
         return split_given(everything, nothing, None if valid is None else as_interactions(valid))

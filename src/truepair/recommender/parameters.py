@@ -43,7 +43,7 @@ BEFORE = {"scoring": "dot", "temperature": 1.0, "popularity": 0.0}  # in files o
 
 def may_be_none(name: str) -> bool:
     """Whether None is a value of this parameter: the default, or no patience."""
-    return name == "batch_size" or name in FULL_CATALOGUE
+    return name in ("batch_size", "stop_after") or name in FULL_CATALOGUE
 
 
 # --- flat parameters -------------------------------------------------------------------------------------
@@ -173,13 +173,16 @@ def as_json(value: Any) -> Any:
     return list(value) if isinstance(value, tuple | list) else {"unknown": repr(value)[:200]}
 
 
+_REGISTRATION = {"loss": "Register its class: truepair.register_loss('name', Class); see docs/losses.md."}
+
+
 def check_saveable(stored: Mapping[str, Any]) -> None:
     """Raise if a parameter of `as_json` could not be restored."""
     for name, value in stored.items():
         if isinstance(value, dict) and "unknown" in value:
             raise InputError(
-                f"{name} = {value['unknown']} cannot be saved; add its class to the registry of such values "
-                "(LOSSES, ENCODERS, SAMPLERS)."
+                f"{name} = {value['unknown']} cannot be saved: a file holds a name and fields, never code. "
+                + _REGISTRATION.get(name, f"Use one of {', '.join(PARTS.get(name, ()))}.")
             )
 
 

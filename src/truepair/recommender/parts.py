@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from truepair.errors import InputError, check_choice, check_number, check_type
+from truepair.errors import InputError, check_choice, check_number, check_type, check_whole
 from truepair.evaluation import parse_metric
 from truepair.losses import LOSSES, Loss
 from truepair.models.closed_forms import ALL_ENCODERS, CLOSED, EASE, ClosedForm
@@ -43,6 +43,9 @@ def parts_of(parameters: Parameters, n_pairs: int = 0, n_users: int = 0) -> Part
     check_choice("engine", known["engine"], [AUTO, *ENGINES])
     check_number("validation", known["validation"], 0, 1, open_high=True)
     parse_metric(known["metric"])
+    if known.get("stop_after") is not None:
+        remedy = f"There are epochs = {known['epochs']}; raise epochs, or lower stop_after."
+        check_whole("stop_after", known["stop_after"], 1, check_whole("epochs", known["epochs"], 1), remedy)
     settings = {name: known.get(name) for name in SETTINGS}
     if settings["batch_size"] is None:
         settings["batch_size"] = default_batch_size(sampler, n_pairs, n_users)

@@ -75,7 +75,8 @@ def _draw_ratios(axes: Axes, estimate: PriorEstimate) -> None:
     at = int(np.abs(ratio - bbe).argmin())
     axes.plot(score[at], ratio[at], "o", color=_BLUE, markersize=8, label=f"BBE: {bbe:.3g}")
     axes.axhline(dedpul, color=_GREEN, linestyle="--", label=f"DEDPUL: {dedpul:.3g}")
-    axes.axhline(estimate.tau, color=_ORANGE, label=f"recommended: {estimate.tau:.3g}")
+    what = "not recommended" if estimate.failures else "recommended"
+    axes.axhline(estimate.tau, color=_ORANGE, label=f"{what}: {estimate.tau:.3g}")
     axes.axhspan(
         max(estimate.low, 1e-9), estimate.high, color=_ORANGE, alpha=0.15, linewidth=0, label=_interval()
     )

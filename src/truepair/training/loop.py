@@ -23,7 +23,7 @@ def run_to_the_end(run: Run, checkpoint_every: int, progress: bool) -> FitResult
     """Train until the epochs or the patience are over."""
     checkpoint_every = check_whole("checkpoint_every", checkpoint_every, 1)
     metric = str(getattr(run.on_epoch, "metric", "validation"))
-    epochs, steps = run.job.settings.epochs, run.trainer.steps
+    epochs, steps = run.last_epoch, run.trainer.steps
     with show_progress(progress, epochs, run.epoch, steps, metric) as bar:
         while not run.is_over():
             run.train_epoch(bar)
@@ -56,9 +56,14 @@ class Run:
         """The learning rate of the epoch that comes."""
         return self.job.settings.learning_rate_at(self.epoch)
 
+    @property
+    def last_epoch(self) -> int:
+        """The last epoch of the schedule, or an earlier one that `on_epoch` names as its `last_epoch`."""
+        return min(self.job.settings.epochs, getattr(self.on_epoch, "last_epoch", self.job.settings.epochs))
+
     def is_over(self) -> bool:
         """Whether the epochs or the patience are over, or `on_epoch` has ended the run."""
-        return self.stopped or self.epoch >= self.job.settings.epochs or self.patience_is_over()
+        return self.stopped or self.epoch >= self.last_epoch or self.patience_is_over()
 
     def train_epoch(self, bar: Progress) -> None:
         """One epoch."""
@@ -98,7 +103,7 @@ class Run:
     def validate(self, loss: float) -> float | None:
         """Ask `on_epoch` for a score where one is due, and keep the best matrices."""
         epoch, settings = self.epoch + 1, self.job.settings
-        if self.on_epoch is None or (epoch % settings.validate_every and epoch != settings.epochs):
+        if self.on_epoch is None or (epoch % settings.validate_every and epoch != self.last_epoch):
             return None
         try:
             score = self.on_epoch(EpochState(epoch, loss, self.trainer.matrices))
@@ -130,7 +135,7 @@ class Run:
             history=tuple(self.history),
             epoch=epoch,
             score=self.history[epoch - 1].score,
-            stopped_early=self.epoch < self.job.settings.epochs,
+            stopped_early=self.epoch < self.last_epoch,
             job=self.job,
             engine=self.engine,
             n_saturated_users=self.trainer.n_saturated_users,

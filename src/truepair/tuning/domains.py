@@ -169,6 +169,19 @@ def extend_space(space: Space, best: Mapping[str, Any]) -> tuple[dict[str, Domai
     return wider, tuple(name for name in wider if wider[name] != space[name])
 
 
+def values_inside(space: Space, values: Mapping[str, Any], fixed: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that lie in the space; of the fields of a loss, encoder or sampler, all or none.
+
+    >>> space = {"x": Choice([1, 2]), "a.y": Range(0, 1), "a.z": Range(0, 1)}
+    >>> values_inside(space, {"x": 1, "a.y": 0, "a.z": 2}, {})
+    {'x': 1}
+    """
+    asked = [name for name, entry in space.items() if is_asked(entry, {**fixed, **values})]
+    inside = [name for name in asked if name in values and domain_of(space[name]).contains(values[name])]
+    broken = {name.split(".")[0] for name in asked if name not in inside and "." in name}
+    return {name: values[name] for name in inside if name.split(".")[0] not in broken}
+
+
 def plain_space(space: Space) -> dict[str, Any]:
     """The space as plain JSON."""
     return {name: _plain(entry) for name, entry in space.items()}

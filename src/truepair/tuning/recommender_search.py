@@ -18,7 +18,7 @@ from truepair.storage.old_names import current_parameters
 from truepair.tuning.domains import Space
 from truepair.tuning.runner import training_runner
 from truepair.tuning.search_loop import Tuning, check_space, run_search
-from truepair.tuning.spaces import check_values, default_space
+from truepair.tuning.spaces import check_values, default_space, default_values
 from truepair.tuning.trials import Trial
 
 
@@ -34,6 +34,7 @@ def tune(
     extensions: int = 2,
     prune: bool = True,
     on_trial: Callable[[Trial], None] | None = None,
+    on_best: Callable[[Tuning], None] | None = None,
     progress: bool = False,
     **parameters: Any,
 ) -> Tuning:
@@ -41,18 +42,22 @@ def tune(
 
     `data` is a `Split` with a validation part, or anything that `Recommender.fit` takes; then `valid`, or a
     random share of the pairs (a tenth, or the parameter `validation`), is the validation part. The test part
-    of a split is not used. `parameters` are fixed: names of Recommender, and with `**{"loss.tau": 0.1}`
-    fields of its loss, encoder and sampler. `space` is what to search, by default what suits these three;
-    see `truepair.tuning.domains`. With a file as `storage`, a search that was stopped continues, and several
-    processes may share the work. The other options are those of `run_search`.
+    of a split is not used. Trial 0 is the default: the model without a search. `parameters` are fixed: names
+    of Recommender, and with `**{"loss.tau": 0.1}` fields of its loss, encoder and sampler. `space` is what to
+    search, by default what suits these three; see `truepair.tuning.domains`. With a file as `storage`, a
+    search that was stopped continues, and several processes may share the work. The other options are those
+    of `run_search`.
 
-        found = tp.tune(split, loss="dpl", sampler="uniform", trials=30)
-        model = found.recommender().fit(split)
+    `found.recommender()` has the best parameters and stops after the epoch that the validation part chose.
+    It holds nothing out: given all pairs, it learns from all of them.
+
+        found = tp.tune(clicks, loss="dpl", sampler="uniform", trials=30)
+        model = found.recommender().fit(clicks)
     """
     plan = plan_search(parameters, space)
     split = split_for_fitting(data, valid, plan.validation, plan.model.seed)
     options: dict[str, Any] = {"trials": trials, "study": study, "together": together, "on_trial": on_trial}
-    options |= {"extensions": extensions, "prune": prune, "progress": progress}
+    options |= {"on_best": on_best, "extensions": extensions, "prune": prune, "progress": progress}
     if storage is not None:
         return plan.run(split, storage=storage, **options)
     with tempfile.TemporaryDirectory() as folder:
@@ -67,12 +72,14 @@ class SearchPlan:
     fixed       flat parameters that all trials share
     space       what is searched
     validation  the share of the pairs that is held out for scoring
+    keep_space  whether a study that exists keeps its own space: the default space may change
     """
 
     model: Recommender
     fixed: Mapping[str, Any]
     space: Space
     validation: float
+    keep_space: bool = False
 
     @property
     def name(self) -> str:
@@ -87,7 +94,8 @@ class SearchPlan:
             raise InputError("the split has no validation part to score trials on; make one with valid=0.1.")
         model = self.model
         runner = training_runner(self.fixed, split.train, split.valid, model.metric, model.engine)
-        options = {"seed": model.seed, **options}
+        default = default_values(self.space, _for_fit(self.fixed), split.train)
+        options = {"seed": model.seed, "default": default, "keep_space": self.keep_space, **options}
         return run_search(
             self.space, runner, trials=trials, storage=storage, study=study or self.name, **options
         )
@@ -97,21 +105,27 @@ def plan_search(parameters: Mapping[str, Any], space: Space | None = None) -> Se
     """The plan of a search with these fixed parameters, flat; raise if something in it is invalid."""
     fixed = by_fields(parameters)
     named = {part: fixed[part] for part in ("loss", "encoder", "sampler") if part in fixed}
+    keep_space = space is None
     space = default_space(**named) if space is None else current_parameters(space)
     taken = {*fixed, *same_parameters(fixed)}
     space = {name: entry for name, entry in space.items() if name not in taken}
     _check_names([*fixed], [*space])
     known = {**Recommender().get_params(), **fixed}
     check_space(space, {name: value for name, value in known.items() if name not in space})
-    check_values(space, fixed)
+    check_values(space, _for_fit(fixed))
     model = Recommender.of({name: value for name, value in fixed.items() if "." not in name})
     share = SAMPLED["validation"] if model.validation is None else model.validation
     if not 0 < share < 1:
         raise InputError(f"validation = {share} leaves no pairs to score trials on; use a share such as 0.1.")
     fixed = {"loss": model.loss, "encoder": model.encoder, "sampler": model.sampler} | fixed
     if model.closed_form() is None:
-        fixed["validation"] = share  # so that a fit with the best parameters chooses the epoch as trials do
-    return SearchPlan(model, fixed, space, share)
+        fixed["validation"] = share  # a part of what trials mean; `Tuning.parameters` takes it out
+    return SearchPlan(model, fixed, space, share, keep_space)
+
+
+def _for_fit(fixed: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters without the validation share: here it scores trials, also those of closed forms."""
+    return {name: value for name, value in fixed.items() if name != "validation"}
 
 
 def _check_names(fixed: list[str], space: list[str]) -> None:
@@ -121,6 +135,8 @@ def _check_names(fixed: list[str], space: list[str]) -> None:
                 f"{name} has no effect here: trials score the trained encoder without a blend. Leave it out, "
                 "and give it to `fit` together with the best parameters."
             )
+        if name == "stop_after":
+            raise InputError("stop_after has no effect here: a search chooses it. Leave it out.")
     for part in [part for part in PARTS if part in space]:
         raise InputError(
             f"the space contains {part}, but a study has one {part}, because the other parameters depend on "

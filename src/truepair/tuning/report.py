@@ -74,6 +74,7 @@ def in_words(tuning: Tuning, metric: str) -> str:
     best, chosen = tuning.best, _chosen(tuning, tuning.best)
     of, at = counted(len(tuning.trials), "trial"), f" at epoch {best.epoch}" if best.epoch else ""
     lines = [f"The best of {of} is trial {best.number}: {metric} {best.score:.4f}{at}."]
+    lines += [_against_default(tuning, metric)] if tuning.default is not None else []
     lines.append("It has " + ", ".join(f"{name} = {shown(value)}" for name, value in chosen.items()) + ".")
     mattered = [f"{name} ({share:.0%})" for name, share in importance(tuning).items() if share >= 0.1]
     lines += ["Most important: " + ", ".join(mattered) + "."] if mattered else []
@@ -87,6 +88,16 @@ def in_words(tuning: Tuning, metric: str) -> str:
     return "\n".join([*lines, cost(tuning)])
 
 
+def _against_default(tuning: Tuning, metric: str) -> str:
+    default = tuning.default
+    assert default is not None
+    if default.score is None:
+        return f"The default, trial {default.number}, failed: {default.why}."
+    if default.number == tuning.best.number:
+        return "That is the default: no other trial was better."
+    return f"The default, trial {default.number}, has {metric} {default.score:.4f}."
+
+
 def cost(tuning: Tuning) -> str:
     """The number of trials by state, the reasons of failures, and the total time."""
     states = Counter(trial.state for trial in tuning.trials)
@@ -94,7 +105,10 @@ def cost(tuning: Tuning) -> str:
     counts = ", ".join(f"{states[state]} {state}" for state in ("complete", "pruned", "failed"))
     why = Counter(trial.why for trial in tuning.trials if trial.why)
     reasons = "".join(f"\nfailed {n} times: {text}" for text, n in why.most_common(5))
-    return f"{counts}; {seconds:.1f} seconds of training.{reasons}"
+    again = (
+        f"\ninterrupted and run again: {counted(tuning.interrupted, 'trial')}" if tuning.interrupted else ""
+    )
+    return f"{counts}; {seconds:.1f} seconds of training.{reasons}{again}"
 
 
 def edges(tuning: Tuning) -> list[str]:
@@ -109,11 +123,13 @@ def facts(tuning: Tuning) -> dict[str, Any]:
     """Everything, as plain JSON."""
     return {
         "best": dataclasses.asdict(tuning.best),
+        "parameters": tuning.parameters(),
         "importance": importance(tuning),
         "extended": list(tuning.extended),
         "at_an_edge": edges(tuning),
         "space": plain_space(tuning.space),
         "trials": [dataclasses.asdict(trial) for trial in tuning.trials],
+        "interrupted": tuning.interrupted,
     }
 
 

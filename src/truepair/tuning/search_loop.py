@@ -34,6 +34,7 @@ SHAPES = frozenset(
      "sampler.weight"]
 )  # fmt: skip
 _PLACES = ("device", "engine")  # where trials are computed: a study may continue elsewhere
+_BY_VALIDATION = ("validation", "patience", "validate_every")  # they have no effect if nothing is held out
 _WAIT = 0.2  # seconds between two checks of what other processes do
 
 
@@ -50,21 +51,38 @@ class Runner(Protocol):
 
 @dataclass(frozen=True)
 class Tuning:
-    """Results of a search: the best trial, all trials, the final space, and what was extended."""
+    """Results of a search: the best trial, all trials, the final space, and what was extended.
+
+    `interrupted` is the number of trials that were interrupted and run again; `trials` does not contain them.
+    `default` is the trial of the default values, if the search had one.
+    """
 
     best: Trial
     trials: tuple[Trial, ...]
     space: dict[str, Domain | When]
     extended: tuple[str, ...]
+    interrupted: int = 0
+    default: Trial | None = None
 
     def __repr__(self) -> str:
         states = [trial.state for trial in self.trials]
         counts = ", ".join(f"{states.count(s)} {s}" for s in ("complete", "pruned", "failed") if s in states)
         return f"<Tuning: best {self.best.score:.4f} in trial {self.best.number}; {counts}>"
 
+    def parameters(self) -> dict[str, Any]:
+        """The parameters of the best trial for a fit on everything, flat.
+
+        Nothing is held out, and training stops after the epoch that the validation part chose. The learning
+        rate follows the same schedule as in the trial.
+        """
+        found = {name: value for name, value in self.best.parameters.items() if name not in _BY_VALIDATION}
+        if self.best.epoch is None:  # a closed form: it has no epoch
+            return found
+        return {**found, "validation": 0.0, "stop_after": self.best.epoch}
+
     def recommender(self) -> Recommender:
-        """An unfitted `Recommender` with the parameters of the best trial."""
-        return Recommender.of(self.best.parameters)
+        """An unfitted `Recommender` with `parameters()`."""
+        return Recommender.of(self.parameters())
 
 
 @dataclass(frozen=True)
@@ -73,7 +91,8 @@ class Search:
 
     kept: KeptStudy
     fixed: Mapping[str, Any]
-    start: Mapping[str, Any]
+    default: Mapping[str, Any] | None
+    first: Mapping[str, Any]
     trials: int
     together: int
     seed: int
@@ -84,28 +103,30 @@ class Search:
         """Trials to run now; an empty list while other processes run the last ones; None at the end."""
         with quietly(), self.kept.lock:
             self.kept.recover()
-            if not (room := self.room()):
-                if self.kept.at_work():
-                    return []
-                if not self.extend():
-                    return None
-                room = self.room()
+            room = self.trials - self.kept.counted()
+            if room <= 0:
+                return [] if self.kept.at_work() else None
+            self.extend()
             return self.ask(min(room, self.together))
 
-    def room(self) -> int:
-        """How many trials are left to start."""
-        more = sum(one["more"] for one in self.kept.extensions)
-        return max(self.trials + int(more) - self.kept.counted(), 0)
-
     def ask(self, n: int) -> list[Asked]:
-        """A round of trials: the first is chosen freely, the others share its shapes."""
+        """A round of trials: the default alone; or one that is chosen freely, and others of its shapes."""
+        has_default = self.kept.has_default()
+        if self.default is not None and has_default and self.kept.default_number() is None:
+            return [self.kept.ask_default(self.fixed, self.default)]
         others, asked = self.pruned_by(), list[Asked]()
-        pinned = {} if self.kept.counted() else self.start
+        pinned = self.start() if self.kept.counted() <= has_default else {}
         for _ in range(n):
             asked.append(self.kept.ask(self.fixed, pinned, self.seed, others))
             chosen = [name for name in self.kept.space() if name in asked[0].parameters]
             pinned = {name: asked[0].parameters[name] for name in chosen if name in SHAPES}
         return asked
+
+    def start(self) -> dict[str, Any]:
+        """The first trial that is not the default: the middle of the space, or what `first` names."""
+        space = self.kept.space()
+        given = {name: value for name, value in self.first.items() if name in space}
+        return {name: domain_of(entry).middle() for name, entry in space.items()} | given
 
     def pruned_by(self) -> list[History]:
         """The histories of complete trials, if there are enough of them to prune by."""
@@ -114,15 +135,20 @@ class Search:
             return []
         return [one.history for one in done if one.state == "complete" and one.history]
 
-    def extend(self) -> bool:
-        """Whether the space was extended."""
-        done, so_far = [one for one in self.kept.trials() if one.state == "complete"], self.kept.extensions
-        if not done or len(so_far) >= self.extensions:
-            return False
-        space, names = extend_space(self.kept.space(), best_of(done).parameters)
-        if names:
-            self.kept.extend(space, names, math.ceil(self.trials / 3))
-        return bool(names)
+    def extend(self) -> None:
+        """Extend the space if the best lies at an edge of it and the next extension is due."""
+        so_far = len(self.kept.extensions)
+        if so_far >= self.extensions or self.kept.counted() < self.due(so_far):
+            return
+        if complete := [one for one in self.kept.trials() if one.state == "complete"]:
+            space, names = extend_space(self.kept.space(), best_of(complete).parameters)
+            if names:
+                self.kept.extend(space, names)
+
+    def due(self, so_far: int) -> int:
+        """The number of trials before the next extension: so that each extension has as many after it, and
+        three times as many lie before the first."""
+        return math.ceil(self.trials * (3 + so_far) / (3 + self.extensions))
 
     def run(self, batch: list[Asked], runner: Runner, report: Callable[[Asked], None]) -> None:
         """Run a batch; a trial that an error or Ctrl-C interrupted is marked as such."""
@@ -143,13 +169,14 @@ class Search:
     def found(self) -> Tuning:
         """The results of all processes so far."""
         with quietly():
-            done, space = self.kept.trials(), self.kept.space()
+            done, space, interrupted = self.kept.trials(), self.kept.space(), self.kept.interrupted()
             names = [name for one in self.kept.extensions for name in one["names"]]
+            default = next((one for one in done if one.number == self.kept.default_number()), None)
         complete = [one for one in done if one.state == "complete"]
         if not complete:
             why = next((one.why for one in done if one.why), "nothing was run")
             raise TrainingError(f"none of {len(done)} trials has a score; the first failed because: {why}")
-        return Tuning(best_of(complete), done, space, tuple(dict.fromkeys(names)))
+        return Tuning(best_of(complete), done, space, tuple(dict.fromkeys(names)), interrupted, default)
 
 
 def run_search(
@@ -163,33 +190,48 @@ def run_search(
     seed: int = 0,
     extensions: int = 2,
     on_trial: Callable[[Trial], None] | None = None,
+    on_best: Callable[[Tuning], None] | None = None,
     progress: bool = False,
     prune: bool = True,
+    default: Mapping[str, Any] | None = None,
     first: Mapping[str, Any] | None = None,
+    keep_space: bool = False,
 ) -> Tuning:
     """Search the space for the highest score of any runner; `tune` does so for models of truepair.
 
+    Exactly `trials` trials are run, pruned and failed ones included, also if the search is interrupted and
+    continued, and if the space is extended. Interrupted trials are run again and do not count.
+
     `storage` is a journal of all trials. A search that was stopped, in whatever way, continues when it is
-    started again with the same arguments, and several processes may share one journal. The first trial is the
-    middle of the space, except where `first` names other values; then Optuna's TPE chooses. `together` trials
-    run at once.
+    started again with the same arguments, and several processes may share one journal. If `default` is given,
+    it is trial 0: the values that are used without a search, so that the best is never worse. The next trial
+    is the middle of the space, except where `first` names other values; then Optuna's TPE chooses. `together`
+    trials run at once. `on_trial` is called after each trial of this process, `on_best` with the results so
+    far whenever such a trial is the best of all.
 
     With `prune`, once a third of the trials is done, a trial stops early if its best score after three or
     more reports is below the median of what complete trials had reached by that epoch.
 
-    If the best value lies at an edge of a range (within 5% of its width), that side is extended (a range by
-    half its width, powers of two by one) and a third of `trials` more are run; at most `extensions` times.
+    If the best value lies at an edge of a range (within 5% of its width), that side is extended: a range by
+    half its width, powers of two by one. This happens at most `extensions` times: with 2, after three fifths
+    of the trials and after four fifths. With `keep_space`, a study that exists keeps the space it began with.
     """
     fixed = dict(getattr(runner, "fixed", {}))
     check_space(space, fixed)
     seed = check_whole("seed", seed, 0)
     trials, together, extensions = check_effort(trials, together, extensions)
-    start = {name: domain_of(entry).middle() for name, entry in space.items()} | _checked(first or {}, space)
-    kept = KeptStudy(Path(storage), study, _meaning(space, fixed, runner))
-    search = Search(kept, fixed, start, trials, together, seed, extensions, prune)
+    first = _checked(first or {}, space)
+    kept = KeptStudy(
+        Path(storage),
+        study,
+        _meaning(space, fixed, runner),
+        keep_space=keep_space,
+        has_default=default is not None,
+    )
+    search = Search(kept, fixed, default, first, trials, together, seed, extensions, prune)
     try:
         while (batch := search.claim()) is not None:
-            search.run(batch, runner, _reporter(kept, trials, progress, on_trial))
+            search.run(batch, runner, _reporter(search, progress, on_trial, on_best))
         return search.found()
     finally:
         kept.presence.leave()
@@ -252,18 +294,26 @@ def best_of(trials: Sequence[Trial]) -> Trial:
 
 
 def _reporter(
-    kept: KeptStudy, trials: int, progress: bool, on_trial: Callable[[Trial], None] | None
+    search: Search,
+    progress: bool,
+    on_trial: Callable[[Trial], None] | None,
+    on_best: Callable[[Tuning], None] | None,
 ) -> Callable[[Asked], None]:
-    """The function called after each trial of this process: prints a line, and calls `on_trial`."""
+    """The function called after each trial of this process: prints a line, calls `on_trial` and `on_best`."""
 
     def report(asked: Asked) -> None:
         with quietly():
-            done = kept.trials()
-        trial = next(one for one in done if one.number == asked.number)
+            done = search.kept.trials()
+        trial = next((one for one in done if one.number == asked.number), None)
+        if trial is None:
+            return  # another process took this one for dead
         if progress:
-            print(_line(trial, done, trials + sum(e["more"] for e in kept.extensions)), file=sys.stderr)
+            print(_line(trial, done, search.trials), file=sys.stderr)
         if on_trial is not None:
             on_trial(trial)
+        complete = [one for one in done if one.state == "complete"]
+        if on_best is not None and trial in complete and best_of(complete) == trial:
+            on_best(search.found())
 
     return report
 

@@ -1,15 +1,17 @@
-"""What is searched where nobody says otherwise: what all have, and what each kind has of its own."""
+"""The default space: what is searched for every model, and for each kind of loss, encoder and sampler."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from truepair.data.interactions import Interactions
 from truepair.errors import InputError, check_choice
-from truepair.losses import LOSSES, Loss
+from truepair.losses import LOSSES, Family, Loss, Pair, Row
 from truepair.losses.base import parameters_of
 from truepair.models.closed_forms import ALL_ENCODERS, CLOSED
 from truepair.recommender.estimator import Recommender
+from truepair.recommender.parameters import FIELDS
 from truepair.sampling import SAMPLERS
 from truepair.training import check_sampler
 from truepair.tuning.domains import (
@@ -25,25 +27,33 @@ from truepair.tuning.domains import (
     read_space,
 )
 
+# 0 among them: on sparse data almost any decay harms
+_DECAY = Choice([0.0, 1e-6, 1e-5, 1e-4])
+
 # every model that is trained
 COMMON: dict[str, Domain | When] = {
     "learning_rate": Range(5e-4, 2e-2, log=True),
-    "weight_decay": Range(1e-8, 1e-3, log=True),
+    "weight_decay": _DECAY,
     "encoder.dim": Powers(32, 128),
     "n_unlabelled": Powers(1, 32),
     "encoder.scoring": Choice(["dot", "cosine"]),
     "encoder.temperature": When("encoder.scoring", "cosine", Range(0.05, 0.5, log=True)),
 }
 
-# full-catalogue training: nothing is drawn, and only cosines are worth a search
+# full-catalogue training: nothing is drawn; dot products where popularity explains most
 FULL: dict[str, Domain | When] = {
     "learning_rate": Range(1e-3, 3e-2, log=True),
-    "weight_decay": Range(1e-8, 1e-3, log=True),
+    "weight_decay": _DECAY,
     "batch_size": Powers(64, 256),
-    "encoder.dim": Powers(64, 256, most=1024),
-    "encoder.scoring": Choice(["cosine"]),
-    "encoder.temperature": Range(0.05, 0.4, log=True),
+    "encoder.dim": Powers(64, 512, most=1024),
+    "encoder.popularity": Range(0.0, 1.0),
+    "encoder.scoring": Choice(["cosine", "dot"]),
+    "encoder.temperature": When("encoder.scoring", "cosine", Range(0.05, 0.5, log=True)),
 }
+# rows without a lower bound for dot products, or with a floor that is stated for cosines
+COSINES_ONLY = (Row.LOG_MEAN, Row.BILATERAL, Row.DEBIASED_SOFTMAX)
+# the temperature of a softmax over dot products; with cosines the encoder's is searched, as by default
+DOT_TEMPERATURE = When("encoder.scoring", "dot", Range(0.5, 8.0, log=True))
 
 EXTRA: dict[str, Domain | When] = {"n_extra": Powers(1, 16)}
 
@@ -85,15 +95,47 @@ def default_space(
     graph = ENCODER_FIELDS.get(encoder, {})
     # two temperatures would only multiply each other; PSL and CCL are made for cosines at temperature 1
     once: dict[str, Domain | When] = {}
-    if "loss.temperature" in own or kind.needs_cosines:
+    if sampler == "full" and _is_softmax(kind):
+        own["loss.temperature"] = DOT_TEMPERATURE
+    elif "loss.temperature" in own or kind.needs_cosines:
         once["encoder.temperature"] = Choice([1.0])
-    if kind.needs_cosines:
+    if kind.needs_cosines or (sampler == "full" and _row(kind) in COSINES_ONLY):
         once["encoder.scoring"] = Choice(["cosine"])
     if sampler == "full":
         own.pop("loss.surrogate", None)  # the others have no closed form, and are slow
         return {**FULL, **once, **own, **graph}
     extra = EXTRA if kind.uses_extra else {}
     return {**COMMON, **once, **own, **extra, **SAMPLER_FIELDS.get(sampler, {}), **graph}
+
+
+def _row(kind: type[Loss]) -> Row | None:
+    family: Family | None = vars(kind).get("family")
+    return None if family is None else family.row
+
+
+def _is_softmax(kind: type[Loss]) -> bool:
+    """Whether it is InfoNCE, or has its form."""
+    return bool(vars(kind).get("family") == Family(Pair.EXPONENTIAL, Row.SOFTMAX))
+
+
+def default_values(space: Space, fixed: Mapping[str, Any], train: Interactions) -> dict[str, Any] | None:
+    """What `Recommender` uses for the parameters of the space if they are not given; None if it refuses."""
+    model = Recommender.of(fixed)
+    try:
+        model.check()
+    except InputError:
+        return None
+    if (closed := model.closed_form()) is not None:
+        owners: dict[str, Any] = {"encoder": closed}
+    else:
+        job = model.job(train)
+        owners = {"encoder": job.encoder, "loss": job.loss, "sampler": job.sampler, "": job.settings}
+    found = {}
+    for name in space:
+        part, _, field = FIELDS.get(name, name).rpartition(".")
+        if hasattr(owners.get(part), field):
+            found[name] = getattr(owners[part], field)
+    return found
 
 
 def loss_space(kind: type[Loss]) -> dict[str, Domain | When]:

@@ -26,9 +26,10 @@ from truepair.tuning.domains import (
     is_asked,
     plain_space,
     read_space,
+    values_inside,
 )
 from truepair.tuning.lock import JournalLock, Presence, is_dead, this_process
-from truepair.tuning.trials import INTERRUPTED, Asked, History, Outcome, Trial
+from truepair.tuning.trials import Asked, History, Outcome, Trial
 
 if TYPE_CHECKING:
     import optuna
@@ -60,10 +61,20 @@ def quietly() -> Iterator[None]:
 class KeptStudy:
     """Optuna's study of this name, created if it does not exist, with its meaning and its extensions.
 
-    `meaning` is everything that makes two scores comparable; a study with another meaning is refused.
+    `meaning` is everything that makes two scores comparable; a study with another meaning is refused. With
+    `keep_space`, an existing study keeps the space that it began with. `has_default` marks a new study whose
+    first trial is the default.
     """
 
-    def __init__(self, storage: Path, name: str, meaning: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        storage: Path,
+        name: str,
+        meaning: Mapping[str, Any],
+        *,
+        keep_space: bool = False,
+        has_default: bool = False,
+    ) -> None:
         check_optuna()
         self.path, self.name = storage.absolute(), name
         self.lock = JournalLock(self.path)
@@ -73,7 +84,7 @@ class KeptStudy:
             self.study = self._opened()
             self.presence = Presence(self.path)
             try:
-                self._check(meaning)
+                self._check(meaning, keep_space, has_default)
                 self.recover(everything=self.presence.alone)
             except BaseException:
                 self.presence.leave()
@@ -97,13 +108,15 @@ class KeptStudy:
                 f"{self.path} is not a journal of trials ({error!r:.100}); use another file as storage."
             ) from error
 
-    def _check(self, meaning: Mapping[str, Any]) -> None:
+    def _check(self, meaning: Mapping[str, Any], keep_space: bool, has_default: bool) -> None:
         kept = self.study.user_attrs.get("meaning")
         if kept is None:
+            self.study.set_user_attr("has default", has_default)
             self.study.set_user_attr("meaning", dict(meaning))
             return
         kept, meaning = ({what: _current(value) for what, value in each.items()} for each in (kept, meaning))
-        for what in [what for what in meaning if kept.get(what) != meaning[what]]:
+        compared = [what for what in meaning if not (keep_space and what == "space")]
+        for what in [what for what in compared if kept.get(what) != meaning[what]]:
             raise InputError(
                 f"the study {self.name!r} in {self.path} differs in its {what}: {kept.get(what)} there, "
                 f"{meaning[what]} now. Use another name for the study, or another storage."
@@ -116,12 +129,25 @@ class KeptStudy:
         return self.study.get_trials(deepcopy=False)
 
     def trials(self) -> tuple[Trial, ...]:
-        """The trials that have ended."""
-        return tuple(_trial(one) for one in self.frozen() if one.state.is_finished())
+        """The trials that have ended, without those that were interrupted: they are run again."""
+        return tuple(_trial(one) for one in self.frozen() if one.state.is_finished() and _counts(one))
 
     def counted(self) -> int:
         """How many trials are done or under way; those that were interrupted are not."""
-        return sum(not one.state.is_finished() or "outcome" in one.user_attrs for one in self.frozen())
+        return sum(map(_counts, self.frozen()))
+
+    def interrupted(self) -> int:
+        """How many trials were interrupted."""
+        return len(self.frozen()) - self.counted()
+
+    def has_default(self) -> bool:
+        """Whether trial 0 of this study is the default; it is not in journals of earlier versions."""
+        return bool(self.study.user_attrs.get("has default"))
+
+    def default_number(self) -> int | None:
+        """The number of the trial of the default, if it is done or under way."""
+        marked = (one.number for one in self.frozen() if _counts(one) and one.user_attrs.get("default"))
+        return next(marked, None)
 
     def at_work(self) -> bool:
         """Whether a process of this machine runs a trial; other machines are not known."""
@@ -142,7 +168,7 @@ class KeptStudy:
 
     @property
     def extensions(self) -> list[dict[str, Any]]:
-        """Each: the space as it became, the names of what grew, how many trials more."""
+        """Each: the space as it became, and the names of what grew."""
         return list(self.study.user_attrs.get("extensions", []))
 
     def space(self) -> dict[str, Domain | When]:
@@ -150,9 +176,9 @@ class KeptStudy:
         now = [self.study.user_attrs["meaning"]["space"], *(one["space"] for one in self.extensions)][-1]
         return read_space(now)
 
-    def extend(self, space: Space, names: Sequence[str], more: int) -> None:
+    def extend(self, space: Space, names: Sequence[str]) -> None:
         """Keep a larger space."""
-        facts = {"space": plain_space(space), "names": list(names), "more": more}
+        facts = {"space": plain_space(space), "names": list(names)}
         self.study.set_user_attr("extensions", [*self.extensions, facts])
 
     # --- asking and reporting --------------------------------------------------------------------------
@@ -165,17 +191,43 @@ class KeptStudy:
         The draws are a function of the seed and of how many trials there are, so that a search that was
         interrupted goes on as it would have, and no two processes draw the same.
         """
-        from optuna.samplers import PartialFixedSampler, TPESampler
+        from optuna.samplers import TPESampler
 
-        space = self.space()
         draws = int(np.random.SeedSequence([seed, self.counted()]).generate_state(1)[0])
         sampler = TPESampler(
             n_startup_trials=_RANDOM_TRIALS, multivariate=False, constant_liar=True, seed=draws
         )
+        return self._asked(fixed, self.space(), pinned, sampler, pruned_by)
+
+    def ask_default(self, fixed: Mapping[str, Any], default: Mapping[str, Any]) -> Asked:
+        """The trial of the default values; it is never pruned.
+
+        Values outside the space are left to `Recommender`, and TPE does not learn from them.
+        """
+        from optuna.samplers import RandomSampler
+
+        space = self.space()
+        inside = values_inside(space, default, fixed)
+        space = {name: space[name] for name in inside}
+        return self._asked(fixed, space, inside, RandomSampler(0), (), is_default=True)
+
+    def _asked(
+        self,
+        fixed: Mapping[str, Any],
+        space: Space,
+        pinned: Mapping[str, Any],
+        sampler: Any,
+        pruned_by: Sequence[History],
+        is_default: bool = False,
+    ) -> Asked:
+        from optuna.samplers import PartialFixedSampler
+
         inside = {name: _inside(domain_of(space[name]), value) for name, value in pinned.items()}
         self.study.sampler = PartialFixedSampler(inside, sampler)
         trial = self.study.ask()
         trial.set_user_attr("owner", this_process())
+        if is_default:
+            trial.set_user_attr("default", True)
         parameters = dict(fixed)
         for name, entry in space.items():
             if is_asked(entry, parameters):
@@ -216,9 +268,13 @@ def _current(value: Any) -> Any:
     return current_parameters(value) if isinstance(value, Mapping) else value
 
 
+def _counts(one: optuna.trial.FrozenTrial) -> bool:
+    """Whether a trial is done or under way: one that ended without an outcome was interrupted."""
+    return not one.state.is_finished() or "outcome" in one.user_attrs
+
+
 def _trial(one: optuna.trial.FrozenTrial) -> Trial:
-    outcome = dict(one.user_attrs.get("outcome", {"state": "failed", "score": None, "epoch": None}))
-    outcome.setdefault("why", INTERRUPTED)
+    outcome = dict(one.user_attrs["outcome"])
     outcome["history"] = tuple((epoch, score) for epoch, score in outcome.get("history", ()))
     return Trial(one.number, one.user_attrs.get("parameters", {}), **outcome)
 

@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 State = Literal["complete", "pruned", "failed"]
 History = Sequence[tuple[int, float]]  # (epoch, score)
-INTERRUPTED = "interrupted"  # why a trial failed whose process ended before it did
 _REPORTS = 3  # a trial with fewer reports is not pruned
 _OTHERS = 3  # with fewer complete trials, a median means nothing
 

@@ -23,6 +23,7 @@ Scores = npt.NDArray[np.float32]
 Matrix = npt.NDArray[np.floating[Any]]
 Csr = Any  # csr_matrix or csr_array
 
+_USERS_AT_ONCE = 8192
 LOWEST = -np.finfo(np.float32).max
 
 
@@ -52,11 +53,45 @@ class Factors:
         if filter_already_liked_items or recalculate_user:
             liked = _checked_rows(user_items, 1 if np.isscalar(userid) else len(userid))
             self._check_width(liked)
-        factors = self.recalculate_user(userid, liked) if recalculate_user else self.user_factors[userid]
-        allowed = _allowed_rows(len(self.item_factors), filter_items, items, "items")
+        factors = self.recalculate_user(userid, liked) if recalculate_user else self.vectors(userid)
         exclude = liked if filter_already_liked_items else None
-        found = _rank(np.atleast_2d(factors), self.item_factors, allowed, N, exclude)
-        return _reshape(found, np.isscalar(userid), items)
+        allowed = allowed_rows(len(self.item_factors), filter_items, items, "items")
+        found = rank(np.atleast_2d(factors), self.item_factors, allowed, N, exclude)
+        return reshape(found, np.isscalar(userid), items)
+
+    def recommend_all(
+        self,
+        user_items: Any,
+        N: int = 10,  # noqa: N803, implicit's name
+        recalculate_user: bool = False,
+        filter_already_liked_items: bool = True,
+        filter_items: Any = None,
+        batch_size: int = 0,
+    ) -> Ids:
+        """The ids of the best `N` items of every user, (users, N), as in implicit before version 0.5.
+
+        `user_items` has one row for each user. `batch_size` users are ranked at a time; 0 is 8,192.
+        """
+        self._check_fitted()
+        rows = _checked_rows(user_items, user_items.shape[0])
+        step = check_whole("batch_size", batch_size, 0) or _USERS_AT_ONCE
+        found = [
+            self.recommend(
+                np.arange(start, min(start + step, rows.shape[0])),
+                rows[start : start + step],
+                N,
+                filter_already_liked_items,
+                filter_items,
+                recalculate_user,
+            )[0]
+            for start in range(0, rows.shape[0], step)
+        ]
+        return np.concatenate(found) if found else np.empty((0, check_whole("N", N, 1)), dtype=np.int32)
+
+    def vectors(self, userid: Any) -> Matrix:
+        """The vectors of known users."""
+        found: Matrix = self.user_factors[userid]
+        return found
 
     def similar_items(
         self,
@@ -120,7 +155,7 @@ def _checked_rows(user_items: Csr, n: int) -> Csr:
     return user_items
 
 
-def _allowed_rows(n: int, filtered: Any, only: Any, what: str) -> Codes:
+def allowed_rows(n: int, filtered: Any, only: Any, what: str) -> Codes:
     """The rows that may be listed, in increasing order."""
     if only is not None and filtered is not None and len(filtered):
         raise InputError(f"Can't set both {what} and filter_{what}")
@@ -132,8 +167,8 @@ def _allowed_rows(n: int, filtered: Any, only: Any, what: str) -> Codes:
     return np.flatnonzero(chosen)
 
 
-def _rank(
-    queries: Matrix, matrix: Matrix, allowed: Codes, n: int, exclude: Csr | None = None
+def rank(
+    queries: Matrix, matrix: Any, allowed: Codes, n: int, exclude: Csr | None = None
 ) -> tuple[Codes, Scores]:
     """The `n` best allowed rows for each query; positions without a candidate have -1 and LOWEST."""
     n = check_whole("N", n, 1)
@@ -151,13 +186,13 @@ def _rank(
 def _similar(matrix: Matrix, asked: Any, n: int, filtered: Any, only: Any, what: str) -> tuple[Ids, Scores]:
     norms = np.linalg.norm(matrix, axis=1, keepdims=True)
     directions = matrix / np.where(norms == 0, 1, norms)
-    found = _rank(
-        np.atleast_2d(directions[asked]), directions, _allowed_rows(len(matrix), filtered, only, what), n
+    found = rank(
+        np.atleast_2d(directions[asked]), directions, allowed_rows(len(matrix), filtered, only, what), n
     )
-    return _reshape(found, np.isscalar(asked), only)
+    return reshape(found, np.isscalar(asked), only)
 
 
-def _reshape(found: tuple[Codes, Scores], single: bool, only: Any) -> tuple[Ids, Scores]:
+def reshape(found: tuple[Codes, Scores], single: bool, only: Any) -> tuple[Ids, Scores]:
     """The result in implicit's shape: at most as many columns as named candidates, 1-D for a single query."""
     ids, scores = found
     ids = ids.astype(np.int32) if only is None else ids[:, : len(only)]

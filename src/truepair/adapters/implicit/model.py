@@ -23,6 +23,7 @@ from truepair.recommender.model_file import Model, load_model, save_model
 from truepair.sampling import Draws, Uniform
 from truepair.training import EpochState, Job, Settings, fit, fold_in
 
+DEVICES = {None: "auto", True: "cuda", False: "cpu"}  # by `use_gpu`
 Callback = Callable[[int, float, int, int], Any]
 
 
@@ -70,22 +71,25 @@ class PairwiseModel(Factors):
         pairs that score above a random unlabelled item, and `skipped` is always 0.
         """
         pairs = pairs_of(user_items)
-        settings = self._settings(min(pairs.n_users, pairs.n_items))
-        on_epoch = None if callback is None else _EpochCallback(callback, pairs, settings)
-        job = Job(MF(dim=self.factors), self._loss(), Uniform(), pairs, settings)
+        job = self._job(pairs)
+        on_epoch = None if callback is None else _EpochCallback(callback, pairs, job.settings)
         result = fit(job, on_epoch, progress=show_progress)
         self._seen, self._fitted_loss = pairs, result.job.loss
         self.user_factors = result.users.numpy().astype(self.dtype)
         self.item_factors = result.items.numpy().astype(self.dtype)
 
-    def _settings(self, n_rows: int = 1) -> Settings:
+    def _job(self, pairs: Interactions) -> Job:
+        """The training of this model on these pairs."""
+        settings = self._settings(min(pairs.n_users, pairs.n_items))
+        return Job(MF(dim=self.factors), self._loss(), Uniform(), pairs, settings)
+
+    def _settings(self, n_rows: int) -> Settings:
         """Settings that correspond to implicit's; `n_rows` is the smaller of the numbers of users and items.
 
         With this batch size a step updates each vector about once, as steps of single pairs would.
         """
         n_extra, n_unlabelled = self._numbers()
         batch = min(max(n_rows, 16), 1024)
-        devices = {None: "auto", True: "cuda", False: "cpu"}
         return Settings(
             epochs=self.iterations,
             batch_size=batch,
@@ -97,8 +101,8 @@ class PairwiseModel(Factors):
             l2_items=self.regularization
             * 2
             / (1 + n_extra + n_unlabelled),  # per pair, for any number of items
-            seed=_seed(self.random_state),
-            device=devices[self.use_gpu],
+            seed=seed_of(self.random_state),
+            device=DEVICES[self.use_gpu],
         )
 
     def recalculate_user(self, userid: Any, user_items: Any) -> Matrix:
@@ -110,9 +114,9 @@ class PairwiseModel(Factors):
         vectors = torch.zeros(history.n_users, items.shape[1])
         learnable = (history.user_counts > 0) & (history.user_counts < history.n_items)
         if learnable.any():
-            encoder, settings = MF(dim=items.shape[1]), self._settings()
-            popularity = self._seen.item_counts
-            vectors = fold_in(items, encoder, self._fitted_loss, Uniform(), history, settings, popularity)
+            job, popularity = self._job(history), self._seen.item_counts
+            parts = job.encoder, self._fitted_loss, job.sampler
+            vectors = fold_in(items, *parts, history, job.settings, popularity)
         rows = vectors.numpy().astype(self.dtype)
         return rows[0] if np.isscalar(userid) else rows
 
@@ -124,36 +128,27 @@ class PairwiseModel(Factors):
         The path is used unchanged: no `.npz` is appended.
         """
         self._check_fitted()
-        if hasattr(fileobj_or_path, "write"):
-            with tempfile.TemporaryDirectory() as folder:
-                self.save(Path(folder) / "model")
-                fileobj_or_path.write((Path(folder) / "model").read_bytes())
-            return
         users, items = (
             torch.from_numpy(m.astype(np.float32)) for m in (self.user_factors, self.item_factors)
         )
         facts = {"adapter": self._kind, **self._facts()}
-        save_model(fileobj_or_path, Model(users, items, self._seen, self._seen.item_counts, facts))
+        write_model(fileobj_or_path, Model(users, items, self._seen, self._seen.item_counts, facts))
 
     def _facts(self) -> dict[str, Any]:
         params: dict[str, Any] = {name: getattr(self, name) for name in _parameters(type(self))}
         params["dtype"] = self.dtype.name
-        params["random_state"] = _seed(self.random_state) if self.random_state is not None else None
+        params["random_state"] = seed_of(self.random_state) if self.random_state is not None else None
         return {"parameters": params, "tau": getattr(self._fitted_loss, "tau", None)}
 
     @classmethod
     def load(cls, fileobj_or_path: Any) -> Self:
         """Load a saved model; this runs no code from the file."""
-        if hasattr(fileobj_or_path, "read"):
-            with tempfile.TemporaryDirectory() as folder:
-                (Path(folder) / "model").write_bytes(fileobj_or_path.read())
-                return cls.load(Path(folder) / "model")
-        stored = load_model(fileobj_or_path)
+        stored = read_model(fileobj_or_path)
         try:
             check_choice("adapter", stored.facts["adapter"], [cls._kind])
             model = cls(**stored.facts["parameters"])
             model._fitted_loss = model._loss_of(stored.facts["tau"])
-            model._settings()  # for its checks
+            model._job(stored.seen)  # for its checks
             users, items = dense("users", stored.users), dense("items", stored.items)
         except (KeyError, TypeError, ValueError) as error:
             raise StorageError(f"{fileobj_or_path} is not a saved {cls.__name__}: {error!r:.300}") from error
@@ -165,6 +160,25 @@ class PairwiseModel(Factors):
     def _loss_of(self, tau: Any) -> Loss:
         """The fitted loss, with this prior."""
         return self._loss()
+
+
+def write_model(fileobj_or_path: Any, model: Model) -> None:
+    """Save to a path or an open binary file."""
+    if not hasattr(fileobj_or_path, "write"):
+        save_model(fileobj_or_path, model)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        save_model(Path(folder) / "model", model)
+        fileobj_or_path.write((Path(folder) / "model").read_bytes())
+
+
+def read_model(fileobj_or_path: Any) -> Model:
+    """Load from a path or an open binary file."""
+    if not hasattr(fileobj_or_path, "read"):
+        return load_model(fileobj_or_path)
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "model").write_bytes(fileobj_or_path.read())
+        return load_model(Path(folder) / "model")
 
 
 class _EpochCallback:
@@ -187,7 +201,7 @@ def _parameters(kind: type[PairwiseModel]) -> list[str]:
     return list(inspect.signature(kind).parameters)
 
 
-def _seed(random_state: Any) -> int:
+def seed_of(random_state: Any) -> int:
     """A seed from implicit's `random_state`: None, a number, or a NumPy generator."""
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(2**31))

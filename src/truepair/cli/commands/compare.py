@@ -1,4 +1,4 @@
-"""`truepair compare`: several losses on one split, and which differences are significant."""
+"""`truepair compare`: losses and closed forms on one split, and which differences are significant."""
 
 from __future__ import annotations
 
@@ -10,13 +10,19 @@ import typer
 from truepair.cli.configuration import Training, checked_recommender
 from truepair.cli.console import Console, aligned
 from truepair.cli.options import SourceText, unpacked
-from truepair.cli.sources import Reading
-from truepair.errors import InputError, check_whole
+from truepair.cli.sources import Reading, described
+from truepair.errors import InputError, check_choice, check_whole
 
 if TYPE_CHECKING:
     from truepair.data.split import Split
     from truepair.evaluation import Comparison, Evaluation
     from truepair.recommender.estimator import Recommender
+
+
+_ON_PARAMETERS = (
+    "losses share their parameters: the defaults, which were not chosen for each loss, and the given "
+    "options; `truepair tune --loss NAME` finds a loss's own"
+)
 
 
 @unpacked
@@ -26,7 +32,8 @@ def compare(
     losses: Annotated[
         str,
         typer.Option(
-            help="Losses, separated by commas; the first is the baseline: {truepair.losses.LOSSES}."
+            help="Losses, or encoders without training, separated by commas; the first is the baseline: "
+            "{truepair.losses.LOSSES}; {truepair.models.closed_forms.CLOSED}."
         ),
     ] = "bpr,dpl",
     seeds: Annotated[int, typer.Option(help="Train each loss with this many seeds, and average.")] = 1,
@@ -41,16 +48,19 @@ def compare(
     reading: Reading,
     console: Console,
 ) -> None:
-    """Compare losses on one split, with significance tests.
+    """Compare losses, and models without training, on one split.
 
-    Each fitted model is evaluated once on the test part. A validation part, if one is held out, chooses the
-    epoch; with the default sampler `full` none is held out, and the last epoch is used.
+    Losses share their parameters: the defaults, which were not chosen for each loss, and the given options.
+    `truepair tune --loss NAME` finds a loss's own. Each fitted model is evaluated once on the test part. A
+    validation part, if one is held out, chooses the epoch; with the default sampler `full` none is held out,
+    and the last epoch is used.
     """
     check_whole("seeds", seeds, 1)
     models = _models(training, [name.strip() for name in losses.split(",")], console)
-    first = next(iter(models.values()))
+    trained = [model for model in models.values() if model.closed_form() is None]
+    first = (trained or list(models.values()))[0]  # closed forms hold nothing out
     split = reading.split(source, test, first.held_out, first.seed, progress=not console.quiet)
-    console.say(f"{split.train.report()}\n{split}")
+    console.say(described(split))
     runs = {name: _run(name, model, split, seeds, console) for name, model in models.items()}
     merged = {name: mean_over_seeds([found for _, found in those]) for name, those in runs.items()}
     from truepair.evaluation import compare_all
@@ -58,19 +68,39 @@ def compare(
     against = {one.a: one for one in compare_all(merged, first.metric, baseline=next(iter(models)))}
     rows = [_row(name, merged[name], against.get(name), first.metric) for name in models]
     users = f"{next(iter(merged.values())).n_users:,} users, {seeds} seed{'s' if seeds > 1 else ''} a loss"
-    notes = f"95% intervals over {users}; p by sign flips, corrected by Holm; the baseline is the first loss"
-    notes += "" if seeds > 1 else "\none training run per loss: --seeds 3 averages over random seeds"
+    notes = [f"95% intervals over {users}; p by sign flips, corrected by Holm; the baseline is the first"]
+    notes += [_ON_PARAMETERS] if trained else []
+    notes += (
+        ["one training run per loss: --seeds 3 averages over random seeds"] if trained and seeds == 1 else []
+    )
     data = {"source": source, "split": split.hash, "metric": first.metric, "seeds": seeds}
-    console.give(f"{aligned(rows)}\n{notes}", {**data, "losses": _data(runs, merged, against, first.metric)})
+    console.give(
+        "\n".join([aligned(rows), *notes]), {**data, "losses": _data(runs, merged, against, first.metric)}
+    )
 
 
 def _models(training: Training, names: list[str], console: Console) -> dict[str, Recommender]:
+    from truepair.losses import LOSSES
+    from truepair.models.closed_forms import CLOSED
+
     if any(text.partition("=")[0].strip() == "loss" for text in training.set or []):
         raise InputError("--set loss=… has no effect here; name the losses with --losses.")
     if len(names) < 2 or len(set(names)) < len(names):
         raise InputError(f"losses = {','.join(names)!r} must name two or more different losses.")
-    flats = {name: training.flat(loss=name) for name in names}
-    return {name: checked_recommender(flat) for name, flat in _priors_where_used(flats, console).items()}
+    for name in names:
+        check_choice("losses", name, [*LOSSES, *CLOSED])
+    flats = {name: training.flat(loss=name) for name in names if name in LOSSES}
+    flats = _priors_where_used(flats, console)
+    flats |= {name: _of_closed_form(name, training, bool(flats)) for name in names if name in CLOSED}
+    return {name: checked_recommender(flats[name]) for name in names}
+
+
+def _of_closed_form(name: str, training: Training, beside_losses: bool) -> dict[str, Any]:
+    """The parameters of a closed form; beside losses, without those that only training uses."""
+    from truepair.recommender.defaults import USED_BY_CLOSED_FORMS
+
+    flat = training.flat(encoder=name)
+    return {key: value for key, value in flat.items() if not beside_losses or key in USED_BY_CLOSED_FORMS}
 
 
 def _priors_where_used(flats: dict[str, dict[str, Any]], console: Console) -> dict[str, dict[str, Any]]:
@@ -91,7 +121,8 @@ def _run(
 
     _, k = parse_metric(model.metric)
     start, found = model.seed, []
-    for seed in range(start, start + seeds):
+    # a closed form does not depend on a seed
+    for seed in range(start, start + (seeds if model.closed_form() is None else 1)):
         console.say(f"{name}, seed {seed}")
         model.set_params(seed=seed).fit(split, progress=not console.quiet)
         facts = {"seed": seed, "epoch": model.result_.epoch, "validation": model.result_.score}
@@ -116,15 +147,8 @@ def _row(name: str, found: Evaluation, one: Comparison | None, metric: str) -> d
         "interval": f"[{low:.4f}, {high:.4f}]",
         "difference": "" if one is None else f"{one.difference:+.4f} [{one.low:+.4f}, {one.high:+.4f}]",
         "p": "" if one is None else f"{one.p_corrected:.4f}",
-        "verdict": "baseline" if one is None else verdict(one),
+        "verdict": "baseline" if one is None else one.verdict,
     }
-
-
-def verdict(one: Comparison) -> str:
-    """The result in words."""
-    if not one.is_significant:
-        return "no significant difference"
-    return "better" if one.difference > 0 else "worse"
 
 
 def _data(runs: Any, merged: dict[str, Evaluation], against: dict[str, Comparison], metric: str) -> Any:
@@ -134,7 +158,7 @@ def _data(runs: Any, merged: dict[str, Evaluation], against: dict[str, Compariso
             "interval": list(found.interval(metric)),
             "metrics": {**found.means, **found.catalogue},
             "runs": [{**facts, "test": one.mean(metric)} for facts, one in runs[name]],
-            "against_baseline": {**dataclasses.asdict(against[name]), "verdict": verdict(against[name])}
+            "against_baseline": {**dataclasses.asdict(against[name]), "verdict": against[name].verdict}
             if name in against
             else None,
         }

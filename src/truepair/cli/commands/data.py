@@ -45,7 +45,7 @@ def info(name: DatasetName, *, data_dir: DataDir = None, console: Console) -> No
         f"{name}: {dataset.about}",
         f"size:   {dataset.users:,} users, {dataset.items:,} items, {dataset.pairs:,} pairs",
         f"has:    {has or 'pairs only'}",
-        f"here:   {facts['folder'] or f'no; `truepair data fetch {name}` gets it'}",
+        f"here:   {facts['folder'] or _how_to_get(dataset)}",
         f"files:  {', '.join(facts['files'])}",
         f"page:   {dataset.page}",
         f"terms:  {dataset.terms}",
@@ -69,6 +69,12 @@ def fetch(name: DatasetName, *, data_dir: DataDir = None, console: Console) -> N
     console.give(
         str(folder), {"name": name, "folder": str(folder), "terms": dataset.terms, "cite": dataset.cite}
     )
+
+
+def _how_to_get(dataset: Dataset) -> str:
+    if dataset.sources:
+        return f"no; `truepair data fetch {dataset.name}` gets it"
+    return f"no, and it cannot be downloaded; put the files into <data-dir>/{dataset.name}/"
 
 
 def _facts(dataset: Dataset, data_dir: Path | None) -> dict[str, Any]:

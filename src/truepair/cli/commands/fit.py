@@ -12,7 +12,7 @@ import typer
 from truepair.cli.configuration import Training
 from truepair.cli.console import Console
 from truepair.cli.options import SourceText, unpacked
-from truepair.cli.sources import Reading
+from truepair.cli.sources import Reading, described
 from truepair.cli.table_files import check_output
 from truepair.errors import InputError
 
@@ -85,11 +85,11 @@ def _checkpoint(model: Recommender, output: Path, given: Path | None) -> Path | 
 def _read(model: Recommender, source: str, test: str | None, reading: Reading, console: Console) -> Any:
     if test is None:
         data = reading.interactions(source, progress=not console.quiet)
-        console.say(data.report())
+        console.say(described(data))
         return data
     share = model.held_out
     split = reading.split(source, test, share, model.seed, progress=not console.quiet)
-    console.say(f"{split.train.report()}\n{split}")
+    console.say(described(split))
     return split
 
 
@@ -124,6 +124,7 @@ def _summary(model: Recommender, tested: dict[str, Any], output: Path) -> str:
     if prior := model.facts_.get("prior"):
         each = ", with a value for each user" if prior["asked"] == "per-user" else ""
         lines.append(f"estimated prior τ {prior['tau']:g}{each}; from {prior['low']:g} to {prior['high']:g}")
+        lines += [f"warning: do not trust this prior: {why}" for why in prior.get("failures", ())]
     if posterior := model.facts_.get("posterior"):
         levels = posterior["quantiles"]
         lines.append(

@@ -9,8 +9,9 @@ import typer
 
 from truepair.cli.console import Console, aligned
 from truepair.cli.options import SourceText, unpacked
-from truepair.cli.sources import Reading
+from truepair.cli.sources import Reading, described
 from truepair.cli.table_files import WRITERS, check_output, format_of
+from truepair.errors import InputError
 from truepair.storage.atomic import atomic_write
 
 if TYPE_CHECKING:
@@ -40,18 +41,23 @@ def prior(
 
     A short training without a fifth of the pairs shows how these score among the unlabelled pairs. If the
     observed pairs are a random sample of all positives, the interval covers τ. If popular items are observed
-    more often, τ is probably higher. docs/lab/prior.md measures the accuracy on data with known labels.
+    more often, τ is probably higher. No τ is recommended if the scores do not separate positives, if the
+    curve reaches no plateau, or if a bound is 5 times the estimate or more. docs/lab/prior.md measures the
+    accuracy on data with known labels.
     """
     from truepair.prior import estimate_prior
 
     chosen = _check_files(plot, per_user)
     pairs = reading.interactions(source, not console.quiet)
+    console.say(described(pairs))
     found = estimate_prior(pairs, resamples=resamples, seed=seed, device=device, progress=not console.quiet)
     if plot is not None:
         from truepair.reporting.prior_figure import draw_prior
 
         draw_prior(found, plot)
     if per_user is not None and chosen is not None:
+        if found.failures:
+            raise InputError(f"{per_user} is not written. {found.verdict}")
         _write(pairs, found, per_user, chosen)
     written = [f"written: {path}" for path in (plot, per_user) if path is not None]
     files = {"plot": plot and str(plot), "per_user": per_user and str(per_user)}
@@ -82,8 +88,9 @@ def _text(found: PriorEstimate) -> str:
     """The verdict, the methods, the spread over users, and the facts behind them."""
     from truepair.prior import LEVEL, METHODS
 
-    what = {"recommended": "the plateau's number" if found.has_plateau else "half of DEDPUL's"} | METHODS
+    what = {"recommended": "the plateau's number"} | METHODS
     span = {"recommended": f"{found.low:.3g} to {found.high:.3g}"}
+    recommended = {} if found.failures else {"recommended": found.tau}
     methods = [
         {
             "method": name,
@@ -91,13 +98,16 @@ def _text(found: PriorEstimate) -> str:
             f"{LEVEL:.0%} interval": span.get(name, "-"),
             "what it is": what[name],
         }
-        for name, tau in ({"recommended": found.tau} | found.methods).items()
+        for name, tau in (recommended | found.methods).items()
     ]
     users = ", ".join(f"{share} {tau:.3g}" for share, tau in _spread(found).items())
-    facts = [
+    by_tau = [
         f"each user's own τ, by share of users: {users}",
-        f"observed: {found.observed:.3%} of all pairs",
         f"positive, observed or not: {found.positive:.3%} of all pairs (the class prior)",
+    ]
+    facts = [
+        *([] if found.failures else by_tau),
+        f"observed: {found.observed:.3%} of all pairs",
         f"separation: {found.separation:.3f}, the chance that a held-out positive scores above an "
         "unlabelled pair",
     ]
@@ -114,5 +124,8 @@ def _spread(found: PriorEstimate) -> dict[str, float]:
 def _facts(found: PriorEstimate) -> dict[str, Any]:
     from truepair.prior import LEVEL
 
-    named = ("tau", "low", "high", "methods", "separation", "observed", "positive", "has_plateau", "verdict")
-    return {name: getattr(found, name) for name in named} | {"level": LEVEL, "users": _spread(found)}
+    named = ("low", "high", "methods", "separation", "observed", "has_plateau", "failures", "verdict")
+    by_tau: dict[str, Any] = {"tau": found.tau, "positive": found.positive, "users": _spread(found)}
+    if found.failures:
+        by_tau = dict.fromkeys(by_tau)
+    return {name: getattr(found, name) for name in named} | {"level": LEVEL} | by_tau

@@ -13,7 +13,7 @@ import typer
 from truepair.cli.configuration import Training, read_toml
 from truepair.cli.console import Console, aligned
 from truepair.cli.options import SourceText, unpacked
-from truepair.cli.sources import Reading, find_source
+from truepair.cli.sources import Reading, described, find_source
 from truepair.cli.table_files import check_output
 from truepair.storage.atomic import atomic_write
 
@@ -31,7 +31,9 @@ def tune(
     loss: Annotated[
         str | None, typer.Option(help="The loss: {truepair.losses.LOSSES}. [default: {default}]")
     ] = None,
-    trials: Annotated[int, typer.Option(help="The number of trials, pruned ones included.")] = 30,
+    trials: Annotated[
+        int, typer.Option(help="The number of trials in all: the default, pruned and failed ones included.")
+    ] = 30,
     storage: Annotated[
         Path, typer.Option(help="The journal of the trials; several processes may share it.")
     ] = Path("truepair-tune.journal"),
@@ -62,7 +64,10 @@ def tune(
         Path | None, typer.Option("--out", "-o", help="The file of a report with figures.")
     ] = None,
     save_config: Annotated[
-        Path | None, typer.Option(help="A TOML file for the best parameters, for `fit --config`.")
+        Path | None,
+        typer.Option(
+            help="A TOML file for the best parameters, for `fit --config`; written after each better trial."
+        ),
     ] = None,
     training: Training,
     reading: Reading,
@@ -70,8 +75,10 @@ def tune(
 ) -> None:
     """Search for the best parameters on a validation part.
 
-    An option or --set that names a parameter fixes it. Finished trials are kept: after Ctrl-C the same
-    command continues, and several processes with the same command share the work.
+    Trial 0 is the model without a search, so that the best is never worse on validation. An option or --set
+    that names a parameter fixes it. Finished trials are kept: after Ctrl-C the same command continues, and
+    several processes with the same command share the work. `fit --config` with the saved parameters learns
+    from all pairs, the validation part included, for the number of epochs that was best.
     """
     from truepair.tuning import check_effort, plan_search
 
@@ -81,6 +88,8 @@ def tune(
     split = _read(plan.model, plan.validation, source, test, reading, console)
     name, shown = study or plan.name, not console.quiet
     options: Any = {"together": together, "extensions": extensions, "prune": prune, "progress": shown}
+    if save_config is not None:
+        options["on_best"] = lambda found: _write_config(found, save_config)
     try:
         found = plan.run(split, trials=trials, storage=storage, study=name, **options)
     except KeyboardInterrupt:
@@ -121,7 +130,7 @@ def _read(
         split = split_for_fitting(data, None, share, model.seed)
     else:
         split = reading.split(source, test, share, model.seed, progress=not console.quiet)
-    console.say(f"{split.train.report()}\n{split}")
+    console.say(described(split))
     return split
 
 
@@ -153,12 +162,16 @@ def _report(
     if out is not None:
         page(found, metric, title).write(out)
     if config is not None:
-        with atomic_write(config) as file:
-            file.write(as_toml(found.best.parameters).encode())
+        _write_config(found, config)
     lines = [aligned(rows_of(found, best_trials(found), metric)), in_words(found, metric)]
     lines += [f"{what} in {path}" for what, path in (("report", out), ("parameters", config)) if path]
     files = {"report": out and str(out), "config": config and str(config)}
     console.give("\n".join(lines), {"metric": metric, **more, **files, **facts(found)})
+
+
+def _write_config(found: Tuning, path: Path) -> None:
+    with atomic_write(path) as file:
+        file.write(as_toml(found.parameters()).encode())
 
 
 def as_toml(parameters: Mapping[str, Any]) -> str:
