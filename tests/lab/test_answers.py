@@ -25,16 +25,17 @@ from truepair_lab.prior_study import lines as prior_lines
 from truepair_lab.prior_study import words as prior_page
 from truepair_lab.prior_study.auto import SETUPS
 from truepair_lab.prior_study.groups import WORLDS, agrees, groups_of
-from truepair_lab.prior_study.tables import auto_lines_of, difference, grid_means
+from truepair_lab.prior_study.tables import auto_lines_of, difference, grid_means, significant_pairs
 from truepair_lab.quality import report as quality_page
 from truepair_lab.quality.cases import AIMS
 from truepair_lab.quality.tables import Contest
+from truepair_lab.statistics import corrected
 from truepair_lab.statistics import difference as apart
 from truepair_lab.truth.coat import TWO_PRIORS
 from truepair_lab.truth.lines import POSTERIOR, PosteriorLine, TruthLine
 from truepair_lab.truth.report import page as truth_page
-from truepair_lab.truth.report.posterior import trials_of
-from truepair_lab.truth.report.summary import settings_of, title
+from truepair_lab.truth.report.posterior import SHOWN, trials_of
+from truepair_lab.truth.report.summary import COMPARED, settings_of, title
 from truepair_lab.truth.treatments import TREATMENTS
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -166,10 +167,14 @@ def gap(name):
     return [closed and f"{round(100 * closed.value)}%" for closed in (s.closed(name) for s in truth())]
 
 
+def differences(a, b):
+    """Of each data, as signed text."""
+    return [signed(setting.difference(a, b).value) for setting in truth()]
+
+
 def significant(a, b):
-    """signed text where significant, else None."""
-    means = [setting.difference(a, b) for setting in truth()]
-    return [signed(mean.value) if mean.is_significant else None for mean in means]
+    """Of each data, whether the difference is significant."""
+    return [(a, b) in setting.significant for setting in truth()]
 
 
 def test_truth_gaps_closed():
@@ -185,19 +190,29 @@ def test_truth_gaps_closed():
 
 
 def test_truth_differences():
-    _, popular, _, jester, coat = found = significant("dpl", "bpr")
-    assert found[0] is found[2] is None
+    random, popular, kuairec, jester, coat = differences("dpl", "bpr")
+    most = max(random, kuairec)
     assert (
-        f"popularity exposure ({popular}) and on Coat ({coat}), significantly worse on Jester ({jester})"
-        in TRUTH
+        f"{popular} on the simulation with popularity exposure, {coat} on Coat, {jester} on Jester" in TRUTH
     )
-    *none, jester, coat = significant("dpl", "dpl-tau-0")
-    assert none == [None] * 3
-    assert f"is significant on Coat ({coat}) and on Jester ({jester}) only." in TRUTH
-    assert significant("dpl-half", "dpl") == [None] * 5
-    *none, jester, coat = significant("dpl-user", "dpl")
-    assert [*none, coat] == [None] * 4
-    assert f"significantly worse on Jester ({jester})" in TRUTH
+    assert f"at most {most.lstrip('+')} on the other two." in TRUTH
+    for pair in (("dpl", "bpr"), ("dpl", "dpl-tau-0"), ("dpl-half", "dpl"), ("dpl-user", "dpl")):
+        assert significant(*pair) == [False] * 5
+    *others, jester, coat = differences("dpl", "dpl-tau-0")
+    assert max(abs(float(gap)) for gap in others) < min(abs(float(gap)) for gap in (jester, coat))
+    assert f"it is largest on Jester ({jester}) and on Coat ({coat})." in TRUTH
+    assert f"each user's own τ ({differences('dpl-user', 'dpl')[3]} on Jester)." in TRUTH
+
+
+def test_truth_variants_of_dpl_by_popularity():
+    popular = truth()[1]
+    compared = {(name, "bpr"): popular.gain(name) for name in popular.by_name if name != "bpr"}
+    compared |= {(a, b): popular.difference(a, b) for _, a, b in COMPARED}
+    p = dict(zip(compared, corrected([mean.p for mean in compared.values()]), strict=True))
+    assert f"(popularity exposure: p = {short(p['dpl', 'bpr'], 3)};" in TRUTH
+    others = [name for name in popular.by_name if name.startswith("dpl") and name != "dpl"]
+    assert all((name, "bpr") in popular.significant for name in others)
+    assert f"there the other {len(others)} variants of DPL are significantly better" in TRUTH
 
 
 def test_truth_wrong_priors():
@@ -236,26 +251,23 @@ def test_truth_probes():
     assert f"DNS draws {dns} hidden positives and BNS {bns}, where uniform draws have {uniform}." in TRUTH
 
 
-def sign(mean):
-    return (1 if mean.value > 0 else -1) if mean.is_significant else 0
-
-
 def test_truth_weights_by_a_first_model():
     gains = {n: [t.gain(n) for t in posterior()] for n in ("posterior", "posterior-auto")}
     signs = {
-        n: [(g.is_significant and (1 if g.value > 0 else -1)) or 0 for g in of] for n, of in gains.items()
+        n: [
+            round(t.gain(n).value / abs(t.gain(n).value)) * ((n, False) in t.significant) for t in posterior()
+        ]
+        for n in gains
     }
-    assert signs == {"posterior": [1, 0, 0, 0, -1], "posterior-auto": [1, 1, 0, -1, -1]}
+    assert signs == {"posterior": [1, 0, 0, 0, 0], "posterior-auto": [1, 1, 0, 0, 0]}
     true, found = ([signed(g.value) for g in of] for of in gains.values())
     closed = round(100 * posterior()[0].closed("posterior"))
-    assert (
-        f"({true[0]}, {closed}% of the gap to supervised InfoNCE), significantly worse on Coat ({true[4]})"
-        in TRUTH
-    )
-    assert (
-        f"both simulations ({found[0]}, {found[1]}) and worse on Jester ({found[3]}) and Coat ({found[4]})."
-        in TRUTH
-    )
+    assert f"({true[0]}, {closed}% of the gap to supervised InfoNCE) and not significantly different" in TRUTH
+    assert f"both simulations ({found[0]}, {found[1]}); the losses on Jester ({found[3]}) and" in TRUTH
+    assert f"Coat ({found[4]}) are not significant." in TRUTH
+    compared = {(n, v): posterior()[4].gain(n, v) for n in SHOWN for v in (False, True)}
+    p = dict(zip(compared, corrected([mean.p for mean in compared.values()]), strict=True))
+    assert f"(Coat: {true[4]}, p = {short(p['posterior', False], 3)})" in TRUTH
     coat = posterior()[4]
     assert [coat.first(n).scoring for n in ("posterior", "posterior-auto", "infonce")] == [
         "dot",
@@ -263,8 +275,7 @@ def test_truth_weights_by_a_first_model():
         "cosine",
     ]
     kinds = [coat.gain(f"{name}-kind") for name in ("posterior", "posterior-auto")]
-    assert not any(mean.is_significant for mean in kinds)
-    assert f"not significant ({signed(kinds[0].value)}, {signed(kinds[1].value)})." in TRUTH
+    assert f"differences are {signed(kinds[0].value)} and {signed(kinds[1].value)}." in TRUTH
     seen = [(t.gain("posterior").value > 0) == (t.gain("posterior", True).value > 0) for t in posterior()]
     assert seen == [True] * 4 + [False]
 
@@ -324,7 +335,8 @@ def test_prior_coat():
     assert f"{coat.n_covered} of {len(coat.lines)} intervals hold the truth" in PRIOR
     assert f"separation of {coat.median(lambda line: line.separation):.2f} is" in PRIOR
     least = min(max(line.methods["bbe"], line.methods["dedpul"]) / line.estimate for line in coat.lines)
-    assert f"an upper bound of {least:.0f} times the estimate" in PRIOR
+    assert all(line.methods["bbe"] > line.methods["dedpul"] for line in coat.lines)
+    assert f"a BBE of {least:.0f} times the estimate" in PRIOR
 
 
 def test_prior_trust_and_bounds():
@@ -347,10 +359,12 @@ def test_prior_trust_and_bounds():
     assert f"({len(blind)} of {len(every)} cases)" in PRIOR
     assert f"recommended, {given} times the truth; the plateau would be {plateau} times" in PRIOR
     assert all(line.methods[name] >= line.tau for line in random for name in ("dedpul", "bbe"))
-    assert f"in all {len(random)} cases that were observed at random" in PRIOR
+    assert f"In all {len(random)} cases that were observed at random they are above the truth" in PRIOR
     rest = [line for group in prior() if group.exposure != "random" for line in group.lines]
-    above = {name: sum(line.methods[name] >= line.tau for line in rest) for name in ("dedpul", "bbe")}
-    assert f"in {above['dedpul']} and BBE in {above['bbe']} of {len(rest)} cases" in PRIOR
+    worlds = group_of("worlds", "popularity").lines
+    for lines, end in ((rest, " cases;"), (worlds, ".")):
+        above = {name: sum(line.methods[name] >= line.tau for line in lines) for name in ("dedpul", "bbe")}
+        assert f"DEDPUL is in {above['dedpul']} and BBE in {above['bbe']} of {len(lines)}{end}" in PRIOR
 
 
 def test_prior_users():
@@ -377,11 +391,9 @@ def test_prior_training():
         gaps[name] = difference(found, "auto", "tuned")
         if name != "gowalla":
             assert {line.tau for line in found["tuned"]} == {0.4} == {max(grid_means(found["tuned"]))}
-    assert {name: mean.is_significant for name, mean in gaps.items()} == {
-        "ml-100k": False,
-        "ml-1m": True,
-        "gowalla": False,
-    }
+    shown = {name: significant_pairs(auto_lines_of(prior_all(), name)) for name in SETUPS}
+    apart = {name: ("auto", "tuned") in pairs for name, pairs in shown.items()}
+    assert apart == {"ml-100k": False, "ml-1m": True, "gowalla": False}
     assert f"the tuned τ is {times['ml-1m']} the estimate" in PRIOR
     assert f"significantly better by {short(-gaps['ml-1m'].value)};" in PRIOR
     assert f"MovieLens-100k ({times['ml-100k']}) and Gowalla ({times['gowalla']})" in PRIOR

@@ -14,27 +14,26 @@ from truepair.reporting.figures import check_plots
 from truepair.reporting.page import write_text
 from truepair_lab.answers import Answer
 from truepair_lab.lines import Lines, read_lines
-from truepair_lab.markdown import details, joined, metric_name, table, unread
-from truepair_lab.paper.presets import ENCODERS, STUDIES
+from truepair_lab.markdown import joined, unread
+from truepair_lab.paper.presets import STUDIES
 from truepair_lab.paper.report.ablation import ablation_tables
 from truepair_lab.paper.report.bars import bars_table
 from truepair_lab.paper.report.claims import BESIDE, CLAIMS, THRESHOLDS, claims_table
 from truepair_lab.paper.report.clean_protocol import clean_tables
+from truepair_lab.paper.report.csv_tables import METRICS_FILE, SEARCHES_FILE, SETTINGS_FILE, csv_tables
 from truepair_lab.paper.report.figures import report_figures
 from truepair_lab.paper.report.names import model_name, not_run
 from truepair_lab.paper.report.running_time import (
     data_table,
     session_table,
-    settings_table,
     timing_table,
     versions_text,
 )
-from truepair_lab.paper.report.study_runs import study_of, swept
+from truepair_lab.paper.report.study_runs import study_of
 from truepair_lab.paper.report.tables import reproduction, tuned_table
-from truepair_lab.paper.report.tuning_effort import effort_table
+from truepair_lab.paper.report.tuning_effort import effort_text
 
 LINES, PAGE, FIGURES = Path("results/paper"), Path("docs/lab/paper.md"), Path("docs/lab/figures")
-_LETTERS = {"M": "M", "N": "N", "tau": "τ"}
 
 
 def rebuild_report(folder: Path = LINES, out: Path = PAGE, figures: Path | None = None) -> Path:
@@ -52,7 +51,10 @@ def write_report(lines: Lines, out: Path, figures: Path) -> Path:
     text = report_text(lines, Path(os.path.relpath(figures, out.parent)).as_posix())
     for name, figure in report_figures(lines).items():
         write_text(figures / name, figure.svg())
-    return write_text(out, text)
+    page = write_text(out, text)
+    for name, table in csv_tables(lines).items():
+        write_text(out.parent / "tables" / name, table)
+    return page
 
 
 def _is_empty(lines: Lines) -> bool:
@@ -82,34 +84,12 @@ def _sections(lines: Lines, figures: str) -> Iterator[str]:
     yield f"## Against the paper's best\n\n{bars_table(lines)}"
     yield joined("## Clean runs", _CLEAN, *figure("clean"), clean_tables(lines))
     yield joined("## The paper's tables", _CHOICES, *figure("published"), reproduction(lines))
-    yield joined("### Tuned settings, the paper's protocol", tuned_table(lines), settings_table(lines))
-    yield joined("## M, N and τ", *(figure("sweep") or [not_run(["the sweeps"])]), _sweep_table(lines))
+    yield joined("### Tuned settings, the paper's protocol", tuned_table(lines))
+    yield joined("## M, N and τ", *(figure("sweep") or [not_run(["the sweeps"])]))
     yield joined("## What each part of DPL brings", ablation_tables(lines))
     yield joined("## Running time", *figure("time"), timing_table(lines))
-    yield joined("## Effort", effort_table(lines), session_table(lines), versions_text(lines))
+    yield joined("## Effort", effort_text(lines), session_table(lines), versions_text(lines))
     yield joined(_REBUILD, *_notes(lines))
-
-
-def _sweep_table(lines: Lines) -> str:
-    """The points of the figure."""
-    study = study_of(lines, "sweep")
-    rows = []
-    for letter in _LETTERS:
-        for encoder in ENCODERS:
-            scores = {k: swept(study, letter, encoder, k) for k in ("precision@5", "ndcg@20")}
-            ndcg = dict(scores["ndcg@20"])
-            for x, mean in scores["precision@5"]:
-                rows.append(
-                    [
-                        model_name(encoder, "dpl"),
-                        f"{_LETTERS[letter]} = {x:g}",
-                        mean.n,
-                        mean,
-                        ndcg.get(x, "–"),
-                    ]
-                )
-    head = ["model", "", "seeds", metric_name("precision@5"), metric_name("ndcg@20")]
-    return details("Every point", table(head, rows)) if rows else ""
 
 
 def _notes(lines: Lines) -> list[str]:
@@ -125,14 +105,17 @@ def _notes(lines: Lines) -> list[str]:
     return [*notes, unread(lines.broken)]
 
 
-_QUESTION = """\
+_QUESTION = f"""\
 # The paper, run again
 
 **Question.** Do the results of the DPL paper hold when its experiments are run again? And which method is
 best when all are tuned with the same effort?
 
 Every number is computed from a JSON line of a run in `results/paper`, or printed in the paper (Tables II
-and III). `truepair lab paper report` writes this page."""
+and III). `truepair lab paper report` writes this page and three files beside it: all nine metrics of
+every cell ([tables/{METRICS_FILE}](tables/{METRICS_FILE})), the settings of every run
+([tables/{SETTINGS_FILE}](tables/{SETTINGS_FILE})) and every search
+([tables/{SEARCHES_FILE}](tables/{SEARCHES_FILE}))."""
 
 ANSWER = Answer(
     "2ba212015069",
@@ -196,7 +179,7 @@ _REBUILD = """\
 
 ```sh
 truepair lab paper run       # adds the lines that are missing
-truepair lab paper report    # this page and its figures, from the lines alone
+truepair lab paper report    # this page, its figures and tables, from the lines alone
 ```
 
 The same lines give the same page."""

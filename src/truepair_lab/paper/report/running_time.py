@@ -6,10 +6,9 @@ import statistics
 from collections import Counter, defaultdict
 
 from truepair_lab.lines import Lines, Session, Timing
-from truepair_lab.markdown import details, duration, plain, table
+from truepair_lab.markdown import duration, table
 from truepair_lab.paper.presets import DATA
 from truepair_lab.paper.report.names import METHOD_NAMES, dataset_name, in_order, model_name, not_run
-from truepair_lab.paper.report.study_runs import study_of
 
 # --- time ----------------------------------------------------------------------------------------------
 
@@ -47,7 +46,7 @@ def _timing_order(t: Timing) -> tuple[object, ...]:
 
 
 def session_table(lines: Lines) -> str:
-    """Wall-clock of all sessions by machine, and each of them."""
+    """Wall-clock of all sessions by machine."""
     if not lines.sessions:
         return not_run(["any session"])
     devices: dict[str, list[Session]] = defaultdict(list)
@@ -57,14 +56,7 @@ def session_table(lines: Lines) -> str:
         [device, len(of), f"{sum(s.runs for s in of):,}", duration(sum(s.seconds for s in of))]
         for device, of in devices.items()
     ]
-    each = [
-        [s.began, s.device, f"`{s.asked}`", s.runs, duration(s.seconds)]
-        for of in devices.values()
-        for s in of
-    ]
-    whole = table(["machine", "sessions", "runs", "wall-clock"], totals)
-    all_of_them = table(["began", "machine", "asked", "runs", "wall-clock"], each)
-    return f"{whole}\n\n{details('Every session', all_of_them)}"
+    return table(["machine", "sessions", "runs", "wall-clock"], totals)
 
 
 def data_table(lines: Lines) -> str:
@@ -85,18 +77,3 @@ def versions_text(lines: Lines) -> str:
     engines = {f"{run.engine} on {run.device}" for run in lines.runs}
     listed = [", ".join(sorted(names)) or "none named" for names in (named, engines)]
     return f"Versions: {listed[0]}. Engines: {listed[1]}."
-
-
-def settings_table(lines: Lines) -> str:
-    """The parameters of every run of the paper's protocol, once for each setting."""
-    rows = []
-    for name in ("paper", "paper-tuned"):
-        for (d, e, m, variant), cell in study_of(lines, name).cells.items():
-            named = sorted(cell.runs[0].parameters.items())
-            flat = ", ".join(f"{key} {plain(value)}" for key, value in named)
-            rows.append([name, dataset_name(d), model_name(e, m, variant), flat])
-    return (
-        details("The settings of these runs", table(["study", "dataset", "model", "parameters"], rows))
-        if rows
-        else ""
-    )
