@@ -108,10 +108,14 @@ def report(
     from truepair_lab.quality.report import rebuild_report
     from truepair_lab.quality.settled import settled_text
 
-    if settings is not None:
-        with atomic_write(settings) as file:
-            file.write(settled_text(read_lines(lines)).encode())
-    write_page(lines, lambda: rebuild_report(lines, out, figures), console)
+    def rebuild() -> Path:
+        page = rebuild_report(lines, out, figures)
+        if settings is not None:
+            with atomic_write(settings) as file:
+                file.write(settled_text(read_lines(lines)).encode())
+        return page
+
+    write_page(lines, rebuild, console)
 
 
 def _selected(
