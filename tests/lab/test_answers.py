@@ -15,6 +15,7 @@ from truepair_lab.markdown import share, short, signed
 from truepair_lab.paper.report import page as paper_page
 from truepair_lab.paper.report import questions as q
 from truepair_lab.paper.report.ablation import ablation
+from truepair_lab.paper.report.ablation import differences as differences_of
 from truepair_lab.paper.report.bars import AUTHORS, reached
 from truepair_lab.paper.report.claims import CLAIMS
 from truepair_lab.paper.report.clean_protocol import rankings
@@ -86,9 +87,11 @@ def test_paper_reproduction():
 
 def test_paper_claims_and_questions():
     marks = Counter(claim.judge(paper()).mark for claim in CLAIMS)
-    held = [marks[mark] for mark in ("holds", "holds in part", "does not hold here")]
+    held = [marks[mark] for mark in ("holds", "holds in part", "does not hold here", "not shown")]
     assert sum(held) == len(CLAIMS)
-    assert f"{len(CLAIMS)} claims, {held[0]} hold, {held[1]} hold in part and {held[2]} do not" in PAPER
+    counts = f"{held[0]} hold, {held[1]} hold in part, {held[2]} do not hold here and {held[3]} are not shown"
+    assert f"Of the paper's {len(CLAIMS)} claims, {counts}:" in PAPER
+    assert f"of its {len(CLAIMS)} claims, {counts}." in flat((RESULTS.parent / "README.md").read_text())
     authors, tuned, best = (
         Counter(sign for sign in q.signs(list(ask(paper()))) if sign is not None)
         for ask in (q.better("dpl", "bpr"), q.clean_dpl_over_bpr, q.clean_dpl_best)
@@ -104,19 +107,82 @@ def test_paper_parts_of_dpl():
     parts = ablation(paper())
     small, large = parts["ml-100k", "mf"], parts["ml-1m", "mf"]
     names = ("half", "tau=0", "n-alone", "hard")
-    gaps = {name: [apart(p[name].last, p["dpl"].last) for p in (small, large)] for name in names}
-    texts = {name: " and ".join(signed(gap.value) for gap in found) for name, found in gaps.items()}
-    assert f"½ for the extra positives {texts['half']} (the second is not significant)" in PAPER
-    assert f"no correction (τ = 0) {texts['tau=0']} (neither is)" in PAPER
+    gaps = {name: [differences_of(p)[name] for p in (small, large)] for name in names}
+    texts = {name: " and ".join(signed(gap.value) for gap, _ in found) for name, found in gaps.items()}
+    assert (
+        f"½ for the extra positives {texts['half']}, no correction (τ = 0) {texts['tau=0']} (none of" in PAPER
+    )
     assert f"BPR with as many unlabelled items {texts['n-alone']};" in PAPER
-    assert f"hard weights with τ raised {texts['hard']}." in PAPER
-    signs = {name: [gap.sign for gap in found] for name, found in gaps.items()}
-    assert [signs[name] for name in ("half", "tau=0", "n-alone", "hard")] == [
-        [-1, 0],
-        [0, 0],
-        [-1, -1],
-        [-1, -1],
-    ]
+    assert f"hard weights with τ raised {texts['hard']} (the second is not significant)." in PAPER
+    signs = {name: [sign for _, sign in found] for name, found in gaps.items()}
+    assert signs == {"half": [0, 0], "tau=0": [0, 0], "n-alone": [-1, -1], "hard": [-1, 0]}
+    without = [short(-apart(p["hard"].last, p["hard-alone"].last).value) for p in (small, large)]
+    assert q.signs(list(q.hard_needs_tau(paper()))) == [-1, -1]
+    assert f"with τ = 0 they are significantly better by {without[0]} and {without[1]}." in PAPER
+
+
+BELOW = flat(paper_page.BELOW_PRINT.text)
+SPARSE = ("gowalla", "yelp2018")
+
+
+def below(dataset, encoder, method):
+    """How far below the paper, as a share."""
+    mean = study_of(paper(), "paper").mean(dataset, encoder, method)
+    return 1 - mean.value / PUBLISHED[dataset, encoder, method]["ndcg@20"]
+
+
+def test_paper_below_print():
+    dpl = {
+        (d, e): f"{below(d, e, 'dpl'):.1%}" for d in (*SPARSE, "ml-100k", "ml-1m") for e in ("mf", "lightgcn")
+    }
+    gowalla = (
+        f"{dpl['gowalla', 'mf']} (MF) and {dpl['gowalla', 'lightgcn']} (LightGCN) below the paper on Gowalla"
+    )
+    assert f"{gowalla}, {dpl['yelp2018', 'mf']} and {dpl['yelp2018', 'lightgcn']} on Yelp2018" in BELOW
+    dense = [below(d, e, "dpl") for d in ("ml-100k", "ml-1m") for e in ("mf", "lightgcn")]
+    assert f"on MovieLens it is {min(dense):.1%} to {max(dense):.1%} below." in BELOW
+    info, bpr = ([below(d, "mf", m) for d in SPARSE] for m in ("infonce", "bpr"))
+    assert f"InfoNCE is {-info[0]:.1%} and {-info[1]:.1%} *above*" in BELOW
+    assert f"and BPR {bpr[0]:.1%} below and {-bpr[1]:.1%} above." in BELOW
+    cells = [study_of(paper(), "paper").cells[d, e, "dpl", ""] for d in SPARSE for e in ("mf", "lightgcn")]
+    assert max(cell.clamped for cell in cells) < 0.001
+    late = [[x for epoch, x in run.curve if epoch >= 150] for cell in cells for run in cell.runs]
+    assert f"at most {short(max(max(of) - min(of) for of in late))} in the four cells" in BELOW
+    assert (
+        f"over seeds is {short(max(statistics.stdev(c.values('ndcg@20')) for c in cells))} at most" in BELOW
+    )
+    for run in (run for cell in cells for run in cell.runs):
+        assert (run.parameters["weight_decay"], run.parameters["batch_size"]) == (1e-6, 1024)
+
+
+def test_paper_below_print_and_weight_decay():
+    hard = [short(study_of(paper(), "paper").mean(d, "mf", "dpl-hard").value) for d in SPARSE]
+    assert f"MF DPL has {hard[0]} and {hard[1]} at the same weight decay of 1e-6." in BELOW
+    best, strong = [], []
+    for dataset in SPARSE:
+        own = [t for t in paper().trials if (t.dataset, t.encoder, t.method) == (dataset, "mf", "dpl")]
+        own = [t for t in own if t.score is not None]
+        best.append(max(own, key=lambda t: t.score))
+        decayed = [t.score for t in own if t.parameters["weight_decay"] >= 1e-6]
+        strong.append(short(max(decayed)))
+        assert {t.parameters["batch_size"] for t in own} == {8192}
+    assert f"of 1e-6 or more has {strong[0]} and {strong[1]} on validation" in BELOW
+    assert f"the best of all has {short(best[0].score)} and {short(best[1].score)}, at" in BELOW
+    assert "at {:.1e} and {:.1e}.".format(*(t.parameters["weight_decay"] for t in best)) in BELOW
+    clean = [study_of(paper(), "clean").mean(d, "mf", "dpl").value for d in SPARSE]
+    assert f"MF DPL has {short(clean[0])} and {short(clean[1])}, above the paper." in BELOW
+    assert all(mean > PUBLISHED[d, "mf", "dpl"]["ndcg@20"] for d, mean in zip(SPARSE, clean, strict=True))
+
+
+def test_paper_floor_of_p():
+    """What the page says of the sign flips is so: no p is decided by their number."""
+    counts = Counter(line.dataset for line in paper().contrasts)
+    text = flat(paper_page._CLEAN)
+    assert f"over the {min(counts.values())} to {max(counts.values())} comparisons" in text
+    least = min(line.p_corrected for line in paper().contrasts)
+    assert min(line.p for line in paper().contrasts) == pytest.approx(1 / 10_001)
+    assert f"at least {short(least)}: that floor" in text
+    assert least < 0.05 / 5
 
 
 def test_paper_references_and_advice():

@@ -60,7 +60,8 @@ def _sections(results: Results, figures: str) -> Iterator[str]:
     yield from (exponent_table(second), figure("lemma2"), _STOPPED, stopped_table(second))
     yield from (_LIMIT, limit_table(second))
     yield _LEMMA_3
-    yield from (figure("lemma3"), error_text(third), _CORNERS, corner_table(third), _SIMPLE)
+    yield from (figure("lemma3"), error_text(third), _CORNERS)
+    yield from (figure("violations"), corner_table(third), _SIMPLE)
     yield _IDENTITY
     yield from (figure("identity"), _LOSS_LEVEL, _REBUILD)
 

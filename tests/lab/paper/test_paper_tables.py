@@ -12,7 +12,7 @@ from truepair_lab import searching
 from truepair_lab.lines import Lines
 from truepair_lab.markdown import metric_name, short, table
 from truepair_lab.paper.presets import METRICS
-from truepair_lab.paper.report.ablation import ablation_tables
+from truepair_lab.paper.report.ablation import Part, ablation_tables, differences
 from truepair_lab.paper.report.bars import AUTHORS, bars_table, reached
 from truepair_lab.paper.report.clean_protocol import clean_tables, ranking_table, rankings
 from truepair_lab.paper.report.csv_tables import csv_tables
@@ -261,7 +261,7 @@ def test_the_ablation_is_judged_after_the_last_epoch():
     last = {v: [r.last["ndcg@20"] for r in found] for v, found in runs.items()}
     row = rows_of(text.split("#### MovieLens-1M")[1], "`half`")[0]
     assert row[2] == shown(last["half"])
-    assert row[3].startswith(short(statistics.fmean(last["half"]) - statistics.fmean(last["dpl"])))
+    assert row[3].startswith("**" + short(statistics.fmean(last["half"]) - statistics.fmean(last["dpl"])))
     assert row[4] == shown([r.metrics["ndcg@20"] for r in runs["half"]])
     assert row[5] == "2.0%"
     assert rows_of(text, "`bpr-matched`")[0][2] == "not run"
@@ -333,6 +333,40 @@ def test_times_sessions_data_and_versions():
     assert "torch" not in versions_text(WHOLE)
     (cell,) = cells(WHOLE, "settings", study="clean", dataset="MovieLens-1M", model="MF HCL")
     assert json.loads(cell["parameters"]) == made.setting("hcl")
+
+
+def test_table_i_stands_beside_our_counts():
+    text = data_table(Lines([made.run("paper", d, "mf", "dpl", 0.3) for d in ("ml-1m", "gowalla", "mine")]))
+    assert rows_of(text, "MovieLens-1M")[0][1:5] == [
+        "6,040",
+        "3,706 (3,952)",
+        "1,000,209 (1,000,000)",
+        ".0447 (.0419)",
+    ]
+    assert rows_of(text, "Gowalla")[0][1:5] == ["29,858", "40,981", "1,027,370", ".00084"]
+    assert rows_of(text, "mine")[0][1:5] == ["–"] * 4
+
+
+def test_cells_with_few_seeds_are_listed():
+    few = made.runs("paper", "ml-1m", "mf", "hcl", 0.3, seeds=2)
+    text = reproduction(Lines([*few, *made.runs("paper", "ml-1m", "mf", "dpl", 0.3)]))
+    assert "1 of the 50 cells of Table II have fewer than 3 seeds" in text
+    assert "not known: MovieLens-1M MF HCL (2)." in text
+    assert "cells of Table II" not in reproduction(Lines(made.runs("paper", "ml-1m", "mf", "dpl", 0.3)))
+
+
+def test_differences_of_the_ablation_are_corrected_together():
+    """τ = 0 alone differs significantly from DPL; beside five variants that differ by chance it does not."""
+
+    def part(name, value, noise):
+        return Part(name, Mean(value, noise, 3), None, None)
+
+    base, one = part("dpl", 0.4, 0.001), part("tau=0", 0.403, 0.001)
+    others = {
+        name: part(name, 0.4, 0.01) for name in ("half", "n-alone", "hard", "hard-alone", "bpr-matched")
+    }
+    assert differences({"dpl": base, "tau=0": one})["tau=0"][1] == 1
+    assert differences({"dpl": base, "tau=0": one, **others})["tau=0"][1] == 0
 
 
 @pytest.mark.parametrize("make", [effort_text, timing_table, session_table, data_table])

@@ -13,6 +13,7 @@ from truepair_lab.answers import OTHER_LINES
 from truepair_lab.truth import lines
 from truepair_lab.truth.coat import TWO_PRIORS
 from truepair_lab.truth.lines import TruthLine
+from truepair_lab.truth.report import figures
 from truepair_lab.truth.report.page import rebuild
 from truepair_lab.truth.report.summary import settings_of
 from truepair_lab.truth.treatments import EVERY
@@ -146,6 +147,14 @@ def test_no_flag_where_no_end_was_chosen(folder, tmp_path):
 def test_both_pages_say_the_same_of_the_true_prior_of_coat():
     pages = [(ROOT / "docs" / "lab" / name).read_text() for name in ("truth.md", "prior.md")]
     assert [page.count(TWO_PRIORS) for page in pages] == [1, 1]
+
+
+def test_ticks_of_the_figure_have_room(monkeypatch):
+    """Numbers such as −0.005 are as wide as a quarter of a panel."""
+    panels = []
+    monkeypatch.setattr(figures, "draw_dots", lambda found, *_: panels.extend(found) or "<svg>")
+    figures._quality(settings_of(some_lines()))
+    assert [panel.steps for panel in panels] == [4]
 
 
 def test_no_lines_no_page(tmp_path):

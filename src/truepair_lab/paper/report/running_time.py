@@ -6,9 +6,10 @@ import statistics
 from collections import Counter, defaultdict
 
 from truepair_lab.lines import Lines, Session, Timing
-from truepair_lab.markdown import duration, table
+from truepair_lab.markdown import duration, share, table
 from truepair_lab.paper.presets import DATA
 from truepair_lab.paper.report.names import METHOD_NAMES, dataset_name, in_order, model_name, not_run
+from truepair_lab.paper.report.published import COUNTS, TABLE_I
 
 # --- time ----------------------------------------------------------------------------------------------
 
@@ -60,15 +61,33 @@ def session_table(lines: Lines) -> str:
 
 
 def data_table(lines: Lines) -> str:
-    """The splits by their checksums, and how many runs of each study they have."""
+    """The datasets beside the paper's Table I; the splits by their checksums, and how many runs they have."""
     runs: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for run in lines.runs:
         runs[run.dataset, run.split][run.study] += 1
     rows = [
-        [dataset_name(d), f"`{split}`", ", ".join(f"{study} {n}" for study, n in sorted(counts.items()))]
+        [
+            dataset_name(d),
+            *_counts(d),
+            f"`{split}`",
+            ", ".join(f"{study} {n}" for study, n in sorted(counts.items())),
+        ]
         for (d, split), counts in sorted(runs.items(), key=lambda item: (in_order(DATA)(item[0][0]), item[0]))
     ]
-    return table(["dataset", "checksum of the split", "runs"], rows) if rows else not_run(["any run"])
+    head = ["dataset", "users", "items", "interactions", "density", "checksum of the split", "runs"]
+    return table(head, rows) if rows else not_run(["any run"])
+
+
+def _counts(dataset: str) -> list[str]:
+    """Users, items, interactions and density; in brackets Table I's, where they differ."""
+    if dataset not in COUNTS:
+        return ["–"] * 4
+    users, items, pairs = own = COUNTS[dataset]
+    *printed, their_density = TABLE_I[dataset]
+    cells = [f"{n:,}" + (f" ({m:,})" if m != n else "") for n, m in zip(own, printed, strict=True)]
+    density = pairs / (users * items)
+    is_close = abs(density - their_density) <= 0.01 * density
+    return [*cells, share(density) + ("" if is_close else f" ({share(their_density)})")]
 
 
 def versions_text(lines: Lines) -> str:

@@ -22,8 +22,9 @@ from truepair_lab.paper.report.names import (
     model_name,
     not_run,
 )
-from truepair_lab.paper.report.published import DOUBTED, MARK, published
+from truepair_lab.paper.report.published import DOUBTED, MARK, TABLE_II, published
 from truepair_lab.paper.report.study_runs import NDCG, OTHER_TEXT, Study, study_of
+from truepair_lab.statistics import LEAST_SEEDS
 
 OPTIMISTIC_CAPTION = (
     "Optimistic: the best test epoch of each metric, as in the paper. Mean ± standard deviation over seeds; "
@@ -41,7 +42,23 @@ def reproduction(lines: Lines) -> str:
     study = study_of(lines, "paper")
     names = sorted({*REPRODUCED, *study.datasets}, key=in_order(DATA))
     found = [_reproduced(lines, study, name) for name in names]
-    return joined(OPTIMISTIC_CAPTION, *found, *_without_yahoo(lines))
+    return joined(OPTIMISTIC_CAPTION, _few_seeds(study), *found, *_without_yahoo(lines))
+
+
+def _few_seeds(study: Study) -> str:
+    """Which cells of Table II have too few seeds."""
+    means = {row: study.mean(*row) for row in TABLE_II}
+    few = [
+        f"{dataset_name(d)} {model_name(e, m)} ({mean.n})"
+        for (d, e, m), mean in means.items()
+        if mean and mean.n < LEAST_SEEDS
+    ]
+    if not few:
+        return ""
+    return (
+        f"{len(few)} of the {len(TABLE_II)} cells of Table II have fewer than {LEAST_SEEDS} seeds, so that "
+        f"their spread is not known: {', '.join(few)}."
+    )
 
 
 def _without_yahoo(lines: Lines) -> list[str]:
