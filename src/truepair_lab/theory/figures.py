@@ -195,7 +195,7 @@ def _identity(found: Identity) -> Figure:
     }
     loss = {"a model": _plain(found.loss_plain, found.loss_debiased, 1, joined=False)}
     weights = {}
-    for colour, weight in enumerate(found.weights, 2):  # 0 and 1 are in the other panels
+    for colour, weight in enumerate(found.weights[-3:], 2):  # of five colours two are in the other panels
         kept = [(m, w) for m, w in zip(weight.means, weight.weights, strict=True) if w > 0]
         weights[f"τ = {weight.tau:g}"] = _plain([m for m, _ in kept], [w for _, w in kept], colour)
     panels = [
