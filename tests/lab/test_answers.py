@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from truepair.prior import ratios as ratio_methods
+from truepair.prior.estimate import METHODS, RANDOM
 from truepair_lab import store
 from truepair_lab.answers import OTHER_LINES, Answer, checksum
 from truepair_lab.lines import read_lines
@@ -427,6 +429,11 @@ def test_prior_trust_and_bounds():
     assert all(line.methods[name] >= line.tau for line in random for name in ("dedpul", "bbe"))
     assert f"In all {len(random)} cases that were observed at random they are above the truth" in PRIOR
     rest = [line for group in prior() if group.exposure != "random" for line in group.lines]
+    above = {name: sum(line.methods[name] >= line.tau for line in rest) for name in ("dedpul", "bbe")}
+    counts = f"all {len(random)} cases that were observed at random, and of the other {len(rest)} cases"
+    own = f"DEDPUL is in {above['dedpul']} and BBE in {above['bbe']}."
+    assert f"{counts} {own}" in flat(ratio_methods.__doc__)
+    assert all(RANDOM in METHODS[name] for name in above)
     worlds = group_of("worlds", "popularity").lines
     for lines, end in ((rest, " cases;"), (worlds, ".")):
         above = {name: sum(line.methods[name] >= line.tau for line in lines) for name in ("dedpul", "bbe")}
