@@ -159,7 +159,10 @@ def test_paper_below_print():
 
 def test_paper_below_print_and_weight_decay():
     hard = [short(study_of(paper(), "paper").mean(d, "mf", "dpl-hard").value) for d in SPARSE]
-    assert f"MF DPL has {hard[0]} and {hard[1]} at the same weight decay of 1e-6." in BELOW
+    assert f"with hard weights (and τ = .1) has {hard[0]} and {hard[1]}." in BELOW
+    for dataset in SPARSE:
+        own = study_of(paper(), "paper").cells[dataset, "mf", "dpl-hard", ""].runs[0].parameters
+        assert (own["weight_decay"], own["loss.tau"]) == (1e-6, 0.1)
     best, strong = [], []
     for dataset in SPARSE:
         own = [t for t in paper().trials if (t.dataset, t.encoder, t.method) == (dataset, "mf", "dpl")]
@@ -212,6 +215,44 @@ def test_paper_yahoo():
         losses = ("bpr", "infonce", "dcl", "hcl", "dpl")
         means = {m: study.mean("yahoo-r3", encoder, m).value for m in losses}
         assert (max(means, key=means.get), min(means, key=means.get)) == ("infonce", lowest)
+
+
+# --- figures of README and guide that come from lines ----------------------------------------------------
+
+ROOT = RESULTS.parent
+README, GUIDE = (flat((ROOT / page).read_text(encoding="utf-8")) for page in ("README.md", "docs/guide.md"))
+
+
+def test_the_readmes_table_of_the_papers_method():
+    study = study_of(paper(), "clean")
+    rows = {"BPR": "bpr", "DPL": "dpl", "InfoNCE over drawn items": "infonce"}
+    for name, method in rows.items():
+        figures = [short(study.mean(d, "mf", method).value) for d in ("ml-100k", "ml-1m")]
+        assert f"| {name} | {figures[0]} | {figures[1]} |" in README
+    full = re.search(r"\| InfoNCE over the full catalogue \| (\.\d+) \| (\.\d+) \|", README)
+    softmax = re.search(r"\| full-catalogue softmax \| \**(\.\d+)\** \| \**(\.\d+)\** \|", README)
+    assert full.groups() == softmax.groups()  # the contest's table above it
+
+
+def test_the_correction_in_readme_and_guide():
+    gaps = [differences_of(ablation(paper())[d, "mf"])["tau=0"] for d in ("ml-100k", "ml-1m")]
+    small, large = (short(-gap.value) for gap, _ in gaps)
+    assert f"(τ = 0) loses {small} on MovieLens-100k and {large} on MovieLens-1M; neither" in README
+    assert [sign for _, sign in gaps] == [0, 0]
+    assert f"(τ = 0) NDCG@20 on MovieLens-100k falls by {small}." in GUIDE
+    random, popular, *_ = gap("dpl")
+    assert f"DPL closes {random} of the gap" in GUIDE
+    assert f"on one simulation and {popular} on another, and is below BPR on Jester" in GUIDE
+    assert not any(significant("dpl", "bpr"))
+    assert truth()[3].difference("dpl", "bpr").value < 0
+
+
+def test_the_guide_on_the_prior_of_real_data():
+    real = [line for group in prior() if group.study not in WORLDS for line in group.lines]
+    ratios = [line.estimate / line.tau for line in real]
+    assert round(min(ratios), 1) == 0.1
+    assert round(max(ratios)) == 3
+    assert "it was between a tenth and three times the truth" in GUIDE
 
 
 # --- the truth lab -------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ CALLS = {
         ["MF BPR: NDCG@20", "authors' program 0.4196"],
     ),
     "reading.py": (["--data", "{data}"], ["ml-100k/u.data: <Interactions", "gowalla/train.txt: not in"]),
+    "untuned_losses.py": (["--quick"], ["dcl, uniform: ndcg@20", "of the rows at the floor"]),
     "recommend_all.py": (["--quick"], [" rows in ", "MB above the imports"]),
 }
 
