@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -46,7 +47,11 @@ def main() -> None:
     new[random_order(stream_key(5), clicks.n_users)[: clicks.n_users // 10]] = True
     theirs, target = split.train.take(new[split.train.users]), split.test.take(new[split.test.users])
     for encoder in ("mf", "lightgcn"):
-        settings = {"encoder": encoder, "epochs": 1 if args.quick else args.epochs, "validation": 0}
+        settings: dict[str, Any] = {
+            "encoder": encoder,
+            "epochs": 1 if args.quick else args.epochs,
+            "validation": 0,
+        }
         retrained = Recommender(**settings).fit(split.train)
         others = Recommender(**settings).fit(split.train.take(~new[split.train.users]))
         folded = others.fold_in(theirs)
