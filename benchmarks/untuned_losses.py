@@ -3,7 +3,7 @@
 The figures of docs/losses.md. The split is the paper's, a tenth of its train part held out for validation.
 
     python benchmarks/untuned_losses.py --data DIR    # DIR holds ml-100k-paper-split/
-    python benchmarks/untuned_losses.py --data DIR --out results/untuned/losses.jsonl    # keeps a line for each
+    python benchmarks/untuned_losses.py --data DIR --out results/untuned/losses.jsonl    # keeps lines
     python benchmarks/untuned_losses.py --quick       # a small simulated world, one epoch
 """
 
@@ -70,7 +70,7 @@ def main() -> None:
         assert result.score is not None
         if args.out is not None:
             clamped = None if result.clamped is None else round(result.clamped, 4)
-            append(args.out, UntunedLine(name, round(result.score, 6), result.epoch, clamped, split.hash))
+            append(args.out, UntunedLine(name, round(result.score, 8), result.epoch, clamped, split.hash))
         floor = "" if result.clamped is None else f", {result.clamped:.0%} of the rows at the floor"
         print(f"{name}: ndcg@20 {result.score:.4f} at epoch {result.epoch}{floor}", flush=True)
 

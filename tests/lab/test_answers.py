@@ -1,5 +1,6 @@
 """The written answers of the finished studies: every number in them is computed again from the lines."""
 
+import json
 import re
 import statistics
 from collections import Counter
@@ -245,6 +246,21 @@ def test_the_correction_in_readme_and_guide():
     assert f"on one simulation and {popular} on another, and is below BPR on Jester" in GUIDE
     assert not any(significant("dpl", "bpr"))
     assert truth()[3].difference("dpl", "bpr").value < 0
+
+
+def test_untuned_losses():
+    """docs/losses.md has the figures of benchmarks/untuned_losses.py, whose lines are kept."""
+    text = (RESULTS / "untuned" / "losses.jsonl").read_text(encoding="utf-8")
+    lines = {line["model"]: line for line in map(json.loads, text.splitlines())}
+    scores = {name: short(line["score"]) for name, line in lines.items()}
+    page = flat((ROOT / "docs" / "losses.md").read_text(encoding="utf-8"))
+    assert (
+        f"NDCG@20 {scores['dcl']}, {scores['hcl']} and {scores['bsl']}; InfoNCE has {scores['infonce']};"
+        in page
+    )
+    assert f"{lines['dcl']['clamped']:.0%} of DCL's rows are at its floor" in page
+    assert f"for DCL and HCL ({scores['dcl, uniform']} and {scores['hcl, uniform']})" in page
+    assert f'scoring="cosine")` ({scores["bsl, temperature 0.15"]}).' in page
 
 
 def test_the_guide_on_the_prior_of_real_data():
