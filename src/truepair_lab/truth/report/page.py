@@ -112,7 +112,7 @@ _COMPARED = """\
 ## DPL and its parts
 
 ± is the standard deviation over seeds. Bold differences are significant: Student's t, seed by seed, with p
-corrected by Holm over all differences on the same data, of this table and of the next but one. With
+corrected by Holm over all differences on the same data, here and in the table of ranking quality. With
 three seeds that takes a difference of many standard deviations."""
 
 _DATA = """\
