@@ -5,17 +5,20 @@ are looked for; the same with a model that was trained on everybody. Also: how m
 comes back when their own history is folded in.
 
     python benchmarks/fold_in.py --data DIR     # DIR holds ml-100k/u.data; without it, it is fetched
+    python benchmarks/fold_in.py --quick        # a small simulated world, one epoch
 """
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from truepair.data.datasets.loading import load
 from truepair.data.interactions import Interactions
+from truepair.data.simulation import simulate_world
 from truepair.data.split_recipes import split_random_per_user
 from truepair.evaluation import evaluate
 from truepair.randomness import random_order, stream_key
@@ -36,14 +39,19 @@ def main() -> None:
     )
     parser.add_argument("--data", type=Path, help="folder with the datasets, one folder each")
     parser.add_argument("--epochs", type=int, default=40)
+    parser.add_argument("--quick", action="store_true", help="a small simulated world and one epoch instead")
     args = parser.parse_args()
-    clicks = load("ml-100k", args.data)
+    clicks = simulate_world(60, 50, density=0.2).observed if args.quick else load("ml-100k", args.data)
     split = split_random_per_user(clicks, test=0.2, seed=5)
     new = np.zeros(clicks.n_users, dtype=bool)
     new[random_order(stream_key(5), clicks.n_users)[: clicks.n_users // 10]] = True
     theirs, target = split.train.take(new[split.train.users]), split.test.take(new[split.test.users])
     for encoder in ("mf", "lightgcn"):
-        settings = {"encoder": encoder, "epochs": args.epochs, "validation": 0}
+        settings: dict[str, Any] = {
+            "encoder": encoder,
+            "epochs": 1 if args.quick else args.epochs,
+            "validation": 0,
+        }
         retrained = Recommender(**settings).fit(split.train)
         others = Recommender(**settings).fit(split.train.take(~new[split.train.users]))
         folded = others.fold_in(theirs)

@@ -1,10 +1,12 @@
 """How long importing truepair takes, as a ratio to importing torch alone: medians over fresh interpreters.
 
 python benchmarks/import_time.py
+python benchmarks/import_time.py --quick    # one round of the first two
 """
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import subprocess
 import sys
@@ -25,9 +27,15 @@ def seconds(program: str) -> float:
 
 
 def main() -> None:
-    times: dict[str, list[float]] = {name: [] for name in PROGRAMS}
-    for _ in range(ROUNDS):
-        for name, program in PROGRAMS.items():  # in turns, so that a busy moment hits all alike
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="one round of the first two")
+    quick = parser.parse_args().quick
+    programs = dict(list(PROGRAMS.items())[: 2 if quick else None])
+    times: dict[str, list[float]] = {name: [] for name in programs}
+    for _ in range(1 if quick else ROUNDS):
+        for name, program in programs.items():  # in turns, so that a busy moment hits all alike
             times[name].append(seconds(program))
     torch = statistics.median(times["import torch"])
     for name, taken in times.items():

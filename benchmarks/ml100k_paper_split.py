@@ -1,7 +1,8 @@
 """The reference loop on the paper authors' MovieLens-100k split, with the authors' settings.
 
 Prints NDCG@20 (and the other metrics) of the last epoch, mean and spread over the seeds. No choice is made
-here: settings are the authors', the epoch is the last one.
+here: settings are the authors', the epoch is the last one. The scores of the authors' own program are typed
+in, from one run of it without a log: a rough check, no result.
 
     python benchmarks/ml100k_paper_split.py --data DIR        # DIR holds 100k_train.csv and 100k_test.csv
     python benchmarks/ml100k_paper_split.py --data DIR --only "MF BPR" --seeds 1

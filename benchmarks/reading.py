@@ -1,6 +1,8 @@
 """How long reading takes in a fresh interpreter, against pandas' parser where that can read the file.
 
-python benchmarks/reading.py --data DIR     # DIR holds ml-1m/, gowalla/, ml-100k/ … as distributed
+    python benchmarks/reading.py --data DIR     # DIR holds ml-1m/, gowalla/, ml-100k/ … as distributed
+
+A folder may hold some of them; what is missing is skipped.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Top-20 lists for everybody, written to Parquet by a fresh process: seconds and peak memory (on Linux).
 
 python benchmarks/recommend_all.py --data DIR     # DIR holds ml-1m/ratings.dat or ml-1m/ratings_notime.dat
+python benchmarks/recommend_all.py --quick        # a small simulated world
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import tempfile
 from pathlib import Path
 
 from truepair.data.datasets.loading import load
+from truepair.data.simulation import simulate_world
 from truepair.recommender.estimator import Recommender
 
 PROGRAM = r"""
@@ -42,8 +44,11 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--data", type=Path, help="folder with the datasets, one folder each")
-    clicks = load("ml-1m", parser.parse_args().data)
-    model = Recommender(loss="bpr", dim=64, epochs=1, validation=0, n_unlabelled=1).fit(clicks)
+    parser.add_argument("--quick", action="store_true", help="a small simulated world instead")
+    args = parser.parse_args()
+    clicks = simulate_world(60, 50, density=0.1).observed if args.quick else load("ml-1m", args.data)
+    model = Recommender(loss="bpr", sampler="uniform", dim=64, epochs=1, validation=0, n_unlabelled=1)
+    model.fit(clicks)
     with tempfile.TemporaryDirectory() as folder:
         paths = [str(Path(folder) / name) for name in ("model.truepair", "lists.parquet")]
         model.save(paths[0])

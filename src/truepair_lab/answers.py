@@ -19,10 +19,11 @@ class Answer:
 
     checksum: str
     text: str
+    title: str = "Answer"
 
     def of(self, *lines: Iterable[object]) -> str:
         """The section of a page with these lines."""
-        return f"## Answer\n\n{self.text if checksum(*lines) == self.checksum else OTHER_LINES}"
+        return f"## {self.title}\n\n{self.text if checksum(*lines) == self.checksum else OTHER_LINES}"
 
 
 def checksum(*lines: Iterable[object]) -> str:

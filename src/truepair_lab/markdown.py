@@ -1,8 +1,12 @@
-"""Markdown: tables and folded blocks; how the pages write numbers."""
+"""Markdown: tables and folded blocks; how the pages write numbers; CSV files of what a page leaves out."""
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Iterable, Sequence
+
+from truepair.reporting.page import metric_name as metric_name  # one name for a metric, on every page
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]], numbers: bool = False) -> str:
@@ -10,6 +14,19 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]], numbers: bool =
     rule = ["---", *(["---:" if numbers else "---"] * (len(head) - 1))]
     lines = [list(head), rule, *([str(cell) for cell in row] for row in rows)]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def csv_text(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table as CSV: numbers with six digits, nothing for None.
+
+    >>> csv_text(["a", "b"], [[0.12345678, None]])
+    'a,b\\n0.123457,\\n'
+    """
+    sink = io.StringIO()
+    writer = csv.writer(sink, lineterminator="\n")
+    writer.writerow(head)
+    writer.writerows([f"{x:.6g}" if isinstance(x, float) else x for x in row] for row in rows)
+    return sink.getvalue()
 
 
 def details(summary: str, body: str) -> str:
@@ -78,10 +95,3 @@ def duration(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.1f} s"
     return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
-
-
-def metric_name(metric: str) -> str:
-    """`NDCG@20`, `P@5`."""
-    name, _, k = metric.partition("@")
-    letters = {"precision": "P", "recall": "R", "ndcg": "NDCG"}
-    return f"{letters.get(name, name)}@{k}"

@@ -1,17 +1,18 @@
 """Means over seeds, differences between them, and the one rule by which a difference is significant.
 
-A difference is significant where its p is below SIGNIFICANT, from at least LEAST_SEEDS seeds: by Student's t
-where seeds come in pairs, by Welch's t where they do not, by a sign-flip test over users where each user's
-values were kept. Where one question is asked of several cases, p is corrected by Holm first; a table that is
-not corrected says so.
+A difference is significant where its p, corrected by Holm once, is below SIGNIFICANT, from at least
+LEAST_SEEDS seeds. p is by Student's t where seeds come in pairs, by Welch's t where they do not, by a
+sign-flip test over users where each user's values were kept. It is corrected over all contrasts of a case (a
+dataset and how it was observed), or, where a claim is asked of several cases, over these.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from scipy.special import stdtr
 from scipy.stats import t as student
@@ -22,6 +23,7 @@ from truepair_lab.markdown import short, signed
 
 LEAST_SEEDS = 3  # with fewer, a spread is not known
 UNKNOWN = "spread unknown"
+Name = TypeVar("Name", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -78,9 +80,9 @@ class Mean:
         return float(self.n - 1)
 
     @property
-    def is_significant(self) -> bool:
-        """Whether a mean of differences, seed by seed, differs from 0."""
-        return bool(Difference(self.value, self.error, self.freedom).sign)
+    def p(self) -> float | None:
+        """Of a mean of differences, seed by seed: Student's t, not corrected; None for too few seeds."""
+        return Difference(self.value, self.error, self.freedom).p()
 
     @property
     def reach(self) -> tuple[float, float]:
@@ -92,13 +94,13 @@ class Mean:
         value = signed(self.value, digits) if sign else short(self.value, digits)
         return f"{value} ± {short(self.sd, digits)}" if self.sd is not None else value
 
-    def interval(self) -> str:
+    def interval(self, is_significant: bool = False) -> str:
         """`+.0071 [+.0062, +.0080]`, in bold where it is significant; Student's t at 95%."""
         if self.sd is None:
             return signed(self.value)
         half = float(student.ppf(1 - SIGNIFICANT / 2, self.n - 1)) * self.sd / math.sqrt(self.n)
         ends = f"[{signed(self.value - half)}, {signed(self.value + half)}]"
-        return bold(f"{signed(self.value)} {ends}", self.is_significant)
+        return bold(f"{signed(self.value)} {ends}", is_significant)
 
     def __str__(self) -> str:
         return self.text()
@@ -145,6 +147,14 @@ def corrected(p_values: Sequence[float | None]) -> list[float | None]:
     known = [p for p in p_values if p is not None]
     left = iter(holm(known) if known else [])
     return [None if p is None else next(left) for p in p_values]
+
+
+def significant(contrasts: Mapping[Name, Mean | None]) -> frozenset[Name]:
+    """The names of those contrasts of one case, seed by seed, that are significant after the correction."""
+    known = {name: mean for name, mean in contrasts.items() if mean is not None}
+    p_values = corrected([mean.p for mean in known.values()])
+    pairs = zip(known.items(), p_values, strict=True)
+    return frozenset(name for (name, mean), p in pairs if sign_of(mean.value, p))
 
 
 def contrast_text(value: float, low: float, high: float, p: float) -> str:

@@ -34,6 +34,7 @@ class Line(Protocol):
 
 
 AnyLine = TypeVar("AnyLine", bound=Line)
+Value = TypeVar("Value")
 
 
 def append(path: Path, *lines: Line) -> None:
@@ -97,16 +98,40 @@ def _texts(path: Path) -> Iterator[tuple[int, str]]:
         raise StorageError(f"cannot read {path}: {error.strerror or error}.") from error
 
 
+def read_object(path: Path, kind: type[Value], remedy: str) -> Value:
+    """The one JSON object of a file, as a dataclass. If it is another, the error ends with the remedy."""
+    try:
+        return _built(kind, json.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror or error}.") from error
+    except (ValueError, TypeError, InputError) as error:
+        raise StorageError(f"{path} holds no results of this version ({error}); {remedy}.") from error
+
+
 def _parsed(text: str, kinds: Mapping[str, type[AnyLine]]) -> AnyLine:
     values = json.loads(text)
     kind = kinds.get(values.pop("kind", "")) if isinstance(values, dict) else None
     if kind is None:
         raise InputError(f"its kind is none of {', '.join(kinds)}.")
-    values = {kind.older.get(name, name): value for name, value in values.items()}
-    for name, wanted in get_type_hints(kind).items():
-        if name in values and not _fits(values[name], wanted):
-            raise InputError(f"{name} = {values[name]!r:.60} is of another type.")
-    return kind(**values)
+    return _built(kind, {kind.older.get(name, name): value for name, value in values.items()})
+
+
+def _built(kind: type[Value], values: Any) -> Value:
+    """A dataclass of JSON values; parts that are dataclasses, or tuples of them, are built as well."""
+    if not isinstance(values, dict):
+        raise InputError(f"{values!r:.60} is no {kind.__name__}.")
+    hints = get_type_hints(kind)
+    return kind(**{name: _part(name, hints.get(name), value) for name, value in values.items()})
+
+
+def _part(name: str, wanted: Any, value: Any) -> Any:
+    if is_dataclass(wanted) and isinstance(wanted, type):
+        return _built(wanted, value)
+    if get_origin(wanted) is tuple and isinstance(value, list):
+        return tuple(_part(name, get_args(wanted)[0], part) for part in value)
+    if wanted is not None and not _fits(value, wanted):
+        raise InputError(f"{name} = {value!r:.60} is of another type.")
+    return value
 
 
 def _fits(value: Any, wanted: Any) -> bool:

@@ -4,7 +4,16 @@ import pytest
 from scipy import stats
 
 from truepair_lab.markdown import signed
-from truepair_lab.statistics import Difference, Mean, corrected, difference, relative, sign_of, weighted
+from truepair_lab.statistics import (
+    Difference,
+    Mean,
+    corrected,
+    difference,
+    relative,
+    sign_of,
+    significant,
+    weighted,
+)
 
 A, B = [0.351, 0.354, 0.349, 0.356, 0.352], [0.340, 0.352, 0.347]
 
@@ -62,24 +71,39 @@ def test_holm_is_over_what_is_known():
 def test_a_mean_of_differences_is_tested_by_students_t():
     values = [0.010, 0.013, 0.011, 0.008]
     found, scipys = Mean.of(values), stats.ttest_1samp(values, 0.0)
-    assert Difference(found.value, found.error, found.freedom).p() == pytest.approx(scipys.pvalue)
-    assert found.is_significant
+    assert found.p == pytest.approx(scipys.pvalue)
     low, high = scipys.confidence_interval(0.95)
-    assert found.interval() == f"**+.0105 [{signed(low)}, {signed(high)}]**"
+    assert found.interval() == f"+.0105 [{signed(low)}, {signed(high)}]"
+    assert found.interval(is_significant=True) == f"**+.0105 [{signed(low)}, {signed(high)}]**"
 
 
 def test_a_mean_is_significant_only_beyond_its_spread_and_from_three_seeds_on():
-    assert Mean.of((0.010, 0.011, 0.012)).is_significant
-    assert not Mean.of((0.01, -0.01, 0.02)).is_significant
-    assert not Mean.of((0.010, 0.0101)).is_significant
-    assert not Mean.of((0.01,)).is_significant
-    assert Mean.of(()) is None
+    known = {
+        "a": (0.010, 0.011, 0.012),
+        "b": (0.01, -0.01, 0.02),
+        "c": (0.010, 0.0101),
+        "d": (0.01,),
+        "e": (),
+    }
+    means = {name: Mean.of(values) for name, values in known.items()}
+    assert means["e"] is None
+    assert [means[name].p is None for name in "cd"] == [True, True]
+    assert significant(means) == {"a"}
+
+
+def test_the_contrasts_of_a_case_are_corrected_together():
+    """One alone is significant at p = .02; beside three that say nothing it is not."""
+    alone = {"a": Mean.of((0.010, 0.013, 0.016))}
+    assert alone["a"].p == pytest.approx(0.0174, abs=1e-3)
+    assert significant(alone) == {"a"}
+    assert significant(alone | {name: Mean.of((0.01, -0.01, 0.02)) for name in "bcd"}) == frozenset()
+    assert significant({}) == frozenset()
 
 
 def test_means_and_intervals_as_text():
     assert Mean.of((0.5, 0.5)).text() == ".5000 ± .0000"
     assert Mean.of((-0.00001,)).text() == ".0000"
     assert Mean.of((0.01,)).interval() == "+.0100"
-    assert Mean.of((0.01, 0.012, 0.011)).interval() == "**+.0110 [+.0085, +.0135]**"
+    assert Mean.of((0.01, 0.012, 0.011)).interval(True) == "**+.0110 [+.0085, +.0135]**"
     assert Mean.of((-0.01, 0.012)).interval().startswith("+.0010 [-")
     assert Mean.of((0.01, 0.03)).reach == pytest.approx((0.02 - 0.0002**0.5, 0.02 + 0.0002**0.5))

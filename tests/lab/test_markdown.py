@@ -1,6 +1,6 @@
 """Markdown: tables and numbers."""
 
-from truepair_lab.markdown import details, joined, share, short, signed, table, unread
+from truepair_lab.markdown import csv_text, details, joined, share, short, signed, table, unread
 
 
 def test_a_vertical_bar_in_a_cell_is_escaped_and_numbers_stand_right():
@@ -10,6 +10,11 @@ def test_a_vertical_bar_in_a_cell_is_escaped_and_numbers_stand_right():
         "| --- | ---: |",
         "| a | 1 |",
     ]
+
+
+def test_a_csv_file_has_six_digits_and_quotes():
+    text = csv_text(["a", "b, c"], [["x, y", 1 / 3], [None, 2]])
+    assert text == 'a,"b, c"\n"x, y",0.333333\n,2\n'
 
 
 def test_numbers_are_short():

@@ -13,8 +13,9 @@ from truepair.errors import DownloadError, InputError
 from truepair.evaluation import Comparison, evaluate
 from truepair.recommender.estimator import Recommender
 from truepair.reporting.demo import run_demo
-from truepair.reporting.demo_page import conclusion, demo_page, metric_name, print_data, print_result
+from truepair.reporting.demo_page import conclusion, demo_page, print_data, print_result
 from truepair.reporting.demo_result import DEFAULT, Judgement
+from truepair.reporting.page import metric_name
 
 pytest.importorskip("matplotlib")
 

@@ -14,10 +14,11 @@ from truepair.prior.ratios import bbe, dedpul, threshold_ratios
 from truepair.prior.score_counts import Cells, count_cells
 from truepair.training import AUTO
 
+RANDOM = "if the observed pairs are a random sample"
 METHODS = {
     "plateau": "the plateau of the share of held-out positives as a function of the score",
-    "dedpul": "the largest share that is consistent with the density ratio (an upper bound)",
-    "bbe": "best bin estimation (an upper bound)",
+    "dedpul": f"the largest share that is consistent with the density ratio (an upper bound {RANDOM})",
+    "bbe": f"best bin estimation (an upper bound {RANDOM})",
     "density": "the share of observed pairs: the prior if as many positives are hidden as are observed",
 }
 LEVEL = 0.9

@@ -14,7 +14,7 @@ from truepair.data.split import counted
 from truepair.evaluation import Comparison, Evaluation
 from truepair.reporting.demo_result import DEFAULT, METRIC, DemoData, DemoResult, Judgement, Person
 from truepair.reporting.figures import Bar, Curve, draw_bars, draw_curves
-from truepair.reporting.page import Columns, Figure, Items, Page, Section, Table, Text
+from truepair.reporting.page import Columns, Figure, Items, Page, Section, Table, Text, metric_name
 from truepair.storage.versions import package_version
 from truepair.training import FitResult
 
@@ -48,13 +48,6 @@ def conclusion(judgement: Judgement, on: str) -> str:
         groups.setdefault(verdict, []).append(f"{found.a} ({found.mean_a:.4f})")
     verdicts = "; it is ".join(f"{verdict} {_and(names)}" for verdict, names in groups.items())
     return f"On {on}, {DEFAULT} has an {metric_name(METRIC)} of {default:.4f}. It is {verdicts}."
-
-
-def metric_name(metric: str) -> str:
-    """`ndcg@20` as NDCG@20."""
-    name, _, k = metric.partition("@")
-    label = {"ndcg": "NDCG", "mrr": "MRR", "map": "MAP", "hit": "Hit rate"}.get(name, name.capitalize())
-    return f"{label}@{k}"
 
 
 def _and(names: Sequence[str]) -> str:

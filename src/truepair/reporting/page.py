@@ -151,6 +151,13 @@ class Page:
         return write_text(path, self.html())
 
 
+def metric_name(metric: str) -> str:
+    """`ndcg@20` as NDCG@20."""
+    name, _, k = metric.partition("@")
+    label = {"ndcg": "NDCG", "mrr": "MRR", "map": "MAP", "hit": "Hit rate"}.get(name, name.capitalize())
+    return f"{label}@{k}"
+
+
 def write_text(path: Path, text: str) -> Path:
     """Write a page or a figure, whole or not at all."""
     with atomic_write(path, "the report") as file:

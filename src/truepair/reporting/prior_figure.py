@@ -83,7 +83,7 @@ def _draw_ratios(axes: Axes, estimate: PriorEstimate) -> None:
     lowest = float(ratio[ratio > 0].min(initial=1.0))
     least = min(lowest, max(estimate.low, estimate.tau / 20, lowest / 100))  # values close to 0 are cut off
     axes.set(
-        title="The ratio at any threshold is an upper bound of τ",
+        title="If pairs are observed at random, τ is at most the ratio",
         xlabel="threshold of the score",
         yscale="log",
     )

@@ -118,12 +118,17 @@ def l2_penalty(
     """
     terms = []
     if settings.l2_users:
-        norms = F.embedding(users, model.user).square().sum(dim=1)
-        total = norms.sum() if counts is None else (norms * counts).sum()
-        terms.append(settings.l2_users * total / n_entries)
+        terms.append(l2_of_users(settings.l2_users, F.embedding(users, model.user), counts, n_entries))
     if settings.l2_items:
         if items is None:
-            terms.append(settings.l2_items * model.item.square().sum())
+            terms.append(settings.l2_items * model.item.square().sum() / 2)
         else:
-            terms.append(settings.l2_items * F.embedding(items, model.item).square().sum() / n_entries)
-    return torch.stack(terms).sum() / 2 if terms else 0.0
+            terms.append(settings.l2_items * F.embedding(items, model.item).square().sum() / n_entries / 2)
+    return torch.stack(terms).sum() if terms else 0.0
+
+
+def l2_of_users(l2: float, vectors: Tensor, counts: Tensor | None, n_entries: Tensor | float) -> Tensor:
+    """½·l2·‖e‖² of users' vectors [B, d] with `counts` [B] entries each (None: one), mean over entries."""
+    norms = vectors.square().sum(dim=1)
+    total = norms.sum() if counts is None else (norms * counts).sum()
+    return l2 * total / n_entries / 2

@@ -15,6 +15,7 @@ from truepair.models.encoders import Encoder
 from truepair.randomness import stream_key
 from truepair.sampling import Draws, Full, Sampler, pair_scores
 from truepair.training.full.scoring import Blocks, sums_for
+from truepair.training.module_trainer import l2_of_users
 from truepair.training.settings import Settings
 
 STEPS, RATE = 60, 0.1
@@ -45,14 +46,13 @@ def fold_in(
         gradient = _from_rows(items, loss, sampler, history, popularity)
     else:
         gradient = _from_draws(items, loss, sampler, history, settings, popularity)
-    counts = torch.tensor(history.user_counts, device=device)[:, None]
-    share = 1 / float(popularity.sum())
+    counts, n_pairs = torch.tensor(history.user_counts, device=device), float(popularity.sum())
     for step in range(STEPS):
         optimizer.param_groups[0]["lr"] = RATE * (1 - step / STEPS)
         scaled = encoder.scaled(vectors)
-        by_scaled = gradient(scaled.detach(), share, stream_key(settings.seed, step))
+        by_scaled = gradient(scaled.detach(), 1 / n_pairs, stream_key(settings.seed, step))
         optimizer.zero_grad()
-        penalty = settings.l2_users / 2 * share * (vectors.square() * counts).sum()
+        penalty = l2_of_users(settings.l2_users, vectors, counts, n_pairs)
         torch.autograd.backward([scaled, penalty], [by_scaled, torch.ones_like(penalty)])
         optimizer.step()
     return encoder.scaled(vectors).detach().cpu()

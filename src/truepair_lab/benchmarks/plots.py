@@ -35,9 +35,10 @@ def draw_scaling(data: Mapping[str, Any], path: Path) -> None:
         for engine, curve in axis["engines"].items():
             milliseconds = [1e3 * seconds for seconds in curve["seconds"]]
             axes.plot(curve["x"], milliseconds, "o-", color=f"C{engines.index(engine)}", label=engine)
-        axes.set(xscale="log", yscale="log", xlabel=axis["label"])
+        title = f"an epoch by {axis['label']}"
+        axes.set(xscale="log", yscale="log", xlabel=axis["label"], title=title)
         axes.set_xticks(axis_values(axis), [f"{x:,}" for x in axis_values(axis)], rotation=30)
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_locator(LogLocator(subs=_subs(axis)))
         axes.yaxis.set_major_formatter("{x:g}")
         axes.xaxis.set_minor_locator(NullLocator())
         axes.yaxis.set_minor_locator(NullLocator())
@@ -46,6 +47,12 @@ def draw_scaling(data: Mapping[str, Any], path: Path) -> None:
         drawing.axes[0].set_ylabel("ms an epoch")
         drawing.axes[0].legend(frameon=False)
     drawing.savefig(path)
+
+
+def _subs(axis: Mapping[str, Any]) -> tuple[int, ...]:
+    """The digits that have a tick: more where the values span less than a factor of four."""
+    seconds = [s for curve in axis["engines"].values() for s in curve["seconds"]]
+    return (1, 2, 5) if max(seconds) >= 4 * min(seconds) else tuple(range(1, 10))
 
 
 def axis_values(axis: Mapping[str, Any]) -> list[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,30 +11,26 @@ from truepair.cli.console import Console
 from truepair.cli.options import DataDir, unpacked
 from truepair.errors import check_whole
 from truepair.storage.atomic import atomic_write
+from truepair_lab.cli.study import COMMAS, Figures, Lines, Out, Part, Work, write_page
 
 if TYPE_CHECKING:
     from truepair_lab.paper.running.steps import Selection
 
-_COMMAS = ", separated by commas. [default: all]"
-Only = Annotated[str | None, typer.Option(help="Datasets ({truepair_lab.paper.presets.DATA})" + _COMMAS)]
-Studies = Annotated[str | None, typer.Option(help="Studies ({truepair_lab.paper.presets.STUDIES})" + _COMMAS)]
+Only = Annotated[str | None, typer.Option(help="Datasets ({truepair_lab.paper.presets.DATA})" + COMMAS)]
+Studies = Annotated[str | None, typer.Option(help="Studies ({truepair_lab.paper.presets.STUDIES})" + COMMAS)]
 Encoders = Annotated[
-    str | None, typer.Option(help="Encoders ({truepair_lab.paper.presets.ENCODERS}, - for none)" + _COMMAS)
+    str | None, typer.Option(help="Encoders ({truepair_lab.paper.presets.ENCODERS}, - for none)" + COMMAS)
 ]
 Methods = Annotated[
     str | None,
     typer.Option(
         help="Methods ({truepair_lab.paper.presets.METHODS}, {truepair_lab.paper.presets.REFERENCES})"
-        + _COMMAS
+        + COMMAS
     ),
 ]
-Lines = Annotated[Path, typer.Option(help="The folder of the results, as files of JSON lines.")]
 Processes = Annotated[
     int | None,
     typer.Option(help="The number of processes. [default: 1 with a GPU, else one per core, at most 8]"),
-]
-Part = Annotated[
-    bool, typer.Option("--part", hidden=True, help="One of several processes: no comparisons, no session.")
 ]
 FOLDER = Path("results/paper")
 
@@ -67,7 +62,7 @@ def run(
     chosen = only, studies, encoders, methods
     seeds = None if seeds is None else check_whole("seeds", seeds, 1, 1000)
     selected = _selected(chosen, seeds, processes, 1, data_dir)
-    began, before = time.perf_counter(), steps.count_lines(lines)
+    work = Work("paper", lines)
     if selected.processes > 1:
         steps.in_processes("run", selected, lines, console.say)
         steps.run_timings(selected, lines, console.say)
@@ -75,7 +70,7 @@ def run(
         steps.run(selected, lines, console.say)
     if not part:
         steps.compare(selected, lines, console.say)
-        _finish("run", selected, lines, before, began, console)
+        work.finish(_words("run", selected), console)
 
 
 @unpacked
@@ -106,7 +101,7 @@ def tune(
     from truepair_lab.paper.running.plan import settings_text
 
     selected = _selected((only, None, encoders, methods), None, processes, together, data_dir)
-    began, before = time.perf_counter(), steps.count_lines(lines)
+    work = Work("paper", lines)
     if selected.processes > 1:
         steps.in_processes("tune", selected, lines, console.say)
     else:
@@ -115,29 +110,21 @@ def tune(
         with atomic_write(settings) as file:
             file.write(settings_text(read_lines(lines)).encode())
     if not part:
-        _finish("tune", selected, lines, before, began, console)
+        work.finish(_words("tune", selected), console)
 
 
 @unpacked
 def report(
     *,
     lines: Lines = FOLDER,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The page to write, as Markdown.")] = Path(
-        "docs/lab/paper.md"
-    ),
-    figures: Annotated[
-        Path | None, typer.Option(help="The folder for the figures. [default: `figures` beside the page]")
-    ] = None,
+    out: Out = Path("docs/lab/paper.md"),
+    figures: Figures = None,
     console: Console,
 ) -> None:
     """Write the page of the paper's study from its results."""
-    from truepair_lab.lines import read_lines
     from truepair_lab.paper.report.page import rebuild_report
 
-    for text in read_lines(lines).broken:
-        console.say(f"left out: {text}")
-    page = rebuild_report(lines, out, figures)
-    console.done(str(page), {"page": str(page)})
+    write_page(lines, lambda: rebuild_report(lines, out, figures), console)
 
 
 def _selected(
@@ -163,11 +150,5 @@ def _selected(
     )
 
 
-def _finish(step: str, selected: Selection, lines: Path, before: int, began: float, console: Console) -> None:
-    from truepair_lab.paper.running import steps
-
-    made, seconds = steps.count_lines(lines) - before, time.perf_counter() - began
-    asked = f"paper {step} {' '.join(selected.words(step))} --processes={selected.processes}"
-    steps.keep_session(lines, asked, made, began)
-    text = f"{made} new lines in {seconds:.0f} s, kept in {lines}; `truepair lab paper report` shows them"
-    console.done(text, {"made": made, "seconds": seconds, "lines": str(lines)})
+def _words(step: str, selected: Selection) -> list[str]:
+    return [step, *selected.words(step), f"--processes={selected.processes}"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,18 +12,17 @@ from truepair.cli.console import Console
 from truepair.cli.options import DataDir, unpacked
 from truepair.errors import check_whole
 from truepair.storage.atomic import atomic_write
-from truepair_lab.cli.paper import Lines, Part
+from truepair_lab.cli.study import COMMAS, Figures, Lines, Out, Part, Work, write_page
 
 if TYPE_CHECKING:
     from truepair_lab.quality.running import Selection
 
-_COMMAS = ", separated by commas. [default: all]"
-Only = Annotated[str | None, typer.Option(help="Cases ({truepair_lab.quality.cases.CASES})" + _COMMAS)]
+Only = Annotated[str | None, typer.Option(help="Cases ({truepair_lab.quality.cases.CASES})" + COMMAS)]
 Encoders = Annotated[
-    str | None, typer.Option(help="Encoders ({truepair_lab.quality.contestants.ENCODERS})" + _COMMAS)
+    str | None, typer.Option(help="Encoders ({truepair_lab.quality.contestants.ENCODERS})" + COMMAS)
 ]
 Methods = Annotated[
-    str | None, typer.Option(help="Methods ({truepair_lab.quality.contestants.METHODS})" + _COMMAS)
+    str | None, typer.Option(help="Methods ({truepair_lab.quality.contestants.METHODS})" + COMMAS)
 ]
 FOLDER = Path("results/quality")
 
@@ -54,14 +52,13 @@ def tune(
     Every model gets the same number of trials, scored on validation data only. A search that was interrupted
     continues when the command is run again. Several processes may share a search.
     """
-    from truepair_lab.paper.running.steps import count_lines
     from truepair_lab.quality import running
 
     selected = _selected(only, encoders, methods, None, data_dir, dict(map(assignment, given or [])))
-    began, before = time.perf_counter(), count_lines(lines)
+    work = Work("quality", lines)
     running.tune_all(selected, lines, console.say, progress=not (console.quiet or part))
     if not part:
-        _finish("tune", selected, lines, before, began, console)
+        work.finish(["tune", *selected.words()], console)
 
 
 @unpacked
@@ -83,28 +80,23 @@ def run(
     The settings are the best of the trials in --lines, or else those that come with truepair. Results that
     exist are not computed again.
     """
-    from truepair_lab.paper.running.steps import count_lines
     from truepair_lab.quality import running
 
     seeds = None if seeds is None else check_whole("seeds", seeds, 1, 1000)
     selected = _selected(only, encoders, methods, seeds, data_dir)
-    began, before = time.perf_counter(), count_lines(lines)
+    work = Work("quality", lines)
     running.run_all(selected, lines, console.say)
     if not part:
         running.compare_all(selected, lines, console.say)
-        _finish("run", selected, lines, before, began, console)
+        work.finish(["run", *selected.words()], console)
 
 
 @unpacked
 def report(
     *,
     lines: Lines = FOLDER,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The page to write, as Markdown.")] = Path(
-        "docs/lab/quality.md"
-    ),
-    figures: Annotated[
-        Path | None, typer.Option(help="The folder for the figure. [default: `figures` beside the page]")
-    ] = None,
+    out: Out = Path("docs/lab/quality.md"),
+    figures: Figures = None,
     settings: Annotated[
         Path | None,
         typer.Option(help="Write the best settings and their scores to this file too, as JSON."),
@@ -116,13 +108,14 @@ def report(
     from truepair_lab.quality.report import rebuild_report
     from truepair_lab.quality.settled import settled_text
 
-    for text in read_lines(lines).broken:
-        console.say(f"left out: {text}")
-    page = rebuild_report(lines, out, figures)
-    if settings is not None:
-        with atomic_write(settings) as file:
-            file.write(settled_text(read_lines(lines)).encode())
-    console.done(str(page), {"page": str(page)})
+    def rebuild() -> Path:
+        page = rebuild_report(lines, out, figures)
+        if settings is not None:
+            with atomic_write(settings) as file:
+                file.write(settled_text(read_lines(lines)).encode())
+        return page
+
+    write_page(lines, rebuild, console)
 
 
 def _selected(
@@ -146,13 +139,3 @@ def _selected(
         data_dir,
         given or {},
     )
-
-
-def _finish(step: str, selected: Selection, lines: Path, before: int, began: float, console: Console) -> None:
-    """Store a line on the work done and its time, and show it."""
-    from truepair_lab.paper.running.steps import count_lines, keep_session
-
-    made, seconds = count_lines(lines) - before, time.perf_counter() - began
-    keep_session(lines, f"quality {step} {' '.join(selected.words())}", made, began)
-    text = f"{made} new lines in {seconds:.0f} s, kept in {lines}; `truepair lab quality report` shows them"
-    console.done(text, {"made": made, "seconds": seconds, "lines": str(lines)})

@@ -13,12 +13,12 @@ from truepair_lab.prior_study import lines, words
 from truepair_lab.prior_study.auto import SEEDS, SETUPS, SOURCES
 from truepair_lab.prior_study.cases import STUDIES
 from truepair_lab.prior_study.figures import figures_of
-from truepair_lab.prior_study.groups import BLOCKS, WORLDS, Group, groups_of
+from truepair_lab.prior_study.groups import Group, groups_of
 from truepair_lab.prior_study.tables import (
     auto_lines_of,
     auto_table,
     coat_table,
-    estimates_table,
+    estimates_csv,
     grid_table,
     summary_table,
     users_table,
@@ -39,6 +39,7 @@ def rebuild(folder: Path = LINES, out: Path = PAGE) -> Path:
     figures = figures_of(groups, found)
     for name, (_, svg) in figures.items():
         write_text(out.parent / "figures" / name, svg)
+    write_text(out.parent / "tables" / "prior-estimates.csv", estimates_csv(groups))
     drawn = {name: f"![{about}](figures/{name})" for name, (about, _) in figures.items()}
     sections = [words.QUESTION, words.ANSWER.of(found), *_sections(groups, found, drawn)]
     return write_text(out, joined(*sections, words.REBUILD, _missing(groups, found), unread(broken)) + "\n")
@@ -50,14 +51,10 @@ def _sections(
     def figure(name: str) -> str:
         return drawn.get(name, NOTHING)
 
-    def table(studies: Sequence[str], level: str) -> str:
-        own = [group for group in groups if group.study in studies]
-        return estimates_table(own, level) if own else NOTHING
-
     yield joined(words.SUMMARY, summary_table(groups))
     yield words.METHOD
-    yield joined(words.WORLDS, figure("prior-worlds.svg"), table(WORLDS, "τ asked"))
-    yield joined(words.BLOCKS, figure("prior-blocks.svg"), table(BLOCKS, "hidden"))
+    yield joined(words.WORLDS, figure("prior-worlds.svg"))
+    yield joined(words.BLOCKS, figure("prior-blocks.svg"))
     coat = [group for group in groups if group.study == "coat"]
     yield joined(words.COAT, *([coat_table(coat[0]), TWO_PRIORS] if coat else [NOTHING]))
     users = users_table([group for group in groups if group.per_user("rank own") is not None])

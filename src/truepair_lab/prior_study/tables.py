@@ -6,11 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from truepair_lab.markdown import percent, share, short, table
-from truepair_lab.prior_study.auto import SEEDS, SETUPS, SOURCES
+from truepair_lab.markdown import csv_text, percent, share, short, table
+from truepair_lab.prior_study.auto import SETUPS, SOURCES
 from truepair_lab.prior_study.groups import METHOD_NAMES, Group, agrees, estimate_of
 from truepair_lab.prior_study.lines import AutoLine, Line
-from truepair_lab.statistics import Mean, bold
+from truepair_lab.statistics import Mean, bold, significant
+
+BESIDE = ("none", "tuned")  # the sources that every other is compared with
 
 _ANSWERS = {
     "own": "each user's own",
@@ -26,6 +28,7 @@ def summary_table(groups: Sequence[Group]) -> str:
     head = ["observed", "cases", *(f"error, {name}" for name in METHOD_NAMES.values())]
     head += [
         "estimate / τ",
+        "its medians by level",
         "interval holds τ",
         "DEDPUL ≥ τ",
         "BBE ≥ τ",
@@ -43,28 +46,24 @@ def summary_table(groups: Sequence[Group]) -> str:
         ]
         errors = [percent(group.error(name)) for name in METHOD_NAMES]
         ends = f"{min(ratios):.2f} to {max(ratios):.2f}"
-        rows.append([group.title, str(len(group.lines)), *errors, ends, *map(str, counts)])
+        levels = ", ".join(f"{level.ratio('recommended'):.2f}" for level in group.by_level())
+        rows.append([group.title, str(len(group.lines)), *errors, ends, levels, *map(str, counts)])
     return table(head, rows, numbers=True)
 
 
-def estimates_table(groups: Sequence[Group], level: str) -> str:
-    """Each method's median and, in brackets, its median error; the interval's median ends."""
-    names = list(METHOD_NAMES)
-    head = ["observed", level, "true τ", *METHOD_NAMES.values(), "interval", "holds τ", "separation"]
-    rows = []
-    for group in (part for whole in groups for part in whole.by_level()):
-        cells = [f"{share(group.estimate(name))} ({percent(group.error(name))})" for name in names]
-        ends = [share(group.median(lambda line: line.low)), share(group.median(lambda line: line.high))]
-        rows.append([
-            group.title,
-            f"{group.lines[0].level:g}",
-            share(group.median(lambda line: line.tau)),
-            *cells,
-            " to ".join(ends),
-            f"{group.n_covered} of {len(group.lines)}",
-            f"{group.median(lambda line: line.separation):.2f}",
-        ])  # fmt: skip
-    return table(head, rows, numbers=True)
+def estimates_csv(groups: Sequence[Group]) -> str:
+    """Every case: the truth and what each method says."""
+    head = ["observed", "level", "seed", "true τ", *METHOD_NAMES.values(), "low", "high", "separation"]
+    rows = [
+        [
+            *(group.title, line.level, line.seed, line.tau),
+            *(estimate_of(line, name) for name in METHOD_NAMES),
+            *(line.low, line.high, line.separation),
+        ]
+        for group in groups
+        for line in group.lines
+    ]
+    return csv_text(head, rows)
 
 
 def coat_table(group: Group) -> str:
@@ -107,11 +106,11 @@ def auto_table(lines: Sequence[Line]) -> str:
     for name, setup in SETUPS.items():
         found = auto_lines_of(lines, name)
         if not any(found.values()):
-            rows.append([setup.title, "not run", "", "", "", "", ""])
+            rows.append([setup.title, "not run", "", "", "", ""])
         for source, title in SOURCES.items():
             if found[source]:
                 rows.append([setup.title, title, *_auto_cells(found, source)])
-    head = ["dataset", "τ from", "τ", "NDCG@20", "less no correction", "less the tuned", "seeds"]
+    head = ["dataset", "τ from", "τ", "NDCG@20", "less no correction", "less the tuned"]
     return table(head, rows, numbers=True)
 
 
@@ -121,16 +120,25 @@ def difference(found: Mapping[str, Sequence[AutoLine]], a: str, b: str) -> Mean 
     return Mean.of(of[a][seed] - of[b][seed] for seed in sorted(of[a].keys() & of[b].keys()))
 
 
+def significant_pairs(found: Mapping[str, Sequence[AutoLine]]) -> frozenset[tuple[str, str]]:
+    """The (a, b) of a dataset's sources that differ significantly, in both orders."""
+    pairs = [(a, b) for a in SOURCES for b in BESIDE if a != b and (a, b) != (BESIDE[1], BESIDE[0])]
+    apart = significant({pair: difference(found, *pair) for pair in pairs})
+    return apart | {(b, a) for a, b in apart}
+
+
+def _apart(
+    found: Mapping[str, Sequence[AutoLine]], pair: tuple[str, str], shown: frozenset[tuple[str, str]]
+) -> str:
+    mean = None if pair[0] == pair[1] else difference(found, *pair)
+    return "" if mean is None else bold(mean.text(sign=True), pair in shown)
+
+
 def _auto_cells(found: Mapping[str, Sequence[AutoLine]], source: str) -> list[str]:
     own = found[source]
-    apart = [None if source == other else difference(found, source, other) for other in ("none", "tuned")]
-    differences = ["" if mean is None else bold(mean.text(sign=True), mean.is_significant) for mean in apart]
-    return [
-        tau_text(own),
-        str(Mean.of(line.ndcg for line in own)),
-        *differences,
-        f"{len(own)} of {len(SEEDS)}",
-    ]
+    shown = significant_pairs(found)
+    differences = [_apart(found, (source, other), shown) for other in BESIDE]
+    return [tau_text(own), str(Mean.of(line.ndcg for line in own)), *differences]
 
 
 def tau_text(own: Sequence[AutoLine]) -> str:

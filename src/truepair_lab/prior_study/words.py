@@ -20,15 +20,16 @@ ANSWER = Answer(
    how the observed part was chosen. On KuaiRec by popularity it holds in 3 of 9 cases, on Jester in 9 of
    9.
 3. **On Coat, where people chose what to rate**, the truth is .169 and the estimates are .0176, .0345 and
-   .0335; 2 of 3 intervals hold the truth. The separation of 0.77 is no warning, but an upper bound of 5
-   times the estimate or more is.
-4. **When to trust it.** Where the end of the curve was seen, both upper bounds are within twice the
+   .0335; 2 of 3 intervals hold the truth. The separation of 0.77 is no warning, but a BBE of 5 times the
+   estimate or more is.
+4. **When to trust it.** Where the end of the curve was seen, DEDPUL and BBE are within twice the
    estimate and the observed part is random, the estimate is 0.91 to 1.27 times the truth in all 42 cases;
    otherwise it is 0.63 to 2.96 times in 56. On real data the bounds agree in 0 of 39 cases. Where the end
    was not seen (27 of 159 cases), half of DEDPUL's number is recommended, 0.20 to 1.43 times the truth;
    the plateau would be 0.00 to 0.71 times.
-5. **The upper bounds** hold in all 98 cases that were observed at random. Elsewhere DEDPUL is above the
-   truth in 12 and BBE in 35 of 61 cases: they are no bounds there.
+5. **DEDPUL and BBE are upper bounds only if the observed pairs are a random part.** In all 98 cases that
+   were observed at random they are above the truth. Elsewhere DEDPUL is in 12 and BBE in 35 of 61 cases;
+   in the simulated worlds observed by popularity DEDPUL is in 0 and BBE in 17 of 40.
 6. **Each user's own τ** ranks users as well as their counts do, not better. As a number it has a lower
    mean error than one estimated τ for all in 7 of 7 settings, than plain counts in 7, and than counts
    scaled to the estimate in 5.
@@ -49,8 +50,10 @@ pairs and count.""",
 SUMMARY = """\
 ## Summary
 
-Over all levels and seeds of a setting. Errors are medians of |estimate − τ|/τ. “Bounds agree”: the end of
-the curve was seen, and DEDPUL and BBE are within twice the estimate. The interval claims 90%."""
+Over all levels and seeds of a setting. Errors are medians of |estimate − τ|/τ. Levels are the true τ (.01,
+.03, .1, .3) in worlds and the share hidden (.2, .5, .8) in blocks. “Bounds agree”: the end of the curve
+was seen, and DEDPUL and BBE are within twice the estimate. The interval claims 90%.
+Every case and method: [tables/prior-estimates.csv](tables/prior-estimates.csv)."""
 
 METHOD = """\
 ## Method
@@ -59,42 +62,38 @@ A fifth of the pairs is held out of a quick training, and their scores are compa
 unlabelled pairs.
 
 - **Plateau**, the recommended number: the share of held-out positives rises with the score, and the
-  height it would reach shows how many positives are hidden. It depends on how the curve continues where
-  there are no data.
+  height it would reach shows how many positives are hidden.
 - **DEDPUL** and **BBE** look for a score above which all is positive. There mostly is none, so they are
-  too high: upper bounds.
-- **Density** is the share of observed pairs. It would be right if as many positives were hidden as are
-  seen.
+  too high: upper bounds, if the observed pairs are a random part of the positives.
+- **Density** is the share of observed pairs.
 
 Where DEDPUL's number is more than four times the plateau's, or the separation (the chance that a held-out
 positive scores above an unlabelled pair) is below .55, the end of the curve was not seen. Then half of
-DEDPUL's number is recommended, with an interval up to the higher of the two bounds. That rule was made
-with the real blocks below in view, so they do not test it. Otherwise the interval (90%) is that of the
-plateau: the bootstrap over users, for every allowed shape of the curve. All of it assumes that **the
-observed pairs are a random part of the positives**. No data without labels can show whether that holds."""
+DEDPUL's number is recommended, with an interval up to the higher of the two. That rule was made with the
+real blocks below in view, so they do not test it. Otherwise the interval (90%) is the bootstrap over
+users, for every allowed shape of the curve. All of it assumes that **the observed pairs are a random part
+of the positives**. No data without labels can show whether that holds."""
 
 WORLDS = """\
 ## Simulated worlds
 
-1,000 users and 1,000 items, 5% of all pairs observed, ten worlds a row, with seeds that had no part in
+1,000 users and 1,000 items, 5% of all pairs observed, ten worlds a level, with seeds that had no part in
 making the method. *By popularity*: a positive is observed with a weight that is its item's count of
 positives. *Noisy* worlds have twice the noise between affinity and liking. The noise is logistic, which
-is the plateau's own curve at λ = 1: a best case for it. Numbers are medians, with the median of |estimate
-− τ|/τ in brackets."""
+is the plateau's own curve at λ = 1: a best case for it."""
 
 BLOCKS = """\
 ## Blocks whose labels are all known
 
 KuaiRec (positive: watched twice its length or more) and the Jester users who rated all jokes (positive: a
-rating above 0). Positives were hidden by this study, three seeds a row: the exposure is known, and only
-the tastes are real. Estimates below .001 are drawn at .001."""
+rating above 0). Positives were hidden by this study, three seeds a level; only the tastes are real.
+Estimates below .001 are drawn at .001."""
 
 COAT = """\
 ## Coat
 
 Observed are 4 and 5 stars among the 24 coats that each person chose to rate. The truth is from the
-ratings of coats that chance chose, with its own interval (binomial, 95%). What was chosen and got fewer
-stars counts as negative. This is the one case where people chose what is observed."""
+ratings of coats that chance chose, with a binomial interval at 95%."""
 
 USERS = """\
 ## Each user's own τ
@@ -108,11 +107,9 @@ AUTO = """\
 ## What the estimate is worth in training
 
 DPL with MF (dim 64, M = N = 5) and fixed settings near those that a search found for BPR, so that no τ
-had a part in them. Only τ differs. The epoch, and the τ of the grid {0, .003, .01, .03, .1, .2, .3, .4},
-are chosen on validation; the test part is evaluated once for each source and seed. The tuned τ costs
-eight trainings, the others one each and a quick one. Bold differences are significant (Student's t, seed
-by seed, not corrected for being many); all seeds share one split. [The truth lab](truth.md) shows what a
-wrong τ does where the true one is known."""
+had a part in them. The epoch and the tuned τ are chosen on validation; the test part is evaluated once
+for each source and seed. Bold differences are significant: Student's t, seed by seed, with p corrected by
+Holm over the differences of a dataset. All seeds share one split."""
 
 REBUILD = """\
 ## How to rebuild
@@ -123,5 +120,4 @@ truepair lab prior-study auto-ml-1m auto-gowalla --device cuda
 truepair lab prior-study --report docs/lab/prior.md                         # this page, from the lines alone
 ```
 
-Each case is a JSON line in `results/prior`. If the method changes, delete the lines of estimates first.
-The data come from the catalogue (`truepair data list`)."""
+Each case is a JSON line in `results/prior`. If the method changes, delete the lines of estimates first."""

@@ -13,10 +13,10 @@ from truepair_lab.theory.figures import theory_figures
 from truepair_lab.theory.results import Results
 from truepair_lab.theory.running import verdicts
 from truepair_lab.theory.tables import (
-    all_means_table,
     clamp_table,
     corner_table,
-    error_tables,
+    csv_tables,
+    error_text,
     exponent_table,
     limit_table,
     means_table,
@@ -33,6 +33,8 @@ def write_page(results: Results, out: Path, figures: Path | None = None) -> Path
     folder = out.parent / "figures" if figures is None else figures
     for name, figure in theory_figures(results).items():
         write_text(folder / name, figure.svg())
+    for name, text in csv_tables(results).items():
+        write_text(out.parent / "tables" / name, text)
     return write_text(out, page_text(results, Path(os.path.relpath(folder, out.parent)).as_posix()))
 
 
@@ -51,14 +53,15 @@ def _sections(results: Results, figures: str) -> Iterator[str]:
     answer = _ANSWER if all(check.holds for check in verdicts(results)) else ""
     yield joined("## Answer", answer, _verdicts(results))
     yield _LEMMA_1
-    yield from (means_table(first), figure("lemma1"), all_means_table(first))
+    yield from (means_table(first), figure("lemma1"))
     yield _WRONG_1
     yield from (wrong_table(first), figure("wrong"), _HALF, _CLAMP, clamp_table(first))
     yield _LEMMA_2
     yield from (exponent_table(second), figure("lemma2"), _STOPPED, stopped_table(second))
     yield from (_LIMIT, limit_table(second))
     yield _LEMMA_3
-    yield from (figure("lemma3"), error_tables(third), _CORNERS, corner_table(third), _SIMPLE)
+    yield from (figure("lemma3"), error_text(third), _CORNERS)
+    yield from (figure("violations"), corner_table(third), _SIMPLE)
     yield _IDENTITY
     yield from (figure("identity"), _LOSS_LEVEL, _REBUILD)
 
@@ -108,8 +111,7 @@ Five pairs of distributions (normal, logistic, skewed, with many ties, bounded l
 four kinds of anchor (the lowest tenth of the positives, the middle, the highest tenth, drawn anew for each
 row). M and N are large enough for P̂ to be positive in every row, since the floor is no part of the lemma.
 The test: the largest |z| of all cells stays below Bonferroni's bound for a false alarm in one of a thousand
-runs. Below, the largest |z| over τ, the truth, and the bias that a cell would show with probability 99%, at
-worst over τ."""
+runs. The last column is the bias that a cell would show with probability 99%, at worst."""
 
 _WRONG_1 = """\
 ### Estimators that are wrong on purpose"""

@@ -6,9 +6,9 @@ import dataclasses
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any
 
-from truepair.errors import StorageError
+from truepair_lab.store import read_object
 
 
 @dataclass(frozen=True)
@@ -210,27 +210,4 @@ def _part(value: Any) -> str:
 
 def read_results(path: Path) -> Results:
     """The results in a file that `truepair lab theory --save` wrote."""
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        built: Results = _built(Results, data)
-    except OSError as error:
-        raise StorageError(f"cannot read {path}: {error.strerror or error}.") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise StorageError(
-            f"{path} holds no results of this version ({error}); "
-            f"`truepair lab theory --save {path}` writes them anew."
-        ) from error
-    return built
-
-
-def _built(kind: Any, data: Any) -> Any:
-    if dataclasses.is_dataclass(kind):
-        hints = get_type_hints(kind)
-        return kind(**{f.name: _built(hints[f.name], data[f.name]) for f in dataclasses.fields(kind)})  # type: ignore[operator]
-    if get_origin(kind) is tuple:
-        return tuple(_built(get_args(kind)[0], part) for part in data)
-    if kind is float and isinstance(data, int):
-        return float(data)
-    if not isinstance(data, kind):
-        raise TypeError(f"{data!r} is no {kind}")
-    return data
+    return read_object(path, Results, f"`truepair lab theory --save {path}` writes them anew")

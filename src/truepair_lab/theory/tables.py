@@ -2,44 +2,32 @@
 
 from __future__ import annotations
 
-from truepair_lab.markdown import details, short, table
+from truepair_lab.markdown import csv_text, joined, short, table
+from truepair_lab.statistics import bold
 from truepair_lab.theory.lemma1 import detectable
 from truepair_lab.theory.lemma2 import EXPECTED, SHIPPED
 from truepair_lab.theory.lemma3 import corrected, place_of, printed
-from truepair_lab.theory.results import Exponent, Lemma1, Lemma2, Lemma3
+from truepair_lab.theory.results import Exponent, Lemma1, Lemma2, Lemma3, Results
 
 _MEASURES = {"gap": "mean absolute gap", "sd": "standard deviation", "bias": "mean gap"}
+LEMMA_1, LEMMA_3 = "theory-lemma1.csv", "theory-lemma3.csv"  # every cell
 
 
 def means_table(found: Lemma1) -> str:
-    """A row for each population and anchor: over τ, the largest |z|."""
+    """A row for each population: over anchors and τ, the largest |z|."""
     rows = []
-    for name, anchor in dict.fromkeys((m.population, m.anchor) for m in found.means):
-        cells = [m for m in found.means if (m.population, m.anchor) == (name, anchor)]
+    for name in dict.fromkeys(m.population for m in found.means):
+        cells = [m for m in found.means if m.population == name]
         worst, se = max(abs(m.z) for m in cells), max(m.se for m in cells)
-        rows.append(
-            [name, anchor, short(cells[0].truth), f"{worst:.2f}", short(detectable(se, len(found.means)))]
-        )
-    return table(["scores", "anchor", "truth", "largest abs. z", "bias it would show"], rows)
-
-
-def all_means_table(found: Lemma1) -> str:
-    """Every cell."""
-    rows = [
-        [
-            m.population,
-            m.anchor,
-            f"{m.tau:g}",
-            f"{m.truth:.5f}",
-            f"{m.mean:.5f}",
-            f"{m.se:.5f}",
-            f"{m.z:+.2f}",
-        ]
-        for m in found.means
-    ]
-    head = ["scores", "anchor", "τ", "truth", "mean of P̂", "se", "z"]
-    text = f"Every cell: {found.rows:,} rows with M = {found.extra}, N = {found.unlabelled}"
-    return details(text, table(head, rows))
+        truths = [short(end(m.truth for m in cells)) for end in (min, max)]
+        least = short(detectable(se, len(found.means)))
+        rows.append([name, len(cells), " to ".join(truths), f"{worst:.2f}", least])
+    text = (
+        f"{found.rows:,} rows a cell with M = {found.extra}, N = {found.unlabelled}; every cell is in "
+        f"{_link(LEMMA_1)}."
+    )
+    head = ["scores", "cells", "truth", "largest abs. z", "bias it would show"]
+    return joined(table(head, rows), text)
 
 
 def wrong_table(found: Lemma1) -> str:
@@ -114,36 +102,19 @@ def limit_table(found: Lemma2) -> str:
     return table(["scores", "L_sup", f"mean loss at M = N = {size}", "BPR with true negatives"], rows)
 
 
-def error_tables(found: Lemma3) -> str:
-    """One τ in sight, the others behind a click: the observed error, and its ratio to the bounds."""
-    taus = list(dict.fromkeys(e.tau for e in found.errors))
+def error_text(found: Lemma3) -> str:
+    """The observed errors against the bounds."""
     ratios = [e.error / printed(e.tau, e.extra, e.unlabelled) for e in found.errors]
-    text = (
+    return (
         f"Draws of smooth cosine scores, {found.rows:,} rows a cell, {len(ratios)} cells: error / printed "
         f"bound is from {min(ratios):.4f} to {max(ratios):.4f}, so the bound is {1 / max(ratios):.0f} to "
         f"{1 / min(ratios):.0f} times too large; {sum(r > 1 for r in ratios)} cells are above it. The "
-        "corrected bound is larger still, by 1/(1−τ)."
+        f"corrected bound is larger still, by 1/(1−τ). Every cell is in {_link(LEMMA_3)}."
     )
-    others = [f"τ = {tau:g}\n\n{_error_table(found, tau)}" for tau in taus if tau != taus[2]]
-    shown = f"τ = {taus[2]:g}: observed error, and in brackets error / corrected bound"
-    return "\n\n".join(
-        [text, shown, _error_table(found, taus[2]), details("The other τ", "\n\n".join(others))]
-    )
-
-
-def _error_table(found: Lemma3, tau: float) -> str:
-    cells = {(e.extra, e.unlabelled): e.error for e in found.errors if e.tau == tau}
-    sizes = sorted({n for _, n in cells})
-
-    def cell(m: int, n: int) -> str:
-        return f"{cells[m, n]:.4f} ({cells[m, n] / corrected(tau, m, n):.4f})"
-
-    rows = [[f"M = {m:,}", *(cell(m, n) for n in sizes)] for m in sizes]
-    return table(["", *(f"N = {n:,}" for n in sizes)], rows)
 
 
 def corner_table(found: Lemma3) -> str:
-    """The worst two-point populations against the printed bound: M = N, then M = ∞."""
+    """The worst two-point populations against the printed bound, M = ∞."""
     shipped = [corner for corner in found.corners if corner.floor == "shipped"]
     ratios = {(c.tau, c.infinite, c.size): c.error / printed(*place_of(c)) for c in shipped}
     rest = [c.error / corrected(*place_of(c)) for c in found.corners]
@@ -151,19 +122,43 @@ def corner_table(found: Lemma3) -> str:
     text = (
         f"{found.printed_broken:,} of {found.tried:,} cases are above the printed bound, whichever the "
         f"floor, all with τ ≥ {least:g}; {sum(ratio > 1 for ratio in rest)} are above the corrected one, the "
-        f"largest error being {max(rest):.3f} of it."
+        f"largest error being {max(rest):.3f} of it. {_link(LEMMA_3)} has M = N and the other floor too."
     )
-    return "\n\n".join([_corner_table(ratios, False), _corner_table(ratios, True), text])
-
-
-def _corner_table(ratios: dict[tuple[float, bool, int], float], infinite: bool) -> str:
     sizes = sorted({n for _, _, n in ratios})
+    taus = dict.fromkeys(tau for tau, _, _ in ratios)
+    rows = [[f"{tau:g}", *(_ratio(ratios[tau, True, n]) for n in sizes)] for tau in taus]
+    return joined(table(["τ, M = ∞", *(f"N = {n:,}" for n in sizes)], rows), text)
 
-    def cell(tau: float, n: int) -> str:
-        ratio = ratios[tau, infinite, n]
-        return f"**{ratio:.2f}**" if ratio > 1 else f"{ratio:.2f}"
 
-    rows = [
-        [f"{tau:g}", *(cell(tau, n) for n in sizes)] for tau in dict.fromkeys(tau for tau, _, _ in ratios)
+def _ratio(ratio: float) -> str:
+    return bold(f"{ratio:.2f}", ratio > 1)
+
+
+# --- what the page leaves out ----------------------------------------------------------------------------
+
+
+def _link(name: str) -> str:
+    return f"[tables/{name}](tables/{name})"
+
+
+def csv_tables(results: Results) -> dict[str, str]:
+    """File -> text: every cell of Lemmas 1 and 3."""
+    first, third = results.lemma1, results.lemma3
+    means = [[m.population, m.anchor, m.tau, m.truth, m.mean, m.se, m.z] for m in first.means]
+    errors = [
+        ["drawn", e.tau, e.extra, e.unlabelled, "shipped", e.error, *_bounds(e.tau, e.extra, e.unlabelled)]
+        for e in third.errors
     ]
-    return table(["τ, M = ∞" if infinite else "τ, M = N", *(f"N = {n:,}" for n in sizes)], rows)
+    corners = [
+        ["two-point", c.tau, "∞" if c.infinite else c.size, c.size, c.floor, c.error, *_bounds(*place_of(c))]
+        for c in third.corners
+    ]
+    head = ["scores", "τ", "M", "N", "floor", "error", "printed bound", "corrected bound"]
+    return {
+        LEMMA_1: csv_text(["scores", "anchor", "τ", "truth", "mean of P̂", "se", "z"], means),
+        LEMMA_3: csv_text(head, [*errors, *corners]),
+    }
+
+
+def _bounds(tau: float, extra: int | None, unlabelled: int) -> tuple[float, float]:
+    return printed(tau, extra, unlabelled), corrected(tau, extra, unlabelled)

@@ -246,6 +246,9 @@ def test_scaling_gives_a_line_an_engine_and_a_plot(tmp_path, monkeypatch):
     assert "no engine 'none'" in outcome.skipped[0]
     draw_scaling(outcome.data, tmp_path / "scaling.svg")
     assert ET.parse(tmp_path / "scaling.svg").getroot().tag.endswith("svg")
+    drawn = (tmp_path / "scaling.svg").read_text()
+    for label, *_ in scaling.AXES.values():
+        assert f"<!-- an epoch by {label} -->" in drawn
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from truepair_lab.paper.presets import (
     load_material,
     sweeps,
 )
+from truepair_lab.paper.report.published import COUNTS
 from truepair_lab.paper.running.plan import packaged_settings, settled, wanted_runs
 from truepair_lab.paper.running.search import TRIALS, fixed_of, lasting, space_of
 from worlds import two_tastes
@@ -165,6 +166,8 @@ def test_the_splits_of_the_real_data(name: str, real_data: Path) -> None:
     if not (real_data / DATA[name].source).is_dir():
         pytest.skip(f"{real_data} has no {DATA[name].source}")
     material = load_material(name, real_data)  # checks the hash
+    train, test = material.whole.train, material.whole.test
+    assert (train.n_users, train.n_items, len(train) + len(test)) == COUNTS[name]
     assert material.holdout.test.hash == material.whole.test.hash
     assert material.holdout.valid is not None
     assert len(material.holdout.valid) == pytest.approx(0.1 * len(material.train), abs=1)

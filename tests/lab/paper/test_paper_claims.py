@@ -37,7 +37,7 @@ def test_every_verdict_is_one_of_the_marks_and_shows_numbers():
     text = claims_table(WHOLE)
     for claim in (*CLAIMS, *BESIDE):
         found = claim.judge(WHOLE)
-        assert found.mark in MARKS[:3], claim.text
+        assert found.mark in MARKS[:4], claim.text
         assert " of " in found.numbers
     assert text.count("\n") == len(CLAIMS) + 1
 
@@ -45,20 +45,50 @@ def test_every_verdict_is_one_of_the_marks_and_shows_numbers():
 @pytest.mark.parametrize(
     ("words", "yes", "no"),
     [
-        ("DPL is the best of the five", FIVE | {"dpl": 0.4}, FIVE | {"dpl": 0.3}),
+        ("DPL is the best of the five", FIVE | {"dpl": 0.4}, FIVE | {"dpl": 0.2}),
         ("InfoNCE is at least", {"infonce": 0.3, "bpr": 0.3}, {"infonce": 0.2, "bpr": 0.3}),
         ("DCL is better than BPR", {"dcl": 0.4, "bpr": 0.3}, {"dcl": 0.2, "bpr": 0.3}),
-        ("DCL is better than InfoNCE", {"dcl": 0.4, "infonce": 0.3}, {"dcl": 0.3, "infonce": 0.3}),
+        ("DCL is better than InfoNCE", {"dcl": 0.4, "infonce": 0.3}, {"dcl": 0.2, "infonce": 0.3}),
         ("Debiased losses", {"dcl": 0.4, "bpr": 0.3}, {"dcl": 0.2, "bpr": 0.3}),
         ("HCL is better", {"hcl": 0.4, "dcl": 0.3}, {"hcl": 0.2, "dcl": 0.3}),
         ("DPL is better than BNS", {"dpl": 0.4, "bns": 0.3}, {"dpl": 0.3, "bns": 0.4}),
         ("DPL and BNS are similar", {"dpl": 0.4, "bns": 0.401}, {"dpl": 0.3, "bns": 0.4}),
-        ("Hard samples", {"dpl-hard": 0.4, "dpl": 0.3}, {"dpl-hard": 0.2, "dpl": 0.3}),
+        ("Hard samples improve", {"dpl-hard": 0.4, "dpl": 0.3}, {"dpl-hard": 0.2, "dpl": 0.3}),
     ],
 )
 def test_claims_about_the_tables(words, yes, no):
     assert verdict(words, paper(yes)).mark == "holds"
     assert verdict(words, paper(no)).mark == "does not hold here"
+
+
+def test_not_shown_is_neither_yes_nor_no():
+    """Nothing significant: not shown. One significant no beside it: does not hold here."""
+    even = [*levels("hcl", 0.4, 0.01, "gowalla"), *levels("dcl", 0.4, 0.01, "gowalla")]
+    worse = [*levels("hcl", 0.3, 0.001, "ml-1m"), *levels("dcl", 0.4, 0.001, "ml-1m")]
+    assert verdict("HCL is better", Lines(even)).mark == "not shown"
+    found = verdict("HCL is better", Lines([*even, *worse]))
+    assert (found.mark, found.numbers.split(":")[0]) == ("does not hold here", "0 of 2 (1 not significant)")
+    better = [*levels("hcl", 0.5, 0.001, "ml-100k"), *levels("dcl", 0.4, 0.001, "ml-100k")]
+    assert verdict("HCL is better", Lines([*even, *worse, *better])).mark == "holds in part"
+
+
+def test_what_hard_weights_need_of_tau_is_judged_by_the_last_epoch():
+    def ablated(raised, none):
+        runs = [
+            made.runs("ablation", "ml-1m", "mf", "dpl", raised, variant="hard", parameters={"loss.tau": 0.3})
+        ]
+        runs.append(made.runs("ablation", "ml-1m", "mf", "dpl", none, variant="hard-alone"))
+        return Lines([run for few in runs for run in few])
+
+    found = verdict("Hard samples need", ablated(0.4, 0.3))
+    assert str(found) == "**holds** (1 of 2 datasets)"
+    assert "MovieLens-1M MF, τ raised to 0.3 - τ = 0: +.1" in found.numbers
+    assert verdict("Hard samples need", ablated(0.3, 0.4)).mark == "does not hold here"
+    last = [dataclasses.replace(run, last=run.metrics) for run in ablated(0.3, 0.305).runs[:3]]
+    later = Lines(
+        [*last, *ablated(0.3, 0.305).runs[3:]]
+    )  # .005 lower at the best epoch, .005 higher at the last
+    assert verdict("Hard samples need", later).mark == "holds"
 
 
 def test_a_claim_that_holds_somewhere_holds_in_part():
@@ -126,7 +156,7 @@ def test_no_difference_found_is_not_yet_alike(words, a, b):
 
     assert mark(0.4, 0.0001) == "holds"
     assert mark(0.399, 0.0001) == "holds"  # surely lower, by less than 1%
-    assert mark(0.4, 0.05) == "holds in part"  # no difference found, and nothing sure
+    assert mark(0.4, 0.05) == "not shown"  # no difference found, and nothing sure
     assert mark(0.39, 0.0001) == "does not hold here"
 
 
@@ -143,7 +173,7 @@ def test_p_values_are_corrected_over_the_cases_of_a_claim():
     even = [*levels("hcl", 0.4, 0.01, "gowalla"), *levels("dcl", 0.4, 0.01, "gowalla")]
     assert verdict("HCL is better", Lines(sure)).mark == "holds"
     found = verdict("HCL is better", Lines([*sure, *even]))
-    assert found.mark == "does not hold here"
+    assert found.mark == "not shown"
     assert found.numbers.startswith("0 of 2 (2 not significant):")
 
 
@@ -204,7 +234,7 @@ def test_the_questions_beside_the_paper_follow_the_comparisons_over_users():
     ]
     assert (
         verdict("With equal tuning, DPL is better", dataclasses.replace(WHOLE, contrasts=unsure)).mark
-        == "does not hold here"
+        == "not shown"
     )
     assert verdict("The best sampled model", WHOLE).mark == "does not hold here"
     strong = [made.contrast(d, "lightgcn dpl-hard", "ease", 0.01, 0.001) for d in made.DATASETS]

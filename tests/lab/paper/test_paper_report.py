@@ -12,6 +12,7 @@ import pytest
 
 from truepair.errors import InputError, StorageError
 from truepair_lab.lines import Lines, append_line, read_lines
+from truepair_lab.paper.report.csv_tables import csv_tables
 from truepair_lab.paper.report.figures import report_figures
 from truepair_lab.paper.report.page import rebuild_report, report_text, write_report
 
@@ -66,13 +67,15 @@ def test_the_page_has_its_sections_and_its_figures():
 
 def test_the_order_of_the_lines_does_not_matter():
     assert report_text(shuffled(WHOLE)) == report_text(WHOLE)
+    assert csv_tables(shuffled(WHOLE)) == csv_tables(WHOLE)
 
 
 @pytest.mark.parametrize("part", PARTS)
 def test_partial_lines_give_a_partial_page(part):
     text = report_text(PARTS[part])
     assert "not run" in text.lower()
-    assert not re.search(r"\b(nan|inf|None)\b", text)
+    for whole in (text, *csv_tables(PARTS[part]).values()):
+        assert not re.search(r"\b(nan|inf|None)\b", whole)
 
 
 def test_what_was_left_out_or_broken_is_told():
@@ -103,7 +106,11 @@ def test_a_folder_of_lines_becomes_a_page_with_figures(tmp_path):
         append_line(tmp_path / "lines" / "all.jsonl", line)
     out = rebuild_report(tmp_path / "lines", tmp_path / "docs" / "lab" / "paper.md")
     assert out.read_text(encoding="utf-8") == report_text(WHOLE)
-    assert sorted(os.listdir(out.parent)) == ["figures", "paper.md"]
+    assert sorted(os.listdir(out.parent)) == ["figures", "paper.md", "tables"]
+    for name, text in csv_tables(WHOLE).items():
+        assert (out.parent / "tables" / name).read_text(encoding="utf-8") == text
+        assert f"](tables/{name})" in report_text(WHOLE)
+    assert len(os.listdir(out.parent / "tables")) == 3
     assert sorted(os.listdir(out.parent / "figures")) == sorted(FILES)
     for name in FILES:
         svg = (out.parent / "figures" / name).read_text(encoding="utf-8")
@@ -157,5 +164,7 @@ def test_docs_paper_is_rebuilt():
     lines = read_lines(folder)
     assert not lines.broken
     assert (ROOT / "docs" / "lab" / "paper.md").read_text(encoding="utf-8") == report_text(lines)
+    for name, text in csv_tables(lines).items():
+        assert (ROOT / "docs" / "lab" / "tables" / name).read_text(encoding="utf-8") == text
     for name, figure in report_figures(lines).items():
         assert (ROOT / "docs" / "lab" / "figures" / name).read_text(encoding="utf-8") == figure.svg()

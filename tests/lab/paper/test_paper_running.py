@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from truepair.cli.main import app
 from truepair.data.split_recipes import split_random
-from truepair.evaluation import evaluate
+from truepair.evaluation import evaluate, holm
 from truepair.training import fit
 from truepair.tuning import Trial
 from truepair_lab.lines import Lines, RunLine, append_line, read_lines
@@ -24,7 +24,7 @@ from truepair_lab.paper.presets import DATA, METRICS, Material
 from truepair_lab.paper.running import plan, steps
 from truepair_lab.paper.running import runs as running
 from truepair_lab.paper.running import search as searching
-from truepair_lab.paper.running.contrasts import make_contrasts
+from truepair_lab.paper.running.contrasts import flips_for, make_contrasts
 from truepair_lab.paper.running.plan import Wanted, settings_text, tuned_settings, wanted_runs
 from truepair_lab.paper.running.runs import job_of, per_user_file, run_wanted
 from truepair_lab.paper.running.search import best_trials, search
@@ -257,6 +257,13 @@ def test_comparisons_pair_the_users(material: Material, tmp_path: Path) -> None:
     assert found.difference == pytest.approx(means[found.a] - means[found.b], abs=1e-5)
     assert found.low <= found.difference <= found.high
     assert 0 < found.p == found.p_corrected <= 1
+
+
+@pytest.mark.parametrize("contrasts", [1, 72, 101, 5000])
+def test_the_least_p_is_significant_after_the_correction(contrasts: int) -> None:
+    """One that is as clear as can be among many that are as clear: all count."""
+    least = 1 / (1 + flips_for(contrasts))
+    assert holm([least] * contrasts)[0] <= 0.01
 
 
 def test_nothing_to_compare_is_said(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """Tables of the report: exactly the means of the lines, the paper's beside them, and what was not run."""
 
+import csv
 import dataclasses
+import json
 import statistics
 
 import paper_lines as made
@@ -8,21 +10,16 @@ import pytest
 
 from truepair_lab import searching
 from truepair_lab.lines import Lines
-from truepair_lab.markdown import short, table
+from truepair_lab.markdown import metric_name, short, table
 from truepair_lab.paper.presets import METRICS
-from truepair_lab.paper.report.ablation import ablation_tables
+from truepair_lab.paper.report.ablation import Part, ablation_tables, differences
 from truepair_lab.paper.report.bars import AUTHORS, bars_table, reached
-from truepair_lab.paper.report.clean_protocol import clean_tables, nine_metrics, ranking_table, rankings
-from truepair_lab.paper.report.running_time import (
-    data_table,
-    session_table,
-    settings_table,
-    timing_table,
-    versions_text,
-)
+from truepair_lab.paper.report.clean_protocol import clean_tables, ranking_table, rankings
+from truepair_lab.paper.report.csv_tables import csv_tables
+from truepair_lab.paper.report.running_time import data_table, session_table, timing_table, versions_text
 from truepair_lab.paper.report.study_runs import OTHER_TEXT, study_of, swept
 from truepair_lab.paper.report.tables import reproduction, tuned_table
-from truepair_lab.paper.report.tuning_effort import effort_table
+from truepair_lab.paper.report.tuning_effort import effort_text, searches
 from truepair_lab.paper.running.plan import optimistic, settled
 from truepair_lab.statistics import Mean
 
@@ -33,6 +30,12 @@ def rows_of(markdown, *words):
     """The rows that hold all these words, as lists of cells."""
     rows = [line.strip("| ").split(" | ") for line in markdown.splitlines() if line.startswith("|")]
     return [row for row in rows if all(word in row for word in words)]
+
+
+def cells(lines, file, **place):
+    """The rows of a CSV file beside the page, as dicts, that have these values."""
+    rows = csv.DictReader(csv_tables(lines)[f"paper-{file}.csv"].splitlines())
+    return [row for row in rows if all(row[name] == value for name, value in place.items())]
 
 
 def shown(values):
@@ -114,21 +117,25 @@ def test_every_cell_of_the_papers_tables_is_the_mean_of_its_lines():
     runs = [
         r for r in WHOLE.runs if (r.study, r.dataset, r.encoder, r.method) == ("paper", "ml-1m", "mf", "dpl")
     ]
-    brief, full = rows_of(text.split("#### MovieLens-1M")[1].split("####")[0], "MF", "DPL")
+    (brief,) = rows_of(text.split("#### MovieLens-1M")[1].split("####")[0], "MF", "DPL")
     assert brief[2] == "3"
     assert brief[3] == f"{shown([r.metrics['ndcg@20'] for r in runs])} (.3891)"
     assert brief[-1] == shown([r.last["ndcg@20"] for r in runs])
-    for metric, cell in zip(METRICS, full[2:-1], strict=True):
-        assert cell.startswith(shown([r.metrics[metric] for r in runs]) + "<br>(")
-    assert full[-1] == "2.0%"
-    assert rows_of(text, "MF", "BPR")[1][-1] == "–"  # its loss has no floor
+    (full,) = cells(WHOLE, "metrics", study="paper", dataset="MovieLens-1M", model="MF DPL")
+    for metric in METRICS:
+        name, values = metric_name(metric), [r.metrics[metric] for r in runs]
+        found = [float(full[part]) for part in (name, f"{name}, sd")]
+        assert found == pytest.approx([statistics.fmean(values), statistics.stdev(values)], rel=1e-5)
+    assert (full["NDCG@20, the paper"], full["rows at the floor"]) == ("0.3891", "0.02")
 
 
 def test_doubted_cells_are_marked_and_explained_and_the_caption_says_optimistic():
     text = reproduction(WHOLE)
-    assert "(.1866†)" in text
     assert "less than half of NDCG@5" in text
-    assert text.count("Optimistic") == 2
+    assert "(.1417†)" in reproduction(Lines(made.runs("paper", "yahoo-r3", "lightgcn", "dcl", 0.2)))
+    assert text.startswith("Optimistic: the best test epoch")
+    (cell,) = cells(WHOLE, "metrics", study="paper", dataset="MovieLens-1M", model="LightGCN DPL")
+    assert (cell["NDCG@10, the paper"], cell["doubted in the paper"]) == ("0.1866", "NDCG@10")
 
 
 def test_what_was_not_run_says_so():
@@ -201,11 +208,9 @@ def test_the_best_stands_first_and_in_bold():
     text = clean_tables(WHOLE)
     first = rows_of(text, "**EASE**")[0]
     assert first[0] == "1"
-    nine = rows_of(text, "EASE")[0]
-    assert all(cell.startswith("**") for cell in nine[1:-1])
-    floors = {row[0]: row[-1] for row in rows_of(nine_metrics(rankings(WHOLE)["ml-1m"]))}
-    assert [floors[f"MF {name}"] for name in ("DCL", "HCL", "DPL", "DPL, hard samples")] == ["2.0%"] * 4
-    assert [floors[name] for name in ("MF BPR", "EASE")] == ["–", "–"]
+    for metric in map(metric_name, METRICS):
+        clean = cells(WHOLE, "metrics", study="clean", dataset="MovieLens-1M")
+        assert max(clean, key=lambda row: float(row[metric]))["model"] == "EASE"
 
 
 def test_comparisons_over_users_are_shown_and_turned_round():
@@ -239,7 +244,7 @@ def test_comparisons_of_other_settings_than_those_shown_do_not_count(side):
 
 def test_clean_rows_that_were_not_run_say_so():
     text = clean_tables(Lines(made.runs("clean", "ml-1m", "mf", "dpl", 0.35)))
-    assert rows_of(text, "EASE")[0][1] == "not run"
+    assert not rows_of(text, "EASE")
     assert "LightGCN HCL, " in text.split("#### MovieLens-1M")[1].split("Not run:")[1]
     assert "a reference point (none run)" in text
 
@@ -256,7 +261,7 @@ def test_the_ablation_is_judged_after_the_last_epoch():
     last = {v: [r.last["ndcg@20"] for r in found] for v, found in runs.items()}
     row = rows_of(text.split("#### MovieLens-1M")[1], "`half`")[0]
     assert row[2] == shown(last["half"])
-    assert row[3].startswith(short(statistics.fmean(last["half"]) - statistics.fmean(last["dpl"])))
+    assert row[3].startswith("**" + short(statistics.fmean(last["half"]) - statistics.fmean(last["dpl"])))
     assert row[4] == shown([r.metrics["ndcg@20"] for r in runs["half"]])
     assert row[5] == "2.0%"
     assert rows_of(text, "`bpr-matched`")[0][2] == "not run"
@@ -270,13 +275,15 @@ def test_hard_weights_are_said_to_come_with_another_tau():
 
 
 def test_effort_counts_trials_and_shows_what_was_chosen():
-    row = rows_of(effort_table(WHOLE), "MovieLens-1M")[0]
+    (row,) = (row for row in searches(WHOLE) if row[0] == "MovieLens-1M")
     assert row == [
-        "MovieLens-1M", "MF DPL", "3", "1", "1", "–", ".2000", "40", "dim 32, learning_rate 0.001",
+        "MovieLens-1M", "MF DPL", 3, 1, 1, "–", ".2000", "40", "dim 32, learning_rate 0.001",
         "learning_rate 0.001 (edge), dim 32 (edge)", "3.0 min",
     ]  # fmt: skip
+    (written,) = cells(WHOLE, "searches", dataset="MovieLens-1M")
+    assert list(written.values()) == list(map(str, row))
     failed = [dataclasses.replace(t, state="failed", score=None) for t in WHOLE.trials]
-    assert rows_of(effort_table(Lines(trials=failed)), "MovieLens-1M")[0][6] == "–"
+    assert [row[6] for row in searches(Lines(trials=failed))] == ["–", "–"]
 
 
 def tried(encoder, method, *settings, epoch=40):
@@ -285,7 +292,7 @@ def tried(encoder, method, *settings, epoch=40):
     trials = [
         dataclasses.replace(like, number=n, score=0.3 - n / 100, parameters=p) for n, p in enumerate(settings)
     ]
-    row = rows_of(effort_table(Lines(trials=trials)), "MovieLens-100k")[0]
+    (row,) = searches(Lines(trials=trials))
     return row[5], row[9]
 
 
@@ -307,7 +314,7 @@ def test_what_was_tried_beyond_its_first_range_is_extended_and_no_edge():
 
 
 def test_the_caption_of_effort_tells_the_caps_and_the_trials():
-    text = effort_table(WHOLE)
+    text = effort_text(WHOLE)
     assert "the dimension ends at 128 with MF and 64 with LightGCN" in text
     assert "N at 32, M at 16" in text
     assert f"{searching.ONE_PARAMETER} for EASE, which has one parameter; popularity has none" in text
@@ -324,9 +331,44 @@ def test_times_sessions_data_and_versions():
     assert "sweep 60" in rows_of(data_table(WHOLE), "`split-of-ml-1m`")[0][-1]
     assert "truepair 0.1.0" in versions_text(WHOLE)
     assert "torch" not in versions_text(WHOLE)
-    assert "learning_rate 0.001" in settings_table(WHOLE)
+    (cell,) = cells(WHOLE, "settings", study="clean", dataset="MovieLens-1M", model="MF HCL")
+    assert json.loads(cell["parameters"]) == made.setting("hcl")
 
 
-@pytest.mark.parametrize("make", [effort_table, timing_table, session_table, data_table])
+def test_table_i_stands_beside_our_counts():
+    text = data_table(Lines([made.run("paper", d, "mf", "dpl", 0.3) for d in ("ml-1m", "gowalla", "mine")]))
+    assert rows_of(text, "MovieLens-1M")[0][1:5] == [
+        "6,040",
+        "3,706 (3,952)",
+        "1,000,209 (1,000,000)",
+        ".0447 (.0419)",
+    ]
+    assert rows_of(text, "Gowalla")[0][1:5] == ["29,858", "40,981", "1,027,370", ".00084"]
+    assert rows_of(text, "mine")[0][1:5] == ["–"] * 4
+
+
+def test_cells_with_few_seeds_are_listed():
+    few = made.runs("paper", "ml-1m", "mf", "hcl", 0.3, seeds=2)
+    text = reproduction(Lines([*few, *made.runs("paper", "ml-1m", "mf", "dpl", 0.3)]))
+    assert "1 of the 50 cells of Table II have fewer than 3 seeds" in text
+    assert "not known: MovieLens-1M MF HCL (2)." in text
+    assert "cells of Table II" not in reproduction(Lines(made.runs("paper", "ml-1m", "mf", "dpl", 0.3)))
+
+
+def test_differences_of_the_ablation_are_corrected_together():
+    """τ = 0 alone differs significantly from DPL; beside five variants that differ by chance it does not."""
+
+    def part(name, value, noise):
+        return Part(name, Mean(value, noise, 3), None, None)
+
+    base, one = part("dpl", 0.4, 0.001), part("tau=0", 0.403, 0.001)
+    others = {
+        name: part(name, 0.4, 0.01) for name in ("half", "n-alone", "hard", "hard-alone", "bpr-matched")
+    }
+    assert differences({"dpl": base, "tau=0": one})["tau=0"][1] == 1
+    assert differences({"dpl": base, "tau=0": one, **others})["tau=0"][1] == 0
+
+
+@pytest.mark.parametrize("make", [effort_text, timing_table, session_table, data_table])
 def test_without_lines_a_table_says_so(make):
     assert "Not run" in make(Lines())

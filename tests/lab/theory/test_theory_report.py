@@ -13,11 +13,12 @@ from typer.testing import CliRunner
 from truepair.cli.main import app
 from truepair.errors import InputError, StorageError
 from truepair_lab.store import rounded
-from truepair_lab.theory import running
+from truepair_lab.theory import figures, running
 from truepair_lab.theory.figures import theory_figures
 from truepair_lab.theory.report import page_text, write_page
 from truepair_lab.theory.results import as_text, read_results
 from truepair_lab.theory.running import run_theory, verdicts
+from truepair_lab.theory.tables import csv_tables
 
 ROOT = Path(__file__).parents[3]
 KEPT = ROOT / "results" / "theory.json"
@@ -36,6 +37,8 @@ def run(*args):
 
 def test_the_page_in_the_docs_is_that_of_the_kept_results():
     assert (ROOT / "docs" / "lab" / "theory.md").read_text(encoding="utf-8") == page_text(RESULTS)
+    for name, text in csv_tables(RESULTS).items():
+        assert (ROOT / "docs" / "lab" / "tables" / name).read_text(encoding="utf-8") == text
     for name, figure in theory_figures(RESULTS).items():
         assert (ROOT / "docs" / "lab" / "figures" / name).read_text(encoding="utf-8") == figure.svg()
 
@@ -58,6 +61,9 @@ def test_a_page_with_its_figures(tmp_path):
     text = page.read_text(encoding="utf-8")
     assert text == page_text(RESULTS)
     assert not re.search(r"\b(nan|inf|None)\b", text)
+    for name, table in csv_tables(RESULTS).items():
+        assert f"](tables/{name})" in text
+        assert (page.parent / "tables" / name).read_text(encoding="utf-8") == table
     for name in theory_figures(RESULTS):
         assert f"](figures/{name})" in text
         ET.fromstring((page.parent / "figures" / name).read_bytes())
@@ -67,6 +73,23 @@ def test_the_same_results_give_the_same_figure():
     pytest.importorskip("matplotlib")
     first, second = (theory_figures(RESULTS)["theory-lemma3.svg"].svg() for _ in range(2))
     assert first == second
+
+
+@pytest.mark.parametrize("name", theory_figures(RESULTS))
+def test_a_colour_of_a_figure_is_one_thing(name, monkeypatch):
+    drawn = []
+    for draw in ("draw_lines", "draw_dots"):
+        monkeypatch.setattr(figures, draw, lambda panels, *_: drawn.extend(panels) or "<svg>")
+    theory_figures(RESULTS)[name].draw()
+    things = {}
+    for panel in drawn:
+        for label, series in panel.series.items():
+            if not label.startswith("_"):  # dashed guides of a series have its colour
+                things.setdefault(series.colour, set()).add(label)
+        for label, (_, _, colour) in panel.spans.items():
+            things.setdefault(colour, set()).add(label)
+    assert drawn
+    assert all(len(labels) == 1 for labels in things.values()), things
 
 
 def test_a_failed_check_is_told_on_the_page():

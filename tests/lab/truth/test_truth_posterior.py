@@ -11,7 +11,7 @@ from truepair.losses import InfoNCE, InfoNCEPosterior
 from truepair_lab import store
 from truepair_lab.truth.cases import hidden_case, mask_of
 from truepair_lab.truth.lines import PosteriorLine, append
-from truepair_lab.truth.report.posterior import gain_table, section, trials_of
+from truepair_lab.truth.report.posterior import chosen_csv, gain_table, section, trials_of
 from truepair_lab.truth.supervised_infonce import fit_supervised, supervised_job
 from truepair_lab.truth.weighted_infonce import KIND, TITLES, Bench, Effort, Point, _of_kind, run_posterior
 
@@ -93,7 +93,10 @@ def test_the_section_says_what_the_lines_say(folder):
         assert title in text
     assert "nan" not in text
     rows = [line for line in text.splitlines() if line.startswith("| tiny")]
-    assert len(rows) == 1 + 2 + 4
+    assert len(rows) == 1 + 2
+    table = chosen_csv(trials_of(lines))
+    assert table == chosen_csv(trials_of(reversed(lines)))
+    assert len(table.splitlines()) == 1 + 4
 
 
 def test_gains_are_bold_where_significant_and_shares_of_the_gap():
@@ -151,9 +154,16 @@ def test_weights_with_another_kind_of_scores_are_run_with_infonces_kind_too():
 
 
 def test_an_end_of_the_search_is_marked():
-    assert "| InfoNCE | cosines | 0.4 (lowest tried) | 1e-05 |" in section(trials_of(made(0.01)))
+    assert ",InfoNCE,cosine,0.4,lowest,1e-05,,5 5 5 5\n" in chosen_csv(trials_of(made(0.01)))
     inner = [replace(line, search=[]) for line in made(0.01)]
-    assert "tried) |" not in section(trials_of(inner))
+    assert "lowest" not in chosen_csv(trials_of(inner))
+
+
+def test_all_differences_of_a_case_are_corrected_together():
+    """At p = .02 the gain alone would be significant; with those of the other columns it is not."""
+    (trial,) = trials_of([line for line in made(0.0012) if line.treatment != "supervised"])
+    assert trial.gain("posterior").p == pytest.approx(0.0206, abs=1e-4)
+    assert trial.significant == frozenset()
 
 
 def test_a_broken_line_is_left_out_and_named(tmp_path):

@@ -11,7 +11,7 @@ from truepair_lab.markdown import metric_name, table
 from truepair_lab.paper.presets import DATA
 from truepair_lab.paper.report.names import ENCODER_NAMES, NOT_RUN, dataset_name, in_order, not_run
 from truepair_lab.paper.report.study_runs import NDCG, Cell, study_of
-from truepair_lab.statistics import Mean, difference
+from truepair_lab.statistics import Difference, Mean, bold, corrected, difference, sign_of
 
 VARIANTS = {
     "dpl": "DPL, the authors' settings: the baseline",
@@ -68,8 +68,8 @@ def ablation_tables(lines: Lines) -> str:
 
 def _ablation(dataset: str, encoder: str, parts: Mapping[str, Part]) -> str:
     names = sorted({*VARIANTS, *parts}, key=in_order(VARIANTS))
-    base = parts["dpl"].last if "dpl" in parts else None
-    rows = [_part_row(parts.get(name, Part(name, None, None, None)), base) for name in names]
+    gaps = differences(parts)
+    rows = [_part_row(parts.get(name, Part(name, None, None, None)), gaps.get(name)) for name in names]
     ndcg = metric_name(NDCG)
     head = [
         "variant",
@@ -86,11 +86,21 @@ def _ablation(dataset: str, encoder: str, parts: Mapping[str, Part]) -> str:
 
 _ABLATION = (
     "Compare the last epoch, where nothing is chosen; the best epoch is chosen on the test part. Differences "
-    "with one standard error over seeds."
+    "with one standard error over seeds; bold ones are significant, by Welch's t with p corrected by Holm "
+    "over the differences of the table."
 )
 
 
-def _part_row(part: Part, base: Mean | None) -> list[object]:
-    gap = difference(part.last, base) if part.last and base and part.variant != "dpl" else "–"
+def differences(parts: Mapping[str, Part]) -> dict[str, tuple[Difference, int | None]]:
+    """Each variant's last epoch less DPL's, and its sign; see `sign_of`."""
+    base = parts["dpl"].last if "dpl" in parts else None
+    found = {n: difference(part.last, base) for n, part in parts.items() if part.last and base and n != "dpl"}
+    p_values = corrected([gap.p() for gap in found.values()])
+    pairs = zip(found.items(), p_values, strict=True)
+    return {name: (gap, sign_of(gap.value, p)) for (name, gap), p in pairs}
+
+
+def _part_row(part: Part, found: tuple[Difference, int | None] | None) -> list[object]:
+    gap = bold(str(found[0]), bool(found[1])) if found else "–"
     floor = "–" if part.clamped is None else f"{part.clamped:.1%}"
     return [f"`{part.variant}`", part.what, part.last or NOT_RUN, gap, part.best or NOT_RUN, floor]

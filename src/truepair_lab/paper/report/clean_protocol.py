@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from truepair_lab.lines import Contrast, Lines
-from truepair_lab.markdown import details, joined, metric_name, short, table
-from truepair_lab.paper.presets import DATA, ENCODERS, METHODS_OF, METRICS, NO_ENCODER, REFERENCES
-from truepair_lab.paper.report.names import NOT_RUN, dataset_name, in_order, model_name, not_run
+from truepair_lab.markdown import joined, metric_name, short, table
+from truepair_lab.paper.presets import DATA, ENCODERS, METHODS_OF, NO_ENCODER, REFERENCES
+from truepair_lab.paper.report.names import dataset_name, in_order, model_name, not_run
 from truepair_lab.paper.report.study_runs import NDCG, OTHER_TEXT, Cell, Study, study_of
 from truepair_lab.statistics import (
     LEAST_SEEDS,
@@ -25,7 +25,6 @@ EXPECTED: tuple[Model, ...] = (
     *((NO_ENCODER, m) for m in REFERENCES),
 )
 HEADLINE = (NDCG, "recall@20", "precision@5")
-FLOORED = ("dcl", "hcl", "dpl", "dpl-hard")  # methods whose loss has a floor
 
 
 @dataclass(frozen=True)
@@ -110,7 +109,7 @@ def _over_users(value: float, low: float, high: float, p: float) -> Gap:
 
 
 def clean_tables(lines: Lines) -> str:
-    """A ranking and all nine metrics for each dataset."""
+    """A ranking for each dataset."""
     found = rankings(lines)
     names = sorted({*(n for n in DATA if n != "yahoo-r3"), *found}, key=in_order(DATA))
     tables = [_of_dataset(found[name]) if name in found else _nothing(dataset_name(name)) for name in names]
@@ -126,8 +125,7 @@ def _of_dataset(ranking: Ranking) -> str:
     missing = [model_name(*model) for model in EXPECTED if model not in run]
     notes = [OTHER_TEXT] if any(map(ranking.mark, run)) else []
     notes += [not_run(missing)] if missing else []
-    nine = details("All nine metrics", f"{nine_metrics(ranking)}\n\n{_NINE}")
-    return joined(f"#### {dataset_name(ranking.dataset)}", ranking_table(ranking), nine, *notes)
+    return joined(f"#### {dataset_name(ranking.dataset)}", ranking_table(ranking), *notes)
 
 
 _CAPTION = (
@@ -137,7 +135,6 @@ _CAPTION = (
     f"“{UNKNOWN}”: fewer than {LEAST_SEEDS} seeds, or a reference point that was solved once; nothing is "
     "concluded from it."
 )
-_NINE = "The best of each column in bold. “At the floor” is the share of rows that met the floor of the loss."
 
 
 def ranking_table(ranking: Ranking) -> str:
@@ -156,35 +153,6 @@ def ranking_table(ranking: Ranking) -> str:
         else "a reference point (none run)"
     )
     return table(["", "model", "seeds", metric_name(NDCG), f"- {best}", "- BPR, same encoder"], rows)
-
-
-def nine_metrics(ranking: Ranking) -> str:
-    """All metrics of all models; those that were expected and not run say so."""
-    run = [model for model, _ in ranking.models]
-    models = [*run, *(model for model in EXPECTED if model not in run)]
-    means = {(m, k): ranking.study.mean(ranking.dataset, *m, k) for m in models for k in METRICS}
-    best = {
-        k: max(f.value for m in models if (f := means[m, k]))
-        for k in METRICS
-        if any(means[m, k] for m in run)
-    }
-    figures = {m: [_bold(means[m, k], best.get(k)) for k in METRICS] for m in models}
-    floors = {m: at_the_floor(ranking.study, ranking.dataset, m) for m in models}
-    rows = [[model_name(*m) + ranking.mark(m), *figures[m], floors[m]] for m in models]
-    return table(["model", *map(metric_name, METRICS), "at the floor"], rows)
-
-
-def at_the_floor(study: Study, dataset: str, model: Model) -> str:
-    """The share of rows that met the loss's floor, for the losses that have one."""
-    cell = study.cells.get((dataset, *model, ""))
-    share = cell.clamped if cell and model[1] in FLOORED else None
-    return "–" if share is None else f"{share:.1%}"
-
-
-def _bold(mean: Mean | None, best: float | None) -> str:
-    if mean is None:
-        return NOT_RUN
-    return f"**{mean}**" if mean.value == best else str(mean)
 
 
 def reference_lines(lines: Lines, datasets: Sequence[str]) -> str:

@@ -74,6 +74,25 @@ ml-1m    mf       bns      .4207 .1062 .4324 .3518 .1703 .4191 .3045 .2614 .4002
 ml-1m    mf       dpl-hard .4251 .1012 .4412 .3649 .1701 .4151 .3012 .2539 .3922
 """
 
+# users, items, interactions, density
+TABLE_I: dict[str, tuple[int, int, int, float]] = {
+    "ml-100k": (943, 1_682, 100_000, 0.06304),
+    "ml-1m": (6_040, 3_952, 1_000_000, 0.04189),
+    "yahoo-r3": (5_400, 1_000, 182_000, 0.03370),
+    "yelp2018": (31_668, 38_048, 1_561_406, 0.00130),
+    "gowalla": (29_858, 40_981, 1_027_370, 0.00084),
+}
+"""The datasets as the paper counts them."""
+
+COUNTS: dict[str, tuple[int, int, int]] = {
+    "ml-100k": (943, 1_682, 100_000),
+    "ml-1m": (6_040, 3_706, 1_000_209),
+    "yahoo-r3": (5_400, 1_000, 183_179),
+    "yelp2018": (31_668, 38_048, 1_561_406),
+    "gowalla": (29_858, 40_981, 1_027_370),
+}
+"""Users, items and interactions of the files that the runs were made with."""
+
 Row = tuple[str, str, str]  # dataset, encoder, method
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from truepair_lab.lines import Lines
 from truepair_lab.markdown import signed
 from truepair_lab.paper.presets import ENCODERS, TABLE_2
+from truepair_lab.paper.report.ablation import ablation
 from truepair_lab.paper.report.clean_protocol import rankings
 from truepair_lab.paper.report.names import ENCODER_NAMES, METHOD_NAMES, dataset_name, model_name
 from truepair_lab.paper.report.study_runs import SWEPT, study_of, swept
@@ -164,6 +165,18 @@ def lightgcn_at_least(lines: Lines) -> Iterator[Answer]:
         if graph and flat:
             gap = relative(graph, flat)
             yield Answer(*_above(gap, -SIMILAR), f"{dataset_name(dataset)} {_share(gap)}", (dataset,))
+
+
+def hard_needs_tau(lines: Lines) -> Iterator[Answer]:
+    """With hard weights, is the raised τ better than none? By the last epoch of the ablation."""
+    for (dataset, encoder), parts in ablation(lines).items():
+        raised, none = parts.get("hard"), parts.get("hard-alone")
+        if raised and none and raised.last and none.last:
+            gap = difference(raised.last, none.last)
+            text = (
+                f"{_place(dataset, encoder)}, {raised.what.removeprefix('hard weights with ')} - τ = 0: {gap}"
+            )
+            yield Answer(*_above(gap), text, (dataset,))
 
 
 # --- M, N, τ and time ----------------------------------------------------------------------------------

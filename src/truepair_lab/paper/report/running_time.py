@@ -6,10 +6,10 @@ import statistics
 from collections import Counter, defaultdict
 
 from truepair_lab.lines import Lines, Session, Timing
-from truepair_lab.markdown import details, duration, plain, table
+from truepair_lab.markdown import duration, share, table
 from truepair_lab.paper.presets import DATA
 from truepair_lab.paper.report.names import METHOD_NAMES, dataset_name, in_order, model_name, not_run
-from truepair_lab.paper.report.study_runs import study_of
+from truepair_lab.paper.report.published import COUNTS, TABLE_I
 
 # --- time ----------------------------------------------------------------------------------------------
 
@@ -47,7 +47,7 @@ def _timing_order(t: Timing) -> tuple[object, ...]:
 
 
 def session_table(lines: Lines) -> str:
-    """Wall-clock of all sessions by machine, and each of them."""
+    """Wall-clock of all sessions by machine."""
     if not lines.sessions:
         return not_run(["any session"])
     devices: dict[str, list[Session]] = defaultdict(list)
@@ -57,26 +57,37 @@ def session_table(lines: Lines) -> str:
         [device, len(of), f"{sum(s.runs for s in of):,}", duration(sum(s.seconds for s in of))]
         for device, of in devices.items()
     ]
-    each = [
-        [s.began, s.device, f"`{s.asked}`", s.runs, duration(s.seconds)]
-        for of in devices.values()
-        for s in of
-    ]
-    whole = table(["machine", "sessions", "runs", "wall-clock"], totals)
-    all_of_them = table(["began", "machine", "asked", "runs", "wall-clock"], each)
-    return f"{whole}\n\n{details('Every session', all_of_them)}"
+    return table(["machine", "sessions", "runs", "wall-clock"], totals)
 
 
 def data_table(lines: Lines) -> str:
-    """The splits by their checksums, and how many runs of each study they have."""
+    """The datasets beside the paper's Table I; the splits by their checksums, and how many runs they have."""
     runs: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for run in lines.runs:
         runs[run.dataset, run.split][run.study] += 1
     rows = [
-        [dataset_name(d), f"`{split}`", ", ".join(f"{study} {n}" for study, n in sorted(counts.items()))]
+        [
+            dataset_name(d),
+            *_counts(d),
+            f"`{split}`",
+            ", ".join(f"{study} {n}" for study, n in sorted(counts.items())),
+        ]
         for (d, split), counts in sorted(runs.items(), key=lambda item: (in_order(DATA)(item[0][0]), item[0]))
     ]
-    return table(["dataset", "checksum of the split", "runs"], rows) if rows else not_run(["any run"])
+    head = ["dataset", "users", "items", "interactions", "density", "checksum of the split", "runs"]
+    return table(head, rows) if rows else not_run(["any run"])
+
+
+def _counts(dataset: str) -> list[str]:
+    """Users, items, interactions and density; in brackets Table I's, where they differ."""
+    if dataset not in COUNTS:
+        return ["–"] * 4
+    users, items, pairs = own = COUNTS[dataset]
+    *printed, their_density = TABLE_I[dataset]
+    cells = [f"{n:,}" + (f" ({m:,})" if m != n else "") for n, m in zip(own, printed, strict=True)]
+    density = pairs / (users * items)
+    is_close = abs(density - their_density) <= 0.01 * density
+    return [*cells, share(density) + ("" if is_close else f" ({share(their_density)})")]
 
 
 def versions_text(lines: Lines) -> str:
@@ -85,18 +96,3 @@ def versions_text(lines: Lines) -> str:
     engines = {f"{run.engine} on {run.device}" for run in lines.runs}
     listed = [", ".join(sorted(names)) or "none named" for names in (named, engines)]
     return f"Versions: {listed[0]}. Engines: {listed[1]}."
-
-
-def settings_table(lines: Lines) -> str:
-    """The parameters of every run of the paper's protocol, once for each setting."""
-    rows = []
-    for name in ("paper", "paper-tuned"):
-        for (d, e, m, variant), cell in study_of(lines, name).cells.items():
-            named = sorted(cell.runs[0].parameters.items())
-            flat = ", ".join(f"{key} {plain(value)}" for key, value in named)
-            rows.append([name, dataset_name(d), model_name(e, m, variant), flat])
-    return (
-        details("The settings of these runs", table(["study", "dataset", "model", "parameters"], rows))
-        if rows
-        else ""
-    )

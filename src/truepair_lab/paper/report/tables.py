@@ -10,9 +10,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from truepair_lab.lines import Lines
-from truepair_lab.markdown import details, metric_name, short, table
-from truepair_lab.paper.presets import DATA, ENCODERS, METRICS, TABLE_2, TABLE_3
-from truepair_lab.paper.report.clean_protocol import HEADLINE, at_the_floor, reference_lines
+from truepair_lab.markdown import joined, metric_name, short, table
+from truepair_lab.paper.presets import DATA, ENCODERS, TABLE_2, TABLE_3
+from truepair_lab.paper.report.clean_protocol import HEADLINE, reference_lines
 from truepair_lab.paper.report.names import (
     ENCODER_NAMES,
     METHOD_NAMES,
@@ -22,8 +22,9 @@ from truepair_lab.paper.report.names import (
     model_name,
     not_run,
 )
-from truepair_lab.paper.report.published import DOUBTED, MARK, published
+from truepair_lab.paper.report.published import DOUBTED, MARK, TABLE_II, published
 from truepair_lab.paper.report.study_runs import NDCG, OTHER_TEXT, Study, study_of
+from truepair_lab.statistics import LEAST_SEEDS
 
 OPTIMISTIC_CAPTION = (
     "Optimistic: the best test epoch of each metric, as in the paper. Mean ± standard deviation over seeds; "
@@ -40,7 +41,24 @@ def reproduction(lines: Lines) -> str:
     """Tables II and III, run again beside the paper's: a table a dataset."""
     study = study_of(lines, "paper")
     names = sorted({*REPRODUCED, *study.datasets}, key=in_order(DATA))
-    return "\n\n".join([*(_reproduced(lines, study, name) for name in names), *_without_yahoo(lines)])
+    found = [_reproduced(lines, study, name) for name in names]
+    return joined(OPTIMISTIC_CAPTION, _few_seeds(study), *found, *_without_yahoo(lines))
+
+
+def _few_seeds(study: Study) -> str:
+    """Which cells of Table II have too few seeds."""
+    means = {row: study.mean(*row) for row in TABLE_II}
+    few = [
+        f"{dataset_name(d)} {model_name(e, m)} ({mean.n})"
+        for (d, e, m), mean in means.items()
+        if mean and mean.n < LEAST_SEEDS
+    ]
+    if not few:
+        return ""
+    return (
+        f"{len(few)} of the {len(TABLE_II)} cells of Table II have fewer than {LEAST_SEEDS} seeds, so that "
+        f"their spread is not known: {', '.join(few)}."
+    )
 
 
 def _without_yahoo(lines: Lines) -> list[str]:
@@ -52,24 +70,14 @@ def _without_yahoo(lines: Lines) -> list[str]:
 def _reproduced(lines: Lines, study: Study, dataset: str) -> str:
     title, beside = f"#### {dataset_name(dataset)}", reference_lines(lines, [dataset])
     if dataset not in study.datasets:
-        return "\n\n".join(filter(None, [title, not_run([dataset_name(dataset)]), beside]))
+        return joined(title, not_run([dataset_name(dataset)]), beside)
     models = _models(study, dataset)
     last = f"{metric_name(NDCG)}, last epoch"
     head = ["encoder", "method", "seeds", *map(metric_name, HEADLINE), last]
     rows = [_reproduced_row(study, dataset, model) for model in models]
     missing = [model_name(*m) for m in models if study.mean(dataset, *m) is None]
-    notes = [beside, OPTIMISTIC_CAPTION, *_doubts(dataset), *([not_run(missing)] if missing else [])]
-    return "\n\n".join(filter(None, [title, table(head, rows), *notes, _all_nine(study, dataset, models)]))
-
-
-def _all_nine(study: Study, dataset: str, models: Iterable[Model]) -> str:
-    """Every metric, and the share of rows that met the loss's floor."""
-    rows = [
-        [*_named(m), *_beside(study, dataset, m, METRICS, "<br>"), at_the_floor(study, dataset, m)]
-        for m in models
-    ]
-    head = ["encoder", "method", *map(metric_name, METRICS), "rows at the floor"]
-    return details("All nine metrics", table(head, rows))
+    notes = [beside, *_doubts(dataset), *([not_run(missing)] if missing else [])]
+    return joined(title, table(head, rows), *notes)
 
 
 def _models(study: Study, dataset: str) -> list[Model]:
@@ -86,21 +94,21 @@ def _named(model: Model) -> list[str]:
 
 def _reproduced_row(study: Study, dataset: str, model: Model) -> list[object]:
     found, last = study.mean(dataset, *model), study.mean(dataset, *model, last=True)
-    beside = _beside(study, dataset, model, HEADLINE, " ")
+    beside = _beside(study, dataset, model, HEADLINE)
     return [*_named(model), found.n if found else NOT_RUN, *beside, last or NOT_RUN]
 
 
-def _beside(study: Study, dataset: str, model: Model, metrics: Iterable[str], gap: str) -> list[str]:
+def _beside(study: Study, dataset: str, model: Model, metrics: Iterable[str]) -> list[str]:
     """Our figure, and the paper's in brackets."""
     return [
-        f"{study.mean(dataset, *model, metric) or NOT_RUN}{_in_paper(dataset, model, metric, gap)}"
+        f"{study.mean(dataset, *model, metric) or NOT_RUN}{_in_paper(dataset, model, metric)}"
         for metric in metrics
     ]
 
 
-def _in_paper(dataset: str, model: Model, metric: str, gap: str = " ") -> str:
+def _in_paper(dataset: str, model: Model, metric: str) -> str:
     printed = published(dataset, *model, metric)
-    return "" if printed is None else f"{gap}({short(printed.value)}{MARK if printed.doubt else ''})"
+    return "" if printed is None else f" ({short(printed.value)}{MARK if printed.doubt else ''})"
 
 
 def _doubts(dataset: str) -> list[str]:
@@ -113,7 +121,7 @@ def _doubts(dataset: str) -> list[str]:
     if not reasons:
         return []
     return [
-        f"{MARK} This cell of the paper cannot be right, and no comparison uses it. {'; '.join(reasons)}."
+        f"{MARK} Cells of the paper that cannot be right, and that no comparison uses: {'; '.join(reasons)}."
     ]
 
 

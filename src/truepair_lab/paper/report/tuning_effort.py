@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from truepair.tuning.domains import EDGE, Choice, Domain, Powers, Range, domain_of
 from truepair_lab.lines import Lines, TrialLine
-from truepair_lab.markdown import details, duration, plain, short, table
+from truepair_lab.markdown import duration, plain, short
 from truepair_lab.paper.presets import DATA, ENCODERS, METHODS, NO_ENCODER, REFERENCES
 from truepair_lab.paper.report.names import (
     ENCODER_NAMES,
@@ -20,24 +20,26 @@ from truepair_lab.paper.report.names import (
 from truepair_lab.paper.running.search import TRIALS, Place, best_trials, space_of
 from truepair_lab.searching import ONE_PARAMETER
 
-_HEAD = (
+HEAD = (
     "dataset", "model", "trials", "pruned", "failed", "extended", "best validation", "epoch", "with",
     "at an end", "time",
 )  # fmt: skip
 
 
-def effort_table(lines: Lines) -> str:
-    """How much each method was tuned, and what was found: validation only."""
-    searches: dict[Place, list[TrialLine]] = defaultdict(list)
+def searches(lines: Lines) -> list[list[object]]:
+    """A row a search: how much was tuned, and what was found; validation only."""
+    found: dict[Place, list[TrialLine]] = defaultdict(list)
     for trial in lines.trials:
-        searches[trial.dataset, trial.encoder, trial.method].append(trial)
-    if not searches:
-        return not_run(["the searches"])
+        found[trial.dataset, trial.encoder, trial.method].append(trial)
     order = in_order(DATA), in_order(ENCODER_NAMES), in_order(METHOD_NAMES)
-    names = sorted(searches, key=lambda s: tuple(key(part) for key, part in zip(order, s, strict=True)))
+    names = sorted(found, key=lambda s: tuple(key(part) for key, part in zip(order, s, strict=True)))
     best = best_trials(lines)
-    rows = [_effort(name, searches[name], best.get(name)) for name in names]
-    return f"{_caption()}\n\n{details('Every search', table(_HEAD, rows))}"
+    return [_effort(name, found[name], best.get(name)) for name in names]
+
+
+def effort_text(lines: Lines) -> str:
+    """How the searches went."""
+    return _caption() if lines.trials else not_run(["the searches"])
 
 
 def _caption() -> str:

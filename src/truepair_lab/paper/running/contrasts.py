@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from truepair.evaluation.comparison import SIGNIFICANT
 from truepair.evaluation.statistics import bootstrap_interval, holm, sign_flip_test
 from truepair_lab.lines import Contrast, RunLine, append_line, digest, read_lines
 from truepair_lab.paper.presets import CHOOSE_BY, ENCODERS, METHODS, NO_ENCODER, REFERENCES
@@ -38,7 +40,7 @@ def compare_runs(dataset: str, of: Runs, pairs_of: PairsOf, out: Path, say: Say)
         return 0
     say(f"{dataset}: {len(pairs)} comparisons over {len(means[pairs[0][0]]):,} users")
     differences = [means[a] - means[b] for a, b in pairs]
-    p_values = [sign_flip_test(difference) for difference in differences]
+    p_values = [sign_flip_test(difference, flips=flips_for(len(pairs))) for difference in differences]
     path = out / f"contrasts-{dataset}.jsonl"
     path.unlink(missing_ok=True)
     for (a, b), difference, p, corrected in zip(pairs, differences, p_values, holm(p_values), strict=True):
@@ -51,6 +53,14 @@ def compare_runs(dataset: str, of: Runs, pairs_of: PairsOf, out: Path, say: Say)
         )  # fmt: skip
         append_line(path, contrast)
     return len(pairs)
+
+
+def flips_for(contrasts: int) -> int:
+    """Sign flips for so many contrasts: the least p, corrected for all, is a fifth of SIGNIFICANT at most.
+
+    With too few flips no difference, however large, could be significant.
+    """
+    return max(10_000, math.ceil(5 * contrasts / SIGNIFICANT))
 
 
 def _current_runs(dataset: str, out: Path) -> dict[Model, list[RunLine]]:

@@ -12,6 +12,7 @@ from truepair_lab.truth.report.summary import BASELINE, Setting, title
 from truepair_lab.truth.report.tables import SAMPLERS
 from truepair_lab.truth.treatments import PROBED, TREATMENTS
 
+_STEPS = 4  # intervals between ticks: numbers such as −0.005 are wide
 _SHOWN = ("bpr", "dpl", "dpl-hard", "bns")  # in curves, where four lines are enough
 _FACTORS = {"dpl-tau-0": 0.0, "dpl-tau-half": 0.5, "dpl": 1.0, "dpl-tau-2": 2.0, "dpl-tau-5": 5.0}
 
@@ -59,7 +60,8 @@ def _gains(setting: Setting, names: Sequence[str]) -> Panel:
     }
     marks = {name: goal.value for name, goal in goals.items() if goal is not None}
     places = [title(name) for name in names]
-    return Panel(setting.title, {"NDCG@20 − BPR's, ± standard deviation": series}, places=places, marks=marks)
+    shown = {"NDCG@20 − BPR's, ± standard deviation": series}
+    return Panel(setting.title, shown, places=places, marks=marks, steps=_STEPS)
 
 
 def _draws(settings: Sequence[Setting]) -> str:

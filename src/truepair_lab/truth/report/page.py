@@ -10,9 +10,10 @@ from truepair.reporting.figures import check_plots
 from truepair.reporting.page import write_text
 from truepair_lab import store
 from truepair_lab.answers import Answer
-from truepair_lab.markdown import details, joined, unread
+from truepair_lab.markdown import joined, unread
 from truepair_lab.truth.coat import TWO_PRIORS
 from truepair_lab.truth.lines import POSTERIOR, PosteriorLine, TruthLine
+from truepair_lab.truth.report.csv_tables import csv_tables
 from truepair_lab.truth.report.figures import truth_figures
 from truepair_lab.truth.report.posterior import Trial, section, trials_of
 from truepair_lab.truth.report.summary import Setting, settings_of
@@ -23,7 +24,6 @@ from truepair_lab.truth.report.tables import (
     gradient_table,
     probability_table,
     quality_table,
-    settings_table,
 )
 
 LINES, PAGE = Path("results/truth"), Path("docs/lab/truth.md")
@@ -41,7 +41,9 @@ def rebuild(folder: Path = LINES, out: Path = PAGE) -> Path:
     for name, (_, svg) in figures.items():
         write_text(out.parent / "figures" / name, svg)
     drawn = {name: f"![{about}](figures/{name})" for name, (about, _) in figures.items()}
-    sections = [_QUESTION, ANSWER.of(lines, weighed), *_sections(settings, trials, drawn), _TRIED, _REBUILD]
+    for name, text in csv_tables(settings, trials).items():
+        write_text(out.parent / "tables" / name, text)
+    sections = [_QUESTION, ANSWER.of(lines, weighed), *_sections(settings, trials, drawn), _REBUILD]
     return write_text(out, joined(*sections, unread([*broken, *more])) + "\n")
 
 
@@ -51,16 +53,12 @@ def _sections(
     coat = TWO_PRIORS if any(setting.case == "coat" for setting in settings) else ""
     yield joined(_COMPARED, differences_table(settings), drawn.get("truth-quality.svg", ""))
     yield joined("## The data", cases_table(settings), _DATA, coat)
-    yield _QUALITY
-    for setting in settings:
-        yield f"### {setting.title}\n\n{quality_table(setting)}"
+    yield joined(_QUALITY, quality_table(settings))
     yield joined(_TAU, drawn.get("truth-tau.svg", ""))
     yield joined(_DRAWS, draws_table(settings), drawn.get("truth-draws.svg", ""))
-    yield _PROBABILITY
-    for setting in settings:
-        yield f"### P on {setting.title}\n\n{probability_table(setting)}"
+    yield joined(_PROBABILITY, probability_table(settings))
     yield joined(_GRADIENT, gradient_table(settings), drawn.get("truth-gradient.svg", ""))
-    yield joined(_EFFORT, details("What validation chose", settings_table(settings)))
+    yield _EFFORT
     if trials:
         yield section(trials)
 
@@ -73,8 +71,8 @@ trained on the rest, and everything is measured against the truth: what is drawn
 the gradient points, and how good the ranking is.
 
 Settings and epochs are chosen on a validation part of the *observed* positives; the truth chooses
-nothing. Losses with a prior get the true τ, which nobody knows in practice. Except for the prototypes at
-the end, every number is computed from a line in `results/truth`."""
+nothing. Losses with a prior get the true τ, which nobody knows in practice. Every number is computed from
+a line in `results/truth`."""
 
 ANSWER = Answer(
     "b07ef3836d30",
@@ -82,12 +80,13 @@ ANSWER = Answer(
 - **DPL closes little of the gap between BPR and full supervision**, even with the true τ: 4% on the
   simulation with random exposure, 21% with popularity exposure, and -72% on Jester. On KuaiRec full
   supervision is not significantly better than BPR, and Coat has too few labels for it.
-- **DPL against BPR** (NDCG@20): significantly better on the simulation with popularity exposure (+.0418)
-  and on Coat (+.0055), significantly worse on Jester (-.0321), no significant difference on the other
-  two.
-- **The correction itself** (DPL against DPL with τ = 0) is significant on Coat (+.0055) and on Jester
-  (-.0321) only. ½ in place of the extra positives makes no significant difference anywhere; each user's
-  own τ is significantly worse on Jester (-.0264) and makes no significant difference elsewhere.
+- **DPL against BPR** (NDCG@20): +.0418 on the simulation with popularity exposure, +.0055 on Coat, -.0321
+  on Jester and at most .0018 on the other two. With three seeds none of them is significant after the
+  correction for many comparisons (popularity exposure: p = .054; there the other 7 variants of DPL are
+  significantly better than BPR).
+- **The correction itself** (DPL against DPL with τ = 0) is significant nowhere; it is largest on Jester
+  (-.0321) and on Coat (+.0055). Nor are ½ in place of the extra positives and each user's own τ (-.0264
+  on Jester).
 - **The true τ is never the best of those tried.** The best multiple of it is 0, 5, 5, 0 and 2, in the
   order of the tables; on three of the five data the true τ itself ranks lowest.
 - **True negatives alone**, with no new anchor, close 62% and 64% of the gap on the two simulations and
@@ -102,18 +101,19 @@ ANSWER = Answer(
   exposure (25%) and on KuaiRec, BNS on Jester (36%), DPL with twice the true τ on Coat.
 - **Weights by a first model** (`infonce-posterior`) against InfoNCE. With the true τ they are
   significantly better on the simulation with random exposure (+.0092, 24% of the gap to supervised
-  InfoNCE), significantly worse on Coat (-.0073), and not significantly different on the other three. With
-  the estimated τ they are better on both simulations (+.0087, +.0202) and worse on Jester (-.0023) and
-  Coat (-.0092). On Coat validation chose inner products for the weights and cosines for InfoNCE; with
-  cosines for both, the differences are not significant (-.0010, -.0009). With the true τ, validation has
-  the sign of the truth on 4 of 5 data; not on Coat.""",
+  InfoNCE) and not significantly different on the other four (Coat: -.0073, p = .058). With the estimated
+  τ they are significantly better on both simulations (+.0087, +.0202); the losses on Jester (-.0023) and
+  Coat (-.0092) are not significant. On Coat validation chose inner products for the weights and cosines
+  for InfoNCE; with cosines for both, the differences are -.0010 and -.0009. With the true τ, validation
+  has the sign of the truth on 4 of 5 data; not on Coat.""",
 )
 
 _COMPARED = """\
 ## DPL and its parts
 
-± is the standard deviation over seeds. Bold differences are significant (Student's t over seeds, seed by
-seed, not corrected for being many)."""
+± is the standard deviation over seeds. Bold differences are significant: Student's t, seed by seed, with p
+corrected by Holm over all differences on the same data, here and in the table of ranking quality. With
+three seeds that takes a difference of many standard deviations."""
 
 _DATA = """\
 - **Simulation.** A world of tastes and traits; 14% of all pairs are positive.
@@ -134,17 +134,17 @@ is therefore lower."""
 _QUALITY = """\
 ## Ranking quality against true labels
 
-A list ranks the judged pairs of a user; on Coat it has fewer than 20, so recall@20 is 1. On Coat the
-judged pairs are the same for every seed, so significance is about the chance in training alone. Below the
-losses are BPR models that know labels:
+A list ranks the judged pairs of a user. The first row is BPR's NDCG@20; the others are differences to it,
+and in brackets the share that they close of the gap between BPR and full supervision, where that one is
+significantly better. On Coat the judged pairs are the same for every seed, so significance is about the
+chance in training alone. At the end are BPR models that know labels:
 
 - *true negatives only*: observed anchors, and draws that are true negatives;
 - *fully supervised*: hidden positives are anchors too;
 - neither of these touches a judged pair. *Judged ones too*: the same models with the labels of the judged
   pairs as well. They have seen the answers, and show what such a model can memorise.
 
-“Gap closed” is (loss − BPR) / (labelled model − BPR) by NDCG@20, where full supervision is significantly
-better than BPR."""
+[tables/truth-metrics.csv](tables/truth-metrics.csv) has recall@20, AUC and the gap to true negatives."""
 
 _TAU = """\
 ## A wrong τ
@@ -164,8 +164,8 @@ _PROBABILITY = """\
 
 P of an anchor is the mean of σ(s⁺ − s) over all true negatives of its user. The estimate P̂ of a row has
 5 draws and 5 extra positives; “without correction” is the mean over the draws alone, at the same model.
-Bias is the mean over anchors, spread the standard deviation of one row's P̂. BNS has one draw, so its
-spread does not compare. Losses other than DPL have no P̂ but the plain mean.
+Bias is the mean over anchors, spread the standard deviation of one row's P̂. The table is of DPL;
+[tables/truth-probability.csv](tables/truth-probability.csv) has the other losses.
 
 The correction takes extra positives, which were trained on, for a sample of the hidden ones. Where a
 model generalises little, hidden positives score hardly above negatives: the plain mean is then hardly
@@ -183,37 +183,13 @@ _EFFORT = """\
 ## Effort
 
 Every treatment: MF with 32 factors, Adam at 0.005, M = N = 5, batches of 1,024 (256 below 10,000 pairs),
-the same seven weight decays from 3e-6 to 3e-3, up to 80 epochs with a patience of 8; KuaiRec is validated
-every second epoch. InfoNCE, DCL and HCL have temperature 1, HCL and DPL with hard weights β = 1; DCL and
-HCL have the floor of their originals; BNS keeps 1 of 5 candidates for a row, as published. Nothing else
-was tuned. Models that know the judged labels take the settings of those that do not. A weight decay at an
-end of what was tried is marked: a wider grid might serve it better."""
-
-_TRIED = """\
-## What else was tried
-
-Prototypes of other corrections, outside the library. These numbers come from no line: most are of one
-seed and fewer weight decays, and the truth itself picked among them, so they are leads, not results.
-NDCG@20, BPR under the same conditions in brackets. ℓ is BPR's loss; the sum of σ needs no τ; P is a
-pair's chance to be positive; τ_i is an item's own prior, from its count.
-
-| correction | simulation | by popularity | KuaiRec | Jester | Coat |
-| --- | --- | --- | --- | --- | --- |
-| (mean_n ℓ − τ·mean_m ℓ)/(1−τ), ≥ 0: unbiased for BPR | .6713 (.6702) | | | .6353 (.6765) | as DPL |
-| mean_n σ(s_n−s⁺) | .6777 (.6697) | .4452 (.4235) | .3989 (.3989) | .6623 (.6765) | .6596 (.6597) |
-| weights 1 − P(positive) from the row's own scores | .6682 (.6702) | | | .6848 (.6765) | |
-| draws by 1 − P(positive) of the prior's curve | .6697 (.6702) | .4629 (.4235) | | .6571 (.6765) | |
-| never draws where that P(positive) > ½ | .6705 (.6702) | .4737 (.4235) | | .6686 (.6765) | |
-| draws by 1 − τ_i | .6566 (.6702) | .4004 (.4235) | .3986 (.3989) | .6981 (.6793) | .6696 (.6597) |
-| hard weights with τ raised | no gain | | no gain | | |
-
-None is ahead everywhere, so none was added. The draws show why: the held-out curve takes a third of the
-hidden positives out of what is drawn from in the first column (τ falls from 8.9% to 5.7%), and the
-ranking does not move, because the hardest true negatives go with them. A pair's score cannot separate a
-hidden positive from a negative of the same score, so a weight by score and τ alone changes the shape of
-the loss, not what is known. What true negatives bring is knowledge about single pairs, and that has to
-come from elsewhere. With [full-catalogue training](truth-full-catalogue.md) forty more were tried; one of
-them became the loss `infonce-posterior`, above."""
+the same seven weight decays from 3e-6 to 3e-3, up to 80 epochs with a patience of 8. InfoNCE, DCL and HCL
+have temperature 1, HCL and DPL with hard weights β = 1; nothing else was tuned. Models that know the
+judged labels take the settings of those that do not. What validation chose:
+[tables/truth-settings.csv](tables/truth-settings.csv) and
+[tables/truth-posterior-settings.csv](tables/truth-posterior-settings.csv) for the next section, with a mark
+where it lies at an end of what was tried. Other corrections that were tried are in
+[the truth lab over the full catalogue](truth-full-catalogue.md#with-drawn-items)."""
 
 _REBUILD = """\
 ## How to rebuild
@@ -222,7 +198,7 @@ _REBUILD = """\
 truepair lab truth simulation                        # adds the lines that are missing
 truepair lab truth simulation --exposure popularity
 truepair lab truth simulation --posterior --seeds 9  # weights by a first model
-truepair lab truth --report docs/lab/truth.md        # this page and its figures, from the lines alone
+truepair lab truth --report docs/lab/truth.md        # this page, its figures and tables, from the lines alone
 ```
 
 The same lines give the same page."""

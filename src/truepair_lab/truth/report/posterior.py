@@ -7,13 +7,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from truepair_lab.markdown import details, joined, short, table
-from truepair_lab.statistics import Mean
+from truepair_lab.markdown import csv_text, joined, short, table
+from truepair_lab.statistics import Mean, significant
 from truepair_lab.truth.lines import PosteriorLine
 from truepair_lab.truth.report.summary import CASE_TITLES, NDCG
 from truepair_lab.truth.weighted_infonce import KIND, TITLES
 
 PLAIN, TRUE, FOUND, GOAL = "infonce", "posterior", "posterior-auto", "supervised"
+SHOWN = {
+    TRUE: "true",
+    TRUE + KIND: "true, InfoNCE's kind of scores",
+    FOUND: "estimated",
+    FOUND + KIND: "estimated, InfoNCE's kind of scores",
+}
 
 
 @dataclass(frozen=True)
@@ -43,10 +49,16 @@ class Trial:
             return Mean.of(a.score - b.score for a, b in pairs)
         return Mean.of(a.quality[NDCG] - b.quality[NDCG] for a, b in pairs)
 
+    @cached_property
+    def significant(self) -> frozenset[tuple[str, bool]]:
+        """The (treatment, on validation) that differ significantly from InfoNCE, of all that are compared."""
+        compared = [(name, validation) for name in SHOWN for validation in (False, True)]
+        return significant({(n, v): self.gain(n, v) for n, v in [*compared, (GOAL, False)]})
+
     def closed(self, name: str) -> float | None:
         """The gain over that of the supervised model; None where that is not significantly above 0."""
         gain, goal = self.gain(name), self.gain(GOAL)
-        if gain is None or goal is None or goal.value <= 0 or not goal.is_significant:
+        if gain is None or goal is None or goal.value <= 0 or (GOAL, False) not in self.significant:
             return None
         return gain.value / goal.value
 
@@ -82,8 +94,7 @@ def _title(case: str, exposure: str, hide: float) -> str:
 
 def section(trials: Sequence[Trial]) -> str:
     """The whole section."""
-    chosen = details("What validation chose", chosen_table(trials))
-    return joined(_HEAD, quality_table(trials), gain_table(trials), _GAINS, chosen)
+    return joined(_HEAD, quality_table(trials), gain_table(trials), _GAINS)
 
 
 # --- tables ----------------------------------------------------------------------------------------------
@@ -118,44 +129,38 @@ def gain_table(trials: Sequence[Trial]) -> str:
     ]
     rows = []
     for trial in trials:
-        for name, tau in (
-            (TRUE, "true"),
-            (TRUE + KIND, "true, InfoNCE's kind of scores"),
-            (FOUND, "estimated"),
-            (FOUND + KIND, "estimated, InfoNCE's kind of scores"),
-        ):
+        for name, tau in SHOWN.items():
             gain, seen, closed = trial.gain(name), trial.gain(name, validation=True), trial.closed(name)
             if gain is None or seen is None:
                 continue
             lines = trial.by_name[name].values()
             p = [statistics.fmean(line.chance[part] for line in lines) for part in ("positive", "negative")]
             share = "–" if closed is None else f"{round(100 * closed)}%"
-            cells = [gain.interval(), share, seen.interval(), *(short(value, 3) for value in p)]
+            bold = [(name, validation) in trial.significant for validation in (False, True)]
+            cells = [gain.interval(bold[0]), share, seen.interval(bold[1]), *(short(value, 3) for value in p)]
             rows.append([trial.title, tau, *cells])
     return table(head, rows)
 
 
-def chosen_table(trials: Sequence[Trial]) -> str:
+def chosen_csv(trials: Sequence[Trial]) -> str:
     """Scores, temperature and weight decay that validation chose on seed 0; the epochs."""
-    head = ["data", "", "scores", "temperature", "weight decay", "epoch, by seed"]
+    head = ["data", "treatment", "scores", "temperature", "at an end", "weight decay", "at an end", "epochs"]
     rows = []
     for trial in trials:
         for name, lines in trial.by_name.items():
-            line, epochs = next(iter(lines.values())), ", ".join(str(each.epoch) for each in lines.values())
-            kind = "cosines" if line.scoring == "cosine" else "inner products"
-            values = zip((line.temperature, line.weight_decay), (1, 2), strict=True)
-            chosen = [f"{value:g}{_end(line, place)}" for value, place in values]
-            rows.append([trial.title, _named(name), kind, *chosen, epochs])
-    return table(head, rows)
+            line, epochs = next(iter(lines.values())), " ".join(str(each.epoch) for each in lines.values())
+            chosen = [line.temperature, _end(line, 1), line.weight_decay, _end(line, 2)]
+            rows.append([trial.title, _named(name), line.scoring, *chosen, epochs])
+    return csv_text(head, rows)
 
 
 def _end(line: PosteriorLine, place: int) -> str:
-    """Says so where the value at this place of the search lies at an end of what was tried."""
+    """`lowest` or `highest` where the value at this place of the search is at that end of what was tried."""
     tried = {float(each[place] or 0) for each in line.search if each[0] == line.scoring}
     chosen = line.temperature if place == 1 else line.weight_decay
     if len(tried) < 2 or chosen not in (min(tried), max(tried)):
         return ""
-    return f" ({'lowest' if chosen == min(tried) else 'highest'} tried)"
+    return "lowest" if chosen == min(tried) else "highest"
 
 
 _HEAD = """\
@@ -171,7 +176,7 @@ inner products; MF with 32 factors, Adam at 0.005, 64 users a batch, up to 100 e
 15."""
 
 _GAINS = """\
-Differences are seed by seed, with 95% intervals by Student's t, not corrected for being many; bold ones
-are significant. “Gap closed” is the gain over that of the supervised model, where that one is
-significant. P is given as its mean over hidden positives and over true negatives. Where validation chose
-another kind of scores than for InfoNCE, a second row has InfoNCE's kind."""
+Differences are seed by seed, with 95% intervals by Student's t. Bold ones are significant: p corrected by
+Holm over all differences of a row's data. “Gap closed” is the gain over that of the supervised model,
+where that one is significant. P is given as its mean over hidden positives and over true negatives. Where
+validation chose another kind of scores than for InfoNCE, a second row has InfoNCE's kind."""

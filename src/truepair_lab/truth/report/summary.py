@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from truepair_lab.statistics import Mean
+from truepair_lab.statistics import Mean, significant
 from truepair_lab.truth.lines import TruthLine
 from truepair_lab.truth.treatments import EVERY
 
 CASE_TITLES = {"simulation": "Simulation", "kuairec": "KuaiRec", "jester5k": "Jester", "coat": "Coat"}
 NDCG, BASELINE, GOAL = "ndcg@20", "bpr", "supervised"
+COMPARED = (
+    ("DPL − BPR", "dpl", BASELINE),
+    ("DPL − DPL with τ = 0: the correction itself", "dpl", "dpl-tau-0"),
+    ("DPL with ½ for the extra positives − DPL", "dpl-half", "dpl"),
+    ("DPL with each user's τ − DPL with one τ", "dpl-user", "dpl"),
+)
 
 
 @dataclass(frozen=True)
@@ -50,10 +57,17 @@ class Setting:
         """a − b, seed by seed; None where no seed has both."""
         return Mean.of(x - y for x, y in self._pairs(a, b, metric))
 
+    @cached_property
+    def significant(self) -> frozenset[tuple[str, str]]:
+        """The (a, b) whose NDCG@20 differs significantly, of all that the page compares in this setting."""
+        pairs = [(name, BASELINE) for name in self.by_name if name != BASELINE]
+        pairs += [(a, b) for _, a, b in COMPARED]
+        return significant({(a, b): self.difference(a, b) for a, b in pairs})
+
     def closed(self, name: str, goal: str = GOAL, metric: str = NDCG) -> Mean | None:
         """(loss − BPR) / (goal − BPR), seed by seed; None where the goal is not significantly above BPR."""
         gap = self.gain(goal, metric)
-        if gap is None or gap.value <= 0 or not (gap.is_significant or gap.n == 1):
+        if gap is None or gap.value <= 0 or not ((goal, BASELINE) in self.significant or gap.n == 1):
             return None
         gains = dict(zip(self._seeds(name, BASELINE), self._pairs(name, BASELINE, metric), strict=True))
         goals = dict(zip(self._seeds(goal, BASELINE), self._pairs(goal, BASELINE, metric), strict=True))
@@ -65,6 +79,11 @@ class Setting:
         lines = [line for line in self.by_name.get(name, []) if line.probes]
         found = [line.probes[-1][1].get(measure) for line in lines]
         return Mean.of(value for value in found if value is not None)
+
+    def clamped(self, name: str) -> float | None:
+        """The share of rows that met the loss's floor, the mean over seeds."""
+        found = [line.clamped for line in self.by_name.get(name, []) if line.clamped is not None]
+        return statistics.fmean(found) if found else None
 
     @property
     def observed(self) -> float:

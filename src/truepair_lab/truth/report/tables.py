@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from truepair_lab.markdown import short, table
 from truepair_lab.statistics import Mean, bold
-from truepair_lab.truth.report.summary import BASELINE, GOAL, NDCG, Setting, title
-from truepair_lab.truth.treatments import PROBED, REFERENCES, TREATMENTS
+from truepair_lab.truth.report.summary import BASELINE, COMPARED, Setting, title
+from truepair_lab.truth.treatments import EVERY, PROBED, TREATMENTS
 
 SAMPLERS = {"uniform": "uniform", "popularity": "popularity", "dns": "DNS", "bns": "BNS"}
+MEASURES = ("p", "p plain bias", "p bias", "p plain spread", "p spread")
 
 
 def cases_table(settings: Sequence[Setting]) -> str:
@@ -28,39 +27,26 @@ def cases_table(settings: Sequence[Setting]) -> str:
     return table(head, rows)
 
 
-def quality_table(setting: Setting) -> str:
-    """Every treatment against true labels; the share of the distance that it closes."""
-    closes = setting.closed(GOAL) is not None
-    head = ["", "NDCG@20", "recall@20", "AUC", "NDCG@20 − BPR's"]
-    head += ["gap to full supervision closed", "gap to true negatives closed"] if closes else []
-    rows = []
-    for name in setting.by_name:
-        cells = [title(name), *(_text(setting.mean(name, m)) for m in (NDCG, "recall@20", "auc"))]
-        gain = setting.gain(name)
-        cells.append("" if name == BASELINE or gain is None else _difference(gain))
-        if closes:
-            cells += [
-                "" if name == BASELINE else _percent(setting.closed(name, g)) for g in (GOAL, "clean-draws")
-            ]
-        rows.append(cells)
-    return table(head, rows)
+def quality_table(settings: Sequence[Setting]) -> str:
+    """BPR's NDCG@20, and what every other treatment adds to it; the share of the gap that it closes."""
+    names = [n for n in EVERY if n != BASELINE and any(n in setting.by_name for setting in settings)]
+    rows = [[title(BASELINE), *(_text(setting.mean(BASELINE)) for setting in settings)]]
+    rows += [[f"{title(name)} − BPR", *(_gain(setting, name) for setting in settings)] for name in names]
+    return table(["NDCG@20", *(setting.title for setting in settings)], rows)
 
 
-COMPARED = (
-    ("DPL − BPR", "dpl", BASELINE),
-    ("DPL − DPL with τ = 0: the correction itself", "dpl", "dpl-tau-0"),
-    ("DPL with ½ for the extra positives − DPL", "dpl-half", "dpl"),
-    ("DPL with each user's τ − DPL with one τ", "dpl-user", "dpl"),
-)
+def _gain(setting: Setting, name: str) -> str:
+    closed = setting.closed(name)
+    share = "" if closed is None else f" ({_percent(closed.value)})"
+    return _difference(setting, name, BASELINE) + share
 
 
 def differences_table(settings: Sequence[Setting]) -> str:
     """NDCG@20 of one treatment less another's, seed by seed; a column a setting."""
     rows = []
     for name, a, b in COMPARED:
-        means = [setting.difference(a, b) for setting in settings]
-        if any(means):
-            rows.append([name, *("–" if mean is None else _difference(mean) for mean in means)])
+        if any(setting.difference(a, b) for setting in settings):
+            rows.append([name, *(_difference(setting, a, b) for setting in settings)])
     return table(["NDCG@20", *(setting.title for setting in settings)], rows)
 
 
@@ -74,23 +60,15 @@ def draws_table(settings: Sequence[Setting]) -> str:
     return table(head, rows)
 
 
-def probability_table(setting: Setting) -> str:
-    """Bias and spread of P̂, at each treatment's own best epoch."""
-    head = [
-        "",
-        "P",
-        "bias without correction",
-        "bias",
-        "spread without correction",
-        "spread of a row",
-        "clamped",
-    ]
-    measures = ("p", "p plain bias", "p bias", "p plain spread", "p spread")
+def probability_table(settings: Sequence[Setting], name: str = "dpl") -> str:
+    """Bias and spread of P̂ of one treatment, at its best epoch; a row a setting."""
+    head = ["data", "P", "bias without correction", "bias", "spread without", "spread of a row", "clamped"]
     rows = []
-    for name in (n for n in setting.by_name if n not in REFERENCES):
-        cells = [_text(setting.probe(name, measure), 3) for measure in measures]
-        clamped = [line.clamped for line in setting.by_name[name] if line.clamped is not None]
-        rows.append([title(name), *cells, f"{np.mean(clamped):.1%}" if clamped else ""])
+    for setting in settings:
+        if name in setting.by_name:
+            clamped = setting.clamped(name)
+            cells = [_text(setting.probe(name, measure), 3) for measure in MEASURES]
+            rows.append([setting.title, *cells, "" if clamped is None else f"{clamped:.1%}"])
     return table(head, rows)
 
 
@@ -109,30 +87,14 @@ def gradient_table(settings: Sequence[Setting]) -> str:
     return table(head, [*rows, ["noise, BPR", *noise]])
 
 
-def settings_table(settings: Sequence[Setting]) -> str:
-    """What validation chose; a weight decay at an end of what was tried is flagged."""
-    head = ["data", "", "learning rate", "weight decay", "epoch, by seed"]
-    rows = []
-    for setting in settings:
-        for name, lines in setting.by_name.items():
-            chosen = lines[0].settings
-            epochs = ", ".join(str(line.epoch) for line in lines)
-            shown = [f"{chosen[part]:g}" for part in ("learning_rate", "weight_decay")]
-            shown[1] += f" ({edge} tried)" if (edge := setting.edge(name)) else ""
-            rows.append([setting.title, title(name), *shown, epochs])
-    return table(head, rows)
-
-
 def _text(mean: Mean | None, digits: int = 4) -> str:
     return "–" if mean is None else mean.text(digits)
 
 
-def _difference(mean: Mean) -> str:
-    return bold(mean.text(sign=True), mean.is_significant)
+def _difference(setting: Setting, a: str, b: str) -> str:
+    mean = setting.difference(a, b)
+    return "–" if mean is None else bold(mean.text(sign=True), (a, b) in setting.significant)
 
 
-def _percent(mean: Mean | None) -> str:
-    if mean is None:
-        return "–"
-    spread = "" if mean.sd is None else f" ± {100 * mean.sd:.0f}"
-    return f"{round(100 * mean.value)}{spread}%"
+def _percent(value: float) -> str:
+    return f"{round(100 * value)}%"

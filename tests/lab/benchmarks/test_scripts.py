@@ -1,0 +1,51 @@
+"""Every script under benchmarks/ runs, on a small input."""
+
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+from truepair.data.simulation import simulate_world
+from truepair.data.split_recipes import split_random
+
+FOLDER = Path(__file__).parents[3] / "benchmarks"
+CALLS = {
+    "fold_in.py": (["--quick"], ["mf: recall@20 of new people", "lightgcn: overlap@20 of a training user's"]),
+    "import_time.py": (["--quick"], ["import torch", "1.00 x torch"]),
+    "ml100k_paper_split.py": (
+        ["--data", "{data}", "--seeds", "1", "--epochs", "1", "--only", "MF BPR"],
+        ["MF BPR: NDCG@20", "authors' program 0.4196"],
+    ),
+    "reading.py": (["--data", "{data}"], ["ml-100k/u.data: <Interactions", "gowalla/train.txt: not in"]),
+    "untuned_losses.py": (["--quick"], ["dcl, uniform: ndcg@20", "of the rows at the floor"]),
+    "recommend_all.py": (["--quick"], [" rows in ", "MB above the imports"]),
+}
+
+
+def test_every_script_is_called():
+    assert sorted(CALLS) == sorted(path.name for path in FOLDER.glob("*.py"))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """A folder with files as the scripts expect them, of a small world."""
+    folder = tmp_path_factory.mktemp("data")
+    clicks = simulate_world(60, 50, density=0.15).observed
+    split = split_random(clicks, test=0.2, seed=0)
+    for part, pairs in (("train", split.train), ("test", split.test)):
+        pairs.to_table().to_pandas().to_csv(folder / f"100k_{part}.csv", index=False)
+    (folder / "ml-100k").mkdir()
+    rows = [f"{u}\t{i}\t5\t0" for u, i in zip(clicks.users, clicks.items, strict=True)]
+    (folder / "ml-100k" / "u.data").write_text("\n".join(rows))
+    return folder
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_script_runs(name, data, monkeypatch, capfd):
+    words, shown = CALLS[name]
+    monkeypatch.setattr(sys, "argv", [name, *(word.format(data=data) for word in words)])
+    runpy.run_path(str(FOLDER / name), run_name="__main__")
+    printed = capfd.readouterr().out
+    for text in shown:
+        assert text in printed
