@@ -50,6 +50,5 @@ def check_cold(cold: str, n_cold: int, n_users: int) -> None:
     if cold == "error" and n_cold:
         raise InputError(
             f"{n_cold:,} of {n_users:,} users have no trained pair, so the model knows nothing about them; "
-            "use cold='popular' to give them the most popular items, or cold='separate' to leave them out "
-            "of the mean."
+            "use cold='popular' to give them the most popular items, or cold='separate' to leave them out."
         )

@@ -188,7 +188,8 @@ class Validation:
     def identity(self) -> str:
         """A text that states what is measured on which data."""
         known = ", ".join(part.hash for part in self._task.masks)
-        policy = f", cold={self.cold}" if self._task.is_cold.any() and self.cold != "model" else ""
+        # "popular" adds nothing, like "model", which checkpoints of earlier versions have: these go on
+        policy = ", cold=separate" if self.cold == "separate" and self._task.is_cold.any() else ""
         return f"{self.metric} on {self.target.hash} without {known}{policy}"
 
     def score(self, users: Matrix, items: Matrix) -> float:

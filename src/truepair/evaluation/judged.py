@@ -110,8 +110,8 @@ class Judged:
         known = self.codes >= 0
         if self.cold != "model":
             known &= self.history.users[self.codes]
-        on_cpu = (m.cpu() if isinstance(m, torch.Tensor) else m for m in matrices)
-        scores[known] = dot_rows(*on_cpu, self.codes[known], self.candidates.items[known])
+        rows, columns = (m.cpu() if isinstance(m, torch.Tensor) else m for m in matrices)
+        scores[known] = dot_rows(rows, columns, self.codes[known], self.candidates.items[known])
         return scores
 
     def _auc(self, scores: Floats, order: Codes) -> Floats:

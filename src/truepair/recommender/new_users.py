@@ -12,6 +12,7 @@ from truepair.errors import InputError, check_choice
 from truepair.models.blend import trained_part, with_vectors
 from truepair.models.factor_matrices import Rows, dense
 from truepair.recommender.holdout import as_interactions
+from truepair.recommender.known_ids import ONLY_VALIDATION, codes_of
 from truepair.recommender.model_file import Model, mean_prior
 from truepair.recommender.parts import Parameters, blend_of, closed_form_of, parts_of
 from truepair.training import fold_in
@@ -23,14 +24,14 @@ def fold_in_users(model: Model, parameters: Parameters, history: Any, unknown: s
     people = as_interactions(history)
     item_ids = model.seen.item_ids
     items = item_ids.find(people.item_ids, "item")
+    codes_of(item_ids, people.item_ids.outside(np.unique(people.items)), "item", unknown)  # may raise
     known = items[people.items] >= 0
-    if unknown == "error" and not known.all():
-        item_ids.codes(people.item_ids.outside(people.items), "item")  # raises, and names them
     if not known.any():
         raise InputError("the history holds no item that was trained on; use recommend(unknown='popular').")
     guests, users = np.unique(people.users[known], return_inverse=True)
     pairs = Interactions(users, items[people.items[known]], IdMap(people.user_ids.outside(guests)), item_ids)
     facts = {**model.facts, "folded in": pairs.hash}
+    facts.pop(ONLY_VALIDATION, None)  # codes of other users
     return Model(_rows(model, parameters, pairs), model.items, pairs, model.popularity, facts)
 
 
