@@ -22,6 +22,9 @@ COLD: dict[str, str] = {
 }
 """Policies for users without a trained pair."""
 
+SERVING = ("popular", "separate", "error")
+"""Those of commands and of `recommend`, where no list comes from an untrained vector."""
+
 
 @dataclass(frozen=True, eq=False)
 class History:

@@ -15,7 +15,7 @@ from truepair.data.ids import Codes, IdMap
 from truepair.data.in_memory import memory_source
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError, check_choice, check_whole
-from truepair.evaluation.cold import check_cold
+from truepair.evaluation.cold import SERVING, check_cold
 from truepair.models.blend import trained_part
 from truepair.models.factor_matrices import Rows, dense, dot_rows, take_rows, unit_rows
 from truepair.ranking.selection import top_k
@@ -40,7 +40,7 @@ def recommend(
     """Tables of user, item, score, rank, for `part` users at a time."""
     k = check_whole("k", k, 1)
     check_choice("unknown", unknown, ["error", "popular", "drop"])
-    check_choice("cold", cold, ["popular", "separate", "error"])
+    check_choice("cold", cold, SERVING)
     known = model.seen.user_ids
     ids = known.ids if users is None else as_ids(users, "user")
     codes = codes_of(known, ids, "user", unknown)

@@ -60,6 +60,8 @@ def compare(
     users = f"{next(iter(merged.values())).n_users:,} users, {seeds} seed{'s' if seeds > 1 else ''} a loss"
     notes = f"95% intervals over {users}; p by sign flips, corrected by Holm; the baseline is the first loss"
     notes += "" if seeds > 1 else "\none training run per loss: --seeds 3 averages over random seeds"
+    if cold := len(next(iter(merged.values())).cold_users):
+        notes += f"\n{cold:,} of the users have no trained pair: each model gives them the most popular items"
     data = {"source": source, "split": split.hash, "metric": first.metric, "seeds": seeds}
     console.give(f"{aligned(rows)}\n{notes}", {**data, "losses": _data(runs, merged, against, first.metric)})
 
@@ -133,6 +135,7 @@ def _data(runs: Any, merged: dict[str, Evaluation], against: dict[str, Compariso
             "mean": found.mean(metric),
             "interval": list(found.interval(metric)),
             "metrics": {**found.means, **found.catalogue},
+            "groups": found.groups,
             "runs": [{**facts, "test": one.mean(metric)} for facts, one in runs[name]],
             "against_baseline": {**dataclasses.asdict(against[name]), "verdict": verdict(against[name])}
             if name in against
