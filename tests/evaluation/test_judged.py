@@ -196,7 +196,25 @@ def test_a_target_is_needed():
 DATA = Path(os.environ.get("TRUEPAIR_DATA", "."))
 
 
-@pytest.mark.skipif(not (DATA / "coat" / "test.ascii").is_file(), reason="TRUEPAIR_DATA has no files of Coat")
+needs_coat = pytest.mark.skipif(
+    not (DATA / "coat" / "test.ascii").is_file(), reason="TRUEPAIR_DATA has no files of Coat"
+)
+
+
+@needs_coat
+def test_the_recipe_of_the_docs_gives_its_table(capsys):
+    page = (Path(__file__).parents[2] / "docs" / "evaluation.md").read_text()
+    recipe = re.search(r"^```py\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)[1]
+    exec(compile(recipe, "evaluation.md", "exec"), {})
+    printed = [line.split() for line in capsys.readouterr().out.splitlines()]
+    written = re.findall(r"^\| `(\w+)`.* \| (\.\d+) \| (\.\d+) \| (\.\d+) \|$", page, flags=re.MULTILINE)
+    assert len(written) == 3
+    for (encoder, users, *figures), (name, *table) in zip(printed, written, strict=True):
+        assert (encoder, users) == (name, "225")
+        assert [float(x) for x in figures] == pytest.approx([float(x) for x in table], abs=0.002)
+
+
+@needs_coat
 def test_coat_against_the_oracle():
     split = load_split("coat", DATA)
     likes = split.train.take(split.train.rating >= 4)
