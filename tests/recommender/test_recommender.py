@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 import torch
 
+from truepair.data.ids import IdMap
 from truepair.data.reading import read_interactions
 from truepair.data.simulation import simulate_world
 from truepair.data.split import Split
@@ -23,6 +24,7 @@ from truepair.recommender.defaults import FULL_CATALOGUE
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.holdout import split_for_fitting
 from truepair.recommender.model_file import Model, load_model, save_model
+from truepair.recommender.new_users import with_more_users
 from truepair.recommender.parts import parts_of
 from truepair.sampling import BNS, DNS, SAMPLERS, Full
 from truepair.training import Settings
@@ -384,6 +386,22 @@ def test_the_lists_of_people_without_history_are_those_that_are_evaluated():
     assert found.groups["without history"]["users"] == 15
     apart = fitted.evaluate(split, ks=(5,), cold="separate")
     assert apart.mean("precision@5") == pytest.approx(precision.loc[:44].mean())
+
+
+@pytest.mark.parametrize("encoder", ["mf", "ease"])
+def test_more_users_by_name_change_nothing_for_the_others(encoder):
+    train = read_interactions({"user": list("bbcccd"), "item": [1, 2, 1, 3, 2, 4]})
+    valid = read_interactions({"user": ["b", "e"], "item": [3, 1]})
+    split = split_given(train, train.take([]), valid)
+    fitted = Recommender(encoder=encoder, device="cpu", metric="ndcg@2").fit(split)
+    before = fitted.recommend(k=4).to_pandas()
+    fitted.model_ = with_more_users(fitted.model_, IdMap.of(["a", "bb", "c"]))
+    after = fitted.recommend(k=4).to_pandas()
+    pd.testing.assert_frame_equal(after[after.user.isin(list("bcde"))].reset_index(drop=True), before)
+    assert fitted.history_.users.tolist() == [False, True, False, True, True, False]  # a b bb c d e
+    assert after[after.user == "bb"].item.tolist() == after[after.user == "a"].item.tolist()
+    assert set(after[after.user == "a"].item[:2]) == {1, 2}
+    assert with_more_users(fitted.model_, IdMap.of(["a", "b"])) is fitted.model_
 
 
 def test_one_id_is_enough(model, clicks):
