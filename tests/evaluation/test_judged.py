@@ -119,6 +119,17 @@ def test_a_table_with_labels_is_the_same_as_two_interactions():
     assert wider.groups["with history"] == both.groups["with history"]
 
 
+def test_strangers_are_people_without_history():
+    """A model that does not know users 35 … at all ranks as one that knows them by name only."""
+    label = POSITIVE.has(JUDGED.users, JUDGED.items)
+    table = pd.DataFrame({"user": JUDGED.users, "item": JUDGED.items, "label": label})
+    fewer = Interactions(TRAIN.users, TRAIN.items, IdMap.range(35), TRAIN.item_ids)
+    ours = evaluate((MATRICES[0][:35], MATRICES[1]), candidates=table, train=fewer)
+    both = evaluate(MATRICES, POSITIVE, candidates=JUDGED, train=TRAIN)
+    assert ours.groups == both.groups
+    assert ours.groups["without history"]["users"] == 5
+
+
 def test_ties_are_broken_as_in_lists():
     """A constant scorer orders candidates as the full ranking does, and has the AUC of chance."""
     constant = np.ones((N_USERS, 1)), np.ones((N_ITEMS, 1))

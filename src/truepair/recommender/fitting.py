@@ -60,7 +60,8 @@ def fit_split(parameters: Parameters, split: Split, checkpoint: str | Path | Non
     held_out = np.flatnonzero((split.train.user_counts == 0) & (seen.user_counts > 0)).tolist()
     facts = _facts(parameters, result, split, score) | estimated
     facts |= {ONLY_VALIDATION: held_out} if held_out else {}
-    return Fitted(Model(users, items, seen, split.train.item_counts, facts), result)
+    popularity = split.train.item_counts
+    return Fitted(Model(users, items, seen, popularity, facts), result)
 
 
 def solve(
