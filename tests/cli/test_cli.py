@@ -23,6 +23,9 @@ from typer.testing import CliRunner
 import truepair
 from truepair.cli.main import app
 from truepair.data.datasets.loading import DATASETS
+from truepair.data.ids import IdMap
+from truepair.data.interactions import Interactions
+from truepair.data.split import Split
 from truepair.losses import LOSSES
 from truepair.models.closed_forms import ALL_ENCODERS, CLOSED
 from truepair.recommender.estimator import Recommender
@@ -432,11 +435,49 @@ def test_evaluate_finds_what_fit_found_on_its_test_part(model, clicks):
 
 def test_evaluate_tells_people(model, tmp_path):
     (tmp_path / "more.csv").write_text("user,item\n0,1\n0,999\n777,1\n")
-    shown = good("evaluate", model, tmp_path / "more.csv", "--metric", "recall@2").stdout
-    assert "1 pairs left out: the model does not know the user" in shown
+    args = ["evaluate", model, tmp_path / "more.csv", "--metric", "recall@2"]
+    shown = good(*args).stdout
     assert "1 pairs left out: the model does not know the item" in shown
     assert "recall@2 0.0000 [0.0000, 0.0000]" in shown
-    assert "1 users evaluated" in shown
+    assert "2 users evaluated" in shown
+    lines = {tuple(line.split()[:3]) for line in shown.splitlines()}
+    assert {("with", "history", "1"), ("without", "history", "1")} <= lines  # user 777 is new
+    assert "users without history: they get the most popular items, and count in the mean" in shown
+    apart = as_json(*args, "--cold", "separate")
+    assert (apart["users"], apart["cold"], apart["groups"]["without history"]["users"]) == (1, "separate", 1)
+    assert "1 of 2 users have no trained pair" in failed(*args, "--cold", "error")
+    assert "choose one of 'popular', 'separate', 'error'" in failed(*args, "--cold", "model")
+
+
+def test_evaluate_judged_candidates(model, tmp_path):
+    fitted = Recommender.load(model)
+    pairs = [(user, item) for user in range(6) for item in range(12)]
+    unseen = [(u, i) for u, i in pairs if not fitted.seen_.has(u, i)]
+    rows = [(u, i, (u + i) % 2) for u, i in unseen]
+    text = "\n".join(f"{u},{i},{label}" for u, i, label in rows)
+    (tmp_path / "judged.csv").write_text(f"user,item,label\n{text}\n")
+    found = as_json("evaluate", model, "--candidates", tmp_path / "judged.csv", "-k", "2", "--metric", "auc")
+    table = pa.table(dict(zip(("user", "item", "label"), map(list, zip(*rows, strict=True)), strict=True)))
+    expected = fitted.evaluate(candidates=table, ks=(1, 2))
+    assert found["metrics"] == expected.means
+    assert found["mean"] == expected.mean("auc")
+    stars = "\n".join(f"{u},{i},{3 + 2 * label}" for u, i, label in rows)
+    seen = "".join(f"{u},{fitted.seen_.items_of(u)[0]},5\n" for u in range(2))
+    (tmp_path / "stars.csv").write_text(f"user,item,rating\n{stars}\n{seen}0,999,5\n777,1,5\n777,2,3\n")
+    args = ["evaluate", model, "--candidates", tmp_path / "stars.csv", "-k", "2", "--min-rating", "4"]
+    found = as_json(*args)
+    assert found["left_out"] == {"the model does not know the item": 1, "the model was trained on them": 2}
+    means = {
+        name: value for name, value in found["groups"]["with history"].items() if not name.endswith("@5")
+    }
+    expected = fitted.evaluate(candidates=table, ks=(2,))
+    assert means == {"users": expected.n_users, **expected.means}
+    assert found["groups"]["without history"]["users"] == 1
+    assert "auc" in good(*args).stdout
+    assert "either held-out pairs" in failed("evaluate", model)
+    assert "either held-out pairs" in failed(*args, tmp_path / "stars.csv")
+    assert "no such column" in failed(*args[:-2])
+    assert "--core has no effect" in failed(*args, "--core", "2")
 
 
 def test_evaluate_fails_clearly(model, clicks, tmp_path):
@@ -510,7 +551,37 @@ def test_unknown_users(model):
     assert "unknown user: 999" in failed("recommend", model, "--users", "1,999")
     rows = as_json("recommend", model, "--users", "1,999", "-k", "1", "--unknown", "popular")
     assert [row["user"] for row in rows] == [1, 999]
+    rows = as_json("recommend", model, "--users", "1,999", "-k", "1", "--unknown", "drop")
+    assert [row["user"] for row in rows] == [1]
+    only = ["--only-items", "3,5,999", "--include-seen"]
+    assert "unknown='drop'" in failed("recommend", model, *only)
+    assert {row["item"] for row in as_json("recommend", model, *only, "--unknown", "drop")} == {3, 5}
     assert "int64, such as 0" in failed("recommend", model, "--users", "1,ann")
+
+
+def test_users_without_a_trained_pair(tmp_path):
+    split = Split(two_tastes(), None, two_tastes().take([]), "given")
+    wide = [Interactions(p.users, p.items, IdMap.range(42), p.item_ids) for p in (split.train, split.test)]
+    model = Recommender(encoder="popular").fit(Split(wide[0], None, wide[1], "two more"))
+    model.save(tmp_path / "m")
+    result = good("recommend", tmp_path / "m", "-k", "1", "-o", tmp_path / "l.csv")
+    assert "2 users have no trained pair: they get the most popular items" in result.stderr
+    assert len((tmp_path / "l.csv").read_text().splitlines()) == 43
+    rows = as_json("recommend", tmp_path / "m", "-k", "1", "--cold", "separate")
+    assert [row["user"] for row in rows] == list(range(40))
+    assert "2 of 42 users have no trained pair" in failed("recommend", tmp_path / "m", "--cold", "error")
+
+
+def test_fit_and_compare_show_users_without_history(tmp_path):
+    rows = "".join(f"{u},{i}\n" for u in range(12) for i in range(u % 3, u % 3 + (1 if u < 6 else 6)))
+    (tmp_path / "c.csv").write_text("user,item\n" + rows)
+    args = [tmp_path / "c.csv", "--test", "0.5", "--dim", "2", "--epochs", "1", "--metric", "ndcg@3"]
+    shown = good("fit", *args, "-o", tmp_path / "m").output
+    group = as_json("fit", *args, "-o", tmp_path / "m")["test"]["groups"]["without history"]
+    assert group["users"] > 1
+    assert f"without history: {group['users']} users, {group['ndcg@3']:.4f}" in shown
+    compared = good("compare", *args, "--losses", "bpr,infonce").stdout
+    assert f"{group['users']} of the users have no trained pair" in compared
 
 
 @pytest.mark.parametrize("kind", ["text", "uuid", "bytes"])

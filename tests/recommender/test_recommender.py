@@ -10,8 +10,10 @@ import pyarrow as pa
 import pytest
 import torch
 
+from truepair.data.ids import IdMap
 from truepair.data.reading import read_interactions
 from truepair.data.simulation import simulate_world
+from truepair.data.split import Split
 from truepair.data.split_recipes import split_given, split_random, split_random_per_user
 from truepair.errors import InputError, StorageError
 from truepair.evaluation import evaluate
@@ -23,6 +25,7 @@ from truepair.recommender.defaults import FULL_CATALOGUE
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.holdout import split_for_fitting
 from truepair.recommender.model_file import Model, load_model, save_model
+from truepair.recommender.new_users import with_more_users
 from truepair.recommender.parts import parts_of
 from truepair.sampling import BNS, DNS, SAMPLERS, Full
 from truepair.training import Settings
@@ -120,7 +123,7 @@ def test_unknown_users_are_named_or_get_what_is_popular(model, clicks):
     with pytest.raises(InputError, match="unknown user: 'nobody'"):
         model.recommend(["nobody"])
     table = model.recommend(["nobody", "user 0001"], k=3, unknown="popular")
-    popular = clicks.item.value_counts()
+    popular = pd.Series(model.popularity_, model.seen_.item_ids.ids.to_pylist())  # of the train part
     assert popular[table.item[:3]].tolist() == popular.sort_values(ascending=False)[:3].tolist()
     pd.testing.assert_frame_equal(
         table[3:].reset_index(drop=True), model.recommend(["user 0001"], k=3), check_dtype=False
@@ -137,16 +140,26 @@ def test_no_users_give_an_empty_table(model):
     assert len(model.recommend(pd.Series([], dtype=str))) == 0
 
 
+def distinctive(rows, popularity):
+    """Unit vectors without the mean and the main direction of popular items, by singular values."""
+    unit = rows.numpy().astype(float)
+    unit /= np.linalg.norm(unit, axis=1, keepdims=True)
+    unit -= np.average(unit, axis=0, weights=popularity)
+    main = np.linalg.svd(unit * np.sqrt(popularity)[:, None])[2][0]
+    unit -= np.outer(unit @ main, main)
+    return torch.from_numpy(unit / np.linalg.norm(unit, axis=1, keepdims=True)).float()
+
+
 def test_similar_items_and_users(clicks):
     model = Recommender(**QUICK).fit(clicks)
     table = model.similar_items([clicks.item[0]], k=59)
     assert clicks.item[0] not in set(table.similar)
     assert len(table) == clicks.item.nunique() - 1
-    codes = model.seen_.item_ids.codes([clicks.item[0], table.similar[0]])
-    vectors = model.items_[torch.from_numpy(codes)]
-    assert table.score[0] == pytest.approx(
-        torch.cosine_similarity(vectors[0], vectors[1], dim=0).item(), abs=1e-6
-    )
+    a, b = model.seen_.item_ids.codes([clicks.item[0], table.similar[0]])
+    rows = distinctive(model.items_, model.popularity_)
+    assert table.score[0] == pytest.approx(float(rows[a] @ rows[b]), abs=1e-6)
+    assert model.similar_items(clicks.item[0], k=59).equals(table)  # one id
+    assert model.similar_users("user 0001", k=3).equals(model.similar_users(["user 0001"], k=3))
     assert len(model.similar_users(["user 0001", "user 0002"], k=3)) == 6
     with pytest.raises(InputError, match="unknown item: 'x'"):
         model.similar_items(["x"])
@@ -349,15 +362,129 @@ def test_nobody_and_nothing_is_held_out_entirely():
     assert (split.train.item_counts > 0).all()
 
 
-def test_who_and_what_is_only_in_test_is_unknown():
-    train = read_interactions({"user": list("aabbc"), "item": [1, 2, 1, 3, 2]})
+@pytest.mark.parametrize("changes", [{}, {"blend": "ease"}, {"encoder": "ease"}], ids=str)
+def test_who_and_what_was_not_trained_on(changes, tmp_path):
+    train = read_interactions({"user": list("aabbccc"), "item": [1, 2, 1, 3, 1, 2, 5]})
+    valid = read_interactions({"user": ["y", "y", "b"], "item": [1, 3, 2]})
     test = read_interactions({"user": ["a", "z"], "item": [3, 4]})
-    fitted = Recommender(**{**QUICK, "validation": 0, "patience": None}).fit(split_given(train, test))
-    assert set(fitted.recommend(k=9, exclude_seen=False)["user"].to_pylist()) == {"a", "b", "c"}
-    assert 4 not in fitted.recommend(k=9, exclude_seen=False)["item"].to_pylist()
-    assert fitted.recommend(["z"], k=1, unknown="popular")["item"].to_pylist() in ([1], [2])
-    with pytest.raises(InputError, match="unknown user: 'z'"):
-        fitted.recommend(["z"])
+    split = split_given(train, test, valid)
+    fitted = Recommender(**{**QUICK, "validation": None, "metric": "ndcg@3", **changes}).fit(split)
+    fitted.save(tmp_path / "m")
+    for model in (fitted, Recommender.load(tmp_path / "m")):
+        lists = model.recommend(k=9).to_pandas().groupby("user").item.agg(list)
+        assert sorted(lists.index) == ["a", "b", "c", "y", "z"]
+        assert (lists["y"], lists["z"][:2]) == ([2, 5], [1, 2])  # by popularity 3, 2, 1, 1; y has 1 and 3
+        assert 4 not in set(lists.sum())
+        assert model.recommend("y", k=1, exclude_seen=False)["score"].to_pylist() == pytest.approx([3 / 7])
+        scores = model.score({"user": ["z", "y"], "item": [1, 3]})["score"].to_pylist()
+        assert scores == pytest.approx([3 / 7, 1 / 7])
+        apart = model.recommend(k=9, cold="separate")
+        assert set(apart["user"].to_pylist()) == {"a", "b", "c"}
+        with pytest.raises(
+            InputError, match=r"2 of 5 users have no trained pair.*cold='popular'.*'separate'"
+        ):
+            model.recommend(cold="error")
+        assert model.recommend(["a", "b"], cold="error").num_rows
+        assert model.history_.users.tolist() == [True, True, True, False, False]
+    guests = fitted.fold_in({"user": ["y", "q"], "item": [3, 1]})
+    assert guests.history_.users.all()
+
+
+def test_the_lists_of_people_without_history_are_those_that_are_evaluated():
+    data = two_tastes(n_users=60, n_items=40, each=8)
+    new = data.users >= 45  # their pairs are in the test part only
+    test = new | (np.random.default_rng(0).random(len(data)) < 0.2)
+    assert (np.bincount(data.items[~test]) > 0).all()
+    split = Split(data.take(~test), None, data.take(test), "new people")
+    fitted = Recommender(**{**QUICK, "validation": 0, "patience": None}).fit(split)
+    lists = fitted.recommend(k=5).to_pandas()
+    held_out = split.test.to_table().to_pandas()
+    hits = held_out.merge(lists, on=["user", "item"]).groupby("user").size()
+    precision = hits.reindex(held_out.user.unique()).fillna(0) / 5
+    found = fitted.evaluate(split, ks=(5,))
+    assert found.mean("precision@5") == pytest.approx(precision.mean())
+    assert found.groups["without history"]["precision@5"] == pytest.approx(precision.loc[45:].mean())
+    assert found.groups["without history"]["users"] == 15
+    apart = fitted.evaluate(split, ks=(5,), cold="separate")
+    assert apart.mean("precision@5") == pytest.approx(precision.loc[:44].mean())
+
+
+@pytest.mark.parametrize("encoder", ["mf", "ease"])
+def test_more_users_by_name_change_nothing_for_the_others(encoder):
+    train = read_interactions({"user": list("bbcccd"), "item": [1, 2, 1, 3, 2, 4]})
+    valid = read_interactions({"user": ["b", "e"], "item": [3, 1]})
+    split = split_given(train, train.take([]), valid)
+    fitted = Recommender(encoder=encoder, device="cpu", metric="ndcg@2").fit(split)
+    before = fitted.recommend(k=4).to_pandas()
+    fitted.model_ = with_more_users(fitted.model_, IdMap.of(["a", "bb", "c"]))
+    after = fitted.recommend(k=4).to_pandas()
+    pd.testing.assert_frame_equal(after[after.user.isin(list("bcde"))].reset_index(drop=True), before)
+    assert fitted.history_.users.tolist() == [False, True, False, True, True, False]  # a b bb c d e
+    assert after[after.user == "bb"].item.tolist() == after[after.user == "a"].item.tolist()
+    assert set(after[after.user == "a"].item[:2]) == {1, 2}
+    assert with_more_users(fitted.model_, IdMap.of(["a", "b"])) is fitted.model_
+
+
+def test_one_id_is_enough(model, clicks):
+    pd.testing.assert_frame_equal(model.recommend("user 0001", k=3), model.recommend(["user 0001"], k=3))
+    item = clicks.item[0]
+    assert set(model.recommend(k=2, only_items=item, exclude_seen=False).item) == {item}
+    numbered = Recommender(encoder=model.encoder).fit({"user": [1, 1, 2], "item": [7, 8, 8]})
+    for one in (1, np.int64(1)):
+        assert numbered.recommend(one, k=3, exclude_seen=False).equals(
+            numbered.recommend([1], k=3, exclude_seen=False)
+        )
+
+
+def test_items_excluded_for_some_users(model, clicks):
+    items = sorted(set(clicks.item))
+    mapping = {"user 0003": items[:20], "user 0001": items[5]}
+    table = model.recommend(["user 0001", "user 0002", "user 0003"], k=60, exclude_items=mapping)
+    whole = model.recommend(["user 0001", "user 0002", "user 0003"], k=60)
+    kept = [
+        item not in items[:20] if user == "user 0003" else (user, item) != ("user 0001", items[5])
+        for user, item in zip(whole.user, whole.item, strict=True)
+    ]
+    assert 0 < sum(kept) < len(kept)
+    columns = ["user", "item", "score"]
+    pd.testing.assert_frame_equal(table[columns], whole[kept][columns].reset_index(drop=True))
+    stranger = model.recommend("x", k=60, exclude_items={"x": items[1:]}, unknown="popular")
+    assert stranger.item.tolist() == items[:1]
+    with pytest.raises(InputError, match=r"unknown user: 'x'.*unknown='drop'"):
+        model.recommend("user 0001", exclude_items={"x": items[1:]})
+    with pytest.raises(InputError, match=r"item ids are given as a mapping.*exclude_items"):
+        model.recommend("user 0001", only_items={"user 0001": items})
+    with pytest.raises(InputError, match="user ids are given as a mapping"):
+        model.recommend({"user 0001": items})
+
+
+def test_unknown_ids_are_errors_or_ignored(model, clicks):
+    item = clicks.item[0]
+    for name in ("only_items", "exclude_items"):
+        with pytest.raises(InputError, match=r"unknown item: 'x'; .*; unknown='drop' ignores unknown ids\."):
+            model.recommend("user 0001", **{name: [item, "x"]})
+        some, exact = (
+            model.recommend("user 0001", **{name: items}, unknown=how)
+            for items, how in (([item, "x"], "drop"), ([item], "error"))
+        )
+        pd.testing.assert_frame_equal(some, exact)
+    assert set(model.recommend(["user 0001", "x"], unknown="drop").user) == {"user 0001"}
+    with pytest.raises(InputError, match=r"unknown user: 'x'.*unknown='popular'.*unknown='drop'"):
+        model.recommend(["user 0001", "x"])
+    with pytest.raises(InputError, match=r"unknown item: 'x'.*unknown='drop'"):
+        model.fold_in({"user": ["g", "g"], "item": [item, "x"]})
+
+
+def test_who_was_only_in_validation_is_checked_in_a_file(model, tmp_path):
+    for wrong in ({"0": 1}, [-1], [10**6], [True], ["0"]):
+        save_model(
+            tmp_path / "m",
+            dataclasses.replace(
+                _model_of(model), facts={**model.facts_, "output": "arrow", "only in validation": wrong}
+            ),
+        )
+        with pytest.raises(StorageError, match="'only in validation' is not a list of codes"):
+            Recommender.load(tmp_path / "m")
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
@@ -429,7 +556,8 @@ def test_what_is_not_used_is_checked_all_the_same(clicks):
 @pytest.mark.parametrize("encoder", CLOSED)
 def test_people_who_are_folded_in_get_the_lists_of_those_who_were_there(encoder, world):
     fitted = Recommender(encoder=encoder).fit(world.observed)
-    theirs, ours = (m.recommend(k=10).to_pandas() for m in (fitted, fitted.fold_in(fitted.seen_)))
+    options = {"k": 10, "cold": "separate"}  # two people have nothing
+    theirs, ours = (m.recommend(**options).to_pandas() for m in (fitted, fitted.fold_in(fitted.seen_)))
     pd.testing.assert_frame_equal(theirs, ours)
 
 
@@ -528,10 +656,13 @@ def test_popularity_stays_as_it_is_in_fold_in_and_is_not_what_makes_alike(change
     theirs, ours = (m.recommend(k=10).to_pandas() for m in (fitted, guests))
     assert len(theirs.merge(ours, on=["user", "item"])) / len(theirs) > 0.75
     for rows, table in (
-        (fitted.items_, fitted.similar_items([fitted.seen_.item_ids.ids[4].as_py()], k=5)),
-        (fitted.users_, fitted.similar_users([fitted.seen_.user_ids.ids[4].as_py()], k=5)),
+        (
+            distinctive(fitted.items_[:, :-1], fitted.popularity_),
+            fitted.similar_items([fitted.seen_.item_ids.ids[4].as_py()], k=5),
+        ),
+        (fitted.users_[:, :-1], fitted.similar_users([fitted.seen_.user_ids.ids[4].as_py()], k=5)),
     ):
-        cosines = torch.nn.functional.cosine_similarity(rows[4:5, :-1], rows[:, :-1])
+        cosines = torch.nn.functional.cosine_similarity(rows[4:5], rows)
         cosines[4] = -2
         np.testing.assert_allclose(table.column("score"), cosines.topk(5)[0], atol=1e-6)
     fitted.save(tmp_path / "m")

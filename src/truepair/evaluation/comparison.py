@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 
 from truepair.errors import InputError, check_choice, check_type
-from truepair.evaluation.evaluation import Evaluation
+from truepair.evaluation.results import Evaluation
 from truepair.evaluation.statistics import bootstrap_interval, holm, sign_flip_test
 
 SIGNIFICANT = 0.05
@@ -61,7 +61,7 @@ def compare(
     flips: int = 10_000,
     seed: int = 0,
 ) -> Comparison:
-    """Compare two models on the users both were evaluated on, user by user.
+    """Compare two models on the users that count in the means of both, user by user.
 
     The interval is the bootstrap interval of the mean difference a - b; the p-value is that of the
     two-sided sign-flip test.
@@ -117,6 +117,11 @@ def _check_same_users(a: Evaluation, b: Evaluation) -> None:
         raise InputError(
             f"the users differ: {only_a:,} were evaluated in a only, {only_b:,} in b only; "
             "evaluate both models on the same target."
+        )
+    if len(a.cold_users) and a.cold != b.cold:
+        raise InputError(
+            f"users without history were evaluated with cold = {a.cold!r} in a and {b.cold!r} in b; evaluate "
+            "both models with the same policy."
         )
     if a.target != b.target:
         raise InputError("the two models were evaluated on different targets; evaluate both on the same one.")

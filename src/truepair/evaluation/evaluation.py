@@ -1,4 +1,4 @@
-"""Evaluation: the whole catalogue ranked for every user with a held-out item."""
+"""Evaluation: the whole catalogue, or judged candidates, ranked for every user with a held-out item."""
 
 from __future__ import annotations
 
@@ -7,76 +7,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, Protocol
 
-import numpy.typing as npt
+import numpy as np
 
-from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 from truepair.data.split import Split
-from truepair.errors import InputError, check_choice, check_whole
-from truepair.evaluation.metrics import CATALOGUE_METRICS, METRICS, Floats, parse_metric
-from truepair.evaluation.statistics import bootstrap_interval
+from truepair.errors import InputError, check_choice, check_type, check_whole
+from truepair.evaluation.cold import Cold, history_of
+from truepair.evaluation.judged import Judged
+from truepair.evaluation.metrics import CATALOGUE_METRICS, METRICS, Floats, Mask, parse_metric
+from truepair.evaluation.results import Evaluation
 from truepair.evaluation.task import Task
-from truepair.ranking.selection import Exclude, Matrix
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Evaluation:
-    """Results of an evaluation: metrics per user, by names such as "ndcg@20", and over all lists."""
-
-    users: Codes  # (n_users,) the codes of the evaluated users
-    per_user: Mapping[str, Floats]  # name -> (n_users,) in the order of `users`
-    catalogue: Mapping[str, float]  # coverage, novelty and gini at each K
-    ks: tuple[int, ...]
-    n_users_without_target: int
-    n_unseen_pairs: int  # target pairs whose item nobody has in train: no model can know them
-    target: str = ""  # the checksum of the target: only evaluations on the same target can be compared
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "users", _read_only(self.users))
-        read_only = {name: _read_only(values) for name, values in self.per_user.items()}
-        object.__setattr__(self, "per_user", read_only)
-
-    @property
-    def n_users(self) -> int:
-        """How many users were evaluated: those with one target item or more."""
-        return len(self.users)
-
-    @cached_property
-    def means(self) -> dict[str, float]:
-        """The mean over users of every per-user metric."""
-        return {name: float(values.mean()) for name, values in self.per_user.items()}
-
-    def mean(self, name: str) -> float:
-        """The mean over users of a metric; for coverage, novelty and gini, the value itself."""
-        metric, _ = parse_metric(name, [*METRICS, *CATALOGUE_METRICS], self.ks)
-        return self.means[name] if metric in METRICS else self.catalogue[name]
-
-    def values(self, name: str) -> Floats:
-        """A metric of each user, in the order of `users`."""
-        parse_metric(name, METRICS, self.ks)
-        return self.per_user[name]
-
-    def interval(self, name: str, level: float = 0.95, seed: int = 0) -> tuple[float, float]:
-        """The bootstrap interval over users of a metric's mean."""
-        return bootstrap_interval(self.values(name), level, seed=seed)
-
-    def table(self) -> str:
-        """All means as text: a row a metric, a column a K."""
-        rows = ["".join([f"{'':10}", *(f"{f'@{k}':>9}" for k in self.ks)])]
-        for metric in [*METRICS, *CATALOGUE_METRICS]:
-            figures = (f"{self.mean(f'{metric}@{k}'):9.4f}" for k in self.ks)
-            rows.append("".join([f"{metric:10}", *figures]))
-        counts = (
-            f"{self.n_users:,} users evaluated, {self.n_users_without_target:,} without a target item; "
-            f"{self.n_unseen_pairs:,} target pairs of items unseen in training"
-        )
-        return "\n".join([*rows, counts])
-
-    def __repr__(self) -> str:
-        shown = ", ".join(
-            f"{m}@{self.ks[-1]} {self.mean(f'{m}@{self.ks[-1]}'):.4f}" for m in ("ndcg", "recall")
-        )
-        return f"<Evaluation: {self.n_users:,} users, {shown}, K = {', '.join(map(str, self.ks))}>"
+from truepair.ranking.selection import Exclude, Matrix, as_masks
 
 
 class HasMatrices(Protocol):
@@ -88,12 +29,14 @@ class HasMatrices(Protocol):
 
 def evaluate(
     model: HasMatrices | tuple[Matrix, Matrix],
-    target: Split | Interactions,
+    target: Split | Interactions | None = None,
     on: Literal["valid", "test"] = "test",
     *,
     exclude: Exclude | None = None,
     ks: Sequence[int] = (5, 10, 20),
     train: Interactions | None = None,
+    cold: Cold = "popular",
+    candidates: Any = None,
 ) -> Evaluation:
     """Rank the whole catalogue for every user of the target, and measure where the target items are.
 
@@ -102,6 +45,18 @@ def evaluate(
     The target is a part of a split, `on`; the parts before it are excluded from the lists. Or it is a set of
     interactions; then `exclude` holds what must not be recommended again, such as the train part. `train`,
     by default the first of `exclude`, says which items are known and how popular they are.
+
+    `cold` is the policy for users without a trained pair, about whom the model knows nothing. With "popular"
+    they get the most popular items of the train part, as in `recommend`, and count in the means. With
+    "separate" they are left out of the means. With "error" they are an error. With "model" the matrices rank
+    for them too, which makes sense only if these know them from elsewhere. `Evaluation.groups` has the number
+    and the means of users with and without history in every case.
+
+    `candidates` are judged pairs: only these are ranked, as in tests where people rated random items. Give
+    all of them, positive and negative, as `Interactions` beside a target of the positive ones. Or give a
+    table with user, item and label (1 or 0) and no target; then the items must be known to the model, and
+    `train` is by default what a `Recommender` knows. Users without a positive or without a negative candidate
+    are left out. There is no mask, and "auc" is measured too.
     """
     if isinstance(target, Split):
         if exclude is not None or train is not None:
@@ -109,21 +64,77 @@ def evaluate(
         split, (target, exclude, train) = target, _part_of(target, on)
         if (check := getattr(model, "check_unseen", None)) is not None:  # a Recommender knows its data
             check(split, on)
-    task = Task.checked(target, () if exclude is None else exclude, train)
+        exclude = exclude if candidates is None else None
     ks = _checked_ks(ks)
+    if candidates is not None:
+        return _evaluate_judged(model, target, exclude, ks, train, cold, candidates)
+    if target is None:
+        raise InputError("there is no target; give a Split, a part such as split.test, or candidates.")
+    check_type("target", target, Interactions, "give a Split, or a part such as split.test")
+    masks = as_masks(exclude)
+    known = train if train is not None else masks[0] if masks else None
+    task = Task.checked(target, masks, train, cold, None if known is None else history_of(model, known))
     listed, hits = task.ranked(*matrices_of(model), ks[-1])
-    popularity = task.train.item_counts
+    per_user = {f"{name}@{k}": f(hits[:, :k], task.n_target) for name, f in METRICS.items() for k in ks}
+    counted, popularity = _counted(task), task.train.item_counts
     return Evaluation(
-        users=task.users,
-        per_user={f"{name}@{k}": f(hits[:, :k], task.n_target) for name, f in METRICS.items() for k in ks},
+        **_by_user(task, per_user),
         catalogue={
-            f"{name}@{k}": f(listed[:, :k], popularity) for name, f in CATALOGUE_METRICS.items() for k in ks
+            f"{name}@{k}": f(listed[counted, :k], popularity)
+            for name, f in CATALOGUE_METRICS.items()
+            for k in ks
         },
         ks=ks,
         n_users_without_target=target.n_users - len(task.users),
         n_unseen_pairs=int((popularity[target.items] == 0).sum()),
         target=target.hash,
     )
+
+
+def _evaluate_judged(
+    model: HasMatrices | tuple[Matrix, Matrix],
+    target: Interactions | None,
+    exclude: Exclude | None,
+    ks: tuple[int, ...],
+    train: Interactions | None,
+    cold: Cold,
+    candidates: Any,
+) -> Evaluation:
+    if exclude is not None:
+        raise InputError("with candidates, nothing else is ranked; leave out exclude.")
+    train = getattr(model, "seen_", None) if train is None else train
+    if train is None:
+        raise InputError("with candidates, train is needed: give the pairs that the model was trained on.")
+    judged = Judged.checked(candidates, target, train, cold, history_of(model, train))
+    hits, auc = judged.ranked(*matrices_of(model), ks[-1])
+    per_user = {f"{name}@{k}": f(hits[:, :k], judged.n_target) for name, f in METRICS.items() for k in ks}
+    positives = judged.candidates.items[judged.positive]
+    return Evaluation(
+        **_by_user(judged, {**per_user, "auc": auc}),
+        catalogue={},
+        ks=ks,
+        n_users_without_target=judged.n_users_without_target,
+        n_unseen_pairs=int((train.item_counts[positives] == 0).sum()),
+        target=judged.target,
+        n_users_all_positive=judged.n_users_all_positive,
+    )
+
+
+def _counted(task: Task | Judged) -> Mask:
+    """Which of the task's users count in the means (n,)."""
+    return ~task.is_cold if task.cold == "separate" else np.ones(len(task.users), dtype=bool)
+
+
+def _by_user(task: Task | Judged, per_user: Mapping[str, Floats]) -> dict[str, Any]:
+    """The fields of an evaluation that belong to users: those who count, and those without a trained pair."""
+    counted = _counted(task)
+    return {
+        "users": task.users[counted],
+        "per_user": {name: values[counted] for name, values in per_user.items()},
+        "cold": task.cold,
+        "cold_users": task.users[task.is_cold],
+        "cold_per_user": {name: values[task.is_cold] for name, values in per_user.items()},
+    }
 
 
 def _part_of(split: Split, on: str) -> tuple[Interactions, list[Interactions], Interactions]:
@@ -150,11 +161,16 @@ def matrices_of(model: HasMatrices | tuple[Matrix, Matrix]) -> tuple[Matrix, Mat
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Validation:
-    """One number for a model in training: the mean of `metric` on `target`. Higher is better."""
+    """One number for a model in training: the mean of `metric` on `target`. Higher is better.
+
+    It is the mean that `evaluate` finds. Users without a pair in the train part, the first of `exclude`, get
+    the most popular items, so that they have no say in the choice of an epoch; see `cold` there.
+    """
 
     target: Interactions
     exclude: Exclude
     metric: str = "ndcg@20"
+    cold: Cold = "popular"
 
     def __post_init__(self) -> None:
         _, k = parse_metric(self.metric)
@@ -166,19 +182,21 @@ class Validation:
 
     @cached_property
     def _task(self) -> Task:
-        return Task.checked(self.target, self.exclude, None)
+        return Task.checked(self.target, self.exclude, None, self.cold)
 
     @cached_property
     def identity(self) -> str:
         """A text that states what is measured on which data."""
         known = ", ".join(part.hash for part in self._task.masks)
-        return f"{self.metric} on {self.target.hash} without {known}"
+        # "popular" adds nothing, like "model", which checkpoints of earlier versions have: these go on
+        policy = ", cold=separate" if self.cold == "separate" and self._task.is_cold.any() else ""
+        return f"{self.metric} on {self.target.hash} without {known}{policy}"
 
     def score(self, users: Matrix, items: Matrix) -> float:
         """The mean of the metric for these two matrices."""
         name, k = parse_metric(self.metric)
         _, hits = self._task.ranked(users, items, k)
-        return float(METRICS[name](hits, self._task.n_target).mean())
+        return float(METRICS[name](hits, self._task.n_target)[_counted(self._task)].mean())
 
     def __call__(self, model: HasMatrices) -> float:
         """The score of the matrices that the model has now."""
@@ -193,9 +211,3 @@ def _checked_ks(ks: Sequence[int]) -> tuple[int, ...]:
     if not ks:
         raise InputError("ks is empty; give one length of list or more, such as ks=(5, 10, 20).")
     return tuple(sorted({check_whole("K", k, 1) for k in ks}))
-
-
-def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    view = array.view()
-    view.flags.writeable = False
-    return view

@@ -11,7 +11,8 @@ import numpy.typing as npt
 from truepair.data.ids import Codes
 from truepair.errors import InputError, check_choice
 
-Hits = npt.NDArray[np.bool_]
+Mask = npt.NDArray[np.bool_]
+Hits = Mask
 Floats = npt.NDArray[np.float64]
 
 # --- per user: (hits (n, K), number of target items (n,)) -> one value per user (n,) ------------------

@@ -10,29 +10,43 @@ import numpy as np
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError, check_type
-from truepair.evaluation.metrics import Hits
+from truepair.evaluation.cold import Cold, History, check_cold
+from truepair.evaluation.metrics import Hits, Mask
 from truepair.models.factor_matrices import n_rows
 from truepair.ranking.selection import Exclude, Matrix, as_masks, check_shapes, has_pairs, top_k
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """A valid target: at least one pair, none of them excluded, of users who were trained on."""
+    """A valid target: at least one pair, none of them excluded, of users some of whom were trained on."""
 
     target: Interactions
     masks: tuple[Interactions, ...]  # excluded from the lists
     train: Interactions  # what the model was trained on
+    history: History  # who has a trained pair, and what is popular
+    cold: Cold = "popular"  # the policy for users without one
 
     @staticmethod
-    def checked(target: Interactions, exclude: Exclude, train: Interactions | None) -> Task:
-        """The task, or an error that says why it is invalid; `train` is by default the first of `exclude`."""
+    def checked(
+        target: Interactions,
+        exclude: Exclude,
+        train: Interactions | None,
+        cold: Cold = "popular",
+        history: History | None = None,
+    ) -> Task:
+        """The task, or an error that says why it is invalid; `train` is by default the first of `exclude`.
+
+        `history` is by default that of `train`.
+        """
         check_type("target", target, Interactions, "give a Split, or a part such as split.test")
         masks = as_masks(exclude)
         if train is None and not masks:
             raise InputError("exclude is empty and train is not given; pass the train part as exclude.")
-        task = Task(target, masks, masks[0] if train is None else train)
+        train = masks[0] if train is None else train
+        task = Task(target, masks, train, History.of(train) if history is None else history, cold)
         task._check_codes()
         task._check_target()
+        check_cold(cold, int(task.is_cold.sum()), len(task.users))
         return task
 
     @cached_property
@@ -45,10 +59,24 @@ class Task:
         """How many target items each of `users` has (n,)."""
         return self.target.user_counts[self.users]
 
+    @cached_property
+    def is_cold(self) -> Mask:
+        """Which of `users` have no trained pair (n,)."""
+        return ~self.history.users[self.users]
+
     def ranked(self, users: Matrix, items: Matrix, k: int) -> tuple[Codes, Hits]:
-        """The listed items (n, k), -1 for none, and which of them are target items (n, k)."""
+        """The listed items (n, k), -1 for none, and which of them are target items (n, k).
+
+        Users without a trained pair get the most popular items, unless the policy is "model".
+        """
         check_shapes((n_rows(users), n_rows(items)), [self.target], "target")
-        listed = top_k(users, items, k, rows=self.users, exclude=self.masks).items
+        ranked = np.ones(len(self.users), dtype=bool) if self.cold == "model" else ~self.is_cold
+        best = top_k(users, items, k, rows=self.users[ranked], exclude=self.masks).items
+        listed = np.empty((len(self.users), k), dtype=np.int64)
+        listed[ranked] = best
+        if not ranked.all():
+            popular = (np.ones((self.target.n_users, 1)), self.history.popularity[:, None])
+            listed[~ranked] = top_k(*popular, k, rows=self.users[~ranked], exclude=self.masks).items
         hits = has_pairs(self.target, np.repeat(self.users, k), listed.ravel())
         return listed, hits.reshape(listed.shape)
 
@@ -76,7 +104,7 @@ class Task:
                 f"{hidden.sum():,} of {len(hidden):,} target pairs are also in exclude, so no list can hold "
                 "them; exclude only what came before the target."
             )
-        if not self.train.user_counts[self.users].any():
+        if self.is_cold.all():
             raise InputError(
                 f"none of the {len(self.users):,} users of target has a training interaction; "
                 "use train and target of one split that keeps each user in both."

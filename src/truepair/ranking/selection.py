@@ -56,7 +56,7 @@ def top_k(
     >>> lists.items.tolist(), lists.scores.tolist()
     ([[0, 2], [1, 2]], [[3.0, 2.0], [2.0, 1.0]])
     """
-    user_matrix, item_matrix = _checked_matrices(users, items)
+    user_matrix, item_matrix = checked_matrices(users, items)
     n_users, n_items = n_rows(user_matrix), n_rows(item_matrix)
     k = _checked_k(k, n_items)
     codes = _checked_rows(rows, n_users)
@@ -71,7 +71,7 @@ def top_k(
             and _compiled() is not None
         ):
             return _rank_compiled(user_matrix, item_matrix, k, codes, masks, block)
-        return TopK(*rank_in_blocks(user_matrix, item_matrix, _order(n_items), k, codes, masks, block))
+        return TopK(*rank_in_blocks(user_matrix, item_matrix, tie_order(n_items), k, codes, masks, block))
 
 
 def as_masks(exclude: Exclude | None) -> tuple[Interactions, ...]:
@@ -100,8 +100,8 @@ def check_shapes(shape: tuple[int, int], others: Sequence[Interactions], what: s
 
 
 @lru_cache(maxsize=8)
-def _order(n_items: int) -> Codes:
-    """Column -> item; ties go to the lower column on every device."""
+def tie_order(n_items: int) -> Codes:
+    """Column -> item: of equal scores, the item in the lower column comes first, on every device."""
     return _read_only(random_order(_TIE_KEY, n_items))
 
 
@@ -147,7 +147,7 @@ def _rank_compiled(
     masked = _masked_items(compiled, masks, codes)
     block = compiled.BLOCK if block is None else block
     return TopK(
-        *compiled.rank_on_cpu(*matrices, _order(n_items), k, codes, masked, block, torch.get_num_threads())
+        *compiled.rank_on_cpu(*matrices, tie_order(n_items), k, codes, masked, block, torch.get_num_threads())
     )
 
 
@@ -166,7 +166,8 @@ def _masked_items(compiled: Any, masks: tuple[Interactions, ...], codes: Codes) 
 # --- checks --------------------------------------------------------------------------------------------
 
 
-def _checked_matrices(users: Matrix, items: Matrix) -> tuple[Rows, Rows]:
+def checked_matrices(users: Matrix, items: Matrix) -> tuple[Rows, Rows]:
+    """Both in float32; an error if they do not fit each other, or if a number or a score is not finite."""
     user_matrix, item_matrix = _as_rows("users", users), _as_rows("items", items)
     if user_matrix.shape[1] != item_matrix.shape[1]:
         raise InputError(

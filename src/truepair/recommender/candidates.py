@@ -2,67 +2,110 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from truepair.data.ids import Codes, IdMap
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError
+from truepair.evaluation.metrics import Mask
 from truepair.models.factor_matrices import Rows, take_rows
 from truepair.ranking.selection import top_k
+from truepair.recommender.known_ids import as_ids, codes_of
 from truepair.recommender.model_file import Model
 
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """Some items of the catalogue, with their own codes, and who has which of them."""
+    """Some items of the catalogue, with their own codes, and who has or must not get which of them."""
 
     items: Rows  # [n, d]
     seen: Interactions
     popularity: Codes  # [n]
+    excluded: dict[Any, Codes]  # id of a user -> candidates that this user must not get
 
     @staticmethod
-    def of(model: Model, exclude_items: Any, only_items: Any) -> Candidates:
-        """All items that were trained on, limited by the caller's ids."""
+    def of(model: Model, exclude_items: Any, only_items: Any, unknown: str) -> Candidates:
+        """All items that were trained on, limited by the caller's ids; see `Recommender.recommend`."""
         seen, popularity = model.seen, model.popularity
         ids, allowed = seen.item_ids, popularity > 0
         if only_items is not None:
             only = np.zeros(seen.n_items, dtype=bool)
-            only[ids.codes(only_items, "item")] = True
+            only[_found(ids, only_items, unknown)] = True
             allowed = allowed & only
-        if exclude_items is not None:
-            allowed[ids.codes(exclude_items, "item")] = False
+        by_user = exclude_items if isinstance(exclude_items, Mapping) else {}
+        if exclude_items is not None and not isinstance(exclude_items, Mapping):
+            allowed[_found(ids, exclude_items, unknown)] = False
         kept = np.flatnonzero(allowed)
         if not len(kept):
             raise InputError("no item is left to recommend; loosen only_items or exclude_items.")
         pairs = seen.take(allowed[seen.items])
-        place = np.cumsum(allowed) - 1
+        place = np.where(allowed, np.cumsum(allowed) - 1, -1)
         known = Interactions(pairs.users, place[pairs.items], pairs.user_ids, IdMap(ids.outside(kept)))
-        return Candidates(take_rows(model.items, kept), known, popularity[kept])
+        excluded = _by_user(model, by_user, place, unknown)
+        return Candidates(take_rows(model.items, kept), known, popularity[kept], excluded)
 
-    def ranked(self, users: Rows, ids: pa.Array, codes: Codes, k: int, exclude_seen: bool) -> pa.Table:
-        """The lists of these users as a table; an unknown user, code -1, gets the most popular items."""
-        k, known = min(k, self.seen.n_items), codes >= 0
-        items = np.empty((len(codes), k), dtype=np.int64)
-        scores = np.empty((len(codes), k), dtype=np.float32)
-        exclude = self.seen if exclude_seen else None
-        items[known], scores[known] = top_k(users, self.items, k, rows=codes[known], exclude=exclude)
-        if not known.all():
-            items[~known], scores[~known] = self._popular(k)
+    def ranked(
+        self, users: Rows, ids: pa.Array, codes: Codes, popular: Mask, k: int, exclude_seen: bool
+    ) -> pa.Table:
+        """The lists of these users as a table; those who are `popular` get the most popular items.
+
+        The code of an unknown user is -1.
+        """
+        k, n = min(k, self.seen.n_items), len(codes)
+        items = np.empty((n, k), dtype=np.int64)
+        scores = np.empty((n, k), dtype=np.float32)
+        masks = self._masks(ids, codes, exclude_seen)
+        if not popular.all():
+            vectors = take_rows(users, np.maximum(codes, 0))
+            rows = np.flatnonzero(~popular)
+            items[rows], scores[rows] = top_k(vectors, self.items, k, rows=rows, exclude=masks)
+        if popular.any():
+            shares = (self.popularity / self.popularity.sum()).astype(np.float32)[:, None]
+            rows = np.flatnonzero(popular)
+            items[rows], scores[rows] = top_k(np.ones((n, 1)), shares, k, rows=rows, exclude=masks)
         real = items >= 0
         return pa.table(
             {
-                "user": ids.take(pa.array(np.repeat(np.arange(len(codes)), real.sum(axis=1)))),
+                "user": ids.take(pa.array(np.repeat(np.arange(n), real.sum(axis=1)))),
                 "item": self.seen.item_ids.outside(items[real]),
                 "score": scores[real],
                 "rank": np.broadcast_to(np.arange(1, k + 1), items.shape)[real],
             }
         )
 
-    def _popular(self, k: int) -> tuple[Codes, npt.NDArray[np.float32]]:
-        best = np.argsort(-self.popularity, kind="stable")[:k]
-        return best, (self.popularity[best] / self.popularity.sum()).astype(np.float32)
+    def _masks(self, ids: pa.Array, codes: Codes, exclude_seen: bool) -> list[Interactions]:
+        """What each row must not list: the items that the user has, and those excluded for this user."""
+        nothing = np.empty(0, np.int64)
+        has = [self.seen.items_of(code) if code >= 0 else nothing for code in codes] if exclude_seen else []
+        not_for = [self.excluded.get(user, nothing) for user in ids.to_pylist()] if self.excluded else []
+        return [
+            Interactions(
+                np.repeat(np.arange(len(codes)), [len(row) for row in rows]),
+                np.concatenate([nothing, *rows]),
+                IdMap.range(len(codes)),
+                self.seen.item_ids,
+            )
+            for rows in (has, not_for)
+            if rows
+        ]
+
+
+def _found(ids: IdMap, values: Any, unknown: str) -> Codes:
+    """The codes of the known items among `values`."""
+    codes = codes_of(ids, values, "item", unknown)
+    return codes[codes >= 0]
+
+
+def _by_user(model: Model, items: Mapping[Any, Any], place: Codes, unknown: str) -> dict[Any, Codes]:
+    """Id of a user -> the candidates among the items of this user in the mapping."""
+    if not items:
+        return {}
+    users = as_ids(list(items), "user")
+    codes_of(model.seen.user_ids, users, "user", unknown)  # an unknown user is an error
+    found = (place[_found(model.seen.item_ids, some, unknown)] for some in items.values())
+    return {user: np.unique(some[some >= 0]) for user, some in zip(users.to_pylist(), found, strict=True)}

@@ -15,6 +15,7 @@ from truepair.data.interactions import Interactions
 from truepair.data.split import Split
 from truepair.errors import InputError, StorageError, check_type, did_you_mean
 from truepair.evaluation import Evaluation, evaluate
+from truepair.evaluation.cold import Cold
 from truepair.losses import Loss, Prior
 from truepair.models.closed_forms import EASE, ClosedForm
 from truepair.models.encoders import Encoder
@@ -23,6 +24,7 @@ from truepair.recommender import lists
 from truepair.recommender.defaults import unused
 from truepair.recommender.fitting import fit_split
 from truepair.recommender.holdout import split_for_fitting
+from truepair.recommender.known_ids import Unknown, history_of
 from truepair.recommender.model_check import check_model
 from truepair.recommender.model_file import Model, load_model, save_model
 from truepair.recommender.new_users import fold_in_users
@@ -33,7 +35,7 @@ from truepair.sampling import Sampler
 from truepair.storage.old_names import current_parameters
 from truepair.training import AUTO, Job
 
-Unknown = Literal["error", "popular"]
+Serving = Literal["popular", "separate", "error"]
 _Class = TypeVar("_Class", bound=type)
 
 
@@ -186,8 +188,7 @@ class Recommender:
 
         Without a validation part, the share `validation` of the pairs is held out to choose the epoch. The
         model does not learn from it, but does not recommend it either. Every user and item keeps a pair to
-        learn from. A closed form has no epoch to choose and needs no checkpoint: nothing is held out for it,
-        and a validation part is used only for scoring.
+        learn from. A closed form has no epoch to choose: a validation part is used only for scoring.
         """
         self.check()
         split = split_for_fitting(interactions, valid, self.held_out, self.seed)
@@ -202,14 +203,22 @@ class Recommender:
         return self
 
     def evaluate(
-        self, split: Split, on: Literal["valid", "test"] = "test", *, ks: tuple[int, ...] = (5, 10, 20)
+        self,
+        split: Split | None = None,
+        on: Literal["valid", "test"] = "test",
+        *,
+        ks: tuple[int, ...] = (5, 10, 20),
+        cold: Cold = "popular",
+        candidates: Any = None,
     ) -> Evaluation:
         """Evaluate on a part of the split whose train part was fitted, by ranking the whole catalogue.
 
-        Raise if the model has learnt from a pair of that part: its score would mean nothing.
+        Raise if the model has learnt from a pair of that part: its score would mean nothing. For `cold` and
+        `candidates`, which need no split, see the function `evaluate`.
         """
-        check_type("split", split, Split, "make one with split_random, and fit on it")
-        return evaluate(self, split, on, ks=ks)
+        if split is not None or candidates is None:
+            check_type("split", split, Split, "make one with split_random, and fit on it")
+        return evaluate(self, split, on, ks=ks, cold=cold, candidates=candidates)
 
     def check_unseen(self, split: Split, on: Literal["valid", "test"]) -> None:
         """Raise if this part of a split was among the data of `fit`."""
@@ -237,7 +246,10 @@ class Recommender:
     users_ = property(lambda self: self.model_.users, doc="One row for each user.")
     items_ = property(lambda self: self.model_.items, doc="One row for each item.")
     seen_ = property(lambda self: self.model_.seen, doc="The interactions that are not recommended again.")
-    popularity_ = property(lambda self: self.model_.popularity, doc="How many users each item has.")
+    popularity_ = property(
+        lambda self: self.model_.popularity, doc="How many users each item had in training."
+    )
+    history_ = property(lambda self: history_of(self.model_), doc="Who has a trained pair; what is popular.")
     facts_ = property(lambda self: self.model_.facts, doc="How the model was made, as plain JSON.")
 
     # --- recommending ----------------------------------------------------------------------------------
@@ -251,14 +263,20 @@ class Recommender:
         exclude_items: Any = None,
         only_items: Any = None,
         unknown: Unknown = "error",
+        cold: Serving = "popular",
     ) -> Any:
         """A table of user, item, score, rank: the `k` best items of each user, best first.
 
-        Without `users`, for all users. A user gets fewer than k rows only if there are fewer candidates.
-        `unknown="popular"` gives the most popular items to users who were not trained on.
+        `users` is one id or several; without it, all users. A user gets fewer than k rows only if there are
+        fewer candidates. `exclude_items` may be a mapping of users to items that they must not get.
+
+        unknown     ids that the model does not know: "error"; "drop" ignores them, users and items; "popular"
+                    ignores unknown items and gives unknown users the most popular ones.
+        cold        users whose pairs were not trained on, such as those of a test part: "popular" gives them
+                    the most popular items, "separate" leaves them out, "error" raises.
         """
         options = {"exclude_seen": exclude_seen, "exclude_items": exclude_items, "only_items": only_items}
-        parts = list(self.recommend_in_parts(users, k, unknown=unknown, **options))
+        parts = list(self.recommend_in_parts(users, k, unknown=unknown, cold=cold, **options))
         return to_output(pa.concat_tables(parts), self.output_)
 
     def recommend_in_parts(
@@ -270,16 +288,18 @@ class Recommender:
         exclude_items: Any = None,
         only_items: Any = None,
         unknown: Unknown = "error",
+        cold: Serving = "popular",
         part: int = 8192,
     ) -> Iterator[pa.Table]:
         """`recommend` as Arrow tables of `part` users at a time, to write large results to a file."""
         options = {"exclude_seen": exclude_seen, "exclude_items": exclude_items, "only_items": only_items}
-        return lists.recommend(self._fitted(), users, k, unknown=unknown, part=part, **options)
+        return lists.recommend(self._fitted(), users, k, unknown=unknown, cold=cold, part=part, **options)
 
     def similar_items(self, items: Any, k: int = 10) -> Any:
-        """A table of item, similar, score, rank: the `k` items with the most similar vectors, by cosine.
+        """A table of item, similar, score, rank: the `k` items with the most similar vectors.
 
-        For a closed form: the `k` items with the largest weights for this one.
+        The similarity is the cosine, without what all popular items have in common. For a closed form: the
+        `k` items with the largest weights for this one.
         """
         return to_output(lists.similar_items(self._fitted(), self.get_params(), items, k), self.output_)
 
@@ -288,15 +308,14 @@ class Recommender:
         return to_output(lists.similar_users(self._fitted(), self.get_params(), users, k), self.output_)
 
     def score(self, pairs: Any) -> Any:
-        """The table of pairs with their scores, in the given order; a higher score ranks higher."""
+        """The table of pairs with their scores, those of `recommend`; a higher score ranks higher."""
         return to_output(lists.score_pairs(self._fitted(), pairs), output_of(pairs))
 
     def fold_in(self, history: Any, *, unknown: Literal["error", "drop"] = "error") -> Recommender:
         """A recommender for people who were not trained on, from their interactions; nothing is retrained.
 
         Their vectors are fitted by the same loss while the item vectors stay fixed. For a closed form, the
-        result is exact, as if they had been in the training data. The users of the result are the people of
-        `history` with at least one known item.
+        result is exact. The users of the result are the people of `history` with at least one known item.
         """
         model = fold_in_users(self._fitted(), self.get_params(), history, unknown)
         return _with_model(Recommender(**self.get_params()), model, output_of(history))
@@ -323,6 +342,7 @@ class Recommender:
             recommender.set_params(**{name: getattr(cls, name) for name in no_effect})
             recommender.check()
             check_model(recommender.get_params(), model)
+            history_of(model)  # checks the fact that it reads
         except (KeyError, TypeError, AttributeError, ZeroDivisionError, InputError) as error:
             raise StorageError(f"{path} does not describe a Recommender: {error!r:.300}") from error
         return _with_model(recommender, model, model.facts["output"])

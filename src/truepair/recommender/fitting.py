@@ -18,6 +18,7 @@ from truepair.models.closed_forms import ClosedForm
 from truepair.models.factor_matrices import Rows, dense
 from truepair.prior import prepare
 from truepair.recommender.holdout import joined
+from truepair.recommender.known_ids import ONLY_VALIDATION
 from truepair.recommender.model_file import Model
 from truepair.recommender.parameters import as_json
 from truepair.recommender.parts import (
@@ -56,8 +57,10 @@ def fit_split(parameters: Parameters, split: Split, checkpoint: str | Path | Non
         result, estimated = _train(parameters, split.train, validation, checkpoint, progress)
     users, items, score = _blended(parameters, result, split.train, validation, device)
     seen = joined([split.train] if split.valid is None else [split.train, split.valid])
-    popularity = np.where(split.train.item_counts > 0, seen.item_counts, 0)
+    held_out = np.flatnonzero((split.train.user_counts == 0) & (seen.user_counts > 0)).tolist()
     facts = _facts(parameters, result, split, score) | estimated
+    facts |= {ONLY_VALIDATION: held_out} if held_out else {}
+    popularity = split.train.item_counts
     return Fitted(Model(users, items, seen, popularity, facts), result)
 
 

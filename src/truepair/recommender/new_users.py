@@ -1,10 +1,12 @@
-"""New users: a model for people who were not trained on, from their interactions."""
+"""New users: a model for people who were not trained on, with or without interactions."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
+import torch
 
 from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
@@ -12,6 +14,7 @@ from truepair.errors import InputError, check_choice
 from truepair.models.blend import trained_part, with_vectors
 from truepair.models.factor_matrices import Rows, dense
 from truepair.recommender.holdout import as_interactions
+from truepair.recommender.known_ids import ONLY_VALIDATION, codes_of, history_of
 from truepair.recommender.model_file import Model, mean_prior
 from truepair.recommender.parts import Parameters, blend_of, closed_form_of, parts_of
 from truepair.training import fold_in
@@ -23,14 +26,14 @@ def fold_in_users(model: Model, parameters: Parameters, history: Any, unknown: s
     people = as_interactions(history)
     item_ids = model.seen.item_ids
     items = item_ids.find(people.item_ids, "item")
+    codes_of(item_ids, people.item_ids.outside(np.unique(people.items)), "item", unknown)  # may raise
     known = items[people.items] >= 0
-    if unknown == "error" and not known.all():
-        item_ids.codes(people.item_ids.outside(people.items), "item")  # raises, and names them
     if not known.any():
         raise InputError("the history holds no item that was trained on; use recommend(unknown='popular').")
     guests, users = np.unique(people.users[known], return_inverse=True)
     pairs = Interactions(users, items[people.items[known]], IdMap(people.user_ids.outside(guests)), item_ids)
     facts = {**model.facts, "folded in": pairs.hash}
+    facts.pop(ONLY_VALIDATION, None)  # codes of other users
     return Model(_rows(model, parameters, pairs), model.items, pairs, model.popularity, facts)
 
 
@@ -43,3 +46,23 @@ def _rows(model: Model, parameters: Parameters, pairs: Interactions) -> Rows:
     items = dense("items", trained_part(model.items, model.seen.n_items) if blended else model.items)
     vectors = fold_in(items, encoder, loss, sampler, pairs, settings, model.popularity)
     return with_vectors(pairs.csr(), vectors) if blended else vectors
+
+
+def with_more_users(model: Model, ids: IdMap) -> Model:
+    """The same model, which knows these users too, by name only: they have no trained pair."""
+    seen = model.seen
+    everyone = seen.user_ids.union(ids, "user")
+    if len(everyone) == seen.n_users:
+        return model
+    codes = everyone.find(seen.user_ids, "user")  # of the old users among all
+    place = (np.ones(len(codes), np.float32), (codes, np.arange(len(codes))))
+    rows = sp.csr_array(place, shape=(len(everyone), len(codes)))
+    users: Rows
+    if isinstance(model.users, sp.csr_array):
+        users = sp.csr_array(rows @ model.users)
+    else:
+        users = model.users.new_zeros(len(everyone), model.users.shape[1])
+        users[torch.from_numpy(codes)] = model.users
+    known = Interactions(codes[seen.users], seen.items, everyone, seen.item_ids)
+    held_out = codes[np.flatnonzero(~history_of(model).users & (seen.user_counts > 0))].tolist()
+    return Model(users, model.items, known, model.popularity, {**model.facts, ONLY_VALIDATION: held_out})

@@ -139,4 +139,4 @@ def until_good(
 def judged(trainer: Trainer, split: Split) -> float:
     """The metric on the test part, with the matrices as they are."""
     users, items = trainer.matrices()
-    return evaluate((users, items), split, ks=[20]).mean(METRIC)
+    return evaluate((users, items), split, ks=[20], cold="model").mean(METRIC)

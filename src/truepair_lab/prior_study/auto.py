@@ -113,14 +113,17 @@ def _trained(
 ) -> dict[str, FitResult]:
     """All of a seed, which a GPU trains at once; without those that diverged."""
     assert split.valid is not None
-    settings, validation = setup.settings(seed, device), Validation(split.valid, split.train, METRIC)
+    settings, validation = (
+        setup.settings(seed, device),
+        Validation(split.valid, split.train, METRIC, cold="model"),
+    )
     jobs = [Job(MF(dim=setup.dim), loss, Uniform(), split.train, settings) for loss in losses.values()]
     runs = zip(losses, fit_many(jobs, validation, engine=engine), strict=True)
     return {name: run for name, run in runs if isinstance(run, FitResult)}
 
 
 def _tested(run: FitResult, split: Split) -> float:
-    return evaluate(run, split, ks=(20,)).mean(METRIC)
+    return evaluate(run, split, ks=(20,), cold="model").mean(METRIC)
 
 
 def _mean(tau: Any) -> float:

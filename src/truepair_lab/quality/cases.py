@@ -76,7 +76,9 @@ class Case:
         the users are those that the lab can judge, so that the figures are those of `truth.quality`.
         """
         masks = self.train if self.lab is None else self.lab.pairs(~self.lab.judged)
-        found = evaluate((users, items), self.whole.test, exclude=masks, train=self.train, ks=KS)
+        found = evaluate(
+            (users, items), self.whole.test, exclude=masks, train=self.train, ks=KS, cold="model"
+        )
         every = np.ones(found.n_users, dtype=bool)
         kept = every if self.lab is None else np.isin(found.users, judged_users(self.lab))
         means = {name: round(float(found.values(name)[kept].mean()), 6) for name in METRICS}

@@ -111,7 +111,7 @@ def quest_of(
     if parts_of(model) is None and model[0] != NO_ENCODER:
         space = {name: domain for name, domain in space.items() if name not in given}
         fixed = {**fixed, **given}
-    judge, parts = Validation(case.valid, train, NDCG), parts_of(model)
+    judge, parts = Validation(case.valid, train, NDCG, cold="model"), parts_of(model)
     runner: Runner
     if parts is not None:
         runner = BlendRunner([best_of(settings, (case.name, *part)) for part in parts], train, judge)

@@ -81,13 +81,13 @@ def validation_of(case: TruthCase, treatment: Treatment) -> Validation:
     """NDCG@20 on the validation part; for a supervised model, see `supervised_validation`."""
     if treatment.labels is not None:
         return supervised_validation(case)
-    return Validation(case.valid, case.train, f"ndcg@{min(20, case.train.n_items)}")
+    return Validation(case.valid, case.train, f"ndcg@{min(20, case.train.n_items)}", cold="model")
 
 
 def supervised_validation(case: TruthCase) -> Validation:
     """NDCG@20 on the validation part, ranked among the spare pairs: the model knows all other labels."""
     unknown = mask_of(case.valid) | case.spare
-    return Validation(case.valid, case.pairs(~unknown), f"ndcg@{min(20, case.train.n_items)}")
+    return Validation(case.valid, case.pairs(~unknown), f"ndcg@{min(20, case.train.n_items)}", cold="model")
 
 
 def fit_treatment(

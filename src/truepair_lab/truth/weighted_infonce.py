@@ -124,7 +124,9 @@ class Bench:
         return Job(encoder, loss, Full(), case.train, settings)
 
     def _fit(self, job: Job) -> FitResult:
-        valid = Validation(self.case.valid, self.case.train, f"ndcg@{min(20, self.case.train.n_items)}")
+        valid = Validation(
+            self.case.valid, self.case.train, f"ndcg@{min(20, self.case.train.n_items)}", cold="model"
+        )
         with one_thread():
             return fit(job, valid)
 

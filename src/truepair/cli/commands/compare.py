@@ -73,6 +73,10 @@ def compare(
     notes += (
         ["one training run per loss: --seeds 3 averages over random seeds"] if trained and seeds == 1 else []
     )
+    if cold := len(next(iter(merged.values())).cold_users):
+        notes.append(
+            f"{cold:,} of the users have no trained pair: each model gives them the most popular items"
+        )
     data = {"source": source, "split": split.hash, "metric": first.metric, "seeds": seeds}
     console.give(
         "\n".join([aligned(rows), *notes]), {**data, "losses": _data(runs, merged, against, first.metric)}
@@ -157,6 +161,7 @@ def _data(runs: Any, merged: dict[str, Evaluation], against: dict[str, Compariso
             "mean": found.mean(metric),
             "interval": list(found.interval(metric)),
             "metrics": {**found.means, **found.catalogue},
+            "groups": found.groups,
             "runs": [{**facts, "test": one.mean(metric)} for facts, one in runs[name]],
             "against_baseline": {**dataclasses.asdict(against[name]), "verdict": against[name].verdict}
             if name in against

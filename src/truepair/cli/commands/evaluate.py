@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from truepair.cli.console import Console
-from truepair.cli.options import ModelFile, SourceText, unpacked, whole_numbers
+from truepair.cli.options import ModelFile, unpacked, whole_numbers
 from truepair.cli.sources import Reading
-from truepair.errors import InputError
+from truepair.errors import InputError, check_choice
 
 if TYPE_CHECKING:
     from truepair.data.interactions import Interactions
@@ -19,30 +19,54 @@ if TYPE_CHECKING:
 @unpacked
 def evaluate(
     model: ModelFile,
-    source: SourceText,
+    source: Annotated[
+        str | None,
+        typer.Argument(metavar="[SOURCE]", help="Held-out pairs: a file, a folder or the name of a dataset."),
+    ] = None,
     *,
+    candidates: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Judged pairs instead of SOURCE: only these are ranked. The file has the column label (1 or "
+            "0), or ratings with --min-rating.",
+        ),
+    ] = None,
     k: Annotated[
         str, typer.Option("-k", "--k", help="Lengths of the lists, separated by commas.")
     ] = "5,10,20",
     metric: Annotated[
         str | None, typer.Option(help="The metric with a confidence interval. [default: that of the model]")
     ] = None,
+    cold: Annotated[
+        str, typer.Option(help="For users without a trained pair: {truepair.evaluation.cold.SERVING}.")
+    ] = "popular",
     reading: Reading,
     console: Console,
 ) -> None:
-    """Evaluate a model on held-out interactions.
+    """Evaluate a model on held-out interactions, or on judged pairs.
 
-    Pairs that the model was trained on are neither recommended nor counted.
+    Pairs that the model was trained on are neither recommended nor counted. Users without a trained pair get
+    the most popular items, and are reported apart; with --cold separate they are left out of the means.
     """
     from truepair.evaluation import evaluate as evaluate_model
-    from truepair.evaluation import parse_metric
+    from truepair.evaluation.cold import SERVING
     from truepair.recommender.estimator import Recommender
+    from truepair.recommender.new_users import with_more_users
 
+    check_choice("cold", cold, SERVING)
+    if (source is None) == (candidates is None):
+        raise InputError("give either held-out pairs (SOURCE) or judged pairs (--candidates FILE).")
     fitted = Recommender.load(model)
     metric = metric or fitted.metric
-    ks = {*whole_numbers("k", k), parse_metric(metric)[1]}
-    target, left_out = held_out(reading.interactions(source, not console.quiet), fitted.seen_)
-    found = evaluate_model(fitted, target, exclude=fitted.seen_, ks=sorted(ks))
+    options: dict[str, Any] = {"ks": sorted({*whole_numbers("k", k), _length(metric)}), "cold": cold}
+    given = reading.interactions(source, not console.quiet) if source else judged(reading, str(candidates))
+    fitted.model_ = with_more_users(fitted.model_, given.user_ids)
+    target, left_out = held_out(given, fitted.seen_)
+    if candidates is None:
+        found = evaluate_model(fitted, target, exclude=fitted.seen_, **options)
+    else:
+        found = evaluate_model(fitted, candidates=target, **options)
     facts = _facts(found, metric, left_out)
     low, high = facts["interval"]
     remarks = [f"{count:,} pairs left out: {why}" for why, count in left_out.items() if count]
@@ -50,20 +74,49 @@ def evaluate(
     console.give("\n".join([found.table(), *remarks, text]), facts)
 
 
+def _length(metric: str) -> int:
+    from truepair.evaluation import parse_metric
+
+    return 1 if metric == "auc" else parse_metric(metric)[1]
+
+
+def judged(reading: Reading, path: str) -> Interactions:
+    """The pairs of a file, whose rating is the label: the column label, or whether a rating is enough."""
+    import dataclasses
+
+    import numpy as np
+
+    if reading.core is not None:
+        raise InputError("--core has no effect on judged pairs; leave it out.")
+    least = reading.min_rating
+    column = reading.rating or ("label" if least is None else None)
+    found = dataclasses.replace(reading, min_rating=None, rating=column).interactions(path)
+    if least is None:
+        return found
+    if found.rating is None:
+        raise InputError(
+            f"--min-rating {least:g} needs a rating column, and {path} has none; name it: --rating."
+        )
+    return dataclasses.replace(found, rating=np.asarray(found.rating >= least, dtype=np.int64))
+
+
 def held_out(given: Interactions, seen: Interactions) -> tuple[Interactions, dict[str, int]]:
-    """The pairs that are not in `seen`, in its codes, and how many were left out for which reason."""
+    """The pairs that are not in `seen`, in its codes, and how many were left out for which reason.
+
+    The users must be known, the items need not be.
+    """
     import numpy as np
 
     from truepair.data.interactions import Interactions
 
-    users = seen.user_ids.find(given.user_ids, "user")[given.users]
+    users = seen.user_ids.codes(given.user_ids, "user")[given.users]
     items = seen.item_ids.find(given.item_ids, "item")[given.items]
-    known = (users >= 0) & (items >= 0)
-    target = Interactions(users[known], items[known], seen.user_ids, seen.item_ids)
+    known = items >= 0
+    label = None if given.rating is None else given.rating[known]
+    target = Interactions(users[known], items[known], seen.user_ids, seen.item_ids, rating=label)
     trained_on = seen.has(target.users, target.items)
     left_out = {
-        "the model does not know the user": int((users < 0).sum()),
-        "the model does not know the item": int(((users >= 0) & (items < 0)).sum()),
+        "the model does not know the item": int((~known).sum()),
         "the model was trained on them": int(np.sum(trained_on)),
     }
     if trained_on.all():
@@ -77,6 +130,8 @@ def held_out(given: Interactions, seen: Interactions) -> tuple[Interactions, dic
 def _facts(found: Evaluation, metric: str, left_out: dict[str, int]) -> dict[str, Any]:
     return {
         "users": found.n_users,
+        "cold": found.cold,
+        "groups": found.groups,
         "metric": metric,
         "mean": found.mean(metric),
         "interval": list(found.interval(metric)),

@@ -101,7 +101,8 @@ def _tested(model: Recommender, split: Split) -> dict[str, Any]:
     found = model.evaluate(split, ks=(k,))
     model.facts_["metrics"][f"test {model.metric}"] = found.mean(model.metric)
     low, high = found.interval(model.metric)
-    return {"users": found.n_users, "metrics": found.means, "metric": model.metric, "interval": [low, high]}
+    facts = {"users": found.n_users, "metrics": found.means, "groups": found.groups}
+    return {**facts, "metric": model.metric, "interval": [low, high]}
 
 
 def _facts(model: Recommender) -> dict[str, Any]:
@@ -141,6 +142,11 @@ def _summary(model: Recommender, tested: dict[str, Any], output: Path) -> str:
         low, high = tested["interval"]
         mean = tested["metrics"][model.metric]
         lines.append(f"test {model.metric} {mean:.4f} [{low:.4f}, {high:.4f}], {tested['users']:,} users")
+        if tested["groups"]["without history"]["users"]:
+            lines += [
+                f"  {name}: {g['users']:,} users, {g[model.metric]:.4f}"
+                for name, g in tested["groups"].items()
+            ]
     return "\n".join([*lines, f"saved to {output}"])
 
 

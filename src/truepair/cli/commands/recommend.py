@@ -50,8 +50,17 @@ def recommend(
         bool, typer.Option("--include-seen", help="Also recommend items that the user already has.")
     ] = False,
     unknown: Annotated[
-        str, typer.Option(help="For users that the model does not know: `error`, or `popular` items.")
+        str,
+        typer.Option(
+            help="For ids that the model does not know: `error`, `drop` them, or `popular` items for users."
+        ),
     ] = "error",
+    cold: Annotated[
+        str,
+        typer.Option(
+            help="For users without a trained pair: `popular` items, `separate` leaves them out, `error`."
+        ),
+    ] = "popular",
     console: Console,
 ) -> None:
     """Recommend items to some users or to all.
@@ -61,7 +70,8 @@ def recommend(
     from truepair.recommender.estimator import Recommender
 
     check_whole("k", k, 1)
-    check_choice("unknown", unknown, ["error", "popular"])
+    check_choice("unknown", unknown, ["error", "popular", "drop"])
+    check_choice("cold", cold, ["popular", "separate", "error"])
     chosen = format_of(output, format)
     if output is not None:
         check_output(output)
@@ -74,8 +84,12 @@ def recommend(
         exclude_items=_items(fitted, exclude_items),
         only_items=_items(fitted, only_items),
         unknown=cast(Any, unknown),
+        cold=cast(Any, cold),
         part=_PART,
     )
+    if n_cold := _n_cold(fitted, people):
+        how = "left out" if cold == "separate" else "they get the most popular items"
+        console.say(f"{n_cold:,} users have no trained pair: {how}")
     count = fitted.seen_.n_users if people is None else len(people)
     _put(_shown(parts, count, not console.quiet and output is not None), output, chosen, console)
 
@@ -87,6 +101,13 @@ def _people(fitted: Recommender, users: str | None, users_file: Path | None) -> 
         return None
     texts = separated(users, "user") if users is not None else lines_of(cast(Path, users_file), "user")
     return as_ids(texts, fitted.seen_.user_ids, "user")
+
+
+def _n_cold(fitted: Recommender, people: Any) -> int:
+    """How many of these users have no trained pair, though the model knows them."""
+    trained, known = fitted.history_.users, fitted.seen_.user_ids
+    codes = known.find(known.ids if people is None else people, "user")
+    return int((~trained[codes[codes >= 0]]).sum())
 
 
 def _items(fitted: Recommender, text: str | None) -> Any:

@@ -290,7 +290,7 @@ def named(each: Wanted, split: str) -> dict[str, Any]:
 
 def _tested(material: Material, each: Wanted, users: Any, items: Any, out: Path) -> dict[str, float]:
     """The one look at the test part; each user's NDCG@20 is kept for the paired comparisons."""
-    found = evaluate((users, items), material.whole.test, exclude=material.train, ks=KS)
+    found = evaluate((users, items), material.whole.test, exclude=material.train, ks=KS, cold="model")
     keep_values(per_user_file(out, each), found.values(CHOOSE_BY))
     return {name: round(found.mean(name), 6) for name in METRICS}
 

@@ -174,7 +174,7 @@ def _runner(material: Material, encoder: str, method: str) -> Runner:
     assert valid is not None
     fixed = fixed_of(material.data, encoder, method)
     if encoder == NO_ENCODER:
-        return PointRunner(method, fixed, train, Validation(valid, train, CHOOSE_BY))
+        return PointRunner(method, fixed, train, Validation(valid, train, CHOOSE_BY, cold="model"))
     return training_runner(fixed, train, valid, CHOOSE_BY)
 
 

@@ -1,0 +1,57 @@
+"""People without history: who has no trained pair, and what an evaluation does with them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from truepair.data.ids import Codes
+from truepair.data.interactions import Interactions
+from truepair.errors import InputError, check_choice
+from truepair.evaluation.metrics import Mask
+
+Cold = Literal["popular", "separate", "error", "model"]
+
+COLD: dict[str, str] = {
+    "popular": "they get the most popular items, and count in the mean",
+    "separate": "they get the most popular items, and are left out of the mean",
+    "error": "raise an error that says how many they are",
+    "model": "the matrices rank for them too, and they count in the mean",
+}
+"""Policies for users without a trained pair."""
+
+SERVING = ("popular", "separate", "error")
+"""Those of commands and of `recommend`, where no list comes from an untrained vector."""
+
+
+@dataclass(frozen=True, eq=False)
+class History:
+    """Who has a trained pair, and how many users each item has in training."""
+
+    users: Mask  # (n_users,)
+    popularity: Codes  # (n_items,)
+
+    @staticmethod
+    def of(train: Interactions) -> History:
+        """That of the pairs that a model was trained on."""
+        return History(train.user_counts > 0, train.item_counts)
+
+
+def history_of(model: Any, train: Interactions) -> History:
+    """The history that the model knows, if it is a Recommender; else that of `train`."""
+    known = getattr(model, "history_", None)
+    if known is None or (len(known.users), len(known.popularity)) != (train.n_users, train.n_items):
+        return History.of(train)
+    return History(np.asarray(known.users), np.asarray(known.popularity))
+
+
+def check_cold(cold: str, n_cold: int, n_users: int) -> None:
+    """Raise if the policy is not known, or if it is "error" and there are users without a trained pair."""
+    check_choice("cold", cold, COLD)
+    if cold == "error" and n_cold:
+        raise InputError(
+            f"{n_cold:,} of {n_users:,} users have no trained pair, so the model knows nothing about them; "
+            "use cold='popular' to give them the most popular items, or cold='separate' to leave them out."
+        )

@@ -1,0 +1,183 @@
+"""Judged candidates: pairs whose labels are known, ranked among themselves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from truepair.data.ids import Codes, IdMap
+from truepair.data.interactions import Interactions
+from truepair.data.reading import read_interactions
+from truepair.errors import InputError, check_type
+from truepair.evaluation.cold import Cold, History, check_cold
+from truepair.evaluation.metrics import Floats, Hits, Mask
+from truepair.models.factor_matrices import dot_rows, n_rows
+from truepair.ranking.selection import Matrix, checked_matrices, tie_order
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """Candidates with labels. A user who can be evaluated has a positive and a negative among them."""
+
+    candidates: Interactions  # its users may be unknown to the model, its items are those of the model
+    positive: Mask  # (n,) the label of each candidate
+    codes: Codes  # (n,) the user's code in the model; -1 for an unknown user
+    history: History
+    cold: Cold
+
+    @staticmethod
+    def checked(
+        candidates: Any, target: Interactions | None, train: Interactions, cold: Cold, history: History
+    ) -> Judged:
+        """The candidates of a table with labels, or those of two Interactions; an error if they are invalid.
+
+        `train` has the ids of the model.
+        """
+        if target is None:
+            pairs, positive = _labelled(candidates, train.item_ids)
+            codes = train.user_ids.find(pairs.user_ids, "user")[pairs.users]
+        else:
+            pairs, positive = _of_target(candidates, target, train)
+            codes = pairs.users
+        judged = Judged(pairs, positive, codes, history, cold)
+        judged._check(train)
+        return judged
+
+    @cached_property
+    def n_positive(self) -> Codes:
+        """The number of positive candidates of each user of `candidates`."""
+        return np.bincount(self.candidates.users[self.positive], minlength=self.candidates.n_users)
+
+    @cached_property
+    def users(self) -> Codes:
+        """The users with a positive and a negative candidate, rising (n,); codes of `candidates`."""
+        return np.flatnonzero((self.n_positive > 0) & (self.n_positive < self.candidates.user_counts))
+
+    @property
+    def n_target(self) -> Codes:
+        """How many positive candidates each of `users` has (n,)."""
+        return np.asarray(self.n_positive[self.users])
+
+    @property
+    def n_users_without_target(self) -> int:
+        """Users who have candidates, none of them positive."""
+        return int(((self.candidates.user_counts > 0) & (self.n_positive == 0)).sum())
+
+    @property
+    def n_users_all_positive(self) -> int:
+        """Users who have positive candidates only: every order of them is perfect."""
+        return int(((self.n_positive > 0) & (self.n_positive == self.candidates.user_counts)).sum())
+
+    @property
+    def target(self) -> str:
+        """A checksum of the candidates and their labels."""
+        return f"{self.candidates.take(self.positive).hash} among {self.candidates.hash}"
+
+    @cached_property
+    def is_cold(self) -> Mask:
+        """Which of `users` have no trained pair (n,)."""
+        first = self.codes[self.candidates.indptr[self.users]]
+        return (first < 0) | ~self.history.users[first]
+
+    def ranked(self, users: Matrix, items: Matrix, k: int) -> tuple[Hits, Floats]:
+        """Which of the best k candidates are positive (n, k), and the AUC (n,); for each of `users`.
+
+        Equal scores are ordered as in `top_k`. Positions after the last candidate are no hits.
+        """
+        pairs, scores = self.candidates, self._scores(users, items)
+        rank = np.argsort(tie_order(pairs.n_items))[pairs.items]
+        order = np.lexsort((rank, -scores, pairs.users))
+        place = np.arange(len(pairs)) - pairs.indptr[pairs.users]  # in the user's list
+        listed = (place < k) & self.positive[order]
+        hits = np.zeros((pairs.n_users, k), dtype=bool)
+        hits[pairs.users[listed], place[listed]] = True
+        return hits[self.users], self._auc(scores, order)[self.users]
+
+    def _scores(self, users: Matrix, items: Matrix) -> Floats:
+        """Scores of the candidates; for users without a trained pair, the popularity of the item."""
+        matrices = checked_matrices(users, items)
+        ranked, expected = tuple(map(n_rows, matrices)), (len(self.history.users), self.candidates.n_items)
+        if ranked != expected:
+            raise InputError(
+                f"the model has {ranked[0]:,} users x {ranked[1]:,} items, but {expected[0]:,} x "
+                f"{expected[1]:,} are known in train; give the pairs that the model was trained on as train."
+            )
+        scores = self.history.popularity[self.candidates.items].astype(np.float64)
+        known = self.codes >= 0
+        if self.cold != "model":
+            known &= self.history.users[self.codes]
+        rows, columns = (m.cpu() if isinstance(m, torch.Tensor) else m for m in matrices)
+        scores[known] = dot_rows(rows, columns, self.codes[known], self.candidates.items[known])
+        return scores
+
+    def _auc(self, scores: Floats, order: Codes) -> Floats:
+        """The share of each user's (positive, negative) pairs whose positive scores higher; a tie is ½."""
+        pairs = self.candidates
+        ordered, users = scores[order], pairs.users
+        starts = np.flatnonzero((np.diff(users, prepend=-1) != 0) | (np.diff(ordered, prepend=np.nan) != 0))
+        sizes = np.diff(starts, append=len(ordered))
+        behind = (
+            pairs.indptr[users[starts] + 1] - starts - (sizes - 1) / 2
+        )  # mean rank from the end, 1 is last
+        ranks = np.repeat(behind, sizes)
+        sums = np.bincount(users, ranks * self.positive[order], pairs.n_users)
+        n, m = self.n_positive, pairs.user_counts - self.n_positive
+        return np.asarray((sums - n * (n + 1) / 2) / np.maximum(n * m, 1))
+
+    def _check(self, train: Interactions) -> None:
+        if not len(self.users):
+            raise InputError(
+                f"no user has a positive and a negative one among the {len(self.candidates):,} candidates, "
+                "so no order can be judged; give candidates with both labels."
+            )
+        check_cold(self.cold, int(self.is_cold.sum()), len(self.users))
+        if self.is_cold.all():
+            raise InputError(
+                f"none of the {len(self.users):,} users of the candidates has a training interaction; "
+                "give candidates of the users that the model was trained on."
+            )
+        known = self.codes >= 0
+        if seen := int(train.has(self.codes[known], self.candidates.items[known]).sum()):
+            raise InputError(
+                f"{seen:,} of {len(self.candidates):,} candidates are also in train, so the model would be "
+                "evaluated on what it has learnt; remove them from the candidates."
+            )
+
+
+def _labelled(table: Any, item_ids: IdMap) -> tuple[Interactions, Mask]:
+    """The pairs of a table with a column `label`, with the items of the model."""
+    found = table
+    if not isinstance(table, Interactions):
+        found = read_interactions(table, rating="label", weight=False, time=False, duplicates="error")
+    if found.rating is None or not np.isin(found.rating, (0, 1)).all():
+        raise InputError(
+            "candidates must have the column label, which is 1 for a positive pair and 0 for a negative one; "
+            "make it from ratings, such as label = rating >= 4."
+        )
+    items = item_ids.codes(found.item_ids, "item")[found.items]
+    pairs = Interactions(found.users, items, found.user_ids, item_ids, rating=found.rating)
+    assert pairs.rating is not None
+    return pairs, pairs.rating == 1
+
+
+def _of_target(candidates: Any, target: Interactions, train: Interactions) -> tuple[Interactions, Mask]:
+    check_type(
+        "candidates", candidates, Interactions, "with a target, give the candidates as Interactions too"
+    )
+    for what, part in (("candidates", candidates), ("target", target)):
+        if (part.user_ids, part.item_ids) != (train.user_ids, train.item_ids):
+            raise InputError(
+                f"{what} and train have other ids, so the same code means another user or item; use "
+                "split_given, which merges the ids of separate parts."
+            )
+    missing = int((~candidates.has(target.users, target.items)).sum())
+    if missing:
+        raise InputError(
+            f"{missing:,} of {len(target):,} target pairs are not among the candidates; give all judged "
+            "pairs as candidates, positive and negative."
+        )
+    return candidates, target.has(candidates.users, candidates.items)

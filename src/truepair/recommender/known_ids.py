@@ -1,0 +1,63 @@
+"""Ids of the caller: one or several, known to the model or not, and which users have a trained pair."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from truepair.data.ids import Codes, IdMap, canonical_ids
+from truepair.errors import InputError
+from truepair.evaluation.cold import History
+from truepair.recommender.model_file import Model
+
+Unknown = Literal["error", "drop", "popular"]
+
+ONLY_VALIDATION = "only in validation"  # the fact: codes of users whose known pairs were all held out
+
+_REMEDIES = {
+    "item": "unknown='drop' ignores unknown ids",
+    "user": "unknown='popular' gives unknown users the most popular items, unknown='drop' leaves them out",
+}
+
+
+def as_ids(values: Any, what: str) -> pa.Array:
+    """One id or several, as an Arrow array; a mapping is an error."""
+    if isinstance(values, Mapping):
+        raise InputError(
+            f"{what} ids are given as a mapping, whose keys would be taken for the ids; give a list. Only "
+            "exclude_items can be a mapping, of a user's id to a list of items."
+        )
+    if isinstance(values, str | bytes | int | uuid.UUID | np.generic):
+        values = [values]
+    return canonical_ids(values, what)
+
+
+def codes_of(ids: IdMap, values: Any, what: str, unknown: str) -> Codes:
+    """The codes of one id or several; an unknown one is -1, or an error if `unknown` says so."""
+    array = as_ids(values, what)
+    codes = ids.find(array, what)
+    if unknown == "error" and (codes < 0).any():
+        try:
+            ids.codes(array, what)
+        except InputError as error:
+            raise InputError(f"{str(error).rstrip('.')}; {_REMEDIES[what]}.") from None
+    return codes
+
+
+def history_of(model: Model) -> History:
+    """Who has a trained pair, and what is popular.
+
+    A split may name people who are only in its test part, or only in its validation part. Files that say
+    nothing about the latter are older; their users count as trained if they have a known pair.
+    """
+    trained = model.seen.user_counts > 0
+    held_out = model.facts.get(ONLY_VALIDATION, [])
+    n = len(trained)
+    if not isinstance(held_out, list) or not all(type(code) is int and 0 <= code < n for code in held_out):
+        raise InputError(f"the fact {ONLY_VALIDATION!r} is not a list of codes below {n}.")
+    trained[held_out] = False
+    return History(trained, model.popularity)
