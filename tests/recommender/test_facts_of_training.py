@@ -1,0 +1,37 @@
+"""What a fitted model keeps of its training: the popularity of trained items, and the prior."""
+
+import numpy as np
+import pytest
+import torch
+
+from truepair.data.split import Split
+from truepair.recommender.estimator import Recommender
+from worlds import two_tastes
+
+QUICK = {"dim": 4, "epochs": 2, "device": "cpu"}
+
+
+def test_an_item_of_the_validation_part_alone_is_never_recommended(tmp_path):
+    data = two_tastes()
+    held_out = (data.items == 5) | (np.arange(len(data)) % 7 == 0)
+    nothing = data.take(np.zeros(len(data), dtype=bool))
+    split = Split(data.take(~held_out), data.take(held_out), nothing, "by hand")
+    Recommender(**QUICK).fit(split).save(tmp_path / "model")
+    model = Recommender.load(tmp_path / "model")
+    expected = data.item_counts.copy()
+    expected[5] = 0
+    np.testing.assert_array_equal(model.popularity_, expected)
+    known, new = model.recommend(k=30, exclude_seen=False), model.recommend([99], k=30, unknown="popular")
+    assert 5 not in {*known["item"].to_pylist(), *new["item"].to_pylist()}
+    assert 4 in set(known["item"].to_pylist())
+
+
+@pytest.mark.parametrize("word", ["density", "auto"])
+def test_people_are_folded_in_with_the_prior_of_training(word):
+    data = two_tastes()
+    options = {**QUICK, "loss": "dpl", "sampler": "uniform", "validation": 0}
+    by_word = Recommender(tau=word, **options).fit(data)
+    by_number = Recommender(tau=by_word.facts_["tau"], **options).fit(data)
+    assert torch.equal(by_word.users_, by_number.users_)
+    guests = {"user": ["new", "new", "other"], "item": [1, 3, 8]}  # a density of their own, and too few pairs
+    assert torch.equal(by_word.fold_in(guests).users_, by_number.fold_in(guests).users_)
