@@ -148,7 +148,8 @@ class Copy:
         """The exit code and the output of pytest; the code is -1 after the timeout."""
         assert self.server.stdin is not None
         assert self.server.stdout is not None
-        self.server.stdin.write(json.dumps({"arguments": [*_PYTEST, *tests], "timeout": timeout}) + "\n")
+        arguments = [*_PYTEST, f"--basetemp={self.folder / 'temporary'}", *tests]
+        self.server.stdin.write(json.dumps({"arguments": arguments, "timeout": timeout}) + "\n")
         self.server.stdin.flush()
         answer = json.loads(self.server.stdout.readline())
         return answer["code"], answer["output"]
