@@ -79,9 +79,7 @@ def test_seeds_of_a_contestant():
 
 
 def test_an_interval_covers_the_truth_from_both_sides():
-    line = EstimateLine(
-        "worlds", "random", 0.1, 0, 0.1, 0.1, 0.1, 0.1, 0.0, 0.0, {}, 0.8, 0.05, {}, 10, True
-    )
+    line = EstimateLine("worlds", "random", 0.1, 0, 0.1, 0.1, 0.1, 0.1, 0.0, 0.0, {}, 0.8, 0.05, {}, 10, True)
     intervals = [(0.05, 0.15), (0.1, 0.2), (0.05, 0.1), (0.01, 0.09), (0.11, 0.2)]
     lines = [dataclasses.replace(line, low=low, high=high) for low, high in intervals]
     assert Group("worlds", "random", lines).n_covered == 3

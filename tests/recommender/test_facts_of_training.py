@@ -6,7 +6,8 @@ import torch
 
 from truepair.data.split import Split
 from truepair.recommender.estimator import Recommender
-from worlds import two_tastes
+from truepair.recommender.holdout import split_for_fitting
+from worlds import interactions_of, two_tastes
 
 QUICK = {"dim": 4, "epochs": 2, "device": "cpu"}
 
@@ -24,6 +25,18 @@ def test_an_item_of_the_validation_part_alone_is_never_recommended(tmp_path):
     known, new = model.recommend(k=30, exclude_seen=False), model.recommend([99], k=30, unknown="popular")
     assert 5 not in {*known["item"].to_pylist(), *new["item"].to_pylist()}
     assert 4 in set(known["item"].to_pylist())
+    named = model.recommend(k=2, exclude_seen=False, only_items=[4, 5])
+    assert set(named["item"].to_pylist()) == {4}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_every_user_and_every_item_keeps_a_pair_to_learn_from(seed):
+    rows = [[user, user + 20, 50] for user in range(20)] + [[51]]  # many have a single pair
+    split = split_for_fitting(interactions_of(rows, 52), None, 0.5, seed)
+    had = np.flatnonzero(split.train.item_counts + split.valid.item_counts)
+    assert (split.train.item_counts[had] > 0).all()
+    assert (split.train.user_counts > 0).all()
+    assert len(split.valid) > 0
 
 
 @pytest.mark.parametrize("word", ["density", "auto"])
