@@ -1,0 +1,34 @@
+"""Which engine "auto" takes, and what a progress bar says of clamped rows."""
+
+import pytest
+
+from truepair.losses import BPR, DPL, SL, InfoNCE
+from truepair.models.encoders import MF, LightGCN
+from truepair.sampling import BNS, Full, Uniform
+from truepair.training import Job, Settings, choose_engine
+from truepair.training.progress import describe_epoch
+from truepair.training.result import EpochRecord
+from worlds import two_tastes
+
+
+@pytest.mark.parametrize(
+    ("encoder", "loss", "sampler", "engine"),
+    [
+        (MF(dim=4), BPR(), Uniform(), "cpu"),
+        (LightGCN(dim=4), DPL(), BNS(pool=6, in_batch=True), "cpu"),
+        (MF(dim=4), BPR(), BNS(pool=6), "reference"),
+        (MF(dim=4), SL(), Uniform(), "reference"),
+        (MF(dim=4), InfoNCE(), Full(), "full"),
+    ],
+    ids=str,
+)
+def test_auto_takes_the_fastest_engine_that_equals_the_reference(encoder, loss, sampler, engine):
+    assert choose_engine(Job(encoder, loss, sampler, two_tastes(), Settings(device="cpu"))) == engine
+
+
+def test_a_share_of_0_clamped_rows_is_shown_and_no_share_is_not():
+    shares = {share: EpochRecord(1, 0.5, share, None, 0.1, 1.0) for share in (0.0, 0.25, None)}
+    texts = {share: describe_epoch(record, 3, "ndcg@20") for share, record in shares.items()}
+    assert texts[0.0] == "epoch 1/3  loss 0.5000  clamped 0.0%"
+    assert texts[0.25] == "epoch 1/3  loss 0.5000  clamped 25.0%"
+    assert texts[None] == "epoch 1/3  loss 0.5000"
