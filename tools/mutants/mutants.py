@@ -214,24 +214,27 @@ def judge(bug: Bug, copy: Copy, timeout: float) -> Verdict:
 def judge_all(bugs: Sequence[Bug], jobs: int, timeout: float) -> Iterator[Verdict]:
     """The verdicts in the order of the bugs. Without a bug, all tests must pass."""
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder, ThreadPoolExecutor(jobs) as pool:
-        copies: queue.Queue[Copy] = queue.Queue()
-        for number in range(jobs):
-            copies.put(Copy(Path(folder) / str(number)))
-        tests = sorted({test for bug in bugs for test in bug.tests})
-        first = copies.get()
-        code, output = first.test(tests, 60 * timeout)
-        copies.put(first)
-        if code:
-            raise SystemExit(f"without a planted bug the tests must pass:\n{output[-2000:]}")
+        copies = [Copy(Path(folder) / str(number)) for number in range(jobs)]
+        free: queue.Queue[Copy] = queue.Queue()
+        for copy in copies:
+            free.put(copy)
 
         def judged(bug: Bug) -> Verdict:
-            copy = copies.get()
+            copy = free.get()
             try:
                 return judge(bug, copy, timeout)
             finally:
-                copies.put(copy)
+                free.put(copy)
 
-        yield from pool.map(judged, bugs)
+        try:
+            tests = sorted({test for bug in bugs for test in bug.tests})
+            code, output = copies[0].test(tests, 60 * timeout)
+            if code:
+                raise SystemExit(f"without a planted bug the tests must pass:\n{output[-2000:]}")
+            yield from pool.map(judged, bugs)
+        finally:
+            for copy in copies:
+                copy.close()
 
 
 # --- reporting -----------------------------------------------------------------------------------------
