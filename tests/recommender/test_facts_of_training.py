@@ -1,11 +1,15 @@
 """What a fitted model keeps of its training: the popularity of trained items, and the prior."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
 
 from truepair.data.split import Split
+from truepair.data.split_recipes import split_random
 from truepair.recommender.estimator import Recommender
+from truepair.recommender.fitting import _facts
 from truepair.recommender.holdout import split_for_fitting
 from worlds import interactions_of, two_tastes
 
@@ -48,3 +52,13 @@ def test_people_are_folded_in_with_the_prior_of_training(word):
     assert torch.equal(by_word.users_, by_number.users_)
     guests = {"user": ["new", "new", "other"], "item": [1, 3, 8]}  # a density of their own, and too few pairs
     assert torch.equal(by_word.fold_in(guests).users_, by_number.fold_in(guests).users_)
+
+
+def test_the_stated_training_loss_is_that_of_the_chosen_epoch():
+    split = split_random(two_tastes(), test=0.2, valid=0.2)
+    model = Recommender(**QUICK).fit(split)
+    first, last = (record.loss for record in model.result_.history)
+    assert first != last
+    for epoch, loss in ((1, first), (2, last)):
+        facts = _facts(model.get_params(), dataclasses.replace(model.result_, epoch=epoch), split, None)
+        assert (facts["epoch"], facts["training loss"]) == (epoch, loss)
