@@ -62,3 +62,12 @@ def test_the_stated_training_loss_is_that_of_the_chosen_epoch():
     for epoch, loss in ((1, first), (2, last)):
         facts = _facts(model.get_params(), dataclasses.replace(model.result_, epoch=epoch), split, None)
         assert (facts["epoch"], facts["training loss"]) == (epoch, loss)
+
+
+@pytest.mark.parametrize("sampler", ["full", "uniform"])
+def test_the_validation_part_is_not_trained_on(sampler):
+    split = split_random(two_tastes(), test=0.2, valid=0.2)
+    model = Recommender(sampler=sampler, patience=None, **{**QUICK, "epochs": 1}).fit(split)
+    assert model.result_.job.interactions == split.train
+    alone = Recommender(sampler=sampler, validation=0, **{**QUICK, "epochs": 1}).fit(split.train)
+    assert torch.equal(model.users_, alone.users_)
