@@ -1,11 +1,13 @@
 """Which engine "auto" takes, and what a progress bar says of clamped rows."""
 
+import math
+
 import pytest
 
 from truepair.losses import BPR, DPL, SL, InfoNCE
 from truepair.models.encoders import MF, LightGCN
 from truepair.sampling import BNS, Full, Uniform
-from truepair.training import Job, Settings, choose_engine
+from truepair.training import Job, Settings, choose_engine, fit
 from truepair.training.progress import describe_epoch
 from truepair.training.result import EpochRecord
 from worlds import two_tastes
@@ -32,3 +34,9 @@ def test_a_share_of_0_clamped_rows_is_shown_and_no_share_is_not():
     assert texts[0.0] == "epoch 1/3  loss 0.5000  clamped 0.0%"
     assert texts[0.25] == "epoch 1/3  loss 0.5000  clamped 25.0%"
     assert texts[None] == "epoch 1/3  loss 0.5000"
+
+
+def test_the_stated_loss_is_a_mean_over_rows():
+    settings = Settings(epochs=1, batch_size=16, n_unlabelled=1, learning_rate=1e-9, device="cpu")
+    found = fit(Job(MF(dim=4), BPR(), Uniform(), two_tastes(), settings), engine="reference")
+    assert found.history[0].loss == pytest.approx(math.log(2), abs=0.05)  # of scores near 0
