@@ -1,9 +1,10 @@
-"""Which engine "auto" takes, and what a progress bar says of clamped rows."""
+"""Which engine "auto" takes, what is said of an epoch, and how many priors there must be."""
 
 import math
 
 import pytest
 
+from truepair.errors import InputError
 from truepair.losses import BPR, DPL, SL, InfoNCE
 from truepair.models.encoders import MF, LightGCN
 from truepair.sampling import BNS, Full, Uniform
@@ -40,3 +41,10 @@ def test_the_stated_loss_is_a_mean_over_rows():
     settings = Settings(epochs=1, batch_size=16, n_unlabelled=1, learning_rate=1e-9, device="cpu")
     found = fit(Job(MF(dim=4), BPR(), Uniform(), two_tastes(), settings), engine="reference")
     assert found.history[0].loss == pytest.approx(math.log(2), abs=0.05)  # of scores near 0
+
+
+@pytest.mark.parametrize("n", [39, 41])
+def test_priors_must_be_as_many_as_users(n):
+    job = Job(MF(dim=4), DPL(tau=(0.1,) * n), Uniform(), two_tastes(), Settings(epochs=1, device="cpu"))
+    with pytest.raises(InputError, match=f"tau has {n} values, one per user, but there are 40 users"):
+        fit(job)
