@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from typer.testing import CliRunner
 
 from truepair.cli.main import app
@@ -25,4 +26,4 @@ def test_every_seed_is_trained(tmp_path, monkeypatch):
     assert trained == [(loss, seed) for loss in ("bpr", "infonce") for seed in (4, 5, 6)]
     for loss in found.values():
         assert len({run["test"] for run in loss["runs"]}) > 1
-        assert loss["mean"] == sum(run["test"] for run in loss["runs"]) / 3
+        assert loss["mean"] == pytest.approx(sum(run["test"] for run in loss["runs"]) / 3)
