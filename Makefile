@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
 
-.PHONY: test demo check clean
+.PHONY: test demo check mutants clean
 
 test: check
 	$(BIN)/python -m pytest
@@ -13,6 +13,12 @@ check: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+# Plant each bug of tools/mutants into a copy; the tests must catch it. make mutants ONLY='cpu-*' JOBS=2
+ONLY ?= *
+JOBS ?= 1
+mutants: $(INSTALLED)
+	$(BIN)/python tools/mutants/mutants.py --only '$(ONLY)' --jobs $(JOBS)
 
 demo: $(INSTALLED)
 	$(BIN)/truepair demo --out truepair-demo.html

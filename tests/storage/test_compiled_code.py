@@ -22,6 +22,10 @@ def twice(x):
     return 2 * x
 
 
+def thrice(x):
+    return 3 * x
+
+
 def test_numba_s_own_folder_is_left_as_it_was(tmp_path, monkeypatch):
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
     compiled_and_kept(twice)
@@ -121,6 +125,17 @@ def test_compilation_is_announced_where_it_will_happen(tmp_path, capsys):
     homeless = SimpleNamespace(py_func=twice, stats=SimpleNamespace(cache_path=None))
     assert announced(homeless)
     assert announced(homeless)
+
+
+def test_one_kernel_that_is_still_to_be_compiled_is_enough_for_a_word(tmp_path, capsys):
+    kept = SimpleNamespace(cache_path=str(tmp_path))
+    done, new = (SimpleNamespace(py_func=function, stats=kept) for function in (twice, thrice))
+    announce_compilation([done])
+    capsys.readouterr()
+    announce_compilation([done, new])
+    assert "compiling for this machine" in capsys.readouterr().err
+    announce_compilation([done, new])
+    assert not capsys.readouterr().err
 
 
 def test_a_fork_after_training_is_told(monkeypatch):

@@ -260,6 +260,23 @@ def test_one_prior_per_user_equals_one_number_where_all_agree():
     assert torch.equal(one.users, each.users)
 
 
+def test_every_user_has_a_prior_of_their_own():
+    data = interactions_of([[1, 30], [7, 22], [3, 11]], 40)
+    for seed in itertools.count():  # until a seed's entries have no item twice
+        job = job_of(MF(dim=7), DPL(tau=(0.0, 0.2, 0.6)), Uniform(), data, seed=seed, n_extra=1)
+        users, items = entries_of(job)
+        if all(len(set(row)) == len(row) for row in items.tolist()):
+            break
+    trainer = FastTrainer(job)
+    weights = [trainer.rows(rows).double().numpy() for rows in (trainer.model.users, trainer.model.items)]
+    totals = trainer.train(0, job.settings.learning_rate, lambda steps: None)
+    entries = zip(users, items, strict=True)
+    expected = sum(step_by_autograd(job, user, row, weights, [0.0, 0.0]) for user, row in entries)
+    assert float(totals.losses.sum()) == pytest.approx(expected, rel=1e-5)
+    for rows, exact in zip((trainer.model.users, trainer.model.items), weights, strict=True):
+        np.testing.assert_allclose(rows[:, :7], exact, rtol=1e-4, atol=1e-6)
+
+
 # --- learning ------------------------------------------------------------------------------------------
 
 

@@ -55,11 +55,10 @@ class ManyUsersTrainer(FullTrainer):
     @torch.no_grad()
     def matrices(self) -> Matrices:
         """Copies of the two matrices."""
-        parts = self.table.weights.split(_ROWS)
-        scaled = self.job.encoder.scaled
-        users = parts[0].new_empty(len(self.table.weights), scaled(parts[0][:1]).shape[1])
-        for part, place in zip(parts, users.split(_ROWS), strict=True):
-            place.copy_(scaled(part))
+        weights, scaled = self.table.weights, self.job.encoder.scaled
+        users = weights.new_empty(len(weights), scaled(weights[:1]).shape[1])
+        for start in range(0, len(weights), _ROWS):
+            users[start : start + _ROWS] = scaled(weights[start : start + _ROWS])
         return users, self.model()[1].detach().clone()
 
     def is_finite(self) -> bool:
