@@ -76,9 +76,14 @@ def test_a_second_interrupt_ends_the_process(monkeypatch):
         raise SystemExit
 
     monkeypatch.setattr("truepair.cli.interruption.end_process", end)
-    with pytest.raises(SystemExit), interrupt_raises():
-        interrupt_and_lose_it()
-        signal.raise_signal(signal.SIGINT)
+
+    def block():
+        with interrupt_raises():
+            interrupt_and_lose_it()
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(SystemExit):
+        block()
     assert ended == [1]
 
 

@@ -27,7 +27,12 @@ KERNELS = (
 )
 
 # Options that Numba takes from a caller where a function does not set them
-_NOT_FROM_CALLERS = {"fastmath": False, "error_model": "python", "forceinline": False, "_nrt": True}
+_NOT_FROM_CALLERS: dict[str, Any] = {
+    "fastmath": False,
+    "error_model": "python",
+    "forceinline": False,
+    "_nrt": True,
+}
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
