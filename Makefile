@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
 
-.PHONY: test demo check mutants clean
+.PHONY: test demo check mutants soak clean
 
 test: check
 	$(BIN)/python -m pytest
@@ -22,6 +22,10 @@ mutants: $(INSTALLED)
 
 demo: $(INSTALLED)
 	$(BIN)/truepair demo --out truepair-demo.html
+
+# Kills, full disks, threads, fork and spawn; SOAK="--kills 50 --seed 7" sets other options
+soak: $(INSTALLED)
+	$(BIN)/python tools/soak $(SOAK)
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("truepair needs Python 3.11 or newer; set PYTHON=…") if sys.version_info < (3, 11) else None'

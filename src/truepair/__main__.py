@@ -1,6 +1,20 @@
-"""`python -m truepair` is the command `truepair`."""
+"""The command `truepair`, also as `python -m truepair`."""
 
-from truepair.cli.main import main
+import signal
+
+from truepair.cli.interruption import end_at_interrupt
+
+
+def main() -> None:
+    """The entry point: the command line, whose imports take a while, after Ctrl-C is in hand."""
+    end_at_interrupt()
+    from truepair.cli.main import main as command_line
+
+    try:
+        command_line()
+    finally:  # the command is over, and its exit code tells how
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
 
 if __name__ == "__main__":
     main()

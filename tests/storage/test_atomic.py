@@ -4,14 +4,15 @@ import errno
 import os
 import signal
 import socket
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from processes import exit_code
+from processes import exit_code, start
 from truepair.errors import StorageError
 from truepair.storage import atomic
-from truepair.storage.atomic import atomic_write
+from truepair.storage.atomic import atomic_write, remove_unfinished
 
 
 def names(folder):
@@ -106,23 +107,107 @@ def test_what_a_killed_process_left_is_removed_at_the_next_write(tmp_path):
     assert names(tmp_path) == ["file", "file.csv"]
 
 
-def test_what_others_write_at_the_moment_stays(tmp_path):
-    host = socket.gethostname()
-    alive = [
-        f"file.{host}.{os.getppid()}.0.writing",  # a process that runs
-        f"file.elsewhere.{os.getpid()}.0.writing",  # another machine: nobody here knows
-        f"file.{host}.words.0.writing",  # not an unfinished file of this library
-        f"file.{host}.{os.getpid()}.0.part",
-    ]
-    for name in alive:
+def test_what_a_killed_process_left_is_removed_without_a_write(tmp_path):
+    assert exit_code(killed_while_writing, tmp_path / "file") == -signal.SIGKILL
+    assert len(names(tmp_path)) == 1
+    remove_unfinished(tmp_path / "file")
+    assert names(tmp_path) == []
+    remove_unfinished(tmp_path / "no folder" / "file")
+
+
+def abandoned(path, host=None, process=None, serial=0, age=0.0):
+    """An unfinished file of a process that is not writing it."""
+    owner = f"{host or socket.gethostname()}.{process or os.getpid()}.{serial}"
+    left = path.with_name(f"{path.name}.{owner}.writing")
+    left.write_bytes(b"half")
+    os.utime(left, (time.time() - age,) * 2)
+    return left.name
+
+
+def test_a_number_that_another_process_has_now_does_not_keep_a_file(tmp_path):
+    path = tmp_path / "file"
+    for process in (os.getppid(), os.getpid(), 2**70):
+        abandoned(path, process=process)
+    write(path, b"new")
+    assert names(tmp_path) == ["file"]
+
+
+def test_files_of_another_machine_stay_for_a_day(tmp_path):
+    path = tmp_path / "file"
+    young = abandoned(path, host="elsewhere", age=80_000)
+    abandoned(path, host="elsewhere", age=90_000, serial=1)
+    write(path, b"new")
+    assert names(tmp_path) == ["file", young]
+
+
+def test_files_of_other_names_stay(tmp_path):
+    others = [f"file.{socket.gethostname()}.1.0.part", f"another.{socket.gethostname()}.1.0.writing"]
+    for name in others:
         (tmp_path / name).touch()
-    abandoned = tmp_path / f"file.{host}.{os.getpid()}.x.writing"  # of a process that had this number before
-    abandoned.touch()
+    write(tmp_path / "file", b"new")
+    assert names(tmp_path) == sorted(["file", *others])
+
+
+def write_slowly(path, written, go_on):
+    with atomic_write(path) as file:
+        file.write(b"slow")
+        file.flush()
+        written.touch()
+        while not go_on.exists():
+            time.sleep(0.005)
+
+
+def test_what_another_process_writes_at_the_moment_stays(tmp_path):
+    path, written, go_on = (tmp_path / name for name in ("file", "written", "go on"))
+    process = start(write_slowly, path, written, go_on)
+    while not written.exists():
+        time.sleep(0.005)
+    write(path, b"quick")
+    assert path.read_bytes() == b"quick"
+    go_on.touch()
+    process.join()
+    assert process.exitcode == 0
+    assert path.read_bytes() == b"slow"
+    assert names(tmp_path) == ["file", "go on", "written"]
+
+
+def test_two_writers_in_one_process(tmp_path):
     with atomic_write(tmp_path / "file") as first:
         write(tmp_path / "file", b"second")
         first.write(b"first")
-    assert names(tmp_path) == sorted([*alive, "file"])
+    assert names(tmp_path) == ["file"]
     assert (tmp_path / "file").read_bytes() == b"first"
+
+
+def test_a_file_that_is_removed_before_it_is_locked_is_made_again(tmp_path, monkeypatch):
+    real, taken = atomic._lock, []
+
+    def lock(file):
+        if not taken:  # another process takes it for abandoned
+            taken.append(file.name)
+            os.unlink(file.name)
+        return real(file)
+
+    monkeypatch.setattr(atomic, "_lock", lock)
+    write(tmp_path / "file", b"content")
+    assert taken
+    assert (tmp_path / "file").read_bytes() == b"content"
+    assert names(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_without_locks_files_are_written_and_nothing_is_removed(known, tmp_path, monkeypatch):
+    def no_locks(*_):
+        raise OSError(errno.ENOTSUP, "Operation not supported")
+
+    if known:
+        monkeypatch.setattr(atomic.fcntl, "flock", no_locks)
+    else:
+        monkeypatch.setattr(atomic, "fcntl", None)
+    left = abandoned(tmp_path / "file", age=90_000)
+    write(tmp_path / "file", b"content")
+    assert (tmp_path / "file").read_bytes() == b"content"
+    assert names(tmp_path) == ["file", left]
 
 
 def test_threads_that_write_one_file_leave_one_whole_content(tmp_path):
@@ -131,8 +216,3 @@ def test_threads_that_write_one_file_leave_one_whole_content(tmp_path):
         list(pool.map(lambda content: write(tmp_path / "file", content), contents))
     assert (tmp_path / "file").read_bytes() in contents
     assert names(tmp_path) == ["file"]
-
-
-def test_a_number_that_no_process_can_have_is_nobody():
-    assert not atomic._is_running_elsewhere(2**30)
-    assert atomic._is_running_elsewhere(2**70)  # cannot be asked: better left alone

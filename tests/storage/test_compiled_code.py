@@ -108,7 +108,32 @@ def test_no_machine_code_is_kept_where_there_is_no_room(monkeypatch):
         return lambda function: (function, options)
 
     monkeypatch.setattr(numba, "njit", njit)
-    assert compiled_and_kept(twice, nogil=True) == (twice, {"nogil": True})
+    function, options = compiled_and_kept(twice, nogil=True)
+    assert function is twice
+    assert options.items() >= {"nogil": True, "forceinline": False}.items()
+    assert "cache" not in options
+
+
+def halves(x):
+    return x / 2.0
+
+
+def test_machine_code_does_not_depend_on_who_calls_a_function_first(tmp_path, monkeypatch):
+    """Numba compiles a function with options of its first caller where it sets none itself."""
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(
+        compiled_code, "_folder", lambda given: tmp_path / "file" / "below"
+    )  # nothing is kept
+    alone, called = compiled_and_kept(halves), compiled_and_kept(halves)
+    caller = compiled_and_kept(
+        lambda x: called(x), forceinline=True, fastmath=True, error_model="numpy", _nrt=False
+    )
+    assert alone(3.0) == caller(3.0) == 1.5
+    texts = [text for kernel in (alone, called) for text in kernel.inspect_llvm().values()]
+    assert len(texts) == 2
+    for text in texts:
+        assert "alwaysinline" not in text
+        assert " fast " not in text
 
 
 def test_compilation_is_announced_where_it_will_happen(tmp_path, capsys):

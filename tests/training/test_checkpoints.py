@@ -96,6 +96,17 @@ def test_killed_and_resumed_equals_uninterrupted_bit_for_bit(moment, count, tmp_
     assert_same_run(train(path), whole)
 
 
+def test_a_finished_run_removes_what_a_killed_process_left(tmp_path):
+    path = tmp_path / "run.ckpt"
+    assert exit_code(train_until_killed, "saving", 5, path) == -signal.SIGKILL
+    (left,) = set(tmp_path.iterdir()) - {path}
+    content = left.read_bytes()
+    train(path)
+    left.write_bytes(content)  # as by a second process that was killed at its last epoch
+    train(path)
+    assert list(tmp_path.iterdir()) == [path]
+
+
 @pytest.mark.parametrize("encoder", ["mf", "lightgcn"])
 def test_stopping_after_every_epoch_changes_nothing(encoder, tmp_path):
     path = tmp_path / "run.ckpt"

@@ -19,6 +19,7 @@ from truepair.cli.commands.prior import prior
 from truepair.cli.commands.recommend import recommend
 from truepair.cli.commands.similar import similar
 from truepair.cli.commands.tune import tune
+from truepair.cli.interruption import EXIT_CODE, interrupt_raises
 from truepair.cli.options import Command
 from truepair.errors import TruepairError
 from truepair.storage.versions import package_version
@@ -44,7 +45,8 @@ class Group(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
         try:
-            return super().invoke(ctx)
+            with interrupt_raises():
+                return super().invoke(ctx)
         except BrokenPipeError:
             raise  # the reader of stdout has closed it
         except (TruepairError, OSError) as error:
@@ -52,7 +54,7 @@ class Group(TyperGroup):
             raise typer.Exit(1) from error
         except KeyboardInterrupt:
             typer.echo("interrupted", err=True)
-            raise typer.Exit(130) from None
+            raise typer.Exit(EXIT_CODE) from None
 
 
 class LabGroup(TyperGroup):
@@ -125,5 +127,5 @@ add(datasets, "fetch", fetch, "data fetch ml-100k")
 
 
 def main() -> None:
-    """The entry point of the command `truepair`."""
+    """The commands, from the arguments of the process; `truepair.__main__` is the entry point."""
     app(prog_name="truepair")

@@ -1,14 +1,17 @@
 """Atomic files: a file appears whole or not at all, also when the process is killed or the disk is full.
 
 The content is written beside the target, flushed to disk and renamed over it, so that at every moment the
-target is the old file or the new one.
+target is the old file or the new one. The writer locks the unfinished file. The system releases the lock when
+the process ends, however it ends, so an unfinished file without a lock was left by a killed process.
 """
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,9 +19,14 @@ from typing import IO, BinaryIO
 
 from truepair.errors import StorageError
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 _SUFFIX = ".writing"
+_DAY = 86_400.0  # seconds
 _serial_numbers = itertools.count()
-_open_here: set[str] = set()  # names of unfinished files of this process
 
 
 @contextmanager
@@ -31,24 +39,33 @@ def atomic_write(path: Path, what: str = "") -> Iterator[BinaryIO]:
     name = f"{what} {path}".lstrip()
     if path.is_dir():
         raise StorageError(f"cannot write {name}: it is a folder; name a file in it.")
-    # Unique among processes, machines that share a disk, and threads
-    owner = f"{socket.gethostname()}.{os.getpid()}.{next(_serial_numbers)}"
-    unfinished = path.with_name(f"{path.name}.{owner}{_SUFFIX}")
-    _open_here.add(unfinished.name)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _remove_abandoned(path)
-        with open(unfinished, "wb") as file:
+        remove_unfinished(path)
+        with _unfinished_file(path) as (file, unfinished):
             yield file
             flush_to_disk(file)
-        move_into_place(unfinished, path)
+            if fcntl is None:
+                file.close()  # Windows renames no open file
+            move_into_place(unfinished, path)  # under the lock, so that nobody removes the file before
     except OSError as error:
         before = "the one before it is untouched" if path.is_file() else "there was none before"
         raise StorageError(f"cannot write {name}: {error.strerror or error}; {before}.") from error
-    finally:
-        _open_here.discard(unfinished.name)
-        with suppress(OSError):
-            unfinished.unlink(missing_ok=True)
+
+
+def remove_unfinished(path: Path) -> None:
+    """Remove unfinished files of `path` that killed processes left; those that are being written stay.
+
+    A lock may be invisible from another machine that shares the folder. So a file of another machine is
+    removed only if it has no lock and was not changed for a day. Without locks (on Windows, and on some
+    network drives) nothing is removed.
+    """
+    if fcntl is None:
+        return
+    with suppress(OSError):  # there is no such folder
+        for name in os.listdir(path.parent):
+            if name.startswith(f"{path.name}.") and name.endswith(_SUFFIX):
+                _remove_if_abandoned(path.with_name(name), name.startswith(_prefix(path)))
 
 
 def flush_to_disk(file: IO[bytes]) -> None:
@@ -68,28 +85,53 @@ def move_into_place(unfinished: Path, path: Path) -> None:
             os.close(folder)
 
 
-def _remove_abandoned(path: Path) -> None:
-    """Remove unfinished files of `path` that processes of this machine left when they were killed."""
-    prefix = f"{path.name}.{socket.gethostname()}."
-    for entry in os.scandir(path.parent):
-        if not (entry.name.startswith(prefix) and entry.name.endswith(_SUFFIX)):
-            continue
-        process, _, _ = entry.name[len(prefix) :].partition(".")
-        if process.isdigit() and entry.name not in _open_here and not _is_running_elsewhere(int(process)):
-            with suppress(OSError):
-                os.unlink(entry.path)
+def _prefix(path: Path) -> str:
+    """How the names of this machine's unfinished files of `path` begin."""
+    return f"{path.name}.{socket.gethostname()}."
 
 
-def _is_running_elsewhere(process: int) -> bool:
-    """Whether another process has this number; True where that cannot be found out."""
-    if process == os.getpid():
-        return False
-    if os.name != "posix":
-        return True
+@contextmanager
+def _unfinished_file(path: Path) -> Iterator[tuple[BinaryIO, Path]]:
+    """A new locked file beside `path`, and its path; it is gone after the block, unless it was renamed."""
+    while True:
+        # Unique among processes, machines that share a disk, and threads
+        unfinished = path.with_name(f"{_prefix(path)}{os.getpid()}.{next(_serial_numbers)}{_SUFFIX}")
+        file = open(unfinished, "wb")  # noqa: SIM115, closed below
+        if _lock(file) is not False and _is_at(file, unfinished):
+            break
+        file.close()  # another process was about to remove it: between `open` and `_lock` it looks abandoned
     try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):
-        return True
+        yield file, unfinished
+    finally:
+        with suppress(OSError):  # on a full disk the rest of the content does not fit
+            file.close()
+        with suppress(OSError):
+            unfinished.unlink(missing_ok=True)
+
+
+def _remove_if_abandoned(unfinished: Path, is_local: bool) -> None:
+    with suppress(OSError), open(unfinished, "r+b") as file:  # some network drives lock writable files only
+        if _lock(file) is not True:
+            return
+        unchanged = time.time() - os.fstat(file.fileno()).st_mtime
+        if (is_local or unchanged > _DAY) and _is_at(file, unfinished):
+            os.unlink(unfinished)
+
+
+def _lock(file: BinaryIO) -> bool | None:
+    """Lock a file until it is closed: True, False if another has locked it, None if there are no locks."""
+    if fcntl is None:
+        return None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return False if error.errno in (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES) else None
     return True
+
+
+def _is_at(file: BinaryIO, path: Path) -> bool:
+    """Whether the open file is still the one of this name."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
+    except FileNotFoundError:
+        return False

@@ -27,6 +27,14 @@ KERNELS = (
     "training/sampled/hogwild/**/*.py",
 )
 
+# Options that Numba takes from a caller where a function does not set them
+_NOT_FROM_CALLERS: dict[str, Any] = {
+    "fastmath": False,
+    "error_model": "python",
+    "forceinline": False,
+    "_nrt": True,
+}
+
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 # Numba's simplest thread pool ends the process when two Python threads enter parallel kernels at once.
@@ -61,9 +69,13 @@ def compiled_and_kept(function: _Function, **options: Any) -> _Function:
 
     Numba looks only at the file of a function, and not at those of the functions it calls, to tell whether
     its machine code is still right. So it is kept in a folder named by the content of all kernel files.
+
+    A function without an option would have that of whichever function it is compiled for first, and with it
+    other machine code: sums in another order. So every option that Numba hands on is set.
     """
     import numba  # not before it is needed: it takes a while
 
+    options = _NOT_FROM_CALLERS | options
     config: Any = numba.config
     configured = config.CACHE_DIR
     try:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from truepair.errors import StorageError, TrainingError, check_whole
 from truepair.sampling import Matrices
+from truepair.storage.atomic import remove_unfinished
 from truepair.training.checkpoints import check_same_job, describe_job, load_checkpoint, save_checkpoint
 from truepair.training.job import Job
 from truepair.training.progress import Progress, show_progress
@@ -43,6 +44,8 @@ class Run:
         self.history: list[EpochRecord] = []
         self.best: tuple[int, float, Matrices] | None = None  # epoch, score, matrices
         self.stopped = False  # by `on_epoch`
+        if checkpoint is not None:
+            remove_unfinished(checkpoint)
         if checkpoint is not None and checkpoint.exists():
             self.restore(checkpoint)
 

@@ -332,6 +332,24 @@ def test_with_one_thread_the_seed_decides(optimizer):
     assert runs[0].history[-1].loss == runs[1].history[-1].loss
 
 
+def test_arrays_of_a_thread_lie_as_far_apart_in_every_process():
+    """A loop over two arrays that lie close to each other adds in another order."""
+    numbers, distances = FastTrainer(job_of()).numbers, set()
+    for k in range(20):
+        between = [np.zeros(k, dtype=np.float32) for _ in range(k)]
+        space = space_for(numbers)
+        arrays = space.scores, space.gradient, space.inverse_norms, space.by_other, space.by_self
+        starts = [array.ctypes.data for array in arrays]
+        assert all(start % 64 == 0 for start in starts)
+        distances.add(tuple(np.diff(starts).tolist()))
+        memory = space.scores.base
+        assert starts[0] - memory.ctypes.data >= 1024
+        assert memory.ctypes.data + memory.nbytes - (starts[-1] + arrays[-1].nbytes) >= 1024
+        del between
+    (steps,) = distances
+    assert min(steps) >= space.scores.nbytes + 1024
+
+
 def test_a_run_does_not_depend_on_how_an_epoch_is_cut_into_pieces(monkeypatch, one_thread):
     whole = fit_fast(job_of())
     monkeypatch.setattr("truepair.training.sampled.hogwild.engine.PIECE", 1000)

@@ -82,7 +82,7 @@ _STEP = np.uint64(_GAMMA)
 _SHIFT_3, _BIT = np.uint64(_LAST_SHIFT), np.uint64(1)
 
 
-@compiled
+@inlined
 def random_bits_at(key: np.uint64, place: np.uint64) -> np.uint64:
     """The word at `place` (from 1) of the stream `key`: `randomness.random_bits(key, place)[-1]`."""
     x = key + place * _STEP

@@ -22,6 +22,7 @@ from truepair.training.sampled.cpu.arithmetic import (
     Index,
     compiled,
     exp32,
+    inlined,
     log1p32,
     sigmoid,
     softplus,
@@ -73,7 +74,7 @@ def numbers_of(plan: Plan) -> Numbers:
     return Numbers._make((*job, *plan.loss.values()))
 
 
-@compiled
+@inlined
 def loss_row(
     numbers: Numbers, tau: np.float32, log_rest: np.float32, scores: Floats, gradient: Floats
 ) -> tuple[np.float32, bool]:
@@ -93,7 +94,7 @@ def loss_row(
     return dpl_row(numbers, tau, log_rest, scores, gradient)
 
 
-@compiled
+@inlined
 def bpr_row(numbers: Numbers, scores: Floats, gradient: Floats) -> np.float32:
     """mean_n softplus(s_n − s⁺); d / d s_n = σ(s_n − s⁺) / N."""
     first, n = 1 + numbers.m, numbers.n

@@ -18,7 +18,6 @@ from truepair.training.sampled.cpu.draws import (
     Ints,
     Longs,
     Tables,
-    compiled,
     inlined,
     random_bits_at,
     tables_of,
@@ -166,7 +165,7 @@ def try_unlabelled(
     return found
 
 
-@compiled
+@inlined
 def settle_doubtful(
     tables: FastTables,
     key: np.uint64,

@@ -2,7 +2,9 @@
 
 It is its own algorithm, not the reference's: there are no batches, and a thread may read a vector that
 another one is changing (Hogwild). With one thread a run depends on the seed alone, and a resumed run ends
-with the same bits; with more, two runs differ as two seeds do. The number of threads is PyTorch's.
+with the same bits, as long as the machine code is the same: another processor, or another version of Numba
+or truepair, may round the last digits in another way. With more threads two runs differ as two seeds do. The
+number of threads is PyTorch's.
 """
 
 from __future__ import annotations

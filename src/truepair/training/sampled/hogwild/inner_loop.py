@@ -42,6 +42,7 @@ from truepair.training.sampled.plan import Floats
 _BLOCK = 192  # items drawn at a time, or one entry: enough to wait for the memory once, all in the cache
 _MOSTLY_CACHED = 1 << 19  # floats of a table whose rows are not worth asking for ahead
 _SHORTEST = np.float32(1e-12)  # what F.normalize divides by at least
+_APART = 16 * LINE  # floats between two arrays of `Space`: more than a vector loop takes in one round
 
 
 class Model(NamedTuple):
@@ -72,7 +73,7 @@ class Space(NamedTuple):
     doubtful: Ints  # [block · pool + 1], places in `items`
     words: Words  # random
     bits: HalfWords  # the same memory as `words`
-    scores: Floats  # [width, padded], as all below
+    scores: Floats  # [width, padded], as all below; see `_arrays_apart`
     gradient: Floats
     inverse_norms: Floats
     by_other: Floats  # an item's gradient: so much of the user's vector,
@@ -84,18 +85,33 @@ def space_for(numbers: Numbers) -> Space:
     draws = numbers.m + numbers.pool
     block, padded = max(1, min(8, _BLOCK // (1 + draws))), -(-(1 + draws) // LINE) * LINE
     words = np.zeros(block * _words_of_entry(numbers), np.uint64)
+    scores, gradient, inverse_norms, by_other, by_self = _arrays_apart(5, padded)
     return Space(
         users=np.zeros(block, np.int32),
         items=np.zeros(block * (1 + draws), np.int32),
         doubtful=np.zeros(block * numbers.pool + 1, np.int32),
         words=words,
         bits=words.view(np.uint32),
-        scores=np.zeros(padded, np.float32),
-        gradient=np.zeros(padded, np.float32),
-        inverse_norms=np.zeros(padded, np.float32),
-        by_other=np.zeros(padded, np.float32),
-        by_self=np.zeros(padded, np.float32),
+        scores=scores,
+        gradient=gradient,
+        inverse_norms=inverse_norms,
+        by_other=by_other,
+        by_self=by_self,
     )
+
+
+def _arrays_apart(count: int, size: int) -> list[Floats]:
+    """Arrays of zeros that lie far from each other and from any other array.
+
+    The compiler cannot know that two arrays do not overlap. Its vector loop runs only if they lie far enough
+    apart, else a plain loop does, which adds in another order: the last bits would depend on where the
+    memory of a process happens to lie.
+    """
+    row = _APART + size
+    memory = np.zeros(LINE + count * row + _APART, np.float32)
+    first = -memory.ctypes.data % (LINE * memory.itemsize) // memory.itemsize
+    starts = [first + k * row + _APART for k in range(count)]
+    return [memory[start : start + size] for start in starts]
 
 
 @inlined
