@@ -61,9 +61,7 @@ class File:
         members = [name for name in names if not name.endswith("/") and "__MACOSX" not in name]
         if len(members) != 1:
             shown = ", ".join(members[:8])
-            raise InputError(
-                f"{self.path} contains {len(members)} files ({shown}); unpack it and pass one."
-            )
+            raise InputError(f"{self.path} contains {len(members)} files ({shown}); unpack it and pass one.")
         return members[0]
 
     @cached_property
@@ -71,7 +69,7 @@ class File:
         """The content as UTF-8 without a byte order mark."""
         text = _as_utf8(self.content, self.encoding, self.path)
         if not text[:HEAD].decode("utf-8", errors="replace").strip():
-            blank = "all its lines are" if not text.strip() else f"its first {HEAD:,} bytes are"
+            blank = "all its lines are" if len(text) <= HEAD else f"its first {HEAD:,} bytes are"
             raise InputError(f"{self.path} is empty: {blank} blank.")
         return text
 

@@ -154,6 +154,7 @@ def _npz(file: File) -> Raw:
                 "save a matrix with scipy.sparse.save_npz."
             )
     layout = None if "format" in parts else _layout(parts, file.path)
+    matrix: Any
     with read_errors(file.path, what):
         if layout is None:
             matrix = sp.load_npz(io.BytesIO(content))

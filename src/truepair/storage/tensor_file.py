@@ -17,6 +17,7 @@ from torch import Tensor
 
 from truepair.errors import StorageError
 from truepair.storage.atomic import atomic_write
+from truepair.storage.plain_values import every_value
 
 
 def write_tensors(path: Path, kind: str, version: int, tensors: Mapping[str, Tensor], facts: Any) -> None:
@@ -39,7 +40,8 @@ def read_tensors(path: Path, kind: str, version: int) -> tuple[dict[str, Tensor]
             header = file.metadata() or {}
             _check_header(path, header, kind, version)
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, no dict
-        facts, digest = json.loads(header["facts"]), _digest(tensors, header["facts"])
+        facts, digest = json.loads(header["facts"], parse_constant=_refuse), _digest(tensors, header["facts"])
+        every_value(facts)  # raises if they are nested too deeply
     except (safetensors.SafetensorError, OSError, KeyError, ValueError, TypeError, RecursionError) as error:
         raise StorageError(
             f"{path} cannot be read as a {kind}: {error}. It is damaged or foreign."
@@ -61,6 +63,11 @@ def _check_header(path: Path, header: Mapping[str, str], kind: str, version: int
         raise StorageError(
             f"{path} is a {kind} of version {found!r:.20}, which never existed; it is damaged."
         )
+
+
+def _refuse(constant: str) -> None:
+    """NaN and infinities, which JSON does not have and `write_tensors` does not write."""
+    raise ValueError(f"its facts hold {constant}")
 
 
 def _digest(tensors: Mapping[str, Tensor], text: str) -> str:
