@@ -24,7 +24,7 @@ def write_tensors(path: Path, kind: str, version: int, tensors: Mapping[str, Ten
     """Write a file of this kind and version atomically; if that fails, the old file is still there."""
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(facts, allow_nan=False)
-    header = {"kind": kind, "version": str(version), "facts": text, "digest": _digest(tensors, text)}
+    header = {"kind": kind, "version": str(version), "facts": text, "digest": digest_of(tensors, text)}
     with atomic_write(path, f"the {kind}") as file:
         file.write(safetensors.torch.save(tensors, metadata=header))
 
@@ -40,7 +40,7 @@ def read_tensors(path: Path, kind: str, version: int) -> tuple[dict[str, Tensor]
             header = file.metadata() or {}
             _check_header(path, header, kind, version)
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, no dict
-        facts, digest = json.loads(header["facts"], parse_constant=_refuse), _digest(tensors, header["facts"])
+        facts, digest = json.loads(header["facts"], parse_constant=_refuse), digest_of(tensors, header["facts"])
         every_value(facts)  # raises if they are nested too deeply
     except (safetensors.SafetensorError, OSError, KeyError, ValueError, TypeError, RecursionError) as error:
         raise StorageError(
@@ -70,7 +70,8 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"its facts hold {constant}")
 
 
-def _digest(tensors: Mapping[str, Tensor], text: str) -> str:
+def digest_of(tensors: Mapping[str, Tensor], text: str) -> str:
+    """The checksum of a file's facts and of the name, type, shape and bytes of each tensor."""
     digest = hashlib.blake2b(text.encode(), digest_size=16)
     for name in sorted(tensors):
         tensor = tensors[name]
