@@ -112,7 +112,7 @@ def start(function: Callable[[], object], log: Path) -> int:
         os.dup2(handle, 2)
         faulthandler.enable(all_threads=False)
         warnings.simplefilter("ignore")
-        os.fsync = lambda handle: None  # inputs are thrown away, so they need not be on the disk
+        os.fsync = lambda fd: None  # inputs are thrown away, so they need not be on the disk
         function()
         sys.stdout.flush()
         os._exit(0)

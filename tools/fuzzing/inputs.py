@@ -70,7 +70,7 @@ def _guided(target: Target, attempt: Attempt, count: int, seed: int, folder: Pat
         return changed[:max_size]
 
     longest = 2 * max(map(len, seeds)) + 64
-    limits = [f"-runs={count}", f"-seed={seed % 2**31 + 1}", f"-max_len={longest}", "-timeout=0"]
+    limits = [f"-runs={count}", f"-seed={seed % 2**31 + 1}", f"-max_len={longest}", "-timeout=120"]
     quiet = ["-rss_limit_mb=0", "-verbosity=0", f"-artifact_prefix={folder}/", "-len_control=0"]
     atheris.Setup([sys.argv[0], *limits, *quiet, str(corpus)], attempt, custom_mutator=change)
     atheris.Fuzz()

@@ -206,8 +206,9 @@ def _read_with_options(data: bytes, folder: Path) -> None:
     if isinstance(options.get("core"), list):
         options["core"] = tuple(options["core"])
     if name in ("a.csv", "a", "a.npz", "a.arrow"):
-        return _read(content, folder, name, **options)
-    return read_interactions(name if name.startswith("~") else folder / name, **options) and None
+        _read(content, folder, name, **options)
+    else:
+        read_interactions(name if name.startswith("~") else folder / name, **options)
 
 
 READERS = [

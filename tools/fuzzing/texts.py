@@ -203,12 +203,22 @@ _LAST = {
 }
 
 
+def _joined(parts: list[list[str]]) -> list[str]:
+    return [word for part in parts for word in part]
+
+
 def _command_lines() -> SearchStrategy[Any]:
     from hypothesis import strategies as st
 
-    first = st.sampled_from(["clicks.csv", "model.truepair", *_WORDS])
-    more = st.lists(st.sampled_from(_OPTIONS) | st.sampled_from(_WORDS), max_size=6)
-    return st.tuples(st.sampled_from(_COMMANDS), st.lists(first, max_size=2), more)
+    def of(command: str) -> SearchStrategy[Any]:
+        usual = ["model.truepair"] if command in ("recommend", "similar", "evaluate") else ["clicks.csv"]
+        first = st.just(usual) | st.just(usual) | st.lists(st.sampled_from(_WORDS), max_size=2)
+        pair = st.tuples(st.sampled_from(_OPTIONS), st.sampled_from(_WORDS)).map(list)
+        word = st.sampled_from([*_OPTIONS, *_WORDS]).map(lambda one: [one])
+        more = st.lists(pair | word, max_size=3).map(_joined)
+        return st.tuples(st.just(command), first, more)
+
+    return st.sampled_from(_COMMANDS).flatmap(of)
 
 
 def _command(data: bytes, folder: Path) -> None:

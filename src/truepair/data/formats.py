@@ -104,25 +104,56 @@ def _missing_path(path: Path) -> InputError:
     )
 
 
-def _table(file: File, kind: str) -> Raw:
+def _parquet(file: File) -> Raw:
+    _refuse_compressed(file, "parquet")
+    return _dataset([file.path], "parquet", file.path)
+
+
+def _refuse_compressed(file: File, kind: str) -> None:
     if file.compression:
         raise InputError(
             f"{file.path}: a {kind} file inside {file.compression} cannot be read; unpack it first."
         )
-    return _dataset([file.path], kind, file.path)
 
 
 def _arrow(file: File) -> Raw:
-    with read_errors(file.path, "a plain file"), file.path.open("rb") as stream:
-        is_file = stream.read(6) == b"ARROW1"
-    if is_file or file.compression:
-        return _table(file, "arrow")
-    content = file.content
-    with read_errors(file.path, "an Arrow stream"), pa.ipc.open_stream(pa.BufferReader(content)) as stream:
-        table = stream.read_all()
-        table.validate(full=True)
-        names = table.column_names
-    return Raw(str(file.path), names, lambda positions: [table.column(at) for at in positions])
+    """A file or a stream; both have this suffix."""
+    _refuse_compressed(file, "arrow")
+    path = file.path
+    with read_errors(path, "a plain file"), path.open("rb") as beginning:
+        is_file = beginning.read(6) == b"ARROW1"
+    what = "arrow data" if is_file else "an Arrow stream"
+    with read_errors(path, what), pa.OSFile(str(path)) as source:
+        opened = (pa.ipc.open_file if is_file else pa.ipc.open_stream)(source, options=_one_thread())
+        names, table = opened.schema.names, None if is_file else opened.read_all()
+        if table is not None:
+            table.validate(full=True)
+
+    def read(positions: Sequence[int]) -> Sequence[Any]:
+        if table is not None:
+            return [table.column(at) for at in positions]
+        with read_errors(path, what):
+            found = dict(zip(sorted(positions), _ipc_table(path, sorted(positions)).columns, strict=True))
+        return [found[at] for at in positions]
+
+    return Raw(str(path), names, read)
+
+
+def _ipc_table(path: Path, positions: Sequence[int] | None = None) -> pa.Table:
+    """The columns of an Arrow file at these positions, or all of them.
+
+    Arrow trusts its files, and a wrong offset in one is a crash later, so it is validated. The scanner of
+    datasets crashes on some damaged files already while it reads; this reader does not.
+    """
+    with pa.OSFile(str(path)) as source:
+        table = pa.ipc.open_file(source, options=_one_thread(positions)).read_all()
+    table.validate(full=True)
+    return table
+
+
+def _one_thread(positions: Sequence[int] | None = None) -> pa.ipc.IpcReadOptions:
+    chosen = None if positions is None else list(positions)
+    return pa.ipc.IpcReadOptions(use_threads=False, included_fields=chosen)
 
 
 def _dataset(files: list[Path], kind: str, source: Path) -> Raw:
@@ -134,10 +165,22 @@ def _dataset(files: list[Path], kind: str, source: Path) -> Raw:
         data = pa_dataset.dataset([str(path) for path in files], format=kind, **folder)
         names = data.schema.names
 
+    def read_arrow(chosen: list[str]) -> pa.Table:
+        parts = []
+        for fragment in data.get_fragments():
+            part = _ipc_table(Path(fragment.path))
+            for name, value in pa_dataset.get_partition_keys(fragment.partition_expression).items():
+                if name not in part.column_names:
+                    kept = pa.repeat(pa.scalar(value, data.schema.field(name).type), len(part))
+                    part = part.append_column(name, kept)
+            parts.append(part.select([name for name in chosen if name in part.column_names]))
+        return pa.concat_tables(parts, promote_options="default").select(chosen)
+
     def read(positions: Sequence[int]) -> Sequence[Any]:
+        chosen = [names[at] for at in positions]
         with read_errors(source, what):
-            table = data.to_table(columns=[names[at] for at in positions])
-            table.validate(full=True)  # Arrow trusts its files: a wrong offset in one is a crash later
+            table = data.to_table(columns=chosen) if kind == "parquet" else read_arrow(chosen)
+            table.validate(full=True)
             return list(table.columns)
 
     return Raw(str(source), names, read)
@@ -186,7 +229,7 @@ FORMATS: dict[str, Callable[[File], Raw]] = {
     "movielens": read_movielens,
     "adjacency": read_adjacency,
     "recbole": read_recbole,
-    "parquet": partial(_table, kind="parquet"),
+    "parquet": _parquet,
     "arrow": _arrow,
     "npz": _npz,
 }

@@ -40,7 +40,10 @@ def read_tensors(path: Path, kind: str, version: int) -> tuple[dict[str, Tensor]
             header = file.metadata() or {}
             _check_header(path, header, kind, version)
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, no dict
-        facts, digest = json.loads(header["facts"], parse_constant=_refuse), digest_of(tensors, header["facts"])
+        facts, digest = (
+            json.loads(header["facts"], parse_constant=_refuse),
+            digest_of(tensors, header["facts"]),
+        )
         every_value(facts)  # raises if they are nested too deeply
     except (safetensors.SafetensorError, OSError, KeyError, ValueError, TypeError, RecursionError) as error:
         raise StorageError(
