@@ -1,4 +1,4 @@
-"""Checkpoints with a right checksum and wrong contents: every tensor and fact is checked before it is used."""
+"""Checkpoints with a right checksum and wrong contents: all of it is checked before it is used."""
 
 import dataclasses
 
@@ -139,7 +139,9 @@ def test_facts_that_are_nested_deeply(tmp_path):
     deep = current = {}
     for _ in range(200):
         current["kind"] = current = {}
-    refused(JOBS["full"], "full", path, tensors, {**facts, "job": {"sampler": deep}}, "deep within each other")
+    refused(
+        JOBS["full"], "full", path, tensors, {**facts, "job": {"sampler": deep}}, "deep within each other"
+    )
 
 
 def test_a_posterior_of_another_shape_or_with_nan(tmp_path):

@@ -10,7 +10,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from fuzzing.mutations import places_of, with_change
+from fuzzing.mutations import ALPHABET, places_of, with_change
 from truepair.storage.tensor_file import digest_of
 
 if TYPE_CHECKING:
@@ -67,14 +67,16 @@ def change_cases(n_files: int) -> SearchStrategy[Any]:
 
     number = st.integers(0, 2**16)
     leaves: SearchStrategy[Any] = st.one_of(
-        *(st.none(), st.booleans(), st.integers(-3, 40), st.text(max_size=4)),
+        *(st.none(), st.booleans(), st.integers(-3, 40), st.text(ALPHABET, max_size=4)),
         st.floats(allow_nan=False, allow_infinity=False),
         st.sampled_from([2**31, 2**63, 10**30, -(10**400)]),
         st.sampled_from(["mf", "lightgcn", "ease", "full", "dns", "dpl", "auto", "cpu", "density"]),
     )
     values = st.recursive(
         leaves,
-        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+        lambda inner: (
+            st.lists(inner, max_size=3) | st.dictionaries(st.text(ALPHABET, max_size=4), inner, max_size=3)
+        ),
     ) | st.sampled_from([{"kind": "dpl"}, {"kind": "dns", "pool": 2**31}, {"kind": {"kind": "mf"}}, {}, []])
     return st.fixed_dictionaries(
         {

@@ -14,7 +14,7 @@ import numpy as np
 from torch import Tensor
 
 from fuzzing.changed_files import change_cases, changed_file
-from fuzzing.mutations import places_of, with_change
+from fuzzing.mutations import ALPHABET, places_of, with_change
 from fuzzing.target import Target
 from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
@@ -190,7 +190,7 @@ def _journal_cases() -> SearchStrategy[Any]:
 
     number = st.integers(0, 2**16)
     value = (
-        st.none() | st.booleans() | st.integers(-5, 99) | st.floats() | st.text(max_size=5)
+        st.none() | st.booleans() | st.integers(-5, 99) | st.floats() | st.text(ALPHABET, max_size=5)
         | st.sampled_from([[], {}, [1], {"a": 1}, "failed", "complete", "[" * 3000, 10**30])
     )  # fmt: skip
     return st.lists(st.tuples(number, number, st.booleans(), value), min_size=1, max_size=3)

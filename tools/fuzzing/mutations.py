@@ -14,6 +14,9 @@ _TOKENS = (
     *(b"9" * 30, b"9" * 5000, b"[" * 2000, b"{" * 2000, b'"' * 3, b"user", b"item", b"rating", b"time"),
 )
 
+ALPHABET = "aZ09 -_.,;:|=#@~$\t\n\r\"'\\[]{}()\0é\u00a0\u2028\ud800\U0001f600"
+"""Characters of generated text: those that parsers treat in a way of their own, and a few others."""
+
 
 def mutated(rng: random.Random, data: bytes, others: Sequence[bytes]) -> bytes:
     """One to four changes of `data`; parts of the other inputs may come into it."""

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import scipy.sparse as sp
 
+from fuzzing.mutations import ALPHABET
 from fuzzing.target import Target
 from truepair.data.formats import FORMATS
 from truepair.data.reading import DUPLICATES, MISSING, read_interactions
@@ -184,13 +185,13 @@ def _options() -> SearchStrategy[Any]:
     )
     number = st.none() | st.integers(-(10**30), 10**30) | st.floats(allow_nan=True)
     return st.fixed_dictionaries(
-        {"text": st.sampled_from([_CSV, _QUOTED]) | st.text(max_size=200)},
+        {"text": st.sampled_from([_CSV, _QUOTED]) | st.text(ALPHABET, max_size=200)},
         optional={
             "name": names,
             **dict.fromkeys(("user", "item", "rating", "weight", "time"), column),
             "format": st.sampled_from([None, *FORMATS, "other"]),
             "header": st.sampled_from([None, True, False, 7]),
-            "encoding": st.sampled_from(encodings) | st.text(max_size=8),
+            "encoding": st.sampled_from(encodings) | st.text(ALPHABET, max_size=8),
             "duplicates": st.sampled_from([*DUPLICATES, "other"]),
             "missing": st.sampled_from([*MISSING, "other"]),
             "min_rating": number,

@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fuzzing.mutations import ALPHABET
 from fuzzing.target import Target
 from truepair.cli.configuration import Training
 from truepair.errors import InputError
@@ -85,8 +86,13 @@ _VALUES = (
 def _assignments() -> SearchStrategy[Any]:
     from hypothesis import strategies as st
 
-    name = st.sampled_from(_NAMES) | st.text(max_size=6)
-    value = st.sampled_from(_VALUES) | st.text(max_size=12) | st.floats().map(str) | st.integers().map(str)
+    name = st.sampled_from(_NAMES) | st.text(ALPHABET, max_size=6)
+    value = (
+        st.sampled_from(_VALUES)
+        | st.text(ALPHABET, max_size=12)
+        | st.floats().map(str)
+        | st.integers().map(str)
+    )
     one = st.tuples(name, st.sampled_from(["=", " = ", "==", ""]), value).map("".join)
     return st.lists(one, min_size=1, max_size=3)
 
@@ -268,7 +274,7 @@ def _read_lines(data: bytes, folder: Path) -> None:
 
 TEXTS = [
     Target("configuration", _configure, _configurations, 60),
-    Target("--set", _assign, lambda folder: [], 50, _assignments),
+    Target("set values", _assign, lambda folder: [], 50, _assignments),
     Target("command lines", _command, lambda folder: [], 15, _command_lines),
     Target("result lines", _read_lines, _lines, 30),
 ]
