@@ -52,6 +52,7 @@ OTHER = [
     ],
     *[("owner", {"host": "x", "pid": value}) for value in (-1, 0, 2**40, True)],
     *[("parameters", value) for value in ("x", [1], 3, {"a": deep(50)})],
+    *[("owner", None), ("outcome", None)],
     *[("outcome", value) for value in ("x", [], {"state": "complete"}, {**NUMBERS, "state": "odd"})],
     *[("outcome", {**NUMBERS, "score": value}) for value in (None, "x", True, [1])],
     *[("outcome", {**NUMBERS, "history": value}) for value in ("x", [1], [[1]], [[1, "x"]], [[1, 2, 3]])],
@@ -90,6 +91,34 @@ def test_extensions_of_other_types(value, tmp_path):
 def test_lines_that_optuna_cannot_read(line, tmp_path):
     with pytest.raises(StorageError, match=r"a\.journal is not a journal of trials"):
         opened(tmp_path, [*LINES, line])
+
+
+def changed(op_code, **changes):
+    """The lines with another first line of this kind of entry."""
+    found = [dict(line) for line in LINES]
+    at = min(place for place, line in enumerate(found) if line["op_code"] == op_code)
+    found[at] |= changes
+    return found
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        changed(6, values=[]),
+        changed(6, values=["x"]),
+        changed(6, values=[[1]]),
+        changed(7, intermediate_value="x"),
+        changed(7, step=None),
+        changed(5, param_value_internal=[[1]]),
+        changed(5, param_value_internal="x"),
+        changed(0, directions=[]),
+        changed(0, directions=[1]),
+    ],
+    ids=range(9),
+)
+def test_numbers_that_optuna_cannot_learn_from(lines, tmp_path):
+    with pytest.raises(StorageError, match="is not a journal of trials"):
+        opened(tmp_path, lines)
 
 
 def test_a_user_attribute_that_is_no_object(tmp_path):

@@ -19,6 +19,7 @@ from fuzzing.inputs import has_atheris
 from fuzzing.target import Target
 
 FOUND = Path(__file__).parents[2] / "tests" / "fuzz" / "found"
+MEMORY = Path("/dev/shm")  # a file of each input is written, which costs more on a disk than to run the input
 HANG = 30.0  # seconds that one input may take
 
 
@@ -45,7 +46,7 @@ def attack(target: Target, count: int, seed: int, until: float, found: Path, gui
     """Run `count` inputs; after a crash or a hang another process does the rest."""
     row, began = Row(), time.monotonic()
     while row.inputs < count and time.monotonic() < until:
-        folder = Path(tempfile.mkdtemp(prefix="truepair-fuzz-"))
+        folder = Path(tempfile.mkdtemp(prefix="truepair-fuzz-", dir=MEMORY if MEMORY.is_dir() else None))
         try:
             done = _run_child(target, count - row.inputs, seed, folder, until, found, guided, row)
         finally:

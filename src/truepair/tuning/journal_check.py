@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 def check_study(study: optuna.Study) -> None:
     """Raise a ValueError if an attribute of the study or of a trial is not such as truepair writes."""
     every_value(study.user_attrs)  # raises if they are nested too deeply
+    directions = [direction.name for direction in study.directions]
+    _check("what its study looks for", directions, directions == ["MAXIMIZE"])
     if "meaning" in study.user_attrs:
         _check_meaning(study.user_attrs["meaning"])
     extensions = study.user_attrs.get("extensions", [])
@@ -29,6 +31,7 @@ def check_study(study: optuna.Study) -> None:
         _check_space(each.get("space"))
     for trial in study.get_trials(deepcopy=False):
         _check_trial(trial.user_attrs)
+        _check_numbers(trial)
 
 
 def _check_meaning(meaning: Any) -> None:
@@ -47,11 +50,27 @@ def _check_trial(facts: Mapping[str, Any]) -> None:
     every_value(dict(facts))
     parameters, owner, outcome = facts.get("parameters", {}), facts.get("owner"), facts.get("outcome")
     _check("the parameters of a trial", parameters, isinstance(parameters, Mapping))
-    if owner is not None:
+    if "owner" in facts:
         whole = isinstance(owner, Mapping) and isinstance(owner.get("host"), str)
         _check("the owner of a trial", owner, whole and _is_process(owner.get("pid")))
-    if outcome is not None:
+    if "outcome" in facts:
         _check("the outcome of a trial", outcome, isinstance(outcome, Mapping) and _is_outcome(outcome))
+
+
+def _check_numbers(trial: optuna.trial.FrozenTrial) -> None:
+    """What Optuna's sampler learns from: the score, the reports, and the parameters in their ranges."""
+    if trial.state.name == "COMPLETE":
+        values = trial.values
+        _check("the score of a trial", values, isinstance(values, list) and len(values) == 1)
+        _check("the score of a trial", values, _is_number(values[0]))
+    reports = trial.intermediate_values
+    whole = (
+        isinstance(reports, dict) and all(map(_is_count, reports)) and all(map(_is_number, reports.values()))
+    )
+    _check("the reports of a trial", reports, whole)
+    for name, distribution in trial.distributions.items():
+        place = distribution.to_internal_repr(trial.params[name])
+        _check(f"{name} of a trial", trial.params[name], math.isfinite(place))
 
 
 def _is_outcome(facts: Mapping[str, Any]) -> bool:
