@@ -71,6 +71,12 @@ def _guided(target: Target, attempt: Attempt, count: int, seed: int, folder: Pat
 
     longest = 2 * max(map(len, seeds)) + 64
     limits = [f"-runs={count}", f"-seed={seed % 2**31 + 1}", f"-max_len={longest}", "-timeout=120"]
-    quiet = ["-rss_limit_mb=0", "-verbosity=0", f"-artifact_prefix={folder}/", "-len_control=0"]
+    quiet = [
+        "-rss_limit_mb=0",
+        "-verbosity=0",
+        f"-artifact_prefix={folder}/",
+        "-len_control=0",
+        "-mutate_depth=1",
+    ]
     atheris.Setup([sys.argv[0], *limits, *quiet, str(corpus)], attempt, custom_mutator=change)
     atheris.Fuzz()

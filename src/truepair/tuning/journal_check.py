@@ -48,7 +48,9 @@ def _check_space(space: Any) -> None:
 
 def _check_trial(facts: Mapping[str, Any]) -> None:
     every_value(dict(facts))
-    parameters, owner, outcome = facts.get("parameters", {}), facts.get("owner"), facts.get("outcome")
+    parameters: Any = facts.get("parameters", {})
+    owner: Any = facts.get("owner")
+    outcome: Any = facts.get("outcome")
     _check("the parameters of a trial", parameters, isinstance(parameters, Mapping))
     if "owner" in facts:
         whole = isinstance(owner, Mapping) and isinstance(owner.get("host"), str)

@@ -215,7 +215,7 @@ def read_results(path: Path) -> Results:
         built: Results = _built(Results, data)
     except OSError as error:
         raise StorageError(f"cannot read {path}: {error.strerror or error}.") from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise StorageError(
             f"{path} holds no results of this version ({error}); "
             f"`truepair lab theory --save {path}` writes them anew."
