@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import numpy as np
 from torch import Tensor
@@ -25,7 +26,7 @@ from truepair.recommender import model_file
 from truepair.recommender.estimator import Recommender
 from truepair.sampling import Full, Uniform
 from truepair.storage.tensor_file import read_tensors
-from truepair.training import EpochState, Job, Settings, checkpoints, fit
+from truepair.training import EpochState, Job, Settings, checkpoints, fit, new_users
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -56,7 +57,8 @@ def _use_model(data: bytes, folder: Path) -> None:
         lambda: model.save(folder / "again"),
     )
     for use in uses:
-        with contextlib.suppress(InputError):
+        # few steps of fold-in run every line of it
+        with contextlib.suppress(InputError), mock.patch.object(new_users, "STEPS", 3):
             use()
 
 
@@ -218,8 +220,8 @@ FILES = [
         50,
         functools.partial(change_cases, len(_MODELS)),
     ),
-    Target("checkpoint bytes", _continue, _numbered_checkpoints, 40),
-    Target("checkpoint facts", _continue_changed, lambda folder: [], 50, functools.partial(change_cases, 7)),
-    Target("journal bytes", _continue_search, lambda folder: [_JOURNAL.read_bytes()], 15),
-    Target("journal facts", _continue_changed_search, lambda folder: [], 15, _journal_cases),
+    Target("checkpoint bytes", _continue, _numbered_checkpoints, 25),
+    Target("checkpoint facts", _continue_changed, lambda folder: [], 25, functools.partial(change_cases, 7)),
+    Target("journal bytes", _continue_search, lambda folder: [_JOURNAL.read_bytes()], 12),
+    Target("journal facts", _continue_changed_search, lambda folder: [], 12, _journal_cases),
 ]

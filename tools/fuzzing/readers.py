@@ -213,12 +213,12 @@ def _read_with_options(data: bytes, folder: Path) -> None:
 
 
 READERS = [
-    Target("csv", partial(_read, name="a.csv"), _text, 110),
-    Target("arrow", partial(_read, name="a.arrow"), _arrow, 160),
-    Target("parquet", partial(_read, name="a.parquet"), _parquet, 100),
-    Target("npz", partial(_read, name="a.npz"), _npz, 70),
-    Target("adjacency", partial(_read, name="a.txt"), _adjacency, 60),
-    Target("other text", _read_other_text, _other_text, 70),
-    Target("compressed", _read_packed, _packed, 40),
-    Target("reading options", _read_with_options, lambda folder: [], 50, _options),
+    Target("csv", partial(_read, name="a.csv"), _text, 120),
+    Target("arrow", partial(_read, name="a.arrow"), _arrow, 190),
+    Target("parquet", partial(_read, name="a.parquet"), _parquet, 130),
+    Target("npz", partial(_read, name="a.npz"), _npz, 90),
+    Target("adjacency", partial(_read, name="a.txt"), _adjacency, 80),
+    Target("other text", _read_other_text, _other_text, 90),
+    Target("compressed", _read_packed, _packed, 50),
+    Target("reading options", _read_with_options, lambda folder: [], 30, _options),
 ]

@@ -274,7 +274,7 @@ def _read_lines(data: bytes, folder: Path) -> None:
 
 TEXTS = [
     Target("configuration", _configure, _configurations, 60),
-    Target("set values", _assign, lambda folder: [], 50, _assignments),
-    Target("command lines", _command, lambda folder: [], 15, _command_lines),
+    Target("set values", _assign, lambda folder: [], 35, _assignments),
+    Target("command lines", _command, lambda folder: [], 10, _command_lines),
     Target("result lines", _read_lines, _lines, 30),
 ]
