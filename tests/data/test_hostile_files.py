@@ -72,6 +72,16 @@ def test_text_that_is_not_utf8(tmp_path: Path) -> None:
         refused(tmp_path, "a.arrow", content, r"a\.arrow cannot be read as .*[Uu][Tt][Ff]-?8")
 
 
+@pytest.mark.parametrize("encoded", [False, True])
+def test_time_zones_that_are_not_utf8(tmp_path: Path, encoded: bool) -> None:
+    times = pa.array([1, 2], pa.timestamp("ms", "Asia/Tokyo"))
+    times = times.dictionary_encode() if encoded else times
+    content = ipc(pa.table({"user": [1, 2], "item": [1, 2], "time": times}), "file")
+    refused(
+        tmp_path, "a.arrow", content.replace(b"Asia", b"As\xffa"), r"a\.arrow cannot be read as arrow data"
+    )
+
+
 # --- NumPy ---------------------------------------------------------------------------------------------
 
 CSR = sp.csr_array(np.array([[0, 4.0, 0], [2.5, 0, 5.0]]))

@@ -127,7 +127,7 @@ def _arrow(file: File) -> Raw:
         opened = (pa.ipc.open_file if is_file else pa.ipc.open_stream)(source, options=_one_thread())
         names, table = opened.schema.names, None if is_file else opened.read_all()
         if table is not None:
-            table.validate(full=True)
+            _validate(table)
 
     def read(positions: Sequence[int]) -> Sequence[Any]:
         if table is not None:
@@ -147,8 +147,17 @@ def _ipc_table(path: Path, positions: Sequence[int] | None = None) -> pa.Table:
     """
     with pa.OSFile(str(path)) as source:
         table = pa.ipc.open_file(source, options=_one_thread(positions)).read_all()
-    table.validate(full=True)
+    _validate(table)
     return table
+
+
+def _validate(table: pa.Table) -> None:
+    """Raise if offsets, indices or text are wrong; names of time zones, too, which Arrow does not check."""
+    table.validate(full=True)
+    for kind in table.schema.types:
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        if pa.types.is_timestamp(kind):
+            str(kind.tz)
 
 
 def _one_thread(positions: Sequence[int] | None = None) -> pa.ipc.IpcReadOptions:
@@ -180,7 +189,7 @@ def _dataset(files: list[Path], kind: str, source: Path) -> Raw:
         chosen = [names[at] for at in positions]
         with read_errors(source, what):
             table = data.to_table(columns=chosen) if kind == "parquet" else read_arrow(chosen)
-            table.validate(full=True)
+            _validate(table)
             return list(table.columns)
 
     return Raw(str(source), names, read)
