@@ -143,11 +143,9 @@ def _state_layouts(trainer: Trainer) -> dict[str, _Layout]:
     They are those of its state now, and of what PyTorch's Adam adds in its first step.
     """
     found = dict(trainer.state())
-    optimizer = getattr(trainer, "optimizer", None)
-    if isinstance(optimizer, torch.optim.Adam):
-        weights = [each for group in optimizer.param_groups for each in group["params"]]
-        for place, each in enumerate(weights):
-            moments = {"step": torch.zeros(()), "exp_avg": each, "exp_avg_sq": each}
+    if isinstance(getattr(trainer, "optimizer", None), torch.optim.Adam):
+        for place, side in enumerate(("user", "item")):  # the order of an encoder's parameters
+            moments = {"step": torch.zeros(()), "exp_avg": found[side], "exp_avg_sq": found[side]}
             found |= {f"optimizer.{place}.{name}": value for name, value in moments.items()}
     return {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in found.items()}
 
