@@ -217,7 +217,7 @@ FILES = [
         "model facts",
         _use_changed_model,
         lambda folder: [],
-        50,
+        35,
         functools.partial(change_cases, len(_MODELS)),
     ),
     Target("checkpoint bytes", _continue, _numbered_checkpoints, 25),
