@@ -82,6 +82,18 @@ def test_time_zones_that_are_not_utf8(tmp_path: Path, encoded: bool) -> None:
     )
 
 
+@pytest.mark.parametrize("kind", [pa.string_view(), pa.binary_view()], ids=str)
+def test_views_of_nulls_that_lead_nowhere(tmp_path: Path, kind: pa.DataType) -> None:
+    names = pa.array(["ann", None, "a name that is not short"], pa.string()).cast(kind)
+    mask, views, *data = names.buffers()
+    wild = np.frombuffer(views, np.int64).reshape(3, 2).copy()
+    wild[1] = (2**31 - 1, 2**40 + 7)  # a long text in a buffer that does not exist
+    names = pa.Array.from_buffers(kind, 3, [mask, pa.py_buffer(wild), *data])
+    content = ipc(pa.table({"user": names, "item": [1, 2, 3]}), "file")
+    refused(tmp_path, "a.arrow", content, "1 of 3 rows have no user")
+    assert len(read_interactions(tmp_path / "a.arrow", missing="drop")) == 2
+
+
 # --- NumPy ---------------------------------------------------------------------------------------------
 
 CSR = sp.csr_array(np.array([[0, 4.0, 0], [2.5, 0, 5.0]]))
