@@ -71,7 +71,7 @@ def _with_empty_nulls(array: pa.Array) -> pa.Array:
     """
     valid = np.asarray(array.is_valid())
     _, views, *data = array.buffers()
-    kept = np.frombuffer(views, np.int64)[2 * array.offset :][: 2 * len(array)].reshape(-1, 2).copy()
+    kept = np.frombuffer(views, np.int64, 2 * len(array), 16 * array.offset).reshape(-1, 2).copy()
     kept[~valid] = 0
     bits = np.packbits(valid, bitorder="little")
     return pa.Array.from_buffers(array.type, len(array), [pa.py_buffer(bits), pa.py_buffer(kept), *data])
