@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
 
-.PHONY: test demo check mutants soak clean
+.PHONY: test demo check fuzz mutants soak clean
 
 test: check
 	$(BIN)/python -m pytest
@@ -27,6 +27,11 @@ demo: $(INSTALLED)
 soak: $(INSTALLED)
 	$(BIN)/python tools/soak $(SOAK)
 
+# Inputs for everything that is read; FUZZ='--count 1000 --seed 7 --target arrow --seconds 60' changes how many.
+fuzz: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --editable '.[fuzz]' --constraint constraints.txt
+	PYTHONPATH=tools $(BIN)/python -m fuzzing $(FUZZ)
+
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("truepair needs Python 3.11 or newer; set PYTHON=…") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
@@ -34,4 +39,4 @@ $(INSTALLED): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -91,7 +91,7 @@ def check_number(
     """Return `value` as a finite float in the interval, else raise an error that states the interval."""
     try:
         number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):  # OverflowError: an integer above all floats
         number = math.nan
     above = number > low if open_low else number >= low
     below = number < high if open_high else number <= high

@@ -85,7 +85,7 @@ def read(folder: Path, *kinds: type[AnyLine]) -> tuple[list[AnyLine], list[str]]
             try:
                 line = _parsed(text, by_kind)
                 found[line.kind, line.key] = line
-            except (ValueError, TypeError, InputError) as error:
+            except (ValueError, TypeError, RecursionError, InputError) as error:
                 broken.append(f"{path.name}, line {place}: {error}")
     return list(found.values()), broken
 

@@ -284,7 +284,7 @@ def test_choice_by_score_without_scores_is_an_error():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: DNS(pool=0), "pool = 0 .* ≥ 2"),
+        (lambda: DNS(pool=0), "pool = 0 .* from 2 to 2000000"),
         (lambda: BNS(weight=-1), "weight = -1 .* ≥ 0"),
         (lambda: Popularity(alpha=float("nan")), "alpha = nan"),
         (lambda: DNS(pool=3).candidates(4), "n_unlabelled = 4 of a pool of 3 is no choice; raise pool"),

@@ -122,11 +122,29 @@ def read_toml(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot read the settings {path}: {error.strerror or error}.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
         raise InputError(f"{path} is not TOML: {error}.") from error
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"cannot read the settings {path}: {reason}.") from error
+    try:
+        return _parsed(text)
+    except ValueError as error:
+        raise InputError(f"{path} is not TOML: {str(error).removesuffix('.')}.") from error
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    """The tables of a TOML text; a ValueError says what is wrong with it."""
+    from truepair.storage.plain_values import every_value
+
+    try:
+        found = tomllib.loads(text)
+    except RecursionError as error:
+        raise ValueError("its lists and tables are nested too deeply.") from error
+    if any(isinstance(value, int) and value.bit_length() > 64 for value in every_value(found)):
+        raise ValueError("an integer has more than 64 bits.")
+    return found
 
 
 def assignment(text: str) -> tuple[str, Any]:
@@ -142,9 +160,11 @@ def _value(text: str) -> Any:
     if text.lower() == "none":
         return None
     try:
-        return tomllib.loads(f"value = {text}")["value"]
+        return _parsed(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
+    except ValueError as error:
+        raise InputError(f"{text!r:.60} cannot be used as a value: {error}") from error
 
 
 def _plain(name: str, value: Any) -> Any:

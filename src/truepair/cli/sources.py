@@ -188,7 +188,7 @@ def as_column(text: str | None) -> Column:
     """A column as people write it: a name, a position, or `-` for none."""
     if text == "-":
         return False
-    return int(text) if text is not None and text.isdecimal() else text
+    return int(text) if text is not None and text.isdecimal() and len(text) < 20 else text
 
 
 def _share(text: str) -> float:

@@ -9,7 +9,6 @@ import io
 import lzma
 import re
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -47,34 +46,46 @@ class File:
     @cached_property
     def content(self) -> bytes:
         """The bytes, decompressed."""
-        opener = _OPENERS[self.compression]
-        with read_errors(self.path, f"a {self.compression or 'plain'} file"), opener(self.path) as stream:
+        opener, member = _OPENERS[self.compression], [self.member] if self.member else []
+        what = f"a {self.compression or 'plain'} file"
+        with read_errors(self.path, what), opener(self.path, *member) as stream:
             return bytes(stream.read())
+
+    @cached_property
+    def member(self) -> str:
+        """The only file in a .zip archive; an empty string for other files."""
+        if self.compression != ".zip":
+            return ""
+        with read_errors(self.path, "a .zip file"), zipfile.ZipFile(self.path) as archive:
+            names = archive.namelist()
+        members = [name for name in names if not name.endswith("/") and "__MACOSX" not in name]
+        if len(members) != 1:
+            shown = ", ".join(members[:8])
+            raise InputError(f"{self.path} contains {len(members)} files ({shown}); unpack it and pass one.")
+        return members[0]
 
     @cached_property
     def text(self) -> bytes:
         """The content as UTF-8 without a byte order mark."""
         text = _as_utf8(self.content, self.encoding, self.path)
-        if not text or text.isspace():
-            raise InputError(f"{self.path} is empty: all its lines are blank.")
+        if not text[:HEAD].decode("utf-8", errors="replace").strip():
+            blank = "all its lines are" if len(text) <= HEAD else f"its first {HEAD:,} bytes are"
+            raise InputError(f"{self.path} is empty: {blank} blank.")
         return text
 
     @cached_property
     def first_lines(self) -> list[str]:
-        """The lines within the first `HEAD` bytes, without blank ones."""
-        lines = re.split("\r\n?|\n", self.text[:HEAD].decode("utf-8", errors="replace"))
-        if len(self.text) > HEAD and len(lines) > 1:
-            lines.pop()  # the last line is incomplete
-        return [line for line in lines if line.strip()] or [""]
+        """The lines within the first `HEAD` bytes, without blank ones; at least one."""
+        text = self.text[:HEAD].decode("utf-8", errors="replace")
+        lines = [line for line in re.split("\r\n?|\n", text) if line.strip()]
+        incomplete = len(self.text) > HEAD and len(lines) > 1  # the last line may be
+        return lines[:-1] if incomplete else lines
 
     @cached_property
     def suffix(self) -> str:
         """The file's suffix without that of the compression."""
-        inner = Path(self.path.stem if self.compression else self.path.name)
-        if self.compression == ".zip":
-            with read_errors(self.path, "a .zip file"), zipfile.ZipFile(self.path) as archive:
-                inner = Path(_only_member(archive, self.path))
-        return inner.suffix.lower()
+        inner = self.member or (self.path.stem if self.compression else self.path.name)
+        return Path(inner).suffix.lower()
 
     def is_header(self, cells: Sequence[str]) -> bool:
         """Whether these cells are a header: one is a known column name, or none is a number."""
@@ -88,14 +99,13 @@ class File:
 
 
 def _as_utf8(content: bytes, encoding: str, path: Path) -> bytes:
+    name = _codec_name(encoding)
+    if name == "utf-8" and content.isascii():
+        return content
     try:
-        if codecs.lookup(encoding).name == "utf-8" and content.isascii():
-            return content
         return content.decode(encoding).removeprefix("\ufeff").encode()
-    except (LookupError, TypeError) as error:
-        raise InputError(
-            f"encoding = {encoding!r} is not known; use e.g. 'utf-8', 'utf-16' or 'latin-1'."
-        ) from error
+    except LookupError as error:  # Python's codecs from bytes to bytes
+        raise _unknown_encoding(encoding) from error
     except UnicodeDecodeError as error:
         other = "utf-16" if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "latin-1"
         line = content.count(b"\n", 0, error.start) + 1
@@ -103,23 +113,39 @@ def _as_utf8(content: bytes, encoding: str, path: Path) -> bytes:
             f"{path}, line {line}: byte 0x{content[error.start]:02x} (byte {error.start + 1} of the file) "
             f"is not {encoding}; pass encoding={other!r}, or the encoding it was written in."
         ) from error
-
-
-def _only_member(archive: zipfile.ZipFile, path: Path) -> str:
-    members = [name for name in archive.namelist() if not name.endswith("/") and "__MACOSX" not in name]
-    if len(members) != 1:
+    except UnicodeEncodeError as error:  # half a character, which UTF-7 can write down
         raise InputError(
-            f"{path} contains {len(members)} files ({', '.join(members[:8])}); unpack it and pass one."
-        )
-    return members[0]
+            f"{path} contains half a surrogate pair, which is no character, if it is read as {encoding}; "
+            "pass the encoding it was written in."
+        ) from error
 
 
-def _unzip(path: Path) -> io.BytesIO:
+def _codec_name(encoding: str) -> str:
+    try:
+        name = codecs.lookup(encoding).name
+    except (LookupError, TypeError, ValueError) as error:  # ValueError: a NUL in the name
+        raise _unknown_encoding(encoding) from error
+    if name in _NOT_FOR_FILES:
+        raise _unknown_encoding(encoding)
+    return name
+
+
+def _unknown_encoding(encoding: object) -> InputError:
+    return InputError(
+        f"encoding = {encoding!r} is not known as an encoding of files; "
+        "use e.g. 'utf-8', 'utf-16' or 'latin-1'."
+    )
+
+
+def _unzip(path: Path, member: str) -> io.BytesIO:
     with zipfile.ZipFile(path) as archive:
-        return io.BytesIO(archive.read(_only_member(archive, path)))
+        return io.BytesIO(archive.read(member))
 
 
-_OPENERS: dict[str, Callable[[Path], Any]] = {
+# Codecs of Python for domain names and source code; some need a time that grows with the square of the length
+_NOT_FOR_FILES = frozenset(["undefined", "punycode", "idna", "unicode-escape", "raw-unicode-escape"])
+
+_OPENERS: dict[str, Callable[..., Any]] = {
     "": partial(open, mode="rb"),
     ".gz": gzip.open,
     ".bz2": bz2.open,
@@ -129,20 +155,18 @@ _OPENERS: dict[str, Callable[[Path], Any]] = {
     ".zip": _unzip,
 }
 
-_BROKEN = (
-    *(OSError, EOFError, RuntimeError, ValueError, KeyError),
-    *(pa.ArrowException, zlib.error, lzma.LZMAError, zipfile.BadZipFile),
-)
-
 
 @contextmanager
 def read_errors(path: Path, what: str) -> Iterator[None]:
-    """Turn the errors of parsing libraries into one that names the file."""
+    """Turn whatever a parsing library raises on bad bytes into one error that names the file.
+
+    Libraries raise errors of every type on bad bytes, so all are caught. Therefore only calls of libraries
+    belong inside: an error of truepair itself would be hidden.
+    """
     try:
         yield
-    except InputError:
-        raise
-    except _BROKEN as error:
+    except Exception as error:
         raise InputError(
-            f"{path} cannot be read as {what}; the file may be damaged, or have another format: {error}"
+            f"{path} cannot be read as {what}; the file may be damaged, or have another format: "
+            f"{str(error) or type(error).__name__:.500}"
         ) from error

@@ -43,8 +43,11 @@ def open_path(
         raise InputError(f"header = {header!r} is not allowed; pass True, False, or None to detect it.")
     if format is not None:
         check_choice("format", format, FORMATS)
-    if not path.exists():
-        raise _missing_path(path)
+    try:
+        if not path.exists():
+            raise _missing_path(path)
+    except OSError as error:  # a name that is too long, a folder that may not be entered
+        raise InputError(f"{path} cannot be opened: {error.strerror or error}.") from error
     if path.is_dir():
         return _folder(path, format)
     if path.is_file() and path.stat().st_size == 0:
@@ -101,25 +104,65 @@ def _missing_path(path: Path) -> InputError:
     )
 
 
-def _table(file: File, kind: str) -> Raw:
+def _parquet(file: File) -> Raw:
+    _refuse_compressed(file, "parquet")
+    return _dataset([file.path], "parquet", file.path)
+
+
+def _refuse_compressed(file: File, kind: str) -> None:
     if file.compression:
         raise InputError(
             f"{file.path}: a {kind} file inside {file.compression} cannot be read; unpack it first."
         )
-    return _dataset([file.path], kind, file.path)
 
 
 def _arrow(file: File) -> Raw:
-    with file.path.open("rb") as stream:
-        is_file = stream.read(6) == b"ARROW1"
-    if is_file or file.compression:
-        return _table(file, "arrow")
-    with (
-        read_errors(file.path, "an Arrow stream"),
-        pa.ipc.open_stream(pa.BufferReader(file.content)) as stream,
-    ):
-        table = stream.read_all()
-    return Raw(str(file.path), table.column_names, lambda positions: [table.column(at) for at in positions])
+    """A file or a stream; both have this suffix."""
+    _refuse_compressed(file, "arrow")
+    path = file.path
+    with read_errors(path, "a plain file"), path.open("rb") as beginning:
+        is_file = beginning.read(6) == b"ARROW1"
+    what = "arrow data" if is_file else "an Arrow stream"
+    with read_errors(path, what), pa.OSFile(str(path)) as source:
+        opened = (pa.ipc.open_file if is_file else pa.ipc.open_stream)(source, options=_one_thread())
+        names, table = opened.schema.names, None if is_file else opened.read_all()
+        if table is not None:
+            _validate(table)
+
+    def read(positions: Sequence[int]) -> Sequence[Any]:
+        if table is not None:
+            return [table.column(at) for at in positions]
+        with read_errors(path, what):
+            found = dict(zip(sorted(positions), _ipc_table(path, sorted(positions)).columns, strict=True))
+        return [found[at] for at in positions]
+
+    return Raw(str(path), names, read)
+
+
+def _ipc_table(path: Path, positions: Sequence[int] | None = None) -> pa.Table:
+    """The columns of an Arrow file at these positions, or all of them.
+
+    Arrow trusts its files, and a wrong offset in one is a crash later, so it is validated. The scanner of
+    datasets crashes on some damaged files already while it reads; this reader does not.
+    """
+    with pa.OSFile(str(path)) as source:
+        table = pa.ipc.open_file(source, options=_one_thread(positions)).read_all()
+    _validate(table)
+    return table
+
+
+def _validate(table: pa.Table) -> None:
+    """Raise if offsets, indices or text are wrong; names of time zones, too, which Arrow does not check."""
+    table.validate(full=True)
+    for kind in table.schema.types:
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        if pa.types.is_timestamp(kind):
+            str(kind.tz)
+
+
+def _one_thread(positions: Sequence[int] | None = None) -> pa.ipc.IpcReadOptions:
+    chosen = None if positions is None else list(positions)
+    return pa.ipc.IpcReadOptions(use_threads=False, included_fields=chosen)
 
 
 def _dataset(files: list[Path], kind: str, source: Path) -> Raw:
@@ -129,41 +172,63 @@ def _dataset(files: list[Path], kind: str, source: Path) -> Raw:
     with read_errors(source, what):
         folder = {"partitioning": "hive", "partition_base_dir": str(source)} if source.is_dir() else {}
         data = pa_dataset.dataset([str(path) for path in files], format=kind, **folder)
-    names = data.schema.names
+        names = data.schema.names
+
+    def read_arrow(chosen: list[str]) -> pa.Table:
+        parts = []
+        for fragment in data.get_fragments():
+            part = _ipc_table(Path(fragment.path))
+            for name, value in pa_dataset.get_partition_keys(fragment.partition_expression).items():
+                if name not in part.column_names:
+                    kept = pa.repeat(pa.scalar(value, data.schema.field(name).type), len(part))
+                    part = part.append_column(name, kept)
+            parts.append(part.select([name for name in chosen if name in part.column_names]))
+        return pa.concat_tables(parts, promote_options="default").select(chosen)
 
     def read(positions: Sequence[int]) -> Sequence[Any]:
+        chosen = [names[at] for at in positions]
         with read_errors(source, what):
-            return list(data.to_table(columns=[names[at] for at in positions]).columns)
+            table = data.to_table(columns=chosen) if kind == "parquet" else read_arrow(chosen)
+            _validate(table)
+            return list(table.columns)
 
     return Raw(str(source), names, read)
 
 
 def _npz(file: File) -> Raw:
-    with (
-        read_errors(file.path, "a SciPy sparse matrix"),
-        np.load(io.BytesIO(file.content), allow_pickle=False) as parts,
-    ):
-        if "format" in parts:
-            matrix = sp.load_npz(io.BytesIO(file.content))
+    content, what = file.content, "a SciPy sparse matrix"
+    with read_errors(file.path, what), np.load(io.BytesIO(content), allow_pickle=False) as archive:
+        parts = dict(archive)
+    for name in ("shape", "indptr", "indices", "row", "col", "coords", "offsets"):
+        if name in parts and parts[name].dtype.kind not in "iu":
+            raise InputError(
+                f"{file.path}: {name} holds {parts[name].dtype}, not integers; "
+                "save a matrix with scipy.sparse.save_npz."
+            )
+    layout = None if "format" in parts else _layout(parts, file.path)
+    matrix: Any
+    with read_errors(file.path, what):
+        if layout is None:
+            matrix = sp.load_npz(io.BytesIO(content))
         else:
-            matrix = _unnamed_matrix(dict(parts), file.path)
+            arrays = (parts["data"], parts["indices"], parts["indptr"])
+            matrix = layout(arrays, shape=tuple(parts["shape"].tolist()))
         if hasattr(matrix, "check_format"):
             matrix.check_format(full_check=True)
-        return matrix_source(matrix, str(file.path))
+        matrix = matrix.tocoo() if matrix.ndim == 2 else matrix
+    return matrix_source(matrix, str(file.path))
 
 
-def _unnamed_matrix(parts: dict[str, Any], path: Path) -> Any:
-    """A matrix saved as bare arrays: the length of `indptr` decides between CSR and CSC."""
+def _layout(parts: dict[str, Any], path: Path) -> Callable[..., Any]:
+    """The layout of a matrix saved as bare arrays: the length of `indptr` decides between CSR and CSC."""
     if {"data", "indices", "indptr", "shape"} - set(parts):
         raise InputError(
             f"{path} contains the arrays {sorted(parts)}; save a matrix with scipy.sparse.save_npz."
         )
-    n_rows, n_columns = parts["shape"]
-    pointers = len(parts["indptr"]) - 1
-    if n_rows == n_columns or pointers not in (n_rows, n_columns):
+    shape, pointers = parts["shape"].ravel().tolist(), parts["indptr"].size - 1
+    if len(shape) != 2 or shape[0] == shape[1] or pointers not in shape:
         raise InputError(f"{path} does not say its layout (csr or csc); save it with scipy.sparse.save_npz.")
-    layout = sp.csr_array if pointers == n_rows else sp.csc_array
-    return layout((parts["data"], parts["indices"], parts["indptr"]), shape=(int(n_rows), int(n_columns)))
+    return sp.csr_array if pointers == shape[0] else sp.csc_array
 
 
 FORMATS: dict[str, Callable[[File], Raw]] = {
@@ -173,7 +238,7 @@ FORMATS: dict[str, Callable[[File], Raw]] = {
     "movielens": read_movielens,
     "adjacency": read_adjacency,
     "recbole": read_recbole,
-    "parquet": partial(_table, kind="parquet"),
+    "parquet": _parquet,
     "arrow": _arrow,
     "npz": _npz,
 }

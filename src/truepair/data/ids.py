@@ -48,6 +48,8 @@ def to_arrow(values: Any, what: str) -> pa.Array:
     if isinstance(values, pa.DictionaryArray):
         return to_arrow(values.dictionary, what).take(values.indices)
     if isinstance(values, pa.Array):
+        if values.null_count and values.type in (pa.string_view(), pa.binary_view()):
+            values = _with_empty_nulls(values)
         return values.cast(_plain_type(values.type)) if is_text(values.type) else values
     if isinstance(values, IdMap):
         return values.ids
@@ -59,6 +61,20 @@ def to_arrow(values: Any, what: str) -> pa.Array:
         return to_arrow(_infer(values), what)
     except (pa.ArrowException, TypeError, OverflowError) as error:
         raise InputError(f"{what} must be 1-D and of one kind, all integers or all text: {error}.") from error
+
+
+def _with_empty_nulls(array: pa.Array) -> pa.Array:
+    """The same views, empty where a value is null.
+
+    Arrow does not validate the views of nulls, and its casts read them: in a damaged file they may lead
+    anywhere.
+    """
+    valid = np.asarray(array.is_valid())
+    _, views, *data = array.buffers()
+    kept = np.frombuffer(views, np.int64, 2 * len(array), 16 * array.offset).reshape(-1, 2).copy()
+    kept[~valid] = 0
+    bits = np.packbits(valid, bitorder="little")
+    return pa.Array.from_buffers(array.type, len(array), [pa.py_buffer(bits), pa.py_buffer(kept), *data])
 
 
 def is_text(kind: pa.DataType) -> bool:

@@ -95,8 +95,16 @@ def _open(source: Any, given: Mapping[str, Column], format: str | None, **text: 
         check_choice("format", format, FORMATS)
     if isinstance(source, str | os.PathLike):
         names = frozenset(column for column in given.values() if isinstance(column, str))
-        return open_path(Path(source).expanduser(), format=format, given=names, **text)
+        return open_path(_expanded(Path(source)), format=format, given=names, **text)
     return memory_source(source)
+
+
+def _expanded(path: Path) -> Path:
+    """The path with `~` replaced by the home folder."""
+    try:
+        return path.expanduser()
+    except (RuntimeError, ValueError) as error:  # no such person; a NUL in the name
+        raise InputError(f"{str(path)!r} is not a path of this machine: {error}") from error
 
 
 # --- cleaning --------------------------------------------------------------------------------------

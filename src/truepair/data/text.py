@@ -131,7 +131,10 @@ class _Lines:
         """The physical line of a row."""
         try:
             return f"line {next(itertools.islice(self.records(), row + header, None))[0]}"
-        except csv.Error:  # a field too long for the csv module
+        except (
+            csv.Error,
+            StopIteration,
+        ):  # a field too long for the csv module, or other quotes than Arrow's
             return f"row {row + 1}"
 
     def _check_last_quote(self) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import scipy.sparse as sp
 
 from truepair.errors import InputError, check_choice, check_number
 from truepair.models.blend import check_vectors
-from truepair.recommender.model_file import Model, mean_prior
+from truepair.recommender.model_file import Model
 from truepair.recommender.parts import Parameters, blend_of, closed_form_of, parts_of
 
 _KINDS = {True: "sparse", False: "dense"}
@@ -15,7 +18,8 @@ _KINDS = {True: "sparse", False: "dense"}
 def check_model(parameters: Parameters, model: Model) -> None:
     """Raise if the matrices or the facts are not such as these parameters give."""
     _check_rows(parameters, model)
-    check_number("tau", mean_prior(model.facts["tau"]) or 0.0, 0, 1, open_high=True)
+    _check_popularity(model)
+    _check_prior(model.facts["tau"])
     check_choice("output", model.facts["output"], ["arrow", "pandas", "polars"])
 
 
@@ -35,3 +39,20 @@ def _check_rows(parameters: Parameters, model: Model) -> None:
             )
     if blended:
         check_vectors(model.users, n)
+
+
+def _check_popularity(model: Model) -> None:
+    """Fold-in divides by the sum of the counts, and they are added as 64-bit integers."""
+    total = float(model.popularity.sum(dtype=np.float64))
+    if not 0 < total < 2**53:
+        raise InputError(f"popularity adds up to {total:g} pairs; it must be from 1 to 2^53.")
+
+
+def _check_prior(tau: Any) -> None:
+    """None, a number, or a number for each user of the training."""
+    numbers = tau if isinstance(tau, list) else [] if tau is None else [tau]
+    if tau == []:
+        raise InputError("tau is an empty list.")
+    kinds = {type(number) for number in numbers}
+    for number in numbers if kinds - {int, float} else (min(numbers), max(numbers)) if numbers else ():
+        check_number("tau", number, 0, 1, open_high=True)

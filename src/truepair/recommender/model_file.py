@@ -176,6 +176,8 @@ def _refuse_compressed(stream: bytes) -> None:
     for message in pa.ipc.MessageReader.open_stream(stream):
         if message.type == "schema":
             continue
+        if message.type != "record batch":
+            raise InputError(f"the ids have a {message.type} message, and truepair writes none.")
         header = message.metadata.to_pybytes()
         table = _flatbuffer_field(header, struct.unpack_from("<I", header)[0], 2)
         if table is None or _flatbuffer_field(header, table, 3) is not None:
@@ -195,10 +197,19 @@ def _flatbuffer_field(header: bytes, table: int, field: int) -> int | None:
 def _bytes_to_ids(name: str, content: Tensor, expected: int) -> IdMap:
     if content.dtype != torch.uint8 or content.ndim != 1:
         raise InputError(f"the ids of {name} are not bytes.")
-    _refuse_compressed(content.numpy().tobytes())
-    with pa.ipc.open_stream(content.numpy().tobytes()) as stream:
-        table = stream.read_all()
-    table.validate(full=True)
+    stream = content.numpy().tobytes()
+    try:
+        _refuse_compressed(stream)
+        with pa.ipc.open_stream(stream) as reader:
+            table = reader.read_all()
+        table.validate(full=True)
+        width = table.num_columns
+    except InputError:
+        raise
+    except Exception as error:  # Arrow raises errors of every type on bytes that it did not write
+        raise InputError(f"the ids of {name} are not a sound Arrow stream: {error}") from error
+    if width != 1:
+        raise InputError(f"the ids of {name} have {width} columns instead of one.")
     found = table.column(0).combine_chunks()
     if len(found) != expected:
         raise InputError(f"there are {len(found)} ids for {expected} {name}.")

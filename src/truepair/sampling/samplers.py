@@ -13,6 +13,9 @@ from truepair.data.ids import Codes
 from truepair.errors import InputError, check_number, check_whole, settle
 from truepair.sampling.batch import Batch, Matrices, pair_scores
 
+LARGEST_POOL = 2_000_000
+"""Twice the largest `n_unlabelled`."""
+
 
 class KnownPairs(Protocol):
     """What a choice by score may ask of the interactions; `Draws` has it."""
@@ -76,7 +79,7 @@ class DNS(Sampler):
     pool: int = 32
 
     def __post_init__(self) -> None:
-        settle(self, pool=check_whole("pool", self.pool, 2))
+        settle(self, pool=check_whole("pool", self.pool, 2, LARGEST_POOL))
 
     def candidates(self, n: int) -> int:
         """The pool."""
@@ -103,7 +106,8 @@ class BNS(Sampler):
     in_batch: bool = False
 
     def __post_init__(self) -> None:
-        settle(self, pool=check_whole("pool", self.pool, 2), weight=check_number("weight", self.weight, 0))
+        pool = check_whole("pool", self.pool, 2, LARGEST_POOL)
+        settle(self, pool=pool, weight=check_number("weight", self.weight, 0))
 
     def candidates(self, n: int) -> int:
         """The pool."""

@@ -17,13 +17,14 @@ from torch import Tensor
 
 from truepair.errors import StorageError
 from truepair.storage.atomic import atomic_write
+from truepair.storage.plain_values import every_value
 
 
 def write_tensors(path: Path, kind: str, version: int, tensors: Mapping[str, Tensor], facts: Any) -> None:
     """Write a file of this kind and version atomically; if that fails, the old file is still there."""
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(facts, allow_nan=False)
-    header = {"kind": kind, "version": str(version), "facts": text, "digest": _digest(tensors, text)}
+    header = {"kind": kind, "version": str(version), "facts": text, "digest": digest_of(tensors, text)}
     with atomic_write(path, f"the {kind}") as file:
         file.write(safetensors.torch.save(tensors, metadata=header))
 
@@ -39,7 +40,11 @@ def read_tensors(path: Path, kind: str, version: int) -> tuple[dict[str, Tensor]
             header = file.metadata() or {}
             _check_header(path, header, kind, version)
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, no dict
-        facts, digest = json.loads(header["facts"]), _digest(tensors, header["facts"])
+        facts, digest = (
+            json.loads(header["facts"], parse_constant=_refuse),
+            digest_of(tensors, header["facts"]),
+        )
+        every_value(facts)  # raises if they are nested too deeply
     except (safetensors.SafetensorError, OSError, KeyError, ValueError, TypeError, RecursionError) as error:
         raise StorageError(
             f"{path} cannot be read as a {kind}: {error}. It is damaged or foreign."
@@ -63,7 +68,13 @@ def _check_header(path: Path, header: Mapping[str, str], kind: str, version: int
         )
 
 
-def _digest(tensors: Mapping[str, Tensor], text: str) -> str:
+def _refuse(constant: str) -> None:
+    """NaN and infinities, which JSON does not have and `write_tensors` does not write."""
+    raise ValueError(f"its facts hold {constant}")
+
+
+def digest_of(tensors: Mapping[str, Tensor], text: str) -> str:
+    """The checksum of a file's facts and of the name, type, shape and bytes of each tensor."""
     digest = hashlib.blake2b(text.encode(), digest_size=16)
     for name in sorted(tensors):
         tensor = tensors[name]

@@ -1,23 +1,29 @@
 """Checkpoints: a run that was killed at any moment continues where it was, bit for bit.
 
 All random numbers are functions of (seed, epoch, step), so the tensors and the epoch are the whole state.
+Every tensor and every fact of a file is compared with the job and the trainer before either is changed.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
+import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from truepair.errors import StorageError
 from truepair.losses.positive_probability import Posterior
+from truepair.sampling import Matrices
 from truepair.storage.old_names import current_value
 from truepair.storage.tensor_file import read_tensors, write_tensors
 from truepair.training.job import Job
+from truepair.training.result import EpochRecord
+from truepair.training.trainer import Trainer
 
 KIND, VERSION = "truepair checkpoint", 1
 
@@ -28,11 +34,14 @@ def save_checkpoint(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[st
 
 
 def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors and facts of a checkpoint."""
+    """The tensors and facts of a checkpoint; `checked_contents` checks them."""
     try:
-        return read_tensors(path, KIND, VERSION)
+        tensors, facts = read_tensors(path, KIND, VERSION)
     except StorageError as error:
         raise StorageError(f"{error} Delete it to start anew.") from error
+    if not isinstance(facts, dict) or not isinstance(facts.get("job"), dict):
+        raise StorageError(f"{path} does not say which run it is of. Delete it to start anew.")
+    return tensors, facts
 
 
 def describe_job(job: Job, on_epoch: object) -> dict[str, Any]:
@@ -59,8 +68,104 @@ def check_same_job(path: Path, saved: Mapping[str, Any], job: Mapping[str, Any])
         shown = "; ".join(f"{key} was {saved.get(key)!r}, is {job.get(key)!r}" for key in differing[:5])
         remedy = "Give another file, or delete this one."
         if differing == ["engine"]:
-            remedy = f"Go on with engine={saved['engine']!r}, or give another file."
+            remedy = f"Go on with engine={saved.get('engine')!r}, or give another file."
         raise StorageError(f"{path} is of another run: {shown}. {remedy}")
+
+
+# --- contents ------------------------------------------------------------------------------------------
+
+
+class Contents(NamedTuple):
+    """What a run continues from."""
+
+    state: dict[str, Tensor]  # of the trainer
+    history: list[EpochRecord]
+    best: tuple[int, float, Matrices] | None  # epoch, score, matrices
+
+
+def checked_contents(
+    tensors: Mapping[str, Tensor], facts: Mapping[str, Any], job: Job, trainer: Trainer
+) -> Contents:
+    """The contents of a checkpoint of this job; a ValueError says what does not fit."""
+    history = _history(facts.get("history"), job)
+    best = _best(facts.get("best"), history)
+    layouts = {f"trainer.{name}": layout for name, layout in _state_layouts(trainer).items()}
+    if best is not None:
+        width = job.encoder.dim + bool(job.encoder.popularity)
+        for name, rows in (("users", job.interactions.n_users), ("items", job.interactions.n_items)):
+            layouts[f"best.{name}"] = (rows, width), torch.float32
+    _check_tensors(tensors, layouts, most_steps=len(history) * trainer.steps)
+    state = {n.removeprefix("trainer."): value for n, value in tensors.items() if n.startswith("trainer.")}
+    matrices = None if best is None else (tensors["best.users"], tensors["best.items"])
+    return Contents(state, history, None if best is None or matrices is None else (*best, matrices))
+
+
+def _history(given: Any, job: Job) -> list[EpochRecord]:
+    if not isinstance(given, list) or not given:
+        raise ValueError(f"its history is {given!r:.60}, not a list of epochs")
+    if len(given) > job.settings.epochs:
+        raise ValueError(f"{len(given)} epochs are done, more than epochs = {job.settings.epochs}")
+    return [_record(epoch, record) for epoch, record in enumerate(given, 1)]
+
+
+def _record(epoch: int, given: Any) -> EpochRecord:
+    fields = dataclasses.fields(EpochRecord)
+    required = {f.name for f in fields if f.default is dataclasses.MISSING}
+    if not isinstance(given, dict) or not required <= set(given) <= {f.name for f in fields}:
+        raise ValueError(f"its record of epoch {epoch} is {given!r:.60}")
+    for name, value in given.items():
+        if not _is_number(value) and not (value is None and name in ("clamped", "score")):
+            raise ValueError(f"{name} of epoch {epoch} is {value!r:.60}, not a number")
+    if given["epoch"] != epoch:
+        raise ValueError(f"its record of epoch {epoch} is of epoch {given['epoch']}")
+    return EpochRecord(**given)
+
+
+def _best(given: Any, history: list[EpochRecord]) -> tuple[int, float] | None:
+    """The best epoch and its score, which the history has too."""
+    scored = [(record.epoch, record.score) for record in history if record.score is not None]
+    found = max(scored, key=lambda one: (one[1], -one[0]), default=None)
+    if (list(found) if found is not None else None) != given:
+        raise ValueError(f"its best epoch is {given!r:.60}, and by its history {found}")
+    return found
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+_Layout = tuple[tuple[int, ...], torch.dtype]
+
+
+def _state_layouts(trainer: Trainer) -> dict[str, _Layout]:
+    """The shape and type of every tensor of a trainer's state after an epoch.
+
+    They are those of its state now, and of what PyTorch's Adam adds in its first step.
+    """
+    found = dict(trainer.state())
+    if isinstance(getattr(trainer, "optimizer", None), torch.optim.Adam):
+        for place, side in enumerate(("user", "item")):  # the order of an encoder's parameters
+            moments = {"step": torch.zeros(()), "exp_avg": found[side], "exp_avg_sq": found[side]}
+            found |= {f"optimizer.{place}.{name}": value for name, value in moments.items()}
+    return {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in found.items()}
+
+
+def _check_tensors(tensors: Mapping[str, Tensor], layouts: Mapping[str, _Layout], most_steps: int) -> None:
+    if missing := [name for name in layouts if name not in tensors]:
+        raise ValueError(f"{missing[0]} is missing")
+    for name, tensor in tensors.items():
+        if name not in layouts:
+            raise ValueError(f"{name} does not belong to this run")
+        (shape, kind), found = layouts[name], tuple(tensor.shape)
+        if (found, tensor.dtype) != (shape, kind):
+            raise ValueError(f"{name} is {tensor.dtype} of shape {found}, not {kind} of shape {shape}")
+        if not bool(tensor.isfinite().all()):
+            raise ValueError(f"{name} holds NaN or infinity")
+        if not shape and not 0 <= tensor.item() <= most_steps:
+            raise ValueError(f"{name} is {tensor.item()}, and at most {most_steps} steps are done")
+
+
+# --- descriptions --------------------------------------------------------------------------------------
 
 
 def _fields(value: Any) -> dict[str, Any]:

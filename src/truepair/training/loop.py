@@ -6,14 +6,19 @@ import math
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor
 
 from truepair.errors import StorageError, TrainingError, check_whole
 from truepair.sampling import Matrices
 from truepair.storage.atomic import remove_unfinished
-from truepair.training.checkpoints import check_same_job, describe_job, load_checkpoint, save_checkpoint
+from truepair.training.checkpoints import (
+    check_same_job,
+    checked_contents,
+    describe_job,
+    load_checkpoint,
+    save_checkpoint,
+)
 from truepair.training.job import Job
 from truepair.training.progress import Progress, show_progress
 from truepair.training.result import EpochRecord, EpochState, FitResult, OnEpoch, StopTraining
@@ -164,29 +169,12 @@ class Run:
         """Go on from a checkpoint of the same job."""
         tensors, facts = load_checkpoint(path)
         job = describe_job(self.job, self.on_epoch) | {"engine": self.engine}
-        check_same_job(path, facts.get("job", {}), job)
+        check_same_job(path, facts["job"], job)
         try:
-            self.take_over(_grouped(tensors), facts)
-        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            contents = checked_contents(tensors, facts, self.job, self.trainer)
+            self.trainer.restore(contents.state)
+        except (KeyError, ValueError, RuntimeError) as error:
             raise StorageError(
                 f"{path} is not a whole checkpoint: {error}. Delete it to start anew."
             ) from error
-
-    def take_over(self, groups: dict[str, dict[str, Tensor]], facts: dict[str, Any]) -> None:
-        """The state that `save` wrote."""
-        self.trainer.restore(groups["trainer"])
-        self.history = [EpochRecord(**record) for record in facts["history"]]
-        self.saved = self.epoch
-        if self.epoch > self.job.settings.epochs:
-            raise ValueError(f"{self.epoch} epochs are done, more than epochs = {self.job.settings.epochs}")
-        if facts["best"] is not None:
-            epoch, score = facts["best"]
-            self.best = epoch, score, (groups["best"]["users"], groups["best"]["items"])
-
-
-def _grouped(tensors: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
-    groups: dict[str, dict[str, Tensor]] = {}
-    for name, tensor in tensors.items():
-        group, _, rest = name.partition(".")
-        groups.setdefault(group, {})[rest] = tensor
-    return groups
+        self.history, self.best, self.saved = contents.history, contents.best, len(contents.history)

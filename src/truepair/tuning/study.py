@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from truepair.errors import InputError, StorageError
+from truepair.errors import InputError, StorageError, TruepairError
 from truepair.storage.old_names import current_parameters
 from truepair.tuning.domains import (
     Choice,
@@ -28,6 +28,7 @@ from truepair.tuning.domains import (
     read_space,
     values_inside,
 )
+from truepair.tuning.journal_check import check_study
 from truepair.tuning.lock import JournalLock, Presence, is_dead, this_process
 from truepair.tuning.trials import Asked, History, Outcome, Trial
 
@@ -97,16 +98,17 @@ class KeptStudy:
         lock: Any = self.lock
         try:
             storage = JournalStorage(JournalFileBackend(str(self.path), lock_obj=lock))
-            return optuna.create_study(
+            study = optuna.create_study(
                 storage=storage, study_name=self.name, direction="maximize", load_if_exists=True
             )
-        except InputError:
+            check_study(study)
+        except TruepairError:
             raise
-        # an operation that Optuna does not know is an AssertionError there
-        except (ValueError, LookupError, TypeError, AttributeError, AssertionError) as error:
+        except Exception as error:  # Optuna raises errors of every type on lines that it did not write
             raise StorageError(
                 f"{self.path} is not a journal of trials ({error!r:.100}); use another file as storage."
             ) from error
+        return study
 
     def _check(self, meaning: Mapping[str, Any], keep_space: bool, has_default: bool) -> None:
         kept = self.study.user_attrs.get("meaning")

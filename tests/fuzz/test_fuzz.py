@@ -1,0 +1,91 @@
+"""A short, deterministic part of `make fuzz`, and all inputs that it has found."""
+
+import contextlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fuzzing.inputs import feed
+from fuzzing.targets import TARGETS
+from truepair.errors import TruepairError
+
+FOUND = sorted((Path(__file__).parent / "found").glob("*.input"))
+TOOLS = Path(__file__).parents[2] / "tools"
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", TARGETS)
+def test_some_inputs_of_each_target(name, tmp_path, monkeypatch):
+    monkeypatch.setenv("TRUEPAIR_DATA", str(tmp_path))
+    monkeypatch.setenv("TRUEPAIR_CACHE", str(tmp_path))
+    target, refused = TARGETS[name], []
+
+    def attempt(data):
+        try:
+            target.run(data, tmp_path)
+        except TruepairError as error:
+            refused.append(error)
+
+    count = {"command lines": 6, "journal bytes": 6, "journal facts": 6, "model facts": 10}.get(name, 25)
+    feed(target, attempt, count, seed=0, folder=tmp_path)
+    assert refused or name == "result lines"  # a line that cannot be read is named, and the others are read
+
+
+def target_of(path):
+    return next(target for name, target in TARGETS.items() if path.name.startswith(name.replace(" ", "-")))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
+def test_inputs_that_were_found_do_no_harm(path, tmp_path):
+    """Many times, because a crash among threads does not happen every time."""
+    for _ in range(20):
+        with contextlib.suppress(TruepairError):
+            target_of(path).run(path.read_bytes(), tmp_path)
+
+
+BAD_TARGET = """
+import os, sys, time
+from pathlib import Path
+from fuzzing import __main__ as fuzzing
+from fuzzing.target import Target
+from truepair.errors import InputError
+
+def run(data, folder):
+    if data.startswith(b"c"): os.abort()
+    if data.startswith(b"h"): time.sleep(60)
+    if data.startswith(b"e"): raise KeyError("an error of another kind")
+    if data.startswith(b"m"): bytearray(1 << 40)
+    if data.startswith(b"r"): raise InputError("refused")
+
+fuzzing.HANG = 0.5
+target = Target("bad target", run, lambda folder: [sys.argv[1].encode() * 9], 1)
+row = fuzzing.attack(target, int(sys.argv[2]), 0, time.monotonic() + 60, Path(sys.argv[3]), guided=False)
+print(row.inputs, row.accepted, row.refused, row.other, row.crashes, row.hangs, sep=",")
+"""
+
+
+@pytest.mark.parametrize(
+    ("letter", "of_interest"),
+    [("c", "crashes"), ("h", "hangs"), ("e", "other"), ("m", "other"), ("r", "refused")],
+)
+def test_crashes_hangs_and_errors_are_told_apart_and_kept(letter, of_interest, tmp_path):
+    count = 3 if letter == "h" else 20
+    run = subprocess.run(
+        [sys.executable, "-c", BAD_TARGET, letter, str(count), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONPATH": f"{TOOLS}:{TOOLS.parent / 'src'}", "PATH": ""},
+    )
+    names = ("inputs", "accepted", "refused", "other", "crashes", "hangs")
+    row = dict(zip(names, map(int, run.stdout.split(",")), strict=True))
+    assert row["inputs"] == count
+    assert row[of_interest] > 0
+    assert sum(row[name] for name in names[1:]) == count
+    assert not {"other", "crashes", "hangs"} - {of_interest} & {name for name in names if row[name]}
+    kept = list(tmp_path.glob("bad-target-*.input"))
+    assert bool(kept) == (of_interest != "refused")
+    assert all(path.read_bytes().startswith(letter.encode()) for path in kept)

@@ -1,0 +1,94 @@
+"""Model files with a right checksum and wrong contents: they are refused when they are loaded."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import torch
+
+from truepair.errors import StorageError
+from truepair.recommender.estimator import Recommender
+from truepair.recommender.model_file import KIND, VERSION
+from truepair.storage.tensor_file import read_tensors, write_tensors
+
+MODELS = Path(__file__).parents[1] / "compatibility" / "files" / "models"
+
+
+def load_changed(name, folder, change):
+    """Load a sound model whose tensors and facts were changed."""
+    tensors, facts = read_tensors(MODELS / f"{name}.truepair", KIND, VERSION)
+    change(tensors, facts)
+    write_tensors(folder / "m", KIND, VERSION, tensors, facts)
+    return Recommender.load(folder / "m")
+
+
+@pytest.mark.parametrize("name", ["default", "ease", "itemknn", "dpl-uniform-cpu"])
+@pytest.mark.parametrize("number", [0, 2**62, 2**63 - 1])
+def test_popularity_that_cannot_be_divided_by(name, number, tmp_path):
+    with pytest.raises(StorageError, match="popularity adds up to"):
+        load_changed(name, tmp_path, lambda t, f: t["popularity"].fill_(number))
+
+
+def ids(table):
+    """Bytes of ids with these columns."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return torch.frombuffer(bytearray(sink.getvalue()), dtype=torch.uint8)
+
+
+OTHER_IDS = {
+    "no column": (lambda n: pa.table({"id": range(n)}).select([]), "have 0 columns instead of one"),
+    "two columns": (lambda n: pa.table({"id": range(n), "x": range(n)}), "have 2 columns instead of one"),
+    "categories": (
+        lambda n: pa.table({"id": pa.array([f"{k:04}" for k in range(n)]).dictionary_encode()}),
+        "have a dictionary message",
+    ),
+    "floats": (lambda n: pa.table({"id": pa.array(range(n), pa.float64())}), "not distinct and sorted"),
+    "nulls": (lambda n: pa.table({"id": pa.nulls(n)}), "are missing"),
+    "lists": (lambda n: pa.table({"id": [[k] for k in range(n)]}), "cannot be used"),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_IDS)
+@pytest.mark.parametrize("side", ["users", "items"])
+def test_ids_of_another_form_beside_an_emptied_popularity(name, side, tmp_path):
+    make, message = OTHER_IDS[name]
+
+    def change(tensors, facts):
+        tensors[f"ids.{side}"] = ids(make(len(tensors[side])))
+        tensors["popularity"] = tensors["popularity"][:0]
+
+    with pytest.raises(StorageError, match=message):
+        load_changed("default", tmp_path, change)
+
+
+@pytest.mark.parametrize(
+    "tau", [[], {}, "", False, [0.1, "x"], [None], [0.1, 2.0], 1.0, -0.1, [[0.1]], 10**400]
+)
+def test_priors_that_are_none(tau, tmp_path):
+    with pytest.raises(StorageError, match="tau"):
+        load_changed("dpl-uniform-cpu", tmp_path, lambda t, f: f.update(tau=tau))
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("dim", 10**400),
+        ("learning_rate", 10**400),
+        ("tau", 10**400),
+        ("sampler", {"kind": "dns", "pool": 2**31}),
+    ],
+    ids=str,
+)
+def test_numbers_above_all_bounds(part, value, tmp_path):
+    with pytest.raises(StorageError, match="does not describe a Recommender"):
+        load_changed("dpl-uniform-cpu", tmp_path, lambda t, f: f["parameters"].update({part: value}))
+
+
+def test_facts_nested_deeply(tmp_path):
+    deep = []
+    for _ in range(100):
+        deep = [deep]
+    with pytest.raises(StorageError, match="more than 32 deep within each other"):
+        load_changed("default", tmp_path, lambda t, f: f.update(versions=deep))
