@@ -28,6 +28,7 @@ class Quest:
     runner  runs trials, see `tuning.Runner`; its `fixed` are the parameters that all trials share
     trials  how many, before ranges grow; see `trials_for`
     device  where it runs, for the lines
+    extensions  how often ranges may grow
     """
 
     place: Place
@@ -36,6 +37,7 @@ class Quest:
     runner: Any
     trials: int
     device: str
+    extensions: int = 2
 
     def run(self, out: Path, progress: bool = False, together: int = 1) -> None:
         """Run what is missing; every trial is a line in `out`."""
@@ -85,6 +87,7 @@ class Quest:
             study=" ".join(self.place),
             together=together,
             progress=progress,
+            extensions=self.extensions,
         )
         return found.trials
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -39,9 +41,7 @@ def by_rows(seen: np.ndarray, others: np.ndarray, unobserved: float, strength: n
     return np.stack(
         [
             np.linalg.solve(
-                others[row].T @ others[row]
-                + unobserved * others.T @ others
-                + own * np.eye(others.shape[1]),
+                others[row].T @ others[row] + unobserved * others.T @ others + own * np.eye(others.shape[1]),
                 others[row].sum(0),
             )
             for row, own in zip(seen, strength, strict=True)
@@ -85,7 +85,7 @@ def test_every_sweep_lowers_the_objective(data: Interactions) -> None:
     for _ in range(6):
         run.sweep()
         values.append(objective(data, settings, run.users.double().numpy(), run.items.double().numpy()))
-    assert all(later < earlier for earlier, later in zip(values, values[1:], strict=False))
+    assert all(later < earlier for earlier, later in pairwise(values))
 
 
 @pytest.mark.parametrize("alpha", [4.0, 30.0])

@@ -85,13 +85,15 @@ def run(
     """
     from truepair_lab.paper.running.steps import count_lines
     from truepair_lab.quality import running
+    from truepair_lab.quality.comparisons import compare_case
 
     seeds = None if seeds is None else check_whole("seeds", seeds, 1, 1000)
     selected = _selected(only, encoders, methods, seeds, data_dir)
     began, before = time.perf_counter(), count_lines(lines)
     running.run_all(selected, lines, console.say)
     if not part:
-        running.compare_all(selected, lines, console.say)
+        for case in selected.cases:
+            compare_case(case, lines, console.say)
         _finish("run", selected, lines, before, began, console)
 
 
@@ -112,16 +114,17 @@ def report(
     console: Console,
 ) -> None:
     """Write the page of the comparison from its results."""
-    from truepair_lab.lines import read_lines
+    from truepair_lab.quality.part_scores import read_contest
     from truepair_lab.quality.report import rebuild_report
     from truepair_lab.quality.settled import settled_text
 
-    for text in read_lines(lines).broken:
+    found = read_contest(lines)
+    for text in found.broken:
         console.say(f"left out: {text}")
     page = rebuild_report(lines, out, figures)
     if settings is not None:
         with atomic_write(settings) as file:
-            file.write(settled_text(read_lines(lines)).encode())
+            file.write(settled_text(found).encode())
     console.done(str(page), {"page": str(page)})
 
 

@@ -98,7 +98,8 @@ class Sweeps:
         for block in blocks:
             diagonal = self.settings.unobserved * values.clamp_min(0) + regularizations[block.rows, None]
             found[block.rows] = _block_solution(rotated[block.others], diagonal, block.is_padding)
-        return (found.double() @ basis.T).to(others.dtype)
+        turned: Tensor = found.double() @ basis.T
+        return turned.to(others.dtype)
 
 
 @dataclass(frozen=True, eq=False)
