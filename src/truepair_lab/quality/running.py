@@ -242,7 +242,11 @@ def _fitted(
     for each, parameters, seed in asked:
         if each.encoder == NO_ENCODER:
             yield each, parameters, _solved(each.method, parameters, train, seed)
-    trained = sorted((a for a in asked if a[0].encoder != NO_ENCODER), key=lambda a: run_key(a[1], a[2]))
+    order: dict[str, int] = {}
+    trained = [each for each in asked if each[0].encoder != NO_ENCODER]
+    for _, parameters, seed in trained:
+        order.setdefault(run_key(parameters, seed), len(order))
+    trained.sort(key=lambda each: order[run_key(each[1], each[2])])  # a blend beside its trained part
     for group in _groups(trained):
         found = trained_together([(parameters, seed) for _, parameters, seed in group], train)
         for (each, parameters, _), result in zip(group, found, strict=True):
