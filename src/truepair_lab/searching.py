@@ -41,8 +41,10 @@ class Quest:
 
     def run(self, out: Path, progress: bool = False, together: int = 1) -> None:
         """Run what is missing; every trial is a line in `out`."""
-        for trial in self._found(out, progress, together):
-            if trial.number not in {line.number for line in self.lines(out)}:
+        found = self._found(out, progress, together)
+        known = {line.number for line in self.lines(out)}  # read once: the folder has thousands of lines
+        for trial in found:
+            if trial.number not in known:
                 self.keep(trial, out)
 
     def lines(self, out: Path) -> list[TrialLine]:

@@ -31,6 +31,7 @@ from truepair.training import EpochState, Job, StopTraining, fit, fit_many
 from truepair.tuning import Asked as Trying
 from truepair.tuning.domains import domain_of
 from truepair.tuning.spaces import check_values
+from truepair_lab import searching
 from truepair_lab.benchmarks import Options, Skipped, contest
 from truepair_lab.lines import Contrast, Lines, RunLine, TrialLine, append_line, digest, read_lines
 from truepair_lab.paper.baselines import solved
@@ -217,6 +218,26 @@ def test_a_search_leaves_its_trials_and_goes_on(case: Case, model: tuple[str, st
     else:
         assert best.engine == "full"
         assert (parameters["epochs"], parameters[settled.STOP]) == (5, best.epoch)
+
+
+@pytest.mark.usefixtures("hurried")
+def test_a_search_reads_its_lines_as_often_however_many_trials_it_has(
+    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[Path] = []
+
+    def counted(folder: Path) -> Lines:
+        reads.append(folder)
+        return read_lines(folder)
+
+    monkeypatch.setattr(searching, "read_lines", counted)
+    numbers = []
+    for trials in (2, 6):
+        reads.clear()
+        replace(quest_of(case, EASE), trials=trials, extensions=0).run(tmp_path / str(trials))
+        numbers.append(len(reads))
+        assert len(read_lines(tmp_path / str(trials)).trials) == trials
+    assert numbers[0] == numbers[1]
 
 
 def test_the_test_part_is_not_in_a_search(case: Case) -> None:
@@ -673,7 +694,7 @@ def test_the_page_is_made_of_lines_alone(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("nothing_packaged")
 def test_the_numbers_beside_one_dot_are_few() -> None:
     lines = made_up()
-    assert report._panel(Contest(lines), "ml-100k").steps is None
+    assert report._panel(Contest(lines), "ml-100k").steps == 4
     alone = replace(lines, runs=[run for run in lines.runs if (run.encoder, run.method) == INFONCE])
     panel = report._panel(Contest(alone), "ml-100k")
     assert panel.steps == 3
