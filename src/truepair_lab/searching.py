@@ -28,6 +28,7 @@ class Quest:
     runner  runs trials, see `tuning.Runner`; its `fixed` are the parameters that all trials share
     trials  how many; see `trials_for`
     device  where it runs, for the lines
+    extensions  how often ranges may grow
     """
 
     place: Place
@@ -36,11 +37,14 @@ class Quest:
     runner: Any
     trials: int
     device: str
+    extensions: int = 2
 
     def run(self, out: Path, progress: bool = False, together: int = 1) -> None:
         """Run what is missing; every trial is a line in `out`."""
-        for trial in self._found(out, progress, together):
-            if trial.number not in {line.number for line in self.lines(out)}:
+        found = self._found(out, progress, together)
+        known = {line.number for line in self.lines(out)}  # read once: the folder has thousands of lines
+        for trial in found:
+            if trial.number not in known:
                 self.keep(trial, out)
 
     def lines(self, out: Path) -> list[TrialLine]:
@@ -85,6 +89,7 @@ class Quest:
             study=" ".join(self.place),
             together=together,
             progress=progress,
+            extensions=self.extensions,
         )
         return found.trials
 

@@ -104,7 +104,7 @@ def read_object(path: Path, kind: type[Value], remedy: str) -> Value:
         return _built(kind, json.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise StorageError(f"cannot read {path}: {error.strerror or error}.") from error
-    except (ValueError, TypeError, InputError) as error:
+    except (ValueError, TypeError, RecursionError, InputError) as error:
         raise StorageError(f"{path} holds no results of this version ({error}); {remedy}.") from error
 
 

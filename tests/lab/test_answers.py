@@ -25,6 +25,7 @@ from truepair_lab.paper.report.clean_protocol import rankings
 from truepair_lab.paper.report.names import model_name
 from truepair_lab.paper.report.published import PUBLISHED, published
 from truepair_lab.paper.report.study_runs import study_of
+from truepair_lab.paper.running.contrasts import model_key
 from truepair_lab.prior_study import lines as prior_lines
 from truepair_lab.prior_study import words as prior_page
 from truepair_lab.prior_study.auto import SETUPS
@@ -32,6 +33,8 @@ from truepair_lab.prior_study.groups import WORLDS, agrees, groups_of
 from truepair_lab.prior_study.tables import auto_lines_of, difference, grid_means, significant_pairs
 from truepair_lab.quality import report as quality_page
 from truepair_lab.quality.cases import AIMS
+from truepair_lab.quality.contestants import BASELINES, FAMILIES
+from truepair_lab.quality.part_scores import read_contest
 from truepair_lab.quality.tables import Contest
 from truepair_lab.statistics import corrected
 from truepair_lab.statistics import difference as apart
@@ -537,24 +540,108 @@ def test_prior_training():
 QUALITY = flat(quality_page.ANSWER.text)
 
 
+@cache
+def contest():
+    return Contest(read_contest(RESULTS / "quality"))
+
+
+def family_gap(case, other):
+    return contest().gap(case, "family full-catalogue", f"family {other}")
+
+
+def ranked(case, model, *others):
+    """The signs of a contestant's differences from others."""
+    return [contest().gap(case, model_key(model), model_key(("-", other))).sign for other in others]
+
+
+BETTER = ["ml-1m", "gowalla-standard", "yelp2018-standard"]
+EVEN = ["ml-100k", "kuairec", "coat"]
+
+
+def test_quality_answer_lines():
+    lines = contest().lines
+    assert checksum(lines.runs, lines.trials, lines.contrasts, lines.parts) == quality_page.ANSWER.checksum
+    assert not lines.broken
+
+
 def test_quality_answer():
-    contest = Contest(read_lines(RESULTS / "quality"))
-    chosen = {case: contest.chosen(case) for case in contest.cases}
-    signs = {
-        c: [contest.gap(c, m, ("-", other)).sign for other in ("ease", "ials")] for c, m in chosen.items()
-    }
-    better = [case for case, found in signs.items() if found == [1, 1]]
-    assert better == ["ml-1m", "gowalla-standard", "yelp2018-standard"]
-    assert all(chosen[case][0] == "mf+ease" for case in better)
-    assert [case for case, found in signs.items() if found == [0, 0]] == ["ml-100k", "kuairec", "coat"]
-    popularity, (_, best) = contest.mean("kuairec", ("-", "popularity")), contest.models("kuairec")[0]
-    assert best.value - popularity.value < 0.003
+    signs = {c: [family_gap(c, other).sign for other in ("EASE", "iALS")] for c in contest().cases}
+    assert [case for case, found in signs.items() if found == [1, 1]] == BETTER
+    assert [case for case, found in signs.items() if found == [0, 0]] == EVEN
+    for case in BETTER:  # EASE with powers is what its family chooses
+        assert ranked(case, contest().chosen(case), *BASELINES) == [1, 1, 1]
+        assert contest().chosen(case, "EASE") == ("-", "ease-powers")
+    ease, ials = (sorted(family_gap(case, other).value for case in BETTER) for other in ("EASE", "iALS"))
+    assert f"by {short(ease[0])} to {short(ease[-1])} over EASE with powers" in QUALITY
+    assert f"and by {short(ials[0])} to {short(ials[-1])} over iALS." in QUALITY
+    assert [case for case in BETTER if ranked(case, ("mf", "exact-infonce"), *BASELINES) != [1, 1, 1]] == [
+        "ml-1m"
+    ]
+    assert ranked("ml-1m", ("mf", "exact-infonce"), "ease-powers") == [-1]
+    assert contest().chosen("ml-1m") == ("mf+ease", "exact-infonce")
+    popularity, (_, best) = contest().mean("kuairec", ("-", "popularity")), contest().models("kuairec")[0]
+    assert (
+        f"popularity alone has {short(popularity.value)}, the best contestant {short(best.value)}." in QUALITY
+    )
+
+
+def test_quality_aims():
     missed = [
-        aim - contest.mean(case, chosen[case], metric).value
+        aim - contest().mean(case, contest().chosen(case), metric).value
         for case, aims in AIMS.items()
         for metric, aim in aims.items()
     ]
-    short_of = [gap for gap in missed if gap > 0]
-    assert (len(missed), len(missed) - len(short_of)) == (6, 2)
-    assert "Of six aims two are met" in QUALITY
-    assert f"missed by {short(min(short_of))} to {short(max(short_of))}." in QUALITY
+    short_of = sorted(gap for gap in missed if gap > 0)
+    assert (len(missed), len(short_of)) == (6, 2)
+    assert "Of six aims four are met" in QUALITY
+    assert f"missed by {short(short_of[0])} and {short(short_of[1])}." in QUALITY
+
+
+def test_quality_trials():
+    lines = contest().lines
+    counts = Counter((trial.dataset, trial.encoder, trial.method) for trial in lines.trials)
+    sums = {
+        case: {name: sum(counts[case, *model] for model in of) for name, of in FAMILIES.items()}
+        for case in contest().cases
+    }
+    fewer = {
+        case: found
+        for case, found in sums.items()
+        if any(n < found["full-catalogue"] for n in found.values())
+    }
+    assert fewer == {"ml-100k": {"full-catalogue": 274, "EASE": 274, "iALS": 66}}
+    assert "iALS has 66 trials on MovieLens-100k instead of 274" in QUALITY
+
+
+def test_quality_choice_by_the_first_part_alone():
+    own = FAMILIES["full-catalogue"]
+    first = {
+        case: max(
+            (t for t in contest().lines.trials if t.dataset == case and (t.encoder, t.method) in own),
+            key=lambda trial: (trial.score or 0.0, -trial.number),
+        )
+        for case in contest().cases
+    }
+    chosen = {case: (trial.encoder, trial.method) for case, trial in first.items()}
+    others = {case: model for case, model in chosen.items() if model != contest().chosen(case)}
+    assert others == {"yelp2018-standard": ("mf+ease", "exact-infonce"), "ml-100k": ("mf", "exact-infonce")}
+    protocol = flat(quality_page._PROTOCOL)
+    assert "would choose its blend with EASE on Yelp2018 and InfoNCE on MovieLens-100k." in protocol
+
+
+def test_quality_table_of_the_readme():
+    text = (RESULTS.parent / "README.md").read_text(encoding="utf-8")
+    rows = {
+        "full-catalogue softmax, blended with EASE": ("mf+ease", "exact-infonce"),
+        "full-catalogue softmax": ("mf", "exact-infonce"),
+        "EASE with powers": ("-", "ease-powers"),
+        "EASE": ("-", "ease"),
+        "iALS": ("-", "ials-scaled"),
+    }
+    for name, model in rows.items():
+        cells = []
+        for case, metrics in AIMS.items():
+            cell = " / ".join(short(contest().mean(case, model, metric).value) for metric in metrics)
+            is_best = model[0] != "-" and ranked(case, model, *BASELINES) == [1, 1, 1]
+            cells.append(f"**{cell}**" if is_best else cell)
+        assert f"| {name} | {' | '.join(cells)} |" in text

@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
-from dataclasses import replace
+import shutil
+import statistics
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,27 +24,40 @@ from truepair.evaluation import evaluate
 from truepair.losses import InfoNCE
 from truepair.models import closed_forms, factor_matrices
 from truepair.recommender.estimator import Recommender
+from truepair.recommender.holdout import joined
 from truepair.reporting import figures
 from truepair.sampling import Full
-from truepair.training import EpochState, Job, StopTraining, fit
+from truepair.training import EpochState, Job, StopTraining, fit, fit_many
 from truepair.tuning import Asked as Trying
 from truepair.tuning.domains import domain_of
 from truepair.tuning.spaces import check_values
+from truepair_lab import searching
 from truepair_lab.benchmarks import Options, Skipped, contest
 from truepair_lab.lines import Contrast, Lines, RunLine, TrialLine, append_line, digest, read_lines
+from truepair_lab.paper.baselines import solved
 from truepair_lab.paper.presets import METRICS
-from truepair_lab.paper.running.runs import per_user_file
+from truepair_lab.paper.running.runs import keep_values, per_user_file
 from truepair_lab.quality import blends, cases, contestants, report, running, settled
 from truepair_lab.quality.blends import BlendRunner, StopAfter, blend_parameters, trained
-from truepair_lab.quality.cases import AIMS, CASES, Case
+from truepair_lab.quality.cases import AIMS, CASES, Case, n_parts
+from truepair_lab.quality.comparisons import compare_case, difference_of, sides_of
 from truepair_lab.quality.contestants import MODELS, fixed_of, space_of, title
-from truepair_lab.quality.running import Selection, quest_of, run_wanted, search
-from truepair_lab.quality.tables import Contest, aims_table, chosen_table, ranking_table
+from truepair_lab.quality.part_scores import ContestLines, PartLine, choice_of, read_contest, scored_trials
+from truepair_lab.quality.running import quest_of, run_wanted, score_parts, search
+from truepair_lab.quality.tables import (
+    Contest,
+    aims_table,
+    chosen_table,
+    families_table,
+    ranking_table,
+    trials_table,
+)
+from truepair_lab.quality.user_values import keep_values_of, read_values, values_name
 from truepair_lab.truth.sources import Asked
 from truepair_lab.truth.true_label_metrics import judged_users, list_quality
 from worlds import two_tastes
 
-EASE, IALS, INFONCE, DPL = ("-", "ease"), ("-", "ials"), ("mf", "exact-infonce"), ("mf", "exact-dpl")
+EASE, IALS, INFONCE, DPL = ("-", "ease"), ("-", "ials-scaled"), ("mf", "exact-infonce"), ("mf", "exact-dpl")
 POWERS, POSTERIOR, SUM = ("-", "ease-powers"), ("mf", "exact-infonce-posterior"), ("mf+ease", "exact-infonce")
 QUICK: dict[str, Any] = fixed_of("mf", "exact-infonce", False) | {
     "epochs": 6, "encoder.dim": 4, "batch_size": 16, "learning_rate": 0.05, "loss.temperature": 0.2,
@@ -184,6 +199,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contestants, "TRIALS_LARGE", dict.fromkeys(contestants.TRIALS_LARGE, 2))
     monkeypatch.setattr(contestants, "_FEW", 2)
     monkeypatch.setattr(contestants, "EPOCHS", {"small": 5, "large": 5})
+    monkeypatch.setattr(contestants, "SWEEPS", {"small": 4, "large": 4})
     monkeypatch.setattr(contestants, "_EVERY", 2)
     monkeypatch.setattr(settled, "packaged_settings", dict)
 
@@ -202,6 +218,26 @@ def test_a_search_leaves_its_trials_and_goes_on(case: Case, model: tuple[str, st
     else:
         assert best.engine == "full"
         assert (parameters["epochs"], parameters[settled.STOP]) == (5, best.epoch)
+
+
+@pytest.mark.usefixtures("hurried")
+def test_a_search_reads_its_lines_as_often_however_many_trials_it_has(
+    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[Path] = []
+
+    def counted(folder: Path) -> Lines:
+        reads.append(folder)
+        return read_lines(folder)
+
+    monkeypatch.setattr(searching, "read_lines", counted)
+    numbers = []
+    for trials in (2, 6):
+        reads.clear()
+        replace(quest_of(case, EASE), trials=trials, extensions=0).run(tmp_path / str(trials))
+        numbers.append(len(reads))
+        assert len(read_lines(tmp_path / str(trials)).trials) == trials
+    assert numbers[0] == numbers[1]
 
 
 def test_the_test_part_is_not_in_a_search(case: Case) -> None:
@@ -287,11 +323,11 @@ def test_both_parts_of_a_sum_are_made_once_and_a_bad_weight_fails_alone(
 ) -> None:
     runner, made = quest_of(case, SUM, both_parts()).runner, []
 
-    def once(*given: Any) -> Any:
-        made.append(given)
-        return fit(*given)
+    def once(jobs: Any, stops: Any) -> Any:
+        made.extend(jobs)
+        return fit_many(jobs, stops)
 
-    monkeypatch.setattr(blends, "fit", once)
+    monkeypatch.setattr(blends, "fit_many", once)
     ended: list[Any] = []
     asked = [
         Trying(number, {**runner.fixed, "plus_weight": weight}, ended.append)
@@ -380,7 +416,7 @@ def test_what_is_done_is_not_run_again_and_divergence_is_told(
     assert run_wanted(case, [wild, *wanted[:1]], tmp_path, told.append) == 1
     assert "Lower learning_rate" in told[0]
     assert run_wanted(case, wanted, tmp_path, told.append) == 1
-    monkeypatch.setattr(blends, "fit", lambda *given: pytest.fail("ran again"))
+    monkeypatch.setattr(running, "trained_together", lambda *given: pytest.fail("ran again"))
     assert run_wanted(case, wanted, tmp_path, told.append) == 0
 
 
@@ -392,16 +428,172 @@ def test_contestants_are_compared_over_the_same_users(lab_case: Case, tmp_path: 
     settings = settled.settings_of(read_lines(tmp_path))
     assert run_wanted(lab_case, settled.wanted_runs("kuairec", [EASE], settings, 2), tmp_path, print) == 1
     assert run_wanted(lab_case, settled.wanted_runs("kuairec", [INFONCE], settings, 1), tmp_path, print) == 1
-    selected = Selection(cases=["kuairec"])
     for _ in range(2):  # anew, not twice
-        running.compare_all(selected, tmp_path, print)
-    (found,) = read_lines(tmp_path).contrasts
+        assert compare_case("kuairec", tmp_path, print) == 2
+    found, families = read_lines(tmp_path).contrasts
+    assert (families.a, families.b) == ("family full-catalogue", "family EASE")
+    assert families.difference == found.difference
     assert (found.a, found.b) == ("mf exact-infonce", "ease")
     means = {line.method: line.metrics["ndcg@20"] for line in read_lines(tmp_path).runs}
     assert found.difference == pytest.approx(means["exact-infonce"] - means["ease"], abs=2e-6)
     contest_of = Contest(read_lines(tmp_path))
-    assert contest_of.gap("kuairec", INFONCE, EASE) is not None
-    assert contest_of.gap("kuairec", INFONCE, IALS) is None
+    assert contest_of.gap("kuairec", "mf exact-infonce", "ease") is not None
+    assert contest_of.gap("kuairec", "mf exact-infonce", "ials-scaled") is None
+
+
+# --- validation parts ----------------------------------------------------------------------------------
+
+
+def test_other_validation_parts_are_made_like_the_first(case: Case) -> None:
+    assert case.part(0) is case.holdout
+    parts = [case.part(number) for number in range(1, 4)]
+    for part in parts:
+        assert part.valid is not None
+        assert (len(part.valid), len(part.train)) == (len(case.valid), len(case.holdout.train))
+        assert joined([part.train, part.valid]).hash == case.train.hash
+    assert len({part.valid.hash for part in parts if part.valid} | {case.valid.hash}) == 4
+
+
+def scored_lines(case: str = "ml-100k") -> ContestLines:
+    """InfoNCE has two settings: the first part prefers x = 1, the mean over five x = 2; EASE has one."""
+    first, second = (QUICK | {"x": x} for x in (1, 2))
+    trials = [trial(INFONCE, first, 0.30, 4), replace(trial(INFONCE, second, 0.29, 4), number=1)]
+    trials.append(trial(EASE, {"encoder": "ease", "encoder.l2": 9.0}, 0.2, 1))
+    scores = {0: (0.27, 0.28, 0.27, 0.31), 1: (0.31, 0.31, 0.30, 0.30), 2: (0.21, 0.22, 0.23, 0.24)}
+    parts = [
+        PartLine(
+            case, each.encoder, each.method, digest(each.parameters), each.epoch, part, "s", score, "CPU", 1
+        )
+        for at, each in enumerate(trials)
+        for part, score in enumerate(scores[at], 1)
+    ]
+    return ContestLines(trials=trials, parts=parts)
+
+
+@pytest.mark.usefixtures("nothing_packaged")
+def test_settings_are_chosen_by_the_mean_over_the_parts() -> None:
+    lines = scored_lines()
+    choice = choice_of(scored_trials(lines)["ml-100k", *INFONCE])
+    assert choice is not None
+    assert choice.by_mean.trial.parameters["x"] == 2
+    assert [each.trial.parameters["x"] for each in choice.by_part] == [1, 2, 2, 2, 1]
+    found = settled.settings_of(lines)["ml-100k", *INFONCE]
+    assert (found["parameters"]["x"], found["validation"], found["parts"]) == (2, 0.29, 0.302)
+    # a part is missing: the first part alone chooses
+    less = replace(lines, parts=lines.parts[1:])
+    (only,) = scored_trials(less)["ml-100k", *INFONCE]
+    assert only.trial.parameters["x"] == 2
+    assert settled.settings_of(Lines(trials=lines.trials))["ml-100k", *INFONCE]["parameters"]["x"] == 1
+    others = settled.other_runs("ml-100k", [INFONCE, EASE], lines, None)
+    assert sorted({each.parameters.get("x", 0) for each in others}) == [0, 1, 2]
+    assert len([each for each in others if each.parameters.get("x") == 1]) == contestants.OTHER_SEEDS
+
+
+def judged_lines() -> ContestLines:
+    """On the test part x = 1 has .40, x = 2 .44, EASE .41; a spread over seeds of .001."""
+    lines, runs = scored_lines(), []
+    levels = {1: 0.40, 2: 0.44, None: 0.41}
+    for each in lines.trials:
+        final = settled.final_parameters({"parameters": each.parameters, "epoch": 4})
+        for seed in contestants.seeds_of(each.method, 3):
+            metrics = dict.fromkeys(METRICS, levels[each.parameters.get("x")] + (seed - 1) / 1000)
+            facts = {"parameters": final, "metrics": metrics, "split": "s", "engine": "full", "device": "CPU"}
+            more: dict[str, Any] = {"versions": {}, "epoch": 4, "curve": [], "last": {}, "clamped": None}
+            runs.append(
+                RunLine("quality", "ml-100k", *each_model(each), "", seed, **facts, **more, seconds=1.0)
+            )
+    return replace(lines, runs=[r for r in runs if r.method != "ease" or r.seed == 0])
+
+
+def each_model(line: TrialLine) -> tuple[str, str]:
+    return line.encoder, line.method
+
+
+@pytest.mark.usefixtures("nothing_packaged")
+def test_the_spread_of_the_choice_is_in_the_interval() -> None:
+    sides = sides_of(judged_lines(), "ml-100k")
+    full, ease = sides["family full-catalogue"], sides["family EASE"]
+    assert full.by_part == pytest.approx((0.40, 0.44, 0.44, 0.44, 0.40))
+    assert full.spread == pytest.approx(statistics.stdev([0.40, 0.44, 0.44, 0.44, 0.40]))
+    assert ease.spread == 0
+    rng = np.random.default_rng(0)
+    values = {values_name(side.runs[0]): rng.random(500) for side in (full, ease)}
+    found = difference_of(full, ease, values)
+    assert found is not None
+    apart = values[values_name(full.runs[0])] - values[values_name(ease.runs[0])]
+    of_users = apart.std(ddof=1) / math.sqrt(500)
+    assert found[0].value == pytest.approx(apart.mean())
+    assert found[0].error == pytest.approx(math.hypot(of_users, full.spread))
+    assert found[0].freedom < 20  # five parts know the spread of the choice roughly
+    alone = difference_of(replace(full, by_part=()), replace(ease, by_part=()), values)
+    assert alone is not None
+    assert (alone[0].error, alone[0].freedom) == (pytest.approx(of_users), pytest.approx(499))
+    assert difference_of(full, ease, {}) is None
+
+
+def test_values_of_users_are_kept_as_means_over_seeds(tmp_path: Path) -> None:
+    runs = [run for run in judged_lines().runs if run.parameters.get("x") == 2]
+    rng = np.random.default_rng(1)
+    given = [rng.random(50).astype(np.float32) for _ in runs]
+    for run, values in zip(runs, given, strict=True):
+        keep_values(per_user_file(tmp_path, run), values)
+    keep_values_of(tmp_path, "ml-100k", [runs])
+    for run in runs:
+        per_user_file(tmp_path, run).unlink()
+    keep_values_of(tmp_path, "ml-100k", [runs])  # from the file, now
+    found = read_values(tmp_path, "ml-100k")
+    assert list(found) == [values_name(runs[0])]
+    np.testing.assert_allclose(found[values_name(runs[0])], np.mean(given, axis=0), atol=1 / 65535)
+
+
+@pytest.mark.usefixtures("hurried")
+def test_settings_are_scored_on_every_part_once(case: Case, tmp_path: Path) -> None:
+    for model in (INFONCE, IALS):
+        search(case, model, tmp_path)
+    score_parts(case, [INFONCE, IALS], tmp_path, print)
+    found = read_contest(tmp_path)
+    scored = scored_trials(found)
+    assert {place[1:] for place in scored} == {INFONCE, IALS}
+    assert {line.part for line in found.parts} == set(range(1, n_parts("ml-100k")))
+    line = next(line for line in found.parts if line.method == "exact-infonce")
+    part = case.part(line.part)
+    best = next(t for t in found.trials if digest(t.parameters) == line.trial)
+    users, items, _ = trained(settled.final_parameters(asdict(best)), part.train, 0)
+    assert part.valid is not None
+    by_hand = evaluate((users, items), part.valid, exclude=part.train).mean("ndcg@20")
+    assert line.score == pytest.approx(by_hand, abs=1e-6)
+    score_parts(case, [INFONCE, IALS], tmp_path, print)
+    assert read_contest(tmp_path) == found
+
+
+@pytest.mark.usefixtures("hurried")
+def test_a_trial_of_ials_is_its_best_sweep(case: Case, tmp_path: Path) -> None:
+    best = search(case, IALS, tmp_path)
+    assert best.score == pytest.approx(max(score for _, score in best.curve), abs=1e-5)
+    assert [sweep for sweep, _ in best.curve] == [2, 4]
+    final = settled.final_parameters(asdict(best))
+    assert final[settled.STOP] == best.epoch
+    point = solved("ials-scaled", final, case.holdout.train)
+    scored = evaluate((point.users, point.items), case.valid, exclude=case.holdout.train).mean("ndcg@20")
+    assert scored == pytest.approx(best.score, abs=1e-5)
+
+
+def test_families_have_equally_many_trials() -> None:
+    counts = {INFONCE: 40, SUM: 12, EASE: 12, ("-", "ease-powers"): 5}
+    assert contestants.equal_trials(IALS, 30, counts) == 52
+    assert contestants.equal_trials(POWERS, 30, counts) == 40
+    assert contestants.equal_trials(POWERS, 30, {}) == 30
+    assert contestants.equal_trials(INFONCE, 30, counts) == 30
+    assert contestants.equal_trials(EASE, 12, counts) == 12
+
+
+@pytest.mark.usefixtures("hurried")
+def test_a_reference_point_is_searched_as_often_as_its_rival_family(case: Case, tmp_path: Path) -> None:
+    for number in range(3):
+        line = replace(trial(INFONCE, QUICK, 0.3, 4), number=number)
+        append_line(tmp_path / "trials.jsonl", line)
+    search(case, IALS, tmp_path)
+    assert trials_table(Contest(read_contest(tmp_path))).endswith("| MovieLens-100k | 3 | 0 | 3 |")
 
 
 # --- the report ----------------------------------------------------------------------------------------
@@ -425,9 +617,10 @@ def made_up(case: str = "ml-100k") -> Lines:
                 "clamped": None, "seconds": 1.0,
             }  # fmt: skip
             runs.append(RunLine("quality", case, *model, "", seed, **told))
-    return Lines(
-        runs, trials, [contrast(case, runs, INFONCE, EASE, 0.001), contrast(case, runs, INFONCE, IALS, 0.2)]
-    )
+    contrasts = [contrast(case, runs, INFONCE, EASE, 0.001), contrast(case, runs, INFONCE, IALS, 0.2)]
+    named = [("family full-catalogue", f"family {name}") for name in ("EASE", "iALS")]
+    contrasts += [replace(line, a=a, b=b) for line, (a, b) in zip(contrasts, named, strict=True)]
+    return Lines(runs, trials, contrasts)
 
 
 def contrast(case: str, runs: list[RunLine], a: Any, b: Any, p: float) -> Contrast:
@@ -446,11 +639,13 @@ def test_validation_chooses_and_bold_is_significant() -> None:
     found = Contest(made_up())
     assert found.chosen("ml-100k") == INFONCE
     assert [model for model, _ in found.models("ml-100k")] == [DPL, INFONCE, EASE, IALS]
-    *_, row = chosen_table(found).splitlines()
+    *_, row, _, _ = chosen_table(found).splitlines()
+    assert row == "| MovieLens-100k | full-catalogue | MF full-catalogue InfoNCE | .4620 ± .0016 | – |"
     ease, ials = "**+.0100 [+.0050, +.0150], p = .001**", "+.0100 [+.0050, +.0150], p = .200"
-    assert row == f"| MovieLens-100k | MF full-catalogue InfoNCE | .4620 ± .0016 | {ease} | {ials} |"
+    assert families_table(found).endswith(f"| MovieLens-100k | {ease} | {ials} | not compared |")
     table = ranking_table(found, "ml-100k")
-    assert "| 2 | MF full-catalogue InfoNCE ✓ | 5 | .2400 | .4620 ± .0016 |" in table
+    assert "| 2 | MF full-catalogue InfoNCE ✓ | 5 | .2400 | – | .4620 ± .0016 |" in table
+    assert f"| {ease} | – | {ials} |" in table  # EASE with powers was not run
     assert "LightGCN full-catalogue PSL" in table.rpartition("Not run")[2]
 
 
@@ -458,8 +653,9 @@ def test_validation_chooses_and_bold_is_significant() -> None:
 def test_comparisons_of_older_settings_do_not_count() -> None:
     lines = made_up()
     old = replace(lines, contrasts=[replace(line, a_digest="older") for line in lines.contrasts])
-    assert Contest(old).gap("ml-100k", INFONCE, EASE) is None
-    assert chosen_table(Contest(old)).splitlines()[-1].endswith("| not compared | not compared |")
+    assert Contest(lines).gap("ml-100k", "mf exact-infonce", "ease") is not None
+    assert Contest(old).gap("ml-100k", "mf exact-infonce", "ease") is None
+    assert families_table(Contest(old)).endswith("| not compared | not compared | not compared |")
     runs = [replace(run, parameters={"x": 1}) if run.method == "exact-dpl" else run for run in lines.runs]
     assert Contest(replace(lines, runs=runs)).mean("ml-100k", DPL) is None
 
@@ -498,7 +694,7 @@ def test_the_page_is_made_of_lines_alone(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("nothing_packaged")
 def test_the_numbers_beside_one_dot_are_few() -> None:
     lines = made_up()
-    assert report._panel(Contest(lines), "ml-100k").steps is None
+    assert report._panel(Contest(lines), "ml-100k").steps == 4
     alone = replace(lines, runs=[run for run in lines.runs if (run.encoder, run.method) == INFONCE])
     panel = report._panel(Contest(alone), "ml-100k")
     assert panel.steps == 3
@@ -517,7 +713,7 @@ def test_trials_alone_make_a_page_without_results() -> None:
 def test_the_page_in_the_docs_is_that_of_the_lines() -> None:
     """docs/lab/quality.md is what the lines in the repository give, to the byte."""
     root = Path(__file__).parents[2]
-    lines = read_lines(root / "results" / "quality")
+    lines = read_contest(root / "results" / "quality")
     assert not lines.broken
     assert (root / "docs" / "lab" / "quality.md").read_text(encoding="utf-8") == report.report_text(lines)
     figure = (root / "docs" / "lab" / "figures" / "quality.svg").read_text(encoding="utf-8")
@@ -534,7 +730,22 @@ def test_packaged_settings_are_those_of_the_lines() -> None:
     if not list(folder.glob("trials-*.jsonl")):
         pytest.skip(f"{folder} has no trials yet")
     packaged = Path(settled.__file__).with_name("settled.json")
-    assert packaged.read_text(encoding="utf-8") == settled.settled_text(read_lines(folder))
+    assert packaged.read_text(encoding="utf-8") == settled.settled_text(read_contest(folder))
+
+
+@pytest.mark.parametrize("name", ["coat", "ml-100k", "kuairec"])
+def test_the_comparisons_are_those_of_the_kept_values(name: str, tmp_path: Path) -> None:
+    """Every difference in the repository is computed again from the values of users that are kept there."""
+    folder = Path(__file__).parents[2] / "results" / "quality"
+    if not (folder / f"values-{name}.npz").exists():
+        pytest.skip(f"{folder} has no values of {name}")
+    shutil.copytree(folder, tmp_path / "quality", ignore=shutil.ignore_patterns("storage", "per-user"))
+    compare_case(name, tmp_path / "quality", print)
+    again, kept = (
+        [line for line in read_lines(where).contrasts if line.dataset == name]
+        for where in (tmp_path / "quality", folder)
+    )
+    assert again == kept
 
 
 # --- the commands --------------------------------------------------------------------------------------
@@ -559,8 +770,12 @@ def test_the_commands_tune_run_and_keep_sessions(
         done = called(*step, *words)
         assert done.exit_code == 0, done.output
     found = read_lines(tmp_path)
-    assert sorted(line.method for line in found.runs) == ["ease", "exact-infonce", "exact-infonce"]
-    assert len(found.contrasts) == 1
+    chosen = settled.current_runs(read_contest(tmp_path))
+    assert {place[1:]: len(runs) for place, runs in chosen.items()} == {INFONCE: 2, EASE: 1}
+    assert [(line.a, line.b) for line in found.contrasts] == [
+        ("mf exact-infonce", "ease"),
+        ("family full-catalogue", "family EASE"),
+    ]
     assert "quality run" in found.sessions[-1].asked
     assert "--seeds=2" in found.sessions[-1].asked
     again = called("run", "--seeds=2", *words, "--part")
@@ -593,7 +808,7 @@ def test_a_study_at_another_size(case: Case, tmp_path: Path, monkeypatch: pytest
         (["run", "--seeds", "0"], "seeds"),
         (
             ["run", "--encoders", "mf", "--methods", "ease"],
-            "ease, ease-powers, ials, itemknn, popularity with -",
+            "ease, ease-powers, ials-scaled, ials, itemknn, popularity with -",
         ),
         (["run", "--encoders", "mf+ease", "--methods", "ease"], "exact-infonce with mf+ease"),
         (["tune", "--set", "dim"], "--set 'dim' is not of the form key=value"),

@@ -40,7 +40,12 @@ def contest_quality(options: Options) -> Outcome:
 def _chosen(found: Recorded) -> Model | None:
     """The trained contestant that validation chooses."""
     trained = [model for model in found if model[0] != NO_ENCODER]
-    return max(trained, key=lambda model: found[model]["validation"], default=None)
+
+    def score(model: Model) -> tuple[bool, float]:
+        """By the mean over validation parts where it is known."""
+        return "parts" in found[model], found[model].get("parts", found[model]["validation"])
+
+    return max(trained, key=score, default=None)
 
 
 def _rows(case: str, chosen: Model, found: Recorded) -> list[Row]:

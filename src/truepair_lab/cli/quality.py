@@ -81,13 +81,15 @@ def run(
     exist are not computed again.
     """
     from truepair_lab.quality import running
+    from truepair_lab.quality.comparisons import compare_case
 
     seeds = None if seeds is None else check_whole("seeds", seeds, 1, 1000)
     selected = _selected(only, encoders, methods, seeds, data_dir)
     work = Work("quality", lines)
     running.run_all(selected, lines, console.say)
     if not part:
-        running.compare_all(selected, lines, console.say)
+        for case in selected.cases:
+            compare_case(case, lines, console.say)
         work.finish(["run", *selected.words()], console)
 
 
@@ -104,7 +106,7 @@ def report(
     console: Console,
 ) -> None:
     """Write the page of the comparison from its results."""
-    from truepair_lab.lines import read_lines
+    from truepair_lab.quality.part_scores import read_contest
     from truepair_lab.quality.report import rebuild_report
     from truepair_lab.quality.settled import settled_text
 
@@ -112,7 +114,7 @@ def report(
         page = rebuild_report(lines, out, figures)
         if settings is not None:
             with atomic_write(settings) as file:
-                file.write(settled_text(read_lines(lines)).encode())
+                file.write(settled_text(read_contest(lines)).encode())
         return page
 
     write_page(lines, rebuild, console)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import scipy.sparse as sp
@@ -13,8 +13,9 @@ from truepair.data.interactions import Interactions
 from truepair.errors import InputError
 from truepair.recommender.estimator import Recommender
 from truepair.reporting.machine import cpu_model
+from truepair_lab.paper import ials
 
-IALS = "ials"
+IALS, SCALED_IALS = "ials", "ials-scaled"
 _ITERATIONS = 16  # sweeps over users and items
 
 
@@ -29,13 +30,24 @@ class Point:
 
 
 def solved(method: str, parameters: Mapping[str, Any], train: Interactions, seed: int = 0) -> Point:
-    """A reference point fitted to `train`: a closed form of truepair, or implicit's iALS."""
+    """A reference point fitted to `train`: a closed form of truepair, or iALS, implicit's or the lab's."""
     if method == IALS:
         return _ials(parameters, train, seed)
+    if method == SCALED_IALS:
+        run, sweeps = scaled_ials(parameters, train, seed), parameters["stop_after"]
+        for _ in range(sweeps):
+            run.sweep()
+        return Point(run.users, run.items, "iALS", sweeps)
     encoder = Recommender.of(parameters).closed_form()
     assert encoder is not None
     users, items = encoder.solve(train, device="cuda" if torch.cuda.is_available() else "cpu")
     return Point(users, items, "closed form", 1)
+
+
+def scaled_ials(parameters: Mapping[str, Any], train: Interactions, seed: int = 0) -> ials.Sweeps:
+    """A run of iALS with these parameters, before its first sweep."""
+    own = {field.name: parameters[field.name] for field in fields(ials.IALS)}
+    return ials.Sweeps(ials.IALS(**own), train, seed, "cuda" if torch.cuda.is_available() else "cpu")
 
 
 def _ials(parameters: Mapping[str, Any], train: Interactions, seed: int) -> Point:

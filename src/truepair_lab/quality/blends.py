@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -15,10 +15,11 @@ from truepair.data.interactions import Interactions
 from truepair.errors import InputError, TruepairError
 from truepair.evaluation import Validation
 from truepair.models.blend import Blend
-from truepair.prior import prepare
+from truepair.prior import PreparedJob, prepare_many
 from truepair.recommender.estimator import Recommender
-from truepair.training import EpochState, FitResult, StopTraining, fit
+from truepair.training import EpochState, FitResult, Job, StopTraining, fit_many
 from truepair.tuning import Asked
+from truepair_lab.lines import digest
 from truepair_lab.quality.settled import STOP, final_parameters
 
 Parameters = Mapping[str, Any]
@@ -42,17 +43,58 @@ Fitted = tuple[Any, Tensor, FitResult]  # users, items, and the run that they ar
 
 def trained(parameters: Parameters, train: Interactions, seed: int) -> Fitted:
     """A run with these parameters that ends after their `stop_after`, with what is added to it."""
+    (found,) = trained_together([(parameters, seed)], train)
+    if isinstance(found, TruepairError):
+        raise found
+    return found
+
+
+def trained_together(
+    asked: Sequence[tuple[Parameters, int]], train: Interactions
+) -> Iterator[Fitted | TruepairError]:
+    """Runs with these parameters and seeds, trained at once where the engine can; an error in place of each
+    that fails. A blend and its trained part are one run."""
+    jobs: dict[str, tuple[Job, StopAfter]] = {}
+    for parameters, seed in asked:
+        jobs.setdefault(run_key(parameters, seed), _job(parameters, train, seed))
+    ready = prepare_many([job for job, _ in jobs.values()])
+    fitting = [(each.job, stop) for each, (_, stop) in zip(ready, jobs.values(), strict=True)
+               if isinstance(each, PreparedJob)]  # fmt: skip
+    fitted = iter(fit_many([job for job, _ in fitting], [stop for _, stop in fitting]))
+    results = [next(fitted) if isinstance(each, PreparedJob) else each for each in ready]
+    of_key = dict(zip(jobs, results, strict=True))
+    eases: dict[str, Blend] = {}
+    for parameters, seed in asked:
+        result = of_key[run_key(parameters, seed)]
+        yield result if isinstance(result, TruepairError) else _with_ease(parameters, result, train, eases)
+
+
+def run_key(parameters: Parameters, seed: int) -> str:
+    """A checksum of what is trained: without what a blend adds."""
+    return digest({name: parameters[name] for name in parameters if not name.startswith("plus")} | {"": seed})
+
+
+def _job(parameters: Parameters, train: Interactions, seed: int) -> tuple[Job, StopAfter]:
     parameters = dict(parameters)
     stop = StopAfter(parameters.pop(STOP))
     # it is asked after every epoch: the chosen one need not be one that was validated
-    model = Recommender.of(_BEFORE | parameters | {"validate_every": 1})
-    job = model.job(train)
-    job = prepare(replace(job, settings=replace(job.settings, seed=seed))).job
-    result = fit(job, stop)
-    device, ease = job.settings.torch_device(), model.blended_form()
+    job = Recommender.of(_BEFORE | parameters | {"validate_every": 1}).job(train)
+    return replace(job, settings=replace(job.settings, seed=seed)), stop
+
+
+def _with_ease(
+    parameters: Parameters, result: FitResult, train: Interactions, eases: dict[str, Blend]
+) -> Fitted:
+    """The matrices on the device; of a blend, with EASE, which is solved once for all weights."""
+    model = Recommender.of(_BEFORE | {name: parameters[name] for name in parameters if name != STOP})
+    device, ease = model.job(train).settings.torch_device(), model.blended_form()
     if ease is None:
         return result.users.to(device), result.items.to(device), result
-    return *Blend.of(ease, model.blend_weight, train, device).matrices(result.users, result.items), result
+    if str(ease) not in eases:
+        eases[str(ease)] = Blend.of(ease, 1.0, train, device)
+    blend = eases[str(ease)]
+    weighted = replace(blend, weights=blend.weights * model.blend_weight)
+    return *weighted.matrices(result.users, result.items), result
 
 
 def blend_parameters(run: Parameters, ease: Parameters) -> dict[str, Any]:

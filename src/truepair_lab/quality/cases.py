@@ -1,7 +1,8 @@
 """The contest's cases: what is learnt from, what is chosen by, and what judges.
 
-Three kinds, and one protocol: settings and epochs are chosen on a validation part held out of train, then
-each seed learns from train and validation together and is judged once.
+Three kinds, and one protocol: settings and epochs are searched on a validation part held out of train, the
+best of them are scored on further parts and chosen by their mean, then each seed learns from train and
+validation together and is judged once.
 
 ml-100k, ml-1m      the clean study's own splits
 …-standard          the split that comes with the files, as most papers use it
@@ -68,6 +69,15 @@ class Case:
     def train(self) -> Interactions:
         """What the final runs learn from."""
         return self.whole.train
+
+    def part(self, number: int) -> Split:
+        """Train with another validation part of the same size; part 0 is the one of the searches."""
+        if number == 0:
+            return self.holdout
+        share = len(self.valid) / len(self.train)
+        made = split_random(self.train, test=share, seed=SPLIT_SEED + number)
+        recipe = f"{self.holdout.recipe}, validation part {number}"
+        return Split(made.train, made.test, self.holdout.test, recipe)
 
     def judged(self, users: Any, items: Any) -> Judgement:
         """The one look at the test part.
@@ -146,6 +156,11 @@ AIMS: dict[str, dict[str, float]] = {
 def load_case(name: str, data_dir: Path | None = None) -> Case:
     """A case, ready to be searched, trained and judged."""
     return Case(name, *CASES[check_choice("case", name, CASES)].load(name, data_dir))
+
+
+def n_parts(name: str) -> int:
+    """The number of validation parts that a choice is made by."""
+    return 3 if name in CASES and CASES[name].large else 5
 
 
 def case_title(name: str) -> str:

@@ -28,30 +28,45 @@ METHODS_OF: dict[str, tuple[str, ...]] = {
     "lightgcn": ("exact-infonce", "exact-dpl-hard", "exact-psl"),
     "mf+ease": ("exact-infonce",),
     "lightgcn+ease": ("exact-infonce",),
-    NO_ENCODER: ("ease", "ease-powers", "ials", "itemknn", "popularity"),
+    NO_ENCODER: ("ease", "ease-powers", "ials-scaled", "ials", "itemknn", "popularity"),
 }  # fmt: skip
 BLEND_SUFFIX = "+ease"  # a blend of two models, each with its best settings: only its weight is searched
 ENCODERS = tuple(METHODS_OF)
 METHODS = tuple(dict.fromkeys(method for of in METHODS_OF.values() for method in of))
 REFERENCES = METHODS_OF[NO_ENCODER]
-BASELINES = ("ease", "ials")  # every contestant is compared with these
+SCALED = "ials-scaled"
+BASELINES = ("ease", "ease-powers", SCALED)  # every contestant is compared with these
 
 TRIALS = {"mf": 30, "lightgcn": 15, "mf+ease": 12, "lightgcn+ease": 12, NO_ENCODER: 30}
 TRIALS_LARGE = {"mf": 20, "lightgcn": 12}  # where a trial takes minutes of a CPU, seconds of a GPU
 _FEW = 6  # where a trial trains twice, and all but one parameter is settled
 EPOCHS = {"small": 60, "large": 40}  # of the cosine schedule; validation chooses where to stop
+SWEEPS = {"small": 24, "large": 16}  # of iALS; validation chooses where to stop
 SEEDS = 5  # training seeds 0, 1, …
+OTHER_SEEDS = 3  # of settings that another choice would have made
 _EVERY = 5  # epochs between two validations
 _SOLVED = ("ease", "ease-powers", "itemknn", "popularity")  # the same whatever the seed
 
 _NAMES = {  # nothing is sampled here
     "psl": "PSL", "bsl": "BSL", "dpl-hard": "DPL, hard weights", "infonce-posterior": "InfoNCE-posterior",
     "infonce-popularity": "InfoNCE with popularity", "infonce-dot": "InfoNCE, dot products",
-    "ease-powers": "EASE with powers",
+    "ease-powers": "EASE with powers", "ials-scaled": "iALS", "ials": "iALS of implicit",
 }  # fmt: skip
 
 Model = tuple[str, str]  # encoder, method
 MODELS: tuple[Model, ...] = tuple((encoder, method) for encoder, of in METHODS_OF.items() for method in of)
+FULL_FAMILY, EASE_FAMILY, IALS_FAMILY = "full-catalogue", "EASE", "iALS"
+FAMILIES: dict[str, tuple[Model, ...]] = {  # each is tuned with as many trials as the first
+    FULL_FAMILY: tuple(model for model in MODELS if model[0] != NO_ENCODER),
+    EASE_FAMILY: ((NO_ENCODER, "ease"), (NO_ENCODER, "ease-powers")),
+    IALS_FAMILY: ((NO_ENCODER, SCALED),),
+}
+# how many of a search's best settings are scored on the other validation parts: one trained contestant is one
+# of many of its family, so that families have about equally many
+_SCORED_AGAIN = {
+    "small": {"ease": 4, "ease-powers": 8, SCALED: 12},
+    "large": {"ease": 1, "ease-powers": 2, SCALED: 3},
+}
 
 _BLOCK = {"small": Powers(64, 256), "large": Powers(256, 1024)}  # users
 _DIM = {"small": Powers(64, 512, most=1024), "large": Powers(128, 512, most=512)}
@@ -86,12 +101,23 @@ _OWN: dict[str, dict[str, Searched]] = {
 }
 
 
+_IALS: dict[str, Searched] = {
+    "dim": Powers(16, 512),
+    "unobserved": Range(0.003, 3.0, log=True),
+    "regularization": Range(3e-4, 3.0, log=True),
+    "exponent": Range(0.0, 1.5),
+    "init_scale": Range(0.01, 1.0, log=True),
+}
+
+
 def space_of(encoder: str, method: str, large: bool) -> dict[str, Searched]:
     """What is searched."""
     check_choice("method", method, METHODS_OF[check_choice("encoder", encoder, METHODS_OF)])
     if method == "ease-powers":
-        powers = {f"encoder.{side}_power": Range(0.0, 0.5, most=1.0) for side in ("user", "item")}
-        return {**paper_space(encoder, "ease"), **powers}
+        powers = {f"encoder.{side}_power": Range(0.0, 1.0, most=1.0) for side in ("user", "item")}
+        return {"encoder.l2": Range(1.0, 1e6, log=True), **powers}
+    if method == SCALED:
+        return dict(_IALS)
     if encoder == NO_ENCODER:
         return paper_space(encoder, method)
     if encoder.endswith(BLEND_SUFFIX):
@@ -112,6 +138,8 @@ def space_of(encoder: str, method: str, large: bool) -> dict[str, Searched]:
 
 def fixed_of(encoder: str, method: str, large: bool) -> dict[str, Any]:
     """What is not searched; see `parameters.assembled`."""
+    if method == SCALED:
+        return {"epochs": SWEEPS[_size(large)], "validate_every": 4 if large else 2}
     if encoder == NO_ENCODER:
         return fixed_reference("ease" if method == "ease-powers" else method)
     loss = method.removeprefix(FULL)
@@ -140,6 +168,21 @@ def trials_of(encoder: str, space: Mapping[str, Searched], large: bool) -> int:
     """How many trials a search has, before ranges grow."""
     trials = (TRIALS | TRIALS_LARGE if large else TRIALS)[encoder]
     return _FEW if large and list(space) == ["loss.tau"] else trials_for(space, trials)
+
+
+def equal_trials(model: Model, trials: int, counts: Mapping[Model, int]) -> int:
+    """As many trials as give the family of a reference point those of the full-catalogue family, if these are
+    more; `counts` has the trials of each contestant of the case."""
+    family = next((of for name, of in FAMILIES.items() if name != FULL_FAMILY and model == of[-1]), ())
+    if not family:
+        return trials
+    wanted = sum(counts.get(each, 0) for each in FAMILIES[FULL_FAMILY])
+    return max(trials, wanted - sum(counts.get(each, 0) for each in family[:-1]))
+
+
+def scored_again(model: Model, large: bool) -> int:
+    """How many settings of a contestant are scored on the other validation parts."""
+    return _SCORED_AGAIN[_size(large)].get(model[1], 0 if model[0] == NO_ENCODER else 2)
 
 
 def twin_of(model: Model, large: bool) -> Model | None:

@@ -3,39 +3,52 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from truepair.errors import InputError, TrainingError
+import torch
+
+from truepair.data.interactions import Interactions
+from truepair.errors import InputError, TruepairError
 from truepair.evaluation import Validation
 from truepair.tuning import Runner, training_runner
-from truepair_lab.lines import RunLine, TrialLine, append_line, read_lines
-from truepair_lab.paper.baselines import device_name, solved
+from truepair_lab.lines import RunLine, TrialLine, append_line, digest, read_lines
+from truepair_lab.paper.baselines import Point, device_name, solved
 from truepair_lab.paper.presets import NO_ENCODER
-from truepair_lab.paper.running.contrasts import Values, compare_runs
 from truepair_lab.paper.running.plan import Wanted
 from truepair_lab.paper.running.runs import keep_values, named, per_user_file
 from truepair_lab.paper.running.search import PointRunner
-from truepair_lab.quality.blends import BlendRunner, best_of, trained
-from truepair_lab.quality.cases import CASES, NDCG, Case, load_case
+from truepair_lab.quality.blends import BlendRunner, Fitted, best_of, run_key, trained_together
+from truepair_lab.quality.cases import CASES, NDCG, Case, load_case, n_parts
 from truepair_lab.quality.contestants import (
-    BASELINES,
-    INFONCE,
     METHODS_OF,
     MODELS,
-    POSTERIOR,
+    SCALED,
     Model,
+    equal_trials,
     fixed_of,
     parts_of,
+    scored_again,
     space_of,
     title,
     trials_of,
     twin_of,
 )
-from truepair_lab.quality.settled import Settings, current_runs, settings_of, wanted_runs
-from truepair_lab.searching import Quest
+from truepair_lab.quality.ials_runner import IalsRunner
+from truepair_lab.quality.part_scores import PartLine, part_file, read_contest
+from truepair_lab.quality.settled import (
+    Settings,
+    final_parameters,
+    other_runs,
+    settings_of,
+    wanted_runs,
+)
+from truepair_lab.quality.user_values import has_values
+from truepair_lab.searching import Place, Quest
+from truepair_lab.store import append
 
 Say = Callable[[str], None]
 
@@ -85,13 +98,19 @@ def tune_all(selected: Selection, out: Path, say: Say, progress: bool = False) -
         for model in selected.models:
             best = search(case, model, out, progress, selected.given)
             say(f"{case.name}, {title(model)}: best validation {NDCG} {best.score:.4f}")
+        score_parts(case, selected.models, out, say)
 
 
 def search(
     case: Case, model: Model, out: Path, progress: bool = False, given: Mapping[str, Any] | None = None
 ) -> TrialLine:
     """The best trial of a contestant; every trial is a line in `out`. The test part takes no part."""
-    quest = quest_of(case, model, settings_of(read_lines(out)), given)
+    lines = read_contest(out)
+    counts = Counter((line.encoder, line.method) for line in lines.trials if line.dataset == case.name)
+    quest = quest_of(case, model, settings_of(lines), given)
+    trials = equal_trials(model, quest.trials, counts)
+    # a number that is promised to be equal does not grow with the ranges
+    quest = replace(quest, trials=trials, extensions=0 if trials > quest.trials else quest.extensions)
     quest.run(out, progress)
     return quest.best(out)
 
@@ -113,7 +132,9 @@ def quest_of(
         fixed = {**fixed, **given}
     judge, parts = Validation(case.valid, train, NDCG, cold="model"), parts_of(model)
     runner: Runner
-    if parts is not None:
+    if model[1] == SCALED:
+        runner = IalsRunner(fixed, train, judge)
+    elif parts is not None:
         runner = BlendRunner([best_of(settings, (case.name, *part)) for part in parts], train, judge)
     elif model[0] == NO_ENCODER:
         runner = PointRunner(model[1], fixed, train, judge)
@@ -123,80 +144,134 @@ def quest_of(
     return Quest((case.name, *model), case.holdout.hash, space, runner, trials, device_name())
 
 
+def score_parts(case: Case, models: Sequence[Model], out: Path, say: Say) -> None:
+    """The best settings of every search, scored on the other validation parts."""
+    for number in range(1, n_parts(case.name)):
+        part, lines = case.part(number), read_contest(out)
+        known = {line.key for line in lines.parts}
+        asked = [
+            trial
+            for model in models
+            for trial in _best_trials(lines.trials, case.name, model)
+            if (*_place(trial), digest(trial.parameters), trial.epoch, number) not in known
+        ]
+        assert part.valid is not None
+        judge, began = Validation(part.valid, part.train, NDCG, cold="model"), time.perf_counter()
+        fitted = _fitted([(trial, final_parameters(asdict(trial)), 0) for trial in asked], part.train)
+        for trial, _, found in fitted:
+            if isinstance(found, TruepairError):
+                say(f"{case.name}, {title((trial.encoder, trial.method))}, part {number}: {found}")
+                continue
+            score = round(judge.score(found[0], found[1]), 6)
+            seconds, began = round(time.perf_counter() - began, 3), time.perf_counter()
+            line = PartLine(
+                *_place(trial), digest(trial.parameters), trial.epoch, number, part.hash, score,
+                device_name(), seconds,
+            )  # fmt: skip
+            append(part_file(out, case.name), line)
+        say(f"{case.name}: {len(asked)} settings scored on validation part {number}")
+
+
+def _place(trial: TrialLine) -> Place:
+    return trial.dataset, trial.encoder, trial.method
+
+
+def _best_trials(trials: Sequence[TrialLine], case: str, model: Model) -> list[TrialLine]:
+    """The trials of a contestant with the highest scores, as many as are scored again."""
+    own = [t for t in trials if _place(t) == (case, *model) and t.state == "complete" and t.score is not None]
+    own.sort(key=lambda trial: (-(trial.score or 0.0), trial.number))
+    return own[: scored_again(model, CASES[case].large)]
+
+
 # --- final runs ----------------------------------------------------------------------------------------
 
 
 def run_all(selected: Selection, out: Path, say: Say) -> None:
-    """Every final run that is not done, with the best settings of the trials at hand."""
+    """Every final run that is not done, with the settings chosen among the trials at hand."""
     for case in selected.loaded():
-        wanted = wanted_runs(case.name, selected.models, settings_of(read_lines(out)), selected.seeds)
+        lines = read_contest(out)
+        wanted = wanted_runs(case.name, selected.models, settings_of(lines), selected.seeds)
         untuned = [title(m) for m in selected.models if not any((w.encoder, w.method) == m for w in wanted)]
         if untuned:
             say(f"{case.name}: no settings for {', '.join(untuned)}; `truepair lab quality tune` finds them")
+        others = other_runs(case.name, selected.models, lines, selected.seeds)
         run_wanted(case, wanted, out, say)
+        run_wanted(case, [each for each in others if each not in wanted], out, say)
 
 
 def run_wanted(case: Case, wanted: Sequence[Wanted], out: Path, say: Say) -> int:
-    """Run what has no line yet; gives how many runs that were."""
-    count = 0
-    for each in wanted:
-        if each.key(case.whole.hash) in {line.key for line in read_lines(out).runs}:
-            continue
+    """Run what has no line, or no values of users, yet; gives how many runs that were."""
+    known = {line.key for line in read_lines(out).runs if has_values(out, line)}
+    missing = [each for each in wanted if each.key(case.whole.hash) not in known]
+    asked, count, began = [(each, each.parameters, each.seed) for each in missing], 0, time.perf_counter()
+    for each, _, found in _fitted(asked, case.train):
         what = f"{case.name}, {title((each.encoder, each.method))}, seed {each.seed}"
-        try:
-            line = _ran(case, each, out)
-        except TrainingError as error:
-            say(f"{what}: {error}")
+        if isinstance(found, TruepairError):
+            say(f"{what}: {found}")
             continue
+        seconds = round(time.perf_counter() - began, 3)
+        line = _judged(case, each, found, seconds, out)
         append_line(out / f"runs-{case.name}.jsonl", line)
         say(f"{what}: {NDCG} {line.metrics[NDCG]:.4f} ({line.seconds:.1f} s)")
-        count += 1
+        count, began = count + 1, time.perf_counter()
     return count
 
 
-def _ran(case: Case, each: Wanted, out: Path) -> RunLine:
-    began = time.perf_counter()
-    users, items, facts = _solved(case, each) if each.encoder == NO_ENCODER else _trained(case, each)
-    seconds = round(time.perf_counter() - began, 3)
+def _judged(case: Case, each: Wanted, fitted: Solved | Fitted, seconds: float, out: Path) -> RunLine:
+    users, items, made = fitted
     found = case.judged(users, items)
     keep_values(per_user_file(out, each), found.per_user)
-    facts = named(each, case.whole.hash) | facts
-    return RunLine(**facts, curve=[], metrics=found.metrics, last={}, seconds=seconds)
+    epoch, clamped = (made.epochs, None) if isinstance(made, Point) else (made.epoch, made.clamped)
+    return RunLine(
+        **named(each, case.whole.hash), engine=made.engine, epoch=epoch, curve=[], metrics=found.metrics,
+        last={}, clamped=None if clamped is None else round(clamped, 6), seconds=seconds,
+    )  # fmt: skip
 
 
-Fitted = tuple[Any, Any, dict[str, Any]]  # users, items, what the line says of them
+# --- fitting -------------------------------------------------------------------------------------------
+
+Solved = tuple[Any, Any, Point]
+Named = TypeVar("Named", Wanted, TrialLine)
+_TOGETHER = 8  # runs at once on a GPU
 
 
-def _solved(case: Case, each: Wanted) -> Fitted:
-    point = solved(each.method, each.parameters, case.train, each.seed)
-    return point.users, point.items, {"engine": point.engine, "epoch": point.epochs, "clamped": None}
+def _fitted(
+    asked: Sequence[tuple[Named, Mapping[str, Any], int]], train: Interactions
+) -> Iterator[tuple[Named, Mapping[str, Any], Solved | Fitted | TruepairError]]:
+    """Each with its matrices: (what, parameters, seed); reference points first, then training."""
+    for each, parameters, seed in asked:
+        if each.encoder == NO_ENCODER:
+            yield each, parameters, _solved(each.method, parameters, train, seed)
+    order: dict[str, int] = {}
+    trained = [each for each in asked if each[0].encoder != NO_ENCODER]
+    for _, parameters, seed in trained:
+        order.setdefault(run_key(parameters, seed), len(order))
+    trained.sort(key=lambda each: order[run_key(each[1], each[2])])  # a blend beside its trained part
+    for group in _groups(trained):
+        found = trained_together([(parameters, seed) for _, parameters, seed in group], train)
+        for (each, parameters, _), result in zip(group, found, strict=True):
+            yield each, parameters, result
 
 
-def _trained(case: Case, each: Wanted) -> Fitted:
-    users, items, result = trained(each.parameters, case.train, each.seed)
-    clamped = None if result.clamped is None else round(result.clamped, 6)
-    return users, items, {"engine": result.engine, "epoch": result.epoch, "clamped": clamped}
+def _solved(
+    method: str, parameters: Mapping[str, Any], train: Interactions, seed: int
+) -> Solved | TruepairError:
+    try:
+        point = solved(method, parameters, train, seed)
+    except TruepairError as error:
+        return error
+    return point.users, point.items, point
 
 
-# --- comparisons ---------------------------------------------------------------------------------------
-
-
-def compare_all(selected: Selection, out: Path, say: Say) -> None:
-    """The comparisons of each case, anew."""
-    for name in selected.cases:
-        runs = {
-            (e, m): lines for (case, e, m), lines in current_runs(read_lines(out)).items() if case == name
-        }
-        compare_runs(name, runs, contest_pairs, out, say)
-
-
-def contest_pairs(means: Mapping[Model, Values]) -> list[tuple[Model, Model]]:
-    """Every contestant that is trained against EASE and iALS, these two against each other, and InfoNCE with
-    weights by a first model against InfoNCE."""
-    baselines = [(NO_ENCODER, method) for method in BASELINES]
-    trained = [model for model in MODELS if model[0] != NO_ENCODER]
-    pairs = [(model, baseline) for model in trained for baseline in baselines] + [
-        (baselines[0], baselines[1])
-    ]
-    pairs += [(model, (model[0], INFONCE)) for model in trained if model[1] == POSTERIOR]
-    return [(a, b) for a, b in pairs if a in means and b in means]
+def _groups(asked: Sequence[tuple[Named, Mapping[str, Any], int]]) -> Iterator[list[Any]]:
+    """Runs that are trained at once; on the CPU one after the other, so that each has its line at once."""
+    most, group, keys = _TOGETHER if torch.cuda.is_available() else 1, list[Any](), set[str]()
+    for each in asked:
+        key = run_key(each[1], each[2])
+        if group and key not in keys and len(keys) == most:
+            yield group
+            group, keys = [], set()
+        group.append(each)
+        keys.add(key)
+    if group:
+        yield group

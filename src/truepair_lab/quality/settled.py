@@ -1,14 +1,15 @@
-"""Settled: the best settings of the trials, the runs that have them, the file that comes with truepair."""
+"""Settled: the chosen settings of the trials, the runs that have them, the file that comes with truepair."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from truepair_lab.lines import Lines, RunLine, digest
+from truepair_lab.lines import Key, Lines, RunLine, digest
 from truepair_lab.paper.running.plan import Wanted
 from truepair_lab.quality.cases import NDCG, RECALL
-from truepair_lab.quality.contestants import Model, seeds_of
+from truepair_lab.quality.contestants import OTHER_SEEDS, Model, seeds_of
+from truepair_lab.quality.part_scores import Scored, choice_of, scored_trials
 from truepair_lab.searching import Place, best_settings, read_settings, settings_json
 from truepair_lab.statistics import Mean
 
@@ -18,8 +19,25 @@ Settings = Mapping[Place, Mapping[str, Any]]  # "parameters", "epoch", "validati
 
 
 def settings_of(lines: Lines) -> dict[Place, dict[str, Any]]:
-    """The best settings of each place: of the trials at hand, else those that come with truepair."""
-    return packaged_settings() | best_settings(lines)
+    """The settings of each place: chosen among the trials at hand, else those that come with truepair."""
+    return packaged_settings() | chosen_settings(lines)
+
+
+def chosen_settings(lines: Lines) -> dict[Place, dict[str, Any]]:
+    """The settings with the best mean over the validation parts; the best trial where there is one part."""
+    found = best_settings(lines)
+    for place, candidates in scored_trials(lines).items():
+        choice = choice_of(candidates)
+        assert choice is not None
+        best = choice.by_mean
+        found[place] = settings_of_trial(best) | {"parts": round(best.mean, 6)}
+    return found
+
+
+def settings_of_trial(scored: Scored) -> dict[str, Any]:
+    """The parameters, epoch and first validation score of a trial."""
+    trial = scored.trial
+    return {"parameters": dict(trial.parameters), "epoch": trial.epoch, "validation": trial.score}
 
 
 def packaged_settings() -> dict[Place, dict[str, Any]]:
@@ -30,7 +48,7 @@ def packaged_settings() -> dict[Place, dict[str, Any]]:
 def settled_text(lines: Lines) -> str:
     """The text of settled.json for these lines."""
     runs = current_runs(lines)
-    best = best_settings(lines)
+    best = chosen_settings(lines)
     return settings_json({place: best[place] | _reached(runs.get(place, ())) for place in best})
 
 
@@ -68,12 +86,32 @@ def wanted_runs(case: str, models: Sequence[Model], settings: Settings, seeds: i
     return sorted(found, key=lambda wanted: wanted.seed)
 
 
-def current_runs(lines: Lines) -> dict[Place, list[RunLine]]:
-    """The final runs with the best settings, by seed; runs of older settings are left out."""
-    wanted = {place: digest(final_parameters(best)) for place, best in settings_of(lines).items()}
-    found: dict[Place, list[RunLine]] = {}
+def other_runs(case: str, models: Sequence[Model], lines: Lines, seeds: int | None) -> list[Wanted]:
+    """The runs of settings that a validation part alone would choose, where its mean chooses others."""
+    scored, found = scored_trials(lines), dict[Key, Wanted]()
+    for model in models:
+        choice = choice_of(scored.get((case, *model), ()))
+        if choice is None:
+            continue
+        for each in choice.by_part:
+            for seed in seeds_of(model[1], OTHER_SEEDS if seeds is None else min(seeds, OTHER_SEEDS)):
+                wanted = Wanted(STUDY, case, *model, "", seed, final_parameters(settings_of_trial(each)))
+                found.setdefault(wanted.key(""), wanted)
+    return sorted(found.values(), key=lambda wanted: wanted.seed)
+
+
+def runs_of(lines: Lines) -> dict[tuple[str, str, str, str], list[RunLine]]:
+    """The runs of every place and settings, by the checksum of their parameters."""
+    found: dict[tuple[str, str, str, str], list[RunLine]] = {}
     for run in sorted(lines.runs, key=lambda run: run.seed):
-        place = run.dataset, run.encoder, run.method
-        if run.study == STUDY and digest(run.parameters) == wanted.get(place):
+        if run.study == STUDY:
+            place = run.dataset, run.encoder, run.method, digest(run.parameters)
             found.setdefault(place, []).append(run)
     return found
+
+
+def current_runs(lines: Lines) -> dict[Place, list[RunLine]]:
+    """The final runs with the chosen settings, by seed; runs of other settings are left out."""
+    runs = runs_of(lines)
+    wanted = {place: digest(final_parameters(best)) for place, best in settings_of(lines).items()}
+    return {place: runs[*place, mark] for place, mark in wanted.items() if (*place, mark) in runs}

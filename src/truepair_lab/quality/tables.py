@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
-from truepair_lab.lines import Contrast, Lines, RunLine, TrialLine, digest
+from truepair_lab.lines import Lines, RunLine, TrialLine, digest
 from truepair_lab.markdown import details, duration, metric_name, plain, short, table
 from truepair_lab.paper.presets import NO_ENCODER
 from truepair_lab.paper.running.contrasts import model_key
 from truepair_lab.quality.cases import AIMS, CASES, NDCG, RECALL, case_title
-from truepair_lab.quality.contestants import BASELINES, MODELS, Model, title
-from truepair_lab.quality.settled import current_runs, mean_of
-from truepair_lab.searching import Place, best_trials
+from truepair_lab.quality.comparisons import FAMILY, Side, sides_of
+from truepair_lab.quality.contestants import BASELINES, FAMILIES, FULL_FAMILY, MODELS, Model, title
+from truepair_lab.quality.settled import chosen_settings, current_runs, mean_of
+from truepair_lab.searching import Place
 from truepair_lab.statistics import Mean, bold, contrast_text, sign_of
 
 _NOT_RUN = "not run"
@@ -58,51 +61,76 @@ class Contest:
         return mean_of(self.runs.get((case, *model), ()), metric)
 
     def validation(self, case: str, model: Model) -> float | None:
-        """The best trial's score."""
-        best = best_trials(self.lines).get((case, *model))
-        return None if best is None else best.score
+        """The score of the chosen settings on the first validation part."""
+        return self._settings(case, model).get("validation")
+
+    def parts(self, case: str, model: Model) -> float | None:
+        """Their mean over all validation parts; None where one part chose."""
+        return self._settings(case, model).get("parts")
+
+    def _settings(self, case: str, model: Model) -> Mapping[str, Any]:
+        return self._chosen.get((case, *model), {})
+
+    @cached_property
+    def _chosen(self) -> dict[Place, dict[str, Any]]:
+        return chosen_settings(self.lines)
+
+    @cached_property
+    def _sides(self) -> dict[str, dict[str, Side]]:
+        return {case: sides_of(self.lines, case) for case in self.cases}
+
+    def side(self, case: str, name: str) -> Side | None:
+        """A contestant or a family, as comparisons name it."""
+        return self._sides.get(case, {}).get(name)
 
     def models(self, case: str) -> list[tuple[Model, Mean]]:
         """The contestants that were run, the best first."""
         found = [(model, mean) for model in MODELS if (mean := self.mean(case, model))]
         return sorted(found, key=lambda pair: -pair[1].value)
 
-    def chosen(self, case: str) -> Model | None:
-        """The trained contestant that validation would choose: no look at the test part."""
-        able = [m for m, _ in self.models(case) if m[0] != NO_ENCODER]
-        scored = [(score, m) for m in able if (score := self.validation(case, m)) is not None]
-        return max(scored)[1] if scored else None
+    def chosen(self, case: str, family: str = FULL_FAMILY) -> Model | None:
+        """The contestant that validation chooses in a family: no look at the test part."""
+        side = self.side(case, FAMILY + family)
+        return None if side is None else side.model
 
-    def gap(self, case: str, a: Model, b: Model) -> Gap | None:
+    def gap(self, case: str, a: str, b: str) -> Gap | None:
         """How much a is above b; None where these very runs were not compared."""
+        sides = self.side(case, a), self.side(case, b)
         for line in self.lines.contrasts:
-            if line.dataset != case or not self._is_of(line, case, a, b):
+            if (line.dataset, line.a, line.b) != (case, a, b) or None in sides:
                 continue
-            return Gap(line.difference, line.low, line.high, line.p_corrected)
+            marks = [(digest(side.runs[0].parameters), side.runs[0].split) for side in sides if side]
+            if marks == [(line.a_digest, line.split), (line.b_digest, line.split)]:
+                return Gap(line.difference, line.low, line.high, line.p_corrected)
         return None
-
-    def _is_of(self, line: Contrast, case: str, a: Model, b: Model) -> bool:
-        sides = [self.runs.get((case, *model), []) for model in (a, b)]
-        return (line.a, line.b) == (model_key(a), model_key(b)) and all(
-            runs and (digest(runs[0].parameters), runs[0].split) == (mark, line.split)
-            for runs, mark in zip(sides, (line.a_digest, line.b_digest), strict=True)
-        )
 
 
 # --- tables --------------------------------------------------------------------------------------------
 
 
 def chosen_table(contest: Contest) -> str:
-    """The contestant that validation chooses in each case, against the baselines."""
+    """The contestant that validation chooses in each family and case, and the spread of that choice."""
     rows = []
     for case in contest.cases:
-        chosen = contest.chosen(case)
-        if chosen is not None:
-            gaps = [contest.gap(case, chosen, (NO_ENCODER, baseline)) for baseline in BASELINES]
-            mean = contest.mean(case, chosen)
-            rows.append([case_title(case), title(chosen), mean, *(gap or "not compared" for gap in gaps)])
-    against = [f"- {title((NO_ENCODER, baseline))}" for baseline in BASELINES]
-    return table(["case", "chosen on validation", metric_name(NDCG), *against], rows) if rows else ""
+        for family in FAMILIES:
+            side = contest.side(case, FAMILY + family)
+            if side is not None:
+                mean = mean_of(side.runs, NDCG)
+                spread = "–" if side.spread is None else short(side.spread)
+                rows.append([case_title(case), family, title(side.model), mean, spread])
+    head = ["case", "family", "chosen on validation", metric_name(NDCG), "spread of the choice"]
+    return table(head, rows) if rows else ""
+
+
+def families_table(contest: Contest) -> str:
+    """The differences between the families."""
+    names = list(FAMILIES)
+    pairs = [(a, b) for at, a in enumerate(names) for b in names[at + 1 :]]
+    rows = [
+        [case_title(case), *(contest.gap(case, FAMILY + a, FAMILY + b) or "not compared" for a, b in pairs)]
+        for case in contest.cases
+    ]
+    return table(["case", *(f"{a} - {b}" for a, b in pairs)], rows) if rows else ""
 
 
 def aims_table(contest: Contest) -> str:
@@ -127,24 +155,36 @@ def verdict(mean: Mean | None, aim: float) -> str:
     return "met" if mean.value >= aim else f"**missed by** {short(aim - mean.value)}"
 
 
-_AIMS = "The trained contestant with the best validation score counts; mean ± standard deviation over seeds."
+_AIMS = "The contestant that the full-catalogue family chooses counts; mean ± standard deviation over seeds."
 
 
 def ranking_table(contest: Contest, case: str) -> str:
     """Every contestant of a case, the best on the test part first."""
-    chosen = contest.chosen(case)
+    chosen = {contest.chosen(case, family) for family in FAMILIES}
+    baselines = [(NO_ENCODER, baseline) for baseline in BASELINES]
     rows = []
     for place, (model, mean) in enumerate(contest.models(case), 1):
-        gaps = [contest.gap(case, model, (NO_ENCODER, baseline)) for baseline in BASELINES]
-        score = contest.validation(case, model)
-        name = title(model) + (" ✓" if model == chosen else "")
-        figures = [short(score) if score is not None else "–", mean, contest.mean(case, model, RECALL)]
+        gaps = [contest.gap(case, model_key(model), model_key(baseline)) for baseline in baselines]
+        scores = contest.validation(case, model), contest.parts(case, model)
+        name = title(model) + (" ✓" if model in chosen else "")
+        figures = [*("–" if s is None else short(s) for s in scores), mean, contest.mean(case, model, RECALL)]
         rows.append([place, name, mean.n, *figures, *(gap or "–" for gap in gaps)])
-    against = [f"{metric_name(NDCG)} - {title((NO_ENCODER, baseline))}" for baseline in BASELINES]
-    head = ["", "contestant", "seeds", "validation", metric_name(NDCG), metric_name(RECALL), *against]
+    against = [f"{metric_name(NDCG)} - {title(baseline)}" for baseline in baselines]
+    head = ["", "contestant", "seeds", "validation", "all parts", metric_name(NDCG), metric_name(RECALL)]
     missing = [title(model) for model in MODELS if not contest.mean(case, model)]
     note = f"\n\nNot run: {', '.join(missing)}." if missing else ""
-    return table(head, rows) + note
+    return table([*head, *against], rows) + note
+
+
+def trials_table(contest: Contest) -> str:
+    """The number of trials of each family."""
+    counts = Counter((trial.dataset, trial.encoder, trial.method) for trial in contest.lines.trials)
+    rows = [
+        [case_title(case), *(sum(counts[case, *model] for model in models) for models in FAMILIES.values())]
+        for case in CASES
+        if any(place[0] == case for place in counts)
+    ]
+    return table(["trials", *FAMILIES], rows) if rows else ""
 
 
 def effort_table(contest: Contest) -> str:
@@ -152,7 +192,11 @@ def effort_table(contest: Contest) -> str:
     trials: dict[Place, list[TrialLine]] = {}
     for trial in contest.lines.trials:
         trials.setdefault((trial.dataset, trial.encoder, trial.method), []).append(trial)
-    best = best_trials(contest.lines)
+    best = {
+        place: next(t for t in of if (t.parameters, t.epoch) == (chosen["parameters"], chosen["epoch"]))
+        for place, of in trials.items()
+        if (chosen := chosen_settings(contest.lines).get(place)) is not None
+    }
     places = [(case, *model) for case in CASES for model in MODELS if (case, *model) in trials]
     rows = [_effort(place, trials[place], best.get(place)) for place in places]
     head = ["case", "contestant", "trials", "time", "epoch", "settings"]
