@@ -31,3 +31,13 @@ def posterior_of(data, dim=3, seed=0):
     ratio = torch.linspace(-2.3, 2.1, 64).exp()
     ends = torch.tensor([-2.0, 2.0])
     return Posterior(users, items, scores.mean(dim=1), scores.std(dim=1), ratio, ends)
+
+
+def distinctive(rows, popularity):
+    """Unit vectors without the mean and the main direction of popular items, by singular values."""
+    unit = rows.numpy().astype(float)
+    unit /= np.linalg.norm(unit, axis=1, keepdims=True)
+    unit -= np.average(unit, axis=0, weights=popularity)
+    main = np.linalg.svd(unit * np.sqrt(popularity)[:, None])[2][0]
+    unit -= np.outer(unit @ main, main)
+    return torch.from_numpy(unit / np.linalg.norm(unit, axis=1, keepdims=True)).float()

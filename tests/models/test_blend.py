@@ -16,7 +16,7 @@ from truepair.models.closed_forms import EASE
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.model_file import load_model, save_model
 from truepair.storage.tensor_file import read_tensors, write_tensors
-from worlds import interactions_of, two_tastes
+from worlds import distinctive, interactions_of, two_tastes
 
 QUICK = {"dim": 6, "epochs": 4, "learning_rate": 0.05, "device": "cpu", "seed": 1}
 PLUS = {"blend": EASE(l2=20, user_power=0.2, item_power=0.3), "blend_weight": 0.7}
@@ -110,8 +110,8 @@ def test_similar_ones_are_those_of_what_was_trained(fitted):
         assert each.similar_items([0, 7], k=5).equals(alone.similar_items([0, 7], k=5))
     assert fitted.similar_users([0, 7], k=5).equals(alone.similar_users([0, 7], k=5))
     popular = made(popularity=2.0, epochs=1)
-    directions = popular.items_[:, WORLD.n_items : -1]
-    expected = torch.nn.functional.cosine_similarity(directions[[0]], directions)
+    directions = distinctive(popular.items_[:, WORLD.n_items : -1], popular.popularity_)
+    expected = directions @ directions[0]
     expected[0] = -1
     found = popular.similar_items([0], k=29)
     np.testing.assert_allclose(

@@ -30,7 +30,7 @@ from truepair.recommender.parts import parts_of
 from truepair.sampling import BNS, DNS, SAMPLERS, Full
 from truepair.training import Settings
 from truepair.tuning import tune
-from worlds import two_tastes
+from worlds import distinctive, two_tastes
 
 QUICK = {"dim": 8, "epochs": 8, "patience": 3, "validation": 0.1, "learning_rate": 0.02, "device": "cpu"}
 QUICK |= {"schedule": "constant"}  # so that a run can go on for more epochs
@@ -138,16 +138,6 @@ def test_k_that_makes_no_sense(model, k):
 
 def test_no_users_give_an_empty_table(model):
     assert len(model.recommend(pd.Series([], dtype=str))) == 0
-
-
-def distinctive(rows, popularity):
-    """Unit vectors without the mean and the main direction of popular items, by singular values."""
-    unit = rows.numpy().astype(float)
-    unit /= np.linalg.norm(unit, axis=1, keepdims=True)
-    unit -= np.average(unit, axis=0, weights=popularity)
-    main = np.linalg.svd(unit * np.sqrt(popularity)[:, None])[2][0]
-    unit -= np.outer(unit @ main, main)
-    return torch.from_numpy(unit / np.linalg.norm(unit, axis=1, keepdims=True)).float()
 
 
 def test_similar_items_and_users(clicks):
@@ -362,7 +352,13 @@ def test_nobody_and_nothing_is_held_out_entirely():
     assert (split.train.item_counts > 0).all()
 
 
-@pytest.mark.parametrize("changes", [{}, {"blend": "ease"}, {"encoder": "ease"}], ids=str)
+EASE_ALONE = {
+    "encoder": "ease",
+    **{name: Recommender().get_params()[name] for name in QUICK if name != "device"},
+}
+
+
+@pytest.mark.parametrize("changes", [{}, {"blend": "ease"}, EASE_ALONE], ids=["mf", "blend", "ease"])
 def test_who_and_what_was_not_trained_on(changes, tmp_path):
     train = read_interactions({"user": list("aabbccc"), "item": [1, 2, 1, 3, 1, 2, 5]})
     valid = read_interactions({"user": ["y", "y", "b"], "item": [1, 3, 2]})

@@ -13,6 +13,7 @@ FOLDER = Path(__file__).parents[3] / "benchmarks"
 CALLS = {
     "fold_in.py": (["--quick"], ["mf: recall@20 of new people", "lightgcn: overlap@20 of a training user's"]),
     "import_time.py": (["--quick"], ["import torch", "1.00 x torch"]),
+    "memory.py": (["--tiny"], ["bytes a user", "users, 3 items"]),
     "ml100k_paper_split.py": (
         ["--data", "{data}", "--seeds", "1", "--epochs", "1", "--only", "MF BPR"],
         ["MF BPR: NDCG@20", "authors' program 0.4196"],
