@@ -1,6 +1,7 @@
 """Peak memory of reading a table and of `Recommender().fit`: bytes for each user, item and pair.
 
-Each size is fitted in a fresh process, with one epoch: more epochs need no more memory. Linux only.
+The table has blocks of 1,024 users; a step holds some matrices of the users of a block × all items. Each size
+is fitted in a fresh process, with one epoch: more epochs need no more memory. Linux only.
 
     python benchmarks/memory.py           # about two minutes
     python benchmarks/memory.py --tiny    # one small size for each figure; they mean little
@@ -25,7 +26,7 @@ n_users, n_items, n_pairs, dim = map(int, sys.argv[1:5])
 
 def fit(users, items):
     data = tp.read_interactions(pd.DataFrame({"user": users, "item": items}))
-    tp.Recommender(dim=dim, epochs=1, device="cpu").fit(data)
+    tp.Recommender(dim=dim, epochs=1, batch_size=int(sys.argv[5]) or None, device="cpu").fit(data)
 
 fit(np.arange(999), np.arange(999) % 7)
 imported = peak()
@@ -37,6 +38,9 @@ print(peak() - imported)
 """
 
 
+BLOCK = 1024  # users of a step; the bytes of an item depend on it
+
+
 class Size(NamedTuple):
     """A job, as far as memory depends on it."""
 
@@ -44,6 +48,7 @@ class Size(NamedTuple):
     items: int
     pairs: int
     dim: int
+    batch_size: int = 0  # 0: by default
 
 
 def peak_bytes(size: Size) -> int:
@@ -71,7 +76,7 @@ def main() -> None:
     scale = 100 if tiny else 1
     print("| d | bytes a user | bytes an item | bytes a pair |\n| --- | --- | --- | --- |")
     for dim in (64,) if tiny else (64, 128):
-        found = slopes(Size(100_000 // scale, 10_000 // scale, 600_000 // scale, dim), 4)
+        found = slopes(Size(60_000 // scale, 2000 // scale, 360_000 // scale, dim, BLOCK), 3)
         print(f"| {dim} | {found['user']:,.0f} | {found['item']:,.0f} | {found['pair']:,.0f} |")
     size = Size(1_000_000 // scale, 3, 1_670_000 // scale, 128)
     print(f"\n{size.users:,} users, 3 items, {size.pairs:,} pairs, d = 128: {peak_bytes(size) / 1e9:.2f} GB")

@@ -198,7 +198,7 @@ def _dataset(files: list[Path], kind: str, source: Path) -> Raw:
 def _npz(file: File) -> Raw:
     content, what = file.content, "a SciPy sparse matrix"
     with read_errors(file.path, what), np.load(io.BytesIO(content), allow_pickle=False) as archive:
-        parts = dict(archive)
+        parts = {name: np.asarray(part) for name, part in archive.items()}  # bytes where one is no array
     for name in ("shape", "indptr", "indices", "row", "col", "coords", "offsets"):
         if name in parts and parts[name].dtype.kind not in "iu":
             raise InputError(

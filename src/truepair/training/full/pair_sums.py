@@ -2,8 +2,8 @@
 
     F(s⁺) = Σ_j w_j φ(s⁺ − s_j)        D(s⁺) = Σ_j w_j φ'(s⁺ − s_j)        G(s_j) = Σ_a α_a φ'(s⁺_a − s_j)
 
-w_j ∝ ω_j e^{β s_j}, with sum 1 in a row. Here they are plain PyTorch, anchors × columns; `rows_histogram`
-has them in time that grows with anchors + columns, and `rows_gpu` without storing anchors × columns.
+w_j ∝ ω_j e^{β s_j}, with sum 1 in a row. Here they are plain PyTorch, anchors × columns; `histogram`
+has them in time that grows with anchors + columns, and `gpu_pair_sums` without storing anchors × columns.
 """
 
 from __future__ import annotations
