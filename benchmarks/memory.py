@@ -9,6 +9,7 @@ is fitted in a fresh process, with one epoch: more epochs need no more memory. L
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from typing import NamedTuple
@@ -52,9 +53,15 @@ class Size(NamedTuple):
 
 
 def peak_bytes(size: Size) -> int:
-    """What fitting adds to the peak memory of a process that has fitted something small."""
+    """What fitting adds to the peak memory of a process that has fitted something small.
+
+    The C library may keep freed memory in pieces that fit nothing, some hundred MB at any size; with a fixed
+    threshold for what is given back at once it does not, and sizes can be compared.
+    """
     command = [sys.executable, "-c", PROGRAM, *map(str, size)]
-    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "1000000"}
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+    return int(done.stdout)
 
 
 def slopes(base: Size, factor: int) -> dict[str, float]:
