@@ -778,6 +778,7 @@ def test_the_commands_tune_run_and_keep_sessions(
     ]
     assert "quality run" in found.sessions[-1].asked
     assert "--seeds=2" in found.sessions[-1].asked
+    assert [line.runs for line in found.sessions] == [0, len(found.trials), len(found.runs)]
     again = called("run", "--seeds=2", *words, "--part")
     assert again.exit_code == 0
     assert read_lines(tmp_path) == found

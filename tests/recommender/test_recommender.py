@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from truepair.data.ids import IdMap
+from truepair.data.interactions import Interactions
 from truepair.data.reading import read_interactions
 from truepair.data.simulation import simulate_world
 from truepair.data.split import Split
@@ -362,7 +363,13 @@ def test_nobody_and_nothing_is_held_out_entirely():
     assert (split.train.item_counts > 0).all()
 
 
-@pytest.mark.parametrize("changes", [{}, {"blend": "ease"}, {"encoder": "ease"}], ids=str)
+EASE_ALONE = {
+    "encoder": "ease",
+    **{name: Recommender().get_params()[name] for name in QUICK if name != "device"},
+}
+
+
+@pytest.mark.parametrize("changes", [{}, {"blend": "ease"}, EASE_ALONE], ids=["mf", "blend", "ease"])
 def test_who_and_what_was_not_trained_on(changes, tmp_path):
     train = read_interactions({"user": list("aabbccc"), "item": [1, 2, 1, 3, 1, 2, 5]})
     valid = read_interactions({"user": ["y", "y", "b"], "item": [1, 3, 2]})
@@ -386,6 +393,10 @@ def test_who_and_what_was_not_trained_on(changes, tmp_path):
             model.recommend(cold="error")
         assert model.recommend(["a", "b"], cold="error").num_rows
         assert model.history_.users.tolist() == [True, True, True, False, False]
+        # y has known pairs, none of which was trained on
+        target = Interactions([0, 3, 4], [2, 1, 1], model.seen_.user_ids, model.seen_.item_ids)
+        judged = evaluate(model, target, exclude=model.seen_, ks=(2,))
+        assert judged.cold_users.tolist() == [3, 4]
     guests = fitted.fold_in({"user": ["y", "q"], "item": [3, 1]})
     assert guests.history_.users.all()
 
