@@ -459,6 +459,9 @@ def test_items_excluded_for_some_users(model, clicks):
     assert 0 < sum(kept) < len(kept)
     columns = ["user", "item", "score"]
     pd.testing.assert_frame_equal(table[columns], whole[kept][columns].reset_index(drop=True))
+    some = {"k": 9, "only_items": items[:9], "exclude_seen": False}
+    beside = model.recommend("user 0001", exclude_items={"user 0001": items[20:]}, **some)  # no candidates
+    pd.testing.assert_frame_equal(beside, model.recommend("user 0001", **some))
     stranger = model.recommend("x", k=60, exclude_items={"x": items[1:]}, unknown="popular")
     assert stranger.item.tolist() == items[:1]
     with pytest.raises(InputError, match=r"unknown user: 'x'.*unknown='drop'"):
@@ -929,6 +932,7 @@ def test_what_cannot_be_registered():
     for name, kind, message in (
         ("Mine", BPR, "must be lower-case letters"),
         ("bpr", InfoNCE, "'infonce' is InfoNCE already|'bpr' is BPR already"),
+        ("mine", BPR, "'bpr' is BPR already"),
         ("mine", BPR(), "give the class itself"),
         ("mine", Loose, "must be a @dataclass"),
         ("mine", Bare, "has fields without a default: slope"),
