@@ -319,6 +319,17 @@ def test_the_full_catalogue_is_truepairs_default_model():
     assert popular.recalculate_user(0, matrix[0]).shape == (5,)
 
 
+def test_parameters_of_the_full_catalogue_are_used():
+    model = ours.FullCatalogueInfoNCE(
+        7, 0.03, 0.2, iterations=3, use_gpu=False, random_state=5, temperature=0.4, popularity=0.6
+    )
+    job = model._job(two_tastes(N_USERS, N_ITEMS))
+    assert (job.encoder.dim, job.encoder.temperature, job.encoder.popularity) == (7, 0.4, 0.6)
+    settings = job.settings
+    assert (settings.learning_rate, settings.weight_decay, settings.epochs) == (0.03, 0.2, 3)
+    assert (settings.seed, settings.device) == (5, "cpu")
+
+
 def test_ease_is_truepairs_ease(tmp_path):
     matrix = clicks()
     model = ours.EASE(regularization=5.0, item_power=0.2)

@@ -461,7 +461,7 @@ def test_evaluate_judged_candidates(model, tmp_path):
     expected = fitted.evaluate(candidates=table, ks=(1, 2))
     assert found["metrics"] == expected.means
     assert found["mean"] == expected.mean("auc")
-    stars = "\n".join(f"{u},{i},{3 + 2 * label}" for u, i, label in rows)
+    stars = "\n".join(f"{u},{i},{3 + label}" for u, i, label in rows)
     seen = "".join(f"{u},{fitted.seen_.items_of(u)[0]},5\n" for u in range(2))
     (tmp_path / "stars.csv").write_text(f"user,item,rating\n{stars}\n{seen}0,999,5\n777,1,5\n777,2,3\n")
     args = ["evaluate", model, "--candidates", tmp_path / "stars.csv", "-k", "2", "--min-rating", "4"]

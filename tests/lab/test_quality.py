@@ -566,6 +566,14 @@ def test_settings_are_scored_on_every_part_once(case: Case, tmp_path: Path) -> N
     assert read_contest(tmp_path) == found
 
 
+def test_the_best_settings_of_a_search_are_scored_again() -> None:
+    scores = [0.1, 0.3, None, 0.2, 0.3, 0.25]
+    trials = [replace(trial(INFONCE, QUICK, 0.0, 4), number=n, score=s) for n, s in enumerate(scores)]
+    trials.append(replace(trials[1], number=6, method="exact-dpl", score=0.9))
+    found = running._best_trials(trials, "ml-100k", INFONCE)
+    assert [line.number for line in found] == [1, 4]
+
+
 @pytest.mark.usefixtures("hurried")
 def test_a_trial_of_ials_is_its_best_sweep(case: Case, tmp_path: Path) -> None:
     best = search(case, IALS, tmp_path)
@@ -778,6 +786,7 @@ def test_the_commands_tune_run_and_keep_sessions(
     ]
     assert "quality run" in found.sessions[-1].asked
     assert "--seeds=2" in found.sessions[-1].asked
+    assert [line.runs for line in found.sessions] == [0, len(found.trials), len(found.runs)]
     again = called("run", "--seeds=2", *words, "--part")
     assert again.exit_code == 0
     assert read_lines(tmp_path) == found

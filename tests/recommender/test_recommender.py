@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from truepair.data.ids import IdMap
+from truepair.data.interactions import Interactions
 from truepair.data.reading import read_interactions
 from truepair.data.simulation import simulate_world
 from truepair.data.split import Split
@@ -382,6 +383,10 @@ def test_who_and_what_was_not_trained_on(changes, tmp_path):
             model.recommend(cold="error")
         assert model.recommend(["a", "b"], cold="error").num_rows
         assert model.history_.users.tolist() == [True, True, True, False, False]
+        # y has known pairs, none of which was trained on
+        target = Interactions([0, 3, 4], [2, 1, 1], model.seen_.user_ids, model.seen_.item_ids)
+        judged = evaluate(model, target, exclude=model.seen_, ks=(2,))
+        assert judged.cold_users.tolist() == [3, 4]
     guests = fitted.fold_in({"user": ["y", "q"], "item": [3, 1]})
     assert guests.history_.users.all()
 
@@ -444,6 +449,9 @@ def test_items_excluded_for_some_users(model, clicks):
     assert 0 < sum(kept) < len(kept)
     columns = ["user", "item", "score"]
     pd.testing.assert_frame_equal(table[columns], whole[kept][columns].reset_index(drop=True))
+    some = {"k": 9, "only_items": items[:9], "exclude_seen": False}
+    beside = model.recommend("user 0001", exclude_items={"user 0001": items[20:]}, **some)  # no candidates
+    pd.testing.assert_frame_equal(beside, model.recommend("user 0001", **some))
     stranger = model.recommend("x", k=60, exclude_items={"x": items[1:]}, unknown="popular")
     assert stranger.item.tolist() == items[:1]
     with pytest.raises(InputError, match=r"unknown user: 'x'.*unknown='drop'"):
@@ -914,6 +922,7 @@ def test_what_cannot_be_registered():
     for name, kind, message in (
         ("Mine", BPR, "must be lower-case letters"),
         ("bpr", InfoNCE, "'infonce' is InfoNCE already|'bpr' is BPR already"),
+        ("mine", BPR, "'bpr' is BPR already"),
         ("mine", BPR(), "give the class itself"),
         ("mine", Loose, "must be a @dataclass"),
         ("mine", Bare, "has fields without a default: slope"),

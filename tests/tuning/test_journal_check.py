@@ -1,6 +1,7 @@
 """Journals that another program wrote, or damaged: refused when they are opened."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -54,11 +55,11 @@ OTHER = [
     *[("parameters", value) for value in ("x", [1], 3, {"a": deep(50)})],
     *[("owner", None), ("outcome", None)],
     *[("outcome", value) for value in ("x", [], {"state": "complete"}, {**NUMBERS, "state": "odd"})],
-    *[("outcome", {**NUMBERS, "score": value}) for value in (None, "x", True, [1])],
+    *[("outcome", {**NUMBERS, "score": value}) for value in (None, "x", True, [1], math.nan)],
     *[("outcome", {**NUMBERS, "history": value}) for value in ("x", [1], [[1]], [[1, "x"]], [[1, 2, 3]])],
     *[
         ("outcome", {**NUMBERS, **more})
-        for more in ({"more": 1}, {"seconds": "x"}, {"why": 3}, {"epoch": "x"})
+        for more in ({"more": 1}, {"seconds": "x"}, {"seconds": math.inf}, {"why": 3}, {"epoch": "x"})
     ],
 ]
 

@@ -22,6 +22,7 @@ from truepair.training.reference.trainer import ReferenceTrainer
 from truepair.training.sampled.cpu import epoch_order
 from truepair.training.sampled.cpu.engine import CPU, FasterThreads
 from truepair.training.sampled.cpu.epoch_order import anchor_order, sort_places
+from truepair.training.sampled.cpu.in_batch import count_beaten
 from truepair.training.sampled.plan import FUSED_LOSSES
 from worlds import interactions_of, two_tastes
 
@@ -167,6 +168,16 @@ def test_bns_with_many_rows_of_a_user_and_many_rivals_of_an_item():
     few = interactions_of([range(4), [2, 5], [0, 3, 6]], 7)
     for batch_size in (2, 9):
         check_equal(job_of(few, sampler=BNS(pool=5, in_batch=True), batch_size=batch_size), epochs=3)
+
+
+def test_bns_counts_rivals_of_equal_score():
+    @numba.njit
+    def counted(among, times, score):
+        return count_beaten(among, times, score)
+
+    among = np.array([1, 2, 2, 3, np.inf], dtype=np.float32)
+    times = np.array([5, 1, 2, 7, 9], dtype=np.int32)
+    assert [counted(among, times, np.float32(score)) for score in (0, 1, 2, 3)] == [0, 5, 8, 15]
 
 
 def test_clamped_rows_are_counted(data):

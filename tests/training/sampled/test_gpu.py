@@ -376,6 +376,17 @@ def test_risks_are_those_of_the_formula(encoder, n_items, programs, monkeypatch)
     np.testing.assert_allclose(ours, expected_risks(job, runs.weights[0].cpu()), rtol=1e-4, atol=1e-5)
 
 
+def test_risks_count_rivals_of_equal_score():
+    """Scores are whole numbers, so that many are equal to the last bit."""
+    data = interactions_of([[0, 1], [2], [3, 4], [5, 0]], 9)
+    job = job_of(MF(dim=1), BPR(), BNS(pool=6, in_batch=True), data, batch_size=7)
+    runs = OnlyGradients([job])
+    runs.weights[0] = torch.tensor([1.0, 1, 2, 1, *(item // 3 for item in range(9))])[:, None]
+    runs.gradient()
+    risks = -runs.scores.view(7, 8)[:, 1:7].cpu().numpy()
+    np.testing.assert_allclose(risks, expected_risks(job, runs.weights[0].cpu()), rtol=1e-5)
+
+
 def test_the_top_score_on_an_item_that_nobody_has_is_no_nan():
     """F = 1 and p = 0: the two pieces of evidence cancel, and unbias is ½."""
     job = job_of(MF(dim=1), BPR(), BNS(pool=40, in_batch=True), interactions_of([[0], [1]], 4), batch_size=2)
