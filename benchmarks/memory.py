@@ -4,7 +4,7 @@ The table has blocks of 1,024 users; a step holds some matrices of the users of 
 is fitted in a fresh process, with one epoch: more epochs need no more memory. Linux only.
 
     python benchmarks/memory.py           # about two minutes
-    python benchmarks/memory.py --tiny    # one small size for each figure; they mean little
+    python benchmarks/memory.py --tiny    # a small size; the figure means little
 """
 
 from __future__ import annotations
@@ -23,19 +23,20 @@ import truepair as tp
 def peak():
     return int(re.search(r"VmHWM:\s+(\d+)", open("/proc/self/status").read())[1]) * 1024
 
-n_users, n_items, n_pairs, dim = map(int, sys.argv[1:5])
 
-def fit(users, items):
+def fit(users, items, dim, batch_size):
     data = tp.read_interactions(pd.DataFrame({"user": users, "item": items}))
-    tp.Recommender(dim=dim, epochs=1, batch_size=int(sys.argv[5]) or None, device="cpu").fit(data)
+    tp.Recommender(dim=dim, epochs=1, batch_size=batch_size or None, device="cpu").fit(data)
 
-fit(np.arange(999), np.arange(999) % 7)
+fit(np.arange(999), np.arange(999) % 7, 8, 0)
 imported = peak()
-rng = np.random.default_rng(0)
-users = np.concatenate([np.arange(n_users), rng.integers(0, n_users, n_pairs - n_users)])
-items = np.concatenate([np.arange(n_items), rng.integers(0, n_items, n_pairs - n_items)])
-fit(users, items)
-print(peak() - imported)
+for size in sys.argv[1:]:
+    n_users, n_items, n_pairs, dim, batch_size = map(int, size.split(","))
+    rng = np.random.default_rng(0)
+    users = np.concatenate([np.arange(n_users), rng.integers(0, n_users, n_pairs - n_users)])
+    items = np.concatenate([np.arange(n_items), rng.integers(0, n_items, n_pairs - n_items)])
+    fit(users, items, dim, batch_size)
+    print(peak() - imported)
 """
 
 
@@ -52,29 +53,31 @@ class Size(NamedTuple):
     batch_size: int = 0  # 0: by default
 
 
-def peak_bytes(size: Size) -> int:
+def peak_bytes(*sizes: Size) -> list[int]:
     """What fitting adds to the peak memory of a process that has fitted something small.
 
-    The C library may keep freed memory in pieces that fit nothing, some hundred MB at any size; with a fixed
+    Sizes are fitted one after the other in one process, so that none may be below the one before. The C
+    library may keep freed memory in pieces that fit nothing, some hundred MB at any size; with a fixed
     threshold for what is given back at once it does not, and sizes can be compared.
     """
-    command = [sys.executable, "-c", PROGRAM, *map(str, size)]
+    command = [sys.executable, "-c", PROGRAM, *(",".join(map(str, size)) for size in sizes)]
     environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "1000000"}
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
-    return int(done.stdout)
+    return [int(line) for line in done.stdout.split()]
 
 
 def slopes(base: Size, factor: int) -> dict[str, float]:
     """Bytes for each user, item and pair more than `base` has."""
-    at_base = peak_bytes(base)
     grown = {
         "user": base._replace(users=base.users * factor),
         "item": base._replace(items=base.items * factor),
         "pair": base._replace(pairs=base.pairs * factor),
     }
-    return {
-        what: (peak_bytes(size) - at_base) / (sum(size[:3]) - sum(base[:3])) for what, size in grown.items()
-    }
+    found = {}
+    for what, size in grown.items():
+        at_base, at_size = peak_bytes(base, size)
+        found[what] = (at_size - at_base) / (sum(size[:3]) - sum(base[:3]))
+    return found
 
 
 def main() -> None:
@@ -82,11 +85,13 @@ def main() -> None:
     tiny = "--tiny" in sys.argv[1:]
     scale = 100 if tiny else 1
     print("| d | bytes a user | bytes an item | bytes a pair |\n| --- | --- | --- | --- |")
-    for dim in (64,) if tiny else (64, 128):
-        found = slopes(Size(60_000 // scale, 2000 // scale, 360_000 // scale, dim, BLOCK), 3)
+    for dim in () if tiny else (64, 128):
+        found = slopes(Size(60_000, 2000, 360_000, dim, BLOCK), 3)
         print(f"| {dim} | {found['user']:,.0f} | {found['item']:,.0f} | {found['pair']:,.0f} |")
     size = Size(1_000_000 // scale, 3, 1_670_000 // scale, 128)
-    print(f"\n{size.users:,} users, 3 items, {size.pairs:,} pairs, d = 128: {peak_bytes(size) / 1e9:.2f} GB")
+    print(
+        f"\n{size.users:,} users, 3 items, {size.pairs:,} pairs, d = 128: {peak_bytes(size)[0] / 1e9:.2f} GB"
+    )
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import ast
 import importlib.util
 import sys
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -39,13 +40,17 @@ def test_every_text_occurs_once_and_the_bug_is_python(bugs):
         compile(planted, bug.file, "exec")
 
 
+@cache
+def functions_of(file):
+    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
 def test_every_test_exists(bugs):
     for bug in bugs:
         for test in bug.tests:
             file, _, function = test.partition("::")
-            tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
-            names = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
-            assert not function or function in names, f"{bug.name}: {test} does not exist"
+            assert not function or function in functions_of(file), f"{bug.name}: {test} does not exist"
 
 
 def test_a_text_that_is_not_there_once_is_an_error(mutants):

@@ -81,5 +81,5 @@ def digest_of(tensors: Mapping[str, Tensor], text: str) -> str:
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(np.ascontiguousarray(tensor.numpy()).reshape(-1).view(np.uint8))
+        digest.update(np.ascontiguousarray(tensor.numpy()).reshape(-1).view(np.uint8).data)
     return digest.hexdigest()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+
+import torch
 
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError, TrainingError, check_type
@@ -16,6 +19,18 @@ from truepair.training.job import Job
 from truepair.training.loop import Run, run_to_the_end
 from truepair.training.many import fit_together, together
 from truepair.training.result import FitResult, OnEpoch
+
+_process = {"has trained": False}
+
+
+def _after_fork() -> None:
+    """PyTorch's threads do not come along, and it would wait for them for ever; alone it does not."""
+    if _process["has trained"]:
+        torch.set_num_threads(1)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def fit(
@@ -39,6 +54,7 @@ def fit(
     engine = choose_engine(job, engine)
     if progress:
         print(f"engine: {engine}", file=sys.stderr)
+    _process["has trained"] = True
     trainer = ENGINES[engine].start(job)
     run = Run(job, engine, trainer, on_epoch, Path(checkpoint) if checkpoint is not None else None)
     return run_to_the_end(run, checkpoint_every, progress)

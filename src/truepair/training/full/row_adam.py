@@ -9,15 +9,15 @@ steps only scale the two means. So the result is that of Adam itself, up to roun
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from numba import prange
 from torch import Tensor
 
-from truepair.storage.compiled_code import announce_compilation, parallel_kernel
+from truepair.storage.compiled_code import announce_compilation
 from truepair.training.sampled.cpu.arithmetic import ZERO, Index, Longs, compiled, inlined
 from truepair.training.sampled.cpu.steps import BETAS
 from truepair.training.sampled.plan import Floats
@@ -56,8 +56,7 @@ class RowAdam:
     def update(self, rows: Tensor, gradient: Tensor, step: int) -> None:
         """Step `step` of the epoch for these rows, each given once, by their gradient [rows, d]."""
         numbers = np.float32(self._rates[step]), np.float32(self._roots[step]), self.decay
-        with parallel_kernel():
-            _update(rows.numpy(), gradient.contiguous().numpy(), step, *self._arrays(), *numbers)
+        _update(rows.numpy(), gradient.contiguous().numpy(), step, *self._arrays(), *numbers)
 
     def end_epoch(self) -> None:
         """All rows make the steps that they missed."""
@@ -65,24 +64,30 @@ class RowAdam:
         self.steps += len(self._rates)
 
     def _catch_up(self, rows: Longs, step: int) -> None:
-        with parallel_kernel():
-            _catch_up(rows, step, *self._arrays(), self._rates, self._roots, self.decay)
+        """The missed steps of these rows, on as many threads as PyTorch uses.
+
+        Python's own threads: after Numba's have run, PyTorch hangs in a forked process.
+        """
+        parts = np.array_split(rows, torch.get_num_threads())
+        with ThreadPoolExecutor(len(parts)) as pool:
+            arguments = step, *self._arrays(), self._rates, self._roots, self.decay
+            list(pool.map(lambda part: _catch_up(part, *arguments), parts))
 
     def _arrays(self) -> tuple[Any, ...]:
         return self.weights.numpy(), self.first.numpy(), self.second.numpy(), self.made
 
 
-def _parallel(function: Any) -> Any:
-    return compiled(function, parallel=True)
+def _without_lock(function: Any) -> Any:
+    return compiled(function, nogil=True)
 
 
-@_parallel
+@_without_lock
 def _catch_up(
     rows: Longs, step: int, weights: Floats, first: Floats, second: Floats, made: Longs,
     rates: Doubles, roots: Doubles, decay: np.float32,
 ) -> None:  # fmt: skip
     """The steps before `step` that each row has missed."""
-    for k in prange(len(rows)):
+    for k in range(len(rows)):
         row = rows[k]
         begin, made[row] = made[row], step
         if decay > ZERO:
@@ -95,14 +100,14 @@ def _catch_up(
             _fade(weights[row], first[row], second[row], begin, step, rates, roots)
 
 
-@_parallel
+@_without_lock
 def _update(
     rows: Longs, gradient: Floats, step: int, weights: Floats, first: Floats, second: Floats, made: Longs,
     rate: np.float32, root: np.float32, decay: np.float32,
 ) -> None:  # fmt: skip
     """A step of each row by its gradient."""
     one = np.float32(1)
-    for k in prange(len(rows)):
+    for k in range(len(rows)):
         row = rows[k]
         made[row] = step + 1
         _move(weights[row], gradient[k], one, first[row], second[row], rate, root, decay)
