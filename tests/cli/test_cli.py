@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import json
+import os
 import re
 import shlex
 import signal
@@ -74,6 +75,7 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cli")
     pa_csv.write_csv(two_tastes().to_table(), folder / "clicks.csv")
     good("fit", folder / "clicks.csv", "-o", folder / "model.truepair", "--test", "0.2", "-q", *SMALL)
+    os.mkfifo(folder / "pipe")
     return folder
 
 
@@ -334,6 +336,7 @@ FIT_FAILURES = {
     "column of a dataset": (["fit", "ml-100k", "-o", "m", "--user", "0"], "--user works with files only"),
     "no folder": (["fit", "clicks.csv", "-o", "no/m"], "there is no folder no; make it first"),
     "a folder": (["fit", "clicks.csv", "-o", "."], ". is a folder; name a file"),
+    "a named pipe": (["fit", "clicks.csv", "-o", "pipe"], "cannot write pipe: it is not a regular file"),
     "no permission": (["fit", "clicks.csv", "-o", "/proc/m"], "cannot write /proc/m"),
     "one file for both": (["fit", "clicks.csv", "-o", "m", "--checkpoint", "m"], "use two different files"),
     "foreign checkpoint": (
