@@ -34,8 +34,10 @@ _serial_numbers = itertools.count()
 def atomic_write(path: Path, what: str = "") -> Iterator[BinaryIO]:
     """A file to write, which replaces `path` if the block ends without an error; folders are made.
 
-    The new file has the permissions of the old one. If `path` is a symbolic link, the file that it leads to is
-    replaced. Anything but a regular file, such as a device or a named pipe, is refused. After any error the unfinished file is removed and `path` is as it was. An OSError becomes a StorageError
+    The new file has the permissions of the old one. If `path` is a symbolic link, the file that it leads to
+    is replaced. Anything but a regular file, such as a device or a named pipe, is refused.
+
+    After any error the unfinished file is removed and `path` is as it was. An OSError becomes a StorageError
     that names the file, as `what` ("the report") if that is given, and the reason.
     """
     name = f"{what} {path}".lstrip()
