@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import json
+import os
 import re
 import shlex
 import signal
@@ -74,6 +75,7 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cli")
     pa_csv.write_csv(two_tastes().to_table(), folder / "clicks.csv")
     good("fit", folder / "clicks.csv", "-o", folder / "model.truepair", "--test", "0.2", "-q", *SMALL)
+    os.mkfifo(folder / "pipe")
     return folder
 
 
@@ -310,7 +312,7 @@ FIT_FAILURES = {
         "dim = 8 has no effect: encoder",
     ),
     "no draws": ([*_FIT, "--n-unlabelled", "8"], "n_unlabelled = 8 has no effect: sampler = 'full'"),
-    "nothing held out": ([*_FIT, "--patience", "3"], "patience = 3 has no effect: with sampler='full'"),
+    "nothing held out": ([*_FIT, "--patience", "3"], "patience = 3 has no effect: with --sampler full"),
     "unknown dataset": (["fit", "ml-100", "-o", "m"], "Did you mean 'ml-100k'?"),
     "no such file": (["fit", "click.csv", "-o", "m"], "click.csv does not exist. Did you mean 'clicks.csv'?"),
     "unknown column": (["fit", "clicks.csv", "-o", "m", "--user", "usr"], "Did you mean 'user'?"),
@@ -334,6 +336,7 @@ FIT_FAILURES = {
     "column of a dataset": (["fit", "ml-100k", "-o", "m", "--user", "0"], "--user works with files only"),
     "no folder": (["fit", "clicks.csv", "-o", "no/m"], "there is no folder no; make it first"),
     "a folder": (["fit", "clicks.csv", "-o", "."], ". is a folder; name a file"),
+    "a named pipe": (["fit", "clicks.csv", "-o", "pipe"], "cannot write pipe: it is not a regular file"),
     "no permission": (["fit", "clicks.csv", "-o", "/proc/m"], "cannot write /proc/m"),
     "one file for both": (["fit", "clicks.csv", "-o", "m", "--checkpoint", "m"], "use two different files"),
     "foreign checkpoint": (
@@ -480,6 +483,26 @@ def test_evaluate_judged_candidates(model, tmp_path):
     assert "--core has no effect" in failed(*args, "--core", "2")
 
 
+def test_contradictory_judgements_are_an_error(model, tmp_path):
+    fitted, path = Recommender.load(model), tmp_path / "judged.csv"
+    unseen = [item for item in range(12) if not fitted.seen_.has(0, item)][:2]
+    path.write_text(f"user,item,label\n0,{unseen[0]},1\n0,{unseen[1]},0\n0,{unseen[0]},0\n")
+    said = failed("evaluate", model, "--candidates", path)
+    assert f"user 0 and item {unseen[0]} occur in 2 rows" in said
+    assert "pass --duplicates one of 'last'" in said
+    good("evaluate", model, "--candidates", path, "--duplicates", "first")
+
+
+def test_advice_is_given_as_options(model, tmp_path):
+    unknown = failed("recommend", model, "--users", "0,777")
+    assert "--unknown popular gives unknown users" in unknown
+    assert "--unknown drop leaves them out" in unknown
+    (tmp_path / "new.csv").write_text("user,item\n0,1\n777,1\n777,2\n")
+    shown = failed("evaluate", model, tmp_path / "new.csv", "--cold", "error")
+    assert "use --cold popular to give them the most popular items, or --cold separate to leave" in shown
+    assert "='" not in unknown + shown
+
+
 def test_evaluate_fails_clearly(model, clicks, tmp_path):
     seen = Recommender.load(model).seen_.to_table()
     pa_csv.write_csv(seen, tmp_path / "seen.csv")
@@ -554,7 +577,7 @@ def test_unknown_users(model):
     rows = as_json("recommend", model, "--users", "1,999", "-k", "1", "--unknown", "drop")
     assert [row["user"] for row in rows] == [1]
     only = ["--only-items", "3,5,999", "--include-seen"]
-    assert "unknown='drop'" in failed("recommend", model, *only)
+    assert "--unknown drop ignores" in failed("recommend", model, *only)
     assert {row["item"] for row in as_json("recommend", model, *only, "--unknown", "drop")} == {3, 5}
     assert "int64, such as 0" in failed("recommend", model, "--users", "1,ann")
 

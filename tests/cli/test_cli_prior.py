@@ -171,4 +171,4 @@ def test_weights_by_a_first_model_from_fit_to_lists(clicks, tmp_path):
     drawn = ["fit", str(clicks), *options, "--sampler", "uniform", "-o", str(tmp_path / "other")]
     refused = CliRunner().invoke(app, drawn)
     assert refused.exit_code == 1
-    assert "use sampler='full'" in refused.output
+    assert "use --sampler full" in refused.output

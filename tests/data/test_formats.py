@@ -116,6 +116,38 @@ def test_columnar_files_and_folders(tmp_path: Path, suffix: str, in_folder: bool
     assert read_interactions(str(tmp_path), format=None if suffix else "parquet") == WANTED
 
 
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        (pa.int64(), pa.int32()),
+        (pa.string(), pa.large_string()),
+        (pa.string(), pa.string_view()),
+        (pa.string(), pa.dictionary(pa.int32(), pa.string())),
+    ],
+    ids=str,
+)
+def test_arrow_files_of_one_folder_may_differ_in_the_width_of_a_type(
+    tmp_path: Path, kinds: tuple[pa.DataType, pa.DataType], swapped: bool
+) -> None:
+    is_number = pa.types.is_integer(kinds[0])
+    users = [1, 2] if is_number else ["ann", "bob"]
+    for name, user, kind in zip("ab", users, kinds[::-1] if swapped else kinds, strict=True):
+        table = pa.table({"user": pa.array([user], pa.int64() if is_number else pa.string()).cast(kind)})
+        with pa.ipc.new_file(
+            tmp_path / f"{name}.arrow", table.schema.append(pa.field("item", pa.int64()))
+        ) as file:
+            file.write_table(table.append_column("item", pa.array([7])))
+    assert read_interactions(tmp_path).user_ids.ids.to_pylist() == users
+
+
+def test_arrow_files_of_one_folder_with_numbers_and_text_are_refused(tmp_path: Path) -> None:
+    for name, user in (("a", 1), ("b", "ann")):
+        feather.write_feather(pa.table({"user": [user], "item": [7]}), tmp_path / f"{name}.arrow")
+    with pytest.raises(InputError, match="cannot be read as arrow data"):
+        read_interactions(tmp_path)
+
+
 def test_hive_folders_give_their_columns(tmp_path: Path) -> None:
     for day, rows in {"2024-01-01": slice(0, 1), "2024-01-02": slice(1, 3)}.items():
         (tmp_path / f"date={day}").mkdir()

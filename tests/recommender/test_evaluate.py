@@ -1,8 +1,11 @@
 """A model evaluates itself on a split; nobody passes matrices."""
 
+import dataclasses
+
 import pytest
 
 import truepair as tp
+from truepair.data.ids import IdMap
 from truepair.errors import InputError
 from worlds import two_tastes
 
@@ -34,6 +37,28 @@ def test_wrong_splits_and_models():
     other = tp.split_random(two_tastes(n_users=30), test=0.2)
     with pytest.raises(InputError, match="fitted on other users or items; fit and evaluate on one split"):
         model.evaluate(other)
+
+
+def renamed(part, kind):
+    """The same codes with other ids: text for the users or the items."""
+    ids = {kind: IdMap.of([f"{code:03}" for code in range(len(getattr(part, kind)))])}
+    return dataclasses.replace(part, **ids)
+
+
+@pytest.mark.parametrize("kind", ["user_ids", "item_ids"])
+def test_ids_other_than_those_of_the_model(kind):
+    model = tp.Recommender(encoder="popular").fit(SPLIT)
+    train, test = renamed(SPLIT.train, kind), renamed(SPLIT.test, kind)
+    message = (
+        f"fitted on other {kind.replace('_', ' ')} than .*int64.* not .*large_string.*parts of one split"
+    )
+    for options in ({"exclude": train}, {"exclude": [], "train": train}):
+        with pytest.raises(InputError, match=message):
+            tp.evaluate(model, test, **options)
+    with pytest.raises(InputError, match=message):
+        tp.evaluate(model, test, train=train, candidates=test)
+    assert tp.evaluate(model.matrices(), test, exclude=train).n_users  # matrices have no ids
+    assert tp.evaluate(model, SPLIT.test, exclude=SPLIT.train).n_users
 
 
 def test_load_is_the_saved_model(tmp_path):

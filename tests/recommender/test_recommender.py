@@ -479,6 +479,17 @@ def test_unknown_ids_are_errors_or_ignored(model, clicks):
         model.fold_in({"user": ["g", "g"], "item": [item, "x"]})
 
 
+def test_a_history_with_different_weights_is_refused():
+    clicks = {"user": ["g", "g"], "item": [1, 2]}
+    fitted = Recommender(encoder="ease", device="cpu").fit(two_tastes())
+    expected = fitted.fold_in(clicks).recommend(k=2)
+    assert fitted.fold_in({**clicks, "weight": [3.0, 3.0]}).recommend(k=2).equals(expected)
+    with pytest.raises(
+        InputError, match=r"weights from 1 to 3, and training does not use weights; read them"
+    ):
+        fitted.fold_in({**clicks, "weight": [1.0, 3.0]})
+
+
 def test_who_was_only_in_validation_is_checked_in_a_file(model, tmp_path):
     for wrong in ({"0": 1}, [-1], [10**6], [True], ["0"]):
         save_model(

@@ -77,6 +77,52 @@ def test_a_folder_and_a_file_in_place_of_a_folder_are_refused(tmp_path):
         write(tmp_path / "file" / "below", b"")
 
 
+def test_a_named_pipe_is_refused_and_stays(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    for name in ("pipe", "link"):
+        with pytest.raises(
+            StorageError, match=f"cannot write .*{name}: it is not a regular file; give another"
+        ):
+            write(tmp_path / name, b"new")
+    assert (tmp_path / "pipe").is_fifo()
+    assert names(tmp_path) == ["link", "pipe"]
+
+
+def test_a_symbolic_link_stays_and_the_file_that_it_leads_to_is_replaced(tmp_path):
+    link, target = tmp_path / "link", tmp_path / "elsewhere" / "file"
+    link.symlink_to(target)
+    for content in (b"first", b"second"):  # there is no such file yet; there is one
+        write(link, content)
+        assert link.is_symlink()
+        assert target.read_bytes() == content
+    assert names(target.parent) == ["file"]
+    assert exit_code(killed_while_writing, link) == -signal.SIGKILL
+    assert len(names(target.parent)) == 2
+    remove_unfinished(link)
+    assert names(target.parent) == ["file"]
+
+
+def test_symbolic_links_in_a_circle_are_refused(tmp_path):
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(StorageError, match=r"cannot write .*a: its symbolic links lead in a circle"):
+        write(tmp_path / "a", b"new")
+    remove_unfinished(tmp_path / "a")
+    assert names(tmp_path) == ["a", "b"]
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o444, 0o755])
+def test_the_new_file_has_the_permissions_of_the_old_one(mode, tmp_path):
+    path = tmp_path / "file"
+    path.touch()
+    path.chmod(mode)
+    with atomic_write(path) as file:
+        assert os.fstat(file.fileno()).st_mode & 0o077 & ~mode == 0  # nobody else reads the unfinished one
+        file.write(b"new")
+    assert path.stat().st_mode & 0o777 == mode
+
+
 def test_content_is_flushed_before_the_rename_and_the_folder_after_it(tmp_path, monkeypatch):
     calls = []
     for name in ("fsync", "replace"):

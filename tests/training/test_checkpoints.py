@@ -245,8 +245,10 @@ def test_another_validation_is_another_run(tmp_path):
 
 def test_fewer_epochs_than_are_done(tmp_path):
     train(tmp_path / "c", epochs=4)
-    with pytest.raises(StorageError, match="4 epochs are done, more than epochs = 2"):
+    with pytest.raises(StorageError, match="4 epochs are done, and epochs = 2") as caught:
         train(tmp_path / "c", epochs=2)
+    assert str(caught.value).endswith("Raise epochs to 4 or more, or give another file.")
+    assert len(train(tmp_path / "c", epochs=4).history) == 4
 
 
 def test_fit_hands_on_the_checkpoint_and_how_often(tmp_path, monkeypatch):

@@ -97,7 +97,6 @@ OTHER_FACTS = {
     "a loss that is None": ({"history": [{**RECORD, "loss": None}]}, "loss of epoch 1 is None"),
     "a score that is a list": ({"history": [{**RECORD, "score": [1]}]}, r"score of epoch 1 is \[1\]"),
     "another epoch": ({"history": [{**RECORD, "epoch": 2}]}, "record of epoch 1 is of epoch 2"),
-    "too many epochs": ({"history": [{**RECORD, "epoch": e} for e in (1, 2, 3)]}, "3 epochs are done"),
     "no best": ({"best": None}, "its best epoch is None"),
     "a best that is a number": ({"best": 1}, "its best epoch is 1"),
     "a best epoch that was not": ({"best": [9, 0.2]}, "its best epoch is"),

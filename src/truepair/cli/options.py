@@ -7,14 +7,14 @@ import functools
 import importlib
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
 from typer.core import TyperCommand
 
-from truepair.errors import InputError
+from truepair.errors import InputError, TruepairError
 
 DataDir = Annotated[
     Path | None,
@@ -62,13 +62,33 @@ class Command(TyperCommand):
     """A command whose help names registries and defaults of the library, which is loaded only to show it.
 
     `{truepair.losses.LOSSES}` becomes the names in that registry, `{default}` the default of the parameter.
+    Its errors advise options: what the library calls cold='popular' is `--cold popular` here.
     """
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except TruepairError as error:
+            options = {parameter.name: f"--{parameter.name.replace('_', '-')}" for parameter in self.params}
+            error.args = (_with_options(str(error), options),)
+            raise
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Replace the names in braces, then show the help."""
         for parameter in self.params:
             parameter.help = _filled(parameter)  # type: ignore[attr-defined]
         super().format_help(ctx, formatter)
+
+
+def _with_options(message: str, options: Mapping[str, str]) -> str:
+    """The message with `--cold popular` for cold='popular', and `--cold one of` for cold = one of."""
+
+    def option(found: re.Match[str]) -> str:
+        name, value = found[1], found[2]
+        return f"{options[name]} {value or ''}" if name in options else found[0]
+
+    return re.sub(r"\b(\w+)(?:='([\w.-]+)'| = (?=one of ))", option, message)
 
 
 def _filled(parameter: Any) -> str:

@@ -71,6 +71,8 @@ def check_output(path: Path) -> None:
     """Raise if `path` cannot be written, before any work is done."""
     if path.is_dir():
         raise InputError(f"{path} is a folder; name a file to write.")
+    if path.exists() and not path.is_file():
+        raise InputError(f"cannot write {path}: it is not a regular file; give another path.")
     if not path.parent.is_dir():
         raise InputError(f"cannot write {path}: there is no folder {path.parent}; make it first.")
     try:

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 
 from truepair.data.columns import BY_POSITION, Raw
 from truepair.data.file_opening import File, read_errors
+from truepair.data.ids import to_arrow
 from truepair.data.in_memory import matrix_source
 from truepair.data.text import (
     SEPARATORS,
@@ -182,8 +183,9 @@ def _dataset(files: list[Path], kind: str, source: Path) -> Raw:
                 if name not in part.column_names:
                     kept = pa.repeat(pa.scalar(value, data.schema.field(name).type), len(part))
                     part = part.append_column(name, kept)
-            parts.append(part.select([name for name in chosen if name in part.column_names]))
-        return pa.concat_tables(parts, promote_options="default").select(chosen)
+            found = [name for name in chosen if name in part.column_names]
+            parts.append(pa.table({name: to_arrow(part[name], name) for name in found}))
+        return pa.concat_tables(parts, promote_options="permissive").select(chosen)
 
     def read(positions: Sequence[int]) -> Sequence[Any]:
         chosen = [names[at] for at in positions]

@@ -40,10 +40,20 @@ class History:
 
 
 def history_of(model: Any, train: Interactions) -> History:
-    """The history that the model knows, if it is a Recommender; else that of `train`."""
-    known = getattr(model, "history_", None)
+    """The history that the model knows, if it is a Recommender; else that of `train`.
+
+    It is an error if a Recommender has other ids than `train`: a code would mean another user or item.
+    """
+    known, seen = getattr(model, "history_", None), getattr(model, "seen_", train)
     if known is None or (len(known.users), len(known.popularity)) != (train.n_users, train.n_items):
         return History.of(train)
+    for what in ("user_ids", "item_ids"):
+        trained, given = getattr(seen, what), getattr(train, what)
+        if trained != given:
+            raise InputError(
+                f"the model was fitted on other {what.replace('_', ' ')} than those of target, exclude or "
+                f"train: {trained!r}, not {given!r}; fit and evaluate on parts of one split."
+            )
     return History(np.asarray(known.users), np.asarray(known.popularity))
 
 

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 import torch
 
 from truepair.data.ids import IdMap
-from truepair.data.interactions import Interactions
+from truepair.data.interactions import Interactions, refuse_weights
 from truepair.errors import InputError, check_choice
 from truepair.models.blend import trained_part, with_vectors
 from truepair.models.factor_matrices import Rows, dense
@@ -24,6 +24,7 @@ def fold_in_users(model: Model, parameters: Parameters, history: Any, unknown: s
     """The same items with the people of `history` as users; nothing is retrained."""
     check_choice("unknown", unknown, ["error", "drop"])
     people = as_interactions(history)
+    refuse_weights(people)
     item_ids = model.seen.item_ids
     items = item_ids.find(people.item_ids, "item")
     codes_of(item_ids, people.item_ids.outside(np.unique(people.items)), "item", unknown)  # may raise

@@ -11,6 +11,7 @@ import errno
 import itertools
 import os
 import socket
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -33,21 +34,31 @@ _serial_numbers = itertools.count()
 def atomic_write(path: Path, what: str = "") -> Iterator[BinaryIO]:
     """A file to write, which replaces `path` if the block ends without an error; folders are made.
 
+    The new file has the permissions of the old one. If `path` is a symbolic link, the file that it leads to
+    is replaced. Anything but a regular file, such as a device or a named pipe, is refused.
+
     After any error the unfinished file is removed and `path` is as it was. An OSError becomes a StorageError
     that names the file, as `what` ("the report") if that is given, and the reason.
     """
     name = f"{what} {path}".lstrip()
     if path.is_dir():
         raise StorageError(f"cannot write {name}: it is a folder; name a file in it.")
+    if path.exists() and not path.is_file():
+        raise StorageError(f"cannot write {name}: it is not a regular file; give another path.")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        remove_unfinished(path)
-        with _unfinished_file(path) as (file, unfinished):
+        mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else None
+        target = _resolved(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        remove_unfinished(target)
+        with _unfinished_file(target, mode) as (file, unfinished):
             yield file
             flush_to_disk(file)
+            if mode is not None:
+                with suppress(OSError):  # not every drive has permissions
+                    os.chmod(unfinished, mode)
             if fcntl is None:
                 file.close()  # Windows renames no open file
-            move_into_place(unfinished, path)  # under the lock, so that nobody removes the file before
+            move_into_place(unfinished, target)  # under the lock, so that nobody removes the file before
     except OSError as error:
         before = "the one before it is untouched" if path.is_file() else "there was none before"
         raise StorageError(f"cannot write {name}: {error.strerror or error}; {before}.") from error
@@ -63,6 +74,7 @@ def remove_unfinished(path: Path) -> None:
     if fcntl is None:
         return
     with suppress(OSError):  # there is no such folder
+        path = _resolved(path)
         for name in os.listdir(path.parent):
             if name.startswith(f"{path.name}.") and name.endswith(_SUFFIX):
                 _remove_if_abandoned(path.with_name(name), name.startswith(_prefix(path)))
@@ -85,18 +97,34 @@ def move_into_place(unfinished: Path, path: Path) -> None:
             os.close(folder)
 
 
+def _resolved(path: Path) -> Path:
+    """`path`, or the place that it leads to if it is a symbolic link."""
+    if not os.path.islink(path):
+        return path
+    found = Path(os.path.realpath(path))
+    if os.path.islink(found):
+        raise OSError(errno.ELOOP, "its symbolic links lead in a circle")
+    return found
+
+
 def _prefix(path: Path) -> str:
     """How the names of this machine's unfinished files of `path` begin."""
     return f"{path.name}.{socket.gethostname()}."
 
 
 @contextmanager
-def _unfinished_file(path: Path) -> Iterator[tuple[BinaryIO, Path]]:
-    """A new locked file beside `path`, and its path; it is gone after the block, unless it was renamed."""
+def _unfinished_file(path: Path, mode: int | None) -> Iterator[tuple[BinaryIO, Path]]:
+    """A new locked file beside `path`, and its path; it is gone after the block, unless it was renamed.
+
+    Nobody can read it who cannot read a file of this mode.
+    """
+    permissions = 0o666 if mode is None else mode & 0o666 | stat.S_IWUSR
     while True:
         # Unique among processes, machines that share a disk, and threads
         unfinished = path.with_name(f"{_prefix(path)}{os.getpid()}.{next(_serial_numbers)}{_SUFFIX}")
-        file = open(unfinished, "wb")  # noqa: SIM115, closed below
+        file = open(  # noqa: SIM115, closed below
+            unfinished, "wb", opener=lambda name, flags: os.open(name, flags, permissions)
+        )
         if _lock(file) is not False and _is_at(file, unfinished):
             break
         file.close()  # another process was about to remove it: between `open` and `_lock` it looks abandoned

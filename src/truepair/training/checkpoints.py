@@ -72,6 +72,16 @@ def check_same_job(path: Path, saved: Mapping[str, Any], job: Mapping[str, Any])
         raise StorageError(f"{path} is of another run: {shown}. {remedy}")
 
 
+def check_epochs(path: Path, facts: Mapping[str, Any], epochs: int) -> None:
+    """An error if more epochs are done than the run has."""
+    done = facts.get("history")
+    if isinstance(done, list) and len(done) > epochs:
+        raise StorageError(
+            f"{path} holds more than this run: {len(done)} epochs are done, and epochs = {epochs}. "
+            f"Raise epochs to {len(done)} or more, or give another file."
+        )
+
+
 # --- contents ------------------------------------------------------------------------------------------
 
 
@@ -87,7 +97,7 @@ def checked_contents(
     tensors: Mapping[str, Tensor], facts: Mapping[str, Any], job: Job, trainer: Trainer
 ) -> Contents:
     """The contents of a checkpoint of this job; a ValueError says what does not fit."""
-    history = _history(facts.get("history"), job)
+    history = _history(facts.get("history"))
     best = _best(facts.get("best"), history)
     layouts = {f"trainer.{name}": layout for name, layout in _state_layouts(trainer).items()}
     if best is not None:
@@ -100,11 +110,9 @@ def checked_contents(
     return Contents(state, history, None if best is None or matrices is None else (*best, matrices))
 
 
-def _history(given: Any, job: Job) -> list[EpochRecord]:
+def _history(given: Any) -> list[EpochRecord]:
     if not isinstance(given, list) or not given:
         raise ValueError(f"its history is {given!r:.60}, not a list of epochs")
-    if len(given) > job.settings.epochs:
-        raise ValueError(f"{len(given)} epochs are done, more than epochs = {job.settings.epochs}")
     return [_record(epoch, record) for epoch, record in enumerate(given, 1)]
 
 

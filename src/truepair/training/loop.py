@@ -13,6 +13,7 @@ from truepair.errors import StorageError, TrainingError, check_whole
 from truepair.sampling import Matrices
 from truepair.storage.atomic import remove_unfinished
 from truepair.training.checkpoints import (
+    check_epochs,
     check_same_job,
     checked_contents,
     describe_job,
@@ -170,6 +171,7 @@ class Run:
         tensors, facts = load_checkpoint(path)
         job = describe_job(self.job, self.on_epoch) | {"engine": self.engine}
         check_same_job(path, facts["job"], job)
+        check_epochs(path, facts, self.job.settings.epochs)
         try:
             contents = checked_contents(tensors, facts, self.job, self.trainer)
             self.trainer.restore(contents.state)

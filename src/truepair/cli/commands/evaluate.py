@@ -8,7 +8,7 @@ import typer
 
 from truepair.cli.console import Console
 from truepair.cli.options import ModelFile, unpacked, whole_numbers
-from truepair.cli.sources import Reading
+from truepair.cli.sources import Reading, find_source
 from truepair.errors import InputError, check_choice
 
 if TYPE_CHECKING:
@@ -90,6 +90,8 @@ def judged(reading: Reading, path: str) -> Interactions:
         raise InputError("--core has no effect on judged pairs; leave it out.")
     least = reading.min_rating
     column = reading.rating or ("label" if least is None else None)
+    if find_source(path) is None and reading.duplicates is None:
+        reading = dataclasses.replace(reading, duplicates="error")  # a pair has one judgement, as in Python
     found = dataclasses.replace(reading, min_rating=None, rating=column).interactions(path)
     if least is None:
         return found
