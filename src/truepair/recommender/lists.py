@@ -125,7 +125,8 @@ def _similar(
     itself = Interactions(
         np.arange(len(codes)), place[codes], IdMap.range(len(codes)), IdMap.range(len(among))
     )
-    best = top_k(queries, take_rows(matrix, among), k, rows=rows, exclude=itself)
+    matrix = take_rows(matrix, among)
+    best = top_k(queries, matrix, k, rows=rows, exclude=itself)
     return pa.table(
         {
             what: ids.outside(np.repeat(codes[rows], k)),
