@@ -104,3 +104,43 @@ def test_the_signature_shows_todays_names():
     assert names == [field.name for field in dataclasses.fields(tp.Recommender)]
     with pytest.raises(TypeError, match="unexpected keyword argument 'dims'"):
         tp.Recommender(dims=3)
+
+
+# --- the epoch that a search chose -----------------------------------------------------------------------
+
+TUNED = {"loss": "dpl", "sampler": "uniform", "epochs": 40, "validation": 0.0, "stop_after": 3}
+
+
+@pytest.mark.parametrize(
+    ("upper", "dropped"),
+    [
+        ({"epochs": 50}, {"stop_after"}),
+        ({"epochs": 50, "stop_after": 9}, set()),
+        ({"loss": "bpr"}, {"stop_after", "validation"}),
+        ({"encoder": "lightgcn"}, {"stop_after", "validation"}),  # the default is another
+        ({"sampler": "full", "validation": 0.2}, {"stop_after"}),
+        ({"loss": "dpl", "encoder": "mf", "learning_rate": 0.1}, set()),
+    ],
+    ids=["epochs", "both", "loss", "encoder", "sampler", "nothing"],
+)
+def test_the_epoch_of_a_search_holds_only_for_what_was_searched(upper, dropped):
+    found = overlay(TUNED, upper)
+    assert {name for name in TUNED if name not in found} == dropped - set(upper)
+    assert {name: found[name] for name in upper} == upper
+
+
+def test_a_validation_share_without_a_search_is_kept():
+    lower = {"loss": "dpl", "validation": 0.0}
+    assert overlay(lower, {"loss": "bpr"}) == {"loss": "bpr", "validation": 0.0}
+    assert overlay({**TUNED, "validation": 0.2}, {"loss": "bpr"})["validation"] == 0.2
+
+
+def test_options_of_the_command_line_override_the_epoch_of_a_search(tmp_path):
+    from truepair.cli.configuration import Training
+
+    path = tmp_path / "best.toml"
+    path.write_text("epochs = 40\nvalidation = 0.0\nstop_after = 3\n")
+    assert Training(config=path).recommender().stop_after == 3
+    for options in ({"epochs": 50}, {"set": ["epochs=50"]}):
+        model = Training(config=path, **options).recommender()
+        assert (model.epochs, model.stop_after, model.validation) == (50, None, 0.0)

@@ -540,7 +540,7 @@ def test_encoders_without_training_learn_from_everything_and_say_what_is_not_use
     assert (fitted.facts_["engine"], fitted.facts_["epoch"]) == ("closed form", None)
     assert (fitted.facts_["tau"], fitted.facts_["training loss"]) == (None, None)
     assert {"loss", "sampler", "epochs", "validation", "dim"} <= set(fitted.facts_["not used"])
-    assert not {"encoder", "metric", "device"} & set(fitted.facts_["not used"])
+    assert not {"encoder", "metric", "device", "seed"} & set(fitted.facts_["not used"])
     assert CLOSED[encoder].__name__ in repr(fitted.result_)
 
 

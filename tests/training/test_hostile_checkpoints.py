@@ -94,6 +94,7 @@ OTHER_FACTS = {
     "a record without a loss": ({"history": [{"epoch": 1}]}, "its record of epoch 1"),
     "a record with more": ({"history": [{**RECORD, "x": 1}]}, "its record of epoch 1"),
     "a loss that is text": ({"history": [{**RECORD, "loss": "0.5"}]}, "loss of epoch 1 is '0.5'"),
+    "a loss above all floats": ({"history": [{**RECORD, "loss": 10**400}]}, "loss of epoch 1 is 1000"),
     "a loss that is None": ({"history": [{**RECORD, "loss": None}]}, "loss of epoch 1 is None"),
     "a score that is a list": ({"history": [{**RECORD, "score": [1]}]}, r"score of epoch 1 is \[1\]"),
     "another epoch": ({"history": [{**RECORD, "epoch": 2}]}, "record of epoch 1 is of epoch 2"),

@@ -72,7 +72,8 @@ class Training:
         Path | None,
         typer.Option(
             help="A TOML file of parameters; options and --set override it. If they change the loss, the "
-            "file's loss.…, encoder.scoring and encoder.temperature are ignored."
+            "file's loss.…, encoder.scoring and encoder.temperature are ignored; if they set the epochs or "
+            "change the loss, encoder or sampler, its stop_after is ignored."
         ),
     ] = None
     set: Annotated[

@@ -73,6 +73,7 @@ def register_loss(name: str, kind: type[Loss]) -> None:
 
     `kind` is a frozen dataclass derived from `Loss`, each of whose fields has a default. Register it in every
     program that loads such a model, before loading: a model file holds the name and the fields, never code.
+    A class that is defined again, as by a cell of a notebook that runs again, replaces the earlier one.
 
     >>> @dataclasses.dataclass(frozen=True)
     ... class Mine(BPR):
@@ -91,7 +92,26 @@ def register_loss(name: str, kind: type[Loss]) -> None:
     fields = dataclasses.fields(kind)  # type: ignore[arg-type]
     if bare := [f.name for f in fields if (f.default, f.default_factory) == absent]:
         raise InputError(f"{kind.__name__} has fields without a default: {', '.join(bare)}; give them one.")
+    if "kind" in (names := [f.name for f in fields]):
+        raise InputError(
+            f"{kind.__name__} has a field `kind`, which in files is the name of the loss; rename it."
+        )
+    if kind.uses_prior and "tau" not in names:
+        raise InputError(
+            f"{kind.__name__} has uses_prior = True but no field tau; add one, such as tau = 0.1."
+        )
+    try:
+        kind()
+    except Exception as error:  # from code of the caller, so of any type
+        raise InputError(f"{kind.__name__}() cannot be constructed: {error}") from error
+    again = name in LOSSES and _definition(LOSSES[name]) == _definition(kind)
     for taken, other in LOSSES.items():
+        if again and taken == name:
+            continue
         if (taken == name) != (other is kind):
             raise InputError(f"{taken!r} is {other.__name__} already; choose another name, or another class.")
     LOSSES[name] = kind
+
+
+def _definition(kind: type) -> tuple[str, str]:
+    return kind.__module__, kind.__qualname__

@@ -344,7 +344,8 @@ class Recommender:
             check_model(recommender.get_params(), model)
             history_of(model)  # checks the fact that it reads
         except (KeyError, TypeError, AttributeError, ZeroDivisionError, InputError) as error:
-            raise StorageError(f"{path} does not describe a Recommender: {error!r:.300}") from error
+            reason = str(error) if isinstance(error, InputError) else repr(error)
+            raise StorageError(f"{path} does not describe a Recommender: {reason:.400}") from error
         return _with_model(recommender, model, model.facts["output"])
 
 

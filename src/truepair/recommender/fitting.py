@@ -17,6 +17,7 @@ from truepair.models.blend import Blend
 from truepair.models.closed_forms import ClosedForm
 from truepair.models.factor_matrices import Rows, dense
 from truepair.prior import prepare
+from truepair.recommender.defaults import USED_BY_CLOSED_FORMS
 from truepair.recommender.holdout import joined
 from truepair.recommender.known_ids import ONLY_VALIDATION
 from truepair.recommender.model_file import Model
@@ -33,7 +34,6 @@ from truepair.recommender.parts import (
 from truepair.storage.versions import package_version
 from truepair.training import EpochState, FitResult, Job, Settings, fit
 
-_USED_BY_CLOSED_FORMS = ("encoder", "metric", "device")
 _PACKAGES = ("truepair", "torch", "numpy", "pyarrow")
 
 
@@ -123,7 +123,7 @@ def _blended(
 def _facts(parameters: Parameters, result: FitResult, split: Split, score: float | None) -> dict[str, Any]:
     """What a model file says about how the model was made."""
     closed = result.job is None
-    not_used = [name for name in parameters if name not in _USED_BY_CLOSED_FORMS] if closed else []
+    not_used = [name for name in parameters if name not in USED_BY_CLOSED_FORMS] if closed else []
     return {
         "parameters": {name: as_json(value) for name, value in _as_used(parameters, result.job).items()},
         "tau": None if result.job is None else as_json(getattr(result.job.loss, "tau", None)),

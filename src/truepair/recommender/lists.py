@@ -16,6 +16,7 @@ from truepair.data.in_memory import memory_source
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError, check_choice, check_whole
 from truepair.evaluation.cold import SERVING, check_cold
+from truepair.evaluation.metrics import Mask
 from truepair.models.blend import trained_part
 from truepair.models.factor_matrices import Rows, dense, dot_rows, take_rows, unit_rows
 from truepair.ranking.selection import top_k
@@ -58,25 +59,38 @@ def recommend(
 
 def similar_items(model: Model, parameters: Parameters, items: Any, k: int) -> pa.Table:
     """A table of item, similar, score, rank."""
-    ids = model.seen.item_ids
-    codes = ids.codes(as_ids(items, "item"), "item")
+    ids, trained = model.seen.item_ids, model.popularity > 0
+    codes = _trained_codes("item", ids, items, trained)
     if (closed := closed_form_of(parameters)) is not None:
         queries, directions = closed.alike(model.items, codes)
     else:
         directions = _distinctive(_vectors(model, parameters, model.items), model.popularity)
         queries = take_rows(directions, codes)
-    return _similar("item", queries, directions, ids, codes, k)
+    return _similar("item", queries, directions, ids, codes, trained, k)
 
 
 def similar_users(model: Model, parameters: Parameters, users: Any, k: int) -> pa.Table:
     """A table of user, similar, score, rank."""
-    ids = model.seen.user_ids
-    codes = ids.codes(as_ids(users, "user"), "user")
+    ids, trained = model.seen.user_ids, history_of(model).users
+    codes = _trained_codes("user", ids, users, trained)
     if (closed := closed_form_of(parameters)) is not None:
         directions = closed.alike_users(model.users)
     else:
         directions = unit_rows(_vectors(model, parameters, model.users))
-    return _similar("user", take_rows(directions, codes), directions, ids, codes, k)
+    return _similar("user", take_rows(directions, codes), directions, ids, codes, trained, k)
+
+
+def _trained_codes(what: str, ids: IdMap, asked: Any, trained: Mask) -> Codes:
+    """The codes of these ids; one without a trained pair raises an error."""
+    codes = ids.codes(as_ids(asked, what), what)
+    if not trained[codes].all():
+        names = ids.outside(np.unique(codes[~trained[codes]])).to_pylist()
+        shown = ", ".join(map(repr, names[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+        raise InputError(
+            f"{what}s without a trained pair: {shown}; the model knows nothing about them. Ask for {what}s "
+            "that have a pair in the training data."
+        )
+    return codes
 
 
 def _vectors(model: Model, parameters: Parameters, rows: Rows) -> Rows:
@@ -100,16 +114,23 @@ def _distinctive(vectors: Rows, popularity: Codes) -> Rows:
     return F.normalize(centred - centred @ main @ main.T).float()
 
 
-def _similar(what: str, queries: Rows, matrix: Rows, ids: IdMap, codes: Codes, k: int) -> pa.Table:
-    k, rows = min(check_whole("k", k, 1), len(ids) - 1), np.arange(len(codes))
+def _similar(
+    what: str, queries: Rows, matrix: Rows, ids: IdMap, codes: Codes, trained: Mask, k: int
+) -> pa.Table:
+    """The table of the `k` best among those with a trained pair; queries[i] is of codes[i]."""
+    among, place = np.flatnonzero(trained), np.cumsum(trained) - 1
+    k, rows = min(check_whole("k", k, 1), len(among) - 1), np.arange(len(codes))
     if k == 0:  # there is no other
         k, rows = 1, rows[:0]
-    itself = Interactions(np.arange(len(codes)), codes, IdMap.range(len(codes)), ids)
+    itself = Interactions(
+        np.arange(len(codes)), place[codes], IdMap.range(len(codes)), IdMap.range(len(among))
+    )
+    matrix = take_rows(matrix, among)
     best = top_k(queries, matrix, k, rows=rows, exclude=itself)
     return pa.table(
         {
             what: ids.outside(np.repeat(codes[rows], k)),
-            "similar": ids.outside(best.items.ravel()),
+            "similar": ids.outside(among[best.items.ravel()]),
             "score": best.scores.ravel(),
             "rank": np.tile(np.arange(1, k + 1), len(rows)),
         }

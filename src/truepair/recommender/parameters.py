@@ -23,6 +23,7 @@ from truepair.models.closed_forms import ALL_ENCODERS, EASE
 from truepair.recommender.defaults import FULL_CATALOGUE, PARTS_BY_DEFAULT, with_defaults
 from truepair.sampling import SAMPLERS
 from truepair.storage.old_names import current_parameters
+from truepair.storage.plain_values import every_value, is_number
 
 # parameters that have fields of their own, and their kinds by name
 PARTS: dict[str, Mapping[str, type]] = {
@@ -70,7 +71,8 @@ def overlay(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any
     """Flat parameters `upper` over `lower`; `dim` and `encoder.dim` are the same parameter.
 
     A part that `upper` changes loses its fields in `lower`. Scoring and temperature go with the loss, as
-    `tune` chooses them together: a loss with its own temperature needs cosines at temperature 1.
+    `tune` chooses them together: a loss with its own temperature needs cosines at temperature 1. The last
+    epoch that `tune` chose does not hold for other epochs, another loss, encoder or sampler.
     """
     lower, upper = current_parameters(lower), current_parameters(upper)
     changed = tuple(
@@ -78,8 +80,19 @@ def overlay(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any
     )
     dropped = same_parameters(upper)
     dropped |= {"encoder.scoring", "encoder.temperature"} if "loss." in changed else set()
+    dropped |= _chosen_by_tuning(lower, upper)
     kept = {n: value for n, value in lower.items() if not n.startswith(changed) and n not in dropped}
     return {**kept, **upper}
+
+
+def _chosen_by_tuning(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> set[str]:
+    """`stop_after`, and the `validation = 0` that goes with it, where `upper` makes them void."""
+    if lower.get("stop_after") is None:
+        return set()
+    before = {**PARTS_BY_DEFAULT, **lower}
+    if any(part in upper and upper[part] != before[part] for part in ("loss", "encoder", "sampler")):
+        return {"stop_after", "validation"} if lower.get("validation") == 0 else {"stop_after"}
+    return {"stop_after"} if "epochs" in upper else set()
 
 
 def same_parameters(flat: Mapping[str, Any]) -> set[str]:
@@ -151,7 +164,7 @@ def _built(part: str, kind: Any, fields: Mapping[str, Any]) -> Any:
 
 def _field_names(kind: type) -> list[str]:
     """The fields that people set; training fills in those without a repr, and they are not stored."""
-    return [f.name for f in dataclasses.fields(kind) if f.repr]
+    return [f.name for f in dataclasses.fields(kind) if f.repr and f.init]
 
 
 # --- stored parameters -------------------------------------------------------------------------------------
@@ -165,25 +178,50 @@ def as_json(value: Any) -> Any:
     for registry in PARTS.values():
         for kind, made in registry.items():
             if type(value) is made:
-                return {"kind": kind, **{name: as_json(getattr(value, name)) for name in _field_names(made)}}
+                return {"kind": kind, **{name: _plain(getattr(value, name)) for name in _field_names(made)}}
+    return _plain(value)
+
+
+def _plain(value: Any) -> Any:
     if hasattr(value, "tolist"):  # NumPy's numbers and arrays, tensors
-        return value.tolist()
+        value = value.tolist()
     if value is None or isinstance(value, str | int | float | bool):
         return value
-    return list(value) if isinstance(value, tuple | list) else {"unknown": repr(value)[:200]}
+    return (
+        [_plain(one) for one in value] if isinstance(value, tuple | list) else {"unknown": repr(value)[:200]}
+    )
 
 
 _REGISTRATION = {"loss": "Register its class: truepair.register_loss('name', Class); see docs/losses.md."}
+_PLAIN_FIELD = "A field that is saved is a number, a text, True, False, None, or a tuple of them."
 
 
 def check_saveable(stored: Mapping[str, Any]) -> None:
-    """Raise if a parameter of `as_json` could not be restored."""
-    for name, value in stored.items():
-        if isinstance(value, dict) and "unknown" in value:
+    """Raise if a parameter of `as_json`, or a field of one, could not be restored."""
+    check_finite(stored)
+    for name, value in _with_fields(stored).items():
+        if unknown := [each["unknown"] for each in every_value(value) if isinstance(each, dict)]:
+            remedy = _REGISTRATION.get(name, f"Use one of {', '.join(PARTS.get(name, ()))}.")
             raise InputError(
-                f"{name} = {value['unknown']} cannot be saved: a file holds a name and fields, never code. "
-                + _REGISTRATION.get(name, f"Use one of {', '.join(PARTS.get(name, ()))}.")
+                f"{name} = {unknown[0]} cannot be saved: a file holds a name and fields, never code. "
+                + (_PLAIN_FIELD if "." in name else remedy)
             )
+
+
+def check_finite(stored: Mapping[str, Any]) -> None:
+    """Raise if a number of parameters of `as_json` is NaN or infinite, which JSON does not have."""
+    for name, value in _with_fields(stored).items():
+        if any(isinstance(each, float) and not is_number(each) for each in every_value(value)):
+            raise InputError(f"{name} = {value!r:.200} cannot be saved; give a finite number, or None.")
+
+
+def _with_fields(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters of `as_json`; those that have a kind are replaced by their fields, such as loss.tau."""
+    found: dict[str, Any] = {}
+    for name, value in stored.items():
+        whole = isinstance(value, dict) and "kind" in value
+        found |= {f"{name}.{field}": inside for field, inside in value.items()} if whole else {name: value}
+    return found
 
 
 def from_json(stored: Mapping[str, Any]) -> dict[str, Any]:
@@ -192,9 +230,18 @@ def from_json(stored: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _restored(name: str, value: Any) -> Any:
-    if isinstance(value, list):
-        return tuple(value)
+    kind = value.get("kind") if isinstance(value, dict) else value
+    if name == "loss" and isinstance(kind, str) and kind not in LOSSES:
+        raise InputError(
+            f"loss = {kind!r:.60} is not known here; if it is a loss of your own, register it first: "
+            "truepair.register_loss(name, Class), as in docs/losses.md."
+        )
     if not isinstance(value, dict):
-        return value
-    fields = {key: tuple(field) if isinstance(field, list) else field for key, field in value.items()}
+        return _tuples(value)
+    fields = {key: _tuples(field) for key, field in value.items()}
     return _built(name, fields.pop("kind"), fields)
+
+
+def _tuples(value: Any) -> Any:
+    """The value, with tuples for lists."""
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value

@@ -14,7 +14,7 @@ from truepair.losses import LOSSES, Loss
 from truepair.models.closed_forms import ALL_ENCODERS, CLOSED, EASE, ClosedForm
 from truepair.models.encoders import ENCODERS, Encoder
 from truepair.recommender.defaults import PARTS_BY_DEFAULT, default_batch_size, unused, with_defaults
-from truepair.recommender.parameters import PARTS
+from truepair.recommender.parameters import PARTS, as_json, check_finite
 from truepair.sampling import SAMPLERS, Sampler
 from truepair.training import AUTO, ENGINES, Settings, check_sampler
 
@@ -117,6 +117,7 @@ def check_parameters(parameters: Parameters, given: Collection[str]) -> None:
     closed = closed_form_of(parameters)
     trained = {} if closed is None else {"encoder": PARTS_BY_DEFAULT["encoder"]}
     parts_of({**parameters, **trained})
+    check_finite({"loss": as_json(parameters["loss"])})  # of a loss that can be saved; others check their own
     for name, why in unused(parameters, given, closed).items():
         value = "one for each user" if np.ndim(parameters[name]) else parameters[name]
         raise InputError(f"{name} = {value} has no effect: {why}.")

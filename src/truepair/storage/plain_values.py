@@ -1,6 +1,8 @@
-"""Plain values of TOML and JSON files, which may be nested only so deep."""
+"""Plain values of TOML and JSON files: numbers, and lists and tables, which may be nested only so deep."""
 
 from __future__ import annotations
+
+import sys
 
 from truepair.errors import InputError
 
@@ -24,6 +26,16 @@ def every_value(value: object) -> list[object]:
         if not level:
             return found
     raise InputError(f"lists and tables lie more than {DEEPEST} deep within each other.")
+
+
+def is_number(value: object) -> bool:
+    """Whether the value is an int or a float that a float can hold: neither NaN, infinite nor larger.
+
+    >>> is_number(3), is_number(True), is_number(float("inf")), is_number(10**400)
+    (True, False, False, False)
+    """
+    plain = isinstance(value, int | float) and not isinstance(value, bool)
+    return plain and abs(value) <= sys.float_info.max  # type: ignore[arg-type]
 
 
 def _parts(value: object) -> list[object]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +19,7 @@ from truepair.errors import StorageError
 from truepair.losses.positive_probability import Posterior
 from truepair.sampling import Matrices
 from truepair.storage.old_names import current_value
+from truepair.storage.plain_values import is_number
 from truepair.storage.tensor_file import read_tensors, write_tensors
 from truepair.training.job import Job
 from truepair.training.result import EpochRecord
@@ -122,7 +122,7 @@ def _record(epoch: int, given: Any) -> EpochRecord:
     if not isinstance(given, dict) or not required <= set(given) <= {f.name for f in fields}:
         raise ValueError(f"its record of epoch {epoch} is {given!r:.60}")
     for name, value in given.items():
-        if not _is_number(value) and not (value is None and name in ("clamped", "score")):
+        if not is_number(value) and not (value is None and name in ("clamped", "score")):
             raise ValueError(f"{name} of epoch {epoch} is {value!r:.60}, not a number")
     if given["epoch"] != epoch:
         raise ValueError(f"its record of epoch {epoch} is of epoch {given['epoch']}")
@@ -136,10 +136,6 @@ def _best(given: Any, history: list[EpochRecord]) -> tuple[int, float] | None:
     if (list(found) if found is not None else None) != given:
         raise ValueError(f"its best epoch is {given!r:.60}, and by its history {found}")
     return found
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 _Layout = tuple[tuple[int, ...], torch.dtype]

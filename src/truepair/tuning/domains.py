@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from truepair.errors import InputError, check_number, check_type, check_whole, settle
+from truepair.storage.plain_values import is_number
 
 Value = str | int | float | bool | None
 EDGE = 0.05  # a range is extended if the best is this near to an edge, as a share of its width
@@ -47,7 +48,7 @@ class Range:
 
     def contains(self, value: object) -> bool:
         """Whether it is a number in the range."""
-        return _is_number(value) and self.low <= value <= self.high  # type: ignore[operator]
+        return is_number(value) and self.low <= value <= self.high  # type: ignore[operator]
 
     def extended(self, value: float) -> Range:
         """With half its width more at the edge that `value` lies at; the same where it lies at none."""
@@ -254,10 +255,6 @@ def _check_power(name: str, value: object) -> None:
         raise InputError(
             f"{name} = {whole} is no power of two; the nearest is {1 << round(math.log2(whole))}."
         )
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _or(bound: float | None, otherwise: Any) -> Any:

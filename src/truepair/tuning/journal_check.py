@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from truepair.storage.plain_values import every_value
+from truepair.storage.plain_values import every_value, is_number
 from truepair.tuning.domains import read_space
 from truepair.tuning.trials import Outcome
 
@@ -64,10 +64,10 @@ def _check_numbers(trial: optuna.trial.FrozenTrial) -> None:
     if trial.state.name == "COMPLETE":
         values = trial.values
         _check("the score of a trial", values, isinstance(values, list) and len(values) == 1)
-        _check("the score of a trial", values, _is_number(values[0]))
+        _check("the score of a trial", values, is_number(values[0]))
     reports = trial.intermediate_values
     whole = (
-        isinstance(reports, dict) and all(map(_is_count, reports)) and all(map(_is_number, reports.values()))
+        isinstance(reports, dict) and all(map(_is_count, reports)) and all(map(is_number, reports.values()))
     )
     _check("the reports of a trial", reports, whole)
     for name, distribution in trial.distributions.items():
@@ -80,12 +80,12 @@ def _is_outcome(facts: Mapping[str, Any]) -> bool:
     return (
         {"state", "score", "epoch"} <= set(facts) <= {field.name for field in dataclasses.fields(Outcome)}
         and state in ("complete", "pruned", "failed")
-        and (_is_number(score) or (score is None and state == "failed"))
+        and (is_number(score) or (score is None and state == "failed"))
         and (facts["epoch"] is None or _is_count(facts["epoch"]))
         and all(isinstance(facts.get(name, ""), str) for name in ("why", "engine"))
-        and _is_number(facts.get("seconds", 0.0))
+        and is_number(facts.get("seconds", 0.0))
         and isinstance(history, list)
-        and all(isinstance(each, list) and len(each) == 2 and all(map(_is_number, each)) for each in history)
+        and all(isinstance(each, list) and len(each) == 2 and all(map(is_number, each)) for each in history)
     )
 
 
@@ -95,10 +95,6 @@ def _is_process(number: Any) -> bool:
 
 def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _check(what: str, value: Any, holds: bool) -> None:

@@ -23,6 +23,7 @@ from truepair.errors import InputError, StorageError, check_choice
 from truepair.models import closed_forms
 from truepair.models.factor_matrices import dense
 from truepair.recommender.model_file import Model
+from truepair.recommender.parameters import as_json
 from truepair.training import Settings
 
 _KIND = "implicit.ease"
@@ -106,7 +107,7 @@ class EASE(Factors):
         """Write the model to a path or an open binary file, in truepair's file format; no pickle."""
         self._check_fitted()
         names = ("regularization", "use_gpu", "user_power", "item_power")
-        facts = {"adapter": _KIND, "parameters": {name: getattr(self, name) for name in names}}
+        facts = {"adapter": _KIND, "parameters": {name: as_json(getattr(self, name)) for name in names}}
         items = torch.from_numpy(self.item_factors)
         write_model(
             fileobj_or_path, Model(self._seen.csr(), items, self._seen, self._seen.item_counts, facts)

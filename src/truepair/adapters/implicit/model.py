@@ -20,6 +20,7 @@ from truepair.models.encoders import MF
 from truepair.models.factor_matrices import dense
 from truepair.randomness import stream_key
 from truepair.recommender.model_file import Model, load_model, save_model
+from truepair.recommender.parameters import as_json
 from truepair.sampling import Draws, Uniform
 from truepair.training import EpochState, Job, Settings, fit, fold_in
 
@@ -135,10 +136,10 @@ class PairwiseModel(Factors):
         write_model(fileobj_or_path, Model(users, items, self._seen, self._seen.item_counts, facts))
 
     def _facts(self) -> dict[str, Any]:
-        params: dict[str, Any] = {name: getattr(self, name) for name in _parameters(type(self))}
+        params: dict[str, Any] = {name: as_json(getattr(self, name)) for name in _parameters(type(self))}
         params["dtype"] = self.dtype.name
         params["random_state"] = seed_of(self.random_state) if self.random_state is not None else None
-        return {"parameters": params, "tau": getattr(self._fitted_loss, "tau", None)}
+        return {"parameters": params, "tau": as_json(getattr(self._fitted_loss, "tau", None))}
 
     @classmethod
     def load(cls, fileobj_or_path: Any) -> Self:
