@@ -317,8 +317,8 @@ def test_redirects_within_https() -> None:
 class FullDisk:
     """A file on a disk with room for so many bytes."""
 
-    def __init__(self, path: Path, mode: str, room: int = 1000) -> None:
-        self.file, self.room = Path(path).open(mode), room  # noqa: SIM115
+    def __init__(self, path: Path, mode: str, opener: Any = None, room: int = 1000) -> None:
+        self.file, self.room = open(path, mode, opener=opener), room  # noqa: SIM115
 
     def write(self, content: bytes) -> None:
         self.file.write(content[: self.room])
