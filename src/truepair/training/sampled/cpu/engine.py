@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from truepair.training.sampled.cpu.batch import Epoch, Rules
 
 SECONDS_BETWEEN_TRIALS = 10.0
+TRIAL_STEPS = 8
+CLEARLY_FASTER = 0.8  # one thread, as a share of the time of all: a choice by noise costs more than it saves
 SECONDS_AT_A_TIME = 0.25  # how long the compiled code runs before Python may stop it or show progress
 
 
@@ -53,12 +55,14 @@ class FasterThreads:
     def choose(self) -> int:
         """The number of threads for the next steps."""
         unknown = [threads for threads in self.counts if not self.is_known(threads)]
-        return unknown[0] if unknown else min(self.counts, key=lambda threads: self._found[threads][0])
+        if unknown:
+            return unknown[0]
+        most, least = self.counts[0], self.counts[-1]
+        return least if self._found[least][0] < CLEARLY_FASTER * self._found[most][0] else most
 
-    def note(self, threads: int, seconds: float, is_first: bool = False) -> None:
-        """A step took so long; the very first of a run does not count, it may have waited for a compiler."""
-        if not is_first:
-            self._found[threads] = seconds, self._clock()
+    def note(self, threads: int, seconds: float) -> None:
+        """A step took so long."""
+        self._found[threads] = seconds, self._clock()
 
 
 class CpuTrainer:
@@ -104,11 +108,13 @@ class CpuTrainer:
         arguments = {threads: self.arguments(rules, epoch_data, threads) for threads in self.threads.counts}
         while step < self.steps:
             threads, now = self.threads.choose(), time.perf_counter()
-            last = min(step + (size if self.threads.is_known(threads) else max(1, size // 8)), self.steps)
+            trial = min(size, max(TRIAL_STEPS, size // 8))
+            last = min(step + (size if self.threads.is_known(threads) else trial), self.steps)
             with parallel_kernel():
                 run_steps(step, last, self.done, *arguments[threads])
             each = (time.perf_counter() - now) / (last - step)
-            self.threads.note(threads, each, is_first=self.done + step == 0)
+            if last - step >= TRIAL_STEPS and step:  # the first steps of an epoch wait for threads to wake up
+                self.threads.note(threads, each)
             advance(last - step)
             size, step = min(4 * size, max(1, int(SECONDS_AT_A_TIME / each))), last
         self.done += self.steps
