@@ -75,23 +75,12 @@ class EASE(Factors):
         rows: Matrix = pairs_of(user_items).csr().toarray()
         return rows[0] if np.isscalar(userid) else rows
 
-    def similar_items(
-        self,
-        itemid: Any,
-        N: int = 10,  # noqa: N803, implicit's name
-        recalculate_item: bool = False,
-        item_users: Any = None,
-        filter_items: Any = None,
-        items: Any = None,
-    ) -> tuple[Ids, Scores]:
-        """The `N` items with the largest weights for this one; the item itself has weight 0."""
-        self._check_fitted()
-        if recalculate_item:
-            raise NotImplementedError("recalculate_item is not supported with this model")
+    def _similar_items(self, itemid: Any, n: int, filter_items: Any, items: Any) -> tuple[Ids, Scores]:
+        """By weight; the item itself has weight 0."""
         weights = self.item_factors[np.atleast_1d(itemid)]
         columns = sp.eye_array(len(self.item_factors), dtype=np.float32, format="csr")
         allowed = allowed_rows(len(self.item_factors), filter_items, items, "items")
-        return reshape(rank(weights, columns, allowed, N), np.isscalar(itemid), items)
+        return reshape(rank(weights, columns, allowed, n), np.isscalar(itemid), items)
 
     def similar_users(
         self,

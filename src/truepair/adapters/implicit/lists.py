@@ -106,7 +106,10 @@ class Factors:
         self._check_fitted()
         if recalculate_item:
             raise NotImplementedError("recalculate_item is not supported with this model")
-        return _similar(self.item_factors, itemid, N, filter_items, items, "items")
+        return self._similar_items(itemid, N, filter_items, items)
+
+    def _similar_items(self, itemid: Any, n: int, filter_items: Any, items: Any) -> tuple[Ids, Scores]:
+        return _similar(self.item_factors, itemid, n, filter_items, items, "items")
 
     def similar_users(
         self,
