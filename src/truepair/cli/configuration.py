@@ -65,8 +65,8 @@ class Training:
     hold_out: Annotated[
         str | None,
         typer.Option(
-            help="Which pairs are held out: {truepair.recommender.holdout.HOLD_OUTS}. `last` are those of each "
-            "user, `auto` is `last` where there are times and the test part is not random." + _DEFAULT
+            help="Which pairs to hold out: {truepair.recommender.holdout.HOLD_OUTS}. `last`: the latest of "
+            "each user; `auto` is `last` where there are times and the test part is not random." + _DEFAULT
         ),
     ] = None
     metric: Annotated[str | None, typer.Option(help="The metric for validation and test." + _DEFAULT)] = None

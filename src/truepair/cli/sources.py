@@ -34,6 +34,10 @@ class Reading:
     rating: Annotated[str | None, _column("rating")] = None
     weight: Annotated[str | None, _column("weight")] = None
     time: Annotated[str | None, _column("time")] = None
+    chronological: Annotated[
+        bool | None,
+        typer.Option("--chronological", help="The rows are in order of time; there is no time column."),
+    ] = None
     format: Annotated[
         str | None,
         typer.Option(help="The format, if not that of the file name: {truepair.data.formats.FORMATS}."),
@@ -132,7 +136,10 @@ class Reading:
 
     def _for_files(self) -> dict[str, Any]:
         roles = ("user", "item", "rating", "weight", "time")
-        given = {name: getattr(self, name) for name in ("format", "header", "encoding", "duplicates")}
+        given = {
+            name: getattr(self, name)
+            for name in ("chronological", "format", "header", "encoding", "duplicates")
+        }
         given |= {"missing": self.missing, "min_rating": self.min_rating, "items": self.items}
         given |= {role: as_column(getattr(self, role)) for role in roles}
         given |= {"core": None if self.core is None else self._cores()}

@@ -23,22 +23,21 @@ def hold_out(interactions: Interactions, how: str = "auto", share: float = 0.1, 
     how     "random": a random share of all pairs
             "last": the latest min(⌊n·share + ½⌋, n-1) of each user's n pairs
             "time": all pairs at or after the time that leaves this share; times of all users are compared
-            "auto": "last" where the pairs of most users have more than one time, else "random"
+            "auto": "last" where the pairs of most users have more than one time, and users have enough pairs
+            for half of the share at least; else "random"
 
     Pairs whose user or item would have no pair left to learn from stay in train. The seed draws the random
     share, and the order of equal times.
     """
     check_number("share", share, 0, 1, open_low=True, open_high=True)
     seed = check_whole("seed", seed, 0, 2**63 - 1)
-    how = resolved(interactions, how)
+    how = resolved(interactions, how, share)
     if how == "last":
         chosen = last_of_each_user(interactions, share, seed)
     else:
-        later = how == "time"
-        part = (
-            split_temporal(interactions, share) if later else split_random(interactions, share, seed=seed)
-        ).test
-        chosen = part.has(interactions.users, interactions.items)
+        drawn = how == "random"
+        made = split_random(interactions, share, seed=seed) if drawn else split_temporal(interactions, share)
+        chosen = made.test.has(interactions.users, interactions.items)
     held_out = _without_isolated(interactions, chosen)
     if not held_out.any():
         raise InputError(
@@ -50,11 +49,14 @@ def hold_out(interactions: Interactions, how: str = "auto", share: float = 0.1, 
     return Split(interactions.take(~held_out), interactions.take(held_out), nothing, recipe)
 
 
-def resolved(interactions: Interactions, how: str) -> str:
+def resolved(interactions: Interactions, how: str, share: float) -> str:
     """`how`, with "last" or "random" for "auto"."""
     if check_choice("hold_out", how, HOLD_OUTS) != "auto":
         return how
-    return "last" if _most_users_have_times(interactions) else "random"
+    if not _most_users_have_times(interactions):
+        return "random"
+    enough = last_of_each_user(interactions, share, seed=0).mean() >= share / 2
+    return "last" if enough else "random"
 
 
 def like_test(split: Split) -> str:
@@ -80,7 +82,7 @@ def with_validation(split: Split, share: float, seed: int, how: str = "auto") ->
     """
     if not share:
         return split
-    how = resolved(split.train, like_test(split) if how == "auto" else how)
+    how = resolved(split.train, like_test(split) if how == "auto" else how, share)
     if how == "random":
         part = split_given(split.train, split.test, holdout=share, seed=seed)
     else:

@@ -127,8 +127,8 @@ def plan_search(parameters: Mapping[str, Any], space: Space | None = None) -> Se
 
 
 def _for_fit(fixed: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters without the validation share: here it scores trials, also those of closed forms."""
-    return {name: value for name, value in fixed.items() if name != "validation"}
+    """The parameters without those of the hold-out: here it scores trials, also those of closed forms."""
+    return {name: value for name, value in fixed.items() if name not in ("validation", "hold_out")}
 
 
 def _check_names(fixed: list[str], space: list[str]) -> None:
