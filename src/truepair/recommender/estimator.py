@@ -21,6 +21,8 @@ from truepair.models.closed_forms import EASE, ClosedForm
 from truepair.models.encoders import Encoder
 from truepair.models.factor_matrices import Rows
 from truepair.recommender import lists
+from truepair.recommender.automatic import choose
+from truepair.recommender.budget import seconds_of
 from truepair.recommender.defaults import unused
 from truepair.recommender.fitting import fit_split
 from truepair.recommender.holdout import split_for_fitting
@@ -125,6 +127,7 @@ class Recommender:
     validate_every: int = 1
     seed: int = 0
     device: str = "auto"
+    auto: bool = True
 
     # --- parameters ------------------------------------------------------------------------------------
 
@@ -183,6 +186,7 @@ class Recommender:
         interactions: Any,
         valid: Any = None,
         *,
+        budget: str | float | None = None,
         checkpoint: str | Path | None = None,
         progress: bool = False,
     ) -> Self:
@@ -201,7 +205,10 @@ class Recommender:
                 f"patience = {self.patience} has no effect: with sampler='full' nothing is held out by "
                 "default; leave it out, or add validation=0.1."
             )
-        self.model_, self.result_ = fit_split(self.get_params(), split, checkpoint, progress)
+        parameters, limit = self.get_params(), seconds_of(budget)
+        choice = choose(parameters, self._changed(), split, limit, progress)
+        parameters |= choice.parameters
+        self.model_, self.result_ = fit_split(parameters, split, checkpoint, progress, choice.facts)
         self.output_ = output_of(interactions)
         return self
 

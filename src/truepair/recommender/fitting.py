@@ -44,7 +44,13 @@ class Fitted(NamedTuple):
     result: FitResult
 
 
-def fit_split(parameters: Parameters, split: Split, checkpoint: str | Path | None, progress: bool) -> Fitted:
+def fit_split(
+    parameters: Parameters,
+    split: Split,
+    checkpoint: str | Path | None,
+    progress: bool,
+    about: Mapping[str, Any] | None = None,
+) -> Fitted:
     """Learn from the train part; the validation part, if there is one, is used only for scoring."""
     device = Settings(device=parameters["device"]).torch_device()
     validation = (
@@ -58,7 +64,7 @@ def fit_split(parameters: Parameters, split: Split, checkpoint: str | Path | Non
     users, items, score = _blended(parameters, result, split.train, validation, device)
     seen = joined([split.train] if split.valid is None else [split.train, split.valid]).pairs_only()
     held_out = np.flatnonzero((split.train.user_counts == 0) & (seen.user_counts > 0)).tolist()
-    facts = _facts(parameters, result, split, score) | estimated
+    facts = _facts(parameters, result, split, score) | estimated | dict(about or {})
     facts |= {ONLY_VALIDATION: held_out} if held_out else {}
     popularity = split.train.item_counts
     return Fitted(Model(users, items, seen, popularity, facts), result)

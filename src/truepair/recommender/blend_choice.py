@@ -1,0 +1,120 @@
+"""The blend with EASE, chosen on held-out pairs: whether, with which regularisation, with which weight."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from truepair.data.interactions import Interactions
+from truepair.errors import InputError
+from truepair.evaluation.metrics import METRICS, Floats, parse_metric
+from truepair.models.closed_forms import EASE
+from truepair.models.factor_matrices import dense
+from truepair.randomness import random_order, stream_key
+
+MOST_ITEMS = 10_000  # the weights of a blend are a dense matrix of items x items
+POWER = 0.25  # of users and items: between .1 and .35 on every dataset that was searched
+_USERS = 2000  # whose lists judge a blend
+_FIRST_L2, _RATIO = 500.0, 3.0
+_LEAST_L2, _MOST_L2 = 5.0, 2e6
+_WEIGHTS = (0.15, 0.3, 0.6, 1.2, 2.4, 4.8)  # in units of 1 / temperature, the scale of the trained scores
+
+
+class BlendChoice(NamedTuple):
+    """The chosen EASE and weight (None: no blend is better), and the scores that decided."""
+
+    ease: EASE | None
+    weight: float
+    alone: float
+    blended: float
+    tried: list[dict[str, Any]]
+
+
+def choose_blend(
+    users: Tensor, items: Tensor, train: Interactions, valid: Interactions, metric: str, temperature: float,
+    seed: int, device: torch.device,
+) -> BlendChoice:  # fmt: skip
+    """The best of EASE's regularisations and weights for these trained matrices.
+
+    Regularisations go by factors of 3 from 500 in the direction that improves. A blend is chosen only if its
+    gain over the trained model is larger than the standard error of that gain.
+    """
+    judge = _Judge.of(train, valid, metric, seed, device)
+    own = judge.trained_scores(users, items)
+    alone = judge.per_user(own)
+    tried: list[dict[str, Any]] = []
+    best: tuple[float, float, float, Floats] | None = None
+    for l2 in _climbing(tried):
+        added = judge.ease_scores(EASE(l2=l2, user_power=POWER, item_power=POWER), train)
+        found = []
+        for unit in _WEIGHTS:
+            each = judge.per_user(own + added * (unit / temperature))
+            found.append((float(each.mean()), unit / temperature, l2, each))
+        top = max(found, key=lambda one: one[0])
+        tried.append({"l2": l2, "weight": top[1], "score": round(top[0], 6)})
+        if best is None or top[0] > best[0]:
+            best = top
+    assert best is not None
+    gain = best[3] - alone
+    error = float(gain.std(ddof=1)) / math.sqrt(len(gain)) if len(gain) > 1 else math.inf
+    chosen = EASE(l2=best[2], user_power=POWER, item_power=POWER) if gain.mean() > error else None
+    return BlendChoice(chosen, best[1] if chosen else 0.0, float(alone.mean()), best[0], tried)
+
+
+def _climbing(tried: list[dict[str, Any]]) -> Any:
+    """The first regularisation and its neighbours, then further in the direction of the best one."""
+    yield _FIRST_L2
+    yield _FIRST_L2 / _RATIO
+    yield _FIRST_L2 * _RATIO
+    while True:
+        known = {one["l2"]: one["score"] for one in tried}
+        best = max(known, key=lambda l2: known[l2])
+        further = best * _RATIO if best == max(known) else best / _RATIO
+        if best not in (max(known), min(known)) or not _LEAST_L2 <= further <= _MOST_L2:
+            return
+        yield further
+
+
+@dataclass(frozen=True)
+class _Judge:
+    """Dense scores of some of the held-out users, and the metric of the lists that they give."""
+
+    rows: np.ndarray[Any, Any]
+    history: sp.csr_array  # of these users
+    seen: Tensor  # [n, items], what is not listed
+    target: Tensor  # [n, items], what is held out
+    metric: str
+
+    @staticmethod
+    def of(train: Interactions, valid: Interactions, metric: str, seed: int, device: torch.device) -> _Judge:
+        rows = np.flatnonzero((valid.user_counts > 0) & (train.user_counts > 0))
+        if not len(rows):
+            raise InputError("no user has held-out and trained pairs, so that no blend can be chosen.")
+        drawn = random_order(stream_key(seed, int.from_bytes(b"blend", "big")), len(rows))[:_USERS]
+        rows = np.sort(rows[drawn])
+        history = train.csr()[rows]
+        seen, target = (torch.from_numpy((part != 0).toarray()) for part in (history, valid.csr()[rows]))
+        return _Judge(rows, history, seen.to(device), target.to(device), metric)
+
+    def trained_scores(self, users: Tensor, items: Tensor) -> Tensor:
+        device = self.seen.device
+        return users[torch.from_numpy(self.rows)].to(device) @ items.to(device).T
+
+    def ease_scores(self, ease: EASE, train: Interactions) -> Tensor:
+        _, weights = ease.solve(train, self.seen.device)
+        x = torch.from_numpy(self.history.toarray()).to(self.seen.device, torch.float32)
+        return x @ dense("items", weights).T
+
+    def per_user(self, scores: Tensor) -> Floats:
+        """The metric of each user's list."""
+        name, k = parse_metric(self.metric)
+        best = scores.masked_fill(self.seen, -math.inf).topk(min(k, scores.shape[1]), dim=1)
+        hits = self.target.gather(1, best.indices) & best.values.isfinite()
+        found: Floats = METRICS[name](hits.cpu().numpy(), self.target.sum(1).cpu().numpy())
+        return found
