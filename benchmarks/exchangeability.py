@@ -22,7 +22,6 @@ from truepair.data.interactions import Interactions
 from truepair.data.simulation import simulate_world
 from truepair.data.split import Split
 from truepair.data.split_recipes import (
-    k_folds,
     split_leave_last_out,
     split_random,
     split_random_per_user,
@@ -33,7 +32,6 @@ RANDOM: dict[str, Callable[[Interactions, int], Split]] = {
     "random, 20%": lambda data, seed: split_random(data, seed=seed),
     "random of each user, 20%": lambda data, seed: split_random_per_user(data, seed=seed),
     "random, 5%": lambda data, seed: split_random(data, test=0.05, seed=seed),
-    "one of 5 folds": lambda data, seed: k_folds(data, seed=seed)[0],
 }
 BY_TIME: dict[str, Callable[[Interactions], Split]] = {
     "leave_last_out": split_leave_last_out,
@@ -41,7 +39,7 @@ BY_TIME: dict[str, Callable[[Interactions], Split]] = {
     "temporal": split_temporal,
 }
 PUBLISHED = ("gowalla", "yelp2018", "ml-100k-paper-split", "coat", "yahoo-r3")
-WHOLE = ("ml-100k", "ml-1m", "gowalla", "yelp2018", "kuairec", "coat")
+WHOLE = ("coat", "ml-100k", "kuairec", "ml-1m", "gowalla", "yelp2018")
 
 
 def main() -> None:
@@ -56,10 +54,14 @@ def main() -> None:
     if args.quick:
         world = simulate_world(400, 100, density=0.1).observed
         show("biased", _biased(world))
+        show("judged", _judged(world))
         random_splits({"simulated": world}, seeds=3)
         return
     for name in present(PUBLISHED, args.data):
         show(f"{name}, as published", load_split(name, args.data))
+    show(
+        "simulated, test of 10 random items a user", _judged(simulate_world(1000, 500, density=0.05).observed)
+    )
     whole = {name: load(name, args.data) for name in present(WHOLE, args.data)}
     for name, data in whole.items():
         if data.time is not None and data.time_kind == "clock":
@@ -100,6 +102,15 @@ def _biased(data: Interactions) -> Split:
     draws = np.random.default_rng(0).random(len(data))
     test = draws < np.where(popular[data.items], 0.4, 0.1)
     return Split(data.take(~test), None, data.take(test), "biased")
+
+
+def _judged(data: Interactions) -> Split:
+    """Chosen pairs as train, and 10 random items of each user as test, as in Yahoo! R3."""
+    draws = np.random.default_rng(0).random((data.n_users, data.n_items))
+    draws[data.users, data.items] = 2
+    items = draws.argsort(axis=1)[:, :10]
+    users = np.repeat(np.arange(data.n_users), 10)
+    return Split(data, None, Interactions(users, items.ravel(), data.user_ids, data.item_ids), "judged")
 
 
 if __name__ == "__main__":

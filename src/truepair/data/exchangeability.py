@@ -138,7 +138,7 @@ def _popular(popularity: Codes) -> Floats:
     """1 for the most popular items that together have a tenth of the pairs, else 0."""
     ordered = np.sort(popularity)[::-1]
     least = ordered[int(np.searchsorted(np.cumsum(ordered), POPULAR * ordered.sum()))]
-    return (popularity >= least).astype(np.float64)
+    return np.asarray(popularity >= least, dtype=np.float64)
 
 
 def _place_in_history(users: Codes, time: Floats) -> Floats:
@@ -152,7 +152,7 @@ def _place_in_history(users: Codes, time: Floats) -> Floats:
     start = np.cumsum(n) - n
     found = np.empty(len(users))
     found[order] = place[group]
-    return (found - start[users]) / np.maximum(n[users] - 1, 1)
+    return np.asarray((found - start[users]) / np.maximum(n[users] - 1, 1))
 
 
 def _first_appearance(items: Codes, time: Floats) -> Floats:
@@ -161,7 +161,7 @@ def _first_appearance(items: Codes, time: Floats) -> Floats:
     np.minimum.at(first, items, time)
     known = np.sort(first[np.isfinite(first)])
     places = (np.searchsorted(known, first, "left") + np.searchsorted(known, first, "right") - 1) / 2
-    return np.asarray(places[items] / max(len(known) - 1, 1))
+    return np.asarray(places[items]) / max(len(known) - 1, 1)
 
 
 def _sums(pooled: _Pooled, values: Floats) -> tuple[float, float, float]:
@@ -172,6 +172,8 @@ def _sums(pooled: _Pooled, values: Floats) -> tuple[float, float, float]:
     mean = np.bincount(users, values) / n
     squares = np.bincount(users, (values - mean[users]) ** 2)
     variance = float((h * (n - h) / n * squares / np.maximum(n - 1, 1)).sum())
+    if variance < 1e-18 * float((values**2).sum()):
+        variance = 0.0  # each user's values are equal, but for rounding
     return float(values[held_out].sum()), float((h * mean).sum()), math.sqrt(variance)
 
 

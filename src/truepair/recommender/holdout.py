@@ -32,6 +32,11 @@ def hold_out(interactions: Interactions, how: str = "auto", share: float = 0.1, 
     check_number("share", share, 0, 1, open_low=True, open_high=True)
     seed = check_whole("seed", seed, 0, 2**63 - 1)
     how = resolved(interactions, how, share)
+    if how == "time" and interactions.time_kind == "order":
+        raise InputError(
+            "hold_out = 'time' compares the times of different users, but here a time is a position in one "
+            "user's history; use hold_out='last'."
+        )
     if how == "last":
         chosen = last_of_each_user(interactions, share, seed)
     else:
