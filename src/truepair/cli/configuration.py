@@ -75,6 +75,15 @@ class Training:
         str | None, typer.Option(help="The training engine: auto, {truepair.training.ENGINES}." + _DEFAULT)
     ] = None
     device: Annotated[str | None, typer.Option(help="The device: auto, cpu, cuda." + _DEFAULT)] = None
+    auto: Annotated[
+        bool | None,
+        typer.Option(
+            "--auto/--no-auto",
+            help="Choose temperature, popularity, dimension, epochs and the blend with EASE by short runs on "
+            "held-out pairs, unless they are given; only for the loss infonce with the sampler full."
+            + _DEFAULT,
+        ),
+    ] = None
     config: Annotated[
         Path | None,
         typer.Option(

@@ -1,53 +1,51 @@
 """Automatic settings: temperature, popularity, dimension, epochs and the blend with EASE, from the data.
 
-Short runs on a hold-out climb to the best temperature and weight of popularity; runs of twice the size check
-the neighbours; one full run chooses the epoch and the blend. All trials are scored on the same held-out
-pairs. docs/automatic.md has the measurements behind the plan.
+Short runs on held-out pairs climb to the best temperature and weight of popularity, one full run chooses the
+epoch and the blend, and the caller trains on everything. docs/automatic.md has the measurements behind it.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import torch
-
-from truepair.data.interactions import Interactions
 from truepair.data.split import Split
 from truepair.errors import InputError, TrainingError
 from truepair.evaluation import Validation
 from truepair.models.encoders import ENCODERS
 from truepair.models.factor_matrices import dense
-from truepair.recommender.blend_choice import MOST_ITEMS, BlendChoice, choose_blend
+from truepair.recommender.blend_choice import MOST_ITEMS, choose_blend
 from truepair.recommender.budget import Clock
-from truepair.recommender.defaults import FULL_CATALOGUE, default_batch_size, is_full
+from truepair.recommender.defaults import FULL_CATALOGUE, is_full
 from truepair.recommender.holdout import hold_out, like_test
 from truepair.recommender.parameters import as_json
 from truepair.recommender.parts import Parameters, parts_of
 from truepair.training import FitResult, Job, Settings, fit_many
 
 CHOSEN = ("temperature", "popularity", "dim", "epochs", "blend")
+"""What is chosen where it is not given."""
+
 _HELD_OUT = 0.1  # of the pairs
-_LEAST_USERS = 50  # with held-out pairs: fewer say nothing
-_RATE = 0.01
-_EPOCHS = 40
-_SHORT_DIM = 64
-_SHORT_STEPS, _SHORT_EPOCHS = 400, (5, 20)
-_MOST_SHORT = 15  # trials
-_FIRST_TEMPERATURES, _FIRST_POPULARITY = (0.05, 0.1, 0.2, 0.4, 0.8), 0.4
-_TEMPERATURES, _POPULARITIES = (0.02, 2.0), (0.0, 2.0)
+_LEAST_USERS, _LEAST_PAIRS = 100, 2000  # with held-out pairs, to learn from: fewer say nothing
+_RATE, _EPOCHS = 0.01, 40  # of the full run
+_SHORT_DIM, _SHORT_STEPS = 64, 400
+_SHORT_EPOCHS = (5, 20)  # at least, at most
+_MOST_SHORT = 14  # short runs
+_FIRST_PLACES = (-4, 0, 4, 8, 12)  # temperatures .05, .1, .2, .4, .8: see `_temperature`
+_PLACES = (-8, 17)  # .025 to 1.9
+_FIRST_POPULARITY, _MOST_POPULARITY = 0.4, 2.0
+_STEPS = (2, 0.4)  # of places and of popularity
+_DIMS = (512, 256, 128, 64)
+_FEWER_SCORES = ((1e8, 256), (float("inf"), 128))  # the dimension on a CPU, by users x items
 _BETTER, _CLEARLY = 1.002, 1.01  # ratios of scores: a step that is worth it; a reason to leave the plan
-_RATIO, _STEP = 2**0.5, 0.4  # of temperatures, of popularities; halved twice
 
 
 class Point(NamedTuple):
-    """What a trial is about."""
+    """What a trial is about; `place` gives the temperature, unless that is given."""
 
-    temperature: float
+    place: int
     popularity: float
     dim: int
     epochs: int
@@ -55,81 +53,97 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class Trial:
-    """A trial: its score on the held-out pairs, and the epoch that had it."""
+    """A trial: its score on the held-out pairs, and the epoch to stop after."""
 
     point: Point
+    temperature: float
     score: float
     epoch: int
     seconds: float
 
+    def facts(self) -> dict[str, Any]:
+        """As plain values."""
+        _, popularity, dim, epochs = self.point
+        return {
+            "temperature": self.temperature, "popularity": popularity, "dim": dim, "epochs": epochs,
+            "stop_after": self.epoch, "score": round(self.score, 6) if self.score >= 0 else None,
+            "seconds": round(self.seconds, 3),
+        }  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Choice:
-    """The chosen parameters, as `Recommender` takes them, and what is told about the search."""
+    """The chosen parameters, as `Recommender` takes them, and facts for the model file."""
 
     parameters: dict[str, Any] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-def line_of(parameters: Mapping[str, Any]) -> str:
-    """The call that repeats a fit without the search."""
-    return f"Recommender(auto=False, {', '.join(f'{k}={v!r}' for k, v in parameters.items())})"
-
-
 def open_choices(parameters: Parameters, given: Collection[str]) -> list[str]:
-    """What is chosen automatically: nothing where the loss, the sampler or the encoder is a special one."""
+    """What is chosen automatically; nothing for other losses, samplers and encoders, and after a search.
+
+    `stop_after` is what a search sets, so that the parameters that come with it are settled.
+    """
     plain = (
         parameters["auto"] and parameters["loss"] == "infonce" and is_full(parameters["sampler"])
         and isinstance(parameters["encoder"], str) and parameters["encoder"] in ENCODERS
-        and parameters["scoring"] in (None, "cosine")
+        and parameters["scoring"] in (None, "cosine") and parameters["stop_after"] is None
     )  # fmt: skip
-    if not plain:
-        return []
-    found = [name for name in CHOSEN if name not in given]
-    if {"stop_after", "patience", "validate_every", "optimizer", "schedule"} & set(given):
-        found = [name for name in found if name != "epochs"]
-    return found
+    return [name for name in CHOSEN if name not in given] if plain else []
 
 
 def choose(
-    parameters: Parameters, given: Collection[str], split: Split, budget: float | None, progress: bool
+    parameters: Parameters,
+    given: Collection[str],
+    split: Split,
+    budget: float | None = None,
+    progress: bool = False,
 ) -> Choice:
-    """Search on the validation part of the split, or on a hold-out of its train part."""
+    """Search by the validation part of the split, or by a hold-out of its train part.
+
+    `budget` is the time in seconds for the search and the training that follows.
+    """
     wanted = open_choices(parameters, given)
     if not wanted:
         return Choice()
-    clock = Clock(budget)
-    try:
-        part = _judged_by(parameters, split)
-        search = Search(parameters, wanted, part, clock, progress)
-    except InputError as error:
-        return Choice(facts={"automatic": {"skipped": str(error)}})
+    clock, own = Clock(budget), {**parameters, "auto": False}
+    part = _judging(parameters, split)
+    if isinstance(part, str):
+        return Choice({"auto": False}, {"automatic": {"skipped": part}})
+    search = Search(own, wanted, part, clock, progress)
     chosen = search.result()
+    call = {name: value for name, value in own.items() if name in given} | chosen | {"auto": False}
     facts = {
         "chosen": {name: as_json(value) for name, value in chosen.items()},
-        "repeat": line_of(chosen),
+        "repeat": f"Recommender({', '.join(f'{name}={value!r}' for name, value in call.items())})",
         "hold out": part.recipe,
         "metric": parameters["metric"],
-        "trials": [{**t.point._asdict(), "score": round(t.score, 6), "epoch": t.epoch,
-                    "seconds": round(t.seconds, 3)} for t in search.trials],
-        "blend": search.blend_facts,
+        "trials": [trial.facts() for trial in search.trials],
+        "blend": search.blend,
         "seconds": round(clock.seconds, 3),
-    }  # fmt: skip
-    return Choice(chosen, {"automatic": facts})
+    }
+    return Choice({**chosen, "auto": False}, {"automatic": facts})
 
 
-def _judged_by(parameters: Parameters, split: Split) -> Split:
-    """Train and the pairs that judge: the given validation part, or a hold-out that is like the test part."""
+def _judging(parameters: Parameters, split: Split) -> Split | str:
+    """Train and validation of the search, or why there is none.
+
+    The validation part is the given one, or held out in the way of the test part.
+    """
     if split.valid is not None:
-        return Split(split.train, split.valid, split.test, split.recipe)
-    how = parameters["hold_out"]
-    part = hold_out(split.train, like_test(split) if how == "auto" else how, _HELD_OUT, parameters["seed"])
+        return split
+    how = like_test(split) if parameters["hold_out"] == "auto" else parameters["hold_out"]
+    try:
+        part = hold_out(split.train, how, _HELD_OUT, parameters["seed"])
+    except InputError as error:
+        return str(error)
     assert part.valid is not None
-    n = int((part.valid.user_counts > 0).sum())
-    if n < _LEAST_USERS:
-        raise InputError(
-            f"{n} users have pairs that can be held out, and automatic settings need {_LEAST_USERS}"
-        )
+    for n, least, what in (
+        (int((part.valid.user_counts > 0).sum()), _LEAST_USERS, "users with held-out pairs"),
+        (len(part.train), _LEAST_PAIRS, "pairs to learn from"),
+    ):
+        if n < least:
+            return f"{n:,} {what} are too few to choose settings by; it takes {least:,}"
     return part
 
 
@@ -140,13 +154,12 @@ class Search:
         self, parameters: Parameters, wanted: Sequence[str], part: Split, clock: Clock, progress: bool
     ) -> None:
         assert part.valid is not None
-        self.parameters, self.wanted, self.train, self.valid = parameters, wanted, part.train, part.valid
-        self.clock, self.progress = clock, progress
+        self.parameters, self.wanted, self.clock, self.progress = parameters, wanted, clock, progress
+        self.train, self.valid = part.train, part.valid
         self.judge = Validation(part.valid, part.train, parameters["metric"])
         self.device = Settings(device=parameters["device"]).torch_device()
         self.trials: list[Trial] = []
-        self.blend_facts: dict[str, Any] | None = None
-        self.rate = _RATE if parameters["learning_rate"] is None else parameters["learning_rate"]
+        self.blend: dict[str, Any] | None = None
 
     # --- the plan --------------------------------------------------------------------------------------
 
@@ -155,152 +168,168 @@ class Search:
         point = self._first()
         if {"temperature", "popularity"} & set(self.wanted):
             point = self._climbed(point)
-            point = self._checked(point)
-        full = point._replace(dim=self._dim(), epochs=self._epochs())
-        fitted = self._run([full], keep=True)[0]
-        best = self._final(full)
-        chosen = self._as_parameters(best)
+        full = self._full(point)
+        if full is None:  # no time for a run that judges
+            return self._as_parameters(max(self.trials, key=lambda trial: trial.score))
+        (fitted,) = self._run([full])
+        last, best = self.trials[-1], max(self.trials, key=lambda trial: trial.score)
+        chosen = self._as_parameters(best if best.score > _CLEARLY * last.score else last)
         if "blend" in self.wanted and isinstance(fitted, FitResult):
-            chosen |= self._blend(fitted, full)
+            chosen |= self._blended(fitted)
         return chosen
 
     def _first(self) -> Point:
-        """Where the search begins: given parameters, or the middle of what datasets had."""
-        t, g = (self._given("temperature", _FIRST_TEMPERATURES[1]), self._given("popularity", _FIRST_POPULARITY))
-        steps = max(1, self.train.n_users // self._batch())
+        """A short run with the middle of what datasets had, or with what is given."""
+        steps = -(-self.train.n_users // self._job(Point(0, 0.0, 1, 1)).settings.batch_size)
         fewest, most = _SHORT_EPOCHS
-        epochs = min(max(round(_SHORT_STEPS / steps), fewest), most, self._epochs())
-        return Point(t, g, min(_SHORT_DIM, self._dim()), epochs)
+        epochs = min(max(round(_SHORT_STEPS / steps), fewest), most, self._fixed("epochs", most))
+        dim = min(_SHORT_DIM, self._fixed("dim", _SHORT_DIM))
+        first = Point(0, self._fixed("popularity", _FIRST_POPULARITY), dim, epochs)
+        if self.clock.limit is None:
+            return first
+        self._run([first._replace(epochs=1)])  # how long does an epoch take?
+        per_epoch = self.trials.pop().seconds
+        return first._replace(epochs=max(1, min(epochs, int(0.05 * self.clock.limit / per_epoch))))
 
     def _climbed(self, point: Point) -> Point:
-        """The best of the short runs: neighbours are tried, steps are halved where none is better."""
-        wide = _FIRST_TEMPERATURES if "temperature" in self.wanted else (point.temperature,)
-        first = [point._replace(temperature=t) for t in wide]
+        """The best short run: a wide row of temperatures first, then steps to better neighbours."""
+        wide = _FIRST_PLACES if "temperature" in self.wanted else (point.place,)
+        first = [point._replace(place=place) for place in wide]
         self._run(first)
-        point = self._best(first)
-        for shrink in (1.0, 0.5):
-            while True:
-                around = [p for p in self._around(point, shrink) if p not in self._known()]
-                if len(self.trials) + len(around) > _MOST_SHORT or not self._has_time(0.3):
-                    return point
-                self._run(around)
-                best = self._best([point, *self._around(point, shrink)])
-                if not self._is_better(best, point):
-                    break
-                point = best
-        return point
+        best = self._best(first)
+        while True:
+            point, around = best, self._around(best)
+            new = [each for each in around if each not in self._scores()]
+            if len(self.trials) + len(new) > _MOST_SHORT or self._is_late():
+                return point
+            self._run(new)
+            best = self._best([point, *around])
+            if self._scores()[best] <= _BETTER * self._scores()[point]:
+                return point
 
-    def _around(self, point: Point, shrink: float) -> list[Point]:
+    def _around(self, point: Point) -> list[Point]:
+        places, step = _STEPS
         found = []
         if "temperature" in self.wanted:
-            ratio = _RATIO**shrink
-            found += [point._replace(temperature=_rounded(point.temperature * r)) for r in (ratio, 1 / ratio)]
+            found += [point._replace(place=point.place + way * places) for way in (1, -1)]
         if "popularity" in self.wanted:
-            found += [
-                point._replace(popularity=round(point.popularity + s * shrink, 3)) for s in (_STEP, -_STEP)
-            ]
-        (low, high), (least, most) = _TEMPERATURES, _POPULARITIES
-        return [p for p in found if low <= p.temperature <= high and least <= p.popularity <= most]
+            found += [point._replace(popularity=round(point.popularity + way * step, 3)) for way in (1, -1)]
+        return [
+            each
+            for each in found
+            if _PLACES[0] <= each.place <= _PLACES[1] and 0 <= each.popularity <= _MOST_POPULARITY
+        ]
 
-    def _checked(self, point: Point) -> Point:
-        """The best of runs of twice the size: longer runs want a lower temperature and less popularity."""
-        larger = point._replace(dim=min(2 * point.dim, self._dim()), epochs=min(2 * point.epochs, self._epochs()))
-        lower = []
-        if "temperature" in self.wanted:
-            lower.append(larger._replace(temperature=_rounded(point.temperature / _RATIO**0.5)))
-        if "popularity" in self.wanted and point.popularity >= 0.2:
-            lower.append(larger._replace(popularity=round(point.popularity / 2, 3)))
-        if not lower or not self._has_time(0.4):
-            return point
-        self._run([larger, *lower])
-        return self._best([larger, *lower])
+    def _full(self, point: Point) -> Point | None:
+        """The full run: wider and longer, at a temperature one place lower; None if time is short.
 
-    def _final(self, full: Point) -> Trial:
-        """The full run, unless a smaller one is clearly better."""
-        last, best = self.trials[-1], max(self.trials, key=lambda trial: trial.score)
-        return best if best.score > _CLEARLY * last.score else last
+        With a budget, it is as wide as lets it run twice, on held-out pairs and on everything.
+        """
+        epochs, place = self._fixed("epochs", _EPOCHS), point.place - 1
+        if self.clock.limit is None or not self.trials:
+            return Point(place, point.popularity, self._fixed("dim", self._dim()), epochs)
+        per_epoch = max(trial.seconds / trial.point.epochs for trial in self.trials)
+        dims = (
+            [dim for dim in _DIMS if dim <= self._dim()] if "dim" in self.wanted else [self._fixed("dim", 0)]
+        )
+        for dim in dims:
+            seconds = per_epoch * max(1.0, dim / point.dim)  # rather too much
+            if 2.2 * epochs * seconds <= self.clock.left:
+                return Point(place, point.popularity, dim, epochs)
+        fewer = int(self.clock.left / (2.2 * seconds))
+        if "epochs" in self.wanted and fewer > point.epochs:
+            return Point(place, point.popularity, dims[-1], fewer)
+        return None
 
-    def _as_parameters(self, best: Trial) -> dict[str, Any]:
-        values = best.point._asdict()
-        found = {name: values[name] for name in ("temperature", "popularity", "dim", "epochs") if name in self.wanted}
-        if self.parameters["learning_rate"] is None:
-            found["learning_rate"] = self.rate
-        if "epochs" in self.wanted and best.epoch < best.point.epochs:
-            found["stop_after"] = best.epoch
-        return found
-
-    def _blend(self, fitted: FitResult, full: Point) -> dict[str, Any]:
+    def _blended(self, fitted: FitResult) -> dict[str, Any]:
+        """The blend with EASE, if it is better."""
         if self.train.n_items > MOST_ITEMS:
-            self.blend_facts = {"skipped": f"more than {MOST_ITEMS:,} items: EASE's weights would be too large"}
+            self.blend = {"skipped": f"EASE has a number for each two of {self.train.n_items:,} items"}
             return {}
         users, items = dense("users", fitted.users), dense("items", fitted.items)
-        found = choose_blend(users, items, self.train, self.valid, self.parameters["metric"],
-                             full.temperature, self.parameters["seed"], self.device)  # fmt: skip
-        self.blend_facts = {"alone": round(found.alone, 6), "blended": round(found.blended, 6), "tried": found.tried}
-        self._say(f"blend with EASE: {found.alone:.4f} -> {found.blended:.4f}"
-                  + ("" if found.ease else ", no gain beyond chance: not used"))  # fmt: skip
-        return {} if found.ease is None else {"blend": found.ease, "blend_weight": round(found.weight, 6)}
+        found = choose_blend(
+            users, items, self.train, self.valid, self.judge.metric, self.trials[-1].temperature,
+            self.parameters["seed"], self.device,
+        )  # fmt: skip
+        self.blend = {"alone": found.alone, "blended": found.blended, "tried": found.tried}
+        no_gain = "" if found.ease else "; the gain is not larger than its error, so it is not used"
+        self._say(f"with EASE {self.judge.metric} {found.alone:.4f} -> {found.blended:.4f}{no_gain}")
+        return {} if found.ease is None else {"blend": found.ease, "blend_weight": found.weight}
 
-    # --- sizes -----------------------------------------------------------------------------------------
+    def _as_parameters(self, trial: Trial) -> dict[str, Any]:
+        """What is asked for of a trial; its rate, if none was given."""
+        values = trial.facts()
+        found = {name: values[name] for name in CHOSEN if name in self.wanted and name in values}
+        if self.parameters["learning_rate"] is None:
+            found["learning_rate"] = _RATE
+        if "epochs" in self.wanted and trial.epoch < trial.point.epochs:
+            found["stop_after"] = trial.epoch
+        return found
 
-    def _given(self, name: str, default: Any) -> Any:
+    # --- sizes and time --------------------------------------------------------------------------------
+
+    def _fixed(self, name: str, default: Any) -> Any:
+        """The given value, or the default of what is chosen."""
         value = self.parameters[name]
         return default if name in self.wanted else FULL_CATALOGUE[name] if value is None else value
 
-    def _batch(self) -> int:
-        sampler = parts_of(self.parameters).sampler
-        size = self.parameters["batch_size"]
-        return size or default_batch_size(sampler, len(self.train), self.train.n_users)
-
     def _dim(self) -> int:
-        """512 on a GPU; on a CPU what keeps a training short."""
-        if "dim" not in self.wanted:
-            return int(self._given("dim", None))
+        """The largest on a GPU; on a CPU what keeps a training short."""
         if self.device.type == "cuda":
-            return 512
-        scores = self.train.n_users * self.train.n_items
-        return 256 if scores <= 1e8 else 128
+            return _DIMS[0]
+        return next(dim for most, dim in _FEWER_SCORES if self.train.n_users * self.train.n_items <= most)
 
-    def _epochs(self) -> int:
-        return int(self._given("epochs", _EPOCHS))
+    def _is_late(self) -> bool:
+        """Whether the short runs have used up their part of the budget."""
+        return self.clock.limit is not None and self.clock.seconds > 0.35 * self.clock.limit
 
     # --- trials ----------------------------------------------------------------------------------------
 
-    def _run(self, points: Sequence[Point], keep: bool = False) -> list[Any]:
-        """Train and score these; together on a GPU. Matrices are kept only where that is asked for."""
-        jobs = [self._job(point) for point in points]
-        before = self.clock.seconds
-        found = fit_many(jobs, self.judge, engine=self.parameters["engine"], progress=False)
-        seconds = (self.clock.seconds - before) / max(len(points), 1)
-        for point, result in zip(points, found, strict=True):
-            failed = isinstance(result, TrainingError)
-            score = float("-inf") if failed or result.score is None else result.score
-            self.trials.append(Trial(point, score, 0 if failed else _last_good(result), seconds))
-            self._say(f"temperature {point.temperature:g}, popularity {point.popularity:g}, dim {point.dim}, "
-                      f"{point.epochs} epochs: {self.judge.metric} {score:.4f} ({seconds:.1f} s)")  # fmt: skip
-        return found if keep else []
+    def _run(self, points: Sequence[Point]) -> list[FitResult | TrainingError]:
+        """Train and score these, together on a GPU; one after the other within a budget."""
+        if self.clock.limit is not None and len(points) > 1:
+            first = self._run(points[:1])
+            return first if self._is_late() else [*first, *self._run(points[1:])]
+        jobs, before = [self._job(point) for point in points], self.clock.seconds
+        results = fit_many(jobs, self.judge, engine=self.parameters["engine"]) if jobs else []
+        for point, result in zip(points, results, strict=True):
+            seconds, temperature = (self.clock.seconds - before) / len(points), self._temperature(point)
+            if isinstance(result, TrainingError):
+                trial, told = Trial(point, temperature, -1.0, point.epochs, seconds), str(result)
+            else:
+                score = -1.0 if result.score is None else result.score
+                trial = Trial(point, temperature, score, _last_good(result), seconds)
+                told = f"{self.judge.metric} {score:.4f}"
+            self.trials.append(trial)
+            self._say(
+                f"temperature {temperature:g}, popularity {point.popularity:g}, dim {point.dim}, "
+                f"{point.epochs} epochs: {told}"
+            )
+        return results
 
     def _job(self, point: Point) -> Job:
-        every = max(1, point.epochs // 8) if point.epochs == self._epochs() else point.epochs
-        own = {**self.parameters, **point._asdict(), "learning_rate": self.rate, "stop_after": None,
-               "validate_every": every, "patience": None}  # fmt: skip
+        _, popularity, dim, epochs = point
+        rate = self.parameters["learning_rate"]
+        own = {
+            **self.parameters, "temperature": self._temperature(point), "popularity": popularity, "dim": dim,
+            "epochs": epochs, "learning_rate": _RATE if rate is None else rate, "patience": None,
+            "validate_every": max(1, epochs // 8) if epochs >= _EPOCHS else epochs,
+        }  # fmt: skip
         encoder, loss, sampler, settings = parts_of(own, len(self.train), self.train.n_users)
         return Job(encoder, loss, sampler, self.train, settings)
 
-    def _known(self) -> dict[Point, float]:
+    def _temperature(self, point: Point) -> float:
+        """.1 · 2^(place / 4), to three digits: what is printed repeats the run."""
+        if "temperature" not in self.wanted:
+            return float(self._fixed("temperature", None))
+        return float(f"{0.1 * 2 ** (point.place / 4):.3g}")
+
+    def _scores(self) -> dict[Point, float]:
         return {trial.point: trial.score for trial in self.trials}
 
     def _best(self, points: Sequence[Point]) -> Point:
-        known = self._known()
-        return max((p for p in points if p in known), key=lambda p: known[p])
-
-    def _is_better(self, one: Point, other: Point) -> bool:
-        known = self._known()
-        return known[one] > _BETTER * known[other]
-
-    def _has_time(self, share: float) -> bool:
-        limit = self.clock.limit
-        return limit is None or self.clock.seconds < share * limit
+        scores = self._scores()
+        return max((point for point in points if point in scores), key=lambda point: scores[point])
 
     def _say(self, text: str) -> None:
         if self.progress:
@@ -312,8 +341,3 @@ def _last_good(result: FitResult) -> int:
     scores = {record.epoch: record.score for record in result.history if record.score is not None}
     last, best = max(scores), max(scores, key=lambda epoch: scores[epoch])
     return best if scores[best] > _CLEARLY * scores[last] else last
-
-
-def _rounded(temperature: float) -> float:
-    """Three digits: what is printed repeats the run."""
-    return float(f"{temperature:.3g}")

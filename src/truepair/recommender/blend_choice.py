@@ -55,7 +55,7 @@ def choose_blend(
         found = []
         for unit in _WEIGHTS:
             each = judge.per_user(own + added * (unit / temperature))
-            found.append((float(each.mean()), unit / temperature, l2, each))
+            found.append((float(each.mean()), float(f"{unit / temperature:.4g}"), l2, each))
         top = max(found, key=lambda one: one[0])
         tried.append({"l2": l2, "weight": top[1], "score": round(top[0], 6)})
         if best is None or top[0] > best[0]:
@@ -64,7 +64,7 @@ def choose_blend(
     gain = best[3] - alone
     error = float(gain.std(ddof=1)) / math.sqrt(len(gain)) if len(gain) > 1 else math.inf
     chosen = EASE(l2=best[2], user_power=POWER, item_power=POWER) if gain.mean() > error else None
-    return BlendChoice(chosen, best[1] if chosen else 0.0, float(alone.mean()), best[0], tried)
+    return BlendChoice(chosen, best[1], round(float(alone.mean()), 6), round(best[0], 6), tried)
 
 
 def _climbing(tried: list[dict[str, Any]]) -> Any:
@@ -98,9 +98,9 @@ class _Judge:
             raise InputError("no user has held-out and trained pairs, so that no blend can be chosen.")
         drawn = random_order(stream_key(seed, int.from_bytes(b"blend", "big")), len(rows))[:_USERS]
         rows = np.sort(rows[drawn])
-        history = train.csr()[rows]
-        seen, target = (torch.from_numpy((part != 0).toarray()) for part in (history, valid.csr()[rows]))
-        return _Judge(rows, history, seen.to(device), target.to(device), metric)
+        history, held_out = (sp.csr_array(part.csr()[rows]) for part in (train, valid))
+        seen, target = (torch.from_numpy(part.toarray()).to(device) > 0 for part in (history, held_out))
+        return _Judge(rows, history, seen, target, metric)
 
     def trained_scores(self, users: Tensor, items: Tensor) -> Tensor:
         device = self.seen.device

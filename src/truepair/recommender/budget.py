@@ -20,7 +20,9 @@ def seconds_of(budget: str | float | None) -> float | None:
     if budget is None:
         return None
     if not isinstance(budget, str):
-        return check_number("budget", budget, 0, open_low=True, remedy="Give seconds, or a text such as '2min'.")
+        return check_number(
+            "budget", budget, 0, open_low=True, remedy="Give seconds, or a text such as '2min'."
+        )
     found, place = 0.0, 0
     while (part := _PART.match(budget, place)) is not None:
         found, place = found + float(part[1]) * _UNITS[part[2]], part.end()

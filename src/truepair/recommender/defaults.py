@@ -24,7 +24,7 @@ SAMPLED: dict[str, Any] = {  # with samplers that draw
     "epochs": 200, "learning_rate": 3e-3, "schedule": "constant", "patience": 10, "validation": 0.1,
 }  # fmt: skip
 
-USED_BY_CLOSED_FORMS = ("encoder", "metric", "device", "seed")
+USED_BY_CLOSED_FORMS = ("encoder", "metric", "device", "seed", "auto")
 
 
 def is_full(sampler: str | Sampler) -> bool:

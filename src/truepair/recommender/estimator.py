@@ -21,11 +21,10 @@ from truepair.models.closed_forms import EASE, ClosedForm
 from truepair.models.encoders import Encoder
 from truepair.models.factor_matrices import Rows
 from truepair.recommender import lists
-from truepair.recommender.automatic import choose
-from truepair.recommender.budget import seconds_of
 from truepair.recommender.defaults import unused
 from truepair.recommender.fitting import fit_split
 from truepair.recommender.holdout import split_for_fitting
+from truepair.recommender.kept_choice import chosen_settings
 from truepair.recommender.known_ids import Unknown, history_of
 from truepair.recommender.model_check import check_model
 from truepair.recommender.model_file import Model, load_model, save_model
@@ -205,10 +204,9 @@ class Recommender:
                 f"patience = {self.patience} has no effect: with sampler='full' nothing is held out by "
                 "default; leave it out, or add validation=0.1."
             )
-        parameters, limit = self.get_params(), seconds_of(budget)
-        choice = choose(parameters, self._changed(), split, limit, progress)
-        parameters |= choice.parameters
-        self.model_, self.result_ = fit_split(parameters, split, checkpoint, progress, choice.facts)
+        choice = chosen_settings(self.get_params(), self._changed(), split, budget, checkpoint, progress)
+        used = {**self.get_params(), **choice.parameters}
+        self.model_, self.result_ = fit_split(used, split, checkpoint, progress, choice.facts)
         self.output_ = output_of(interactions)
         return self
 

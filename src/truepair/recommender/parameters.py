@@ -39,7 +39,12 @@ FIELDS = {  # fields that are parameters of Recommender too, for parts that are 
     "popularity": "encoder.popularity",
     "tau": "loss.tau",
 }
-BEFORE = {"scoring": "dot", "temperature": 1.0, "popularity": 0.0}  # in files older than these parameters
+BEFORE = {
+    "scoring": "dot",
+    "temperature": 1.0,
+    "popularity": 0.0,
+    "auto": False,
+}  # in files older than these parameters
 
 
 def may_be_none(name: str) -> bool:

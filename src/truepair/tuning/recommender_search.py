@@ -140,6 +140,8 @@ def _check_names(fixed: list[str], space: list[str]) -> None:
             )
         if name == "hold_out" and name in space:
             raise InputError("hold_out cannot be searched: trials on different parts do not compare. Fix it.")
+        if name == "auto":
+            raise InputError("auto has no effect here: the search chooses the parameters. Leave it out.")
         if name == "stop_after":
             raise InputError("stop_after has no effect here: a search chooses it. Leave it out.")
     for part in [part for part in PARTS if part in space]:

@@ -94,7 +94,12 @@ def _models(training: Training, names: list[str], console: Console) -> dict[str,
         raise InputError(f"losses = {','.join(names)!r} must name two or more different losses.")
     for name in names:
         check_choice("losses", name, [*LOSSES, *CLOSED])
-    flats = {name: training.flat(loss=name) for name in names if name in LOSSES}
+    if training.auto is not None:
+        raise InputError(
+            "--auto and --no-auto have no effect here: automatic settings are those of one loss, and losses "
+            "are compared with fixed ones. Leave them out."
+        )
+    flats = {name: {"auto": False, **training.flat(loss=name)} for name in names if name in LOSSES}
     flats = _priors_where_used(flats, console)
     flats |= {name: _of_closed_form(name, training, bool(flats)) for name in names if name in CLOSED}
     return {name: checked_recommender(flats[name]) for name in names}

@@ -41,6 +41,14 @@ def fit(
         Path | None,
         typer.Option(help="The checkpoint file. [default: <output>.checkpoint]"),
     ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="The time for automatic settings and training, such as 90s, 2min or 1h30min. Without it, "
+            "both together take about four times as long as training alone.",
+        ),
+    ] = None,
     training: Training,
     reading: Reading,
     console: Console,
@@ -56,15 +64,18 @@ def fit(
     if kept is not None and kept.exists():
         console.say(f"continuing from {kept}")
     try:
-        model.fit(data, checkpoint=kept, progress=not console.quiet)
+        model.fit(data, budget=budget, checkpoint=kept, progress=not console.quiet)
         tested = _tested(model, data) if test is not None else {}
         model.save(output)
     except KeyboardInterrupt:
         _show_how_to_continue(kept, ctx.meta["truepair.args"])
         raise typer.Exit(130) from None
     if kept is not None:
-        with contextlib.suppress(OSError):
-            kept.unlink()
+        from truepair.recommender.kept_choice import settings_file
+
+        for left in (kept, settings_file(kept)):
+            with contextlib.suppress(OSError):
+                left.unlink()
     facts = {"source": source, "model": str(output), **_facts(model), "test": tested}
     console.done(_summary(model, tested, output), facts)
 
@@ -117,11 +128,12 @@ def _facts(model: Recommender) -> dict[str, Any]:
         **{name.replace(" ", "_"): model.facts_[name] for name in ("training loss", "clamped share", "tau")},
         "metrics": model.facts_["metrics"],
         "parameters": model.facts_["parameters"],
+        "automatic": model.facts_.get("automatic"),
     }
 
 
 def _summary(model: Recommender, tested: dict[str, Any], output: Path) -> str:
-    lines = [repr(model.result_)]
+    lines = [*_on_automatic(model.facts_.get("automatic")), repr(model.result_)]
     if prior := model.facts_.get("prior"):
         each = ", with a value for each user" if prior["asked"] == "per-user" else ""
         lines.append(f"estimated prior τ {prior['tau']:g}{each}; from {prior['low']:g} to {prior['high']:g}")
@@ -148,6 +160,27 @@ def _summary(model: Recommender, tested: dict[str, Any], output: Path) -> str:
                 for name, g in tested["groups"].items()
             ]
     return "\n".join([*lines, f"saved to {output}"])
+
+
+def _on_automatic(facts: dict[str, Any] | None) -> list[str]:
+    """What was chosen automatically, how, and how to repeat it without the search."""
+    if facts is None:
+        return []
+    if "skipped" in facts:
+        return [f"automatic settings were skipped: {facts['skipped']}; fixed ones were used"]
+    trials = len(facts["trials"])
+    return [
+        f"automatic settings from {trials} runs on held-out pairs, {facts['seconds']:.0f} s: "
+        + ", ".join(f"{name} {_told(value)}" for name, value in facts["chosen"].items()),
+        f"to repeat without the search: {facts['repeat']}",
+    ]
+
+
+def _told(value: Any) -> str:
+    if not isinstance(value, dict):
+        return f"{value:g}"
+    fields = ", ".join(f"{name} {each:g}" for name, each in value.items() if name != "kind")
+    return f"{value['kind']} ({fields})"
 
 
 def _show_how_to_continue(kept: Path | None, args: list[str]) -> None:
