@@ -801,6 +801,7 @@ OTHER_PARAMETERS = {
     "validate_every": 2,
     "seed": np.int64(7),
     "device": "cpu",
+    "auto": False,
 }
 
 

@@ -78,7 +78,7 @@ def test_the_default_is_a_trial_so_the_best_is_no_worse(tmp_path):
     split = tp.split_random(DATA, test=0.2, valid=0.2)
     written = []
     found = tp.tune(split, trials=4, device="cpu", dim=4, epochs=3, metric="ndcg@5", on_best=written.append)
-    default = tp.Recommender(dim=4, epochs=3, metric="ndcg@5", device="cpu").fit(split).result_
+    default = tp.Recommender(dim=4, epochs=3, metric="ndcg@5", device="cpu", auto=False).fit(split).result_
     assert (found.default.score, found.default.epoch) == (default.score, default.epoch)
     assert found.best.score >= default.score
     assert len(found.trials) == 4

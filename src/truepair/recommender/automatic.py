@@ -109,7 +109,7 @@ def choose(
     clock, own = Clock(budget), {**parameters, "auto": False}
     part = _judging(parameters, split)
     if isinstance(part, str):
-        return Choice({"auto": False}, {"automatic": {"skipped": part}})
+        return Choice(facts={"automatic": {"skipped": part}})
     search = Search(own, wanted, part, clock, progress)
     chosen = search.result()
     call = {name: value for name, value in own.items() if name in given} | chosen | {"auto": False}
@@ -130,14 +130,13 @@ def _judging(parameters: Parameters, split: Split) -> Split | str:
 
     The validation part is the given one, or held out in the way of the test part.
     """
-    if split.valid is not None:
-        return split
     how = like_test(split) if parameters["hold_out"] == "auto" else parameters["hold_out"]
     try:
-        part = hold_out(split.train, how, _HELD_OUT, parameters["seed"])
+        part = split if split.valid else hold_out(split.train, how, _HELD_OUT, parameters["seed"])
+        assert part.valid is not None
+        Validation(part.valid, part.train, parameters["metric"])
     except InputError as error:
         return str(error)
-    assert part.valid is not None
     for n, least, what in (
         (int((part.valid.user_counts > 0).sum()), _LEAST_USERS, "users with held-out pairs"),
         (len(part.train), _LEAST_PAIRS, "pairs to learn from"),

@@ -1,4 +1,4 @@
-"""Automatic settings beside a checkpoint: an interrupted run continues with the settings that it began with."""
+"""Automatic settings beside a checkpoint: an interrupted run goes on with those it began with."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ def chosen_settings(
 
     if checkpoint is None:
         return search()
-    stated = {name: as_json(value) for name, value in parameters.items()}
+    # a run may go on for more epochs
+    stated = {name: as_json(value) for name, value in parameters.items() if name != "epochs"}
     facts = [stated, sorted(given), split.hash, limit, package_version("truepair")]
     key = hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).hexdigest()
     return _kept(settings_file(checkpoint), key, parameters, search)

@@ -42,7 +42,7 @@ def parts_of(parameters: Parameters, n_pairs: int = 0, n_users: int = 0) -> Part
     check_sampler(loss, sampler)
     blend_of(parameters)
     check_choice("engine", known["engine"], [AUTO, *ENGINES])
-    check_choice("auto", known.get("auto", True), [True, False])
+    check_type("auto", known.get("auto", True), bool, "give True or False")
     check_number("validation", known["validation"], 0, 1, open_high=True)
     check_choice("hold_out", known.get("hold_out", "auto"), HOLD_OUTS)
     parse_metric(known["metric"])
