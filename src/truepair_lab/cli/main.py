@@ -6,6 +6,7 @@ import typer
 
 from truepair.cli.main import HABITS, add
 from truepair_lab.cli import paper as paper_commands
+from truepair_lab.cli import plain as plain_commands
 from truepair_lab.cli import quality as quality_commands
 from truepair_lab.cli.bench import bench
 from truepair_lab.cli.prior_study import prior_study
@@ -17,6 +18,7 @@ paper = typer.Typer(help="Reproduce the paper's tables and figures.", **HABITS)
 quality = typer.Typer(
     help="Compare full-catalogue training with EASE, iALS, ItemKNN and popularity.", **HABITS
 )
+plain = typer.Typer(help="Compare the plain Recommender() with tuned EASE and tuned iALS.", **HABITS)
 
 app.add_typer(paper, name="paper", epilog="\b\nExample:\n  truepair lab paper report")
 add(app, "theory", theory, "lab theory --quick --out theory.md")
@@ -26,6 +28,12 @@ app.add_typer(
     name="quality",
     short_help="Compare full-catalogue training with EASE, iALS and others.",
     epilog="\b\nExample:\n  truepair lab quality report",
+)
+app.add_typer(
+    plain,
+    name="plain",
+    short_help="Compare the plain Recommender() with tuned EASE and iALS.",
+    epilog="\b\nExample:\n  truepair lab plain report",
 )
 add(app, "prior-study", prior_study, "lab prior-study worlds --report docs/lab/prior.md")
 add(app, "bench", bench, "lab bench training ranking --rounds 5 --out bench.json")
@@ -40,3 +48,6 @@ add(
     quality_commands.report,
     "lab quality report --lines results/quality --out docs/lab/quality.md",
 )
+add(plain, "tune", plain_commands.tune, "lab plain tune --only jester")
+add(plain, "run", plain_commands.run, "lab plain run --only ml-100k --alone")
+add(plain, "report", plain_commands.report, "lab plain report --lines results/plain --out docs/lab/plain.md")

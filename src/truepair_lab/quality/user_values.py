@@ -63,10 +63,11 @@ def keep_values_of(folder: Path, case: str, settings: Iterable[Sequence[RunLine]
         elif values_name(runs[0]) in before:
             found[values_name(runs[0])] = before[values_name(runs[0])]
     if found:
-        _write(values_file(folder, case), found)
+        write_values(values_file(folder, case), found)
 
 
-def _write(path: Path, values: Mapping[str, Values]) -> None:
+def write_values(path: Path, values: Mapping[str, Values]) -> None:
+    """Write the values of a case, by name."""
     whole = {name: np.rint(values[name] * _ONE).astype(np.uint16) for name in sorted(values)}
     with atomic_write(path) as file:
         np.savez_compressed(file, **whole)  # type: ignore[arg-type]
