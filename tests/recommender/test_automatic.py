@@ -124,7 +124,7 @@ def test_the_search_is_judged_in_the_way_of_the_test_part(data):
     assert "'random'" in how(timed, hold_out="random")
     assert "'random'" in how(tp.split_random(timed, test=0.1))
     assert "'last'" in how(tp.split_leave_last_out(timed))
-    assert "'time'" in how(tp.split_temporal(timed))
+    assert "'time'" in how(tp.split_temporal(timed, test=0.1))
     given = tp.split_random(timed, valid=0.2)
     assert how(given) == given.recipe
 
