@@ -12,12 +12,13 @@ from truepair.data.simulation import simulate_world
 from truepair.errors import InputError
 from truepair.evaluation import Validation
 from truepair.models.closed_forms import EASE
-from truepair.recommender import automatic, kept_choice
-from truepair.recommender.automatic import CHOSEN, open_choices
+from truepair.recommender import automatic, kept_choice, settings_search
+from truepair.recommender.automatic import open_choices
 from truepair.recommender.blend_choice import _Judge, choose_blend
 from truepair.recommender.budget import Clock, seconds_of
 from truepair.recommender.holdout import hold_out
 from truepair.recommender.kept_choice import settings_file
+from truepair.recommender.settings_search import CHOSEN
 from truepair.training import EpochRecord, FitResult
 
 QUICK = {"device": "cpu", "epochs": 3, "metric": "ndcg@10"}
@@ -113,7 +114,8 @@ def test_too_little_data_is_said(data):
 # --- by which pairs --------------------------------------------------------------------------------------
 
 
-def test_the_search_is_judged_in_the_way_of_the_test_part(data):
+def test_the_search_is_judged_in_the_way_of_the_test_part(data, monkeypatch):
+    monkeypatch.setattr(automatic, "_LEAST_USERS", 5)
     timed = dataclasses.replace(data, time=np.random.default_rng(0).permutation(len(data)))
     short = {**QUICK, "epochs": 1, "temperature": 0.2, "popularity": 0.0, "blend": EASE()}
 
@@ -125,7 +127,7 @@ def test_the_search_is_judged_in_the_way_of_the_test_part(data):
     assert "'random'" in how(tp.split_random(timed, test=0.1))
     assert "'last'" in how(tp.split_leave_last_out(timed))
     assert "'time'" in how(tp.split_temporal(timed, test=0.1))
-    given = tp.split_random(timed, valid=0.2)
+    given = tp.split_random(timed, test=0.1, valid=0.1)
     assert how(given) == given.recipe
 
 
@@ -155,7 +157,7 @@ def test_short_runs_climb_and_are_few(data, monkeypatch):
             found.append(FitResult(*vectors, "full", job, (record,), job.settings.epochs, score=score))
         return found
 
-    monkeypatch.setattr(automatic, "fit_many", landscape)
+    monkeypatch.setattr(settings_search, "fit_many", landscape)
     found = automatic.choose(tp.Recommender(device="cpu").get_params(), [], _whole(data))
     assert asked[:5] == [(place, 0.4, 64, 20) for place in (-4, 0, 4, 8, 12)]
     assert asked[-1] == (5, 0.8, 256, 40)  # one place below the best
@@ -177,11 +179,27 @@ def _whole(data):
 )
 def test_training_stops_early_only_for_a_clear_gain(scores, epoch):
     history = tuple(EpochRecord(n, 0.0, None, score, 0.1, 0.0) for n, score in enumerate(scores, 1))
-    assert automatic._last_good(FitResult(None, None, "full", history=history)) == epoch
+    assert settings_search._last_good(FitResult(None, None, "full", history=history)) == epoch
+
+
+def test_short_runs_learn_from_some_of_many_users(data, monkeypatch):
+    seen = []
+    whole = settings_search.fit_many
+
+    def counted(jobs, judge, **options):
+        seen.extend((int((job.interactions.user_counts > 0).sum()), len(judge.target)) for job in jobs)
+        return whole(jobs, judge, **options)
+
+    monkeypatch.setattr(settings_search, "fit_many", counted)
+    monkeypatch.setattr(settings_search, "_MOST_USERS", 120)
+    tp.Recommender(**QUICK).fit(data)
+    assert {users for users, _ in seen[:-1]} == {120}
+    assert seen[-1][0] == 150
+    assert len({pairs for _, pairs in seen}) == 1
 
 
 def test_a_run_that_fails_is_not_chosen(data, monkeypatch):
-    whole = automatic.fit_many
+    whole = settings_search.fit_many
 
     def failing(jobs, *args, **options):
         found = whole(jobs, *args, **options)
@@ -190,7 +208,7 @@ def test_a_run_that_fails_is_not_chosen(data, monkeypatch):
             for j, f in zip(jobs, found, strict=True)
         ]
 
-    monkeypatch.setattr(automatic, "fit_many", failing)
+    monkeypatch.setattr(settings_search, "fit_many", failing)
     facts = tp.Recommender(**QUICK).fit(data).facts_["automatic"]
     assert any(trial["score"] is None for trial in facts["trials"])
     assert facts["chosen"]["temperature"] != 0.2

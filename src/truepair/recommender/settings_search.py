@@ -1,0 +1,276 @@
+"""The search for automatic settings: short runs climb, a full run chooses the epoch and the blend."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from truepair.data.interactions import Interactions
+from truepair.data.split import Mask, Split
+from truepair.errors import TrainingError
+from truepair.evaluation import Validation
+from truepair.models.factor_matrices import dense
+from truepair.randomness import random_order, stream_key
+from truepair.recommender.blend_choice import MOST_ITEMS, choose_blend
+from truepair.recommender.budget import Clock
+from truepair.recommender.defaults import FULL_CATALOGUE
+from truepair.recommender.parts import Parameters, parts_of
+from truepair.training import FitResult, Job, Settings, fit_many
+
+CHOSEN = ("temperature", "popularity", "dim", "epochs", "blend")
+"""What is chosen where it is not given."""
+
+_RATE, _EPOCHS = 0.01, 40  # of the full run
+_SHORT_DIM, _SHORT_STEPS = 64, 400
+_SHORT_EPOCHS = (5, 20)  # at least, at most
+_MOST_SHORT = 14  # short runs
+_FIRST_PLACES = (-4, 0, 4, 8, 12)  # temperatures .05, .1, .2, .4, .8: see `_temperature`
+_PLACES = (-8, 17)  # .025 to 1.9
+_FIRST_POPULARITY, _MOST_POPULARITY = 0.4, 2.0
+_STEPS = (2, 0.4)  # of places and of popularity
+_DIMS = (512, 256, 128, 64)
+_FEWER_SCORES = ((1e8, 256), (1e10, 128), (float("inf"), 64))  # the dimension on a CPU, by users x items
+_MOST_USERS = 50_000  # whose pairs the short runs learn from, and whose lists judge
+_BETTER, _CLEARLY = 1.002, 1.01  # ratios of scores: a step that is worth it; a reason to leave the plan
+
+
+class Point(NamedTuple):
+    """What a trial is about; `place` gives the temperature, unless that is given."""
+
+    place: int
+    popularity: float
+    dim: int
+    epochs: int
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A trial: its score on the held-out pairs, and the epoch to stop after."""
+
+    point: Point
+    temperature: float
+    score: float
+    epoch: int
+    seconds: float
+
+    def facts(self) -> dict[str, Any]:
+        """As plain values."""
+        _, popularity, dim, epochs = self.point
+        return {
+            "temperature": self.temperature, "popularity": popularity, "dim": dim, "epochs": epochs,
+            "stop_after": self.epoch, "score": round(self.score, 6) if self.score >= 0 else None,
+            "seconds": round(self.seconds, 3),
+        }  # fmt: skip
+
+
+class Search:
+    """One search; `result` runs it."""
+
+    def __init__(
+        self, parameters: Parameters, wanted: Sequence[str], part: Split, clock: Clock, progress: bool
+    ) -> None:
+        assert part.valid is not None
+        self.parameters, self.wanted, self.clock, self.progress = parameters, wanted, clock, progress
+        chosen = _some_users(part.train.n_users, parameters["seed"])
+        self.train, self.short = part.train, part.train.take(chosen[part.train.users])
+        self.valid = part.valid.take(chosen[part.valid.users])
+        self.judge = Validation(self.valid, part.train, parameters["metric"])
+        self.device = Settings(device=parameters["device"]).torch_device()
+        self.trials: list[Trial] = []
+        self.blend: dict[str, Any] | None = None
+
+    # --- the plan --------------------------------------------------------------------------------------
+
+    def result(self) -> dict[str, Any]:
+        """The chosen parameters."""
+        point = self._first()
+        if {"temperature", "popularity"} & set(self.wanted):
+            point = self._climbed(point)
+        full = self._full(point)
+        if full is None:  # no time for a run that judges
+            return self._as_parameters(max(self.trials, key=lambda trial: trial.score))
+        (fitted,) = self._run([full], self.train)
+        last, best = self.trials[-1], max(self.trials, key=lambda trial: trial.score)
+        chosen = self._as_parameters(best if best.score > _CLEARLY * last.score else last)
+        if "blend" in self.wanted and isinstance(fitted, FitResult):
+            chosen |= self._blended(fitted)
+        return chosen
+
+    def _first(self) -> Point:
+        """A short run with the middle of what datasets had, or with what is given."""
+        active = int((self.short.user_counts > 0).sum())
+        steps = -(-active // self._job(Point(0, 0.0, 1, 1), self.short).settings.batch_size)
+        fewest, most = _SHORT_EPOCHS
+        epochs = min(max(round(_SHORT_STEPS / steps), fewest), most, self._fixed("epochs", most))
+        dim = min(_SHORT_DIM, self._fixed("dim", _SHORT_DIM))
+        first = Point(0, self._fixed("popularity", _FIRST_POPULARITY), dim, epochs)
+        if self.clock.limit is None:
+            return first
+        self._run([first._replace(epochs=1)])  # how long does an epoch take?
+        per_epoch = self.trials.pop().seconds
+        return first._replace(epochs=max(1, min(epochs, int(0.05 * self.clock.limit / per_epoch))))
+
+    def _climbed(self, point: Point) -> Point:
+        """The best short run: a wide row of temperatures first, then steps to better neighbours."""
+        wide = _FIRST_PLACES if "temperature" in self.wanted else (point.place,)
+        first = [point._replace(place=place) for place in wide]
+        self._run(first)
+        best = self._best(first)
+        while True:
+            point, around = best, self._around(best)
+            new = [each for each in around if each not in self._scores()]
+            if len(self.trials) + len(new) > _MOST_SHORT or self._is_late():
+                return point
+            self._run(new)
+            best = self._best([point, *around])
+            if self._scores()[best] <= _BETTER * self._scores()[point]:
+                return point
+
+    def _around(self, point: Point) -> list[Point]:
+        places, step = _STEPS
+        found = []
+        if "temperature" in self.wanted:
+            found += [point._replace(place=point.place + way * places) for way in (1, -1)]
+        if "popularity" in self.wanted:
+            found += [point._replace(popularity=round(point.popularity + way * step, 3)) for way in (1, -1)]
+        return [
+            each
+            for each in found
+            if _PLACES[0] <= each.place <= _PLACES[1] and 0 <= each.popularity <= _MOST_POPULARITY
+        ]
+
+    def _full(self, point: Point) -> Point | None:
+        """The full run: wider and longer, at a temperature one place lower; None if time is short.
+
+        With a budget, it is as wide as lets it run twice, on held-out pairs and on everything.
+        """
+        epochs, place = self._fixed("epochs", _EPOCHS), point.place - 1
+        if self.clock.limit is None or not self.trials:
+            return Point(place, point.popularity, self._fixed("dim", self._dim()), epochs)
+        per_epoch = max(trial.seconds / trial.point.epochs for trial in self.trials)
+        dims = (
+            [dim for dim in _DIMS if dim <= self._dim()] if "dim" in self.wanted else [self._fixed("dim", 0)]
+        )
+        for dim in dims:
+            seconds = per_epoch * max(1.0, dim / point.dim)  # rather too much
+            if 2.2 * epochs * seconds <= self.clock.left:
+                return Point(place, point.popularity, dim, epochs)
+        fewer = int(self.clock.left / (2.2 * seconds))
+        if "epochs" in self.wanted and fewer > point.epochs:
+            return Point(place, point.popularity, dims[-1], fewer)
+        return None
+
+    def _blended(self, fitted: FitResult) -> dict[str, Any]:
+        """The blend with EASE, if it is better."""
+        if self.train.n_items > MOST_ITEMS:
+            self.blend = {"skipped": f"EASE has a number for each two of {self.train.n_items:,} items"}
+            return {}
+        users, items = dense("users", fitted.users), dense("items", fitted.items)
+        found = choose_blend(
+            users, items, self.train, self.valid, self.judge.metric, self.trials[-1].temperature,
+            self.parameters["seed"], self.device,
+        )  # fmt: skip
+        self.blend = {"alone": found.alone, "blended": found.blended, "tried": found.tried}
+        no_gain = "" if found.ease else "; the gain is not larger than its error, so it is not used"
+        self._say(f"with EASE {self.judge.metric} {found.alone:.4f} -> {found.blended:.4f}{no_gain}")
+        return {} if found.ease is None else {"blend": found.ease, "blend_weight": found.weight}
+
+    def _as_parameters(self, trial: Trial) -> dict[str, Any]:
+        """What is asked for of a trial; its rate, if none was given."""
+        values = trial.facts()
+        found = {name: values[name] for name in CHOSEN if name in self.wanted and name in values}
+        if self.parameters["learning_rate"] is None:
+            found["learning_rate"] = _RATE
+        if "epochs" in self.wanted and trial.epoch < trial.point.epochs:
+            found["stop_after"] = trial.epoch
+        return found
+
+    # --- sizes and time --------------------------------------------------------------------------------
+
+    def _fixed(self, name: str, default: Any) -> Any:
+        """The given value, or the default of what is chosen."""
+        value = self.parameters[name]
+        return default if name in self.wanted else FULL_CATALOGUE[name] if value is None else value
+
+    def _dim(self) -> int:
+        """The largest on a GPU; on a CPU what keeps a training short."""
+        if self.device.type == "cuda":
+            return _DIMS[0]
+        return next(dim for most, dim in _FEWER_SCORES if self.train.n_users * self.train.n_items <= most)
+
+    def _is_late(self) -> bool:
+        """Whether the short runs have used up their part of the budget."""
+        return self.clock.limit is not None and self.clock.seconds > 0.35 * self.clock.limit
+
+    # --- trials ----------------------------------------------------------------------------------------
+
+    def _run(
+        self, points: Sequence[Point], train: Interactions | None = None
+    ) -> list[FitResult | TrainingError]:
+        """Train and score these, together on a GPU; one after the other within a budget."""
+        if self.clock.limit is not None and len(points) > 1:
+            first = self._run(points[:1])
+            return first if self._is_late() else [*first, *self._run(points[1:])]
+        data, before = self.short if train is None else train, self.clock.seconds
+        jobs = [self._job(point, data) for point in points]
+        results = fit_many(jobs, self.judge, engine=self.parameters["engine"]) if jobs else []
+        for point, result in zip(points, results, strict=True):
+            seconds, temperature = (self.clock.seconds - before) / len(points), self._temperature(point)
+            if isinstance(result, TrainingError):
+                trial, told = Trial(point, temperature, -1.0, point.epochs, seconds), str(result)
+            else:
+                score = -1.0 if result.score is None else result.score
+                trial = Trial(point, temperature, score, _last_good(result), seconds)
+                told = f"{self.judge.metric} {score:.4f}"
+            self.trials.append(trial)
+            self._say(
+                f"temperature {temperature:g}, popularity {point.popularity:g}, dim {point.dim}, "
+                f"{point.epochs} epochs: {told}"
+            )
+        return results
+
+    def _job(self, point: Point, train: Interactions) -> Job:
+        _, popularity, dim, epochs = point
+        rate = self.parameters["learning_rate"]
+        own = {
+            **self.parameters, "temperature": self._temperature(point), "popularity": popularity, "dim": dim,
+            "epochs": epochs, "learning_rate": _RATE if rate is None else rate, "patience": None,
+            "validate_every": max(1, epochs // 8) if epochs >= _EPOCHS else epochs,
+        }  # fmt: skip
+        encoder, loss, sampler, settings = parts_of(own, len(train), train.n_users)
+        return Job(encoder, loss, sampler, train, settings)
+
+    def _temperature(self, point: Point) -> float:
+        """.1 · 2^(place / 4), to three digits: what is printed repeats the run."""
+        if "temperature" not in self.wanted:
+            return float(self._fixed("temperature", None))
+        return float(f"{0.1 * 2 ** (point.place / 4):.3g}")
+
+    def _scores(self) -> dict[Point, float]:
+        return {trial.point: trial.score for trial in self.trials}
+
+    def _best(self, points: Sequence[Point]) -> Point:
+        scores = self._scores()
+        return max((point for point in points if point in scores), key=lambda point: scores[point])
+
+    def _say(self, text: str) -> None:
+        if self.progress:
+            print(f"automatic settings: {text}", file=sys.stderr)
+
+
+def _some_users(n: int, seed: int) -> Mask:
+    """All users, or a sample of them where there are many."""
+    chosen = np.ones(n, dtype=bool)
+    chosen[random_order(stream_key(seed, int.from_bytes(b"users", "big")), n)[_MOST_USERS:]] = False
+    return chosen
+
+
+def _last_good(result: FitResult) -> int:
+    """The last epoch, unless an earlier one is clearly better: then the best one."""
+    scores = {record.epoch: record.score for record in result.history if record.score is not None}
+    last, best = max(scores), max(scores, key=lambda epoch: scores[epoch])
+    return best if scores[best] > _CLEARLY * scores[last] else last
