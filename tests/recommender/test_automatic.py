@@ -12,13 +12,13 @@ from truepair.data.simulation import simulate_world
 from truepair.errors import InputError
 from truepair.evaluation import Validation
 from truepair.models.closed_forms import EASE
-from truepair.recommender import automatic, kept_choice, settings_search
-from truepair.recommender.automatic import open_choices
-from truepair.recommender.blend_choice import _Judge, choose_blend
-from truepair.recommender.budget import Clock, seconds_of
+from truepair.recommender.automatic import choice, kept, search
+from truepair.recommender.automatic.blend_choice import _Judge, choose_blend
+from truepair.recommender.automatic.budget import Clock, seconds_of
+from truepair.recommender.automatic.choice import open_choices
+from truepair.recommender.automatic.kept import settings_file
+from truepair.recommender.automatic.search import CHOSEN
 from truepair.recommender.holdout import hold_out
-from truepair.recommender.kept_choice import settings_file
-from truepair.recommender.settings_search import CHOSEN
 from truepair.training import EpochRecord, FitResult
 
 QUICK = {"device": "cpu", "epochs": 3, "metric": "ndcg@10"}
@@ -115,7 +115,7 @@ def test_too_little_data_is_said(data):
 
 
 def test_the_search_is_judged_in_the_way_of_the_test_part(data, monkeypatch):
-    monkeypatch.setattr(automatic, "_LEAST_USERS", 5)
+    monkeypatch.setattr(choice, "_LEAST_USERS", 5)
     timed = dataclasses.replace(data, time=np.random.default_rng(0).permutation(len(data)))
     short = {**QUICK, "epochs": 1, "temperature": 0.2, "popularity": 0.0, "blend": EASE()}
 
@@ -157,8 +157,8 @@ def test_short_runs_climb_and_are_few(data, monkeypatch):
             found.append(FitResult(*vectors, "full", job, (record,), job.settings.epochs, score=score))
         return found
 
-    monkeypatch.setattr(settings_search, "fit_many", landscape)
-    found = automatic.choose(tp.Recommender(device="cpu").get_params(), [], _whole(data))
+    monkeypatch.setattr(search, "fit_many", landscape)
+    found = choice.choose(tp.Recommender(device="cpu").get_params(), [], _whole(data))
     assert asked[:5] == [(place, 0.4, 64, 20) for place in (-4, 0, 4, 8, 12)]
     assert asked[-1] == (5, 0.8, 256, 40)  # one place below the best
     assert len(asked) <= 15
@@ -179,19 +179,19 @@ def _whole(data):
 )
 def test_training_stops_early_only_for_a_clear_gain(scores, epoch):
     history = tuple(EpochRecord(n, 0.0, None, score, 0.1, 0.0) for n, score in enumerate(scores, 1))
-    assert settings_search._last_good(FitResult(None, None, "full", history=history)) == epoch
+    assert search._last_good(FitResult(None, None, "full", history=history)) == epoch
 
 
 def test_short_runs_learn_from_some_of_many_users(data, monkeypatch):
     seen = []
-    whole = settings_search.fit_many
+    whole = search.fit_many
 
     def counted(jobs, judge, **options):
         seen.extend((int((job.interactions.user_counts > 0).sum()), len(judge.target)) for job in jobs)
         return whole(jobs, judge, **options)
 
-    monkeypatch.setattr(settings_search, "fit_many", counted)
-    monkeypatch.setattr(settings_search, "_MOST_USERS", 120)
+    monkeypatch.setattr(search, "fit_many", counted)
+    monkeypatch.setattr(search, "_MOST_USERS", 120)
     tp.Recommender(**QUICK).fit(data)
     assert {users for users, _ in seen[:-1]} == {120}
     assert seen[-1][0] == 150
@@ -199,7 +199,7 @@ def test_short_runs_learn_from_some_of_many_users(data, monkeypatch):
 
 
 def test_a_run_that_fails_is_not_chosen(data, monkeypatch):
-    whole = settings_search.fit_many
+    whole = search.fit_many
 
     def failing(jobs, *args, **options):
         found = whole(jobs, *args, **options)
@@ -208,7 +208,7 @@ def test_a_run_that_fails_is_not_chosen(data, monkeypatch):
             for j, f in zip(jobs, found, strict=True)
         ]
 
-    monkeypatch.setattr(settings_search, "fit_many", failing)
+    monkeypatch.setattr(search, "fit_many", failing)
     facts = tp.Recommender(**QUICK).fit(data).facts_["automatic"]
     assert any(trial["score"] is None for trial in facts["trials"])
     assert facts["chosen"]["temperature"] != 0.2
@@ -264,7 +264,7 @@ def test_a_budget_bounds_the_runs(data, monkeypatch):
             self.looks = getattr(self, "looks", 0) + 1
             return float(self.looks)
 
-    monkeypatch.setattr(automatic, "Clock", Late)
+    monkeypatch.setattr(choice, "Clock", Late)
     counts = {}
     for budget in (20, 1000):
         facts = tp.Recommender(device="cpu", metric="ndcg@10").fit(data, budget=budget).facts_["automatic"]
@@ -286,11 +286,11 @@ def test_an_interrupted_run_goes_on_with_its_settings(data, model, tmp_path, mon
     path = tmp_path / "c"
     parameters = {**QUICK, "schedule": "constant"}
     tp.Recommender(**{**parameters, "epochs": 2}).fit(data, checkpoint=path)
-    kept = json.loads(settings_file(path).read_text())
-    monkeypatch.setattr(kept_choice, "choose", lambda *_: pytest.fail("there was a choice"))
+    before = json.loads(settings_file(path).read_text())
+    monkeypatch.setattr(kept, "choose", lambda *_: pytest.fail("there was a choice"))
     resumed = tp.Recommender(**parameters).fit(data, checkpoint=path)
     assert len(resumed.result_.history) == 3
-    assert resumed.facts_["automatic"]["chosen"] == kept["facts"]["automatic"]["chosen"]
+    assert resumed.facts_["automatic"]["chosen"] == before["facts"]["automatic"]["chosen"]
 
 
 @pytest.mark.parametrize(

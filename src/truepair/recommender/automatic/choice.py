@@ -14,12 +14,12 @@ from truepair.data.split import Split
 from truepair.errors import InputError
 from truepair.evaluation import Validation
 from truepair.models.encoders import ENCODERS
-from truepair.recommender.budget import Clock
+from truepair.recommender.automatic.budget import Clock
+from truepair.recommender.automatic.search import CHOSEN, Search
 from truepair.recommender.defaults import is_full
 from truepair.recommender.holdout import hold_out, like_test
 from truepair.recommender.parameters import as_json
 from truepair.recommender.parts import Parameters
-from truepair.recommender.settings_search import CHOSEN, Search
 
 _HELD_OUT = 0.1  # of the pairs
 _LEAST_USERS, _LEAST_PAIRS = 100, 2000  # with held-out pairs, to learn from: fewer say nothing

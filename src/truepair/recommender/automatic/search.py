@@ -15,8 +15,8 @@ from truepair.errors import TrainingError
 from truepair.evaluation import Validation
 from truepair.models.factor_matrices import dense
 from truepair.randomness import random_order, stream_key
-from truepair.recommender.blend_choice import MOST_ITEMS, choose_blend
-from truepair.recommender.budget import Clock
+from truepair.recommender.automatic.blend_choice import MOST_ITEMS, choose_blend
+from truepair.recommender.automatic.budget import Clock
 from truepair.recommender.defaults import FULL_CATALOGUE
 from truepair.recommender.parts import Parameters, parts_of
 from truepair.training import FitResult, Job, Settings, fit_many
