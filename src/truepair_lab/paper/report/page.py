@@ -18,6 +18,7 @@ from truepair_lab.markdown import joined, unread
 from truepair_lab.paper.presets import STUDIES
 from truepair_lab.paper.report.ablation import ablation_tables
 from truepair_lab.paper.report.bars import bars_table
+from truepair_lab.paper.report.causes import causes_table
 from truepair_lab.paper.report.claims import BESIDE, CLAIMS, THRESHOLDS, claims_table
 from truepair_lab.paper.report.clean_protocol import clean_tables
 from truepair_lab.paper.report.csv_tables import METRICS_FILE, SEARCHES_FILE, SETTINGS_FILE, csv_tables
@@ -85,7 +86,8 @@ def _sections(lines: Lines, figures: str) -> Iterator[str]:
     yield joined("## Clean runs", _CLEAN, *figure("clean"), clean_tables(lines))
     yield joined("## The paper's tables", _CHOICES, *figure("published"), reproduction(lines))
     yield joined("### Tuned settings, the paper's protocol", tuned_table(lines))
-    yield BELOW_PRINT.of(lines.runs, lines.trials, lines.contrasts, lines.timings)
+    below = BELOW_PRINT.of(lines.runs, lines.trials, lines.contrasts, lines.timings)
+    yield joined(below, causes_table(lines))
     yield joined("## M, N and τ", *(figure("sweep") or [not_run(["the sweeps"])]))
     yield joined("## What each part of DPL brings", ablation_tables(lines))
     yield joined("## Running time", *figure("time"), timing_table(lines))
