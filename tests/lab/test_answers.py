@@ -13,13 +13,14 @@ from truepair.prior import ratios as ratio_methods
 from truepair.prior.estimate import METHODS, RANDOM
 from truepair_lab import store
 from truepair_lab.answers import OTHER_LINES, Answer, checksum
-from truepair_lab.lines import read_lines
+from truepair_lab.lines import digest, read_lines
 from truepair_lab.markdown import share, short, signed
 from truepair_lab.paper.report import page as paper_page
 from truepair_lab.paper.report import questions as q
 from truepair_lab.paper.report.ablation import ablation
 from truepair_lab.paper.report.ablation import differences as differences_of
 from truepair_lab.paper.report.bars import AUTHORS, reached
+from truepair_lab.paper.report.causes import CHANGES
 from truepair_lab.paper.report.claims import CLAIMS
 from truepair_lab.paper.report.clean_protocol import rankings
 from truepair_lab.paper.report.names import model_name
@@ -34,7 +35,8 @@ from truepair_lab.prior_study.tables import auto_lines_of, difference, grid_mean
 from truepair_lab.quality import report as quality_page
 from truepair_lab.quality.cases import AIMS
 from truepair_lab.quality.contestants import BASELINES, FAMILIES
-from truepair_lab.quality.part_scores import read_contest
+from truepair_lab.quality.part_scores import choice_of, read_contest, scored_trials
+from truepair_lab.quality.settled import final_parameters, mean_of, runs_of, settings_of_trial
 from truepair_lab.quality.tables import Contest
 from truepair_lab.statistics import corrected
 from truepair_lab.statistics import difference as apart
@@ -122,9 +124,13 @@ def test_paper_parts_of_dpl():
     assert f"hard weights with τ raised {texts['hard']} (the second is not significant)." in PAPER
     signs = {name: [sign for _, sign in found] for name, found in gaps.items()}
     assert signs == {"half": [0, 0], "tau=0": [0, 0], "n-alone": [-1, -1], "hard": [-1, 0]}
-    without = [short(-apart(p["hard"].last, p["hard-alone"].last).value) for p in (small, large)]
-    assert q.signs(list(q.hard_needs_tau(paper()))) == [-1, -1]
-    assert f"with τ = 0 they are significantly better by {without[0]} and {without[1]}." in PAPER
+    soft, top = (
+        [short(-apart(p[name].last, p[f"{name}-alone"].last).value) for p in (small, large)]
+        for name in ("hard", "dns")
+    )
+    assert q.signs(list(q.hard_needs_tau(paper()))) == [-1, 0, -1, -1]
+    assert f"hard weights are significantly better by {soft[0]} and {soft[1]}, and the N" in PAPER
+    assert f"(DNS) by {top[0]} (not significant) and {top[1]} (significant)." in PAPER
 
 
 BELOW = flat(paper_page.BELOW_PRINT.text)
@@ -133,8 +139,22 @@ SPARSE = ("gowalla", "yelp2018")
 
 def below(dataset, encoder, method):
     """How far below the paper, as a share."""
-    mean = study_of(paper(), "paper").mean(dataset, encoder, method)
-    return 1 - mean.value / PUBLISHED[dataset, encoder, method]["ndcg@20"]
+    return 1 - authors(dataset, encoder, method) / printed(dataset, encoder, method)
+
+
+def authors(dataset, encoder, method):
+    """NDCG@20 with the authors' settings."""
+    return study_of(paper(), "paper").mean(dataset, encoder, method).value
+
+
+def printed(dataset, encoder, method):
+    """The paper's NDCG@20."""
+    return PUBLISHED[dataset, encoder, method]["ndcg@20"]
+
+
+def changed(variant, dataset, encoder="mf", method="dpl"):
+    """NDCG@20 with one thing changed."""
+    return study_of(paper(), "causes").mean(dataset, encoder, method, variant=variant).value
 
 
 def test_paper_below_print():
@@ -161,26 +181,63 @@ def test_paper_below_print():
         assert (run.parameters["weight_decay"], run.parameters["batch_size"]) == (1e-6, 1024)
 
 
+DECAYS = ("decay=5e-07", "decay=1e-07", "decay=1e-08", "decay=0")
+
+
 def test_paper_below_print_and_weight_decay():
-    hard = [short(study_of(paper(), "paper").mean(d, "mf", "dpl-hard").value) for d in SPARSE]
-    assert f"with hard weights (and τ = .1) has {hard[0]} and {hard[1]}." in BELOW
+    best = {(d, "mf"): max(DECAYS, key=lambda variant: changed(variant, d)) for d in SPARSE}
+    assert best == {("gowalla", "mf"): "decay=1e-08", ("yelp2018", "mf"): "decay=1e-07"}
+    best["gowalla", "lightgcn"] = "decay=1e-07"
+    values = {(d, e): (authors(d, e, "dpl"), changed(v, d, e)) for (d, e), v in best.items()}
+    gowalla, yelp, graph = (f"from {short(a)} to {short(b)} on" for a, b in values.values())
+    assert f"MF DPL rises {gowalla} Gowalla (at 1e-8) and {yelp} Yelp2018 (at 1e-7)" in BELOW
+    assert f"LightGCN DPL on Gowalla {graph.removesuffix(' on')} (at 1e-7): " in BELOW
+    bars = {place: printed(*place, "dpl") for place in values}
+    closed = [(b - a) / (bars[place] - a) for place, (a, b) in values.items()]
+    assert "{:.0%}, {:.0%} and {:.0%} of the gap.".format(*closed) in BELOW
+    assert f"weight decay closes {min(closed):.0%} to {max(closed):.0%} of that gap" in PAPER
+    left = [1 - b / bars[place] for place, (_, b) in values.items()]
+    assert "{:.1%}, {:.1%} and {:.1%} remain.".format(*left) in BELOW
+    whole = [below(d, e, "dpl") for d in SPARSE for e in ("mf", "lightgcn")]
+    assert f"DPL is {min(whole):.1%} to {max(whole):.1%} below the paper on Gowalla and" in PAPER
+    runs = [run for cell in study_of(paper(), "causes").cells.values() for run in cell.runs]
+    assert {run.seed for run in runs} == {0}
+    assert all(
+        run.metrics["ndcg@20"] < printed(run.dataset, run.encoder, "dpl")
+        for run in runs
+        if run.method == "dpl"
+    )
+    lead = [signed(changed("decay=1e-07", d) - changed("decay=1e-07", d, "mf", "bpr")) for d in SPARSE]
+    own = [signed(printed(d, "mf", "dpl") - printed(d, "mf", "bpr")) for d in SPARSE]
+    assert f"from MF BPR by {lead[0]} and {lead[1]}; in the paper by {own[0]} and {own[1]}." in BELOW
+
+
+def test_paper_below_print_and_other_causes():
+    gaps = {v: [changed(v, d) - authors(d, "mf", "dpl") for d in SPARSE] for v in CHANGES if v}
+    remain = {v: [f"{1 - changed(v, d) / printed(d, 'mf', 'dpl'):.1%}" for d in SPARSE] for v in gaps}
+    assert max(abs(changed("rows=1e-06", d) - changed("decay=0", d)) for d in SPARSE) < 0.0002
+    assert "as good as no weight decay: {} and {} below".format(*remain["rows=1e-06"]) in BELOW
+    most = max(abs(gap) for variant in ("split=2024", "split=per-user") for gap in gaps[variant])
+    assert f"changes NDCG@20 by at most {short(most)}." in BELOW
+    assert "down on Yelp2018: {} and {} below.".format(*remain["split=files"]) in BELOW
+    assert [gap > most for gap in gaps["split=files"]] == [True, False]
+    step, batch = ([signed(gap) for gap in gaps[variant]] for variant in ("step=0.1", "batch=8192"))
+    assert f"changes it by {step[0]} and {step[1]}; a batch of 8,192 by {batch[0]} and {batch[1]}." in BELOW
+    assert ("yelp2018", "lightgcn", "dpl", "decay=1e-07") not in study_of(paper(), "causes").cells
+
+
+def test_paper_below_print_and_other_settings():
+    hard = [authors(d, "mf", "dpl-hard") for d in SPARSE]
+    under = [f"{1 - value / printed(d, 'mf', 'dpl'):.1%}" for d, value in zip(SPARSE, hard, strict=True)]
+    assert f"has {short(hard[0])} and {short(hard[1])}: {under[0]} and {under[1]} below the paper's" in BELOW
     for dataset in SPARSE:
         own = study_of(paper(), "paper").cells[dataset, "mf", "dpl-hard", ""].runs[0].parameters
-        assert (own["weight_decay"], own["loss.tau"]) == (1e-6, 0.1)
-    best, strong = [], []
-    for dataset in SPARSE:
-        own = [t for t in paper().trials if (t.dataset, t.encoder, t.method) == (dataset, "mf", "dpl")]
-        own = [t for t in own if t.score is not None]
-        best.append(max(own, key=lambda t: t.score))
-        decayed = [t.score for t in own if t.parameters["weight_decay"] >= 1e-6]
-        strong.append(short(max(decayed)))
-        assert {t.parameters["batch_size"] for t in own} == {8192}
-    assert f"of 1e-6 or more has {strong[0]} and {strong[1]} on validation" in BELOW
-    assert f"the best of all has {short(best[0].score)} and {short(best[1].score)}, at" in BELOW
-    assert "at {:.1e} and {:.1e}.".format(*(t.parameters["weight_decay"] for t in best)) in BELOW
+        plain = study_of(paper(), "paper").cells[dataset, "mf", "dpl", ""].runs[0].parameters
+        other = {name for name in own | plain if own.get(name) != plain.get(name)}
+        assert (own["loss.tau"], other) == (0.1, {"loss", "loss.beta", "loss.tau", "loss.floor"})
     clean = [study_of(paper(), "clean").mean(d, "mf", "dpl").value for d in SPARSE]
     assert f"MF DPL has {short(clean[0])} and {short(clean[1])}, above the paper." in BELOW
-    assert all(mean > PUBLISHED[d, "mf", "dpl"]["ndcg@20"] for d, mean in zip(SPARSE, clean, strict=True))
+    assert all(mean > printed(d, "mf", "dpl") for d, mean in zip(SPARSE, clean, strict=True))
 
 
 def test_paper_floor_of_p():
@@ -604,13 +661,25 @@ def test_quality_trials():
         case: {name: sum(counts[case, *model] for model in of) for name, of in FAMILIES.items()}
         for case in contest().cases
     }
-    fewer = {
-        case: found
-        for case, found in sums.items()
-        if any(n < found["full-catalogue"] for n in found.values())
-    }
-    assert fewer == {"ml-100k": {"full-catalogue": 274, "EASE": 274, "iALS": 66}}
-    assert "iALS has 66 trials on MovieLens-100k instead of 274" in QUALITY
+    assert all(n >= found["full-catalogue"] for found in sums.values() for n in found.values())
+    assert "Each family has at least as many trials as full-catalogue training." in QUALITY
+
+
+def test_quality_ials_on_movielens_100k():
+    (best, mean), *_ = contest().models("ml-100k")
+    chosen = contest().mean("ml-100k", contest().chosen("ml-100k")).value
+    assert best == ("-", "ials-scaled")
+    p = short(family_gap("ml-100k", "iALS").p, 3)
+    assert f"highest NDCG@20, {short(mean.value)}, where full-catalogue training" in QUALITY
+    assert f"chooses {short(chosen)} (p = {p})." in QUALITY
+    every = scored_trials(contest().lines)["ml-100k", *best]
+    first, rest = ([s for s in every if (s.trial.number < 66) == early] for early in (True, False))
+    early = settings_of_trial(choice_of(first).by_mean)
+    runs = runs_of(contest().lines)["ml-100k", *best, digest(final_parameters(early))]
+    protocol = flat(quality_page._PROTOCOL)
+    assert f"among its first 66 trials ({short(mean_of(runs, 'ndcg@20').value)})." in protocol
+    assert choice_of(every).by_mean == choice_of(rest).by_mean
+    assert "without them the choice is the same." in protocol
 
 
 def test_quality_choice_by_the_first_part_alone():

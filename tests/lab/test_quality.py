@@ -550,6 +550,8 @@ def test_values_of_users_are_kept_as_means_over_seeds(tmp_path: Path) -> None:
 def test_settings_are_scored_on_every_part_once(case: Case, tmp_path: Path) -> None:
     for model in (INFONCE, IALS):
         search(case, model, tmp_path)
+    score_parts(case, [INFONCE, IALS], tmp_path, print, [2])
+    assert {line.part for line in read_contest(tmp_path).parts} == {2}
     score_parts(case, [INFONCE, IALS], tmp_path, print)
     found = read_contest(tmp_path)
     scored = scored_trials(found)

@@ -21,10 +21,10 @@ from truepair.models.closed_forms import EASE, ClosedForm
 from truepair.models.encoders import Encoder
 from truepair.models.factor_matrices import Rows
 from truepair.recommender import lists
+from truepair.recommender.automatic.kept import chosen_settings
 from truepair.recommender.defaults import unused
 from truepair.recommender.fitting import fit_split
 from truepair.recommender.holdout import split_for_fitting
-from truepair.recommender.kept_choice import chosen_settings
 from truepair.recommender.known_ids import Unknown, history_of
 from truepair.recommender.model_check import check_model
 from truepair.recommender.model_file import Model, load_model, save_model

@@ -27,7 +27,7 @@ BAR_METRICS = ("ndcg@20", "recall@20", "precision@20", "map@20")  # of one scale
 HISTORY_SHOWN = 12
 TEST, TRUTH = "held-out interactions", "all true preferences"
 ABOUT = {
-    DEFAULT: "full-catalogue InfoNCE, the default: compares each item of a user with the whole catalogue",
+    DEFAULT: "the plain call, Recommender(): full-catalogue InfoNCE with automatic settings",
     "Popularity": "the items with the most users",
     "EASE": "a linear item-item model in closed form",
     "BPR": "pairwise ranking against one random unlabelled item",
@@ -173,8 +173,8 @@ _HOW_TO_READ = (
     "The intervals of single means show how much a mean would vary with other people. All models are "
     "evaluated on the same people, so the table of differences is more precise than a "
     "comparison of overlapping bars. NDCG@20 was chosen as the metric before training. This is one split and "
-    "one seed, and neither the default model nor EASE is tuned: with both tuned, MovieLens-100k shows no "
-    "significant difference between them (docs/lab/quality.md)."
+    "one seed. The default model chooses its settings by the validation part; EASE has fixed ones. With both "
+    "tuned, MovieLens-100k shows no significant difference between them (docs/lab/quality.md)."
 )
 
 _ON_TRUTH = (
@@ -268,11 +268,11 @@ def _setup(result: DemoResult) -> Section:
         job = model.job
         rows += [[name, ABOUT[name]], ["", model.closed_form if job is None else job.encoder]]
         if job is not None:
-            rows += [["", f"{job.loss}, {job.sampler}"], ["", job.settings]]
+            rows += [["", f"{job.loss}, {job.sampler}"], ["", job.settings], ["", f"engine {model.engine}"]]
     how = (
-        "All settings were fixed beforehand: those of BPR and DPL were chosen by validation scores, the "
-        "other models have the defaults of truepair. The models learn from the train part, the "
-        "validation part chooses the epoch, and the test part is used once."
+        "The default model chooses its settings by short runs on the validation part. The others have fixed "
+        "ones: those of BPR and DPL were chosen by validation scores before. The models learn from the train "
+        "part, the validation part chooses the epoch, and the test part is used once."
     )
     if result.data.world is not None:
         how += " DPL is given the true prior of the simulated world."

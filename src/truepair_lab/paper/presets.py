@@ -11,7 +11,7 @@ clean   validation held out of train; every method gets the same number of trial
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,13 @@ from truepair.data.datasets.loading import load, load_split
 from truepair.data.datasets.registry import DATASETS
 from truepair.data.interactions import Interactions
 from truepair.data.split import Split
-from truepair.data.split_recipes import split_random
+from truepair.data.split_recipes import split_random, split_random_per_user
 from truepair.errors import InputError, check_choice
 
 METRICS = tuple(f"{name}@{k}" for k in (5, 10, 20) for name in ("precision", "recall", "ndcg"))
 KS = 5, 10, 20
 CHOOSE_BY = "ndcg@20"
-SEEDS = {"paper": 3, "paper-tuned": 5, "clean": 5, "sweep": 3, "ablation": 3}  # training seeds 0, 1, …
+SEEDS = {"paper": 3, "paper-tuned": 5, "clean": 5, "sweep": 3, "ablation": 3, "causes": 1}  # seeds 0, 1, …
 SEEDS_OF_DPL = 5  # on MF with the authors' settings too: it is what the paper is about
 SPLIT_SEED = 2023  # of every random split; the hashes below were computed with it
 
@@ -36,6 +36,7 @@ STUDIES = {
     "clean": "tuned settings; epoch chosen on validation; test looked at once",
     "sweep": "M, N and τ around the authors' settings on MovieLens-1M (optimistic)",
     "ablation": "parts of DPL taken away or replaced, at the authors' settings",
+    "causes": "DPL on sparse data, one of the authors' settings or the split changed (optimistic)",
     "timing": "one epoch of BPR, DPL and BNS at batch 1024",
 }
 
@@ -126,6 +127,25 @@ def load_material(name: str, data_dir: str | Path | None = None, progress: bool 
     return Material(data, whole, holdout)
 
 
+SPLIT = "split="  # before the name of another split, in a variant
+
+
+def other_split(material: Material, name: str, data_dir: str | Path | None = None) -> Material:
+    """The same pairs, split in another way: "per-user", "files" (as they come), or at random by a seed.
+
+    It has no validation part, so that nothing can be searched on it.
+    """
+    pairs = joined([material.whole.train, material.whole.test])
+    if name == "files":
+        given = load_split(material.data.source, data_dir)
+        made = Split(joined([given.train]), None, joined([given.test]), given.recipe)
+    elif name == "per-user":
+        made = split_random_per_user(pairs, test=0.2, seed=SPLIT_SEED)
+    else:
+        made = split_random(pairs, test=0.2, seed=int(name))
+    return replace(material, whole=made, holdout=made)
+
+
 def missing_files(name: str) -> str | None:
     """What a person must do before a dataset that cannot be downloaded can be used; None if it can be."""
     return DATASETS[DATA[name].source].by_hand or None
@@ -185,10 +205,41 @@ def ablations(data: PaperData) -> dict[str, dict[str, Any]]:
         "n-alone": bpr | {"n_unlabelled": n},
         "hard": hard,
         "hard-alone": hard | {"loss.tau": 0.0, "n_extra": 0},
+        "dns": _top_n(hard, n),
+        "dns-alone": _top_n(hard, n) | {"loss.tau": 0.0, "n_extra": 0},
         "relative-clamp": dpl | {"loss.clamp": "relative"},
         "bpr-matched": bpr | {"n_unlabelled": m + n},
         "infonce-matched": authors_parameters(data, "mf", "infonce") | {"n_unlabelled": m + n},
     }
+
+
+def _top_n(hard: dict[str, Any], n: int) -> dict[str, Any]:
+    """The settings of soft weights, with the N highest-scored of 5·N candidates in their place."""
+    kept = {name: value for name, value in hard.items() if name != "loss.beta"}
+    return kept | {"loss": "dpl", "sampler": "dns", "sampler.pool": 5 * n}
+
+
+def causes(data: PaperData) -> list[tuple[str, str, str, dict[str, Any]]]:
+    """(encoder, method, variant, parameters): the authors' settings with one thing changed."""
+    decays: dict[str, dict[str, Any]] = {
+        f"decay={decay:g}": {"weight_decay": decay} for decay in (5e-7, 1e-7, 1e-8, 0.0)
+    }
+    others: dict[str, dict[str, Any]] = {
+        "rows=1e-06": {"weight_decay": 0.0, "l2_users": 1e-6, "l2_items": 1e-6},
+        "step=0.1": {"decay": 0.1},
+        "batch=8192": {"batch_size": 8192},
+        **{f"{SPLIT}{name}": {} for name in ("2024", "per-user", "files")},
+    }
+    fewer = {"decay=1e-07": decays["decay=1e-07"]}
+    places = {
+        ("mf", "dpl"): decays | others, ("mf", "bpr"): fewer, ("mf", "infonce"): fewer,
+        ("lightgcn", "dpl"): fewer,
+    }  # fmt: skip
+    return [
+        (encoder, method, variant, authors_parameters(data, encoder, method) | change)
+        for (encoder, method), changes in places.items()
+        for variant, change in changes.items()
+    ]
 
 
 def sweeps(data: PaperData, encoder: str) -> dict[str, dict[str, Any]]:

@@ -144,9 +144,12 @@ def quest_of(
     return Quest((case.name, *model), case.holdout.hash, space, runner, trials, device_name())
 
 
-def score_parts(case: Case, models: Sequence[Model], out: Path, say: Say) -> None:
-    """The best settings of every search, scored on the other validation parts."""
-    for number in range(1, n_parts(case.name)):
+def score_parts(
+    case: Case, models: Sequence[Model], out: Path, say: Say, numbers: Sequence[int] | None = None
+) -> None:
+    """The best settings of every search, scored on the other validation parts; `numbers` names some of them,
+    for processes that share the work."""
+    for number in range(1, n_parts(case.name)) if numbers is None else numbers:
         part, lines = case.part(number), read_contest(out)
         known = {line.key for line in lines.parts}
         asked = [

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from truepair.data.datasets.registry import DATASETS
+from truepair.data.split_recipes import split_random
 from truepair.errors import InputError
 from truepair.recommender.estimator import Recommender
+from truepair.recommender.holdout import joined
 from truepair.training.job import Job
 from truepair.training.sampled.gpu.engine import too_wide
 from truepair.tuning import When, check_space
@@ -23,9 +25,12 @@ from truepair_lab.paper.presets import (
     METRICS,
     NO_ENCODER,
     REFERENCES,
+    Material,
     ablations,
     authors_parameters,
+    causes,
     load_material,
+    other_split,
     sweeps,
 )
 from truepair_lab.paper.report.published import COUNTS
@@ -73,6 +78,36 @@ def test_an_ablation_takes_away_one_thing() -> None:
     assert changed["half"] == {"loss", "n_extra"}
     assert changed["relative-clamp"] == {"loss.clamp"}
     assert found["bpr-matched"]["n_unlabelled"] == sum(DATA["ml-1m"].mf)
+    for soft, top in (("hard", "dns"), ("hard-alone", "dns-alone")):
+        names = {k for k in found[soft] | found[top] if found[soft].get(k) != found[top].get(k)}
+        assert names == {"loss", "loss.beta", "sampler", "sampler.pool"}
+    assert (found["dns"]["sampler.pool"], found["dns"]["n_unlabelled"]) == (50, 10)
+
+
+def test_a_cause_changes_one_thing() -> None:
+    data = DATA["gowalla"]
+    rows = {"weight_decay", "l2_users", "l2_items"}
+    names = {"decay": {"weight_decay"}, "rows": rows, "step": {"decay"}, "batch": {"batch_size"}}
+    for encoder, method, variant, flat in causes(data):
+        base = authors_parameters(data, encoder, method)
+        changed = {k for k in flat if flat.get(k) != base.get(k)}
+        assert changed == names.get(variant.split("=")[0], set())
+        assert too_wide(job_of(flat)) is None
+    assert {w.dataset for name in DATA for w in wanted_runs(DATA[name], ["causes"], {})} == {
+        "yelp2018", "gowalla",
+    }  # fmt: skip
+
+
+def test_other_splits_are_of_the_same_pairs() -> None:
+    pairs = two_tastes()
+    whole = split_random(pairs, 0.2, seed=2023)
+    material = Material(DATA["gowalla"], whole, whole)
+    for name in ("2024", "per-user"):
+        other = other_split(material, name).whole
+        assert joined([other.train, other.test]).hash == pairs.hash
+        assert other.hash != whole.hash
+        assert len(other.test) == pytest.approx(0.2 * len(pairs), rel=0.2)
+    assert other_split(material, "2023").whole.hash == whole.hash
 
 
 @pytest.mark.parametrize(("encoder", "method"), PLACES)

@@ -82,13 +82,18 @@ def test_what_hard_weights_need_of_tau_is_judged_by_the_last_epoch():
 
     found = verdict("Hard samples need", ablated(0.4, 0.3))
     assert str(found) == "**holds** (1 of 2 datasets)"
-    assert "MovieLens-1M MF, τ raised to 0.3 - τ = 0: +.1" in found.numbers
+    assert "MovieLens-1M MF soft weights, τ raised to 0.3 - τ = 0: +.1" in found.numbers
     assert verdict("Hard samples need", ablated(0.3, 0.4)).mark == "does not hold here"
     last = [dataclasses.replace(run, last=run.metrics) for run in ablated(0.3, 0.305).runs[:3]]
     later = Lines(
         [*last, *ablated(0.3, 0.305).runs[3:]]
     )  # .005 lower at the best epoch, .005 higher at the last
     assert verdict("Hard samples need", later).mark == "holds"
+    top = made.runs("ablation", "ml-1m", "mf", "dpl", 0.3, variant="dns", parameters={"loss.tau": 0.25})
+    top += made.runs("ablation", "ml-1m", "mf", "dpl", 0.4, variant="dns-alone")
+    both = verdict("Hard samples need", Lines([*ablated(0.4, 0.3).runs, *top]))
+    assert (both.mark, both.numbers.split(":")[0]) == ("holds in part", "1 of 2")
+    assert "MovieLens-1M MF top N, τ raised to 0.25 - τ = 0: -.1" in both.numbers
 
 
 def test_a_claim_that_holds_somewhere_holds_in_part():

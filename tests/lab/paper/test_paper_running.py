@@ -366,6 +366,25 @@ def test_the_command_runs_and_keeps_a_session(tmp_path: Path) -> None:
     assert "--methods=bpr,dpl --studies=paper --seeds=1" in found.sessions[0].asked
 
 
+@pytest.mark.usefixtures("world")
+def test_another_split_is_run_on_that_split(
+    material: Material, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some = [wanted("causes", variant=variant) for variant in ("split=5", "decay=0", "split=per-user")]
+    monkeypatch.setattr(steps, "wanted_runs", lambda *given: some)
+    words = ["--only=ml-100k", "--studies=causes", "--encoders=mf", "--methods=dpl", "--processes=1"]
+    for _ in range(2):  # the second time nothing is left to do
+        assert called("run", *words, f"--lines={tmp_path}").exit_code == 0
+    splits = {line.variant: line.split for line in lines_of(tmp_path)}
+    assert splits == {
+        "split=5": presets.other_split(material, "5").whole.hash,
+        "decay=0": material.whole.hash,
+        "split=per-user": presets.other_split(material, "per-user").whole.hash,
+    }
+    assert len(set(splits.values())) == 3
+    assert len((tmp_path / "runs-ml-100k.jsonl").read_text().splitlines()) == 3
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -11,9 +11,10 @@ import pytest
 from truepair_lab import searching
 from truepair_lab.lines import Lines
 from truepair_lab.markdown import metric_name, short, table
-from truepair_lab.paper.presets import METRICS
+from truepair_lab.paper.presets import DATA, METRICS, causes
 from truepair_lab.paper.report.ablation import Part, ablation_tables, differences
 from truepair_lab.paper.report.bars import AUTHORS, bars_table, reached
+from truepair_lab.paper.report.causes import CHANGES, causes_table
 from truepair_lab.paper.report.clean_protocol import clean_tables, ranking_table, rankings
 from truepair_lab.paper.report.csv_tables import csv_tables
 from truepair_lab.paper.report.running_time import data_table, session_table, timing_table, versions_text
@@ -274,6 +275,17 @@ def test_hard_weights_are_said_to_come_with_another_tau():
     few = made.runs("ablation", "ml-1m", "mf", "dpl", 0.3, variant="hard", parameters={"loss.tau": 0.25})
     assert rows_of(ablation_tables(Lines(few)), "`hard`")[0][1] == "hard weights with τ raised to 0.25"
     assert rows_of(ablation_tables(WHOLE), "`hard`")[0][1] == "hard weights with τ raised"
+
+
+def test_causes_stand_beside_the_papers_figure():
+    found = made.runs("paper", "gowalla", "mf", "dpl", 0.10, seeds=2)
+    found += made.runs("causes", "gowalla", "mf", "dpl", 0.134, seeds=1, variant="decay=1e-07", noise=0)
+    text = causes_table(Lines(found))
+    base, changed = rows_of(text, "MF DPL")
+    assert base[2] == shown([run.metrics["ndcg@20"] for run in found[:2]])
+    assert changed[1:] == ["weight decay 1e-7", ".1420", f"{0.142 / 0.1340 - 1:+.1%}", "not run", "–"]
+    assert "Not run" in causes_table(Lines(found[:2]))
+    assert {variant for _, _, variant, _ in causes(DATA["gowalla"])} == {*CHANGES} - {""}
 
 
 def test_effort_counts_trials_and_shows_what_was_chosen():

@@ -20,6 +20,8 @@ VARIANTS = {
     "n-alone": "BPR with DPL's N, the mean outside the logarithm",
     "hard-alone": "hard weights, τ = 0",
     "hard": "hard weights with τ raised",
+    "dns-alone": "the N highest-scored of 5·N candidates (DNS), τ = 0",
+    "dns": "the N highest-scored of 5·N candidates (DNS) with τ raised",
     "relative-clamp": "the floor relative to the uncorrected probability",
     "bpr-matched": "BPR with as many scores a row as DPL",
     "infonce-matched": "InfoNCE with as many scores a row as DPL",
@@ -38,8 +40,8 @@ class Part:
 
     @property
     def what(self) -> str:
-        """What it is; hard weights come with another τ, so two things change at once."""
-        raised = f" to {self.tau:g}" if self.variant == "hard" and self.tau is not None else ""
+        """What it is; hard samples come with another τ, so two things change at once."""
+        raised = f" to {self.tau:g}" if self.variant in ("hard", "dns") and self.tau is not None else ""
         return VARIANTS.get(self.variant, "") + raised
 
 

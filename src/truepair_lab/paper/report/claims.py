@@ -129,9 +129,9 @@ cell with fewer than {LEAST_SEEDS} seeds has no known spread, and a case without
 “Similar” needs a confidence interval of the relative difference within ±{SIMILAR:.0%}, “at least as good”
 one above −{SIMILAR:.0%}. “Generally” means {GENERALLY:.0%}
 of the cases, “slightly longer” up to {SLIGHTLY[1]:g} times. Quality is {metric_name(NDCG)}; for M, N and
-τ it is {metric_name(q.P5)}, as in the paper. Hard samples are soft weights (`DPLHard`) here; the N
-highest-scored of many candidates (DNS) were not run. What they need of τ is judged by the last
-epoch of the ablation: the authors' raised τ against τ = 0."""
+τ it is {metric_name(q.P5)}, as in the paper. Hard samples are soft weights (`DPLHard`); what they need
+of τ is asked of the N highest-scored of 5·N candidates (DNS) too, and judged by the last epoch of the
+ablation: the authors' raised τ against τ = 0."""
 
 
 def claims_table(lines: Lines, claims: Sequence[Claim] = CLAIMS) -> str:

@@ -168,15 +168,16 @@ def lightgcn_at_least(lines: Lines) -> Iterator[Answer]:
 
 
 def hard_needs_tau(lines: Lines) -> Iterator[Answer]:
-    """With hard weights, is the raised τ better than none? By the last epoch of the ablation."""
+    """With hard samples, is the raised τ better than none? By the last epoch of the ablation."""
     for (dataset, encoder), parts in ablation(lines).items():
-        raised, none = parts.get("hard"), parts.get("hard-alone")
-        if raised and none and raised.last and none.last:
-            gap = difference(raised.last, none.last)
-            text = (
-                f"{_place(dataset, encoder)}, {raised.what.removeprefix('hard weights with ')} - τ = 0: {gap}"
-            )
-            yield Answer(*_above(gap), text, (dataset,))
+        for variant, name in (("hard", "soft weights"), ("dns", "top N")):
+            raised, none = parts.get(variant), parts.get(f"{variant}-alone")
+            if raised and none and raised.last and none.last:
+                gap = difference(raised.last, none.last)
+                tau = "τ raised" + raised.what.partition("τ raised")[2]
+                yield Answer(
+                    *_above(gap), f"{_place(dataset, encoder)} {name}, {tau} - τ = 0: {gap}", (dataset,)
+                )
 
 
 # --- M, N, τ and time ----------------------------------------------------------------------------------

@@ -15,16 +15,18 @@ from truepair_lab.paper.presets import (
     REFERENCES,
     SEEDS,
     SEEDS_OF_DPL,
+    SPLIT,
     TABLE_2,
     PaperData,
     ablations,
     authors_parameters,
+    causes,
     sweeps,
 )
 from truepair_lab.searching import Place, best_settings, read_settings, settings_json
 
 _WITHOUT_SEEDS = ("popularity", "itemknn", "ease")  # the same whatever the seed
-_SWEPT, _ABLATED = ("ml-1m",), ("ml-100k", "ml-1m")
+_SWEPT, _ABLATED, _BELOW_PRINT = ("ml-1m",), ("ml-100k", "ml-1m"), ("yelp2018", "gowalla")
 
 
 Tuned = Mapping[Place, Mapping[str, Any]]  # -> parameters, epoch, …
@@ -41,6 +43,11 @@ class Wanted:
     variant: str
     seed: int
     parameters: Mapping[str, Any]
+
+    @property
+    def other_split(self) -> str:
+        """The name of the split, see `presets.other_split`; "" for that of the dataset."""
+        return self.variant.removeprefix(SPLIT) if self.variant.startswith(SPLIT) else ""
 
     def key(self, split: str) -> Key:
         """As `RunLine.key`."""
@@ -122,12 +129,17 @@ def _ablation(data: PaperData, tuned: Tuned) -> Recipe:
     return [("mf", "dpl", variant, parameters) for variant, parameters in ablations(data).items()]
 
 
+def _causes(data: PaperData, tuned: Tuned) -> Recipe:
+    return causes(data) if data.name in _BELOW_PRINT else []
+
+
 _RECIPES = {
     "paper": _paper,
     "paper-tuned": _paper_tuned,
     "clean": _clean,
     "sweep": _sweep,
     "ablation": _ablation,
+    "causes": _causes,
 }
 
 

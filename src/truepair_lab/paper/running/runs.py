@@ -28,7 +28,7 @@ from truepair_lab.paper.baselines import device_name, solved
 from truepair_lab.paper.presets import CHOOSE_BY, KS, METRICS, NO_ENCODER, Material
 from truepair_lab.paper.running.plan import Wanted
 
-OPTIMISTIC = ("paper", "paper-tuned", "sweep", "ablation")
+OPTIMISTIC = ("paper", "paper-tuned", "sweep", "ablation", "causes")
 _TOGETHER = 16  # runs of MF at once on the GPU; one LightGCN fills it alone
 Say = Callable[[str], None]
 

@@ -30,6 +30,7 @@ from truepair_lab.paper.presets import (
     Material,
     load_material,
     missing_files,
+    other_split,
 )
 from truepair_lab.paper.running.contrasts import make_contrasts
 from truepair_lab.paper.running.plan import Tuned, tuned_settings, wanted_runs
@@ -88,7 +89,10 @@ def run(selected: Selection, out: Path, say: Say) -> None:
     for material in materials(selected, say):
         tuned = tuned_settings(read_lines(out))
         wanted = wanted_runs(material.data, selected.trained_studies, tuned, selected.seeds)
-        run_wanted(material, [w for w in wanted if (w.encoder, w.method) in selected.places], out, say)
+        wanted = [each for each in wanted if (each.encoder, each.method) in selected.places]
+        for split in dict.fromkeys(each.other_split for each in wanted):
+            own = other_split(material, split, selected.data_dir) if split else material
+            run_wanted(own, [each for each in wanted if each.other_split == split], out, say)
     run_timings(selected, out, say)
 
 

@@ -1,34 +1,29 @@
-"""Automatic settings: temperature, popularity, dimension, epochs and the blend with EASE, from the data.
-
-Short runs on held-out pairs climb to the best temperature and weight of popularity, one full run chooses the
-epoch and the blend, and the caller trains on everything. docs/automatic.md has the measurements behind it.
-"""
+"""The search for automatic settings: short runs climb, a full run chooses the epoch and the blend."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from truepair.data.split import Split
-from truepair.errors import InputError, TrainingError
+import numpy as np
+
+from truepair.data.interactions import Interactions
+from truepair.data.split import Mask, Split
+from truepair.errors import TrainingError
 from truepair.evaluation import Validation
-from truepair.models.encoders import ENCODERS
 from truepair.models.factor_matrices import dense
-from truepair.recommender.blend_choice import MOST_ITEMS, choose_blend
-from truepair.recommender.budget import Clock
-from truepair.recommender.defaults import FULL_CATALOGUE, is_full
-from truepair.recommender.holdout import hold_out, like_test
-from truepair.recommender.parameters import as_json
+from truepair.randomness import random_order, stream_key
+from truepair.recommender.automatic.blend_choice import MOST_ITEMS, choose_blend
+from truepair.recommender.automatic.budget import Clock
+from truepair.recommender.defaults import FULL_CATALOGUE
 from truepair.recommender.parts import Parameters, parts_of
 from truepair.training import FitResult, Job, Settings, fit_many
 
 CHOSEN = ("temperature", "popularity", "dim", "epochs", "blend")
 """What is chosen where it is not given."""
 
-_HELD_OUT = 0.1  # of the pairs
-_LEAST_USERS, _LEAST_PAIRS = 100, 2000  # with held-out pairs, to learn from: fewer say nothing
 _RATE, _EPOCHS = 0.01, 40  # of the full run
 _SHORT_DIM, _SHORT_STEPS = 64, 400
 _SHORT_EPOCHS = (5, 20)  # at least, at most
@@ -38,7 +33,8 @@ _PLACES = (-8, 17)  # .025 to 1.9
 _FIRST_POPULARITY, _MOST_POPULARITY = 0.4, 2.0
 _STEPS = (2, 0.4)  # of places and of popularity
 _DIMS = (512, 256, 128, 64)
-_FEWER_SCORES = ((1e8, 256), (float("inf"), 128))  # the dimension on a CPU, by users x items
+_FEWER_SCORES = ((1e8, 256), (1e10, 128), (float("inf"), 64))  # the dimension on a CPU, by users x items
+_MOST_USERS = 50_000  # whose pairs the short runs learn from, and whose lists judge
 _BETTER, _CLEARLY = 1.002, 1.01  # ratios of scores: a step that is worth it; a reason to leave the plan
 
 
@@ -71,81 +67,6 @@ class Trial:
         }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Choice:
-    """The chosen parameters, as `Recommender` takes them, and facts for the model file."""
-
-    parameters: dict[str, Any] = field(default_factory=dict)
-    facts: dict[str, Any] = field(default_factory=dict)
-
-
-def open_choices(parameters: Parameters, given: Collection[str]) -> list[str]:
-    """What is chosen automatically; nothing for other losses, samplers and encoders, and after a search.
-
-    `stop_after` is what a search sets, so that the parameters that come with it are settled.
-    """
-    plain = (
-        parameters["auto"] and parameters["loss"] == "infonce" and is_full(parameters["sampler"])
-        and isinstance(parameters["encoder"], str) and parameters["encoder"] in ENCODERS
-        and parameters["scoring"] in (None, "cosine") and parameters["stop_after"] is None
-    )  # fmt: skip
-    return [name for name in CHOSEN if name not in given] if plain else []
-
-
-def choose(
-    parameters: Parameters,
-    given: Collection[str],
-    split: Split,
-    budget: float | None = None,
-    progress: bool = False,
-) -> Choice:
-    """Search by the validation part of the split, or by a hold-out of its train part.
-
-    `budget` is the time in seconds for the search and the training that follows.
-    """
-    wanted = open_choices(parameters, given)
-    if not wanted:
-        return Choice()
-    clock, own = Clock(budget), {**parameters, "auto": False}
-    part = _judging(parameters, split)
-    if isinstance(part, str):
-        return Choice(facts={"automatic": {"skipped": part}})
-    search = Search(own, wanted, part, clock, progress)
-    chosen = search.result()
-    call = {name: value for name, value in own.items() if name in given} | chosen | {"auto": False}
-    facts = {
-        "chosen": {name: as_json(value) for name, value in chosen.items()},
-        "repeat": f"Recommender({', '.join(f'{name}={value!r}' for name, value in call.items())})",
-        "hold out": part.recipe,
-        "metric": parameters["metric"],
-        "trials": [trial.facts() for trial in search.trials],
-        "blend": search.blend,
-        "seconds": round(clock.seconds, 3),
-    }
-    return Choice({**chosen, "auto": False}, {"automatic": facts})
-
-
-def _judging(parameters: Parameters, split: Split) -> Split | str:
-    """Train and validation of the search, or why there is none.
-
-    The validation part is the given one, or held out in the way of the test part.
-    """
-    how = like_test(split) if parameters["hold_out"] == "auto" else parameters["hold_out"]
-    try:
-        part = split if split.valid else hold_out(split.train, how, _HELD_OUT, parameters["seed"])
-        assert part.valid is not None
-        Validation(part.valid, part.train, parameters["metric"])
-    except InputError as error:
-        return str(error)
-    for n, least, what in (
-        (int((part.valid.user_counts > 0).sum()), _LEAST_USERS, "users with held-out pairs"),
-        (len(part.train), _LEAST_PAIRS, "pairs to learn from"),
-    ):
-        if n < least:
-            return f"{n:,} {what} are too few to choose settings by; it takes {least:,}"
-    return part
-
-
 class Search:
     """One search; `result` runs it."""
 
@@ -154,8 +75,10 @@ class Search:
     ) -> None:
         assert part.valid is not None
         self.parameters, self.wanted, self.clock, self.progress = parameters, wanted, clock, progress
-        self.train, self.valid = part.train, part.valid
-        self.judge = Validation(part.valid, part.train, parameters["metric"])
+        chosen = _some_users(part.train.n_users, parameters["seed"])
+        self.train, self.short = part.train, part.train.take(chosen[part.train.users])
+        self.valid = part.valid.take(chosen[part.valid.users])
+        self.judge = Validation(self.valid, part.train, parameters["metric"])
         self.device = Settings(device=parameters["device"]).torch_device()
         self.trials: list[Trial] = []
         self.blend: dict[str, Any] | None = None
@@ -170,7 +93,7 @@ class Search:
         full = self._full(point)
         if full is None:  # no time for a run that judges
             return self._as_parameters(max(self.trials, key=lambda trial: trial.score))
-        (fitted,) = self._run([full])
+        (fitted,) = self._run([full], self.train)
         last, best = self.trials[-1], max(self.trials, key=lambda trial: trial.score)
         chosen = self._as_parameters(best if best.score > _CLEARLY * last.score else last)
         if "blend" in self.wanted and isinstance(fitted, FitResult):
@@ -179,7 +102,8 @@ class Search:
 
     def _first(self) -> Point:
         """A short run with the middle of what datasets had, or with what is given."""
-        steps = -(-self.train.n_users // self._job(Point(0, 0.0, 1, 1)).settings.batch_size)
+        active = int((self.short.user_counts > 0).sum())
+        steps = -(-active // self._job(Point(0, 0.0, 1, 1), self.short).settings.batch_size)
         fewest, most = _SHORT_EPOCHS
         epochs = min(max(round(_SHORT_STEPS / steps), fewest), most, self._fixed("epochs", most))
         dim = min(_SHORT_DIM, self._fixed("dim", _SHORT_DIM))
@@ -284,12 +208,15 @@ class Search:
 
     # --- trials ----------------------------------------------------------------------------------------
 
-    def _run(self, points: Sequence[Point]) -> list[FitResult | TrainingError]:
+    def _run(
+        self, points: Sequence[Point], train: Interactions | None = None
+    ) -> list[FitResult | TrainingError]:
         """Train and score these, together on a GPU; one after the other within a budget."""
         if self.clock.limit is not None and len(points) > 1:
             first = self._run(points[:1])
             return first if self._is_late() else [*first, *self._run(points[1:])]
-        jobs, before = [self._job(point) for point in points], self.clock.seconds
+        data, before = self.short if train is None else train, self.clock.seconds
+        jobs = [self._job(point, data) for point in points]
         results = fit_many(jobs, self.judge, engine=self.parameters["engine"]) if jobs else []
         for point, result in zip(points, results, strict=True):
             seconds, temperature = (self.clock.seconds - before) / len(points), self._temperature(point)
@@ -306,7 +233,7 @@ class Search:
             )
         return results
 
-    def _job(self, point: Point) -> Job:
+    def _job(self, point: Point, train: Interactions) -> Job:
         _, popularity, dim, epochs = point
         rate = self.parameters["learning_rate"]
         own = {
@@ -314,8 +241,8 @@ class Search:
             "epochs": epochs, "learning_rate": _RATE if rate is None else rate, "patience": None,
             "validate_every": max(1, epochs // 8) if epochs >= _EPOCHS else epochs,
         }  # fmt: skip
-        encoder, loss, sampler, settings = parts_of(own, len(self.train), self.train.n_users)
-        return Job(encoder, loss, sampler, self.train, settings)
+        encoder, loss, sampler, settings = parts_of(own, len(train), train.n_users)
+        return Job(encoder, loss, sampler, train, settings)
 
     def _temperature(self, point: Point) -> float:
         """.1 · 2^(place / 4), to three digits: what is printed repeats the run."""
@@ -333,6 +260,13 @@ class Search:
     def _say(self, text: str) -> None:
         if self.progress:
             print(f"automatic settings: {text}", file=sys.stderr)
+
+
+def _some_users(n: int, seed: int) -> Mask:
+    """All users, or a sample of them where there are many."""
+    chosen = np.ones(n, dtype=bool)
+    chosen[random_order(stream_key(seed, int.from_bytes(b"users", "big")), n)[_MOST_USERS:]] = False
+    return chosen
 
 
 def _last_good(result: FitResult) -> int:

@@ -11,8 +11,8 @@ from typing import Any
 
 from truepair.data.split import Split
 from truepair.errors import InputError
-from truepair.recommender.automatic import Choice, choose, open_choices
-from truepair.recommender.budget import seconds_of
+from truepair.recommender.automatic.budget import seconds_of
+from truepair.recommender.automatic.choice import Choice, choose, open_choices
 from truepair.recommender.parameters import as_json, from_json
 from truepair.recommender.parts import Parameters, parts_of
 from truepair.storage.atomic import atomic_write

@@ -1,0 +1,100 @@
+"""Automatic settings: temperature, popularity, dimension, epochs and the blend with EASE, from the data.
+
+Short runs on held-out pairs climb to the best temperature and weight of popularity, one full run chooses the
+epoch and the blend, and the caller trains on everything. docs/automatic.md has the measurements behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+from truepair.data.split import Split
+from truepair.errors import InputError
+from truepair.evaluation import Validation
+from truepair.models.encoders import ENCODERS
+from truepair.recommender.automatic.budget import Clock
+from truepair.recommender.automatic.search import CHOSEN, Search
+from truepair.recommender.defaults import is_full
+from truepair.recommender.holdout import hold_out, like_test
+from truepair.recommender.parameters import as_json
+from truepair.recommender.parts import Parameters
+
+_HELD_OUT = 0.1  # of the pairs
+_LEAST_USERS, _LEAST_PAIRS = 100, 2000  # with held-out pairs, to learn from: fewer say nothing
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The chosen parameters, as `Recommender` takes them, and facts for the model file."""
+
+    parameters: dict[str, Any] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+def open_choices(parameters: Parameters, given: Collection[str]) -> list[str]:
+    """What is chosen automatically; nothing for other losses, samplers and encoders, and after a search.
+
+    `stop_after` is what a search sets, so that the parameters that come with it are settled.
+    """
+    plain = (
+        parameters["auto"] and parameters["loss"] == "infonce" and is_full(parameters["sampler"])
+        and isinstance(parameters["encoder"], str) and parameters["encoder"] in ENCODERS
+        and parameters["scoring"] in (None, "cosine") and parameters["stop_after"] is None
+    )  # fmt: skip
+    return [name for name in CHOSEN if name not in given] if plain else []
+
+
+def choose(
+    parameters: Parameters,
+    given: Collection[str],
+    split: Split,
+    budget: float | None = None,
+    progress: bool = False,
+) -> Choice:
+    """Search by the validation part of the split, or by a hold-out of its train part.
+
+    `budget` is the time in seconds for the search and the training that follows.
+    """
+    wanted = open_choices(parameters, given)
+    if not wanted:
+        return Choice()
+    clock, own = Clock(budget), {**parameters, "auto": False}
+    part = _judging(parameters, split)
+    if isinstance(part, str):
+        return Choice(facts={"automatic": {"skipped": part}})
+    search = Search(own, wanted, part, clock, progress)
+    chosen = search.result()
+    call = {name: value for name, value in own.items() if name in given} | chosen | {"auto": False}
+    facts = {
+        "chosen": {name: as_json(value) for name, value in chosen.items()},
+        "repeat": f"Recommender({', '.join(f'{name}={value!r}' for name, value in call.items())})",
+        "hold out": part.recipe,
+        "metric": parameters["metric"],
+        "trials": [trial.facts() for trial in search.trials],
+        "blend": search.blend,
+        "seconds": round(clock.seconds, 3),
+    }
+    return Choice({**chosen, "auto": False}, {"automatic": facts})
+
+
+def _judging(parameters: Parameters, split: Split) -> Split | str:
+    """Train and validation of the search, or why there is none.
+
+    The validation part is the given one, or held out in the way of the test part.
+    """
+    how = like_test(split) if parameters["hold_out"] == "auto" else parameters["hold_out"]
+    try:
+        part = split if split.valid else hold_out(split.train, how, _HELD_OUT, parameters["seed"])
+        assert part.valid is not None
+        Validation(part.valid, part.train, parameters["metric"])
+    except InputError as error:
+        return str(error)
+    for n, least, what in (
+        (int((part.valid.user_counts > 0).sum()), _LEAST_USERS, "users with held-out pairs"),
+        (len(part.train), _LEAST_PAIRS, "pairs to learn from"),
+    ):
+        if n < least:
+            return f"{n:,} {what} are too few to choose settings by; it takes {least:,}"
+    return part

@@ -1,0 +1,304 @@
+"""Automatic settings: what is chosen, by which pairs, how often it is repeated to the bit, and a budget."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import truepair as tp
+from truepair.data.simulation import simulate_world
+from truepair.errors import InputError
+from truepair.evaluation import Validation
+from truepair.models.closed_forms import EASE
+from truepair.recommender.automatic import choice, kept, search
+from truepair.recommender.automatic.blend_choice import _Judge, choose_blend
+from truepair.recommender.automatic.budget import Clock, seconds_of
+from truepair.recommender.automatic.choice import open_choices
+from truepair.recommender.automatic.kept import settings_file
+from truepair.recommender.automatic.search import CHOSEN
+from truepair.recommender.holdout import hold_out
+from truepair.training import EpochRecord, FitResult
+
+QUICK = {"device": "cpu", "epochs": 3, "metric": "ndcg@10"}
+
+
+@pytest.fixture(scope="module")
+def data():
+    return simulate_world(150, 60, tau=0.1, density=0.3, seed=1).observed
+
+
+@pytest.fixture(scope="module")
+def model(data):
+    return tp.Recommender(**QUICK).fit(data)
+
+
+def same(one, other):
+    """Whether two models give the same scores to the bit."""
+    return one.recommend(k=5).equals(other.recommend(k=5))
+
+
+# --- what is chosen --------------------------------------------------------------------------------------
+
+
+def test_what_was_chosen_is_told_and_can_be_repeated(data, model, tmp_path):
+    facts = model.facts_["automatic"]
+    assert {"temperature", "popularity", "dim", "learning_rate"} <= set(facts["chosen"])
+    assert facts["hold out"] == "hold_out(how='random', share=0.1, seed=0)"
+    best = max(facts["trials"], key=lambda trial: trial["score"])
+    assert facts["chosen"]["temperature"] in (facts["trials"][-1]["temperature"], best["temperature"])
+    used = model.facts_["parameters"]
+    assert {name: used[name] for name in facts["chosen"]} == facts["chosen"]
+    again = eval(facts["repeat"], {"Recommender": tp.Recommender, "EASE": EASE})
+    assert same(again.fit(data), model)
+    assert "automatic" not in again.facts_
+    model.save(tmp_path / "m")
+    loaded = tp.load(tmp_path / "m")
+    assert loaded.facts_["automatic"] == facts
+    assert not loaded.auto  # what was chosen is given now
+    assert same(loaded.fit(data), model)
+
+
+def test_the_same_seed_chooses_the_same(data, model):
+    again = tp.Recommender(**QUICK).fit(data)
+    facts = (each.facts_["automatic"] for each in (model, again))
+    trials = [[{**t, "seconds": 0} for t in each["trials"]] for each in facts]
+    assert trials[0] == trials[1]
+    assert same(again, model)
+
+
+def test_nothing_is_chosen_that_is_given(data):
+    fixed = {"temperature": 0.3, "popularity": 0.5, "dim": 8, "blend": "ease"}
+    for name, value in fixed.items():
+        found = tp.Recommender(**QUICK, **{name: value}).fit(data)
+        facts = found.facts_["automatic"]
+        assert name not in facts["chosen"]
+        assert all(trial.get(name, value) == value for trial in facts["trials"][-1:])
+    both = tp.Recommender(**QUICK, temperature=0.3, popularity=0.5).fit(data)
+    assert len(both.facts_["automatic"]["trials"]) == 1  # there is nothing to climb
+
+
+def test_it_can_be_switched_off(data):
+    plain = tp.Recommender(**QUICK, auto=False).fit(data)
+    assert "automatic" not in plain.facts_
+    encoder = plain.result_.job.encoder
+    assert (encoder.temperature, encoder.popularity, encoder.dim) == (0.15, 0.0, 128)
+    with pytest.raises(InputError, match=r"auto.*True or False"):
+        tp.Recommender(auto="no").fit(data)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"loss": "bpr"}, {"loss": tp.InfoNCE()}, {"sampler": "uniform"}, {"encoder": tp.MF(dim=4)},
+        {"encoder": "ease"}, {"scoring": "dot"}, {"stop_after": 1}, {"auto": False},
+    ],
+)  # fmt: skip
+def test_other_models_have_fixed_settings(other):
+    parameters = {**tp.Recommender().get_params(), **other}
+    assert open_choices(parameters, list(other)) == []
+    assert open_choices(tp.Recommender().get_params(), []) == list(CHOSEN)
+
+
+def test_too_little_data_is_said(data):
+    few = data.take(data.users < 60)
+    facts = tp.Recommender(**QUICK).fit(few).facts_["automatic"]
+    assert facts == {
+        "skipped": "51 users with held-out pairs are too few to choose settings by; it takes 100"
+    }
+    short = tp.Recommender(**{**QUICK, "metric": "ndcg@100"}).fit(data)
+    assert "the catalogue has 60 items" in short.facts_["automatic"]["skipped"]
+
+
+# --- by which pairs --------------------------------------------------------------------------------------
+
+
+def test_the_search_is_judged_in_the_way_of_the_test_part(data, monkeypatch):
+    monkeypatch.setattr(choice, "_LEAST_USERS", 5)
+    timed = dataclasses.replace(data, time=np.random.default_rng(0).permutation(len(data)))
+    short = {**QUICK, "epochs": 1, "temperature": 0.2, "popularity": 0.0, "blend": EASE()}
+
+    def how(source, **more):
+        return tp.Recommender(**short, **more).fit(source).facts_["automatic"]["hold out"]
+
+    assert "'last'" in how(timed)
+    assert "'random'" in how(timed, hold_out="random")
+    assert "'random'" in how(tp.split_random(timed, test=0.1))
+    assert "'last'" in how(tp.split_leave_last_out(timed))
+    assert "'time'" in how(tp.split_temporal(timed, test=0.1))
+    given = tp.split_random(timed, test=0.1, valid=0.1)
+    assert how(given) == given.recipe
+
+
+def test_the_test_part_has_no_say(data):
+    split = tp.split_random(data, test=0.3)
+    model = tp.Recommender(**QUICK).fit(split)
+    other = dataclasses.replace(split, test=split.test.take(np.arange(len(split.test)) % 2 == 0))
+    assert same(tp.Recommender(**QUICK).fit(other), model)
+
+
+# --- the plan --------------------------------------------------------------------------------------------
+
+
+def test_short_runs_climb_and_are_few(data, monkeypatch):
+    """On a landscape with one top, the climb finds it."""
+    asked = []
+
+    def landscape(jobs, judge, **_):
+        found = []
+        for job in jobs:
+            t, g = np.log2(job.encoder.temperature / 0.1) * 4, job.encoder.popularity
+            asked.append((round(t), round(g, 3), job.encoder.dim, job.settings.epochs))
+            score = 1 - 0.004 * abs(t - 6) - 0.05 * abs(g - 0.8)
+            record = EpochRecord(job.settings.epochs, 0.0, None, score, 0.01, 0.0)
+            shape = (job.interactions.n_users, 2), (job.interactions.n_items, 2)
+            vectors = [torch.zeros(size) for size in shape]
+            found.append(FitResult(*vectors, "full", job, (record,), job.settings.epochs, score=score))
+        return found
+
+    monkeypatch.setattr(search, "fit_many", landscape)
+    found = choice.choose(tp.Recommender(device="cpu").get_params(), [], _whole(data))
+    assert asked[:5] == [(place, 0.4, 64, 20) for place in (-4, 0, 4, 8, 12)]
+    assert asked[-1] == (5, 0.8, 256, 40)  # one place below the best
+    assert len(asked) <= 15
+    assert found.parameters["temperature"] == 0.238
+    assert (found.parameters["popularity"], found.parameters["dim"], found.parameters["epochs"]) == (
+        0.8,
+        256,
+        40,
+    )
+
+
+def _whole(data):
+    return tp.split_given(data, data.take(np.zeros(len(data), dtype=bool)))
+
+
+@pytest.mark.parametrize(
+    ("scores", "epoch"), [((0.5, 0.6, 0.599), 3), ((0.5, 0.6, 0.55), 2), ((0.7, 0.6, 0.5), 1)]
+)
+def test_training_stops_early_only_for_a_clear_gain(scores, epoch):
+    history = tuple(EpochRecord(n, 0.0, None, score, 0.1, 0.0) for n, score in enumerate(scores, 1))
+    assert search._last_good(FitResult(None, None, "full", history=history)) == epoch
+
+
+def test_short_runs_learn_from_some_of_many_users(data, monkeypatch):
+    seen = []
+    whole = search.fit_many
+
+    def counted(jobs, judge, **options):
+        seen.extend((int((job.interactions.user_counts > 0).sum()), len(judge.target)) for job in jobs)
+        return whole(jobs, judge, **options)
+
+    monkeypatch.setattr(search, "fit_many", counted)
+    monkeypatch.setattr(search, "_MOST_USERS", 120)
+    tp.Recommender(**QUICK).fit(data)
+    assert {users for users, _ in seen[:-1]} == {120}
+    assert seen[-1][0] == 150
+    assert len({pairs for _, pairs in seen}) == 1
+
+
+def test_a_run_that_fails_is_not_chosen(data, monkeypatch):
+    whole = search.fit_many
+
+    def failing(jobs, *args, **options):
+        found = whole(jobs, *args, **options)
+        return [
+            tp.errors.TrainingError("diverged") if j.encoder.temperature == 0.2 else f
+            for j, f in zip(jobs, found, strict=True)
+        ]
+
+    monkeypatch.setattr(search, "fit_many", failing)
+    facts = tp.Recommender(**QUICK).fit(data).facts_["automatic"]
+    assert any(trial["score"] is None for trial in facts["trials"])
+    assert facts["chosen"]["temperature"] != 0.2
+
+
+# --- the blend -------------------------------------------------------------------------------------------
+
+
+def test_dense_lists_are_judged_as_validation_judges(data):
+    part = hold_out(data, "random", 0.2)
+    rng = torch.Generator().manual_seed(0)
+    users, items = (torch.randn(n, 4, generator=rng) for n in (data.n_users, data.n_items))
+    judge = _Judge.of(part.train, part.valid, "ndcg@10", 0, torch.device("cpu"))
+    expected = Validation(part.valid, part.train, "ndcg@10").score(users, items)
+    assert judge.per_user(judge.trained_scores(users, items)).mean() == pytest.approx(expected)
+    solved = EASE(l2=20.0).solve(part.train)
+    expected = Validation(part.valid, part.train, "ndcg@10").score(*solved)
+    assert judge.per_user(judge.ease_scores(EASE(l2=20.0), part.train)).mean() == pytest.approx(expected)
+
+
+def test_a_blend_is_chosen_where_it_helps_and_only_there(data):
+    part = hold_out(data, "random", 0.2)
+    rng = torch.Generator().manual_seed(0)
+    noise = [torch.randn(n, 4, generator=rng) for n in (data.n_users, data.n_items)]
+    found = choose_blend(*noise, part.train, part.valid, "ndcg@10", 1.0, 0, torch.device("cpu"))
+    assert found.ease is not None
+    assert found.blended > found.alone
+    truth = torch.from_numpy(part.valid.csr().toarray() * 9.0), torch.eye(data.n_items)
+    found = choose_blend(*truth, part.train, part.valid, "ndcg@10", 1.0, 0, torch.device("cpu"))
+    assert found.ease is None
+
+
+# --- a budget --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90), ("2min", 120), ("1h30min", 5400), (7, 7), ("1.5 h", 5400)]
+)
+def test_a_budget_is_read(text, seconds):
+    assert seconds_of(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "2", "fast", "2min!", "0s", -1, 0, float("nan"), "1d"])
+def test_a_budget_that_is_none_is_an_error(text, data):
+    with pytest.raises(InputError, match="budget"):
+        tp.Recommender(**QUICK).fit(data, budget=text)
+
+
+def test_a_budget_bounds_the_runs(data, monkeypatch):
+    class Late(Clock):
+        @property
+        def seconds(self):  # every look at the clock takes a second
+            self.looks = getattr(self, "looks", 0) + 1
+            return float(self.looks)
+
+    monkeypatch.setattr(choice, "Clock", Late)
+    counts = {}
+    for budget in (20, 1000):
+        facts = tp.Recommender(device="cpu", metric="ndcg@10").fit(data, budget=budget).facts_["automatic"]
+        counts[budget] = len(facts["trials"])
+        assert facts["chosen"]["epochs"] >= 1
+    assert counts[20] < counts[1000]
+
+
+def test_a_budget_without_a_choice_is_an_error(data):
+    for other in ({"loss": "bpr"}, {"auto": False}):
+        with pytest.raises(InputError, match="budget = 2min has no effect"):
+            tp.Recommender(**QUICK, **other).fit(data, budget="2min")
+
+
+# --- checkpoints -----------------------------------------------------------------------------------------
+
+
+def test_an_interrupted_run_goes_on_with_its_settings(data, model, tmp_path, monkeypatch):
+    path = tmp_path / "c"
+    parameters = {**QUICK, "schedule": "constant"}
+    tp.Recommender(**{**parameters, "epochs": 2}).fit(data, checkpoint=path)
+    before = json.loads(settings_file(path).read_text())
+    monkeypatch.setattr(kept, "choose", lambda *_: pytest.fail("there was a choice"))
+    resumed = tp.Recommender(**parameters).fit(data, checkpoint=path)
+    assert len(resumed.result_.history) == 3
+    assert resumed.facts_["automatic"]["chosen"] == before["facts"]["automatic"]["chosen"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{", '{"key": 1}', '{"key": "x", "parameters": {"dim": "wide"}, "facts": {}}', "[" * 100_000],
+)
+def test_settings_that_cannot_be_used_are_chosen_anew(data, model, tmp_path, text):
+    settings_file(tmp_path / "c").write_text(text)
+    found = tp.Recommender(**QUICK).fit(data, checkpoint=tmp_path / "c")
+    assert same(found, model)
+    assert json.loads(settings_file(tmp_path / "c").read_text())["key"]
