@@ -42,7 +42,7 @@ from truepair_lab.store import append
 
 BASELINES = (EASE_FAMILY, IALS_FAMILY)
 TRIALS = 60
-_DIM, _SWEEPS = (
+IALS_DIM, SWEEPS = Powers(8, 128), 16  # small cases; the range grows if the best is at its edge
     Powers(8, 128),
     16,
 )  # of iALS: these cases are small; the range grows if the best is at its edge
@@ -76,7 +76,7 @@ def quest_of(case: Case, method: str) -> Quest:
     """The search of a baseline."""
     space, fixed = space_of(NO_ENCODER, method, False), fixed_of(NO_ENCODER, method, False)
     if method == SCALED:
-        space, fixed = space | {"dim": _DIM}, fixed | {"epochs": _SWEEPS}
+        space, fixed = space | {"dim": IALS_DIM}, fixed | {"epochs": SWEEPS}
     train, judge = case.holdout.train, Validation(case.valid, case.holdout.train, NDCG, cold="model")
     own: dict[str, Runner] = {SCALED: IalsRunner(fixed, train, judge)}
     runner = own.get(method) or PointRunner(method, fixed, train, judge)

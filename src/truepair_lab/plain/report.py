@@ -21,6 +21,8 @@ from truepair_lab.markdown import details, duration, joined, metric_name, plain,
 from truepair_lab.plain.baselines import (
     BASELINES,
     FOLDER,
+    IALS_DIM,
+    SWEEPS,
     TRIALS,
     Baseline,
     baseline_of,
@@ -229,7 +231,7 @@ def spread_table(study: Study) -> str:
     rows = []
     for row, runs in study.runs.items():
         values = [line.metrics[NDCG] for line in runs]
-        chosen = [sorted({_setting(line, name) for line in runs}) for name in _SHOWN]
+        chosen = [dict.fromkeys(_setting(line, name) for line in runs) for name in _SHOWN]
         rows.append(
             [row_title(row), plain_mean(runs, NDCG), short(max(values) - min(values)),
              *(" / ".join(each) for each in chosen)]
@@ -252,7 +254,9 @@ def settings_table(study: Study) -> str:
 def _setting(line: PlainLine, name: str) -> str:
     value = line.chosen.get(name)
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {plain(part)}" for key, part in value.items())
+        return ", ".join(
+            plain(part) if key == "kind" else f"{key} {plain(part)}" for key, part in value.items()
+        )
     return "–" if value is None else plain(value)
 
 
@@ -307,9 +311,11 @@ catalogue without the items of train; on KuaiRec and Coat they rank the judged p
 known.
 
 EASE is the better of plain EASE and EASE with powers, on validation; iALS has regularisation scaled by
-frequency. Both have the settings and runs of the [contest](quality.md) where it has the case. On Jester and
-the worlds each search has {TRIALS} trials (plain EASE fewer, as it has one parameter) in the contest's ranges
-on a random validation part; the final runs learn from train and validation, iALS with 3 seeds."""
+frequency. Both have the settings and runs of the [contest](quality.md) where it has the case; it evaluated
+these test parts before. On Jester and the worlds each search has {TRIALS} trials (plain EASE fewer, as it has
+one parameter) on a random validation part, pruned ones included. The ranges are the contest's, except that
+iALS has dimensions from {IALS_DIM.low} to {IALS_DIM.high}, more if the best is at the edge, and {SWEEPS} sweeps at
+most. The final runs learn from train and validation, iALS with 3 seeds."""
 
 _REBUILD = """\
 ## How to rebuild

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -41,14 +42,14 @@ def run_all(
     say: Say,
 ) -> int:
     """Every run that has no line: baselines, the plain call, the time of iALS. Gives the number of calls."""
-    made = 0
+    made, tuned = 0, read_contest(contest)
     for name in cases:
         case = load_case(name, data_dir)
         if not CASES[name].contest:
             baselines.run(case, folder, say)
         made += run_plain(case, range(CASES[name].seeds if seeds is None else seeds), folder, alone, say)
         own = read_lines(folder / baselines.FOLDER)
-        parameters = baselines.ials_parameters(name, own, read_contest(contest))
+        parameters = baselines.ials_parameters(name, own, tuned)
         if parameters is not None:
             baselines.time_ials(case, parameters, folder, alone, say)
         merge_values(folder, name)
@@ -61,8 +62,7 @@ def run_plain(case: Case, seeds: Iterable[int], folder: Path, alone: bool, say: 
     for seed in seeds:
         if (case.name, seed, processor(), case.whole.hash) in known:
             continue
-        if not made:
-            warm_up()
+        warm_up()
         line = plain_run(case, seed, folder, alone)
         append(folder / f"runs-{case.name}.jsonl", line)
         say(f"{case.name}, seed {seed}: {NDCG} {line.metrics[NDCG]:.4f} ({line.seconds:.1f} s)")
@@ -70,8 +70,9 @@ def run_plain(case: Case, seeds: Iterable[int], folder: Path, alone: bool, say: 
     return made
 
 
+@cache
 def warm_up() -> None:
-    """Compile and load what a fit needs: seconds are those of a second call in a process."""
+    """Compile and load what a fit needs, once in a process, so that the seconds of a call are without it."""
     Recommender().fit(simulate_world(300, 200, density=0.1).observed)
 
 
