@@ -159,7 +159,7 @@ def test_short_runs_climb_and_are_few(data, monkeypatch):
 
     monkeypatch.setattr(search, "fit_many", landscape)
     found = choice.choose(tp.Recommender(device="cpu").get_params(), [], _whole(data))
-    assert asked[:5] == [(place, 0.4, 64, 20) for place in (-4, 0, 4, 8, 12)]
+    assert asked[:5] == [(place, 0.4, 64, 14) for place in (-4, 0, 4, 8, 12)]
     assert asked[-1] == (5, 0.8, 256, 40)  # one place below the best
     assert len(asked) <= 15
     assert found.parameters["temperature"] == 0.238
@@ -187,7 +187,7 @@ def test_short_runs_learn_from_some_of_many_users(data, monkeypatch):
     whole = search.fit_many
 
     def counted(jobs, judge, **options):
-        seen.extend((int((job.interactions.user_counts > 0).sum()), len(judge.target)) for job in jobs)
+        seen.extend((job.interactions.n_users, len(judge.target)) for job in jobs)
         return whole(jobs, judge, **options)
 
     monkeypatch.setattr(search, "fit_many", counted)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self
 
 import pyarrow as pa
 import torch
@@ -33,26 +32,13 @@ from truepair.recommender.output import Output, output_of, to_output
 from truepair.recommender.parameters import check_saveable, from_json, resolve
 from truepair.recommender.parts import blend_of, check_parameters, closed_form_of, parts_of, validation_share
 from truepair.sampling import Sampler
-from truepair.storage.old_names import current_parameters
+from truepair.storage.old_names import current_parameters, with_old_names
 from truepair.training import AUTO, Job
 
 Serving = Literal["popular", "separate", "error"]
-_Class = TypeVar("_Class", bound=type)
 
 
-def _with_old_names(kind: _Class) -> _Class:
-    """The class, whose constructor takes parameters by their old names too."""
-    init = kind.__init__  # type: ignore[misc]
-
-    @functools.wraps(init)
-    def with_current_names(self: Any, **parameters: Any) -> None:
-        init(self, **current_parameters(parameters))
-
-    kind.__init__ = with_current_names  # type: ignore[misc]
-    return kind
-
-
-@_with_old_names
+@with_old_names
 @dataclasses.dataclass(kw_only=True, eq=False, repr=False)
 class Recommender:
     """Learns from interactions and recommends items, in the caller's ids.
@@ -79,11 +65,16 @@ class Recommender:
     All other parameters are those of `Settings`. If you pass an object, set its options on the object.
     Passing `dim` as well raises an error, and so does any option that has no effect.
 
+    auto                    with the loss "infonce" and the sampler "full", `fit` chooses what is not given of
+                            temperature, popularity, dim, epochs and blend, by short runs on held-out pairs;
+                            `facts_["automatic"]` states what, how, and the call that repeats it. False uses
+                            the values below.
+
     Defaults depend on the sampler:
 
-    sampler                 "full"                            one that draws items
+    sampler                 "full", auto=False                one that draws items
     dim, scoring            128, cosine at temperature 0.15   64, dot product
-    batch_size              8 to 128 users                    64 to 1024 pairs, a 64th of all
+    batch_size              8 to 2048 users                   64 to 1024 pairs, a 64th of all
     epochs, learning_rate   40, 0.005 with a cosine schedule  200, 0.003
     weight_decay            0                                 1e-5
     validation, patience    nothing is held out               0.1, 10 epochs
@@ -192,9 +183,13 @@ class Recommender:
         """Learn from an `Interactions`, a `Split` (its test part is not used), or any source that
         `read_interactions` takes.
 
-        Without a validation part, the share `validation` of the pairs is held out to choose the epoch. The
-        model does not learn from it, but does not recommend it either. Every user and item keeps a pair to
-        learn from. A closed form has no epoch to choose: a validation part is used only for scoring.
+        Without a validation part, automatic settings are judged by a tenth of the pairs, held out in the way
+        of `hold_out`; then the model learns from everything. `budget` limits the time of both, as seconds or
+        text such as "2min"; without it, they take up to about four times as long as the training alone.
+
+        The share `validation` of the pairs is held out to choose the epoch. The model does not learn from it,
+        but does not recommend it either. Every user and item keeps a pair to learn from. A closed form has no
+        epoch to choose: a validation part is used only for scoring.
         """
         self.check()
         split = split_for_fitting(interactions, valid, self.held_out, self.seed, self.hold_out)

@@ -22,6 +22,7 @@ from truepair.data.interactions import Interactions
 from truepair.data.split import Split
 from truepair.data.split_recipes import split_random, split_random_per_user
 from truepair.errors import InputError, check_choice
+from truepair.recommender.holdout import joined
 
 METRICS = tuple(f"{name}@{k}" for k in (5, 10, 20) for name in ("precision", "recall", "ndcg"))
 KS = 5, 10, 20
@@ -138,7 +139,7 @@ def other_split(material: Material, name: str, data_dir: str | Path | None = Non
     pairs = joined([material.whole.train, material.whole.test])
     if name == "files":
         given = load_split(material.data.source, data_dir)
-        made = Split(joined([given.train]), None, joined([given.test]), given.recipe)
+        made = Split(given.train.pairs_only(), None, given.test.pairs_only(), given.recipe)
     elif name == "per-user":
         made = split_random_per_user(pairs, test=0.2, seed=SPLIT_SEED)
     else:

@@ -70,12 +70,12 @@ def choose_blend(
 def _climbing(tried: list[dict[str, Any]]) -> Any:
     """The first regularisation and its neighbours, then further in the direction of the best one."""
     yield _FIRST_L2
-    yield _FIRST_L2 / _RATIO
+    yield float(f"{_FIRST_L2 / _RATIO:.3g}")
     yield _FIRST_L2 * _RATIO
     while True:
         known = {one["l2"]: one["score"] for one in tried}
         best = max(known, key=lambda l2: known[l2])
-        further = best * _RATIO if best == max(known) else best / _RATIO
+        further = float(f"{best * _RATIO if best == max(known) else best / _RATIO:.3g}")
         if best not in (max(known), min(known)) or not _LEAST_L2 <= further <= _MOST_L2:
             return
         yield further

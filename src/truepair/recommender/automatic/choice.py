@@ -22,7 +22,7 @@ from truepair.recommender.parameters import as_json
 from truepair.recommender.parts import Parameters
 
 _HELD_OUT = 0.1  # of the pairs
-_LEAST_USERS, _LEAST_PAIRS = 100, 2000  # with held-out pairs, to learn from: fewer say nothing
+_LEAST_USERS, _LEAST_PAIRS = 100, 1000  # with held-out pairs, to learn from: fewer say nothing
 
 
 @dataclass(frozen=True)

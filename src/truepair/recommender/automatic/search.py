@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from truepair.data.ids import Codes, IdMap
 from truepair.data.interactions import Interactions
-from truepair.data.split import Mask, Split
+from truepair.data.split import Split
 from truepair.errors import TrainingError
 from truepair.evaluation import Validation
 from truepair.models.factor_matrices import dense
@@ -26,8 +27,8 @@ CHOSEN = ("temperature", "popularity", "dim", "epochs", "blend")
 
 _RATE, _EPOCHS = 0.01, 40  # of the full run
 _SHORT_DIM, _SHORT_STEPS = 64, 400
-_SHORT_EPOCHS = (5, 20)  # at least, at most
-_MOST_SHORT = 14  # short runs
+_SHORT_EPOCHS = (5, 14)  # at least, at most
+_MOST_SHORT = 12  # short runs
 _FIRST_PLACES = (-4, 0, 4, 8, 12)  # temperatures .05, .1, .2, .4, .8: see `_temperature`
 _PLACES = (-8, 17)  # .025 to 1.9
 _FIRST_POPULARITY, _MOST_POPULARITY = 0.4, 2.0
@@ -35,7 +36,7 @@ _STEPS = (2, 0.4)  # of places and of popularity
 _DIMS = (512, 256, 128, 64)
 _FEWER_SCORES = ((1e8, 256), (1e10, 128), (float("inf"), 64))  # the dimension on a CPU, by users x items
 _MOST_USERS = 50_000  # whose pairs the short runs learn from, and whose lists judge
-_BETTER, _CLEARLY = 1.002, 1.01  # ratios of scores: a step that is worth it; a reason to leave the plan
+_BETTER, _CLEARLY = 1.002, 1.02  # ratios of scores: a step that is worth it; a reason to leave the plan
 
 
 class Point(NamedTuple):
@@ -75,10 +76,13 @@ class Search:
     ) -> None:
         assert part.valid is not None
         self.parameters, self.wanted, self.clock, self.progress = parameters, wanted, clock, progress
-        chosen = _some_users(part.train.n_users, parameters["seed"])
-        self.train, self.short = part.train, part.train.take(chosen[part.train.users])
-        self.valid = part.valid.take(chosen[part.valid.users])
+        users = _some_users(part.train.n_users, parameters["seed"])
+        self.train, self.valid = part.train, _of_users(part.valid, users)
         self.judge = Validation(self.valid, part.train, parameters["metric"])
+        self.short, self.short_judge = self.train, self.judge
+        if users is not None:
+            self.short = _only_users(part.train, users)
+            self.short_judge = Validation(_only_users(part.valid, users), self.short, parameters["metric"])
         self.device = Settings(device=parameters["device"]).torch_device()
         self.trials: list[Trial] = []
         self.blend: dict[str, Any] | None = None
@@ -93,7 +97,7 @@ class Search:
         full = self._full(point)
         if full is None:  # no time for a run that judges
             return self._as_parameters(max(self.trials, key=lambda trial: trial.score))
-        (fitted,) = self._run([full], self.train)
+        (fitted,) = self._run([full], is_full=True)
         last, best = self.trials[-1], max(self.trials, key=lambda trial: trial.score)
         chosen = self._as_parameters(best if best.score > _CLEARLY * last.score else last)
         if "blend" in self.wanted and isinstance(fitted, FitResult):
@@ -102,8 +106,7 @@ class Search:
 
     def _first(self) -> Point:
         """A short run with the middle of what datasets had, or with what is given."""
-        active = int((self.short.user_counts > 0).sum())
-        steps = -(-active // self._job(Point(0, 0.0, 1, 1), self.short).settings.batch_size)
+        steps = -(-self.short.n_users // self._job(Point(0, 0.0, 1, 1), self.short).settings.batch_size)
         fewest, most = _SHORT_EPOCHS
         epochs = min(max(round(_SHORT_STEPS / steps), fewest), most, self._fixed("epochs", most))
         dim = min(_SHORT_DIM, self._fixed("dim", _SHORT_DIM))
@@ -208,16 +211,16 @@ class Search:
 
     # --- trials ----------------------------------------------------------------------------------------
 
-    def _run(
-        self, points: Sequence[Point], train: Interactions | None = None
-    ) -> list[FitResult | TrainingError]:
-        """Train and score these, together on a GPU; one after the other within a budget."""
-        if self.clock.limit is not None and len(points) > 1:
-            first = self._run(points[:1])
-            return first if self._is_late() else [*first, *self._run(points[1:])]
-        data, before = self.short if train is None else train, self.clock.seconds
-        jobs = [self._job(point, data) for point in points]
-        results = fit_many(jobs, self.judge, engine=self.parameters["engine"]) if jobs else []
+    def _run(self, points: Sequence[Point], is_full: bool = False) -> list[FitResult | TrainingError]:
+        """Train and score these, together on a GPU; else one after the other, as long as there is time."""
+        if len(points) > 1 and (self.clock.limit is not None or self.device.type == "cpu"):
+            for place, point in enumerate(points):
+                if not (place and self._is_late()):
+                    self._run([point])
+            return []
+        train, judge = (self.train, self.judge) if is_full else (self.short, self.short_judge)
+        jobs, before = [self._job(point, train) for point in points], self.clock.seconds
+        results = fit_many(jobs, judge, engine=self.parameters["engine"]) if jobs else []
         for point, result in zip(points, results, strict=True):
             seconds, temperature = (self.clock.seconds - before) / len(points), self._temperature(point)
             if isinstance(result, TrainingError):
@@ -262,11 +265,24 @@ class Search:
             print(f"automatic settings: {text}", file=sys.stderr)
 
 
-def _some_users(n: int, seed: int) -> Mask:
-    """All users, or a sample of them where there are many."""
-    chosen = np.ones(n, dtype=bool)
-    chosen[random_order(stream_key(seed, int.from_bytes(b"users", "big")), n)[_MOST_USERS:]] = False
-    return chosen
+def _some_users(n: int, seed: int) -> Codes | None:
+    """A sample of the users where there are many; None for all."""
+    if n <= _MOST_USERS:
+        return None
+    return np.sort(random_order(stream_key(seed, int.from_bytes(b"users", "big")), n)[:_MOST_USERS])
+
+
+def _of_users(data: Interactions, users: Codes | None) -> Interactions:
+    """The pairs of these users."""
+    return data if users is None else data.take(np.isin(data.users, users))
+
+
+def _only_users(data: Interactions, users: Codes) -> Interactions:
+    """The pairs of these users, who become the users 0, 1, …"""
+    pairs = _of_users(data, users)
+    return Interactions(
+        np.searchsorted(users, pairs.users), pairs.items, IdMap.range(len(users)), data.item_ids
+    )
 
 
 def _last_good(result: FitResult) -> int:

@@ -1,0 +1,58 @@
+"""Automatic settings on the command line: what is printed, a budget, and commands that have none."""
+
+import re
+from pathlib import Path
+
+import pytest
+from test_cli import as_json, failed, good
+
+import truepair as tp
+from truepair.data.simulation import simulate_world
+from truepair.models.closed_forms import EASE
+
+SHORT = ["--epochs", "2", "--metric", "ndcg@10", "--device", "cpu"]
+
+
+@pytest.fixture
+def clicks(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    world = simulate_world(150, 60, tau=0.1, density=0.3, seed=1)
+    world.observed.to_table().to_pandas().to_csv("clicks.csv", index=False)
+    return "clicks.csv"
+
+
+def test_fit_tells_what_it_chose_and_how_to_repeat_it(clicks):
+    said = good("fit", clicks, "-o", "m", *SHORT).output
+    assert re.search(r"automatic settings from \d+ runs on held-out pairs, \d+ s: temperature \.?\d", said)
+    call = re.search(r"to repeat without the search: (Recommender\(.*\))", said)[1]
+    again = eval(call, {"Recommender": tp.Recommender, "EASE": EASE}).fit(tp.read_interactions(clicks))
+    assert again.recommend(k=3).equals(tp.load("m").recommend(k=3))
+    assert [path.name for path in Path().glob("m*")] == ["m"]  # neither checkpoint nor settings are left
+    facts = as_json("fit", clicks, "-o", "m", *SHORT)["automatic"]
+    assert facts["repeat"] == call
+
+
+def test_it_can_be_switched_off_and_limited(clicks):
+    for off in (["--no-auto"], ["--set", "auto=false"]):
+        assert as_json("fit", clicks, "-o", "m", *SHORT, *off)["automatic"] is None
+    limited = as_json("fit", clicks, "-o", "m", "--metric", "ndcg@10", "--device", "cpu", "--budget", "1s")
+    assert limited["automatic"]["chosen"]["epochs"] >= 1
+    assert "budget = 'soon' is no time" in failed("fit", clicks, "-o", "m", *SHORT, "--budget", "soon")
+    said = failed("fit", clicks, "-o", "m", *SHORT, "--no-auto", "--budget", "1s")
+    assert "--budget 1s has no effect" in said or "budget = 1s has no effect" in said
+
+
+def test_too_little_data_is_said(clicks):
+    lines = Path(clicks).read_text().splitlines()
+    Path("few.csv").write_text("\n".join(lines[:200]))
+    said = good("fit", "few.csv", "-o", "m", *SHORT).output
+    assert "automatic settings were skipped" in said
+
+
+def test_commands_that_compare_or_search_have_fixed_settings(clicks):
+    assert "--auto and --no-auto have no effect" in failed(
+        "compare", clicks, "--losses", "bpr,infonce", "--auto"
+    )
+    assert "auto has no effect here" in failed("tune", clicks, "--trials", "2", "--no-auto")
+    found = as_json("compare", clicks, "--losses", "infonce,popular", *SHORT)
+    assert found["losses"]
