@@ -43,9 +43,6 @@ from truepair_lab.store import append
 BASELINES = (EASE_FAMILY, IALS_FAMILY)
 TRIALS = 60
 IALS_DIM, SWEEPS = Powers(8, 128), 16  # small cases; the range grows if the best is at its edge
-    Powers(8, 128),
-    16,
-)  # of iALS: these cases are small; the range grows if the best is at its edge
 STUDY = "plain"
 FOLDER = "baselines"  # below the lines of the plain call
 _SEEDS = {EASE_FAMILY: 1, IALS_FAMILY: 3}

@@ -133,8 +133,10 @@ def _gap(each: Difference, p: float) -> Gap:
 def rebuild_report(folder: Path, contest: Path, out: Path) -> Path:
     """Read the lines of a folder and of the contest, and write the page."""
     study = Study(folder, contest)
-    if not study.lines.runs:
-        raise InputError(f"{folder} holds no runs; `truepair lab plain run` writes them.")
+    if not (study.lines.runs or study.own.trials):
+        raise InputError(
+            f"{folder} holds no runs and no trials; `truepair lab plain tune` and `run` write them."
+        )
     return write_text(out, report_text(study))
 
 
@@ -147,11 +149,13 @@ def _sections(study: Study) -> Iterator[str]:
     yield _QUESTION
     yield ANSWER.of(study.lines.runs, study.lines.times, study.gaps.items())
     yield f"## Aims\n\n{aims_table(study)}"
-    yield f"## Against tuned baselines\n\n{_DIFFERENCES}\n\n{differences_table(study)}"
-    yield f"## Time\n\n{_TIME}\n\n{time_table(study)}"
-    yield f"## Chosen settings\n\n{_CHOSEN}\n\n{spread_table(study)}\n\n" + details(
-        "Every call", settings_table(study)
-    )
+    if not study.runs:
+        yield "No call has a line yet: `truepair lab plain run` adds them."
+    else:
+        yield f"## Against tuned baselines\n\n{_DIFFERENCES}\n\n{differences_table(study)}"
+        yield f"## Time\n\n{_TIME}\n\n{time_table(study)}"
+        every = details("Every call", settings_table(study))
+        yield f"## Chosen settings\n\n{_CHOSEN}\n\n{spread_table(study)}\n\n{every}"
     yield f"## Protocol\n\n{_PROTOCOL}\n\n{cases_table(study)}"
     yield joined(_REBUILD, unread([*study.lines.broken, *study.own.broken]))
 
@@ -314,8 +318,8 @@ EASE is the better of plain EASE and EASE with powers, on validation; iALS has r
 frequency. Both have the settings and runs of the [contest](quality.md) where it has the case; it evaluated
 these test parts before. On Jester and the worlds each search has {TRIALS} trials (plain EASE fewer, as it has
 one parameter) on a random validation part, pruned ones included. The ranges are the contest's, except that
-iALS has dimensions from {IALS_DIM.low} to {IALS_DIM.high}, more if the best is at the edge, and {SWEEPS} sweeps at
-most. The final runs learn from train and validation, iALS with 3 seeds."""
+iALS has dimensions from {IALS_DIM.low} to {IALS_DIM.high} and {SWEEPS} sweeps at most; as there, a range grows
+where the best is at its edge. The final runs learn from train and validation, iALS with 3 seeds."""
 
 _REBUILD = """\
 ## How to rebuild
