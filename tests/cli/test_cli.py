@@ -99,12 +99,12 @@ def same_model(a, b):
 ROOT = get_command(app)
 COMMANDS = {(name,): command for name, command in ROOT.commands.items()}
 LAB = ROOT.commands["lab"].commands_of_lab
-GROUPS = (("data",), ("lab",), ("lab", "paper"), ("lab", "quality"))
+GROUPS = (("data",), ("lab",), ("lab", "paper"), ("lab", "plain"), ("lab", "quality"))
 COMMANDS |= {("data", name): command for name, command in ROOT.commands["data"].commands.items()}
 COMMANDS |= {("lab", name): command for name, command in LAB.commands.items()}
 COMMANDS |= {
     ("lab", group, name): c
-    for group in ("paper", "quality")
+    for group in ("paper", "plain", "quality")
     for name, c in LAB.commands[group].commands.items()
 }
 
@@ -112,9 +112,10 @@ COMMANDS |= {
 def test_the_commands_are_those_of_the_docs():
     names = ["compare", "data", "demo", "doctor", "evaluate", "fit", "lab", "prior", "recommend", "similar"]
     assert sorted(ROOT.commands) == [*names, "tune"]
-    assert sorted(LAB.commands) == ["bench", "paper", "prior-study", "quality", "theory", "truth"]
+    assert sorted(LAB.commands) == ["bench", "paper", "plain", "prior-study", "quality", "theory", "truth"]
     assert sorted(ROOT.commands["data"].commands) == ["fetch", "info", "list"]
     assert sorted(LAB.commands["paper"].commands) == ["report", "run", "tune"]
+    assert sorted(LAB.commands["plain"].commands) == ["report", "run", "tune"]
     assert sorted(LAB.commands["quality"].commands) == ["report", "run", "tune"]
 
 
@@ -141,7 +142,7 @@ def test_examples_have_only_options_that_exist():
         assert set(given) <= {option for p in command.params for option in p.opts}, words
 
 
-@pytest.mark.parametrize("group", ["", "data", "lab", "lab paper", "lab quality"])
+@pytest.mark.parametrize("group", ["", "data", "lab", "lab paper", "lab plain", "lab quality"])
 def test_no_summary_of_a_command_is_cut(group):
     shown = good(*group.split(), "--help").stdout
     assert "..." not in shown.partition("Commands:")[2]

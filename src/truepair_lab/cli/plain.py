@@ -19,7 +19,7 @@ FOLDER, CONTEST = Path("results/plain"), Path("results/quality")
 
 @unpacked
 def tune(*, only: Only = None, lines: Lines = FOLDER, data_dir: DataDir = None, console: Console) -> None:
-    """Search for the best settings of EASE and iALS where the contest does not have the case.
+    """Tune EASE and iALS where the contest does not have the case.
 
     Trials are scored on validation data only. A search that was interrupted continues when the command is
     run again.
@@ -43,9 +43,9 @@ def run(
     data_dir: DataDir = None,
     console: Console,
 ) -> None:
-    """Fit the plain Recommender and evaluate it; run the baselines that were tuned here.
+    """Fit and evaluate the plain Recommender.
 
-    Results that exist are not computed again.
+    The baselines that were tuned here are run as well, and a fit of iALS is timed. Results that exist are not computed again.
     """
     from truepair_lab.plain.running import run_all
 
