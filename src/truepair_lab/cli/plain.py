@@ -45,7 +45,8 @@ def run(
 ) -> None:
     """Fit and evaluate the plain Recommender.
 
-    The baselines that were tuned here are run as well, and a fit of iALS is timed. Results that exist are not computed again.
+    The baselines that were tuned here are run as well, and a fit of iALS is timed. Results that exist
+    are not computed again.
     """
     from truepair_lab.plain.running import run_all
 
