@@ -79,7 +79,7 @@ class Search:
         users = _some_users(part.train.n_users, parameters["seed"])
         self.train, self.valid = _only_users(part.train, users), _only_users(part.valid, users)
         self.judge = Validation(self.valid, self.train, parameters["metric"])
-        self.n_scores = part.train.n_users * part.train.n_items
+        self.n_users = part.train.n_users
         self.device = Settings(device=parameters["device"]).torch_device()
         self.trials: list[Trial] = []
         self.blend: dict[str, Any] | None = None
@@ -152,14 +152,15 @@ class Search:
         if self.clock.limit is None or not self.trials:
             return Point(place, point.popularity, self._fixed("dim", self._dim()), epochs)
         per_epoch = max(trial.seconds / trial.point.epochs for trial in self.trials)
+        runs = 1.1 * (1 + self.n_users / self.train.n_users)  # this one, and the one on everything
         dims = (
             [dim for dim in _DIMS if dim <= self._dim()] if "dim" in self.wanted else [self._fixed("dim", 0)]
         )
         for dim in dims:
             seconds = per_epoch * max(1.0, dim / point.dim)  # rather too much
-            if 2.2 * epochs * seconds <= self.clock.left:
+            if runs * epochs * seconds <= self.clock.left:
                 return Point(place, point.popularity, dim, epochs)
-        fewer = int(self.clock.left / (2.2 * seconds))
+        fewer = int(self.clock.left / (runs * seconds))
         if "epochs" in self.wanted and fewer > point.epochs:
             return Point(place, point.popularity, dims[-1], fewer)
         return None
@@ -200,7 +201,7 @@ class Search:
         """The largest on a GPU; on a CPU what keeps a training short."""
         if self.device.type == "cuda":
             return _DIMS[0]
-        return next(dim for most, dim in _FEWER_SCORES if self.n_scores <= most)
+        return next(dim for most, dim in _FEWER_SCORES if self.n_users * self.train.n_items <= most)
 
     def _is_late(self) -> bool:
         """Whether the short runs have used up their part of the budget."""
