@@ -3,8 +3,9 @@
     python tools/mutants/mutants.py [--only PATTERN] [--jobs N] [--timeout SECONDS] [--page FILE]
 
 The bugs are in the *.toml files of this folder. A bug that no test catches is an error, and so is a text that
-is no longer in its file, or a module with functions that has no bug. Compiled code cannot pass from one bug to
-another: Python writes no bytecode, and machine code is kept in a folder named by the content of the kernel files.
+is no longer in its file, or a module with functions that has no bug. Compiled code cannot pass from one bug
+to another: Python writes no bytecode, and machine code is kept in a folder named by the content of the kernel
+files.
 """
 
 from __future__ import annotations
