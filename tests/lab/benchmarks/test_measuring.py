@@ -99,7 +99,7 @@ def test_the_process_that_compiles_is_not_measured(monkeypatch):
 def test_scaling_is_drawn_in_milliseconds(tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     drawn = []
-    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda figure, path: drawn.append(figure))
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda figure, *_, **__: drawn.append(figure))
     curves = {"cpu": {"x": [8, 16], "seconds": [0.5, 1.5]}}
     draw_scaling({"dim": {"label": "d", "engines": curves}}, tmp_path / "x.svg")
     (axes,) = drawn[0].axes
