@@ -11,8 +11,8 @@ import pytest
 import truepair
 from truepair.cli.interruption import end_at_interrupt, end_process, interrupt_raises
 
-# Runs the command line; SIGINT comes when a module is looked for, and what it raises is lost, as in C. A shell
-# that starts the tests in the background would have its children ignore SIGINT.
+# Runs the command line; SIGINT comes when a module is looked for, and what it raises is lost, as in C.
+# A shell that starts the tests in the background would have its children ignore SIGINT.
 PROGRAM = """
 import os, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
