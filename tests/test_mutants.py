@@ -53,6 +53,29 @@ def test_every_test_exists(bugs):
             assert not function or function in functions_of(file), f"{bug.name}: {test} does not exist"
 
 
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("from x import y\nA = 1\n", False),
+        ('class Part(Protocol):\n    def run(self):\n        """Run."""\n', False),
+        ('def run():\n    """Run."""\n    go()\n', True),
+        ("class Part:\n    def run(self):\n        return 1\n", True),
+    ],
+)
+def test_a_module_with_functions_needs_a_bug(mutants, source, expected):
+    assert mutants.has_functions(source) is expected
+
+
+def test_modules_without_a_bug_are_named_before_any_is_planted(mutants, monkeypatch):
+    every = mutants.read_bugs()
+    left = [bug for bug in every if bug.file != "src/truepair/randomness.py"]
+    assert "src/truepair/randomness.py" in mutants.uncovered(left)
+    assert "src/truepair/training/trainer.py" not in mutants.uncovered(left)
+    monkeypatch.setattr(mutants, "read_bugs", lambda only: left)
+    with pytest.raises(SystemExit, match=r"modules without a bug: .*src/truepair/randomness\.py"):
+        mutants.main([])
+
+
 def test_a_text_that_is_not_there_once_is_an_error(mutants):
     bug = mutants.Bug("b", "x.py", "a = 1", "a = 2", "everything", ("tests",))
     assert bug.planted("a = 1\n") == "a = 2\n"

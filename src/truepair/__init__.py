@@ -27,8 +27,8 @@ Names are loaded when they are first used, so that `import truepair.losses` load
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # not from typing: its import would delay the handler of Ctrl-C
 if TYPE_CHECKING:
     from pathlib import Path
 

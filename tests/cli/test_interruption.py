@@ -4,14 +4,18 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
+import truepair
 from truepair.cli.interruption import end_at_interrupt, end_process, interrupt_raises
 
-# Runs the command line; SIGINT comes when a module is looked for, and what it raises is lost, as in C
+# Runs the command line; SIGINT comes when a module is looked for, and what it raises is lost, as in C.
+# A shell that starts the tests in the background would have its children ignore SIGINT.
 PROGRAM = """
 import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
 class Finder:
     def find_spec(self, name, path=None, target=None):
         if name == {module!r}:
@@ -38,6 +42,19 @@ def test_during_imports(module, arguments):
     program = PROGRAM.format(module=module, arguments=arguments)
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert (ended.returncode, ended.stderr, ended.stdout) == (130, "interrupted\n", "")
+
+
+def test_little_is_imported_before_ctrl_c_is_in_hand():
+    """Without `site`, whose imports come first: what else truepair needs must be imported later."""
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1]); before = set(sys.modules)\n"
+        "import truepair.__main__; print(*sorted(set(sys.modules) - before))"
+    )
+    folder = str(Path(truepair.__file__).parents[1])
+    ended = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", program, folder], capture_output=True, text=True, check=True
+    )
+    assert not {"typing", "re", "threading", "inspect", "typer"} & set(ended.stdout.split())
 
 
 @pytest.fixture

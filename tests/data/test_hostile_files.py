@@ -183,3 +183,12 @@ def test_a_first_line_that_is_longer_than_what_is_looked_at(tmp_path: Path) -> N
 def test_names_that_no_file_can_have(name: str) -> None:
     with pytest.raises(InputError, match=r"does not exist|not a path|cannot be opened"):
         read_interactions(name)
+
+
+def test_a_type_that_python_does_not_have(tmp_path):
+    """A column of intervals of days: it can be left out, and is not touched else."""
+    found = Path(__file__).parents[1] / "fuzz" / "found" / "arrow-type-without-a-class.input"
+    (tmp_path / "x.arrow").write_bytes(found.read_bytes())
+    with pytest.raises(InputError, match=r"x\.arrow: column 'time' of type day_time_interval .* time=False"):
+        read_interactions(tmp_path / "x.arrow", missing="drop")
+    assert len(read_interactions(tmp_path / "x.arrow", time=False, missing="drop")) == 5

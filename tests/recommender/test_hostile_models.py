@@ -86,6 +86,14 @@ def test_numbers_above_all_bounds(part, value, tmp_path):
         load_changed("dpl-uniform-cpu", tmp_path, lambda t, f: f["parameters"].update({part: value}))
 
 
+@pytest.mark.parametrize("value", [[{}], [0.1, {"unknown": "x"}], [[{"kind": "mf"}]]], ids=str)
+@pytest.mark.parametrize(("name", "part"), [("default", "tau"), ("ease", "patience")])
+def test_objects_within_a_parameter_that_has_no_effect(name, part, value, tmp_path):
+    """It is left out when it is read, and would fail when the model is saved again."""
+    with pytest.raises(StorageError, match="is no number, no text and no list of them"):
+        load_changed(name, tmp_path, lambda t, f: f["parameters"].update({part: value}))
+
+
 def test_facts_nested_deeply(tmp_path):
     deep = []
     for _ in range(100):

@@ -256,6 +256,14 @@ UNUSED = [
     ),
     ({"sampler": Full(), "n_extra": 1}, r"n_extra = 1 has no effect: sampler = Full\(.*compares with all"),
     ({"patience": 3}, r"patience = 3 has no effect: .* nothing is held out by default; .*validation=0.1"),
+    (
+        {"patience": 3, "validation": 0},
+        r"patience = 3 has no effect: validation = 0 holds nothing out; leave",
+    ),
+    (
+        {"patience": 3, "validation": 0.0, "sampler": "uniform"},
+        r"patience = 3 has no effect: .*; leave it out, or set validation=0\.1",
+    ),
 ]
 
 
@@ -280,7 +288,9 @@ def test_weight_decay_goes_by_the_sampler_unless_it_is_given():
 def test_what_is_usual_or_asked_for_is_no_error(clicks):
     usual = {"n_extra": 5, "n_unlabelled": 5, "tau": "density", "dim": None, "epochs": 1, "patience": None}
     Recommender(encoder=MF(dim=4), **usual).fit(clicks)
-    Recommender(encoder="mf", **{**usual, "dim": 4, "patience": 3, "validation": 0}).fit(clicks)
+    Recommender(encoder="mf", **{**usual, "dim": 4, "validation": 0}).fit(clicks)
+    Recommender(encoder="mf", **{**usual, "dim": 4, "patience": "auto", "validation": 0}).fit(clicks)
+    Recommender(encoder="mf", **{**usual, "dim": 4, "patience": 3, "validation": 0.1}).fit(clicks)
     Recommender(dim=4, epochs=1, patience=3).fit(split_random(read_interactions(clicks), 0.2, valid=0.1))
     Recommender(encoder="ease", metric="ndcg@5", device="cpu", seed=3).fit(clicks)
 
@@ -327,7 +337,7 @@ def test_validation_given_held_out_or_none(world):
     split = split_random(world.observed, 0.2)
     given = Recommender(**QUICK).fit(split.train, valid=split.test)
     held_out = Recommender(**QUICK).fit(split.train)
-    nothing = Recommender(**{**QUICK, "validation": 0}).fit(split.train)
+    nothing = Recommender(**{**QUICK, "validation": 0, "patience": None}).fit(split.train)
     assert "validation ndcg@20" in given.facts_["metrics"]
     assert "validation ndcg@20" in held_out.facts_["metrics"]
     usual = Recommender(**{**QUICK, "validation": None, "patience": "auto"}).fit(split.train)
@@ -337,6 +347,10 @@ def test_validation_given_held_out_or_none(world):
     assert nothing.result_.epoch == 8
     with pytest.raises(InputError, match=r"validation = 0.1 of 4 pairs is none that can be held out"):
         Recommender(validation=0.1).fit({"user": [1, 1, 2, 2], "item": [1, 2, 1, 3]})
+    with pytest.raises(
+        InputError, match=r"the split has no validation part; .* make the split with valid=0\.1"
+    ):
+        Recommender(**QUICK).fit(split)
     with pytest.raises(InputError, match="a Split was given, and valid too"):
         Recommender().fit(split, valid=split.test)
     tables = [part.to_table().to_pandas() for part in (split.train, split.test)]
@@ -704,7 +718,7 @@ def test_who_has_fitted_may_change_the_dimension(clicks):
 def test_folding_in_a_training_users_own_history_gives_nearly_their_list(world):
     split = split_random_per_user(world.observed, 0.2)
     drawn = {"sampler": "uniform", "loss": "dpl"}
-    for changes, least in ((drawn, 0.6), ({"validation": 0}, 0.8)):
+    for changes, least in ((drawn, 0.6), ({"validation": 0, "patience": None}, 0.8)):
         fitted = Recommender(**{**QUICK, "epochs": 30, **changes}).fit(split.train)
         theirs, ours = (m.recommend(k=10).to_pandas() for m in (fitted, fitted.fold_in(fitted.seen_)))
         assert len(theirs.merge(ours, on=["user", "item"])) / len(theirs) > least

@@ -93,6 +93,8 @@ def test_a_simulated_world_is_judged_by_the_truth_too(simulated):
     world = simulated.data.world
     assert simulated.truth.evaluations["BPR"].n_users == (world.hidden.user_counts > 0).sum()
     assert simulated.models["DPL"].job.loss.tau == pytest.approx(world.tau)
+    found = evaluate(simulated.models["EASE"], world.hidden, exclude=world.observed)
+    assert simulated.truth.evaluations["EASE"].mean("ndcg@20") == found.mean("ndcg@20")
 
 
 def test_the_same_seed_gives_the_same_and_another_seed_another(simulated, tmp_path):

@@ -3,13 +3,15 @@
     python tools/mutants/mutants.py [--only PATTERN] [--jobs N] [--timeout SECONDS] [--page FILE]
 
 The bugs are in the *.toml files of this folder. A bug that no test catches is an error, and so is a text that
-is no longer in its file. Compiled code cannot pass from one bug to another: Python writes no bytecode, and
-machine code is kept in a folder named by the content of the kernel files.
+is no longer in its file, or a module with functions that has no bug. Compiled code cannot pass from one bug
+to another: Python writes no bytecode, and machine code is kept in a folder named by the content of the kernel
+files.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import compileall
 import fnmatch
 import importlib
@@ -85,9 +87,23 @@ def read_bugs(only: str = "*") -> list[Bug]:
 
 def uncovered(bugs: Sequence[Bug]) -> list[str]:
     """The modules with functions that have no planted bug."""
-    files = [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "src").rglob("*.py"))]
-    with_functions = [file for file in files if "    return " in (ROOT / file).read_text(encoding="utf-8")]
-    return [file for file in with_functions if file not in {bug.file for bug in bugs}]
+    known = {bug.file for bug in bugs}
+    files = {path.relative_to(ROOT).as_posix(): path for path in sorted((ROOT / "src").rglob("*.py"))}
+    return [
+        file
+        for file, path in files.items()
+        if file not in known and has_functions(path.read_text(encoding="utf-8"))
+    ]
+
+
+def has_functions(source: str) -> bool:
+    """Whether a module has a function that does something: more than a docstring, as in an interface."""
+    functions = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef))
+    return any(
+        not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))
+        for function in functions
+        for statement in function.body
+    )
 
 
 # --- running -------------------------------------------------------------------------------------------
@@ -255,6 +271,9 @@ def page(verdicts: Sequence[Verdict]) -> str:
             "in the file. The lists are in `tools/mutants/`; this page is written by",
             "`python tools/mutants/mutants.py --page docs/mutants.md`.",
             "",
+            "Every module has at least one, apart from those without functions: re-exports, constants,",
+            "texts, interfaces.",
+            "",
             "| bug | in | what it breaks | caught by |",
             "|---|---|---|---|",
             *(row.replace("||", r"\|\|") for row in rows),
@@ -282,6 +301,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     bugs = read_bugs(given.only)
     if not bugs:
         raise SystemExit(f"no bug matches {given.only!r}")
+    if given.only == "*" and (without := uncovered(bugs)):
+        raise SystemExit(f"modules without a bug: {', '.join(without)}; add one of each to {LISTS}/*.toml")
     verdicts = []
     for verdict in judge_all(bugs, max(given.jobs, 1), given.timeout):
         verdicts.append(verdict)
@@ -289,8 +310,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"{verdict.bug.name:40} {verdict.seconds:6.1f} s  {found}", flush=True)
     missed = [verdict.bug.name for verdict in verdicts if not verdict.caught_by]
     print(f"{len(verdicts) - len(missed)} of {len(verdicts)} planted bugs were caught.")
-    if given.only == "*":
-        print(f"Modules without one: {', '.join(uncovered(bugs)) or 'none'}.")
     if missed:
         raise SystemExit(f"not caught: {', '.join(missed)}")
     if given.page is not None:

@@ -2,18 +2,21 @@
 
 While a command runs, Ctrl-C raises KeyboardInterrupt, so that the command can say how to continue. Before and
 after it, and during imports, Ctrl-C ends the process at once: nothing is written there, and libraries
-in C lose an exception or turn it into another one. This module imports little, so that it can be used first.
+in C lose an exception or turn it into another one. This module imports little, so that it can be used first:
+before it is, Ctrl-C ends the process in Python's way.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-import threading
-from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
-from typing import NoReturn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+    from typing import NoReturn
 
 EXIT_CODE = 130
 _IMPORT = "<frozen importlib._bootstrap>"
@@ -37,6 +40,8 @@ def interrupt_raises() -> Iterator[None]:
 
     A second Ctrl-C ends the process. A handler of another program stays.
     """
+    import threading
+
     before = signal.getsignal(signal.SIGINT)
     known = before in (signal.default_int_handler, end_process)
     if not known or threading.current_thread() is not threading.main_thread():

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -121,16 +122,40 @@ def numbers(raw: Raw, role: str, values: Any) -> pa.Array:
 
 def timestamps(raw: Raw, role: str, values: Any) -> pa.Array:
     """Times: integers as int64, floats as float64, dates and ISO text as int64 microseconds since 1970."""
-    array = to_arrow(values, role)
+    array = _days(values) if getattr(values, "dtype", None) == "datetime64[D]" else to_arrow(values, role)
     if is_text(array.type):
         kinds = [pa.int64(), pa.float64()]
         kinds += [pa.timestamp(unit, zone) for unit in ("us", "ns") for zone in (None, "UTC")]
         array = _parse(raw, role, array, kinds, "a number or an ISO date such as 2024-05-31 23:59:00")
     if pa.types.is_date(array.type) or pa.types.is_timestamp(array.type):
-        # UTC stays UTC: Arrow stores zoned times as UTC, the zone is for display only
-        return array.cast(pa.timestamp("us", getattr(array.type, "tz", None)), safe=False).cast(pa.int64())
+        return _microseconds(raw, role, array)
     whole = pa.types.is_integer(array.type) or pa.types.is_null(array.type)
     return _convert(raw, role, array, pa.int64() if whole else pa.float64())
+
+
+def _days(values: Any) -> pa.Array:
+    """NumPy's days as Arrow's milliseconds, whose range is checked; Arrow takes days for 32 bits."""
+    days, most = np.asarray(values), 2**36  # in milliseconds this is far beyond the range of microseconds
+    absent = np.isnat(days)
+    within = np.where(absent, 0, days.astype(np.int64)).clip(-most, most)
+    return pa.array(within * 86_400_000, mask=absent).cast(pa.timestamp("ms"))
+
+
+def _microseconds(raw: Raw, role: str, array: pa.Array) -> pa.Array:
+    """Dates and timestamps as int64 microseconds since 1970; nanoseconds are cut off.
+
+    UTC stays UTC: Arrow stores zoned times as UTC, the zone is for display only.
+    """
+    kind = pa.timestamp("us", getattr(array.type, "tz", None))
+    try:
+        return array.cast(kind, safe=array.type != pa.timestamp("ns", kind.tz)).cast(pa.int64())
+    except pa.ArrowInvalid as error:
+        row = _first_failure(array, kind)
+        raise InputError(
+            f"{raw.source}: {role} {array[row].value} ({array.type}) at {raw.place(row)} is beyond the years "
+            f"-290,308 to 294,247, whose microseconds fit into 64 bits; correct it, name another column "
+            f"({role}=…), or leave the column out ({role}=False)."
+        ) from error
 
 
 def _list_columns(raw: Raw) -> str:

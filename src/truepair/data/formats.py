@@ -131,13 +131,24 @@ def _arrow(file: File) -> Raw:
             _validate(table)
 
     def read(positions: Sequence[int]) -> Sequence[Any]:
-        if table is not None:
-            return [table.column(at) for at in positions]
         with read_errors(path, what):
-            found = dict(zip(sorted(positions), _ipc_table(path, sorted(positions)).columns, strict=True))
+            order = sorted(positions)
+            some = _ipc_table(path, order) if table is None else table.select(order)
+            found = dict(zip(order, some.columns, strict=True))
+        _refuse_intervals(some.schema, path)
         return [found[at] for at in positions]
 
     return Raw(str(path), names, read)
+
+
+def _refuse_intervals(schema: pa.Schema, path: Path) -> None:
+    """Raise for types of Arrow that have no class in Python: their arrays cannot be touched."""
+    for field in schema:
+        if any(name in str(field.type) for name in ("day_time_interval", "month_interval")):
+            raise InputError(
+                f"{path}: column {field.name!r} of type {field.type} cannot be read; name another column, or "
+                "leave it out, such as time=False."
+            )
 
 
 def _ipc_table(path: Path, positions: Sequence[int] | None = None) -> pa.Table:

@@ -274,6 +274,8 @@ def _checked_codes(name: str, codes: npt.ArrayLike, n: int) -> Codes:
 def _checked_values(name: str, values: npt.NDArray[Any]) -> Values:
     if values.ndim != 1 or (len(values) and values.dtype.kind not in "iufb"):
         raise InputError(f"{name} must be a 1-D array of numbers, not {values.ndim}-D {values.dtype}.")
+    if values.dtype == np.uint64 and len(values) and values.max() > np.iinfo(np.int64).max:
+        raise InputError(f"{name} has values up to {values.max()}; allowed are whole numbers below 2**63.")
     column: Values = values.astype(np.float64) if values.dtype.kind == "f" else values.astype(np.int64)
     if bad := int((~np.isfinite(column)).sum()):
         raise InputError(f"{name} has {bad} values that are NaN or infinite; remove those rows.")

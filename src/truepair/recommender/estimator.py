@@ -193,17 +193,21 @@ class Recommender:
         """
         self.check()
         split = split_for_fitting(interactions, valid, self.held_out, self.seed, self.hold_out)
-        nothing_held_out = split.valid is None and self.validation is None and self.closed_form() is None
-        if nothing_held_out and self.patience not in ("auto", None):
-            raise InputError(
-                f"patience = {self.patience} has no effect: with sampler='full' nothing is held out by "
-                "default; leave it out, or add validation=0.1."
-            )
+        if split.valid is None and self.patience not in ("auto", None):
+            raise InputError(f"patience = {self.patience} has no effect: {self._nothing_held_out()}.")
         choice = chosen_settings(self.get_params(), self._changed(), split, budget, checkpoint, progress)
         used = {**self.get_params(), **choice.parameters}
         self.model_, self.result_ = fit_split(used, split, checkpoint, progress, choice.facts)
         self.output_ = output_of(interactions)
         return self
+
+    def _nothing_held_out(self) -> str:
+        """Why a fit has no validation part, and the remedy."""
+        if self.held_out:
+            return "the split has no validation part; leave it out, or make the split with valid=0.1"
+        if self.validation is not None:
+            return f"validation = {self.validation:g} holds nothing out; leave it out, or set validation=0.1"
+        return "with sampler='full' nothing is held out by default; leave it out, or add validation=0.1"
 
     def evaluate(
         self,

@@ -248,5 +248,7 @@ def _restored(name: str, value: Any) -> Any:
 
 
 def _tuples(value: Any) -> Any:
-    """The value, with tuples for lists."""
+    """The value, with tuples for lists; only a whole parameter is an object."""
+    if isinstance(value, dict):
+        raise InputError(f"{value!r:.60} is no number, no text and no list of them.")
     return tuple(map(_tuples, value)) if isinstance(value, list) else value

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from truepair.errors import InputError
 from truepair.reporting.figures import check_plots
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 SUFFIXES = (".svg", ".png", ".pdf")
+_STYLE: Any = {"svg.hashsalt": "truepair", "font.family": "DejaVu Sans"}  # equal figures have equal bytes
 
 
 def check_plot(path: Path) -> None:
@@ -25,11 +29,19 @@ def draw_scaling(data: Mapping[str, Any], path: Path) -> None:
     `data` is what `scaling` leaves in `Outcome.data`.
     """
     check_plot(path)
+    import matplotlib
+
+    with matplotlib.rc_context(_STYLE):
+        drawing = _drawn(data)
+        drawing.savefig(path, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
+
+
+def _drawn(data: Mapping[str, Any]) -> Figure:
     from matplotlib.figure import Figure
     from matplotlib.ticker import LogLocator, NullLocator
 
     engines = list(dict.fromkeys(engine for axis in data.values() for engine in axis["engines"]))
-    drawing = Figure(figsize=(3.2 * max(len(data), 1), 3), layout="constrained")
+    drawing = Figure(figsize=(3.2 * max(len(data), 1), 3.2), layout="constrained")
     for at, axis in enumerate(data.values(), 1):
         axes = drawing.add_subplot(1, len(data), at)
         for engine, curve in axis["engines"].items():
@@ -45,8 +57,9 @@ def draw_scaling(data: Mapping[str, Any], path: Path) -> None:
         axes.grid(visible=True, linewidth=0.5)
     if drawing.axes:
         drawing.axes[0].set_ylabel("ms an epoch")
-        drawing.axes[0].legend(frameon=False)
-    drawing.savefig(path)
+        named = drawing.axes[0].get_legend_handles_labels()
+        drawing.legend(*named, loc="outside lower center", ncols=len(engines), frameon=False)
+    return drawing
 
 
 def _subs(axis: Mapping[str, Any]) -> tuple[int, ...]:

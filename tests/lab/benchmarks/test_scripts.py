@@ -17,6 +17,10 @@ CALLS = {
     ),
     "fold_in.py": (["--quick"], ["mf: recall@20 of new people", "lightgcn: overlap@20 of a training user's"]),
     "import_time.py": (["--quick"], ["import torch", "1.00 x torch"]),
+    "scaling_figures.py": (
+        ["--figures", "{data}"],
+        ["scaling-cpu.svg", "scaling-gpu.svg", "full-scaling.svg"],
+    ),
     "memory.py": (["--tiny"], ["bytes a user", "users, 3 items"]),
     "ml100k_paper_split.py": (
         ["--data", "{data}", "--seeds", "1", "--epochs", "1", "--only", "MF BPR"],
@@ -44,6 +48,18 @@ def data(tmp_path_factory):
     rows = [f"{u}\t{i}\t5\t0" for u, i in zip(clicks.users, clicks.items, strict=True)]
     (folder / "ml-100k" / "u.data").write_text("\n".join(rows))
     return folder
+
+
+def test_the_figures_of_scaling_are_those_of_the_kept_measurements(tmp_path, monkeypatch):
+    """docs/figures is what the measurements in the repository give, to the byte."""
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(sys, "argv", ["scaling_figures.py", "--figures", str(tmp_path)])
+    runpy.run_path(str(FOLDER / "scaling_figures.py"), run_name="__main__")
+    kept = FOLDER.parent / "docs" / "figures"
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(path.name for path in kept.iterdir())
+    for made in tmp_path.iterdir():
+        assert made.read_bytes() == (kept / made.name).read_bytes()
+        assert b"<!-- an epoch by " in made.read_bytes()  # a title, drawn with the rest
 
 
 @pytest.mark.parametrize("name", CALLS)

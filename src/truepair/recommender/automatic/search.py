@@ -35,7 +35,7 @@ _FIRST_POPULARITY, _MOST_POPULARITY = 0.4, 2.0
 _STEPS = (2, 0.4)  # of places and of popularity
 _DIMS = (512, 256, 128, 64)
 _FEWER_SCORES = ((1e8, 256), (1e10, 128), (float("inf"), 64))  # the dimension on a CPU, by users x items
-_MOST_USERS = 50_000  # whose pairs the short runs learn from, and whose lists judge
+_MOST_USERS = 50_000  # the search learns from and is judged by this many
 _BETTER, _CLEARLY = 1.002, 1.02  # ratios of scores: a step that is worth it; a reason to leave the plan
 
 
@@ -77,12 +77,9 @@ class Search:
         assert part.valid is not None
         self.parameters, self.wanted, self.clock, self.progress = parameters, wanted, clock, progress
         users = _some_users(part.train.n_users, parameters["seed"])
-        self.train, self.valid = part.train, _of_users(part.valid, users)
-        self.judge = Validation(self.valid, part.train, parameters["metric"])
-        self.short, self.short_judge = self.train, self.judge
-        if users is not None:
-            self.short = _only_users(part.train, users)
-            self.short_judge = Validation(_only_users(part.valid, users), self.short, parameters["metric"])
+        self.train, self.valid = _only_users(part.train, users), _only_users(part.valid, users)
+        self.judge = Validation(self.valid, self.train, parameters["metric"])
+        self.n_users = part.train.n_users
         self.device = Settings(device=parameters["device"]).torch_device()
         self.trials: list[Trial] = []
         self.blend: dict[str, Any] | None = None
@@ -97,7 +94,7 @@ class Search:
         full = self._full(point)
         if full is None:  # no time for a run that judges
             return self._as_parameters(max(self.trials, key=lambda trial: trial.score))
-        (fitted,) = self._run([full], is_full=True)
+        (fitted,) = self._run([full])
         last, best = self.trials[-1], max(self.trials, key=lambda trial: trial.score)
         chosen = self._as_parameters(best if best.score > _CLEARLY * last.score else last)
         if "blend" in self.wanted and isinstance(fitted, FitResult):
@@ -106,7 +103,7 @@ class Search:
 
     def _first(self) -> Point:
         """A short run with the middle of what datasets had, or with what is given."""
-        steps = -(-self.short.n_users // self._job(Point(0, 0.0, 1, 1), self.short).settings.batch_size)
+        steps = -(-self.train.n_users // self._job(Point(0, 0.0, 1, 1)).settings.batch_size)
         fewest, most = _SHORT_EPOCHS
         epochs = min(max(round(_SHORT_STEPS / steps), fewest), most, self._fixed("epochs", most))
         dim = min(_SHORT_DIM, self._fixed("dim", _SHORT_DIM))
@@ -155,14 +152,15 @@ class Search:
         if self.clock.limit is None or not self.trials:
             return Point(place, point.popularity, self._fixed("dim", self._dim()), epochs)
         per_epoch = max(trial.seconds / trial.point.epochs for trial in self.trials)
+        runs = 1.1 * (1 + self.n_users / self.train.n_users)  # this one, and the one on everything
         dims = (
             [dim for dim in _DIMS if dim <= self._dim()] if "dim" in self.wanted else [self._fixed("dim", 0)]
         )
         for dim in dims:
             seconds = per_epoch * max(1.0, dim / point.dim)  # rather too much
-            if 2.2 * epochs * seconds <= self.clock.left:
+            if runs * epochs * seconds <= self.clock.left:
                 return Point(place, point.popularity, dim, epochs)
-        fewer = int(self.clock.left / (2.2 * seconds))
+        fewer = int(self.clock.left / (runs * seconds))
         if "epochs" in self.wanted and fewer > point.epochs:
             return Point(place, point.popularity, dims[-1], fewer)
         return None
@@ -203,7 +201,7 @@ class Search:
         """The largest on a GPU; on a CPU what keeps a training short."""
         if self.device.type == "cuda":
             return _DIMS[0]
-        return next(dim for most, dim in _FEWER_SCORES if self.train.n_users * self.train.n_items <= most)
+        return next(dim for most, dim in _FEWER_SCORES if self.n_users * self.train.n_items <= most)
 
     def _is_late(self) -> bool:
         """Whether the short runs have used up their part of the budget."""
@@ -211,16 +209,15 @@ class Search:
 
     # --- trials ----------------------------------------------------------------------------------------
 
-    def _run(self, points: Sequence[Point], is_full: bool = False) -> list[FitResult | TrainingError]:
+    def _run(self, points: Sequence[Point]) -> list[FitResult | TrainingError]:
         """Train and score these, together on a GPU; else one after the other, as long as there is time."""
         if len(points) > 1 and (self.clock.limit is not None or self.device.type == "cpu"):
             for place, point in enumerate(points):
                 if not (place and self._is_late()):
                     self._run([point])
             return []
-        train, judge = (self.train, self.judge) if is_full else (self.short, self.short_judge)
-        jobs, before = [self._job(point, train) for point in points], self.clock.seconds
-        results = fit_many(jobs, judge, engine=self.parameters["engine"]) if jobs else []
+        jobs, before = [self._job(point) for point in points], self.clock.seconds
+        results = fit_many(jobs, self.judge, engine=self.parameters["engine"]) if jobs else []
         for point, result in zip(points, results, strict=True):
             seconds, temperature = (self.clock.seconds - before) / len(points), self._temperature(point)
             if isinstance(result, TrainingError):
@@ -236,7 +233,7 @@ class Search:
             )
         return results
 
-    def _job(self, point: Point, train: Interactions) -> Job:
+    def _job(self, point: Point) -> Job:
         _, popularity, dim, epochs = point
         rate = self.parameters["learning_rate"]
         own = {
@@ -244,8 +241,8 @@ class Search:
             "epochs": epochs, "learning_rate": _RATE if rate is None else rate, "patience": None,
             "validate_every": max(1, epochs // 8) if epochs >= _EPOCHS else epochs,
         }  # fmt: skip
-        encoder, loss, sampler, settings = parts_of(own, len(train), train.n_users)
-        return Job(encoder, loss, sampler, train, settings)
+        encoder, loss, sampler, settings = parts_of(own, len(self.train), self.train.n_users)
+        return Job(encoder, loss, sampler, self.train, settings)
 
     def _temperature(self, point: Point) -> float:
         """.1 · 2^(place / 4), to three digits: what is printed repeats the run."""
@@ -272,17 +269,13 @@ def _some_users(n: int, seed: int) -> Codes | None:
     return np.sort(random_order(stream_key(seed, int.from_bytes(b"users", "big")), n)[:_MOST_USERS])
 
 
-def _of_users(data: Interactions, users: Codes | None) -> Interactions:
-    """The pairs of these users."""
-    return data if users is None else data.take(np.isin(data.users, users))
-
-
-def _only_users(data: Interactions, users: Codes) -> Interactions:
+def _only_users(data: Interactions, users: Codes | None) -> Interactions:
     """The pairs of these users, who become the users 0, 1, …"""
-    pairs = _of_users(data, users)
-    return Interactions(
-        np.searchsorted(users, pairs.users), pairs.items, IdMap.range(len(users)), data.item_ids
-    )
+    if users is None:
+        return data
+    pairs = data.take(np.isin(data.users, users))
+    codes = np.searchsorted(users, pairs.users)
+    return Interactions(codes, pairs.items, IdMap.range(len(users)), data.item_ids)
 
 
 def _last_good(result: FitResult) -> int:
