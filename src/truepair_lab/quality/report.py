@@ -21,7 +21,6 @@ from truepair_lab.quality.contestants import (
     IALS_FAMILY,
     SWEEPS,
     TRIALS,
-    TRIALS_LARGE,
     Model,
     title,
 )
@@ -211,13 +210,13 @@ left out."""
 
 _EFFORT = f"""\
 A search of the full-catalogue family begins with {TRIALS["mf"]} trials for MF and {TRIALS["lightgcn"]} for
-LightGCN, {TRIALS_LARGE["mf"]} and {TRIALS_LARGE["lightgcn"]} in the large cases, with {ONE_PARAMETER} where
-there is one parameter and 1 where there is none. Where the best lay at an edge of a range, the range grew
+LightGCN, 20 and 12 on Gowalla and Yelp2018 with random validation, with {ONE_PARAMETER} where there is one
+parameter and 1 where there is none. Where the best lay at an edge of a range, the range grew
 and a third more were run, twice at most. EASE and iALS then got as many trials as this family has in all, by
 the same search (Optuna's TPE after 8 random trials), in ranges that are wide from the start; on Gowalla and
 Yelp2018 EASE had more already, and on MovieLens-100k the search of iALS ended early. A trial that was
-interrupted counts in the table. A trial of iALS has up to {SWEEPS["small"]} sweeps ({SWEEPS["large"]} in the
-large cases), scored every 2 (4)."""
+interrupted counts in the table. A trial of iALS has up to {SWEEPS["small"]} sweeps (16 on Gowalla and Yelp2018
+with random validation), scored every 2 (4)."""
 
 _REBUILD = """\
 ## How to rebuild
