@@ -28,7 +28,7 @@ from truepair.models.factor_matrices import check_room
 Floats = npt.NDArray[np.float64]
 _DENSE = 8192  # items: up to here all eigenvectors are computed
 _MORE = 64  # vectors beyond those that are asked for: the last ones converge slowest
-_ITERATIONS, _DEGREE = 12, 8  # of the subspace, and of the polynomial that amplifies low λ in each
+_ITERATIONS, _DEGREE = 10, 8  # of the subspace, and of the polynomial that amplifies low λ in each
 _BLOCK = 4096  # columns of a dense matrix that one sparse product has
 
 

@@ -215,8 +215,8 @@ parameter and 1 where there is none. Where the best lay at an edge of a range, t
 and a third more were run, twice at most. EASE and iALS then got as many trials as this family has in all, by
 the same search (Optuna's TPE after 8 random trials), in ranges that are wide from the start; on Gowalla and
 Yelp2018 EASE had more already, and on MovieLens-100k the search of iALS ended early. A trial that was
-interrupted counts in the table. A trial of iALS has up to {SWEEPS["small"]} sweeps (16 on Gowalla and Yelp2018
-with random validation), scored every 2 (4)."""
+interrupted counts in the table. A trial of iALS has up to {SWEEPS["small"]} sweeps (16 on Gowalla and
+Yelp2018 with random validation), scored every 2 (4)."""
 
 _REBUILD = """\
 ## How to rebuild

@@ -116,7 +116,7 @@ def search(
     # a number that is promised to be equal does not grow with the ranges
     quest = replace(quest, trials=trials, extensions=0 if trials > quest.trials else quest.extensions)
     trained = model[0] in ("mf", "lightgcn")
-    together = _TOGETHER if trained and CASES[case.name].large and torch.cuda.is_available() else 1
+    together = 2 if trained and CASES[case.name].large and torch.cuda.is_available() else 1
     quest.run(out, progress, together, partial(_keep_draws, case, quest, out))
     return quest.best(out)
 
@@ -166,7 +166,7 @@ def quest_of(
     else:
         runner = training_runner(fixed, train, case.valid, NDCG)
         runner.validation = judge if is_resampled(case.name) else runner.validation
-    first = FIRST.get(model[1], {}) if large else {}
+    first = {name: value for name, value in FIRST.get(model[1], {}).items() if large and name in space}
     trials = trials_of(model, space, large)
     return Quest((case.name, *model), case.holdout.hash, space, runner, trials, device_name(), first=first)
 
@@ -269,7 +269,7 @@ def _judged(case: Case, each: Wanted, fitted: Solved | Fitted, seconds: float, o
 
 Solved = tuple[Any, Any, Point]
 Named = TypeVar("Named", Wanted, TrialLine)
-_TOGETHER = 8  # runs at once on a GPU
+_TOGETHER = 4  # runs at once on a GPU: these fill it, and a run that is interrupted loses less
 
 
 def _fitted(
