@@ -26,10 +26,11 @@ FULL = "exact-"  # as the lines have it
 INFONCE, POSTERIOR = "exact-infonce", "exact-infonce-posterior"
 DEBIASED = ("exact-dpl", "exact-dpl-hard", POSTERIOR)  # they expect positives among the unlabelled
 _LOSSES = (INFONCE, "exact-psl", "exact-bsl", *DEBIASED)
+CONTROL = "exact-dpl-hard-tau0"  # the settings of DPL with hard weights, and no correction
 METHODS_OF: dict[str, tuple[str, ...]] = {
     "mf": (
         "exact-infonce", "exact-dpl-hard", "exact-dpl", "exact-bpr", "exact-psl", "exact-bsl",
-        "exact-infonce-posterior", "exact-infonce-popularity", "exact-infonce-dot",
+        "exact-infonce-posterior", "exact-infonce-popularity", "exact-infonce-dot", CONTROL,
     ),
     "lightgcn": _LOSSES,
     "mf+ease": _LOSSES,
@@ -46,7 +47,7 @@ BASELINES = ("ease", "ease-powers", SCALED, CHEBYCF)  # every contestant is comp
 TRIALS = {"mf": 30, "lightgcn": 15, "mf+ease": 12, "lightgcn+ease": 12, NO_ENCODER: 30}
 TRIALS_LARGE = {  # by method; a blend searches its weight alone
     INFONCE: 14, "exact-psl": 2, "exact-bsl": 2, "exact-dpl": 3, "exact-dpl-hard": 5, POSTERIOR: 2,
-    "ease": 4, "ease-powers": 10, SCALED: 12, CHEBYCF: 12, "itemknn": 4,
+    "ease": 8, "ease-powers": 12, SCALED: 24, CHEBYCF: 24, "itemknn": 4,
 }  # fmt: skip
 _WEIGHTS_LARGE, _HOPS_LARGE = 6, 4  # trials of a blend's weight, and of LightGCN's hops and temperature
 EPOCHS = {"small": 60, "large": 30}  # of the cosine schedule; validation chooses where to stop
@@ -57,7 +58,8 @@ _EVERY = 5  # epochs between two validations
 _SOLVED = ("ease", "ease-powers", CHEBYCF, "itemknn", "popularity")  # the same whatever the seed
 
 _NAMES = {  # nothing is sampled here
-    "psl": "PSL", "bsl": "BSL", "dpl-hard": "DPL, hard weights", "infonce-posterior": "InfoNCE-posterior",
+    "psl": "PSL", "bsl": "BSL", "dpl-hard": "DPL, hard weights", "dpl-hard-tau0": "DPL, hard weights, τ = 0",
+    "infonce-posterior": "InfoNCE-posterior",
     "infonce-popularity": "InfoNCE with popularity", "infonce-dot": "InfoNCE, dot products",
     "ease-powers": "EASE with powers", "ials-scaled": "iALS", "ials": "iALS of implicit",
     "chebycf": "ChebyCF",
@@ -113,6 +115,7 @@ _OWN: dict[str, dict[str, Searched]] = {
         "loss.tau": _TAU,
         "loss.beta": Range(0.3, 2.0, least=0.0),
     },
+    "dpl-hard-tau0": {"encoder.temperature": _TEMPERATURE, "loss.beta": Range(0.3, 2.0, least=0.0)},
     "bpr": {"encoder.temperature": _TEMPERATURE},
     # with ψ(d) = e^d it would be the softmax at twice its temperature
     "psl": {"loss.temperature": Range(0.025, 0.2, log=True)},
@@ -156,7 +159,7 @@ _POINTS_LARGE: dict[str, dict[str, Searched]] = {
 # ChebyCF that are published for Gowalla; the shape that the former protocol chose
 FIRST: dict[str, dict[str, Any]] = {
     CHEBYCF: {"flatness": 1.5, "vectors": 512, "ideal": 0.2, "power": 0.4},
-    INFONCE: {"encoder.dim": 512, "batch_size": 256},
+    INFONCE: {"encoder.dim": 512, "batch_size": 256, "encoder.popularity": 0.8},
 }
 
 
@@ -168,6 +171,8 @@ def space_of(encoder: str, method: str, large: bool, temperature: float = 0.1) -
     if encoder.endswith(BLEND_SUFFIX):  # the scores of EASE are below 1, cosines are divided by t
         scale = 1 / temperature if large else 1.0
         return {"plus_weight": Range(0.02 * scale, 4.0 * scale, log=True)}
+    if large and method == CONTROL:
+        return {}
     if large and method in _LOSSES:  # the others are in no large case
         return _large_space(encoder, method, temperature)
     graph: dict[str, Searched] = {"encoder.hops": Choice((1, 2, 3))} if encoder == "lightgcn" else {}
@@ -215,13 +220,15 @@ def fixed_of(encoder: str, method: str, large: bool) -> dict[str, Any]:
     loss = method.removeprefix(FULL)
     # of two temperatures the one would only multiply the other
     settled: dict[str, Any] = {} if "encoder.temperature" in _OWN[loss] else {"encoder.temperature": 1.0}
+    if method == CONTROL:
+        settled["loss.tau"] = 0.0
     if large and method in _LOSSES:
         settled = {"weight_decay": 0.0} | (
             {"loss.floor": 1e-6} if _is_dpl(method) else {"loss.temperature": 1.0}
         )
     return {
         "encoder": encoder, "encoder.scoring": "dot" if loss == "infonce-dot" else "cosine",
-        "loss": loss.removesuffix("-popularity").removesuffix("-dot"),
+        "loss": loss.removesuffix("-popularity").removesuffix("-dot").removesuffix("-tau0"),
         "sampler": "exact", "schedule": "cosine", "epochs": EPOCHS[_size(large)],
         "validate_every": _EVERY, "patience": None, **settled,
     }  # fmt: skip
@@ -268,6 +275,8 @@ def scored_again(model: Model, large: bool) -> int:
 def twin_of(model: Model, large: bool) -> Model | None:
     """The contestant whose settings are taken over: a large case searches only what is a contestant's own."""
     encoder, method = model
+    if large and method == CONTROL:
+        return encoder, "exact-dpl-hard"
     if not large or encoder not in ("mf", "lightgcn") or method not in _LOSSES or model == ("mf", INFONCE):
         return None
     return ("mf", INFONCE) if encoder == "mf" else ("mf", method)
@@ -279,6 +288,8 @@ def taken_over(model: Model, twin: Mapping[str, Any]) -> dict[str, Any]:
     found = {**twin, "encoder": encoder}
     if encoder == "lightgcn":
         return found
+    if method == CONTROL:
+        return found | {"loss.tau": 0.0}
     found |= {
         name: value for name, value in fixed_of(encoder, method, True).items() if name.startswith("loss")
     }

@@ -146,7 +146,7 @@ def quest_of(
     if (twin := twin_of(model, large)) is not None:
         taken = best_of(settings, (case.name, *twin))["parameters"]
         fixed, space = taken_over(model, taken), space_of(*model, large, taken["encoder.temperature"])
-        if not space:  # the hops are those of InfoNCE
+        if not space and model[0] == "lightgcn":  # the hops are those of InfoNCE
             hops = best_of(settings, (case.name, model[0], INFONCE))["parameters"]["encoder.hops"]
             fixed = fixed | {"encoder.hops": hops}
     elif own and large:
