@@ -22,7 +22,6 @@ from truepair.data.interactions import Interactions
 from truepair.data.split import Split
 from truepair.data.split_recipes import split_random
 from truepair.errors import InputError, check_choice
-from truepair.recommender.holdout import joined
 
 METRICS = tuple(f"{name}@{k}" for k in (5, 10, 20) for name in ("precision", "recall", "ndcg"))
 KS = 5, 10, 20
@@ -112,11 +111,11 @@ def load_material(name: str, data_dir: str | Path | None = None, progress: bool 
     data = DATA[check_choice("dataset", name, DATA)]
     if data.given:
         given = load_split(data.source, data_dir, progress)
-        whole = Split(joined([given.train]), None, joined([given.test]), given.recipe)
+        whole = Split(given.train.pairs_only(), None, given.test.pairs_only(), given.recipe)
         part = split_random(whole.train, test=0.1, seed=SPLIT_SEED)
         holdout = Split(part.train, part.test, whole.test, f"{whole.recipe}, valid=0.1, seed={SPLIT_SEED}")
     else:
-        pairs = joined([load(data.source, data_dir, progress)])  # without ratings and times: pairs are all
+        pairs = load(data.source, data_dir, progress).pairs_only()  # without ratings and times: pairs are all
         whole = split_random(pairs, test=0.2, seed=SPLIT_SEED)
         holdout = split_random(pairs, test=0.2, valid=0.1, seed=SPLIT_SEED)
     if data.split_hash is not None and whole.hash != data.split_hash:
