@@ -24,17 +24,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from truepair.data.datasets.loading import fetch, load_split
-from truepair.data.ids import Codes
+from truepair.data.datasets.loading import load_split
 from truepair.data.interactions import Interactions
 from truepair.data.split import Split
 from truepair.data.split_recipes import split_random
 from truepair.errors import check_choice
 from truepair.evaluation import evaluate
 from truepair.evaluation.metrics import Floats
-from truepair.recommender.holdout import joined
+from truepair.recommender.holdout import hold_out, joined
 from truepair_lab.paper.presets import CHOOSE_BY, KS, METRICS, SPLIT_SEED, load_material
 from truepair_lab.truth.cases import TruthCase
 from truepair_lab.truth.sources import Asked
@@ -44,7 +42,6 @@ NDCG, RECALL = CHOOSE_BY, "recall@20"
 LAB_SEED = 0  # of what the truth lab hides, holds out and judges
 _VALID = 0.1  # of train, where a split comes without a validation part
 _STANDARD, _TAIL = "-standard", "-tail"
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -135,41 +132,11 @@ def _standard(name: str, data_dir: Path | None) -> Loaded:
 
 
 def _tail(name: str, data_dir: Path | None) -> Loaded:
-    dataset = name.removesuffix(_TAIL)
-    given = load_split(dataset, data_dir)
-    held_out = last_of_users(given.train, positions(given.train, dataset, data_dir), _VALID)
-    train, valid = (joined([given.train.take(rows)]) for rows in (~held_out, held_out))
-    recipe = f"{given.recipe}, valid=the last {_VALID} of each user's train pairs"
-    return Split(train, valid, joined([given.test]), recipe), None
-
-
-def positions(train: Interactions, dataset: str, data_dir: Path | None) -> Codes:
-    """The place of each pair in its user's line of the file, which is in the order of time."""
-    order: dict[tuple[int, int], int] = {}
-    with open(fetch(dataset, data_dir) / "train.txt", encoding="ascii") as file:
-        for line in file:
-            user, *items = map(int, line.split())
-            for place, item in enumerate(items):
-                order.setdefault((user, item), place)
-    pairs = zip(
-        train.user_ids.outside(train.users).to_pylist(),
-        train.item_ids.outside(train.items).to_pylist(),
-        strict=True,
-    )
-    return np.array([order[int(user), int(item)] for user, item in pairs], dtype=np.int64)
-
-
-def last_of_users(train: Interactions, position: Codes, share: float) -> Mask:
-    """The last `share` of each user's pairs, rounded, one pair less than all at most. Pairs whose item would
-    have no pair left stay in train: no model that learns from histories can know it."""
-    newest_first = np.lexsort((-position, train.users))
-    rank = np.empty(len(train), dtype=np.int64)
-    rank[newest_first] = np.arange(len(train)) - train.indptr[train.users]
-    counts = train.user_counts
-    wanted = np.minimum(np.floor(counts * share + 0.5), np.maximum(counts - 1, 0))
-    found = rank < wanted[train.users]
-    left = np.bincount(train.items[~found], minlength=train.n_items)
-    return np.asarray(found & (left[train.items] > 0))
+    given = load_split(name.removesuffix(_TAIL), data_dir)
+    part = hold_out(given.train, "last", _VALID)
+    assert part.valid is not None
+    train, valid, test = (joined([each]) for each in (part.train, part.valid, given.test))
+    return Split(train, valid, test, f"{given.recipe}, {part.recipe}"), None
 
 
 def _of_lab(name: str, data_dir: Path | None) -> Loaded:
