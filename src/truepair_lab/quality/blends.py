@@ -21,7 +21,7 @@ from truepair.recommender.estimator import Recommender
 from truepair.training import EpochState, FitResult, Job, StopTraining, fit_many
 from truepair.tuning import Asked
 from truepair_lab.lines import digest
-from truepair_lab.quality.settled import STOP, final_parameters
+from truepair_lab.quality.settled import STOP, blend_parameters, final_parameters
 
 Parameters = Mapping[str, Any]
 _BEFORE = {"encoder.temperature": 1.0}  # of lines that were written before it was among the parameters
@@ -97,13 +97,6 @@ def _with_ease(parameters: Parameters, result: FitResult, train: Interactions) -
 def _solved_ease(ease: EASE, train: Interactions, device: torch.device) -> Blend:
     """EASE with weight 1, kept: all blends of a case have the same."""
     return Blend.of(ease, 1.0, train, device)
-
-
-def blend_parameters(run: Parameters, ease: Parameters) -> dict[str, Any]:
-    """The parameters of a blend without its weight, from the best settings of the run and of EASE."""
-    named = {name.removeprefix("encoder."): value for name, value in ease["parameters"].items()}
-    fields = {f"plus.{name}": value for name, value in named.items() if name != "encoder"}
-    return {**run["parameters"], "plus": "ease", **fields}
 
 
 class BlendRunner:

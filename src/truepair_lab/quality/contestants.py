@@ -16,6 +16,7 @@ from typing import Any
 
 from truepair.errors import check_choice
 from truepair.tuning import Choice, Powers, Range
+from truepair.tuning.domains import domain_of
 from truepair_lab.paper.presets import NO_ENCODER
 from truepair_lab.paper.report.names import ENCODER_NAMES, METHOD_NAMES
 from truepair_lab.paper.running.search import fixed_reference
@@ -161,6 +162,8 @@ FIRST: dict[str, dict[str, Any]] = {
     CHEBYCF: {"flatness": 1.5, "vectors": 512, "ideal": 0.2, "power": 0.4},
     INFONCE: {"encoder.dim": 512, "batch_size": 256, "encoder.popularity": 0.8},
 }
+# contestants of a large case that are run without a search where none was made: see `without_search`
+UNSEARCHED: tuple[Model, ...] = (*(("mf", loss) for loss in (*_LOSSES[1:], CONTROL)), ("mf+ease", INFONCE))
 
 
 def space_of(encoder: str, method: str, large: bool, temperature: float = 0.1) -> dict[str, Searched]:
@@ -299,6 +302,14 @@ def taken_over(model: Model, twin: Mapping[str, Any]) -> dict[str, Any]:
         t = found["encoder.temperature"]
         found |= {"encoder.temperature": 1.0, "encoder.popularity": t * found["encoder.popularity"]}
     return found
+
+
+def without_search(model: Model, twin: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a contestant of a large case that was not searched: those of its twin, or of a blend's
+    trained part, and the middle of its own ranges."""
+    space = space_of(*model, True, twin["encoder.temperature"])
+    taken = dict(twin) if model[0].endswith(BLEND_SUFFIX) else taken_over(model, twin)
+    return taken | {name: domain_of(domain).middle() for name, domain in space.items()}
 
 
 def parts_of(model: Model) -> tuple[Model, Model] | None:
