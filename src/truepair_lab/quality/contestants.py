@@ -25,7 +25,8 @@ from truepair_lab.searching import Searched, trials_for
 
 FULL = "exact-"  # as the lines have it
 INFONCE, POSTERIOR = "exact-infonce", "exact-infonce-posterior"
-DEBIASED = ("exact-dpl", "exact-dpl-hard", POSTERIOR)  # they expect positives among the unlabelled
+HARD = "exact-dpl-hard"
+DEBIASED = ("exact-dpl", HARD, POSTERIOR)  # they expect positives among the unlabelled
 _LOSSES = (INFONCE, "exact-psl", "exact-bsl", *DEBIASED)
 CONTROL = "exact-dpl-hard-tau0"  # the settings of DPL with hard weights, and no correction
 METHODS_OF: dict[str, tuple[str, ...]] = {
@@ -279,7 +280,7 @@ def twin_of(model: Model, large: bool) -> Model | None:
     """The contestant whose settings are taken over: a large case searches only what is a contestant's own."""
     encoder, method = model
     if large and method == CONTROL:
-        return encoder, "exact-dpl-hard"
+        return encoder, HARD
     if not large or encoder not in ("mf", "lightgcn") or method not in _LOSSES or model == ("mf", INFONCE):
         return None
     return ("mf", INFONCE) if encoder == "mf" else ("mf", method)
