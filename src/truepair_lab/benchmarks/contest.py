@@ -38,8 +38,8 @@ def contest_quality(options: Options) -> Outcome:
 
 
 def _chosen(found: Recorded) -> Model | None:
-    """The trained contestant that validation chooses."""
-    trained = [model for model in found if model[0] != NO_ENCODER]
+    """The trained contestant that validation chooses; what was not searched has no score."""
+    trained = [m for m, best in found.items() if m[0] != NO_ENCODER and best["validation"] is not None]
 
     def score(model: Model) -> tuple[bool, float]:
         """By the mean over validation parts where it is known."""

@@ -136,7 +136,9 @@ def _group(model: Model) -> str:
     """The group of a contestant in the figure."""
     if model[0].endswith(BLEND_SUFFIX):
         return "blends with EASE"
-    return next((f for f in (EASE_FAMILY, IALS_FAMILY, CHEBYCF_FAMILY) if model in FAMILIES[f]), "MF, LightGCN")
+    return next(
+        (f for f in (EASE_FAMILY, IALS_FAMILY, CHEBYCF_FAMILY) if model in FAMILIES[f]), "MF, LightGCN"
+    )
 
 
 def _dots(rows: Mapping[int, Mean], colour: int) -> Series:
@@ -193,8 +195,8 @@ On Gowalla and Yelp2018 these contestants were not searched and have one seed. A
 against a tuned DPL. The interval is over users and leaves out the spread over seeds, which is .0002 for
 InfoNCE.
 
-What to do: use InfoNCE, the default. If there is time to tune, try `loss="dpl-hard"` with a margin as one more
-loss, and let validation decide. Do not expect a better list from τ.""",
+What to do: use InfoNCE, the default. If there is time to tune, try `loss="dpl-hard"` with a margin as one
+more loss, and let validation decide. Do not expect a better list from τ.""",
     "Where debiasing beats plain softmax",
 )
 
@@ -247,10 +249,10 @@ chosen among 33 of its 407 trials; these runs are not in the lines and decided n
 
 On Gowalla and Yelp2018 the former protocol had evaluated its contestants on the same test parts. A prototype
 of MF with InfoNCE, t = .1 and γ = .85, had been evaluated on Gowalla's test part (.1951 / .1632), and so had
-ChebyCF with its published settings (.1941 / .1617). The validation by the end of the histories was introduced
-after that. The search of InfoNCE began with t = .1 and γ = .8, the best of four runs with d = 256 on Gowalla's
-validation part, whose lines were not kept; it found nothing better in either case. The search of ChebyCF began
-with the settings that are published for Gowalla, and kept them there."""
+ChebyCF with its published settings (.1941 / .1617). The validation by the end of the histories was
+introduced after that. The search of InfoNCE began with t = .1 and γ = .8, the best of four runs with d = 256
+on Gowalla's validation part, whose lines were not kept; it found nothing better in either case. The search
+of ChebyCF began with the settings that are published for Gowalla, and kept them there."""
 
 _CAPTION = f"""\
 Mean ± standard deviation over seeds on the test part; EASE, ChebyCF, ItemKNN and popularity do not depend on

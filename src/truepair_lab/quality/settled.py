@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from truepair_lab.lines import Key, Lines, RunLine, digest
-from truepair_lab.paper.running.plan import Wanted
 from truepair_lab.paper.presets import NO_ENCODER
+from truepair_lab.paper.running.plan import Wanted
 from truepair_lab.quality.cases import CASES, NDCG, RECALL
 from truepair_lab.quality.contestants import (
     OTHER_SEEDS,
