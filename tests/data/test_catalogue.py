@@ -161,8 +161,13 @@ def test_titles_of_the_paper_split_come_from_movielens_too(tmp_path: Path) -> No
 def test_lightgcn_split(tmp_path: Path) -> None:
     put(tmp_path, {"train.txt": "0 1 2\n1 2\n", "test.txt": "0 3\n1\n"})
     split = parsers.lightgcn_split(tmp_path)
-    assert rows_of(split.train) == [(0, 1), (0, 2), (1, 2)]
-    assert rows_of(split.test) == [(0, 3)]
+    assert rows_of(split.train) == [
+        (0, 1, 0),
+        (0, 2, 1),
+        (1, 2, 0),
+    ]  # with the position in the user's history
+    assert rows_of(split.test) == [(0, 3, 2)]
+    assert split.train.time_kind == split.test.time_kind == "order"
     assert len(parsers.union(split)) == 4
 
 
@@ -251,7 +256,8 @@ def test_real_files_have_the_verified_numbers(real_data: Path, name: str) -> Non
     assert (found.n_users, found.n_items, len(found)) == (dataset.users, dataset.items, dataset.pairs)
     assert (found.rating is not None) == dataset.has_ratings
     has_times = dataset.has_times and not (real_data / name / "ratings_notime.dat").exists()
-    assert (found.time is not None) == has_times
+    assert (found.time is not None) == (has_times or dataset.has_order)
+    assert found.time_kind == ("order" if dataset.has_order else "clock")
     assert found.history == ()
 
 
@@ -259,19 +265,33 @@ def test_a_checksum_of_a_real_file(real_data: Path) -> None:
     assert sha256_of(real_data / "ml-100k" / "u.data") == DATASETS["ml-100k"].file("u.data").sha256
 
 
+_UNLIKE = (
+    "test is unlike train: popular items are held out {} often than at random ({} of their pairs against "
+    "{}); a random validation part may choose the wrong settings: {}"
+)
+
+
 @pytest.mark.parametrize(
-    ("name", "train", "test", "note"),
+    ("name", "train", "test", "notes"),
     [
-        ("ml-100k-paper-split", 80_000, 20_000, "38 test pairs of 35 items that train does not have"),
-        ("gowalla", 810_128, 217_242, None),
-        ("yelp2018", 1_237_259, 324_147, None),
-        ("coat", 290 * 24, 290 * 16 - 366, "366 test pairs also in train: dropped from test"),
+        ("ml-100k-paper-split", 80_000, 20_000, ["38 test pairs of 35 items that train does not have"]),
+        ("gowalla", 810_128, 217_242, [_UNLIKE.format("more", "25.8%", "21.2%", "use hold_out='last'")]),
+        ("yelp2018", 1_237_259, 324_147, [_UNLIKE.format("less", "17.7%", "20.8%", "use hold_out='last'")]),
+        (
+            "coat",
+            290 * 24,
+            290 * 16 - 366,
+            [
+                "366 test pairs also in train: dropped from test",
+                _UNLIKE.format("less", "17.2%", "38.0%", "validate on a part that is like test"),
+            ],
+        ),
     ],
 )
-def test_real_splits(real_data: Path, name: str, train: int, test: int, note: str | None) -> None:
+def test_real_splits(real_data: Path, name: str, train: int, test: int, notes: list[str]) -> None:
     split = load_split(name, real_data)
     assert (len(split.train), len(split.test)) == (train, test)
-    assert split.notes == (() if note is None else (note,))
+    assert list(split.notes) == notes
     assert (split.train.n_users, split.train.n_items) == (DATASETS[name].users, DATASETS[name].items)
 
 

@@ -9,7 +9,10 @@ def test_a_dataset_of_published_parts_is_read_with_all_of_them(tmp_path):
     (tmp_path / "test.txt").write_text("0 3\n1 1\n")
     for name in ("gowalla", "yelp2018"):
         data = DATASETS[name].read(tmp_path)
-        assert data.to_table().to_pydict() == {"user": [0, 0, 0, 1, 1], "item": [1, 2, 3, 1, 2]}
+        pairs = {"user": [0, 0, 0, 1, 1], "item": [1, 2, 3, 1, 2]}
+        assert data.to_table().to_pydict() == {**pairs, "order": [0, 1, 2, 1, 0]}  # test continues train
+        assert data.time_kind == "order"
+        assert data == data.pairs_only()  # results on these pairs know nothing of their order
 
 
 def test_titles_beside_the_papers_split_need_no_other_dataset(tmp_path, monkeypatch):

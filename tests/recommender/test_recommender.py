@@ -781,6 +781,7 @@ OTHER_PARAMETERS = {
     "blend_weight": np.float64(0.5),
     "tau": np.float32(0.25),
     "validation": 0.2,
+    "hold_out": "random",
     "metric": "recall@5",
     "engine": "reference",
     "epochs": np.int32(2),

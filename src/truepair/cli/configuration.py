@@ -62,6 +62,13 @@ class Training:
             "default, and scores the trials." + _DEFAULT
         ),
     ] = None
+    hold_out: Annotated[
+        str | None,
+        typer.Option(
+            help="Which pairs to hold out: {truepair.recommender.holdout.HOLD_OUTS}. `last`: the latest of "
+            "each user; `auto` is `last` where there are times and the test part is not random." + _DEFAULT
+        ),
+    ] = None
     metric: Annotated[str | None, typer.Option(help="The metric for validation and test." + _DEFAULT)] = None
     seed: Annotated[int | None, typer.Option(help="The seed of all random numbers." + _DEFAULT)] = None
     engine: Annotated[

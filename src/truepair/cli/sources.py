@@ -34,6 +34,10 @@ class Reading:
     rating: Annotated[str | None, _column("rating")] = None
     weight: Annotated[str | None, _column("weight")] = None
     time: Annotated[str | None, _column("time")] = None
+    chronological: Annotated[
+        bool | None,
+        typer.Option("--chronological", help="The rows are in order of time; there is no time column."),
+    ] = None
     format: Annotated[
         str | None,
         typer.Option(help="The format, if not that of the file name: {truepair.data.formats.FORMATS}."),
@@ -79,18 +83,32 @@ class Reading:
         found = found if self.min_rating is None else found.with_min_rating(self.min_rating)
         return found if self.core is None else found.k_core(*self._cores())
 
-    def split(self, source: str, test: str | None, valid: float, seed: int, progress: bool = False) -> Split:
+    def split(
+        self,
+        source: str,
+        test: str | None,
+        valid: float,
+        seed: int,
+        hold_out: str = "auto",
+        progress: bool = False,
+    ) -> Split:
         """A random split with the share `test`, or "given", the split that comes with the dataset.
 
-        With None, the given split if there is one and no pairs are filtered, else a random fifth.
+        With None, the given split if there is one and no pairs are filtered, else a random fifth. The share
+        `valid` of its train part is held out; with "auto", like the test part.
         """
+        from truepair.recommender.holdout import with_validation
+
+        return with_validation(self._whole_split(source, test, seed, progress), valid, seed, hold_out)
+
+    def _whole_split(self, source: str, test: str | None, seed: int, progress: bool) -> Split:
         from truepair.data.split_recipes import split_given, split_random
 
         dataset, filtered = find_source(source), self.min_rating is not None or self.core is not None
         if test is None:
             test = "given" if dataset is not None and dataset.has_split and not filtered else "0.2"
         if test != "given":
-            return split_random(self.interactions(source, progress), _share(test), valid, seed)
+            return split_random(self.interactions(source, progress), _share(test), seed=seed)
         if dataset is None:
             raise InputError(
                 f"test = 'given' needs a dataset that comes with a split, and {source} is a file; "
@@ -106,7 +124,7 @@ class Reading:
 
         given = load_split(source, self.data_dir, progress)
         train, test_part = (self._rated(part, source) for part in (given.train, given.test))
-        return split_given(train, test_part, holdout=valid, seed=seed)
+        return split_given(train, test_part)
 
     def _rated(self, part: Interactions, source: str) -> Interactions:
         """The pairs of a published part with at least the minimum rating; users and items stay the same."""
@@ -118,7 +136,10 @@ class Reading:
 
     def _for_files(self) -> dict[str, Any]:
         roles = ("user", "item", "rating", "weight", "time")
-        given = {name: getattr(self, name) for name in ("format", "header", "encoding", "duplicates")}
+        given = {
+            name: getattr(self, name)
+            for name in ("chronological", "format", "header", "encoding", "duplicates")
+        }
         given |= {"missing": self.missing, "min_rating": self.min_rating, "items": self.items}
         given |= {role: as_column(getattr(self, role)) for role in roles}
         given |= {"core": None if self.core is None else self._cores()}

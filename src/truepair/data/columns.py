@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -60,6 +60,8 @@ class Raw:
     """A hint for messages about columns that were not found."""
     steps: tuple[Step, ...] = ()
     """What was removed when the source was opened."""
+    order: Literal["rows", "user", "none"] = "rows"
+    """What the order of the rows may mean: an order of all rows, of each user's rows, or nothing."""
 
 
 def role_of(name: str) -> str | None:

@@ -52,6 +52,7 @@ def matrix_source(matrix: Any, source: str) -> Raw:
         lambda positions: [columns[at] for at in positions],
         lambda row: f"row {columns[0][row]}, column {columns[1][row]} (counting from 0)",
         steps=tuple(step for step in (empty, zero) if step.rows or step.users or step.items),
+        order="none",
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,10 @@ import pyarrow as pa
 import scipy.sparse as sp
 
 from truepair.data.ids import Codes, IdMap
-from truepair.errors import InputError, check_number, check_whole
+from truepair.errors import InputError, check_choice, check_number, check_whole
+
+TIME_KINDS = ("clock", "order")
+"""Kinds of times: "clock" is comparable among all pairs, "order" is a position among one user's pairs."""
 
 Values = npt.NDArray[np.float64] | npt.NDArray[np.int64]
 
@@ -37,6 +40,8 @@ class Interactions:
 
     `users` and `items` hold codes; `user_ids` and `item_ids` map them to the caller's ids.
     The arrays are read-only copies. Each pair occurs once; `read_interactions` merges repeated rows.
+    With `time_kind="order"`, times are positions in each user's history: they compare pairs of one user only,
+    and are no part of `hash`, so that results on the same pairs stay comparable.
 
     >>> Interactions(np.array([1, 0]), np.array([0, 2]), IdMap.of(["ann", "bob"]), IdMap.range(3))
     <Interactions: 2 users x 3 items, 2 pairs, density 33.33%>
@@ -50,8 +55,10 @@ class Interactions:
     weight: Values | None = None
     time: Values | None = None
     history: tuple[Step, ...] = field(default=())
+    time_kind: Literal["clock", "order"] = "clock"
 
     def __post_init__(self) -> None:
+        check_choice("time_kind", self.time_kind, TIME_KINDS)
         users = _checked_codes("users", self.users, self.n_users)
         items = _checked_codes("items", self.items, self.n_items)
         if len(users) != len(items):
@@ -130,15 +137,19 @@ class Interactions:
         return sp.csr_array((np.ones(len(self), np.float32), self.items, self.indptr), self._shape)
 
     def to_table(self) -> pa.Table:
-        """An Arrow table in the caller's ids: user, item, and rating, weight, time where present."""
+        """An Arrow table in the caller's ids: user, item; rating, weight, time (or order) where present."""
         ids = {"user": self.user_ids.outside(self.users), "item": self.item_ids.outside(self.items)}
-        return pa.table({**ids, **self._extra_columns()})
+        extra = self._extra_columns()
+        return pa.table({**ids, **{self._shown_name(name): column for name, column in extra.items()}})
 
     @cached_property
     def hash(self) -> str:
         """A checksum of ids, pairs and columns: equal on every machine and for every order of the rows."""
         digest = hashlib.blake2b(self.user_ids.digest() + self.item_ids.digest(), digest_size=16)
-        for name, column in {"users": self.users, "items": self.items, **self._extra_columns()}.items():
+        extra = self._extra_columns()
+        if self.time_kind == "order":
+            extra.pop("time", None)
+        for name, column in {"users": self.users, "items": self.items, **extra}.items():
             little = column.astype(column.dtype.newbyteorder("<"), copy=False)
             digest.update(name.encode() + little.dtype.str.encode() + little.tobytes())
         return digest.hexdigest()
@@ -149,6 +160,10 @@ class Interactions:
         """Only these rows (a mask or positions). The users, the items and their codes do not change."""
         columns: dict[str, Any] = {name: column[rows] for name, column in self._extra_columns().items()}
         return replace(self, users=self.users[rows], items=self.items[rows], **columns)
+
+    def pairs_only(self) -> Interactions:
+        """The same pairs without rating, weight and time."""
+        return Interactions(self.users, self.items, self.user_ids, self.item_ids)
 
     def with_min_rating(self, least: float) -> Interactions:
         """Only rows with a rating of `least` or more. Users and items without a remaining row are removed."""
@@ -204,6 +219,7 @@ class Interactions:
             IdMap(self.item_ids.outside(kept_items)),
             **{name: column[keep] for name, column in self._extra_columns().items()},
             history=(*self.history, step),
+            time_kind=self.time_kind,
         )
 
     @property
@@ -213,6 +229,10 @@ class Interactions:
     def _extra_columns(self) -> dict[str, Values]:
         columns = {name: getattr(self, name) for name in ("rating", "weight", "time")}
         return {name: np.asarray(column) for name, column in columns.items() if column is not None}
+
+    def _shown_name(self, column: str) -> str:
+        """The column's name outside: "order" for positions, which would pass for times of a clock."""
+        return "order" if column == "time" and self.time_kind == "order" else column
 
     def __len__(self) -> int:
         return len(self.users)
@@ -224,7 +244,7 @@ class Interactions:
         return hash(self.hash)
 
     def __repr__(self) -> str:
-        extra = "".join(f", {name}" for name in self._extra_columns())
+        extra = "".join(f", {self._shown_name(name)}" for name in self._extra_columns())
         return (
             f"<Interactions: {self.n_users:,} users x {self.n_items:,} items, {len(self):,} pairs, "
             f"density {self.density:.2%}{extra}>"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -35,6 +35,7 @@ def read_interactions(
     rating: Column = None,
     weight: Column = None,
     time: Column = None,
+    chronological: bool = False,
     format: str | None = None,
     header: bool | None = None,
     encoding: str = "utf-8",
@@ -52,6 +53,9 @@ def read_interactions(
     array of 2 to 4 columns (user, item, rating, time) or a tuple of such arrays.
 
     - `user` … `time`: a column's name or position; None finds it by its name, False ignores it.
+    - `chronological`: True where the rows are in order of time and there is no time column: the row's number
+      becomes the time. In adjacency files it is the position among the user's items, which compares pairs of
+      one user only.
     - `format`, `header`, `encoding`: for files that are not recognised by suffix and first lines.
     - `missing`: "drop" removes rows without an id, rating, weight or time; "error" names the first one.
     - `min_rating`: rows with a lower rating are removed.
@@ -78,11 +82,18 @@ def read_interactions(
     if "rating" not in at:
         _check_rating_column(raw, least, duplicates)
 
-    rows = _Rows(raw.source, _columns(raw, at), list(raw.steps))
+    if chronological not in (True, False):
+        raise InputError(f"chronological = {chronological!r} is not allowed; pass True or False.")
+    columns = _columns(raw, at)
+    if chronological:
+        columns["time"] = _row_numbers(raw, at, len(columns["user"]))
+    rows = _Rows(raw.source, columns, list(raw.steps))
     rows = _without_missing(rows, raw, missing)
     if least is not None:
         rows = rows.filter(pc.greater_equal(rows.columns["rating"], least), f"rating below {least:g}")
     found = _interactions(rows, duplicates)
+    if chronological and raw.order == "user":
+        found = _in_order_of_users(found)
     if items is not None:
         if cores is not None:
             raise InputError("core removes items, and items adds those that nobody has; use one of them.")
@@ -145,6 +156,30 @@ def _columns(raw: Raw, at: Mapping[str, int]) -> dict[str, pa.Array]:
     if not lengths["user"]:
         raise InputError(f"{raw.source} has no rows; give at least one interaction.")
     return columns
+
+
+def _row_numbers(raw: Raw, at: Mapping[str, int], n: int) -> pa.Array:
+    """The rows' numbers as times; an error where there is a time column, or where rows have no order."""
+    if "time" in at:
+        raise InputError(
+            f"chronological = True makes the order of rows the time, but {raw.source} has the time column "
+            f"{raw.names[at['time']]!r}; leave out chronological, or pass time=False."
+        )
+    if raw.order == "none":
+        raise InputError(
+            f"chronological = True: {raw.source} is a matrix, and its entries have no order; leave it out."
+        )
+    return pa.array(np.arange(n))
+
+
+def _in_order_of_users(found: Interactions) -> Interactions:
+    """The interactions with positions 0, 1, … among each user's pairs as times."""
+    order = np.lexsort(
+        (np.asarray(found.time), found.users)
+    )  # rows are sorted by user, so each user's block stays
+    position = np.empty(len(found), dtype=np.int64)
+    position[order] = np.arange(len(found)) - found.indptr[found.users]
+    return replace(found, time=position, time_kind="order")
 
 
 def _without_missing(rows: _Rows, raw: Raw, missing: str) -> _Rows:

@@ -10,6 +10,7 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
+from truepair.data.exchangeability import unlike_train
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError
 
@@ -50,11 +51,13 @@ class Split:
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """What a reader of results on this split must know: empty parts, users and items unknown to train."""
+        """What a reader of results on this split must know: empty parts, users and items unknown to train,
+        and a test part that is no random part of all pairs."""
         held_out = [(name, part) for name, part in self.parts.items() if name != "train"]
         return (
             *self.remarks,
             *(note for name, part in held_out for note in _unknown_to_train(name, part, self.train)),
+            *unlike_train("test", self.train, self.test),
         )
 
     @cached_property

@@ -97,7 +97,7 @@ def split_temporal(
     if at is not None and test is not None:
         raise InputError(f"test = {test!r} and at = {at!r} both say where to split; pass one of them.")
     share, valid = _check_test(0.2 if test is None else test), _check_valid(valid)
-    time = _times(interactions, "split_temporal")
+    time = _clock_times(interactions, "split_temporal")
     in_test = _latest(time, np.ones(len(time), dtype=bool), share) if at is None else _since(time, at)
     in_valid = _latest(time, ~in_test, valid)
     test_remarks = _size_note("test", in_test, len(time), share) if at is None else ()
@@ -163,6 +163,15 @@ SPLITS: dict[str, Callable[..., Split]] = {
     "leave_last_out": split_leave_last_out,
     "temporal": split_temporal,
 }
+
+
+def last_of_each_user(interactions: Interactions, share: float, seed: int) -> Mask:
+    """The latest min(⌊n·share + ½⌋, n-1) of every user's n pairs; equal times are in a random order."""
+    n = interactions.user_counts
+    held_out = _at_most_all_but_one(_share_of(n, share), n)
+    ties = random_bits(_draw_key(seed, "ties"), len(interactions))
+    position = _position_in_user(interactions, ties, _times(interactions, "hold_out = 'last'"))
+    return position >= (n - held_out)[interactions.users]
 
 
 # --- assignment ------------------------------------------------------------------------------------
@@ -237,9 +246,20 @@ def _since(time: Values, at: float) -> Mask:
 def _times(interactions: Interactions, who: str) -> Values:
     if interactions.time is None:
         raise InputError(
-            f"{who} needs the time of each pair, but there is no time column; read one with time=…."
+            f"{who} needs the time of each pair, but there is no time column; read one with time=…, or pass "
+            "chronological=True if the rows are in order of time."
         )
     return interactions.time
+
+
+def _clock_times(interactions: Interactions, who: str) -> Values:
+    time = _times(interactions, who)
+    if interactions.time_kind == "order":
+        raise InputError(
+            f"{who} compares the times of different users, but here a time is a position in a user's own "
+            "history; hold out the last pairs of each user instead, or read a time column."
+        )
+    return time
 
 
 # --- parts with ids of their own -------------------------------------------------------------------

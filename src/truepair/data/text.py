@@ -95,6 +95,7 @@ def read_adjacency(file: File) -> Raw:
         lambda row: f"line {nonblank[line_of[row]] + 1}",
         typed=False,
         steps=(Step("line of a user without items", 0, without_items),) if without_items else (),
+        order="user",
     )
 
 

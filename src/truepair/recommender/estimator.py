@@ -68,6 +68,8 @@ class Recommender:
                             the weight are added to those of the trained encoder.
     validation, metric      the share of the pairs that is held out to choose the epoch by this metric;
                             0 trains for all epochs on all pairs.
+    hold_out                which pairs are held out: a "random" share, the "last" of each user, all after a
+                            "time"; "auto" is "last" where the pairs of most users have times, else "random".
     stop_after              end training after this epoch; the learning rate still follows the schedule of
                             `epochs`. `tune` sets it to the epoch that it chose.
     engine                  "auto" is "full" with sampler="full"; otherwise "gpu" on CUDA, "cpu" elsewhere, or
@@ -104,6 +106,7 @@ class Recommender:
     blend_weight: float = 1.0
     validation: float | None = None
     metric: str = "ndcg@20"
+    hold_out: str = "auto"
     engine: str = AUTO
     epochs: int | None = None
     stop_after: int | None = None
@@ -191,7 +194,7 @@ class Recommender:
         learn from. A closed form has no epoch to choose: a validation part is used only for scoring.
         """
         self.check()
-        split = split_for_fitting(interactions, valid, self.held_out, self.seed)
+        split = split_for_fitting(interactions, valid, self.held_out, self.seed, self.hold_out)
         nothing_held_out = split.valid is None and self.validation is None and self.closed_form() is None
         if nothing_held_out and self.patience not in ("auto", None):
             raise InputError(

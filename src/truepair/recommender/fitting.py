@@ -56,7 +56,7 @@ def fit_split(parameters: Parameters, split: Split, checkpoint: str | Path | Non
     else:
         result, estimated = _train(parameters, split.train, validation, checkpoint, progress)
     users, items, score = _blended(parameters, result, split.train, validation, device)
-    seen = joined([split.train] if split.valid is None else [split.train, split.valid])
+    seen = joined([split.train] if split.valid is None else [split.train, split.valid]).pairs_only()
     held_out = np.flatnonzero((split.train.user_counts == 0) & (seen.user_counts > 0)).tolist()
     facts = _facts(parameters, result, split, score) | estimated
     facts |= {ONLY_VALIDATION: held_out} if held_out else {}

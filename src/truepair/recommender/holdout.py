@@ -6,17 +6,98 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from truepair.data.interactions import Interactions, refuse_weights
 from truepair.data.reading import read_interactions
-from truepair.data.split import Split
-from truepair.data.split_recipes import split_given, split_random
-from truepair.errors import InputError
+from truepair.data.split import Mask, Split
+from truepair.data.split_recipes import last_of_each_user, split_given, split_random, split_temporal
+from truepair.errors import InputError, check_choice, check_number, check_whole
+
+HOLD_OUTS = ("auto", "random", "last", "time")
+"""Which pairs a hold-out takes; "auto" is "last" where users' pairs have times, else "random"."""
 
 
-def split_for_fitting(interactions: Any, valid: Any, share: float, seed: int) -> Split:
-    """A Split as it is; else the train part and the given validation part, or a random share held out."""
+def hold_out(interactions: Interactions, how: str = "auto", share: float = 0.1, seed: int = 0) -> Split:
+    """A split whose validation part is about the share `share` of the pairs; its test part is empty.
+
+    how     "random": a random share of all pairs
+            "last": the latest min(⌊n·share + ½⌋, n-1) of each user's n pairs
+            "time": all pairs at or after the time that leaves this share; times of all users are compared
+            "auto": "last" where the pairs of most users have more than one time, and users have enough pairs
+            for half of the share at least; else "random"
+
+    Pairs whose user or item would have no pair left to learn from stay in train. The seed draws the random
+    share, and the order of equal times.
+    """
+    check_number("share", share, 0, 1, open_low=True, open_high=True)
+    seed = check_whole("seed", seed, 0, 2**63 - 1)
+    how = resolved(interactions, how, share)
+    if how == "time" and interactions.time_kind == "order":
+        raise InputError(
+            "hold_out = 'time' compares the times of different users, but here a time is a position in one "
+            "user's history; use hold_out='last'."
+        )
+    if how == "last":
+        chosen = last_of_each_user(interactions, share, seed)
+    else:
+        drawn = how == "random"
+        made = split_random(interactions, share, seed=seed) if drawn else split_temporal(interactions, share)
+        chosen = made.test.has(interactions.users, interactions.items)
+    held_out = _without_isolated(interactions, chosen)
+    if not held_out.any():
+        raise InputError(
+            f"hold_out = {how!r} with validation = {share} of {len(interactions)} pairs is none that can be "
+            "held out; use validation=0."
+        )
+    recipe = f"hold_out(how={how!r}, share={share}, seed={seed})"
+    nothing = interactions.take(np.zeros(len(interactions), dtype=bool))
+    return Split(interactions.take(~held_out), interactions.take(held_out), nothing, recipe)
+
+
+def resolved(interactions: Interactions, how: str, share: float) -> str:
+    """`how`, with "last" or "random" for "auto"."""
+    if check_choice("hold_out", how, HOLD_OUTS) != "auto":
+        return how
+    if not _most_users_have_times(interactions):
+        return "random"
+    enough = last_of_each_user(interactions, share, seed=0).mean() >= share / 2
+    return "last" if enough else "random"
+
+
+def like_test(split: Split) -> str:
+    """How to hold out validation pairs of the train part so that they are like the test part.
+
+    This goes by the recipe of the split and the kind of times that train has, never by the test part itself.
+    """
+    recipe = split.recipe.partition("(")[0]
+    timed = split.train.time is not None
+    if recipe in ("random", "random_per_user", "k_folds"):
+        return "random"
+    if recipe == "leave_last_out" and timed:
+        return "last"
+    if recipe == "temporal" and timed and split.train.time_kind == "clock":
+        return "time"
+    return "auto"
+
+
+def with_validation(split: Split, share: float, seed: int, how: str = "auto") -> Split:
+    """The split with a share of its train part as the validation part; with "auto", one like the test part.
+
+    A random share is that of `split_given(…, holdout=share)`, without regard to isolated users and items.
+    """
+    if not share:
+        return split
+    how = resolved(split.train, like_test(split) if how == "auto" else how, share)
+    if how == "random":
+        part = split_given(split.train, split.test, holdout=share, seed=seed)
+    else:
+        part = hold_out(split.train, how, share, seed)
+    recipe = f"{split.recipe}, hold_out(how={how!r}, share={share}, seed={seed})"
+    return Split(part.train, part.valid, split.test, recipe, split.remarks)
+
+
+def split_for_fitting(interactions: Any, valid: Any, share: float, seed: int, how: str = "auto") -> Split:
+    """A Split as it is; else the train part and the given validation part, or a share held out."""
     if isinstance(interactions, Split):
         if valid is not None:
             raise InputError("a Split was given, and valid too; put the validation part into the split.")
@@ -24,17 +105,10 @@ def split_for_fitting(interactions: Any, valid: Any, share: float, seed: int) ->
         return interactions
     everything = as_interactions(interactions)
     refuse_weights(everything)
+    if valid is None and share:
+        return hold_out(everything, how, share, seed)
     nothing = everything.take(np.zeros(len(everything), dtype=bool))
-    if valid is not None or not share:
-        return split_given(everything, nothing, None if valid is None else as_interactions(valid))
-    chosen = split_random(everything, share, seed=seed).test
-    held_out = _without_isolated(everything, chosen.has(everything.users, everything.items))
-    if not held_out.any():
-        raise InputError(
-            f"validation = {share} of {len(everything)} pairs is none that can be held out; use validation=0."
-        )
-    recipe = f"validation={share}, seed={seed}"
-    return Split(everything.take(~held_out), everything.take(held_out), nothing, recipe)
+    return split_given(everything, nothing, None if valid is None else as_interactions(valid))
 
 
 def as_interactions(source: Any) -> Interactions:
@@ -43,12 +117,26 @@ def as_interactions(source: Any) -> Interactions:
 
 
 def joined(parts: Sequence[Interactions]) -> Interactions:
-    """The pairs of all parts, which share their ids."""
+    """The pairs of all parts, which share their ids, and their times if all have times of one kind."""
     users, items = (np.concatenate([getattr(part, name) for part in parts]) for name in ("users", "items"))
-    return Interactions(users, items, parts[0].user_ids, parts[0].item_ids)
+    first = parts[0]
+    times = [part.time for part in parts if part.time is not None and part.time_kind == first.time_kind]
+    time: Any = np.concatenate(times) if len(times) == len(parts) else None
+    return Interactions(users, items, first.user_ids, first.item_ids, time=time, time_kind=first.time_kind)
 
 
-def _without_isolated(everything: Interactions, held_out: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+def _most_users_have_times(interactions: Interactions) -> bool:
+    """Whether more than half of the users with two pairs or more have pairs of different times."""
+    if interactions.time is None or not len(interactions):
+        return False
+    several = interactions.user_counts > 1
+    starts = interactions.indptr[:-1][interactions.user_counts > 0]
+    first, last = (each.reduceat(interactions.time, starts) for each in (np.minimum, np.maximum))
+    different = int((first < last).sum())
+    return 2 * different > int(several.sum())
+
+
+def _without_isolated(everything: Interactions, held_out: Mask) -> Mask:
     """`held_out` without the pairs whose user or item would have no pair left in the train part."""
     users = np.bincount(everything.users[~held_out], minlength=everything.n_users)
     items = np.bincount(everything.items[~held_out], minlength=everything.n_items)

@@ -14,6 +14,7 @@ from truepair.losses import LOSSES, Loss
 from truepair.models.closed_forms import ALL_ENCODERS, CLOSED, EASE, ClosedForm
 from truepair.models.encoders import ENCODERS, Encoder
 from truepair.recommender.defaults import PARTS_BY_DEFAULT, default_batch_size, unused, with_defaults
+from truepair.recommender.holdout import HOLD_OUTS
 from truepair.recommender.parameters import PARTS, as_json, check_finite
 from truepair.sampling import SAMPLERS, Sampler
 from truepair.training import AUTO, ENGINES, Settings, check_sampler
@@ -42,6 +43,7 @@ def parts_of(parameters: Parameters, n_pairs: int = 0, n_users: int = 0) -> Part
     blend_of(parameters)
     check_choice("engine", known["engine"], [AUTO, *ENGINES])
     check_number("validation", known["validation"], 0, 1, open_high=True)
+    check_choice("hold_out", known.get("hold_out", "auto"), HOLD_OUTS)
     parse_metric(known["metric"])
     if known.get("stop_after") is not None:
         remedy = f"There are epochs = {known['epochs']}; raise epochs, or lower stop_after."

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from truepair.data.split import Split
-from truepair.errors import InputError
+from truepair.errors import InputError, check_choice
 from truepair.recommender.defaults import SAMPLED
 from truepair.recommender.estimator import Recommender
-from truepair.recommender.holdout import split_for_fitting
+from truepair.recommender.holdout import HOLD_OUTS, split_for_fitting
 from truepair.recommender.parameters import PARTS, by_fields, same_parameters
 from truepair.storage.old_names import current_parameters
 from truepair.tuning.domains import Space
@@ -41,7 +41,8 @@ def tune(
     """Search for the parameters of a `Recommender` with the best score on a validation part.
 
     `data` is a `Split` with a validation part, or anything that `Recommender.fit` takes; then `valid`, or a
-    random share of the pairs (a tenth, or the parameter `validation`), is the validation part. The test part
+    share of the pairs (a tenth, or the parameter `validation`), is the validation part: the share is held out
+    as the parameter `hold_out` says. The test part
     of a split is not used. Trial 0 is the default: the model without a search. `parameters` are fixed: names
     of Recommender, and with `**{"loss.tau": 0.1}` fields of its loss, encoder and sampler. `space` is what to
     search, by default what suits these three; see `truepair.tuning.domains`. With a file as `storage`, a
@@ -55,7 +56,7 @@ def tune(
         model = found.recommender().fit(clicks)
     """
     plan = plan_search(parameters, space)
-    split = split_for_fitting(data, valid, plan.validation, plan.model.seed)
+    split = split_for_fitting(data, valid, plan.validation, plan.model.seed, plan.model.hold_out)
     options: dict[str, Any] = {"trials": trials, "study": study, "together": together, "on_trial": on_trial}
     options |= {"on_best": on_best, "extensions": extensions, "prune": prune, "progress": progress}
     if storage is not None:
@@ -114,6 +115,8 @@ def plan_search(parameters: Mapping[str, Any], space: Space | None = None) -> Se
     check_space(space, {name: value for name, value in known.items() if name not in space})
     check_values(space, _for_fit(fixed))
     model = Recommender.of({name: value for name, value in fixed.items() if "." not in name})
+    check_choice("hold_out", model.hold_out, HOLD_OUTS)
+    fixed.pop("hold_out", None)  # it makes the parts of the search, and has no part in a trial
     share = SAMPLED["validation"] if model.validation is None else model.validation
     if not 0 < share < 1:
         raise InputError(f"validation = {share} leaves no pairs to score trials on; use a share such as 0.1.")
@@ -124,8 +127,8 @@ def plan_search(parameters: Mapping[str, Any], space: Space | None = None) -> Se
 
 
 def _for_fit(fixed: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters without the validation share: here it scores trials, also those of closed forms."""
-    return {name: value for name, value in fixed.items() if name != "validation"}
+    """The parameters without those of the hold-out: here it scores trials, also those of closed forms."""
+    return {name: value for name, value in fixed.items() if name not in ("validation", "hold_out")}
 
 
 def _check_names(fixed: list[str], space: list[str]) -> None:
@@ -135,6 +138,8 @@ def _check_names(fixed: list[str], space: list[str]) -> None:
                 f"{name} has no effect here: trials score the trained encoder without a blend. Leave it out, "
                 "and give it to `fit` together with the best parameters."
             )
+        if name == "hold_out" and name in space:
+            raise InputError("hold_out cannot be searched: trials on different parts do not compare. Fix it.")
         if name == "stop_after":
             raise InputError("stop_after has no effect here: a search chooses it. Leave it out.")
     for part in [part for part in PARTS if part in space]:

@@ -113,11 +113,11 @@ def load_material(name: str, data_dir: str | Path | None = None, progress: bool 
     data = DATA[check_choice("dataset", name, DATA)]
     if data.given:
         given = load_split(data.source, data_dir, progress)
-        whole = Split(joined([given.train]), None, joined([given.test]), given.recipe)
+        whole = Split(given.train.pairs_only(), None, given.test.pairs_only(), given.recipe)
         part = split_random(whole.train, test=0.1, seed=SPLIT_SEED)
         holdout = Split(part.train, part.test, whole.test, f"{whole.recipe}, valid=0.1, seed={SPLIT_SEED}")
     else:
-        pairs = joined([load(data.source, data_dir, progress)])  # without ratings and times: pairs are all
+        pairs = load(data.source, data_dir, progress).pairs_only()  # without ratings and times: pairs are all
         whole = split_random(pairs, test=0.2, seed=SPLIT_SEED)
         holdout = split_random(pairs, test=0.2, valid=0.1, seed=SPLIT_SEED)
     if data.split_hash is not None and whole.hash != data.split_hash:
@@ -139,7 +139,7 @@ def other_split(material: Material, name: str, data_dir: str | Path | None = Non
     pairs = joined([material.whole.train, material.whole.test])
     if name == "files":
         given = load_split(material.data.source, data_dir)
-        made = Split(joined([given.train]), None, joined([given.test]), given.recipe)
+        made = Split(given.train.pairs_only(), None, given.test.pairs_only(), given.recipe)
     elif name == "per-user":
         made = split_random_per_user(pairs, test=0.2, seed=SPLIT_SEED)
     else:

@@ -11,6 +11,10 @@ from truepair.data.split_recipes import split_random
 
 FOLDER = Path(__file__).parents[3] / "benchmarks"
 CALLS = {
+    "exchangeability.py": (
+        ["--quick"],
+        ["test is unlike train: popular items", "| simulated | 0 ("],
+    ),
     "fold_in.py": (["--quick"], ["mf: recall@20 of new people", "lightgcn: overlap@20 of a training user's"]),
     "import_time.py": (["--quick"], ["import torch", "1.00 x torch"]),
     "memory.py": (["--tiny"], ["bytes a user", "users, 3 items"]),

@@ -59,7 +59,8 @@ def compare(
     models = _models(training, [name.strip() for name in losses.split(",")], console)
     trained = [model for model in models.values() if model.closed_form() is None]
     first = (trained or list(models.values()))[0]  # closed forms hold nothing out
-    split = reading.split(source, test, first.held_out, first.seed, progress=not console.quiet)
+    held_out = (first.held_out, first.seed, first.hold_out)
+    split = reading.split(source, test, *held_out, progress=not console.quiet)
     console.say(described(split))
     runs = {name: _run(name, model, split, seeds, console) for name, model in models.items()}
     merged = {name: mean_over_seeds([found for _, found in those]) for name, those in runs.items()}

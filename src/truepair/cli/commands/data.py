@@ -40,7 +40,9 @@ def info(name: DatasetName, *, data_dir: DataDir = None, console: Console) -> No
 
     dataset = find_dataset(name)
     facts = _facts(dataset, data_dir)
-    has = ", ".join(what for what in ("ratings", "times", "split", "titles", "truth") if facts[f"has_{what}"])
+    has = ", ".join(
+        what for what in ("ratings", "times", "order", "split", "titles", "truth") if facts[f"has_{what}"]
+    )
     lines = [
         f"{name}: {dataset.about}",
         f"size:   {dataset.users:,} users, {dataset.items:,} items, {dataset.pairs:,} pairs",
@@ -80,7 +82,7 @@ def _how_to_get(dataset: Dataset) -> str:
 def _facts(dataset: Dataset, data_dir: Path | None) -> dict[str, Any]:
     folder = place_of(dataset, data_dir)
     plain = ("name", "about", "users", "items", "pairs", "page", "terms", "cite", "by_hand")
-    has = ("has_ratings", "has_times", "has_split", "has_titles", "has_truth")
+    has = ("has_ratings", "has_times", "has_order", "has_split", "has_titles", "has_truth")
     return {name: getattr(dataset, name) for name in (*plain, *has)} | {
         "files": [file.name for file in dataset.files],
         "folder": None if folder is None else str(folder),

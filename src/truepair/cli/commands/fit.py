@@ -88,7 +88,7 @@ def _read(model: Recommender, source: str, test: str | None, reading: Reading, c
         console.say(described(data))
         return data
     share = model.held_out
-    split = reading.split(source, test, share, model.seed, progress=not console.quiet)
+    split = reading.split(source, test, share, model.seed, model.hold_out, progress=not console.quiet)
     console.say(described(split))
     return split
 

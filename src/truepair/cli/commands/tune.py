@@ -127,9 +127,9 @@ def _read(
         test = "given"
     if test is None:
         data = reading.interactions(source, progress=not console.quiet)
-        split = split_for_fitting(data, None, share, model.seed)
+        split = split_for_fitting(data, None, share, model.seed, model.hold_out)
     else:
-        split = reading.split(source, test, share, model.seed, progress=not console.quiet)
+        split = reading.split(source, test, share, model.seed, model.hold_out, progress=not console.quiet)
     console.say(described(split))
     return split
 

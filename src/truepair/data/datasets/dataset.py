@@ -93,6 +93,8 @@ class Dataset:
     read_truth: Callable[[Path, float | None], Truth] | None = None
     has_ratings: bool = True
     has_times: bool = False
+    has_order: bool = False
+    """Whether each user's pairs are in order, without times."""
 
     @property
     def has_split(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -103,9 +103,14 @@ def paper_split_titles_of(ml_100k_folder: Path) -> Titles:
 
 
 def lightgcn_split(folder: Path) -> Split:
-    """train.txt and test.txt: each line is a user followed by their items."""
-    train, test = (read_interactions(folder / f"{p}.txt", format="adjacency") for p in ("train", "test"))
-    return split_given(train, test)
+    """train.txt and test.txt: each line is a user followed by their items, in order; test continues train."""
+    train, test = (
+        read_interactions(folder / f"{part}.txt", format="adjacency", chronological=True)
+        for part in ("train", "test")
+    )
+    split = split_given(train, test)
+    position = np.asarray(split.test.time) + split.train.user_counts[split.test.users]
+    return replace(split, test=replace(split.test, time=position))
 
 
 def coat_split(folder: Path) -> Split:
@@ -130,8 +135,11 @@ def yahoo_r3(folder: Path) -> Interactions:
 
 
 def union(split: Split) -> Interactions:
-    """All pairs of all parts."""
-    return read_interactions(pa.concat_tables([part.to_table() for part in split.parts.values()]))
+    """All pairs of all parts, with their times or positions."""
+    table = pa.concat_tables([part.to_table() for part in split.parts.values()])
+    if "order" not in table.column_names:
+        return read_interactions(table)
+    return replace(read_interactions(table, time="order"), time_kind="order")
 
 
 # --- complete labels ---------------------------------------------------------------------------------

@@ -184,6 +184,7 @@ _ALL = (
         read=_of_split(parsers.lightgcn_split),
         read_split=parsers.lightgcn_split,
         has_ratings=False,
+        has_order=True,
     ),
     Dataset(
         name="yelp2018",
@@ -202,6 +203,7 @@ _ALL = (
         read=_of_split(parsers.lightgcn_split),
         read_split=parsers.lightgcn_split,
         has_ratings=False,
+        has_order=True,
     ),
     Dataset(
         name="coat",
