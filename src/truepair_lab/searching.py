@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ class Quest:
     trials  how many; see `trials_for`
     device  where it runs, for the lines
     extensions  how often ranges may grow
+    first   values of the first trial, where it is not the middle of the space
     """
 
     place: Place
@@ -38,10 +39,22 @@ class Quest:
     trials: int
     device: str
     extensions: int = 2
+    first: Mapping[str, Any] = field(default_factory=dict)
 
-    def run(self, out: Path, progress: bool = False, together: int = 1) -> None:
-        """Run what is missing; every trial is a line in `out`."""
-        found = self._found(out, progress, together)
+    def run(
+        self,
+        out: Path,
+        progress: bool = False,
+        together: int = 1,
+        on_trial: Callable[[Trial], None] = lambda trial: None,
+    ) -> None:
+        """Run what is missing; every trial is a line in `out` as soon as it ends, after `on_trial`."""
+
+        def ended(trial: Trial) -> None:
+            on_trial(trial)
+            self.keep(trial, out)
+
+        found = self._found(out, progress, together, ended)
         known = {line.number for line in self.lines(out)}  # read once: the folder has thousands of lines
         for trial in found:
             if trial.number not in known:
@@ -72,11 +85,15 @@ class Quest:
         self.runner([Asked(number, dict(whole), ended.append)])
         return Trial(number, whole, **dataclasses.asdict(ended[0]))
 
-    def _found(self, out: Path, progress: bool, together: int) -> Sequence[Trial]:
+    def _found(
+        self, out: Path, progress: bool, together: int, ended: Callable[[Trial], None]
+    ) -> Sequence[Trial]:
         """The trials; none where the journal is gone and as many as were asked for are kept."""
         kept = len(self.lines(out))
         if not self.space:  # nothing to choose
-            return [] if kept else [self.one_trial(0, {})]
+            if not kept:
+                ended(self.one_trial(0, {}))
+            return []
         storage = out / "storage" / f"{'_'.join('none' if p == '-' else p for p in self.place)}.journal"
         if kept >= self.trials and not storage.exists():
             return []
@@ -90,6 +107,8 @@ class Quest:
             together=together,
             progress=progress,
             extensions=self.extensions,
+            on_trial=ended,
+            first=self.first,
         )
         return found.trials
 

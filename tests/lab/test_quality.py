@@ -17,10 +17,11 @@ import torch
 from typer.testing import CliRunner
 
 from truepair.cli.main import app
+from truepair.data.interactions import Interactions
 from truepair.data.split import Split
 from truepair.data.split_recipes import split_random
 from truepair.errors import InputError
-from truepair.evaluation import evaluate
+from truepair.evaluation import Validation, evaluate
 from truepair.losses import InfoNCE
 from truepair.models import closed_forms, factor_matrices
 from truepair.recommender.estimator import Recommender
@@ -35,19 +36,27 @@ from truepair_lab import searching
 from truepair_lab.benchmarks import Options, Skipped, contest
 from truepair_lab.lines import Contrast, Lines, RunLine, TrialLine, append_line, digest, read_lines
 from truepair_lab.paper.baselines import solved
-from truepair_lab.paper.presets import METRICS
+from truepair_lab.paper.presets import METRICS, SPLIT_SEED
 from truepair_lab.paper.running.runs import keep_values, per_user_file
 from truepair_lab.quality import blends, cases, contestants, report, running, settled
 from truepair_lab.quality.blends import BlendRunner, StopAfter, blend_parameters, trained
 from truepair_lab.quality.cases import AIMS, CASES, Case, n_parts
-from truepair_lab.quality.comparisons import compare_case, difference_of, sides_of
+from truepair_lab.quality.comparisons import compare_case, debiasing_pairs, difference_of, sides_of
 from truepair_lab.quality.contestants import MODELS, fixed_of, space_of, title
-from truepair_lab.quality.part_scores import ContestLines, PartLine, choice_of, read_contest, scored_trials
+from truepair_lab.quality.part_scores import (
+    ContestLines,
+    PartLine,
+    ResampledValidation,
+    choice_of,
+    read_contest,
+    scored_trials,
+)
 from truepair_lab.quality.running import quest_of, run_wanted, score_parts, search
 from truepair_lab.quality.tables import (
     Contest,
     aims_table,
     chosen_table,
+    debiasing_table,
     families_table,
     ranking_table,
     trials_table,
@@ -112,14 +121,40 @@ def test_every_case_can_be_loaded(name: str, monkeypatch: pytest.MonkeyPatch) ->
     whole = split_random(two_tastes(60, 30, 8), 0.2, seed=1)
     lab = Asked("simulation").case(0)
     monkeypatch.setattr(cases, "load_material", lambda name, data_dir: small_case())
-    monkeypatch.setattr(cases, "load_split", lambda name, data_dir: whole)
+    timed = Split(in_order(whole.train), None, whole.test, whole.recipe)
+    monkeypatch.setattr(cases, "load_split", lambda name, data_dir: timed)
     monkeypatch.setattr(Asked, "case", lambda asked, seed: lab)
     found = cases.load_case(name)
     assert (found.name, found.lab is lab) == (name, name in ("kuairec", "coat"))
     assert len(found.valid) > 0
-    if name.endswith("-standard"):
+    if name.endswith(("-standard", "-tail")):
         assert found.whole.hash == whole.hash
+    if name.endswith("-standard"):
         assert len(found.valid) == round(0.1 * len(whole.train))
+
+
+def in_order(pairs: Interactions) -> Interactions:
+    """The pairs with positions, drawn at random."""
+    time = np.random.default_rng(3).permutation(len(pairs))
+    return replace(pairs, time=time, time_kind="order")
+
+
+def test_a_tail_case_holds_out_the_end_of_each_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = split_random(two_tastes(60, 60, 25), 0.2, seed=1)
+    pairs = in_order(whole.train)
+    timed = Split(pairs, None, whole.test, whole.recipe)
+    monkeypatch.setattr(cases, "load_split", lambda name, data_dir: timed)
+    case = cases.load_case("gowalla-tail")
+    assert pairs.time is not None
+    for user in range(60):
+        own = slice(pairs.indptr[user], pairs.indptr[user + 1])
+        latest = pairs.items[own][np.argsort(-pairs.time[own])][
+            : math.floor(0.1 * len(pairs.items[own]) + 0.5)
+        ]
+        held_out = case.valid.items[case.valid.users == user]
+        assert set(held_out) == set(latest)
+    assert case.part(3) is case.holdout  # its further parts are draws of users
+    assert [cases.is_resampled(f"gowalla-{kind}") for kind in ("tail", "standard")] == [True, False]
 
 
 def test_an_unknown_case_is_told() -> None:
@@ -130,21 +165,60 @@ def test_an_unknown_case_is_told() -> None:
 # --- contestants ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("large", [False, True])
-@pytest.mark.parametrize("model", [m for m in MODELS if m[0] in ("mf", "lightgcn")], ids=" ".join)
-def test_every_space_can_be_searched(model: tuple[str, str], large: bool) -> None:
-    space, fixed = space_of(*model, large), fixed_of(*model, large)
-    if (twin := contestants.twin_of(model, large)) is not None:
-        peer_value, shared = space_of(*twin, large), fixed_of(*twin, large)
-        taken = {name: domain_of(domain).middle() for name, domain in peer_value.items()}
-        fixed, space = {**shared, **taken, "loss": fixed["loss"]}, {**peer_value, **space}
-        assert set(space) - set(peer_value) == {"loss.tau"}
-        check_values({"loss.tau": space["loss.tau"]}, fixed)
-    else:
-        check_values(space, fixed)
-        assert not set(space) & set(fixed)
+TRAINED = [m for m in MODELS if m[0] in ("mf", "lightgcn")]
+
+
+@pytest.mark.parametrize("model", TRAINED, ids=" ".join)
+def test_every_space_of_a_small_case_can_be_searched(model: tuple[str, str]) -> None:
+    space, fixed = space_of(*model, False), fixed_of(*model, False)
+    assert contestants.twin_of(model, large=False) is None
+    check_values(space, fixed)
+    assert not set(space) & set(fixed)
     assert sum(name.endswith(".temperature") for name in space) == 1
     assert ("encoder.hops" in space) == (model[0] == "lightgcn")
+
+
+def large_settings(model: tuple[str, str]) -> dict[str, Any]:
+    """What a large case has for a contestant and its twins, each in the middle of its space."""
+    twin = contestants.twin_of(model, large=True)
+    taken = {} if twin is None else large_settings(twin)
+    fixed = fixed_of(*model, True) if twin is None else contestants.taken_over(model, taken)
+    space = space_of(*model, True, taken.get("encoder.temperature", 0.1))
+    return fixed | {name: domain_of(domain).middle() for name, domain in space.items()}
+
+
+LARGE_METHODS = {"exact-infonce", "exact-psl", "exact-bsl", *contestants.DEBIASED, contestants.CONTROL}
+
+
+@pytest.mark.parametrize("model", [m for m in TRAINED if m[1] in LARGE_METHODS], ids=" ".join)
+def test_every_space_of_a_large_case_can_be_searched(model: tuple[str, str]) -> None:
+    twin = contestants.twin_of(model, large=True)
+    assert (twin is None) == (model == INFONCE)
+    taken = {} if twin is None else large_settings(twin)
+    fixed = fixed_of(*model, True) if twin is None else contestants.taken_over(model, taken)
+    space = space_of(*model, True, taken.get("encoder.temperature", 0.1))
+    check_values(space, {name: value for name, value in fixed.items() if name not in space})
+    whole = large_settings(model)
+    scale = whole["encoder.temperature"] * whole.get("loss.temperature", 1.0)
+    assert 0.04 < scale < 0.2  # what divides cosines
+    assert whole["encoder"] == model[0]
+    assert whole["loss"] == model[1].removeprefix("exact-").removesuffix("-tau0")
+    assert ("loss.margin" in whole) == ("dpl" in model[1])
+    assert ("encoder.hops" in space) == (model == ("lightgcn", "exact-infonce"))
+
+
+def test_a_twin_keeps_how_much_popularity_counts_against_cosines() -> None:
+    found = {m: large_settings(("mf", m)) for m in ("exact-infonce", "exact-psl", "exact-bsl")}
+    relative = {m: p["encoder.popularity"] * p["encoder.temperature"] for m, p in found.items()}
+    assert len({round(value, 9) for value in relative.values()}) == 1
+    assert found["exact-psl"]["encoder.temperature"] == 1.0  # PSL is a function of cosines
+
+
+def test_the_control_differs_by_the_correction_alone() -> None:
+    hard, control = large_settings(("mf", contestants.HARD)), large_settings(("mf", contestants.CONTROL))
+    assert (control["loss.tau"], hard["loss.tau"] > 0) == (0.0, True)
+    assert {**control, "loss.tau": hard["loss.tau"]} == hard
+    assert contestants.trials_of(("mf", contestants.CONTROL), {}, large=True) == 1
 
 
 @pytest.mark.parametrize("large", [False, True])
@@ -167,19 +241,25 @@ def test_every_weight_of_a_sum_can_be_searched(model: tuple[str, str], large: bo
 
 def test_contestants_that_need_nobody_have_no_parts_and_no_twin() -> None:
     sums = {model for model in MODELS if contestants.parts_of(model)}
-    assert sums == {("mf+ease", "exact-infonce"), ("lightgcn+ease", "exact-infonce")}
+    losses = ("infonce", "psl", "bsl", "dpl", "dpl-hard", "infonce-posterior")
+    assert sums == {(f"{encoder}+ease", f"exact-{loss}") for encoder in ("mf", "lightgcn") for loss in losses}
     assert not [model for model in MODELS if contestants.twin_of(model, large=False)]
     twins = {model: contestants.twin_of(model, large=True) for model in MODELS}
-    assert {model: twin for model, twin in twins.items() if twin} == {POSTERIOR: INFONCE}
+    assert {model: twin for model, twin in twins.items() if twin} == {
+        **{("mf", f"exact-{loss}"): INFONCE for loss in losses[1:]},
+        **{("lightgcn", f"exact-{loss}"): ("mf", f"exact-{loss}") for loss in losses},
+        ("mf", contestants.CONTROL): ("mf", contestants.HARD),
+    }
 
 
 def test_the_effort_is_equal() -> None:
     for encoder, method in MODELS:
         space = space_of(encoder, method, False)
-        trials = contestants.trials_of(encoder, space, large=False)
+        trials = contestants.trials_of((encoder, method), space, large=False)
         alone = len(space) == 1  # EASE, and the weights of sums
         assert alone == (method == "ease" or encoder.endswith("+ease")), method
-        assert trials == (12 if alone else 15 if encoder == "lightgcn" else 30), method
+        several = 12 if alone else 15 if encoder == "lightgcn" else 30
+        assert trials == (several if space else 1), method  # popularity has nothing to search
     assert [len(contestants.seeds_of(m, None)) for m in ("ease", "ials", "exact-bpr")] == [1, 5, 5]
 
 
@@ -197,7 +277,8 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("optuna")
     monkeypatch.setattr(contestants, "TRIALS", dict.fromkeys(contestants.TRIALS, 2))
     monkeypatch.setattr(contestants, "TRIALS_LARGE", dict.fromkeys(contestants.TRIALS_LARGE, 2))
-    monkeypatch.setattr(contestants, "_FEW", 2)
+    monkeypatch.setattr(contestants, "_WEIGHTS_LARGE", 2)
+    monkeypatch.setattr(contestants, "_HOPS_LARGE", 2)
     monkeypatch.setattr(contestants, "EPOCHS", {"small": 5, "large": 5})
     monkeypatch.setattr(contestants, "SWEEPS", {"small": 4, "large": 4})
     monkeypatch.setattr(contestants, "_EVERY", 2)
@@ -246,21 +327,23 @@ def test_the_test_part_is_not_in_a_search(case: Case) -> None:
     assert case.valid.hash in identity
 
 
-def shortened(parameters: dict[str, Any]) -> dict[str, Any]:
-    """As a search of a large case tells it."""
-    return {**fixed_of("mf", "exact-infonce", True), **parameters, "encoder.popularity": 0.02}
+def large_infonce(name: str = "gowalla-tail") -> dict[Any, dict[str, Any]]:
+    """InfoNCE's settings as a search of a large case finds them, small."""
+    small = {"encoder.dim": 4, "batch_size": 16, "epochs": 6, "encoder.popularity": 0.2}
+    found = large_settings(INFONCE) | small
+    return {(name, *INFONCE): {"parameters": found, "epoch": 4, "validation": 0.3}}
 
 
-def test_a_large_case_s_posterior_takes_over_infonce_s_settings(case: Case, tmp_path: Path) -> None:
-    large = replace(case, name="gowalla-standard")
-    with pytest.raises(InputError, match="gowalla-standard mf exact-infonce has no settings yet"):
+def test_a_large_case_s_posterior_takes_over_infonce_s_settings(case: Case) -> None:
+    large = replace(case, name="gowalla-tail")
+    with pytest.raises(InputError, match="gowalla-tail mf exact-infonce has no settings yet"):
         quest_of(large, POSTERIOR, {})
-    peer_value: dict[str, Any] = {"parameters": shortened(QUICK), "epoch": 4, "validation": 0.3}
-    settings = {("gowalla-standard", *INFONCE): peer_value}
+    settings = large_infonce()
     quest = quest_of(large, POSTERIOR, settings)
-    assert (list(quest.space), quest.trials) == (["loss.tau"], 6)
-    taken = {name: quest.runner.fixed[name] for name in peer_value["parameters"]}
-    assert taken == {**peer_value["parameters"], "loss": "infonce-posterior"}
+    assert (list(quest.space), quest.trials) == (["loss.tau"], 2)
+    parameters = settings["gowalla-tail", *INFONCE]["parameters"]
+    taken = {name: quest.runner.fixed[name] for name in parameters}
+    assert taken == {**parameters, "loss": "infonce-posterior"}
     trial = quest.one_trial(0, {"loss.tau": 0.05})
     assert (trial.state, trial.engine, trial.parameters["loss.tau"]) == ("complete", "full", 0.05)
     # a small case searches all by itself
@@ -275,9 +358,8 @@ def test_what_is_given_is_fixed_and_not_searched(case: Case) -> None:
     whole = quest_of(case, EASE, given=given)  # it is not trained
     assert set(whole.space) == set(space_of(*EASE, False))
     assert not set(given) & set(whole.runner.fixed)
-    peer_value = {("gowalla-standard", *INFONCE): {"parameters": QUICK, "epoch": 4, "validation": 0.3}}
-    twin = quest_of(replace(case, name="gowalla-standard"), POSTERIOR, peer_value, {"encoder.dim": 2})
-    assert (twin.runner.fixed["encoder.dim"], twin.trials) == (2, 6)
+    twin = quest_of(replace(case, name="gowalla-tail"), POSTERIOR, large_infonce(), {"encoder.dim": 2})
+    assert (twin.runner.fixed["encoder.dim"], twin.trials) == (2, 2)
 
 
 def both_parts() -> dict[Any, dict[str, Any]]:
@@ -357,6 +439,38 @@ def test_a_sum_is_searched_and_run(case: Case, tmp_path: Path) -> None:
     found = case.judged(scores, torch.eye(30))
     assert run.metrics == pytest.approx(found.metrics, abs=1e-5)
     assert title(SUM) == "MF full-catalogue InfoNCE + EASE"
+
+
+def test_further_parts_of_a_tail_case_are_draws_of_its_users(case: Case) -> None:
+    judge = ResampledValidation(case.valid, case.holdout.train, "ndcg@20", "model", 4)
+    plain = Validation(case.valid, case.holdout.train, "ndcg@20", "model")
+    made = torch.Generator().manual_seed(0)
+    users, items = torch.randn(60, 4, generator=made), torch.randn(30, 4, generator=made)
+    score, values = judge.score(users, items), plain.values(users, items)
+    assert score == pytest.approx(plain.score(users, items))
+    assert score == pytest.approx(values.mean())
+    drawn = judge.drawn[score]
+    assert len(set(drawn)) == 3
+    by_hand = [
+        values[np.random.default_rng([SPLIT_SEED, part]).integers(len(values), size=len(values))].mean()
+        for part in (1, 2, 3)
+    ]
+    assert drawn == pytest.approx(by_hand, abs=1e-6)
+    judge.score(users, -items)
+    assert judge.drawn[score] == drawn  # of every model that was scored
+
+
+@pytest.mark.usefixtures("hurried")
+def test_a_search_of_a_tail_case_keeps_the_scores_of_all_parts(case: Case, tmp_path: Path) -> None:
+    large = replace(case, name="gowalla-tail")
+    search(large, EASE, tmp_path)
+    found = read_contest(tmp_path)
+    assert len(found.parts) == len(found.trials) * (n_parts("gowalla-tail") - 1) > 0
+    choice = choice_of(scored_trials(found)["gowalla-tail", *EASE])
+    assert choice is not None
+    assert choice.by_mean.mean == max(line.score or 0.0 for line in found.trials)  # the first part chooses
+    score_parts(large, [EASE], tmp_path, print)
+    assert read_contest(tmp_path) == found  # nothing is left to score
 
 
 # --- final runs ----------------------------------------------------------------------------------------
@@ -489,6 +603,32 @@ def test_settings_are_chosen_by_the_mean_over_the_parts() -> None:
     assert len([each for each in others if each.parameters.get("x") == 1]) == contestants.OTHER_SEEDS
 
 
+@pytest.mark.usefixtures("nothing_packaged")
+def test_a_large_case_settles_what_was_not_searched() -> None:
+    best = large_infonce()["gowalla-tail", *INFONCE]
+    ease = {"encoder": "ease", "encoder.l2": 9.0, "encoder.user_power": 0.2, "encoder.item_power": 0.1}
+    infonce = replace(trial(INFONCE, best["parameters"], 0.3, 4), dataset="gowalla-tail")
+    powers = replace(trial(POWERS, ease, 0.2, 1), dataset="gowalla-tail")
+    assert set(settled.settings_of(Lines(trials=[powers]))) == {("gowalla-tail", *POWERS)}
+    found = settled.settings_of(Lines(trials=[infonce, powers]))
+    added = {place[1:] for place in found} - {INFONCE, POWERS}
+    assert added == set(contestants.UNSEARCHED)
+    assert {found["gowalla-tail", *m]["validation"] for m in added} == {None}
+    assert {found["gowalla-tail", *m]["epoch"] for m in added} == {4}
+    for model in added:
+        Recommender.of(found["gowalla-tail", *model]["parameters"])
+    blend = found["gowalla-tail", *SUM]["parameters"]
+    assert {name: blend[name] for name in best["parameters"]} == best["parameters"]
+    assert (blend["plus.l2"], blend["plus_weight"]) == (9.0, pytest.approx(math.sqrt(0.02 * 4.0) / 0.1))
+    # a search of its own replaces it; the former protocol and small cases have nothing of the kind
+    searched = replace(infonce, method="exact-psl", score=0.1)
+    own = settled.settings_of(Lines(trials=[infonce, powers, searched]))
+    assert own["gowalla-tail", "mf", "exact-psl"]["validation"] == 0.1
+    for case in ("gowalla-standard", "ml-100k"):
+        alone = settled.settings_of(Lines(trials=[replace(infonce, dataset=case)]))
+        assert set(alone) == {(case, *INFONCE)}
+
+
 def judged_lines() -> ContestLines:
     """On the test part x = 1 has .40, x = 2 .44, EASE .41; a spread over seeds of .001."""
     lines, runs = scored_lines(), []
@@ -603,7 +743,7 @@ def test_a_reference_point_is_searched_as_often_as_its_rival_family(case: Case, 
         line = replace(trial(INFONCE, QUICK, 0.3, 4), number=number)
         append_line(tmp_path / "trials.jsonl", line)
     search(case, IALS, tmp_path)
-    assert trials_table(Contest(read_contest(tmp_path))).endswith("| MovieLens-100k | 3 | 0 | 3 |")
+    assert trials_table(Contest(read_contest(tmp_path))).endswith("| MovieLens-100k | 3 | 0 | 3 | 0 |")
 
 
 # --- the report ----------------------------------------------------------------------------------------
@@ -615,7 +755,8 @@ def made_up(case: str = "ml-100k") -> Lines:
     """DPL is best on the test part, InfoNCE on validation: InfoNCE is chosen."""
     trials, runs = [], []
     for model, level in LEVELS.items():
-        parameters = {"encoder": "ease", "x": level} if model[0] == "-" else QUICK | {"x": level}
+        trained = QUICK | {"x": level, "encoder.popularity": 0.0}
+        parameters = {"encoder": "ease", "x": level} if model[0] == "-" else trained
         score = {INFONCE: 0.24, DPL: 0.235}.get(model, 0.23)
         line = replace(trial(model, parameters, score, 4), dataset=case)
         trials += [line, replace(line, number=1, score=0.1, parameters=parameters | {"x": 0.0})]
@@ -652,7 +793,7 @@ def test_validation_chooses_and_bold_is_significant() -> None:
     *_, row, _, _ = chosen_table(found).splitlines()
     assert row == "| MovieLens-100k | full-catalogue | MF full-catalogue InfoNCE | .4620 ± .0016 | – |"
     ease, ials = "**+.0100 [+.0050, +.0150], p = .001**", "+.0100 [+.0050, +.0150], p = .200"
-    assert families_table(found).endswith(f"| MovieLens-100k | {ease} | {ials} | not compared |")
+    assert families_table(found).endswith(f"| MovieLens-100k | {ease} | {ials} |{' not compared |' * 4}")
     table = ranking_table(found, "ml-100k")
     assert "| 2 | MF full-catalogue InfoNCE ✓ | 5 | .2400 | – | .4620 ± .0016 |" in table
     assert f"| {ease} | – | {ials} |" in table  # EASE with powers was not run
@@ -665,7 +806,7 @@ def test_comparisons_of_older_settings_do_not_count() -> None:
     old = replace(lines, contrasts=[replace(line, a_digest="older") for line in lines.contrasts])
     assert Contest(lines).gap("ml-100k", "mf exact-infonce", "ease") is not None
     assert Contest(old).gap("ml-100k", "mf exact-infonce", "ease") is None
-    assert families_table(Contest(old)).endswith("| not compared | not compared | not compared |")
+    assert families_table(Contest(old)).endswith(f"| MovieLens-100k |{' not compared |' * 6}")
     runs = [replace(run, parameters={"x": 1}) if run.method == "exact-dpl" else run for run in lines.runs]
     assert Contest(replace(lines, runs=runs)).mean("ml-100k", DPL) is None
 
@@ -676,10 +817,41 @@ def test_aims_are_met_or_missed_or_not_run() -> None:
     assert rows[2].endswith("| .4550 | MF full-catalogue InfoNCE | .4620 ± .0016 | met |")
     assert all(row.endswith("| not run | not run | not run |") for row in rows[3:8])
     assert sum(map(len, AIMS.values())) == 6
-    missed = aims_table(Contest(made_up("gowalla-standard")))
+    missed = aims_table(Contest(made_up("gowalla-tail")))
     assert "met |" in missed
+    assert "met |" not in aims_table(Contest(made_up("gowalla-standard")))  # of the former protocol
     low = replace(made_up(), runs=[replace(r, metrics=dict.fromkeys(METRICS, 0.4)) for r in made_up().runs])
     assert "**missed by** .0550" in aims_table(Contest(low))
+
+
+@pytest.mark.usefixtures("nothing_packaged")
+def test_debiasing_is_compared_with_plain_softmax() -> None:
+    lines = made_up()
+    assert debiasing_table(Contest(lines)) == ""
+    found = [replace(contrast("ml-100k", list(lines.runs), DPL, INFONCE, p), difference=value)
+             for p, value in ((0.001, 0.01), (0.001, -0.01), (0.3, 0.01))]  # fmt: skip
+    verdicts = [
+        debiasing_table(Contest(replace(lines, contrasts=[line]))).rpartition("\n")[2] for line in found
+    ]
+    begins = "| MovieLens-100k | MF full-catalogue DPL | MF full-catalogue InfoNCE | 5 / 5 | "
+    assert all(row.startswith(begins) for row in verdicts)
+    assert [row.split(" | ")[-1] for row in verdicts] == ["better |", "worse |", "not significant |"]
+    pairs = debiasing_pairs()
+    assert (("mf", contestants.HARD), ("mf", contestants.CONTROL)) in pairs
+    assert (("lightgcn", "exact-dpl"), ("lightgcn", "exact-infonce")) in pairs
+
+
+@pytest.mark.usefixtures("nothing_packaged")
+def test_cases_of_the_former_protocol_are_shown_apart() -> None:
+    former, now = made_up("gowalla-standard"), made_up()
+    lines = replace(now, runs=[*now.runs, *former.runs], trials=[*now.trials, *former.trials])
+    found = Contest(lines)
+    assert (found.cases, found.former) == (["ml-100k"], ["gowalla-standard"])
+    assert "random validation" not in families_table(found) + chosen_table(found) + aims_table(found)
+    text = report.report_text(lines)
+    folded = text.partition("### Former protocol")[2].partition("</details>")[0]
+    assert "#### Gowalla, random validation" in folded.partition("<details>")[2]
+    assert "random validation" not in report.figure_of(found)
 
 
 @pytest.mark.usefixtures("nothing_packaged")
@@ -743,7 +915,7 @@ def test_packaged_settings_are_those_of_the_lines() -> None:
     assert packaged.read_text(encoding="utf-8") == settled.settled_text(read_contest(folder))
 
 
-@pytest.mark.parametrize("name", ["coat", "ml-100k", "kuairec"])
+@pytest.mark.parametrize("name", ["coat", "ml-100k", "kuairec", "gowalla-tail"])
 def test_the_comparisons_are_those_of_the_kept_values(name: str, tmp_path: Path) -> None:
     """Every difference in the repository is computed again from the values of users that are kept there."""
     folder = Path(__file__).parents[2] / "results" / "quality"
@@ -756,6 +928,16 @@ def test_the_comparisons_are_those_of_the_kept_values(name: str, tmp_path: Path)
         for where in (tmp_path / "quality", folder)
     )
     assert again == kept
+
+
+def test_the_final_runs_of_the_tail_cases_are_those_that_were_settled_before() -> None:
+    folder = Path(__file__).parents[2] / "results" / "quality"
+    written = json.loads((folder / "settled-tail.json").read_text(encoding="utf-8"))
+    lines = read_contest(folder)
+    chosen = {" ".join(place): best for place, best in settled.chosen_settings(lines).items()}
+    assert {place: best for place, best in chosen.items() if "-tail" in place} == written
+    runs = {place for place in settled.current_runs(lines) if place[0].endswith("-tail")}
+    assert {" ".join(place) for place in runs} <= set(written)
 
 
 # --- the commands --------------------------------------------------------------------------------------
@@ -819,9 +1001,9 @@ def test_a_study_at_another_size(case: Case, tmp_path: Path, monkeypatch: pytest
         (["run", "--seeds", "0"], "seeds"),
         (
             ["run", "--encoders", "mf", "--methods", "ease"],
-            "ease, ease-powers, ials-scaled, ials, itemknn, popularity with -",
+            "ease, ease-powers, ials-scaled, ials, chebycf, itemknn, popularity with -",
         ),
-        (["run", "--encoders", "mf+ease", "--methods", "ease"], "exact-infonce with mf+ease"),
+        (["run", "--encoders", "mf+ease", "--methods", "ease"], "exact-infonce-posterior with mf+ease"),
         (["tune", "--set", "dim"], "--set 'dim' is not of the form key=value"),
     ],
 )
@@ -844,6 +1026,10 @@ def test_the_benchmark_shows_what_is_recorded(monkeypatch: pytest.MonkeyPatch) -
     ]
     assert outcome.rows[0].what == "MovieLens-100k, MF full-catalogue InfoNCE: NDCG@20"
     assert len(outcome.skipped) == len(CASES) - 1
+    unsearched = {"parameters": {}, "epoch": 4, "validation": None, "test": {"ndcg@20": [0.5, 0.0, 1]}}
+    alone = {place: {n: v for n, v in best.items() if n != "parts"} for place, best in kept.items()}
+    monkeypatch.setattr(contest, "packaged_settings", lambda: {**alone, ("ml-100k", *POSTERIOR): unsearched})
+    assert contest.contest_quality(Options()).rows[0].what == outcome.rows[0].what
     monkeypatch.setattr(contest, "packaged_settings", dict)
     with pytest.raises(Skipped, match="no run of the contest is recorded"):
         contest.contest_quality(Options())

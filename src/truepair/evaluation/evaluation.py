@@ -194,9 +194,13 @@ class Validation:
 
     def score(self, users: Matrix, items: Matrix) -> float:
         """The mean of the metric for these two matrices."""
+        return float(self.values(users, items).mean())
+
+    def values(self, users: Matrix, items: Matrix) -> Floats:
+        """The metric of each user who counts."""
         name, k = parse_metric(self.metric)
         _, hits = self._task.ranked(users, items, k)
-        return float(METRICS[name](hits, self._task.n_target)[_counted(self._task)].mean())
+        return METRICS[name](hits, self._task.n_target)[_counted(self._task)]
 
     def __call__(self, model: HasMatrices) -> float:
         """The score of the matrices that the model has now."""

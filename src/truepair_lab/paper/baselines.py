@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import Any
 
 import scipy.sparse as sp
@@ -14,8 +15,9 @@ from truepair.errors import InputError
 from truepair.recommender.estimator import Recommender
 from truepair.reporting.machine import cpu_model
 from truepair_lab.paper import ials
+from truepair_lab.paper.chebycf import ChebyCF, ItemGraph
 
-IALS, SCALED_IALS = "ials", "ials-scaled"
+IALS, SCALED_IALS, CHEBYCF = "ials", "ials-scaled", "chebycf"
 _ITERATIONS = 16  # sweeps over users and items
 
 
@@ -30,7 +32,8 @@ class Point:
 
 
 def solved(method: str, parameters: Mapping[str, Any], train: Interactions, seed: int = 0) -> Point:
-    """A reference point fitted to `train`: a closed form of truepair, or iALS, implicit's or the lab's."""
+    """A reference point fitted to `train`: a closed form of truepair, ChebyCF, or iALS,
+    implicit's or the lab's."""
     if method == IALS:
         return _ials(parameters, train, seed)
     if method == SCALED_IALS:
@@ -38,16 +41,36 @@ def solved(method: str, parameters: Mapping[str, Any], train: Interactions, seed
         for _ in range(sweeps):
             run.sweep()
         return Point(run.users, run.items, "iALS", sweeps)
+    if method == CHEBYCF:
+        return chebycf(parameters, _item_graph(train))
     encoder = Recommender.of(parameters).closed_form()
     assert encoder is not None
-    users, items = encoder.solve(train, device="cuda" if torch.cuda.is_available() else "cpu")
+    users, items = encoder.solve(train, device=_device())
     return Point(users, items, "closed form", 1)
+
+
+def chebycf(parameters: Mapping[str, Any], graph: ItemGraph) -> Point:
+    """ChebyCF with these parameters: histories, and what each item adds to all scores."""
+    weights = graph.weights(ChebyCF(**{field.name: parameters[field.name] for field in fields(ChebyCF)}))
+    return Point(
+        graph.data.csr(), weights.T, "closed form", 1
+    )  # by columns: products with sparse rows read it
+
+
+@lru_cache(maxsize=1)
+def _item_graph(train: Interactions) -> ItemGraph:
+    """Kept for the next trial: its eigenvectors take longer than all else."""
+    return ItemGraph(train, _device())
+
+
+def _device() -> str:
+    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def scaled_ials(parameters: Mapping[str, Any], train: Interactions, seed: int = 0) -> ials.Sweeps:
     """A run of iALS with these parameters, before its first sweep."""
     own = {field.name: parameters[field.name] for field in fields(ials.IALS)}
-    return ials.Sweeps(ials.IALS(**own), train, seed, "cuda" if torch.cuda.is_available() else "cpu")
+    return ials.Sweeps(ials.IALS(**own), train, seed, _device())
 
 
 def _ials(parameters: Mapping[str, Any], train: Interactions, seed: int) -> Point:
@@ -69,8 +92,7 @@ def _ials(parameters: Mapping[str, Any], train: Interactions, seed: int) -> Poin
         )
         model.fit(sp.csr_matrix(train.csr()), show_progress=False)
     users, items = (torch.from_numpy(x) for x in (model.user_factors, model.item_factors))
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    return Point(users.to(device), items.to(device), "implicit", _ITERATIONS)
+    return Point(users.to(_device()), items.to(_device()), "implicit", _ITERATIONS)
 
 
 def device_name() -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import torch
@@ -15,12 +15,13 @@ from truepair.data.interactions import Interactions
 from truepair.errors import InputError, TruepairError
 from truepair.evaluation import Validation
 from truepair.models.blend import Blend
+from truepair.models.closed_forms import EASE
 from truepair.prior import PreparedJob, prepare_many
 from truepair.recommender.estimator import Recommender
 from truepair.training import EpochState, FitResult, Job, StopTraining, fit_many
 from truepair.tuning import Asked
 from truepair_lab.lines import digest
-from truepair_lab.quality.settled import STOP, final_parameters
+from truepair_lab.quality.settled import STOP, blend_parameters, final_parameters
 
 Parameters = Mapping[str, Any]
 _BEFORE = {"encoder.temperature": 1.0}  # of lines that were written before it was among the parameters
@@ -63,10 +64,9 @@ def trained_together(
     fitted = iter(fit_many([job for job, _ in fitting], [stop for _, stop in fitting]))
     results = [next(fitted) if isinstance(each, PreparedJob) else each for each in ready]
     of_key = dict(zip(jobs, results, strict=True))
-    eases: dict[str, Blend] = {}
     for parameters, seed in asked:
         result = of_key[run_key(parameters, seed)]
-        yield result if isinstance(result, TruepairError) else _with_ease(parameters, result, train, eases)
+        yield result if isinstance(result, TruepairError) else _with_ease(parameters, result, train)
 
 
 def run_key(parameters: Parameters, seed: int) -> str:
@@ -82,26 +82,21 @@ def _job(parameters: Parameters, train: Interactions, seed: int) -> tuple[Job, S
     return replace(job, settings=replace(job.settings, seed=seed)), stop
 
 
-def _with_ease(
-    parameters: Parameters, result: FitResult, train: Interactions, eases: dict[str, Blend]
-) -> Fitted:
-    """The matrices on the device; of a blend, with EASE, which is solved once for all weights."""
+def _with_ease(parameters: Parameters, result: FitResult, train: Interactions) -> Fitted:
+    """The matrices on the device; of a blend, with EASE."""
     model = Recommender.of(_BEFORE | {name: parameters[name] for name in parameters if name != STOP})
     device, ease = model.job(train).settings.torch_device(), model.blended_form()
     if ease is None:
         return result.users.to(device), result.items.to(device), result
-    if str(ease) not in eases:
-        eases[str(ease)] = Blend.of(ease, 1.0, train, device)
-    blend = eases[str(ease)]
+    blend = _solved_ease(ease, train, device)
     weighted = replace(blend, weights=blend.weights * model.blend_weight)
     return *weighted.matrices(result.users, result.items), result
 
 
-def blend_parameters(run: Parameters, ease: Parameters) -> dict[str, Any]:
-    """The parameters of a blend without its weight, from the best settings of the run and of EASE."""
-    named = {name.removeprefix("encoder."): value for name, value in ease["parameters"].items()}
-    fields = {f"plus.{name}": value for name, value in named.items() if name != "encoder"}
-    return {**run["parameters"], "plus": "ease", **fields}
+@lru_cache(maxsize=2)
+def _solved_ease(ease: EASE, train: Interactions, device: torch.device) -> Blend:
+    """EASE with weight 1, kept: all blends of a case have the same."""
+    return Blend.of(ease, 1.0, train, device)
 
 
 class BlendRunner:
@@ -133,7 +128,7 @@ class BlendRunner:
     def _ease(self) -> Blend:
         ease = Recommender.of(self.fixed).blended_form()
         assert ease is not None
-        return Blend.of(ease, 1.0, self.train, self._run[1].device)
+        return _solved_ease(ease, self.train, self._run[1].device)
 
     def _blend(self, weight: float) -> tuple[Any, Tensor]:
         users, items, _ = self._run

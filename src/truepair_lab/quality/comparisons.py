@@ -21,7 +21,16 @@ from truepair_lab.lines import Contrast, Lines, RunLine, append_line, digest
 from truepair_lab.paper.presets import NO_ENCODER
 from truepair_lab.paper.running.contrasts import model_key
 from truepair_lab.quality.cases import NDCG
-from truepair_lab.quality.contestants import BASELINES, FAMILIES, INFONCE, MODELS, POSTERIOR, Model
+from truepair_lab.quality.contestants import (
+    BASELINES,
+    CONTROL,
+    DEBIASED,
+    FAMILIES,
+    HARD,
+    INFONCE,
+    MODELS,
+    Model,
+)
 from truepair_lab.quality.part_scores import Scored, choice_of, read_contest, scored_trials
 from truepair_lab.quality.settled import current_runs, final_parameters, mean_of, runs_of, settings_of_trial
 from truepair_lab.quality.user_values import Values, keep_values_of, read_values, values_name
@@ -93,16 +102,24 @@ def _by_part(
 
 
 def pairs_of(sides: Mapping[str, Side]) -> Iterator[tuple[Side, Side]]:
-    """Every trained contestant against the baselines, these against each other, InfoNCE with weights by a
-    first model against InfoNCE, and the families against each other."""
+    """Every trained contestant against the baselines, these against each other, what corrects for unlabelled
+    positives against InfoNCE and against the same without the correction, and the families against each
+    other."""
     baselines = [model_key((NO_ENCODER, method)) for method in BASELINES]
     trained = [model for model in MODELS if model[0] != NO_ENCODER]
     pairs = [(model_key(model), baseline) for model in trained for baseline in baselines]
     pairs += [(a, b) for at, a in enumerate(baselines) for b in baselines[at + 1 :]]
-    pairs += [(model_key(m), model_key((m[0], INFONCE))) for m in trained if m[1] == POSTERIOR]
+    pairs += [(model_key(a), model_key(b)) for a, b in debiasing_pairs()]
     families = [FAMILY + name for name in FAMILIES]
     pairs += [(a, b) for at, a in enumerate(families) for b in families[at + 1 :]]
     yield from ((sides[a], sides[b]) for a, b in pairs if a in sides and b in sides)
+
+
+def debiasing_pairs() -> list[tuple[Model, Model]]:
+    """Each contestant that expects positives among the unlabelled, and its control, against InfoNCE of the
+    same encoder; and the contestant against its control."""
+    corrected = [m for m in MODELS if m[1] in (*DEBIASED, CONTROL)]
+    return [(m, (m[0], INFONCE)) for m in corrected] + [(("mf", HARD), ("mf", CONTROL))]
 
 
 def difference_of(a: Side, b: Side, values: Mapping[str, Values]) -> tuple[Difference, int] | None:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
+
+from truepair.evaluation import Validation
+from truepair.ranking.selection import Matrix
 from truepair_lab import store
 from truepair_lab.lines import Key, Lines, TrialLine, digest, read_lines
-from truepair_lab.quality.cases import n_parts
+from truepair_lab.paper.presets import SPLIT_SEED
+from truepair_lab.quality.cases import is_resampled, n_parts
 from truepair_lab.quality.contestants import Model
 from truepair_lab.searching import Place
 
@@ -61,6 +66,25 @@ def part_file(folder: Path, case: str) -> Path:
     return folder / FOLDER / f"{case}.jsonl"
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class ResampledValidation(Validation):
+    """A validation whose users are also drawn with replacement, once for each further part.
+
+    `drawn` has the scores on these parts by the score on all users, for every model that was scored.
+    """
+
+    parts: int = 1
+    drawn: dict[float, tuple[float, ...]] = field(default_factory=dict)
+
+    def score(self, users: Matrix, items: Matrix) -> float:
+        """The mean over all users; the means over the users of each further part are kept."""
+        values = self.values(users, items)
+        score, n = float(values.mean()), len(values)
+        draws = (np.random.default_rng([SPLIT_SEED, part]) for part in range(1, self.parts))
+        self.drawn[score] = tuple(round(float(values[draw.integers(n, size=n)].mean()), 6) for draw in draws)
+        return score
+
+
 @dataclass(frozen=True)
 class Scored:
     """A trial with its score on every validation part, the first one first."""
@@ -75,8 +99,8 @@ class Scored:
 
     @cached_property
     def mean(self) -> float:
-        """Over the parts."""
-        return statistics.fmean(self.scores)
+        """Over the parts; the score on all users where the further parts are draws of them."""
+        return self.scores[0] if is_resampled(self.trial.dataset) else statistics.fmean(self.scores)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,7 +15,7 @@ import torch
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError, TruepairError
 from truepair.evaluation import Validation
-from truepair.tuning import Runner, training_runner
+from truepair.tuning import Runner, Trial, training_runner
 from truepair_lab.lines import RunLine, TrialLine, append_line, digest, read_lines
 from truepair_lab.paper.baselines import Point, device_name, solved
 from truepair_lab.paper.presets import NO_ENCODER
@@ -22,8 +23,10 @@ from truepair_lab.paper.running.plan import Wanted
 from truepair_lab.paper.running.runs import keep_values, named, per_user_file
 from truepair_lab.paper.running.search import PointRunner
 from truepair_lab.quality.blends import BlendRunner, Fitted, best_of, run_key, trained_together
-from truepair_lab.quality.cases import CASES, NDCG, Case, load_case, n_parts
+from truepair_lab.quality.cases import CASES, NDCG, Case, is_resampled, load_case, n_parts
 from truepair_lab.quality.contestants import (
+    FIRST,
+    INFONCE,
     METHODS_OF,
     MODELS,
     SCALED,
@@ -33,12 +36,13 @@ from truepair_lab.quality.contestants import (
     parts_of,
     scored_again,
     space_of,
+    taken_over,
     title,
     trials_of,
     twin_of,
 )
 from truepair_lab.quality.ials_runner import IalsRunner
-from truepair_lab.quality.part_scores import PartLine, part_file, read_contest
+from truepair_lab.quality.part_scores import PartLine, ResampledValidation, part_file, read_contest
 from truepair_lab.quality.settled import (
     Settings,
     final_parameters,
@@ -47,7 +51,7 @@ from truepair_lab.quality.settled import (
     wanted_runs,
 )
 from truepair_lab.quality.user_values import has_values
-from truepair_lab.searching import Place, Quest
+from truepair_lab.searching import Place, Quest, lasting
 from truepair_lab.store import append
 
 Say = Callable[[str], None]
@@ -108,11 +112,24 @@ def search(
     lines = read_contest(out)
     counts = Counter((line.encoder, line.method) for line in lines.trials if line.dataset == case.name)
     quest = quest_of(case, model, settings_of(lines), given)
-    trials = equal_trials(model, quest.trials, counts)
+    trials = equal_trials(model, quest.trials, counts, CASES[case.name].large)
     # a number that is promised to be equal does not grow with the ranges
     quest = replace(quest, trials=trials, extensions=0 if trials > quest.trials else quest.extensions)
-    quest.run(out, progress)
+    trained = model[0] in ("mf", "lightgcn")
+    together = 2 if trained and CASES[case.name].large and torch.cuda.is_available() else 1
+    quest.run(out, progress, together, partial(_keep_draws, case, quest, out))
     return quest.best(out)
+
+
+def _keep_draws(case: Case, quest: Quest, out: Path, trial: Trial) -> None:
+    """The scores of a trial on the parts that are draws of users."""
+    judge = getattr(quest.runner, "validation", None) or getattr(quest.runner, "judge", None)
+    if not isinstance(judge, ResampledValidation) or trial.state != "complete" or trial.score is None:
+        return
+    marks = digest(lasting(trial.parameters)), trial.epoch
+    for part, score in enumerate(judge.drawn.get(trial.score, ()), 1):
+        line = PartLine(*quest.place, *marks, part, quest.split, score, quest.device, 0.0)
+        append(part_file(out, case.name), line)
 
 
 def quest_of(
@@ -124,24 +141,42 @@ def quest_of(
     """
     settings, given = settings or {}, given or {}
     large, train = CASES[case.name].large, case.holdout.train
-    space, fixed, twin = space_of(*model, large), fixed_of(*model, large), twin_of(model, large)
-    if twin is not None:
-        fixed = {**best_of(settings, (case.name, *twin))["parameters"], "loss": fixed["loss"]}
-    if parts_of(model) is None and model[0] != NO_ENCODER:
+    fixed, space, parts = fixed_of(*model, large), space_of(*model, large), parts_of(model)
+    own = [best_of(settings, (case.name, *part)) for part in parts or ()]
+    if (twin := twin_of(model, large)) is not None:
+        taken = best_of(settings, (case.name, *twin))["parameters"]
+        fixed, space = taken_over(model, taken), space_of(*model, large, taken["encoder.temperature"])
+        if not space and model[0] == "lightgcn":  # the hops are those of InfoNCE
+            hops = best_of(settings, (case.name, model[0], INFONCE))["parameters"]["encoder.hops"]
+            fixed = fixed | {"encoder.hops": hops}
+    elif own and large:
+        space = space_of(*model, large, own[0]["parameters"]["encoder.temperature"])
+    fixed = {name: value for name, value in fixed.items() if name not in space}
+    if parts is None and model[0] != NO_ENCODER:
         space = {name: domain for name, domain in space.items() if name not in given}
         fixed = {**fixed, **given}
-    judge, parts = Validation(case.valid, train, NDCG, cold="model"), parts_of(model)
     runner: Runner
+    judge = _judge(case)
     if model[1] == SCALED:
         runner = IalsRunner(fixed, train, judge)
     elif parts is not None:
-        runner = BlendRunner([best_of(settings, (case.name, *part)) for part in parts], train, judge)
+        runner = BlendRunner(own, train, judge)
     elif model[0] == NO_ENCODER:
         runner = PointRunner(model[1], fixed, train, judge)
     else:
         runner = training_runner(fixed, train, case.valid, NDCG)
-    trials = trials_of(model[0], space, large)
-    return Quest((case.name, *model), case.holdout.hash, space, runner, trials, device_name())
+        runner.validation = judge if is_resampled(case.name) else runner.validation
+    first = {name: value for name, value in FIRST.get(model[1], {}).items() if large and name in space}
+    trials = trials_of(model, space, large)
+    return Quest((case.name, *model), case.holdout.hash, space, runner, trials, device_name(), first=first)
+
+
+def _judge(case: Case) -> Validation:
+    """What scores trials; with draws of users where these are the further validation parts."""
+    train = case.holdout.train
+    if is_resampled(case.name):
+        return ResampledValidation(case.valid, train, NDCG, "model", n_parts(case.name))
+    return Validation(case.valid, train, NDCG, "model")
 
 
 def score_parts(
@@ -149,6 +184,8 @@ def score_parts(
 ) -> None:
     """The best settings of every search, scored on the other validation parts; `numbers` names some of them,
     for processes that share the work."""
+    if is_resampled(case.name):
+        return
     for number in range(1, n_parts(case.name)) if numbers is None else numbers:
         part, lines = case.part(number), read_contest(out)
         known = {line.key for line in lines.parts}
@@ -235,7 +272,7 @@ def _judged(case: Case, each: Wanted, fitted: Solved | Fitted, seconds: float, o
 
 Solved = tuple[Any, Any, Point]
 Named = TypeVar("Named", Wanted, TrialLine)
-_TOGETHER = 8  # runs at once on a GPU
+_TOGETHER = 4  # runs at once on a GPU: these fill it, and a run that is interrupted loses less
 
 
 def _fitted(

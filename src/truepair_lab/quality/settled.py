@@ -6,9 +6,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from truepair_lab.lines import Key, Lines, RunLine, digest
+from truepair_lab.paper.presets import NO_ENCODER
 from truepair_lab.paper.running.plan import Wanted
-from truepair_lab.quality.cases import NDCG, RECALL
-from truepair_lab.quality.contestants import OTHER_SEEDS, Model, seeds_of
+from truepair_lab.quality.cases import CASES, NDCG, RECALL
+from truepair_lab.quality.contestants import (
+    OTHER_SEEDS,
+    UNSEARCHED,
+    Model,
+    parts_of,
+    seeds_of,
+    twin_of,
+    without_search,
+)
 from truepair_lab.quality.part_scores import Scored, choice_of, scored_trials
 from truepair_lab.searching import Place, best_settings, read_settings, settings_json
 from truepair_lab.statistics import Mean
@@ -31,7 +40,33 @@ def chosen_settings(lines: Lines) -> dict[Place, dict[str, Any]]:
         assert choice is not None
         best = choice.by_mean
         found[place] = settings_of_trial(best) | {"parts": round(best.mean, 6)}
+    for case, entry in CASES.items():
+        if entry.large and not entry.former:
+            _add_unsearched(found, case)
     return found
+
+
+def _add_unsearched(found: dict[Place, dict[str, Any]], case: str) -> None:
+    """Add the contestants that a case runs without a search, with the epoch of their twin."""
+    for model in UNSEARCHED:
+        twin = (case, *(twin_of(model, True) or (parts_of(model) or (model,))[0]))
+        if (case, *model) in found or twin not in found:
+            continue
+        best = found[twin]
+        if parts_of(model) is None:
+            parameters = without_search(model, best["parameters"])
+        elif (ease := found.get((case, NO_ENCODER, "ease-powers"))) is not None:
+            parameters = without_search(model, blend_parameters(best, ease))
+        else:
+            continue
+        found[case, *model] = {"parameters": parameters, "epoch": best["epoch"], "validation": None}
+
+
+def blend_parameters(run: Mapping[str, Any], ease: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of a blend without its weight, from the best settings of the run and of EASE."""
+    named = {name.removeprefix("encoder."): value for name, value in ease["parameters"].items()}
+    fields = {f"plus.{name}": value for name, value in named.items() if name != "encoder"}
+    return {**run["parameters"], "plus": "ease", **fields}
 
 
 def settings_of_trial(scored: Scored) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from truepair_lab.markdown import details, duration, metric_name, plain, short, 
 from truepair_lab.paper.presets import NO_ENCODER
 from truepair_lab.paper.running.contrasts import model_key
 from truepair_lab.quality.cases import AIMS, CASES, NDCG, RECALL, case_title
-from truepair_lab.quality.comparisons import FAMILY, Side, sides_of
+from truepair_lab.quality.comparisons import FAMILY, Side, debiasing_pairs, sides_of
 from truepair_lab.quality.contestants import BASELINES, FAMILIES, FULL_FAMILY, MODELS, Model, title
 from truepair_lab.quality.settled import chosen_settings, current_runs, mean_of
 from truepair_lab.searching import Place
@@ -53,7 +53,16 @@ class Contest:
 
     @cached_property
     def cases(self) -> list[str]:
-        """Those with runs, in the contest's order."""
+        """Those with runs, in the contest's order, without those of the former protocol."""
+        return [name for name in self._with_runs if not CASES[name].former]
+
+    @cached_property
+    def former(self) -> list[str]:
+        """The cases of the former protocol."""
+        return [name for name in self._with_runs if CASES[name].former]
+
+    @cached_property
+    def _with_runs(self) -> list[str]:
         return [name for name in CASES if any(place[0] == name for place in self.runs)]
 
     def mean(self, case: str, model: Model, metric: str = NDCG) -> Mean | None:
@@ -72,12 +81,17 @@ class Contest:
         return self._chosen.get((case, *model), {})
 
     @cached_property
+    def searched(self) -> set[Place]:
+        """The contestants with trials."""
+        return {(trial.dataset, trial.encoder, trial.method) for trial in self.lines.trials}
+
+    @cached_property
     def _chosen(self) -> dict[Place, dict[str, Any]]:
         return chosen_settings(self.lines)
 
     @cached_property
     def _sides(self) -> dict[str, dict[str, Side]]:
-        return {case: sides_of(self.lines, case) for case in self.cases}
+        return {case: sides_of(self.lines, case) for case in self._with_runs}
 
     def side(self, case: str, name: str) -> Side | None:
         """A contestant or a family, as comparisons name it."""
@@ -133,6 +147,20 @@ def families_table(contest: Contest) -> str:
     return table(["case", *(f"{a} - {b}" for a, b in pairs)], rows) if rows else ""
 
 
+def debiasing_table(contest: Contest) -> str:
+    """What corrects for unlabelled positives against InfoNCE, and against the same without the correction."""
+    rows = []
+    for case in contest.cases:
+        for a, b in debiasing_pairs():
+            gap = contest.gap(case, model_key(a), model_key(b))
+            if gap is not None:
+                seeds = " / ".join(str(mean.n) for m in (a, b) if (mean := contest.mean(case, m)))
+                verdict = {1: "better", -1: "worse", 0: "not significant"}[gap.sign]
+                rows.append([case_title(case), title(a), title(b), seeds, gap, verdict])
+    head = ["case", "contestant", "compared with", "seeds", f"{metric_name(NDCG)}, difference", ""]
+    return table(head, rows) if rows else ""
+
+
 def aims_table(contest: Contest) -> str:
     """What was aimed at, and what the contestant that validation chooses has reached."""
     rows = []
@@ -173,6 +201,8 @@ def ranking_table(contest: Contest, case: str) -> str:
     head = ["", "contestant", "seeds", "validation", "all parts", metric_name(NDCG), metric_name(RECALL)]
     missing = [title(model) for model in MODELS if not contest.mean(case, model)]
     note = f"\n\nNot run: {', '.join(missing)}." if missing else ""
+    if unsearched := [title(m) for m, _ in contest.models(case) if (case, *m) not in contest.searched]:
+        note = f"\n\nNot searched: {', '.join(unsearched)}.{note}"
     return table([*head, *against], rows) + note
 
 
