@@ -122,6 +122,27 @@ def test_numbers_that_optuna_cannot_learn_from(lines, tmp_path):
         opened(tmp_path, lines)
 
 
+def distribution(name, **attributes):
+    return json.dumps({"name": name, "attributes": attributes})
+
+
+@pytest.mark.parametrize(
+    ("range_", "value"),
+    [
+        (distribution("IntDistribution", log=False, step=1, low=0, high=3), 1),
+        (distribution("FloatDistribution", step=None, low=0.001, high=0.03, log=False), 0.01),
+        (distribution("CategoricalDistribution", choices=[0.001, 0.03]), 1),
+    ],
+    ids=["whole numbers", "not logarithmic", "choices"],
+)
+def test_a_range_of_another_kind_than_the_space_has(range_, value, tmp_path):
+    """The learning rate of a trial; Optuna would refuse the next trial's."""
+    lines = changed(5, distribution=range_, param_value_internal=value)
+    assert next(line for line in lines if line["op_code"] == 5)["param_name"] == "learning_rate"
+    with pytest.raises(StorageError, match=r"a\.journal is not a journal .*the range of learning_rate"):
+        opened(tmp_path, lines)
+
+
 def test_a_user_attribute_that_is_no_object(tmp_path):
     lines = [{**line, "user_attr": "x"} if "user_attr" in line else line for line in LINES]
     with pytest.raises(StorageError, match="is not a journal of trials"):

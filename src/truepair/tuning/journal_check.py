@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from truepair.storage.plain_values import every_value, is_number
-from truepair.tuning.domains import read_space
+from truepair.tuning.domains import Choice, Domain, Powers, domain_of, read_space
 from truepair.tuning.trials import Outcome
 
 if TYPE_CHECKING:
@@ -20,30 +20,44 @@ def check_study(study: optuna.Study) -> None:
     every_value(study.user_attrs)  # raises if they are nested too deeply
     directions = [direction.name for direction in study.directions]
     _check("what its study looks for", directions, directions == ["MAXIMIZE"])
+    domains: dict[str, Domain] = {}
     if "meaning" in study.user_attrs:
-        _check_meaning(study.user_attrs["meaning"])
+        domains |= _check_meaning(study.user_attrs["meaning"])
     extensions = study.user_attrs.get("extensions", [])
     _check("extensions", extensions, isinstance(extensions, list))
     for each in extensions:
         names = each.get("names") if isinstance(each, Mapping) else None
         whole = isinstance(names, list) and all(isinstance(name, str) for name in names)
         _check("an extension", each, whole and _is_count(each.get("more", 0)))
-        _check_space(each.get("space"))
+        domains |= _check_space(each.get("space"))
     for trial in study.get_trials(deepcopy=False):
         _check_trial(trial.user_attrs)
         _check_numbers(trial)
+        for name, range_ in trial.distributions.items():
+            _check(f"the range of {name}", range_, name not in domains or _is_of(range_, domains[name]))
 
 
-def _check_meaning(meaning: Any) -> None:
+def _check_meaning(meaning: Any) -> dict[str, Domain]:
     _check("the meaning of its study", meaning, isinstance(meaning, Mapping))
     fixed = meaning.get("fixed parameters", {})
     _check("the fixed parameters", fixed, isinstance(fixed, Mapping))
-    _check_space(meaning.get("space"))
+    return _check_space(meaning.get("space"))
 
 
-def _check_space(space: Any) -> None:
+def _check_space(space: Any) -> dict[str, Domain]:
+    """The domains of the space."""
     _check("the space", space, isinstance(space, Mapping))
-    read_space(space)
+    return {name: domain_of(entry) for name, entry in read_space(space).items()}
+
+
+def _is_of(range_: Any, domain: Domain) -> bool:
+    """Whether Optuna's range of a trial goes with a domain: it refuses another kind in a later trial."""
+    kind = type(range_).__name__
+    if isinstance(domain, Choice):
+        return kind == "CategoricalDistribution" and list(range_.choices) == list(domain.values)
+    if isinstance(domain, Powers):
+        return kind == "IntDistribution" and not range_.log
+    return kind == "FloatDistribution" and range_.log == domain.log
 
 
 def _check_trial(facts: Mapping[str, Any]) -> None:
