@@ -102,11 +102,16 @@ def test_other_models_have_fixed_settings(other):
     assert open_choices(tp.Recommender().get_params(), []) == list(CHOSEN)
 
 
+def test_a_hold_out_that_is_asked_for_is_not_replaced(data):
+    with pytest.raises(InputError, match="time"):
+        tp.Recommender(**QUICK, hold_out="last").fit(data)
+
+
 def test_too_little_data_is_said(data):
     few = data.take(data.users < 60)
     facts = tp.Recommender(**QUICK).fit(few).facts_["automatic"]
     assert facts == {
-        "skipped": "51 users with held-out pairs are too few to choose settings by; it takes 100"
+        "skipped": "51 users with held-out pairs are too few to choose settings by; it takes 100."
     }
     short = tp.Recommender(**{**QUICK, "metric": "ndcg@100"}).fit(data)
     assert "the catalogue has 60 items" in short.facts_["automatic"]["skipped"]
@@ -160,7 +165,7 @@ def test_short_runs_climb_and_are_few(data, monkeypatch):
 
     monkeypatch.setattr(search, "fit_many", landscape)
     found = choice.choose(tp.Recommender(device="cpu").get_params(), [], _whole(data))
-    assert asked[:5] == [(place, 0.4, 64, 14) for place in (-4, 0, 4, 8, 12)]
+    assert asked[:5] == [(place, 0.4, 64, 14) for place in (4, 0, 8, -4, 12)]
     assert asked[-1] == (5, 0.8, 256, 40)  # one place below the best
     assert len(asked) <= 15
     assert found.parameters["temperature"] == 0.238
@@ -180,7 +185,7 @@ def _whole(data):
 )
 def test_training_stops_early_only_for_a_clear_gain(scores, epoch):
     history = tuple(EpochRecord(n, 0.0, None, score, 0.1, 0.0) for n, score in enumerate(scores, 1))
-    assert search._last_good(FitResult(None, None, "full", history=history)) == epoch
+    assert search._last_good(FitResult(None, None, "full", history=history)) == (epoch, scores[epoch - 1])
 
 
 def test_the_search_learns_from_some_of_many_users(data, monkeypatch):
@@ -212,6 +217,52 @@ def test_a_run_that_fails_is_not_chosen(data, monkeypatch):
     facts = tp.Recommender(**QUICK).fit(data).facts_["automatic"]
     assert any(trial["score"] is None for trial in facts["trials"])
     assert facts["chosen"]["temperature"] != 0.2
+
+
+def test_it_ends_with_an_error_where_no_run_ends_well(data):
+    with pytest.raises(tp.errors.TrainingError):
+        tp.Recommender(**QUICK, learning_rate=1e38).fit(data)
+
+
+def test_the_full_run_is_left_out_where_it_decides_nothing(data):
+    model = tp.Recommender(**QUICK, blend="none").fit(data)
+    trials = model.facts_["automatic"]["trials"]
+    assert {trial["dim"] for trial in trials} == {64}
+    assert model.facts_["parameters"]["dim"] == 256
+    assert model.facts_["automatic"]["blend"] is None
+
+
+def test_a_sample_of_users_has_those_who_judge(data, monkeypatch):
+    monkeypatch.setattr(search, "_MOST_USERS", 110)
+    split = tp.split_random(data, test=0.1, valid=0.1)
+    few = split.valid.take(split.valid.users >= 40)
+    split = dataclasses.replace(split, valid=few)
+    n = int((few.user_counts > 0).sum())
+    assert n < 110
+    users = search._some_users(split, seed=0)
+    assert len(users) == 110
+    assert set(np.unique(few.users)) <= set(users.tolist())
+
+
+# --- after a fit -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("blend", ["ease", "none"])
+def test_everything_after_a_fit_uses_what_was_chosen(data, tmp_path, blend):
+    fitted = tp.Recommender(**QUICK, blend=blend).fit(data)
+    fitted.save(tmp_path / "m")
+    loaded = tp.load(tmp_path / "m")
+    ids = data.item_ids.ids.to_pylist()
+    history = {"user": ["new", "new"], "item": ids[:2]}
+    for model in (fitted, loaded):
+        guest = model.fold_in(history)
+        guest.save(tmp_path / "guest")
+        assert tp.load(tmp_path / "guest").recommend(k=3).equals(guest.recommend(k=3))
+    assert fitted.similar_items(ids[:3], k=4).equals(loaded.similar_items(ids[:3], k=4))
+    assert fitted.similar_users(k=2, users=[data.user_ids.ids[0].as_py()]).equals(
+        loaded.similar_users(k=2, users=[data.user_ids.ids[0].as_py()])
+    )
+    assert fitted.fold_in(history).recommend(k=3).equals(loaded.fold_in(history).recommend(k=3))
 
 
 # --- the blend -------------------------------------------------------------------------------------------
@@ -273,6 +324,15 @@ def test_a_budget_bounds_the_runs(data, monkeypatch):
     assert counts[20] < counts[1000]
 
 
+def test_a_short_budget_is_kept_whatever_is_given(data):
+    for given in ({}, {"temperature": 0.2, "popularity": 0.0}):
+        model = tp.Recommender(device="cpu", metric="ndcg@10", **given).fit(data, budget=0.01)
+        assert model.facts_["parameters"]["epochs"] < 40
+        assert (
+            model.facts_["parameters"]["temperature"] == 0.2
+        )  # the middle: there was no time to look further
+
+
 def test_a_budget_without_a_choice_is_an_error(data):
     for other in ({"loss": "bpr"}, {"auto": False}):
         with pytest.raises(InputError, match="budget = 2min has no effect"):
@@ -291,6 +351,16 @@ def test_an_interrupted_run_goes_on_with_its_settings(data, model, tmp_path, mon
     resumed = tp.Recommender(**parameters).fit(data, checkpoint=path)
     assert len(resumed.result_.history) == 3
     assert resumed.facts_["automatic"]["chosen"] == before["facts"]["automatic"]["chosen"]
+
+
+def test_settings_of_another_run_are_not_lost(data, tmp_path):
+    tp.Recommender(**QUICK).fit(data, checkpoint=tmp_path / "c")
+    before = settings_file(tmp_path / "c").read_text()
+    with pytest.raises(
+        tp.errors.StorageError, match=r"c\.settings is of a run with other data or parameters"
+    ):
+        tp.Recommender(**QUICK, seed=1).fit(data, checkpoint=tmp_path / "c")
+    assert settings_file(tmp_path / "c").read_text() == before
 
 
 @pytest.mark.parametrize(

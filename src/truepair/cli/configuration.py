@@ -188,6 +188,8 @@ def _plain(name: str, value: Any) -> Any:
     """The value, if it is a number or a text; a loss, encoder or sampler is given by name."""
     from truepair.recommender.parameters import PARTS, may_be_none
 
+    if name == "blend" and value is None:
+        return "none"
     if name in PARTS:
         return check_choice(name, value, PARTS[name])
     if not isinstance(value, str | int | float) and not (value is None and may_be_none(name)):

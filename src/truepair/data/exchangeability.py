@@ -78,7 +78,8 @@ def unlike_train(name: str, train: Interactions, held_out: Interactions) -> tupl
         del found["log popularity"]  # the same once more
     clauses = ", ".join(_clause(each) for each in found.values())
     remedy = f"validate on a part that is like {name}"
-    if train.time is not None:
+    later = found.get("place in history")
+    if train.time is not None and (train.time_kind == "order" or (later is not None and later.z > 0)):
         remedy = "use hold_out='last'" + (" or 'time'" if train.time_kind == "clock" else "")
     wrong = "a random validation part may choose the wrong settings"
     return (f"{name} is unlike train: {clauses}; {wrong}: {remedy}",)

@@ -82,8 +82,8 @@ def read_interactions(
     if "rating" not in at:
         _check_rating_column(raw, least, duplicates)
 
-    if chronological not in (True, False):
-        raise InputError(f"chronological = {chronological!r} is not allowed; pass True or False.")
+    if not isinstance(chronological, bool):
+        raise InputError(f"chronological = {chronological!r:.60} is not allowed; pass True or False.")
     columns = _columns(raw, at)
     if chronological:
         columns["time"] = _row_numbers(raw, at, len(columns["user"]))

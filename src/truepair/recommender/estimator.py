@@ -68,7 +68,7 @@ class Recommender:
     auto                    with the loss "infonce" and the sampler "full", `fit` chooses what is not given of
                             temperature, popularity, dim, epochs and blend, by short runs on held-out pairs;
                             `facts_["automatic"]` states what, how, and the call that repeats it. False uses
-                            the values below.
+                            the values below; blend="none" leaves out the blend alone.
 
     Defaults depend on the sampler:
 
@@ -185,7 +185,8 @@ class Recommender:
 
         Without a validation part, automatic settings are judged by a tenth of the pairs, held out in the way
         of `hold_out`; then the model learns from everything. `budget` limits the time of both, as seconds or
-        text such as "2min"; without it, they take up to about four times as long as the training alone.
+        text such as "2min"; without it, they take about three to four times as long as 40 epochs of training
+        (more where these take seconds).
 
         The share `validation` of the pairs is held out to choose the epoch. The model does not learn from it,
         but does not recommend it either. Every user and item keeps a pair to learn from. A closed form has no
@@ -198,6 +199,7 @@ class Recommender:
         choice = chosen_settings(self.get_params(), self._changed(), split, budget, checkpoint, progress)
         used = {**self.get_params(), **choice.parameters}
         self.model_, self.result_ = fit_split(used, split, checkpoint, progress, choice.facts)
+        self.used_ = used
         self.output_ = output_of(interactions)
         return self
 
@@ -308,11 +310,11 @@ class Recommender:
         The similarity is the cosine, without what all popular items have in common. For a closed form: the
         `k` items with the largest weights for this one.
         """
-        return to_output(lists.similar_items(self._fitted(), self.get_params(), items, k), self.output_)
+        return to_output(lists.similar_items(self._fitted(), self.used_, items, k), self.output_)
 
     def similar_users(self, users: Any, k: int = 10) -> Any:
         """A table of user, similar, score, rank: the `k` users with the most similar vectors, by cosine."""
-        return to_output(lists.similar_users(self._fitted(), self.get_params(), users, k), self.output_)
+        return to_output(lists.similar_users(self._fitted(), self.used_, users, k), self.output_)
 
     def score(self, pairs: Any) -> Any:
         """The table of pairs with their scores, those of `recommend`; a higher score ranks higher."""
@@ -324,8 +326,8 @@ class Recommender:
         Their vectors are fitted by the same loss while the item vectors stay fixed. For a closed form, the
         result is exact. The users of the result are the people of `history` with at least one known item.
         """
-        model = fold_in_users(self._fitted(), self.get_params(), history, unknown)
-        return _with_model(Recommender(**self.get_params()), model, output_of(history))
+        model = fold_in_users(self._fitted(), self.used_, history, unknown)
+        return _with_model(Recommender(**self.used_), model, output_of(history))
 
     # --- saving ----------------------------------------------------------------------------------------
 
@@ -360,5 +362,5 @@ _PARAMETERS = [f.name for f in dataclasses.fields(Recommender)]
 
 
 def _with_model(recommender: Recommender, model: Model, output: Output) -> Recommender:
-    recommender.model_, recommender.output_ = model, output
+    recommender.model_, recommender.output_, recommender.used_ = model, output, recommender.get_params()
     return recommender

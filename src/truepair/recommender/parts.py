@@ -101,6 +101,8 @@ def blend_of(parameters: Parameters) -> EASE | None:
     """The closed form that is blended with the trained encoder."""
     check_number("blend_weight", parameters["blend_weight"], 0)
     blend = parameters["blend"]
+    if blend == "none":
+        return None
     if isinstance(blend, str):
         blend = PARTS["blend"][check_choice("blend", blend, PARTS["blend"])]()
     if blend is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -26,6 +27,11 @@ _LEAST_L2, _MOST_L2 = 5.0, 2e6
 _WEIGHTS = (0.15, 0.3, 0.6, 1.2, 2.4, 4.8)  # in units of 1 / temperature, the scale of the trained scores
 
 
+def solving_seconds(n_items: int) -> float:
+    """About how long EASE takes to solve on two cores: its time grows with the cube of the items."""
+    return 2.0 * n_items**3 / 5e10
+
+
 class BlendChoice(NamedTuple):
     """The chosen EASE and weight (None: no blend is better), and the scores that decided."""
 
@@ -38,11 +44,12 @@ class BlendChoice(NamedTuple):
 
 def choose_blend(
     users: Tensor, items: Tensor, train: Interactions, valid: Interactions, metric: str, temperature: float,
-    seed: int, device: torch.device,
+    seed: int, device: torch.device, seconds: float = math.inf,
 ) -> BlendChoice:  # fmt: skip
     """The best of EASE's regularisations and weights for these trained matrices.
 
-    Regularisations go by factors of 3 from 500 in the direction that improves. A blend is chosen only if its
+    Regularisations go by factors of 3 from 500 in the direction that improves, as long as there are `seconds`
+    for two more of them. A blend is chosen only if its
     gain over the trained model is larger than the standard error of that gain.
     """
     judge = _Judge.of(train, valid, metric, seed, device)
@@ -50,7 +57,11 @@ def choose_blend(
     alone = judge.per_user(own)
     tried: list[dict[str, Any]] = []
     best: tuple[float, float, float, Floats] | None = None
-    for l2 in _climbing(tried):
+    began = time.perf_counter()
+    for l2 in _regularisations(tried):
+        passed = time.perf_counter() - began
+        if tried and passed + 2 * passed / len(tried) > seconds:
+            break
         added = judge.ease_scores(EASE(l2=l2, user_power=POWER, item_power=POWER), train)
         found = []
         for unit in _WEIGHTS:
@@ -67,7 +78,7 @@ def choose_blend(
     return BlendChoice(chosen, best[1], round(float(alone.mean()), 6), round(best[0], 6), tried)
 
 
-def _climbing(tried: list[dict[str, Any]]) -> Any:
+def _regularisations(tried: list[dict[str, Any]]) -> Any:
     """The first regularisation and its neighbours, then further in the direction of the best one."""
     yield _FIRST_L2
     yield float(f"{_FIRST_L2 / _RATIO:.3g}")

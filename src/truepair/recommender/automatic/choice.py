@@ -6,9 +6,12 @@ epoch and the blend, and the caller trains on everything. docs/automatic.md has 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import sys
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from truepair.data.split import Split
 from truepair.errors import InputError
@@ -61,15 +64,19 @@ def choose(
     if not wanted:
         return Choice()
     clock, own = Clock(budget), {**parameters, "auto": False}
-    part = _judging(parameters, split)
-    if isinstance(part, str):
-        return Choice(facts={"automatic": {"skipped": part}})
+    try:
+        part = judging_parts(parameters, split)
+    except InputError as error:
+        if "hold_out" in given:  # what is asked for is not replaced by something else
+            raise
+        if progress:
+            print(f"automatic settings are skipped: {error}", file=sys.stderr)
+        return Choice(facts={"automatic": {"skipped": str(error)}})
     search = Search(own, wanted, part, clock, progress)
     chosen = search.result()
-    call = {name: value for name, value in own.items() if name in given} | chosen | {"auto": False}
     facts = {
         "chosen": {name: as_json(value) for name, value in chosen.items()},
-        "repeat": f"Recommender({', '.join(f'{name}={value!r}' for name, value in call.items())})",
+        "repeat": repeating_call(parameters, given, chosen),
         "hold out": part.recipe,
         "metric": parameters["metric"],
         "trials": [trial.facts() for trial in search.trials],
@@ -79,22 +86,26 @@ def choose(
     return Choice({**chosen, "auto": False}, {"automatic": facts})
 
 
-def _judging(parameters: Parameters, split: Split) -> Split | str:
-    """Train and validation of the search, or why there is none.
+def repeating_call(parameters: Parameters, given: Collection[str], chosen: Mapping[str, Any]) -> str:
+    """The call that repeats a fit without the search."""
+    call = {name: parameters[name] for name in parameters if name in given} | dict(chosen) | {"auto": False}
+    plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in call.items()}
+    return f"Recommender({', '.join(f'{name}={value!r}' for name, value in plain.items())})"
+
+
+def judging_parts(parameters: Parameters, split: Split) -> Split:
+    """Train and validation of the search; raise if there is too little to judge by.
 
     The validation part is the given one, or held out in the way of the test part.
     """
     how = like_test(split) if parameters["hold_out"] == "auto" else parameters["hold_out"]
-    try:
-        part = split if split.valid else hold_out(split.train, how, _HELD_OUT, parameters["seed"])
-        assert part.valid is not None
-        Validation(part.valid, part.train, parameters["metric"])
-    except InputError as error:
-        return str(error)
+    part = split if split.valid else hold_out(split.train, how, _HELD_OUT, parameters["seed"])
+    assert part.valid is not None
+    Validation(part.valid, part.train, parameters["metric"])
     for n, least, what in (
         (int((part.valid.user_counts > 0).sum()), _LEAST_USERS, "users with held-out pairs"),
         (len(part.train), _LEAST_PAIRS, "pairs to learn from"),
     ):
         if n < least:
-            return f"{n:,} {what} are too few to choose settings by; it takes {least:,}"
+            raise InputError(f"{n:,} {what} are too few to choose settings by; it takes {least:,}.")
     return part

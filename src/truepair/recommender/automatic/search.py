@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
 from truepair.data.ids import Codes, IdMap
 from truepair.data.interactions import Interactions
@@ -16,7 +17,7 @@ from truepair.errors import TrainingError
 from truepair.evaluation import Validation
 from truepair.models.factor_matrices import dense
 from truepair.randomness import random_order, stream_key
-from truepair.recommender.automatic.blend_choice import MOST_ITEMS, choose_blend
+from truepair.recommender.automatic.blend_choice import MOST_ITEMS, choose_blend, solving_seconds
 from truepair.recommender.automatic.budget import Clock
 from truepair.recommender.defaults import FULL_CATALOGUE
 from truepair.recommender.parts import Parameters, parts_of
@@ -29,12 +30,13 @@ _RATE, _EPOCHS = 0.01, 40  # of the full run
 _SHORT_DIM, _SHORT_STEPS = 64, 400
 _SHORT_EPOCHS = (5, 14)  # at least, at most
 _MOST_SHORT = 12  # short runs
-_FIRST_PLACES = (-4, 0, 4, 8, 12)  # temperatures .05, .1, .2, .4, .8: see `_temperature`
+_FIRST_PLACES = (4, 0, 8, -4, 12)  # temperatures .2, .1, .4, .05, .8: see `_temperature`
 _PLACES = (-8, 17)  # .025 to 1.9
 _FIRST_POPULARITY, _MOST_POPULARITY = 0.4, 2.0
 _STEPS = (2, 0.4)  # of places and of popularity
 _DIMS = (512, 256, 128, 64)
 _FEWER_SCORES = ((1e8, 256), (1e10, 128), (float("inf"), 64))  # the dimension on a CPU, by users x items
+_BYTES = 24  # of a number of a vector in training: its gradient, Adam's two, and the best so far
 _MOST_USERS = 50_000  # the search learns from and is judged by this many
 _BETTER, _CLEARLY = 1.002, 1.02  # ratios of scores: a step that is worth it; a reason to leave the plan
 
@@ -76,12 +78,13 @@ class Search:
     ) -> None:
         assert part.valid is not None
         self.parameters, self.wanted, self.clock, self.progress = parameters, wanted, clock, progress
-        users = _some_users(part.train.n_users, parameters["seed"])
+        users = _some_users(part, parameters["seed"])
         self.train, self.valid = _only_users(part.train, users), _only_users(part.valid, users)
         self.judge = Validation(self.valid, self.train, parameters["metric"])
         self.n_users = part.train.n_users
         self.device = Settings(device=parameters["device"]).torch_device()
         self.trials: list[Trial] = []
+        self.failure: TrainingError | None = None
         self.blend: dict[str, Any] | None = None
 
     # --- the plan --------------------------------------------------------------------------------------
@@ -93,13 +96,31 @@ class Search:
             point = self._climbed(point)
         full = self._full(point)
         if full is None:  # no time for a run that judges
-            return self._as_parameters(max(self.trials, key=lambda trial: trial.score))
+            return self._as_parameters(self._in_time(self._best_trial()))
+        if not {"epochs", "blend"} & set(self.wanted):  # nothing is left to judge
+            return self._as_parameters(Trial(full, self._temperature(full), 0.0, full.epochs, 0.0))
         (fitted,) = self._run([full])
-        last, best = self.trials[-1], max(self.trials, key=lambda trial: trial.score)
-        chosen = self._as_parameters(best if best.score > _CLEARLY * last.score else last)
-        if "blend" in self.wanted and isinstance(fitted, FitResult):
-            chosen |= self._blended(fitted)
-        return chosen
+        last, best = self.trials[-1], self._best_trial()
+        if best.score > _CLEARLY * last.score:
+            self.blend = (
+                {"skipped": "a short run is better than the full one"} if "blend" in self.wanted else None
+            )
+            return self._as_parameters(best)
+        assert isinstance(fitted, FitResult)
+        return self._as_parameters(last) | (self._blended(fitted) if "blend" in self.wanted else {})
+
+    def _best_trial(self) -> Trial:
+        best = max(self.trials, key=lambda trial: trial.score)
+        if best.score < 0:
+            raise self.failure or TrainingError("no run on held-out pairs has a score; set temperature.")
+        return best
+
+    def _in_time(self, trial: Trial) -> Trial:
+        """The trial with as many epochs as there is time for."""
+        per_epoch = trial.seconds / trial.point.epochs * self.n_users / self.train.n_users
+        most = self._fixed("epochs", _EPOCHS)
+        epochs = max(1, min(int(self.clock.left / per_epoch), most)) if "epochs" in self.wanted else most
+        return replace(trial, point=trial.point._replace(epochs=epochs), epoch=epochs)
 
     def _first(self) -> Point:
         """A short run with the middle of what datasets had, or with what is given."""
@@ -107,11 +128,11 @@ class Search:
         fewest, most = _SHORT_EPOCHS
         epochs = min(max(round(_SHORT_STEPS / steps), fewest), most, self._fixed("epochs", most))
         dim = min(_SHORT_DIM, self._fixed("dim", _SHORT_DIM))
-        first = Point(0, self._fixed("popularity", _FIRST_POPULARITY), dim, epochs)
+        first = Point(_FIRST_PLACES[0], self._fixed("popularity", _FIRST_POPULARITY), dim, epochs)
         if self.clock.limit is None:
             return first
         self._run([first._replace(epochs=1)])  # how long does an epoch take?
-        per_epoch = self.trials.pop().seconds
+        per_epoch = self.trials[0].seconds
         return first._replace(epochs=max(1, min(epochs, int(0.05 * self.clock.limit / per_epoch))))
 
     def _climbed(self, point: Point) -> Point:
@@ -123,7 +144,7 @@ class Search:
         while True:
             point, around = best, self._around(best)
             new = [each for each in around if each not in self._scores()]
-            if len(self.trials) + len(new) > _MOST_SHORT or self._is_late():
+            if not new or len(self.trials) + len(new) > _MOST_SHORT or self._is_late():
                 return point
             self._run(new)
             best = self._best([point, *around])
@@ -149,7 +170,7 @@ class Search:
         With a budget, it is as wide as lets it run twice, on held-out pairs and on everything.
         """
         epochs, place = self._fixed("epochs", _EPOCHS), point.place - 1
-        if self.clock.limit is None or not self.trials:
+        if self.clock.limit is None:
             return Point(place, point.popularity, self._fixed("dim", self._dim()), epochs)
         per_epoch = max(trial.seconds / trial.point.epochs for trial in self.trials)
         runs = 1.1 * (1 + self.n_users / self.train.n_users)  # this one, and the one on everything
@@ -170,10 +191,14 @@ class Search:
         if self.train.n_items > MOST_ITEMS:
             self.blend = {"skipped": f"EASE has a number for each two of {self.train.n_items:,} items"}
             return {}
+        left = self.clock.left - 1.1 * self.trials[-1].seconds * self.n_users / self.train.n_users
+        if left < 3 * solving_seconds(self.train.n_items):
+            self.blend = {"skipped": "the budget leaves no time for it"}
+            return {}
         users, items = dense("users", fitted.users), dense("items", fitted.items)
         found = choose_blend(
             users, items, self.train, self.valid, self.judge.metric, self.trials[-1].temperature,
-            self.parameters["seed"], self.device,
+            self.parameters["seed"], self.device, left,
         )  # fmt: skip
         self.blend = {"alone": found.alone, "blended": found.blended, "tried": found.tried}
         no_gain = "" if found.ease else "; the gain is not larger than its error, so it is not used"
@@ -184,7 +209,7 @@ class Search:
         """What is asked for of a trial; its rate, if none was given."""
         values = trial.facts()
         found = {name: values[name] for name in CHOSEN if name in self.wanted and name in values}
-        if self.parameters["learning_rate"] is None:
+        if self.parameters["learning_rate"] is None and set(self.wanted) != {"blend"}:
             found["learning_rate"] = _RATE
         if "epochs" in self.wanted and trial.epoch < trial.point.epochs:
             found["stop_after"] = trial.epoch
@@ -198,9 +223,11 @@ class Search:
         return default if name in self.wanted else FULL_CATALOGUE[name] if value is None else value
 
     def _dim(self) -> int:
-        """The largest on a GPU; on a CPU what keeps a training short."""
+        """The largest on a GPU that its memory holds; on a CPU what keeps a training short."""
         if self.device.type == "cuda":
-            return _DIMS[0]
+            free, _ = torch.cuda.mem_get_info(self.device)
+            rows = self.n_users + self.train.n_items
+            return next((dim for dim in _DIMS if _BYTES * dim * rows <= free / 2), _DIMS[-1])
         return next(dim for most, dim in _FEWER_SCORES if self.n_users * self.train.n_items <= most)
 
     def _is_late(self) -> bool:
@@ -221,24 +248,27 @@ class Search:
         for point, result in zip(points, results, strict=True):
             seconds, temperature = (self.clock.seconds - before) / len(points), self._temperature(point)
             if isinstance(result, TrainingError):
-                trial, told = Trial(point, temperature, -1.0, point.epochs, seconds), str(result)
+                trial, outcome = Trial(point, temperature, -1.0, point.epochs, seconds), str(result)
+                self.failure = result
             else:
-                score = -1.0 if result.score is None else result.score
-                trial = Trial(point, temperature, score, _last_good(result), seconds)
-                told = f"{self.judge.metric} {score:.4f}"
+                epoch, score = _last_good(result)
+                trial = Trial(point, temperature, score, epoch, seconds)
+                outcome = f"{self.judge.metric} {score:.4f}"
             self.trials.append(trial)
             self._say(
                 f"temperature {temperature:g}, popularity {point.popularity:g}, dim {point.dim}, "
-                f"{point.epochs} epochs: {told}"
+                f"{point.epochs} epochs: {outcome}"
             )
         return results
 
     def _job(self, point: Point) -> Job:
         _, popularity, dim, epochs = point
         rate = self.parameters["learning_rate"]
+        if rate is None and set(self.wanted) != {"blend"}:
+            rate = _RATE
         own = {
             **self.parameters, "temperature": self._temperature(point), "popularity": popularity, "dim": dim,
-            "epochs": epochs, "learning_rate": _RATE if rate is None else rate, "patience": None,
+            "epochs": epochs, "learning_rate": rate, "patience": None,
             "validate_every": max(1, epochs // 8) if epochs >= _EPOCHS else epochs,
         }  # fmt: skip
         encoder, loss, sampler, settings = parts_of(own, len(self.train), self.train.n_users)
@@ -262,11 +292,14 @@ class Search:
             print(f"automatic settings: {text}", file=sys.stderr)
 
 
-def _some_users(n: int, seed: int) -> Codes | None:
-    """A sample of the users where there are many; None for all."""
-    if n <= _MOST_USERS:
+def _some_users(part: Split, seed: int) -> Codes | None:
+    """A sample of the users where there are many, those with held-out pairs first; None for all."""
+    if (n := part.train.n_users) <= _MOST_USERS:
         return None
-    return np.sort(random_order(stream_key(seed, int.from_bytes(b"users", "big")), n)[:_MOST_USERS])
+    assert part.valid is not None
+    order = random_order(stream_key(seed, int.from_bytes(b"users", "big")), n)
+    judged = part.valid.user_counts[order] > 0
+    return np.sort(order[np.argsort(~judged, kind="stable")][:_MOST_USERS])
 
 
 def _only_users(data: Interactions, users: Codes | None) -> Interactions:
@@ -278,8 +311,9 @@ def _only_users(data: Interactions, users: Codes | None) -> Interactions:
     return Interactions(codes, pairs.items, IdMap.range(len(users)), data.item_ids)
 
 
-def _last_good(result: FitResult) -> int:
-    """The last epoch, unless an earlier one is clearly better: then the best one."""
+def _last_good(result: FitResult) -> tuple[int, float]:
+    """The last epoch and its score, unless an earlier one is clearly better: then the best one."""
     scores = {record.epoch: record.score for record in result.history if record.score is not None}
     last, best = max(scores), max(scores, key=lambda epoch: scores[epoch])
-    return best if scores[best] > _CLEARLY * scores[last] else last
+    epoch = best if scores[best] > _CLEARLY * scores[last] else last
+    return epoch, scores[epoch]
