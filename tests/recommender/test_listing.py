@@ -177,7 +177,7 @@ def test_items_that_the_table_misses_and_items_that_it_has_beside(mf, items):
         (lambda t: 7, {}, r"items is a .*; give a path, a table"),
         (lambda t: "nowhere.csv", {}, r"nowhere.csv does not exist"),
         (lambda t: {"item": ["a", "b"], "price": [1]}, {}, r"the dict is not a table"),
-        (lambda t: None, {}, r"where needs a table of the items: pass items="),
+        (lambda t: None, {}, r"where needs a table of the items with the columns"),
         (lambda t: None, {"where": None, "quota": {"genre": 1}}, r"quota needs a table of the items"),
         (lambda t: t, {"where": None}, r"items has no effect without where or quota"),
         (

@@ -94,7 +94,7 @@ def _allowed(table: ItemTable | None, where: Any) -> Mask | None:
     if table is not None:
         return table.has_row() if where is None else table.where(where)
     if where is not None:
-        raise InputError("where needs a table of the items: pass items=…, with the columns that it names.")
+        raise InputError("where needs a table of the items with the columns that it names; pass it as items.")
     return None
 
 

@@ -47,13 +47,14 @@ def recommend(
         str | None, typer.Option(metavar="A,B,…|FILE", help="Recommend none of these items.")
     ] = None,
     items: Annotated[
-        str | None, typer.Option(metavar="TABLE", help="A file with a row for each item, for the next two.")
+        str | None,
+        typer.Option(metavar="TABLE", help="A file with one row an item, for --where and --quota."),
     ] = None,
     where: Annotated[
         str | None,
         typer.Option(
             metavar="CONDITION",
-            help="Recommend only items of which this is true, such as \"price < 10 and genre in ('tea', 'jam')\".",
+            help="Recommend only such items: a condition on the table, such as 'price < 10 and stock > 0'.",
         ),
     ] = None,
     quota: Annotated[

@@ -75,6 +75,6 @@ def quotas_of(quota: Any, table: ItemTable | None) -> tuple[Codes, Codes]:
     if not quota:
         raise InputError("quota names no column; give a mapping such as {'category': 3}, or leave it out.")
     if table is None:
-        raise InputError("quota needs a table of the items: pass items=…, with the columns that it names.")
+        raise InputError("quota needs a table of the items with the columns that it names; pass it as items.")
     limits = [check_whole(f"quota of {column!r}", limit, 1) for column, limit in quota.items()]
     return np.stack([table.values(column) for column in quota]), np.array(limits, np.int64)
