@@ -1,11 +1,11 @@
-"""What `diversify` costs and gains on MovieLens: NDCG@20 on a validation part, coverage, likeness within lists.
+"""What `diversify` costs and gains on MovieLens: NDCG@20 on a validation part, coverage, likeness in lists.
 
-python benchmarks/diversity.py --data DIR                     # DIR holds ml-100k/u.data and ml-1m/ratings….dat
-python benchmarks/diversity.py --data DIR --time              # seconds of all lists of ml-1m, with a filter, too
-python benchmarks/diversity.py --quick                        # a small simulated world, one epoch
+python benchmarks/diversity.py --data DIR            # DIR holds ml-100k/u.data and ml-1m/ratings_notime.dat
+python benchmarks/diversity.py --data DIR --time     # also seconds of all lists, with a filter and a quota
+python benchmarks/diversity.py --quick               # a small simulated world, one epoch
 
-A fifth of the pairs is set aside as test and never used, a tenth is the validation part; the model learns from the
-others, with fixed settings (auto=False).
+A fifth of the pairs is set aside as test and never used, a tenth is the validation part. The model learns
+from the others, with fixed settings (auto=False).
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from __future__ import annotations
 import argparse
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from truepair.data.datasets.loading import load
+from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 from truepair.data.simulation import simulate_world
 from truepair.data.split_recipes import split_random
@@ -28,7 +30,7 @@ STRENGTHS = (0.0, 0.1, 0.2, 0.3, 0.5)
 K = 20
 
 
-def lists_of(model: Recommender, diversify: float) -> np.ndarray:
+def lists_of(model: Recommender, diversify: float) -> Codes:
     """The lists of all users as codes, [n_users, K]; -1: no item."""
     table = model.recommend(k=K, diversify=diversify)
     listed = np.full((model.seen_.n_users, K), -1)
@@ -50,7 +52,7 @@ def measured(model: Recommender, valid: Interactions, diversify: float) -> tuple
 
 
 def seconds(model: Recommender, diversify: float) -> float:
-    """The least of three times of all lists, for items of an even year, with a quota and diversity."""
+    """The least of three times of all lists, with a filter, a quota and diversity."""
     n = model.seen_.n_items
     table = {"item": model.seen_.item_ids.ids, "year": 1950 + np.arange(n) % 50, "kind": np.arange(n) % 18}
     times = []
@@ -73,7 +75,7 @@ def main() -> None:
         pairs = simulate_world(60, 50, density=0.2).observed if args.quick else load(name, args.data)
         split = split_random(pairs, test=0.2, valid=0.1, seed=0)
         assert split.valid is not None
-        settings = {"dim": 4, "epochs": 1} if args.quick else {}
+        settings: dict[str, Any] = {"dim": 4, "epochs": 1} if args.quick else {}
         model = Recommender(auto=False, device="cpu", **settings).fit(split.train)
         print(
             f"{name}\n| λ | NDCG@20 | change | coverage | mean cosine within a list |\n|---|---|---|---|---|"
