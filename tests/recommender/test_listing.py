@@ -438,6 +438,24 @@ def test_the_pool_grows_until_the_quotas_let_a_list_be_complete():
     assert found["item"].to_pylist() == [0, 1, n - 4]
 
 
+def test_a_pool_that_grows_is_doubled():
+    """Scores are scaled by the pool, so its size decides what diversity prefers."""
+    n, chance = 300, torch.Generator().manual_seed(4)
+    data = two_tastes(n_users=6, n_items=n, each=150)
+    model = Recommender(dim=4, epochs=1, auto=False, device="cpu").fit(data)
+    users, vectors = (torch.randn(m, 4, generator=chance) for m in (6, n))
+    model.model_ = type(model.model_)(users, vectors, data, np.ones(n, int), model.model_.facts)
+    for user in range(6):
+        whole = model.recommend([user], k=n, exclude_seen=False)
+        ranking = list(zip(whole["item"].to_pylist(), whole["score"].to_pylist(), strict=True))
+        shops = {item: "big" if rank < 30 else str(rank % 9) for rank, (item, _) in enumerate(ranking)}
+        table = {"item": list(shops), "shop": list(shops.values())}
+        options = {"exclude_seen": False, "items": table, "quota": {"shop": 1}, "diversify": 0.3}
+        found = model.recommend([user], k=2, **options)["item"].to_pylist()
+        rows = dict(enumerate(vectors.numpy().astype(float)))
+        assert found == greedy(ranking, 2, [(shops, 1)], 0.3, rows)
+
+
 def test_no_diversity_is_the_plain_list_and_more_of_it_makes_lists_less_alike(mf):
     plain = mf.recommend(k=10)
     pd.testing.assert_frame_equal(mf.recommend(k=10, diversify=0.0), plain)
