@@ -27,10 +27,10 @@ def write_parquet(parts: Iterable[pa.Table], file: BinaryIO) -> None:
 
 
 def write_csv(parts: Iterable[pa.Table], file: BinaryIO) -> None:
-    """A header and one line a row."""
+    """A header and one line a row; a list is JSON in its cell."""
     import pyarrow.csv as pa_csv
 
-    parts = map(with_plain_ids, parts)
+    parts = map(_without_lists, map(with_plain_ids, parts))
     first = next(parts)
     with pa_csv.CSVWriter(file, first.schema) as writer:
         writer.write_table(first)
@@ -85,17 +85,41 @@ def check_output(path: Path) -> None:
 
 
 def with_plain_ids(table: pa.Table) -> pa.Table:
-    """The table with UUIDs and bytes as text, for formats that have no such type."""
+    """The table with UUIDs and bytes as text, for formats that have no such type; in lists of pairs, too."""
     import pyarrow as pa
 
-    columns = {}
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        plain = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
-        is_text = pa.types.is_large_string(column.type)
-        columns[name] = (
-            column if plain or is_text else pa.array(map(_as_text, column.to_pylist()), pa.large_string())
-        )
-    return pa.table(columns)
+    return pa.table(
+        {
+            name: _plain(column.combine_chunks())
+            for name, column in zip(table.column_names, table.columns, strict=True)
+        }
+    )
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    import pyarrow as pa
+
+    kind = column.type
+    if pa.types.is_list(kind):  # of structs
+        pairs = column.flatten()
+        parts = [_plain(part) for part in pairs.flatten()]
+        plain = pa.StructArray.from_arrays(parts, [field.name for field in kind.value_type])
+        sizes = column.value_lengths().to_numpy()
+        return pa.ListArray.from_arrays(pa.array([0, *sizes.cumsum()], pa.int32()), plain)
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_large_string(kind):
+        return column
+    return pa.array(map(_as_text, column.to_pylist()), pa.large_string())
+
+
+def _without_lists(table: pa.Table) -> pa.Table:
+    """The table with lists as JSON."""
+    import pyarrow as pa
+
+    for place, name in enumerate(table.column_names):
+        if pa.types.is_list(table.schema.types[place]):
+            cells = [json.dumps(cell, ensure_ascii=False) for cell in table.column(place).to_pylist()]
+            table = table.set_column(place, name, pa.array(cells, pa.large_string()))
+    return table
 
 
 def _as_text(value: Any) -> str:

@@ -16,6 +16,8 @@ from truepair.evaluation.metrics import Mask
 from truepair.models.factor_matrices import Rows, take_rows
 from truepair.ranking.selection import top_k
 from truepair.recommender.known_ids import as_ids, codes_of
+from truepair.recommender.listing.explanation import Explanation
+from truepair.recommender.listing.reranking import Reranking
 from truepair.recommender.model_file import Model
 
 
@@ -27,10 +29,13 @@ class Candidates:
     seen: Interactions
     popularity: Codes  # [n]
     excluded: dict[Any, Codes]  # id of a user -> candidates that this user must not get
+    codes: Codes  # [n], the candidates' codes in the model
 
     @staticmethod
-    def of(model: Model, exclude_items: Any, only_items: Any, unknown: str) -> Candidates:
-        """All items that were trained on, limited by the caller's ids; see `Recommender.recommend`."""
+    def of(
+        model: Model, exclude_items: Any, only_items: Any, unknown: str, where: Mask | None = None
+    ) -> Candidates:
+        """All items that were trained on, limited by the caller; see `Recommender.recommend`."""
         seen, popularity = model.seen, model.popularity
         ids, allowed = seen.item_ids, popularity > 0
         if only_items is not None:
@@ -40,22 +45,33 @@ class Candidates:
         by_user = exclude_items if isinstance(exclude_items, Mapping) else {}
         if exclude_items is not None and not isinstance(exclude_items, Mapping):
             allowed[_found(ids, exclude_items, unknown)] = False
+        if where is not None:
+            allowed = allowed & where
         kept = np.flatnonzero(allowed)
         if not len(kept):
-            raise InputError("no item is left to recommend; loosen only_items or exclude_items.")
+            raise InputError("no item is left to recommend; loosen where, only_items or exclude_items.")
         pairs = seen.take(allowed[seen.items])
         place = np.where(allowed, np.cumsum(allowed) - 1, -1)
         known = Interactions(pairs.users, place[pairs.items], pairs.user_ids, IdMap(ids.outside(kept)))
         excluded = _by_user(model, by_user, place, unknown)
-        return Candidates(take_rows(model.items, kept), known, popularity[kept], excluded)
+        return Candidates(take_rows(model.items, kept), known, popularity[kept], excluded, kept)
 
     def ranked(
-        self, users: Rows, ids: pa.Array, codes: Codes, popular: Mask, k: int, exclude_seen: bool
+        self,
+        users: Rows,
+        ids: pa.Array,
+        codes: Codes,
+        popular: Mask,
+        k: int,
+        exclude_seen: bool,
+        reranking: Reranking | None = None,
+        explanation: Explanation | None = None,
     ) -> pa.Table:
         """The lists of these users as a table; those who are `popular` get the most popular items.
 
         The code of an unknown user is -1.
         """
+        best = top_k if reranking is None else reranking.top_k
         k, n = min(k, self.seen.n_items), len(codes)
         items = np.empty((n, k), dtype=np.int64)
         scores = np.empty((n, k), dtype=np.float32)
@@ -63,20 +79,23 @@ class Candidates:
         if not popular.all():
             vectors = take_rows(users, np.maximum(codes, 0))
             rows = np.flatnonzero(~popular)
-            items[rows], scores[rows] = top_k(vectors, self.items, k, rows=rows, exclude=masks)
+            items[rows], scores[rows] = best(vectors, self.items, k, rows=rows, exclude=masks)
         if popular.any():
             shares = (self.popularity / self.popularity.sum()).astype(np.float32)[:, None]
             rows = np.flatnonzero(popular)
-            items[rows], scores[rows] = top_k(np.ones((n, 1)), shares, k, rows=rows, exclude=masks)
+            items[rows], scores[rows] = best(np.ones((n, 1)), shares, k, rows=rows, exclude=masks)
         real = items >= 0
-        return pa.table(
-            {
-                "user": ids.take(pa.array(np.repeat(np.arange(n), real.sum(axis=1)))),
-                "item": self.seen.item_ids.outside(items[real]),
-                "score": scores[real],
-                "rank": np.broadcast_to(np.arange(1, k + 1), items.shape)[real],
-            }
-        )
+        rows = np.repeat(np.arange(n), real.sum(axis=1))
+        columns = {
+            "user": ids.take(pa.array(rows)),
+            "item": self.seen.item_ids.outside(items[real]),
+            "score": scores[real],
+            "rank": np.broadcast_to(np.arange(1, k + 1), items.shape)[real],
+        }
+        if explanation is not None:
+            people = np.where(popular, -1, codes)[rows]
+            columns |= explanation.columns(people, self.codes[items[real]], scores[real])
+        return pa.table(columns)
 
     def _masks(self, ids: pa.Array, codes: Codes, exclude_seen: bool) -> list[Interactions]:
         """What each row must not list: the items that the user has, and those excluded for this user."""

@@ -271,6 +271,11 @@ class Recommender:
         exclude_seen: bool = True,
         exclude_items: Any = None,
         only_items: Any = None,
+        items: Any = None,
+        where: Any = None,
+        quota: Mapping[str, int] | None = None,
+        diversify: float = 0.0,
+        explain: bool | int = False,
         unknown: Unknown = "error",
         cold: Serving = "popular",
     ) -> Any:
@@ -279,30 +284,33 @@ class Recommender:
         `users` is one id or several; without it, all users. A user gets fewer than k rows only if there are
         fewer candidates. `exclude_items` may be a mapping of users to items that they must not get.
 
+        items       a table for `where` and `quota`, one row an item: a path, a table or a dict of columns.
+        where       which items may be recommended: an Arrow expression on columns of `items`, text such as
+                    "price < 10 and stock > 0" (never executed), or a mask over its rows. Null means no.
+        quota       at most so many items of each value of a column: {"category": 3}. Null is not limited.
+        diversify   λ in [0, 1): the list is chosen from the best 10 · k items, one by one, by the highest
+                    (1 - λ) · score - λ · (largest cosine to an item chosen before), with scores scaled to
+                    [0, 1]. The column score is the model's; it then need not fall with the rank.
+        explain     adds columns. because: up to 5 (or `explain`) items of the user that speak for this one,
+                    with weights. popularity: the part of the score that is the same for all users. rest: the
+                    remainder, so that weights + rest + popularity = score. Without a closed form or a blend,
+                    weights are similarities of items and do not add up, and rest is null.
         unknown     ids that the model does not know: "error"; "drop" ignores them, users and items; "popular"
-                    ignores unknown items and gives unknown users the most popular ones.
+                    ignores unknown items and gives unknown users the most popular ones. Items without a row
+                    in `items` are an error with "error"; else they are not recommended.
         cold        users whose pairs were not trained on, such as those of a test part: "popular" gives them
                     the most popular items, "separate" leaves them out, "error" raises.
         """
         options = {"exclude_seen": exclude_seen, "exclude_items": exclude_items, "only_items": only_items}
-        parts = list(self.recommend_in_parts(users, k, unknown=unknown, cold=cold, **options))
+        options |= {"items": items, "where": where, "quota": quota, "diversify": diversify}
+        parts = self.recommend_in_parts(users, k, explain=explain, unknown=unknown, cold=cold, **options)
         return to_output(pa.concat_tables(parts), self.output_)
 
     def recommend_in_parts(
-        self,
-        users: Any = None,
-        k: int = 10,
-        *,
-        exclude_seen: bool = True,
-        exclude_items: Any = None,
-        only_items: Any = None,
-        unknown: Unknown = "error",
-        cold: Serving = "popular",
-        part: int = 8192,
+        self, users: Any = None, k: int = 10, *, part: int = 8192, **options: Any
     ) -> Iterator[pa.Table]:
-        """`recommend` as Arrow tables of `part` users at a time, to write large results to a file."""
-        options = {"exclude_seen": exclude_seen, "exclude_items": exclude_items, "only_items": only_items}
-        return lists.recommend(self._fitted(), users, k, unknown=unknown, cold=cold, part=part, **options)
+        """`recommend`, with its options, as Arrow tables of `part` users at a time, to write to a file."""
+        return lists.recommend(self._fitted(), self.get_params(), users, k, part=part, **options)
 
     def similar_items(self, items: Any, k: int = 10) -> Any:
         """A table of item, similar, score, rank: the `k` items with the most similar vectors.

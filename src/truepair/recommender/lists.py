@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import scipy.sparse as sp
 import torch
 import torch.nn.functional as F  # noqa: N812, the name everybody uses
 
@@ -14,32 +15,51 @@ from truepair.data.columns import find_columns
 from truepair.data.ids import Codes, IdMap
 from truepair.data.in_memory import memory_source
 from truepair.data.interactions import Interactions
-from truepair.errors import InputError, check_choice, check_whole
+from truepair.errors import InputError, check_choice, check_number, check_whole
 from truepair.evaluation.cold import SERVING, check_cold
 from truepair.evaluation.metrics import Mask
 from truepair.models.blend import trained_part
+from truepair.models.closed_forms import Popular
 from truepair.models.factor_matrices import Rows, dense, dot_rows, take_rows, unit_rows
 from truepair.ranking.selection import top_k
 from truepair.recommender.candidates import Candidates
 from truepair.recommender.known_ids import as_ids, codes_of, history_of
+from truepair.recommender.listing.explanation import (
+    MOST,
+    Explanation,
+    no_weights,
+    table_weights,
+    vector_weights,
+)
+from truepair.recommender.listing.item_table import ItemTable
+from truepair.recommender.listing.reranking import Reranking, quotas_of
+from truepair.recommender.listing.similarity import cosines
 from truepair.recommender.model_file import Model
-from truepair.recommender.parts import Parameters, blend_of, closed_form_of, parts_of
+from truepair.recommender.parts import Parameters, as_fitted, blend_of, closed_form_of, parts_of
 
 
 def recommend(
     model: Model,
+    parameters: Parameters,
     users: Any,
     k: int,
     *,
-    exclude_seen: bool,
-    exclude_items: Any,
-    only_items: Any,
-    unknown: str,
-    cold: str,
+    exclude_seen: bool = True,
+    exclude_items: Any = None,
+    only_items: Any = None,
+    items: Any = None,
+    where: Any = None,
+    quota: Any = None,
+    diversify: float = 0.0,
+    explain: bool | int = False,
+    unknown: str = "error",
+    cold: str = "popular",
     part: int,
 ) -> Iterator[pa.Table]:
-    """Tables of user, item, score, rank, for `part` users at a time."""
+    """Tables of user, item, score, rank, for `part` users at a time; see `Recommender.recommend`."""
+    parameters = as_fitted(parameters, model.facts)
     k = check_whole("k", k, 1)
+    diversify = check_number("diversify", diversify, 0, 1, open_high=True)
     check_choice("unknown", unknown, ["error", "popular", "drop"])
     check_choice("cold", cold, SERVING)
     known = model.seen.user_ids
@@ -51,14 +71,92 @@ def recommend(
     if left_out.any():
         ids, codes, is_cold = ids.filter(pa.array(~left_out)), codes[~left_out], is_cold[~left_out]
     popular = is_cold | (codes < 0)
-    candidates = Candidates.of(model, exclude_items, only_items, unknown)
+    table = _item_table(model, items, where, quota, unknown)
+    candidates = Candidates.of(model, exclude_items, only_items, unknown, _allowed(table, where))
+    reranking = _reranking(model, parameters, candidates.codes, table, quota, diversify)
+    explanation = _explanation(model, parameters, explain)
     for start in range(0, max(len(codes), 1), part):
         rows = slice(start, start + part)
-        yield candidates.ranked(model.users, ids[rows], codes[rows], popular[rows], k, exclude_seen)
+        people = ids[rows], codes[rows], popular[rows]
+        yield candidates.ranked(model.users, *people, k, exclude_seen, reranking, explanation)
+
+
+def _item_table(model: Model, items: Any, where: Any, quota: Any, unknown: str) -> ItemTable | None:
+    if items is None:
+        return None
+    if where is None and quota is None:
+        raise InputError("items has no effect without where or quota; pass one of them, or leave items out.")
+    return ItemTable.of(items, model.seen.item_ids, model.popularity > 0, unknown)
+
+
+def _allowed(table: ItemTable | None, where: Any) -> Mask | None:
+    """Which items of the model the table and the filter allow; None: all."""
+    if table is not None:
+        return table.has_row() if where is None else table.where(where)
+    if where is not None:
+        raise InputError("where needs a table of the items with the columns that it names; pass it as items.")
+    return None
+
+
+def _reranking(
+    model: Model,
+    parameters: Parameters,
+    candidates: Codes,
+    table: ItemTable | None,
+    quota: Any,
+    diversify: float,
+) -> Reranking | None:
+    if quota is None and not diversify:
+        return None
+    n = model.seen.n_items
+    groups, limits = (np.empty((0, n), np.int64), np.empty(0, np.int64))
+    if quota is not None:
+        groups, limits = quotas_of(quota, table)
+    similarity = None
+    if diversify:
+        closed = closed_form_of(parameters)
+        if isinstance(closed, Popular):
+            raise InputError(
+                "diversify needs vectors of items, and encoder 'popular' has none; use another encoder, such "
+                "as 'mf' or 'ease', or limit a category with quota."
+            )
+        rows = _vectors(model, parameters, model.items) if closed is None else model.items
+        similarity = cosines(take_rows(rows, candidates), wide=closed is not None)
+    return Reranking(np.ascontiguousarray(groups[:, candidates]), limits, diversify, similarity)
+
+
+def _explanation(model: Model, parameters: Parameters, explain: bool | int) -> Explanation | None:
+    if explain is False:
+        return None
+    most = MOST if explain is True else check_whole("explain", explain, 1, remedy="Or give True or False.")
+    n, ids = model.seen.n_items, model.seen.item_ids
+    closed, blend = closed_form_of(parameters), blend_of(parameters)
+    nothing = np.zeros(n)
+    if isinstance(closed, Popular):
+        additions = dense("items", model.items)[:, 0].double().cpu().numpy()
+        nobody = model.seen.take(np.zeros(len(model.seen), dtype=bool)).csr()
+        return Explanation(nobody, no_weights, additions, None, True, ids, most)
+    if closed is not None:
+        assert isinstance(model.users, sp.csr_array)
+        return Explanation(model.users, table_weights(model.items), nothing, None, True, ids, most)
+    vectors = [_vectors(model, parameters, rows) for rows in (model.users, model.items)]
+    additions = nothing
+    if parts_of(parameters).encoder.popularity:
+        additions = dense("items", model.items)[:, -1].double().cpu().numpy()
+    if blend is not None:
+        assert isinstance(model.users, sp.csr_array)
+        trained = dense("users", vectors[0]).cpu(), dense("items", vectors[1]).cpu()
+        weights = table_weights(dense("items", model.items)[:, :n])
+        return Explanation(model.users[:, :n], weights, additions, trained, True, ids, most)
+    trained_items = model.popularity > 0
+    own = model.seen.take(trained_items[model.seen.items]).csr()
+    weights = vector_weights(dense("items", _distinctive(vectors[1], model.popularity)))
+    return Explanation(own, weights, additions, None, False, ids, most)
 
 
 def similar_items(model: Model, parameters: Parameters, items: Any, k: int) -> pa.Table:
     """A table of item, similar, score, rank."""
+    parameters = as_fitted(parameters, model.facts)
     ids, trained = model.seen.item_ids, model.popularity > 0
     codes = _trained_codes("item", ids, items, trained)
     if (closed := closed_form_of(parameters)) is not None:
@@ -71,6 +169,7 @@ def similar_items(model: Model, parameters: Parameters, items: Any, k: int) -> p
 
 def similar_users(model: Model, parameters: Parameters, users: Any, k: int) -> pa.Table:
     """A table of user, similar, score, rank."""
+    parameters = as_fitted(parameters, model.facts)
     ids, trained = model.seen.user_ids, history_of(model).users
     codes = _trained_codes("user", ids, users, trained)
     if (closed := closed_form_of(parameters)) is not None:

@@ -16,7 +16,7 @@ from truepair.models.factor_matrices import Rows, dense
 from truepair.recommender.holdout import as_interactions
 from truepair.recommender.known_ids import ONLY_VALIDATION, codes_of, history_of
 from truepair.recommender.model_file import Model, mean_prior
-from truepair.recommender.parts import Parameters, blend_of, closed_form_of, parts_of
+from truepair.recommender.parts import Parameters, as_fitted, blend_of, closed_form_of, parts_of
 from truepair.training import fold_in
 
 
@@ -39,6 +39,7 @@ def fold_in_users(model: Model, parameters: Parameters, history: Any, unknown: s
 
 
 def _rows(model: Model, parameters: Parameters, pairs: Interactions) -> Rows:
+    parameters = as_fitted(parameters, model.facts)
     if (closed := closed_form_of(parameters)) is not None:
         return closed.rows(pairs)
     encoder, loss, sampler, settings = parts_of(parameters, len(pairs))

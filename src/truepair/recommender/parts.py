@@ -15,7 +15,7 @@ from truepair.models.closed_forms import ALL_ENCODERS, CLOSED, EASE, ClosedForm
 from truepair.models.encoders import ENCODERS, Encoder
 from truepair.recommender.defaults import PARTS_BY_DEFAULT, default_batch_size, unused, with_defaults
 from truepair.recommender.holdout import HOLD_OUTS
-from truepair.recommender.parameters import PARTS, as_json, check_finite
+from truepair.recommender.parameters import PARTS, as_json, check_finite, from_json
 from truepair.sampling import SAMPLERS, Sampler
 from truepair.training import AUTO, ENGINES, Settings, check_sampler
 
@@ -108,6 +108,16 @@ def blend_of(parameters: Parameters) -> EASE | None:
     if blend is not None:
         check_type("blend", blend, EASE, "give 'ease', an object such as EASE(l2=500), or None")
     return cast(EASE | None, blend)
+
+
+def as_fitted(parameters: Parameters, facts: Mapping[str, Any]) -> Parameters:
+    """The parameters with the encoder's fields and the blend that a model was fitted with, by its facts.
+
+    Automatic settings are in the facts only.
+    """
+    names = (*ENCODER_FIELDS, "blend", "blend_weight")
+    stored = {name: value for name, value in facts.get("parameters", {}).items() if name in names}
+    return {**parameters, **{name: value for name, value in from_json(stored).items() if name in stored}}
 
 
 def validation_share(parameters: Parameters) -> float:

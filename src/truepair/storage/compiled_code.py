@@ -20,6 +20,7 @@ KERNELS = (
     "losses/[a-z]*.py",
     "storage/compiled_code.py",
     "ranking/compiled_top_k.py",
+    "ranking/greedy_lists.py",
     "training/full/histogram.py",
     "training/full/row_adam.py",
     "training/sampled/plan.py",

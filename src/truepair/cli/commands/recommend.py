@@ -46,6 +46,29 @@ def recommend(
     exclude_items: Annotated[
         str | None, typer.Option(metavar="A,B,…|FILE", help="Recommend none of these items.")
     ] = None,
+    items: Annotated[
+        str | None,
+        typer.Option(metavar="TABLE", help="A file with one row an item, for --where and --quota."),
+    ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CONDITION",
+            help="Recommend only such items: a condition on the table, such as 'price < 10 and stock > 0'.",
+        ),
+    ] = None,
+    quota: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN=N", help="At most N items of each value of a column; may be given several times."
+        ),
+    ] = None,
+    diversify: Annotated[
+        float, typer.Option(help="From 0 up to 1: prefer items unlike those before them in the list.")
+    ] = 0.0,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Add which items of the user speak for each recommendation.")
+    ] = False,
     include_seen: Annotated[
         bool, typer.Option("--include-seen", help="Also recommend items that the user already has.")
     ] = False,
@@ -65,7 +88,7 @@ def recommend(
 ) -> None:
     """Recommend items to some users or to all.
 
-    The result is a table of user, item, score, rank.
+    The result is a table of user, item, score, rank; with --explain also because, rest, popularity.
     """
     from truepair.recommender.estimator import Recommender
 
@@ -83,6 +106,11 @@ def recommend(
         exclude_seen=not include_seen,
         exclude_items=_items(fitted, exclude_items),
         only_items=_items(fitted, only_items),
+        items=items,
+        where=where,
+        quota=_quota(quota),
+        diversify=diversify,
+        explain=explain,
         unknown=cast(Any, unknown),
         cold=cast(Any, cold),
         part=_PART,
@@ -114,6 +142,16 @@ def _items(fitted: Recommender, text: str | None) -> Any:
     return None if text is None else as_ids(separated_or_listed(text, "item"), fitted.seen_.item_ids, "item")
 
 
+def _quota(texts: list[str] | None) -> dict[str, int] | None:
+    found = {}
+    for text in texts or []:
+        column, _, limit = text.rpartition("=")
+        if not column or not limit.strip().isdecimal():
+            raise InputError(f"--quota {text}: give a column and a whole number, such as category=3.")
+        found[column.strip()] = int(limit)
+    return found or None
+
+
 def _put(parts: Iterable[pa.Table], output: Path | None, chosen: str | None, console: Console) -> None:
     if output is not None and chosen is not None:
         counted = _Counted(parts)
@@ -123,13 +161,21 @@ def _put(parts: Iterable[pa.Table], output: Path | None, chosen: str | None, con
         console.done(f"{counted.rows:,} rows saved to {output}", facts)
     elif chosen is None or console.json:
         rows = [row for part in parts for row in with_plain_ids(part).to_pylist()]
-        console.give(aligned(rows), rows)
+        console.give(aligned([_readable(row) for row in rows]), rows)
     elif chosen == "parquet":
         raise InputError("Parquet cannot be printed; give a file: -o lists.parquet.")
     else:
         stdout = typer.get_binary_stream("stdout")
         WRITERS[chosen](parts, stdout)
         stdout.flush()
+
+
+def _readable(row: dict[str, Any]) -> dict[str, Any]:
+    """A row for the screen: reasons as one line, no number where there is none."""
+    if "because" not in row:
+        return row
+    because = ", ".join(f"{reason['item']} {reason['weight']:.3f}" for reason in row["because"])
+    return {**row, "rest": "" if row["rest"] is None else row["rest"], "because": because}
 
 
 class _Counted:

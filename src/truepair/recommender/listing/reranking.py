@@ -1,0 +1,80 @@
+"""Reranking: lists chosen item by item from the best of each user, with quotas and diversity."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from truepair.data.ids import Codes
+from truepair.data.interactions import Interactions
+from truepair.errors import InputError, check_type, check_whole
+from truepair.ranking.selection import Matrix, TopK, top_k
+from truepair.recommender.listing.item_table import ItemTable
+from truepair.recommender.listing.similarity import Similarity
+
+POOL = 10  # a list of k items is chosen from the best 10 · k
+_AT_ONCE = 1 << 22  # numbers of pools that are in memory at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Reranking:
+    """At most limits[g] items of each value in groups[g]; and diversity, by greedy MMR.
+
+    The next item of a list is the one with the highest
+
+        (1 - diversify) · score - diversify · (the largest cosine to an item that is already in the list),
+
+    where the scores of the pool are scaled to [0, 1]. Of equal ones the better ranked is taken.
+    """
+
+    groups: Codes  # [g, n], a number for each value of a candidate; -1: no value, so no limit
+    limits: Codes  # [g]
+    diversify: float = 0.0
+    similarity: Similarity | None = None
+
+    def top_k(
+        self, users: Matrix, items: Matrix, k: int, rows: Codes, exclude: Sequence[Interactions]
+    ) -> TopK:
+        """As the function `top_k`, from a pool of 10 · k items.
+
+        Where the quotas leave fewer than k items of a pool, the pool is doubled, until the list is complete
+        or the pool holds all candidates.
+        """
+        n_items = self.groups.shape[1]
+        found = TopK(np.full((len(rows), k), -1), np.full((len(rows), k), -np.inf, np.float32))
+        left, size = np.arange(len(rows)), min(POOL * k, n_items)
+        while len(left):
+            short = []
+            step = max(_AT_ONCE // size, 1)
+            for some in np.split(left, range(step, len(left), step)):
+                pool = top_k(users, items, size, rows=rows[some], exclude=exclude)
+                found.items[some], found.scores[some] = chosen = self._chosen(pool, k)
+                short.append(some[(chosen.items[:, -1] < 0) & (pool.items[:, -1] >= 0)])
+            left = np.concatenate(short) if size < n_items else left[:0]
+            size = min(2 * size, n_items)
+        return found
+
+    def _chosen(self, pool: TopK, k: int) -> TopK:
+        from truepair.ranking.greedy_lists import greedy_places  # not before it is needed: it loads Numba
+
+        vectors, given = (None, False) if self.similarity is None else self.similarity
+        threads = torch.get_num_threads()
+        places = greedy_places(*pool, k, self.groups, self.limits, vectors, given, self.diversify, threads)
+        items = np.take_along_axis(pool.items, np.maximum(places, 0), axis=1)
+        scores = np.take_along_axis(pool.scores, np.maximum(places, 0), axis=1)
+        return TopK(np.where(places < 0, -1, items), np.where(places < 0, np.float32(-np.inf), scores))
+
+
+def quotas_of(quota: Any, table: ItemTable | None) -> tuple[Codes, Codes]:
+    """(groups, limits) of `Reranking`, over all items of a model; from a mapping of columns to limits."""
+    check_type("quota", quota, Mapping, "give a mapping of columns to limits, such as {'category': 3}")
+    if not quota:
+        raise InputError("quota names no column; give a mapping such as {'category': 3}, or leave it out.")
+    if table is None:
+        raise InputError("quota needs a table of the items with the columns that it names; pass it as items.")
+    limits = [check_whole(f"quota of {column!r}", limit, 1) for column, limit in quota.items()]
+    return np.stack([table.values(column) for column in quota]), np.array(limits, np.int64)
