@@ -59,6 +59,14 @@ def run(data, folder):
     if data.startswith(b"e"): raise KeyError("an error of another kind")
     if data.startswith(b"m"): bytearray(1 << 40)
     if data.startswith(b"r"): raise InputError("refused")
+    if data.startswith(b"f"): raise InputError("refused", Slow())
+
+class Slow:  # what an input leaves behind, and what its error holds, belongs to the input
+    def __del__(self): time.sleep(60)
+
+if sys.argv[1] == "s":  # the fuzzer itself stalls after each input
+    from fuzzing import child
+    child.feed = lambda target, attempt, *rest: (attempt(b"s"), time.sleep(60))
 
 fuzzing.HANG = 0.5
 target = Target("bad target", run, lambda folder: [sys.argv[1].encode() * 9], 1)
@@ -69,10 +77,13 @@ print(row.inputs, row.accepted, row.refused, row.other, row.crashes, row.hangs, 
 
 @pytest.mark.parametrize(
     ("letter", "of_interest"),
-    [("c", "crashes"), ("h", "hangs"), ("e", "other"), ("m", "other"), ("r", "refused")],
+    [
+        *(("c", "crashes"), ("h", "hangs"), ("f", "hangs"), ("e", "other"), ("m", "other"), ("r", "refused")),
+        ("s", "accepted"),
+    ],
 )
 def test_crashes_hangs_and_errors_are_told_apart_and_kept(letter, of_interest, tmp_path):
-    count = 3 if letter == "h" else 20
+    count = 3 if letter in "hfs" else 20
     run = subprocess.run(
         [sys.executable, "-c", BAD_TARGET, letter, str(count), str(tmp_path)],
         capture_output=True,
@@ -87,5 +98,5 @@ def test_crashes_hangs_and_errors_are_told_apart_and_kept(letter, of_interest, t
     assert sum(row[name] for name in names[1:]) == count
     assert not {"other", "crashes", "hangs"} - {of_interest} & {name for name in names if row[name]}
     kept = list(tmp_path.glob("bad-target-*.input"))
-    assert bool(kept) == (of_interest != "refused")
+    assert bool(kept) == (of_interest not in ("refused", "accepted"))
     assert all(path.read_bytes().startswith(letter.encode()) for path in kept)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fuzzing.child import keep, read_counts, run, start
+from fuzzing.child import is_within_an_input, keep, read_counts, run, start
 from fuzzing.inputs import has_atheris
 from fuzzing.target import Target
 
@@ -63,14 +63,14 @@ def _run_child(
 ) -> bool:
     """Whether the process ran an input; its counts go into the row."""
     child = start(lambda: run(target, count, seed, folder, found, guided), folder / "log")
-    hung, late, current = False, False, folder / "current"
+    hung, stalled, late, current = False, False, False, folder / "current"
     status, usage = _ended(child)
     while usage is None:
         time.sleep(0.05)
         status, usage = _ended(child)
-        hung = current.exists() and time.time() - current.stat().st_mtime > HANG
-        late = time.monotonic() > until
-        if usage is None and (hung or late):
+        stalled = current.exists() and time.time() - current.stat().st_mtime > HANG
+        hung, late = stalled and is_within_an_input(folder), time.monotonic() > until
+        if usage is None and (stalled or late):
             os.kill(child, signal.SIGKILL)
             _, status, usage = os.wait4(child, 0)
     counts = read_counts(folder)
@@ -78,7 +78,9 @@ def _run_child(
         setattr(row, name, getattr(row, name) + number)
     row.peak = max(row.peak, usage.ru_maxrss * 1024)
     row.hangs += hung
-    crashed = bool(status) and not hung and not late
+    crashed = bool(status) and not stalled and not late
+    if stalled and not hung:
+        print(f"{target.name}: the fuzzer stalled after an input had ended", file=sys.stderr)
     row.crashes += crashed
     if hung or crashed:
         _keep_last(

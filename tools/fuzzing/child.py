@@ -66,6 +66,12 @@ def read_counts(folder: Path) -> dict[str, int]:
     return dict(zip(COUNTS, struct.unpack(f"<{len(COUNTS)}q", content), strict=True)) if content else {}
 
 
+def is_within_an_input(folder: Path) -> bool:
+    """Whether the last input of a child has no outcome yet."""
+    inputs, *outcomes = read_counts(folder).values() or (0,)
+    return inputs > sum(outcomes)
+
+
 def run(target: Target, count: int, seed: int, folder: Path, found: Path, guided: bool) -> None:
     """Run inputs; an error that is not truepair's own is kept."""
     from truepair.errors import TruepairError
@@ -78,17 +84,19 @@ def run(target: Target, count: int, seed: int, folder: Path, found: Path, guided
     def attempt(data: bytes) -> None:
         log.current.write_bytes(data)
         log.add("inputs")
+        log.add(outcome(data))  # when all is freed that the input, or its error, has left behind
+
+    def outcome(data: bytes) -> str:
         try:
             target.run(data, work)
         except TruepairError:
-            log.add("refused")
+            return "refused"
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            log.add("other")
             log.keep(data, error)
-        else:
-            log.add("accepted")
+            return "other"
+        return "accepted"
 
     _limit_memory()
     feed(target, attempt, count, seed, folder, guided)
