@@ -114,7 +114,7 @@ def test_too_little_data_is_said(data):
         "skipped": "51 users with held-out pairs are too few to choose settings by; it takes 100."
     }
     short = tp.Recommender(**{**QUICK, "metric": "ndcg@100"}).fit(data)
-    assert "the catalogue has 60 items" in short.facts_["automatic"]["skipped"]
+    assert "lists of 100 hold all 60 items" in short.facts_["automatic"]["skipped"]
 
 
 # --- by which pairs --------------------------------------------------------------------------------------

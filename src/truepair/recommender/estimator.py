@@ -30,7 +30,14 @@ from truepair.recommender.model_file import Model, load_model, save_model
 from truepair.recommender.new_users import fold_in_users
 from truepair.recommender.output import Output, output_of, to_output
 from truepair.recommender.parameters import check_saveable, from_json, resolve
-from truepair.recommender.parts import blend_of, check_parameters, closed_form_of, parts_of, validation_share
+from truepair.recommender.parts import (
+    as_fitted,
+    blend_of,
+    check_parameters,
+    closed_form_of,
+    parts_of,
+    validation_share,
+)
 from truepair.sampling import Sampler
 from truepair.storage.old_names import current_parameters, with_old_names
 from truepair.training import AUTO, Job
@@ -199,7 +206,6 @@ class Recommender:
         choice = chosen_settings(self.get_params(), self._changed(), split, budget, checkpoint, progress)
         used = {**self.get_params(), **choice.parameters}
         self.model_, self.result_ = fit_split(used, split, checkpoint, progress, choice.facts)
-        self.used_ = used
         self.output_ = output_of(interactions)
         return self
 
@@ -318,11 +324,11 @@ class Recommender:
         The similarity is the cosine, without what all popular items have in common. For a closed form: the
         `k` items with the largest weights for this one.
         """
-        return to_output(lists.similar_items(self._fitted(), self.used_, items, k), self.output_)
+        return to_output(lists.similar_items(self._fitted(), self.get_params(), items, k), self.output_)
 
     def similar_users(self, users: Any, k: int = 10) -> Any:
         """A table of user, similar, score, rank: the `k` users with the most similar vectors, by cosine."""
-        return to_output(lists.similar_users(self._fitted(), self.used_, users, k), self.output_)
+        return to_output(lists.similar_users(self._fitted(), self.get_params(), users, k), self.output_)
 
     def score(self, pairs: Any) -> Any:
         """The table of pairs with their scores, those of `recommend`; a higher score ranks higher."""
@@ -334,8 +340,9 @@ class Recommender:
         Their vectors are fitted by the same loss while the item vectors stay fixed. For a closed form, the
         result is exact. The users of the result are the people of `history` with at least one known item.
         """
-        model = fold_in_users(self._fitted(), self.used_, history, unknown)
-        return _with_model(Recommender(**self.used_), model, output_of(history))
+        used = as_fitted(self.get_params(), self._fitted().facts)
+        model = fold_in_users(self._fitted(), used, history, unknown)
+        return _with_model(Recommender(**used), model, output_of(history))
 
     # --- saving ----------------------------------------------------------------------------------------
 
@@ -370,5 +377,5 @@ _PARAMETERS = [f.name for f in dataclasses.fields(Recommender)]
 
 
 def _with_model(recommender: Recommender, model: Model, output: Output) -> Recommender:
-    recommender.model_, recommender.output_, recommender.used_ = model, output, recommender.get_params()
+    recommender.model_, recommender.output_ = model, output
     return recommender

@@ -296,7 +296,8 @@ ANSWER = Answer("", "")
 _DIFFERENCES = f"""\
 NDCG@20 on the test part, mean ± standard deviation over seeds. Differences are over the same users, each the
 mean of its seeds, with 95% intervals over users. p is Student's, by Holm's correction over all differences of
-this table; bold ones are significant (p below {SIGNIFICANT:g})."""
+this table; bold ones are significant (p below {SIGNIFICANT:g}). Seeds 3 and 4 of Coat have a blend beside a
+short run that won; since then no blend is used in such a case."""
 
 _TIME = """\
 The mean over calls with nothing else running; where there is none, the table says “beside other work”.

@@ -15,7 +15,7 @@ import numpy as np
 
 from truepair.data.split import Split
 from truepair.errors import InputError
-from truepair.evaluation import Validation
+from truepair.evaluation import parse_metric
 from truepair.models.encoders import ENCODERS
 from truepair.recommender.automatic.budget import Clock
 from truepair.recommender.automatic.search import CHOSEN, Search
@@ -26,6 +26,10 @@ from truepair.recommender.parts import Parameters
 
 _HELD_OUT = 0.1  # of the pairs
 _LEAST_USERS, _LEAST_PAIRS = 100, 1000  # with held-out pairs, to learn from: fewer say nothing
+
+
+class _TooLittleError(InputError):
+    """There is too little data to judge settings by."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +71,8 @@ def choose(
     try:
         part = judging_parts(parameters, split)
     except InputError as error:
-        if "hold_out" in given:  # what is asked for is not replaced by something else
-            raise
+        if "hold_out" in given and not isinstance(error, _TooLittleError):
+            raise  # what is asked for is not replaced by something else
         if progress:
             print(f"automatic settings are skipped: {error}", file=sys.stderr)
         return Choice(facts={"automatic": {"skipped": str(error)}})
@@ -101,11 +105,15 @@ def judging_parts(parameters: Parameters, split: Split) -> Split:
     how = like_test(split) if parameters["hold_out"] == "auto" else parameters["hold_out"]
     part = split if split.valid else hold_out(split.train, how, _HELD_OUT, parameters["seed"])
     assert part.valid is not None
-    Validation(part.valid, part.train, parameters["metric"])
+    _, k = parse_metric(parameters["metric"])
+    if k > part.train.n_items:
+        raise _TooLittleError(
+            f"lists of {k} hold all {part.train.n_items} items; give a metric with a lower K."
+        )
     for n, least, what in (
         (int((part.valid.user_counts > 0).sum()), _LEAST_USERS, "users with held-out pairs"),
         (len(part.train), _LEAST_PAIRS, "pairs to learn from"),
     ):
         if n < least:
-            raise InputError(f"{n:,} {what} are too few to choose settings by; it takes {least:,}.")
+            raise _TooLittleError(f"{n:,} {what} are too few to choose settings by; it takes {least:,}.")
     return part
