@@ -178,10 +178,11 @@ def described(data: Interactions | Split) -> str:
 def find_source(source: str) -> Dataset | None:
     """The dataset of this name, or None for a path; an error where it is neither."""
     from truepair.data.datasets.loading import DATASETS
+    from truepair.data.file_opening import expanded
 
     if source in DATASETS:
         return DATASETS[source]
-    path = os.path.expanduser(source)
+    path = expanded(source)
     if os.path.exists(path) or os.path.splitext(path)[1] or os.path.dirname(path):
         return None  # the reader reports what is wrong with a path
     raise InputError(

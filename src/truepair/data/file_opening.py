@@ -7,6 +7,7 @@ import codecs
 import gzip
 import io
 import lzma
+import os
 import re
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +26,14 @@ HEAD = 1 << 16
 """How many bytes are inspected to recognise a format."""
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+
+def expanded(path: str | os.PathLike[str]) -> Path:
+    """The path with `~` replaced by the home folder."""
+    try:
+        return Path(path).expanduser()
+    except (RuntimeError, ValueError) as error:  # no such person; a NUL in the name
+        raise InputError(f"{str(path)!r} is not a path of this machine: {error}") from error
 
 
 @dataclass(frozen=True)

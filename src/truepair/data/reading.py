@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -14,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from truepair.data.columns import Column, Raw, find_columns, identifiers, numbers, timestamps
+from truepair.data.file_opening import expanded
 from truepair.data.formats import FORMATS, open_path
 from truepair.data.ids import Codes, IdMap
 from truepair.data.in_memory import memory_source
@@ -106,16 +106,8 @@ def _open(source: Any, given: Mapping[str, Column], format: str | None, **text: 
         check_choice("format", format, FORMATS)
     if isinstance(source, str | os.PathLike):
         names = frozenset(column for column in given.values() if isinstance(column, str))
-        return open_path(_expanded(Path(source)), format=format, given=names, **text)
+        return open_path(expanded(source), format=format, given=names, **text)
     return memory_source(source)
-
-
-def _expanded(path: Path) -> Path:
-    """The path with `~` replaced by the home folder."""
-    try:
-        return path.expanduser()
-    except (RuntimeError, ValueError) as error:  # no such person; a NUL in the name
-        raise InputError(f"{str(path)!r} is not a path of this machine: {error}") from error
 
 
 # --- cleaning --------------------------------------------------------------------------------------
@@ -290,7 +282,7 @@ def _catalogue(items: Any, known: IdMap) -> Any:
     if not isinstance(items, str | os.PathLike):
         return items
     try:
-        text = Path(items).expanduser().read_text(encoding="utf-8-sig")
+        text = expanded(items).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError, ValueError) as error:
         raise InputError(f"cannot read the items in {items}: {error}.") from error
     lines = [line.strip() for line in text.splitlines() if line.strip()]

@@ -13,6 +13,7 @@ from truepair.data.datasets.archives import Member, extract
 from truepair.data.datasets.dataset import Addresses, Archive, DataFile, Dataset, Wheel
 from truepair.data.datasets.download import PATIENCE, Patience, download, place, sha256_of
 from truepair.data.datasets.registry import find_dataset
+from truepair.data.file_opening import expanded
 from truepair.errors import DownloadError, InputError
 
 DATA_VARIABLE = "TRUEPAIR_DATA"
@@ -67,8 +68,8 @@ def locate(name: str, data_dir: str | Path | None = None) -> Path | None:
 def cache_dir() -> Path:
     """The download folder: TRUEPAIR_CACHE, else `truepair` in XDG_CACHE_HOME, else in ~/.cache."""
     if named := os.environ.get(CACHE_VARIABLE):
-        return Path(named).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "truepair"
+        return expanded(named)
+    return expanded(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "truepair"
 
 
 def pip_download(requirement: str, folder: Path) -> Path:
@@ -98,7 +99,7 @@ def _local_dir(data_dir: str | Path | None) -> Path | None:
         option = f"{DATA_VARIABLE} = {data_dir!r}"
     if not data_dir:
         return None
-    folder = Path(data_dir).expanduser()
+    folder = expanded(data_dir)
     if not folder.is_dir():
         raise InputError(f"{option} is not a folder; give a folder with <dataset>/<file> in it.")
     return folder
