@@ -13,12 +13,13 @@ from truepair.data.simulation import simulate_world
 from truepair.errors import InputError
 from truepair.evaluation import Validation
 from truepair.models.closed_forms import EASE
-from truepair.recommender.automatic import choice, kept, search
+from truepair.recommender.automatic import choice, search
+from truepair.recommender.automatic import settings_file as settings_module
 from truepair.recommender.automatic.blend_choice import _Judge, choose_blend
 from truepair.recommender.automatic.budget import Clock, seconds_of
 from truepair.recommender.automatic.choice import open_choices
-from truepair.recommender.automatic.kept import settings_file
 from truepair.recommender.automatic.search import CHOSEN
+from truepair.recommender.automatic.settings_file import settings_file
 from truepair.recommender.holdout import hold_out
 from truepair.training import EpochRecord, FitResult
 
@@ -164,10 +165,11 @@ def test_short_runs_climb_and_are_few(data, monkeypatch):
         return found
 
     monkeypatch.setattr(search, "fit_many", landscape)
+    monkeypatch.setattr(search, "_MOST_WORK", 9)
     found = choice.choose(tp.Recommender(device="cpu").get_params(), [], _whole(data))
-    assert asked[:5] == [(place, 0.4, 64, 14) for place in (4, 0, 8, -4, 12)]
+    assert asked[:3] == [(place, 0.4, 64, 14) for place in (4, 0, 8)]
     assert asked[-1] == (5, 0.8, 256, 40)  # one place below the best
-    assert len(asked) <= 15
+    assert len(asked) <= 10
     assert found.parameters["temperature"] == 0.238
     assert (found.parameters["popularity"], found.parameters["dim"], found.parameters["epochs"]) == (
         0.8,
@@ -292,6 +294,14 @@ def test_a_blend_is_chosen_where_it_helps_and_only_there(data):
     assert found.ease is None
 
 
+def test_regularisations_are_as_many_as_allowed(data):
+    part = hold_out(data, "random", 0.2)
+    noise = [torch.zeros(n, 4) for n in (data.n_users, data.n_items)]
+    common = part.train, part.valid, "ndcg@10", 1.0, 0, torch.device("cpu")
+    assert len(choose_blend(*noise, *common).tried) > 3
+    assert len(choose_blend(*noise, *common, most=3).tried) == 3
+
+
 # --- a budget --------------------------------------------------------------------------------------------
 
 
@@ -347,7 +357,7 @@ def test_an_interrupted_run_goes_on_with_its_settings(data, model, tmp_path, mon
     parameters = {**QUICK, "schedule": "constant"}
     tp.Recommender(**{**parameters, "epochs": 2}).fit(data, checkpoint=path)
     before = json.loads(settings_file(path).read_text())
-    monkeypatch.setattr(kept, "choose", lambda *_: pytest.fail("there was a choice"))
+    monkeypatch.setattr(settings_module, "choose", lambda *_: pytest.fail("there was a choice"))
     resumed = tp.Recommender(**parameters).fit(data, checkpoint=path)
     assert len(resumed.result_.history) == 3
     assert resumed.facts_["automatic"]["chosen"] == before["facts"]["automatic"]["chosen"]

@@ -20,7 +20,7 @@ from truepair.models.closed_forms import EASE, ClosedForm
 from truepair.models.encoders import Encoder
 from truepair.models.factor_matrices import Rows
 from truepair.recommender import lists
-from truepair.recommender.automatic.kept import chosen_settings
+from truepair.recommender.automatic.settings_file import chosen_settings
 from truepair.recommender.defaults import unused
 from truepair.recommender.fitting import fit_split
 from truepair.recommender.holdout import split_for_fitting
