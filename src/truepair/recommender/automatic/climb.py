@@ -83,11 +83,14 @@ class Climb:
 
     def _ways(self, point: Point) -> tuple[int, ...]:
         """Towards lower and higher temperatures; only to the better side where both are known from afar."""
-        scores = self.scores()
-        low, high = (scores.get(point._replace(place=point.place + way * _WIDE)) for way in (-1, 1))
+        low, high = (self._best_at(point.place + way * _WIDE) for way in (-1, 1))
         if low is None or high is None:
             return 1, -1
         return (1,) if high >= low else (-1,)
+
+    def _best_at(self, place: int) -> float | None:
+        """The best score at a temperature, of any popularity."""
+        return max((score for point, score in self.scores().items() if point.place == place), default=None)
 
     def _try(self, points: Sequence[Point]) -> bool:
         """Run these unless it is late; the very first ones are always run."""
