@@ -1,17 +1,15 @@
 """Counted work of a search: what decides how many runs it makes, so that no clock has a say.
 
-The unit is about one multiplication and addition in a product of matrices. The constants were measured on a
-CPU, for six shapes from 300 x 300 to 6,000 x 3,700 with 64 and 256 dimensions: counted and measured times of
-a step agree within 11%. What LightGCN adds is left out: it makes a short run cheaper beside a full one.
+The unit is that of `step_work`. What LightGCN adds is left out: it makes a short run cheaper beside a full
+one.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-_STEP = 1.7e7  # of a step of any size
-_SCORE = 50  # of a score, beside its product
-_UPDATE = 80  # of a number of a vector in each step: gradient, Adam, scaling
+from truepair.training.full.step_work import step_work
+
 _LISTED = 60  # of a score that is masked and ranked
 _SOLVED = 0.7  # of items³: EASE's inverse
 
@@ -27,8 +25,7 @@ class Size(NamedTuple):
 def training_work(size: Size, dim: int, epochs: int) -> float:
     """Of full-catalogue training."""
     steps = -(-size.n_users // size.batch)
-    scores = min(size.batch, size.n_users) * size.n_items * (_SCORE + dim)
-    return epochs * steps * (_STEP + scores + _UPDATE * (size.n_users + size.n_items) * dim)
+    return epochs * steps * step_work(*size, dim)
 
 
 def ranking_work(n_users: int, n_items: int, dim: int) -> float:
