@@ -33,7 +33,7 @@ def climbed(score, wanted=("temperature", "popularity"), most=12, late=lambda ma
 def test_the_climb_finds_the_top_of_a_hill(place, popularity):
     top, tried = climbed(lambda p, g: 1 - 0.01 * abs(p - place) - 0.1 * abs(g - popularity), most=99)
     assert (top.place, top.popularity) == (place, popularity)
-    assert len(tried) <= 15
+    assert len(tried) <= 18
 
 
 def test_the_climb_tries_the_better_side_only():
@@ -43,9 +43,9 @@ def test_the_climb_tries_the_better_side_only():
 
 def test_a_row_of_temperatures_grows_to_its_better_end():
     _, tried = climbed(lambda p, g: 9 + p, wanted=("temperature",))
-    assert [point.place for point in tried] == [4, 0, 8, 12, 16, 14]  # 20 is too high
+    assert [point.place for point in tried] == [4, 0, 8, 12, 14, 10, 16]  # the rest in small steps
     _, tried = climbed(lambda p, g: -p, wanted=("temperature",))
-    assert [point.place for point in tried] == [4, 0, 8, -4, -8, -6]
+    assert [point.place for point in tried] == [4, 0, 8, -4, -2, -6, -8]
 
 
 @pytest.mark.parametrize("most", [0, 3, 4, 5, 7])

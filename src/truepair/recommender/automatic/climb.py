@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 FIRST_PLACE, FIRST_POPULARITY = 4, 0.4  # the middle of what datasets had: temperature .2
 _WIDE, _STEP, _POPULARITY = 4, 2, 0.4  # steps: a factor of 2 in temperature, one of √2, one in popularity
-_PLACES = (-8, 17)  # temperatures .025 to 1.9
+_WIDE_PLACES, _PLACES = (-4, 12), (-8, 17)  # temperatures .05 to .8 in wide steps, .025 to 1.9 in all
 _MOST_POPULARITY = 2.0
 _BETTER = 1.002  # the ratio of scores of a step that is worth it
 
@@ -67,7 +67,8 @@ class Climb:
             further = best.place + (_WIDE if best.place == max(ends) else -_WIDE)
             inside = min(ends) < best.place < max(ends)
             new = best._replace(place=further)
-            if inside or not _is_allowed(new) or self._made >= self.most or not self._try([new]):
+            known = inside or not _WIDE_PLACES[0] <= further <= _WIDE_PLACES[1]
+            if known or self._made >= self.most or not self._try([new]):
                 return best
             row.append(new)
 
