@@ -22,18 +22,18 @@ def threads(monkeypatch):
 
 
 def test_work_is_counted():
-    assert step_work(10, 20, 4, 8) == STEP + 4 * 20 * 58 + 80 * 30 * 8
-    assert step_work(10, 20, 400, 8) == step_work(10, 20, 10, 8)  # there are no more users
+    assert step_work(10, 20, 50, 4, 8) == STEP + 4 * 20 * 58 + 70 * 30 * 8 + 2000 * 20
+    assert step_work(10, 20, 50, 400, 8) == step_work(10, 20, 50, 10, 8)  # there are no more users
 
 
 def test_a_small_step_has_one_thread_and_gives_the_others_back(threads):
-    with threads_for(step_work(943, 1682, 72, 256)):
+    with threads_for(step_work(943, 1682, 80_000, 72, 256)):
         assert torch.get_num_threads() == 1
     assert threads == [4, 1, 4]
 
 
 def test_a_large_step_has_all_threads(threads):
-    with threads_for(step_work(6040, 3706, 128, 256)):
+    with threads_for(step_work(6040, 3706, 800_000, 128, 256)):
         assert torch.get_num_threads() == 4
     assert threads == [4]
 

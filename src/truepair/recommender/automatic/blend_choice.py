@@ -36,8 +36,10 @@ def solving_seconds(n_items: int) -> float:
 
 def regularisation_work(train: Interactions, valid: Interactions) -> float:
     """The counted work of one regularisation with all its weights."""
-    n_users = min(int(((valid.user_counts > 0) & (train.user_counts > 0)).sum()), _USERS)
-    return blend_work(n_users, train.n_items, len(_WEIGHTS))
+    rows = (valid.user_counts > 0) & (train.user_counts > 0)
+    n_users = min(int(rows.sum()), _USERS)
+    n_pairs = int(train.user_counts[rows].sum()) * n_users // max(int(rows.sum()), 1)
+    return blend_work(n_users, train.n_items, n_pairs, len(_WEIGHTS))
 
 
 class BlendChoice(NamedTuple):
@@ -126,9 +128,12 @@ class _Judge:
         return users[torch.from_numpy(self.rows)].to(device) @ items.to(device).T
 
     def ease_scores(self, ease: EASE, train: Interactions) -> Tensor:
-        _, weights = ease.solve(train, self.seen.device)
-        x = torch.from_numpy(self.history.toarray()).to(self.seen.device, torch.float32)
-        return x @ dense("items", weights).T
+        device = self.seen.device
+        weights = dense("items", ease.solve(train, device)[1])
+        if device.type == "cpu":  # a user has few of the items
+            return torch.from_numpy(self.history.astype(np.float32) @ weights.numpy().T)
+        x = torch.from_numpy(self.history.toarray()).to(device, torch.float32)
+        return x @ weights.T
 
     def per_user(self, scores: Tensor) -> Floats:
         """The metric of each user's list."""

@@ -39,7 +39,7 @@ _RATE, _EPOCHS = 0.01, 40  # of the full run
 _SHORT_DIM, _SHORT_STEPS = 64, 400
 _SHORT_EPOCHS = (5, 14)  # at least, at most
 _SHORT_SHARE = 0.35  # of the full run's epochs, at most
-_MOST_SHORT = 12  # short runs
+_MOST_SHORT = 9  # short runs
 _MOST_WORK = 2.5  # of the search, in trainings of the full size; by the clock 3 at most
 _DIMS = (512, 256, 128, 64)
 _FEWER_SCORES = ((1e8, 256), (1e10, 128), (float("inf"), 64))  # the dimension on a CPU, by users x items
@@ -222,7 +222,7 @@ class Search:
 
     def _size(self, n_pairs: int, n_users: int) -> Size:
         settings = parts_of(self.parameters, n_pairs, n_users).settings
-        return Size(n_users, self.train.n_items, settings.batch_size)
+        return Size(n_users, self.train.n_items, n_pairs, settings.batch_size)
 
     def _work(self, point: Point) -> float:
         """Counted, of a trial with its validations."""

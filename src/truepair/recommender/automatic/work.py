@@ -19,6 +19,7 @@ class Size(NamedTuple):
 
     n_users: int
     n_items: int
+    n_pairs: int
     batch: int
 
 
@@ -33,6 +34,7 @@ def ranking_work(n_users: int, n_items: int, dim: int) -> float:
     return float(n_users * n_items * (_LISTED + dim))
 
 
-def blend_work(n_users: int, n_items: int, weights: int) -> float:
-    """Of one regularisation of EASE: solved, and judged by these users with so many weights."""
-    return _SOLVED * n_items**3 + ranking_work(n_users, n_items, n_items + (weights - 1) * _LISTED)
+def blend_work(n_users: int, n_items: int, n_pairs: int, weights: int) -> float:
+    """Of one regularisation of EASE: solved, and judged by users with so many pairs, with so many weights."""
+    scores = n_pairs * n_items
+    return _SOLVED * n_items**3 + scores + ranking_work(n_users, n_items, (weights - 1) * _LISTED)
