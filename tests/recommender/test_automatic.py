@@ -17,7 +17,7 @@ from truepair.recommender.automatic import choice, search
 from truepair.recommender.automatic import settings_file as settings_module
 from truepair.recommender.automatic.blend_choice import _Judge, choose_blend
 from truepair.recommender.automatic.budget import Clock, seconds_of
-from truepair.recommender.automatic.choice import open_choices
+from truepair.recommender.automatic.choice import judging_metric, open_choices
 from truepair.recommender.automatic.search import CHOSEN
 from truepair.recommender.automatic.settings_file import settings_file
 from truepair.recommender.holdout import hold_out
@@ -114,8 +114,16 @@ def test_too_little_data_is_said(data):
     assert facts == {
         "skipped": "51 users with held-out pairs are too few to choose settings by; it takes 100."
     }
-    short = tp.Recommender(**{**QUICK, "metric": "ndcg@100"}).fit(data)
-    assert "lists of 100 hold all 60 items" in short.facts_["automatic"]["skipped"]
+
+
+def test_a_list_that_would_hold_all_items_is_judged_by_half_of_them(data):
+    model = tp.Recommender(**{**QUICK, "metric": "recall@60"}).fit(data)  # of 60 items: always 1
+    facts = model.facts_["automatic"]
+    assert facts["metric"] == "recall@30"
+    assert len({trial["score"] for trial in facts["trials"]}) > 1
+    assert max(trial["score"] for trial in facts["trials"]) < 1
+    assert model.facts_["parameters"]["metric"] == "recall@60"
+    assert judging_metric("ndcg@59", 60) == "ndcg@59"
 
 
 # --- by which pairs --------------------------------------------------------------------------------------
@@ -244,6 +252,18 @@ def test_a_sample_of_users_has_those_who_judge(data, monkeypatch):
     users = search._some_users(split, seed=0)
     assert len(users) == 110
     assert set(np.unique(few.users)) <= set(users.tolist())
+
+
+@pytest.mark.parametrize(
+    ("free", "dim"), [(1e12, 512), (2 * 24 * 512 * 210, 512), (2 * 24 * 512 * 210 - 1, 256), (1.0, 64)]
+)
+def test_the_dimension_on_a_gpu_fits_into_half_of_its_memory(data, free, dim, monkeypatch):
+    assert data.n_users + data.n_items == 210
+    parameters = {**tp.Recommender(device="cpu").get_params(), "auto": False}
+    plan = search.Search(parameters, CHOSEN, hold_out(data, "random", 0.1), Clock(None), False)
+    plan.device = torch.device("cuda")
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 1e12))
+    assert plan.full_dim == dim
 
 
 # --- after a fit -----------------------------------------------------------------------------------------
