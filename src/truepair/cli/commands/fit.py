@@ -46,7 +46,7 @@ def fit(
         typer.Option(
             metavar="TIME",
             help="The time for automatic settings and training, such as 90s, 2min or 1h30min. Without it, "
-            "both together take three to four times as long as 40 epochs of training.",
+            "both together take at most four times as long as 40 epochs of training.",
         ),
     ] = None,
     training: Training,

@@ -1,6 +1,6 @@
 """The counted work of a step on the CPU, and the number of threads that it is worth.
 
-A step is some forty short operations, and PyTorch's threads wait for each other at the end of each. Beside
+A step is many short operations, and PyTorch's threads wait for each other at the end of each. Beside
 another busy process a thread may have to wait for its turn on the processor each time, so that a small step
 takes many times as long on two threads as on one. The number of threads depends on the size of the step
 alone, never on a clock: results of a seed stay the same.
