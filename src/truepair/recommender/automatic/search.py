@@ -149,20 +149,20 @@ class Search:
 
         With a budget, it is as wide as lets it run twice, on held-out pairs and on everything.
         """
+        full = self._full_size(point)
         if self.clock.limit is None:
-            return self._full_size(point)
-        epochs, place = self._fixed("epochs", _EPOCHS), point.place - 1
+            return full
         per_epoch = max(trial.seconds / trial.point.epochs for trial in self.trials)
         runs = 1.1 * (1 + self.n_users / self.train.n_users)  # this one, and the one on everything
         chosen = "dim" in self.wanted
         dims = [dim for dim in _DIMS if dim <= self.full_dim] if chosen else [self.full_dim]
         for dim in dims:
             seconds = per_epoch * max(1.0, dim / point.dim)  # rather too much
-            if runs * epochs * seconds <= self.clock.left:
-                return Point(place, point.popularity, dim, epochs)
+            if runs * full.epochs * seconds <= self.clock.left:
+                return full._replace(dim=dim)
         fewer = int(self.clock.left / (runs * seconds))
         if "epochs" in self.wanted and fewer > point.epochs:
-            return Point(place, point.popularity, dims[-1], fewer)
+            return full._replace(dim=dims[-1], epochs=fewer)
         return None
 
     def _full_size(self, point: Point) -> Point:
