@@ -634,12 +634,18 @@ def test_quality_answer():
     assert [case for case, found in signs.items() if found == [1, 1]] == BETTER
     assert [case for case, found in signs.items() if found == [0, 0]] == EVEN
     for case in BETTER:  # EASE with powers is what its family chooses
-        assert set(ranked(case, contest().chosen(case))) == {1}
+        assert set(ranked(case, contest().chosen(case))[:3]) == {1}
         assert contest().chosen(case, "EASE") == ("-", "ease-powers")
     ease, ials = (sorted(family_gap(case, other).value for case in BETTER) for other in ("EASE", "iALS"))
     assert f"by {short(ease[0])} to {short(ease[-1])} over EASE with powers" in QUALITY
     assert f"and by {short(ials[0])} to {short(ials[-1])} over iALS." in QUALITY
-    assert [case for case in BETTER if set(ranked(case, ("mf", "exact-infonce"))) != {1}] == ["ml-1m"]
+    alone = [case for case in BETTER if set(ranked(case, ("mf", "exact-infonce"))[:3]) != {1}]
+    assert alone == ["ml-1m"]
+    blend = contest().gap(
+        "gowalla-tail", model_key(("mf+ease", "exact-infonce")), model_key(("-", "chebycf"))
+    )
+    p = short(family_gap("gowalla-tail", "ChebyCF").p, 3), short(blend.p, 3)
+    assert f"p is {p[0]} among the families and {p[1]} among all contestants." in QUALITY
     cheby = [family_gap(case, "ChebyCF") for case in contest().cases]
     assert [case for case, gap in zip(contest().cases, cheby, strict=True) if gap] == TAILS
     gowalla, yelp = (gap for gap in cheby if gap)
@@ -654,17 +660,17 @@ def test_quality_answer():
 
 
 def test_quality_aims():
-    missed = [
-        aim - contest().mean(case, contest().chosen(case), metric).value
+    missed = {
+        (case, metric): aim - contest().mean(case, contest().chosen(case), metric).value
         for case, aims in AIMS.items()
         for metric, aim in aims.items()
-    ]
-    assert (len(missed), min(missed) > 0) == (6, True)
-    assert f"All six aims are missed, by {short(min(missed))} to {short(max(missed))}." in QUALITY
-    blend = [contest().mean("gowalla-tail", ("mf+ease", "exact-infonce"), m).value for m in (RECALL, NDCG)]
-    assert all(value >= AIMS["gowalla-tail"][m] for value, m in zip(blend, (RECALL, NDCG), strict=True))
-    assert f"the blend with EASE has {short(blend[0])} / {short(blend[1])} (Recall@20 / NDCG@20)" in QUALITY
-    assert ("gowalla-tail", "mf+ease", "exact-infonce") not in contest().searched
+    }
+    met = [place for place, gap in missed.items() if gap <= 0]
+    assert met == [("gowalla-tail", RECALL), ("gowalla-tail", NDCG), ("yelp2018-tail", NDCG)]
+    assert "Of the six aims three are met: both on Gowalla and NDCG@20 on Yelp2018" in QUALITY
+    assert {contest().chosen(case) for case in TAILS} == {("mf+ease", "exact-infonce")}
+    gaps = [gap for gap in missed.values() if gap > 0]
+    assert f"missed by {short(min(gaps))} to {short(max(gaps))}." in QUALITY
 
 
 def test_quality_trials():
@@ -674,13 +680,19 @@ def test_quality_trials():
         case: {name: sum(counts[case, *model] for model in of) for name, of in FAMILIES.items()}
         for case in contest().cases
     }
-    assert all(n >= found["full-catalogue"] for found in sums.values() for n in found.values() if n)
-    assert "too, EASE and iALS have at least as many trials as full-catalogue training." in QUALITY
-    trained = [sums[case].pop("full-catalogue") for case in TAILS]
-    others = [n for case in TAILS for n in sums[case].values()]
-    assert trained == [10, 10] == [counts[case, "mf", "exact-infonce"] for case in TAILS]
-    assert "the search was short: 10 trials of InfoNCE." in QUALITY
-    assert f"had more trials, {min(others)} to {max(others)}." in QUALITY
+    small = [found for case, found in sums.items() if case not in TAILS]
+    assert all(n >= found["full-catalogue"] for found in small for n in found.values() if n)
+    assert "On the other cases EASE and iALS have at least as many trials" in QUALITY
+    infonce, blends, graphs = (
+        [counts[case, encoder, "exact-infonce"] for case in TAILS]
+        for encoder in ("mf", "mf+ease", "lightgcn")
+    )
+    assert (infonce, blends, graphs) == ([14, 14], [6, 6], [4, 2])
+    assert "14 trials of InfoNCE, 6 of the weight of its blend, and 4 and 2 of LightGCN" in QUALITY
+    trained, ease = ([sums[case][name] for case in TAILS] for name in ("full-catalogue", "EASE"))
+    assert f"EASE had {ease[0]} and {ease[1]} trials there, fewer than" in QUALITY
+    assert f"training ({trained[0]} and {trained[1]}), iALS and ChebyCF 24 each." in QUALITY
+    assert {sums[case][name] for case in TAILS for name in ("iALS", "ChebyCF")} == {24}
 
 
 def test_quality_ials_on_movielens_100k():
@@ -704,12 +716,17 @@ def test_quality_seeds_of_the_large_cases():
     seeds = {
         case: {model: mean.n for model, mean in contest().models(case) if model[0] != "-"} for case in TAILS
     }
-    infonce = [(encoder, "exact-infonce") for encoder in ("mf", "mf+ease")]
-    assert [[seeds[case].pop(model) for model in infonce] for case in TAILS] == [[3, 3], [5, 5]]
-    assert "the seeds of InfoNCE (3 on Gowalla, 5 on Yelp2018)." in QUALITY
-    assert {n for case in TAILS for n in seeds[case].values()} == {1}
-    assert not [model for case in TAILS for model in seeds[case] if (case, *model) in contest().searched]
-    assert not [model for case in TAILS for model in seeds[case] if model[0] == "lightgcn"]
+    searched = [
+        [n for model, n in seeds[case].items() if (case, *model) in contest().searched] for case in TAILS
+    ]
+    assert searched == [[5, 5, 5], [5, 5]]
+    assert ("lightgcn", "exact-infonce") not in seeds["yelp2018-tail"]
+    assert "whose final runs on Yelp2018 are missing" in QUALITY
+    others = {
+        n for case in TAILS for model, n in seeds[case].items() if (case, *model) not in contest().searched
+    }
+    assert others == {1}
+    assert "The other losses have settings that were fixed beforehand, and one seed." in QUALITY
 
 
 def test_quality_debiasing():
@@ -723,17 +740,15 @@ def test_quality_debiasing():
         found = [contest().gap(case, model_key(a), model_key(b)) for case in cases or contest().cases]
         return [gap for gap in found if gap]
 
-    assert [gap.sign for gap in gaps(hard, control)] == [0, 0]
+    assert [gap.sign for gap in gaps(hard, control)] == [0, -1]
+    assert f"and a significant loss of {short(-gaps(hard, control)[1].value)} on Yelp2018." in text
     assert {gap.sign for gap in gaps(posterior, infonce)} == {0}
     assert len(gaps(posterior, infonce)) == 4
     (gowalla, yelp), (gowalla_0, yelp_0) = (gaps(model, infonce, TAILS) for model in (hard, control))
-    assert [gap.sign for gap in (gowalla, gowalla_0, yelp, yelp_0)] == [1, 1, -1, -1]
-    assert f"InfoNCE on Gowalla, by {short(gowalla.value)}. So is the same model with τ = 0" in text
-    assert f"without the correction, by {short(gowalla_0.value)};" in text
+    assert [gap.sign for gap in (gowalla, gowalla_0, yelp, yelp_0)] == [0, 0, -1, -1]
+    assert f"InfoNCE on Gowalla by {short(gowalla.value)}, and so is the same model with τ = 0" in text
+    assert f"without the correction, by {short(gowalla_0.value)}; neither is significant" in text
     assert f"than InfoNCE, by {short(-yelp.value)}, and by {short(-yelp_0.value)} with τ = 0." in text
-    used = chosen_settings(contest().lines)
-    t = {m: used["gowalla-tail", *m]["parameters"]["encoder.temperature"] for m in (hard, infonce)}
-    assert f"temperature, {t[hard]:.2f} instead of {t[infonce]:.1f}," in text.replace(" .1", " 0.1")
     spread = [short(contest().mean(case, infonce).sd) for case in TAILS]
     assert f"the spread over seeds, which is {spread[0]} for InfoNCE." in text
     assert spread[0] == spread[1]
@@ -750,7 +765,7 @@ def test_quality_former_protocol():
     )
     assert f"on the test part is {now[0]} in place of {before[0]}." in text
     assert (
-        f"On Yelp2018 it is {now[1]} in place of {before[1]}, with 10 trials of InfoNCE in place of 20."
+        f"On Yelp2018 it is {now[1]} in place of {before[1]}, with 14 trials of InfoNCE in place of 20."
         in text
     )
     counts = Counter((trial.dataset, trial.encoder, trial.method) for trial in contest().lines.trials)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -21,13 +22,15 @@ from truepair.errors import InputError
 from truepair.evaluation.statistics import holm
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.holdout import like_test, resolved
-from truepair_lab.answers import OTHER_LINES
+from truepair_lab.answers import OTHER_LINES, checksum
 from truepair_lab.lines import Lines, RunLine, TrialLine, digest, read_lines
+from truepair_lab.markdown import short
 from truepair_lab.plain import baselines, cases, report, running
 from truepair_lab.plain.cases import CASES, Entry
 from truepair_lab.plain.lines import FitTime, PlainLine, keep_values, merge_values, read_plain
-from truepair_lab.plain.report import Study
+from truepair_lab.plain.report import ANSWER, Study
 from truepair_lab.quality.cases import NDCG, RECALL, Case
+from truepair_lab.quality.settled import mean_of
 from truepair_lab.quality.user_values import read_values, write_values
 from truepair_lab.store import append
 from worlds import interactions_of, two_tastes
@@ -266,3 +269,40 @@ def test_errors(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["lab", "plain", "run", "--only", "ml-200k"])
     assert result.exit_code != 0
     assert set(CASES) >= {"ml-100k", "jester"}
+
+
+# --- the answer, and the table of the README --------------------------------------------------------------
+
+
+@cache
+def study():
+    return Study(ROOT / "results" / "plain", ROOT / "results" / "quality")
+
+
+def test_the_answer_is_that_of_the_lines():
+    lines, text = study().lines, " ".join(ANSWER.text.split())
+    assert checksum(lines.runs, lines.times, study().gaps.items()) == ANSWER.checksum
+    signs = Counter(gap.sign for gap in study().gaps.values())
+    assert (sum(signs.values()), signs[1], signs[-1]) == (20, 9, 2)
+    assert "Of 20 differences from tuned EASE and tuned iALS, nine are significantly in favour" in text
+    lost = {
+        (case, family): short(gap.value) for ((case, _), family), gap in study().gaps.items() if gap.sign < 0
+    }
+    assert lost == {("gowalla", "EASE"): "-.0084", ("world-dense", "iALS"): "-.0034"}
+    assert "EASE on Gowalla (-.0084) and iALS on the dense world (-.0034)." in text
+
+
+def test_the_table_of_the_readme():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+
+    def row(name, runs):
+        cells = [short(mean_of(runs(place), NDCG).value) for place in study().runs]
+        return f"| {name} | {' | '.join(cells[:-3])} | {', '.join(cells[-3:])} |"
+
+    assert row("`Recommender()`, untouched", lambda place: study().runs[place]) in text
+    for family in (EASE, IALS):
+        assert row(f"{family}, tuned", partial(baseline_runs, family)) in text
+
+
+def baseline_runs(family, place):
+    return study().baselines[place[0], family].runs

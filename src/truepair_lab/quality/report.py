@@ -161,39 +161,39 @@ Every number is computed from a JSON line of a run in `results/quality`. `truepa
 writes this page."""
 
 ANSWER = Answer(
-    "d11803cc04b8",
+    "ea801fbfd122",
     """\
 Full-catalogue training beats EASE, with and without powers, and iALS significantly on MovieLens-1M, Gowalla
-and Yelp2018: by .0040 to .0063 over EASE with powers and by .0047 to .0133 over iALS. On MovieLens-1M only
+and Yelp2018: by .0040 to .0076 over EASE with powers and by .0050 to .0146 over iALS. On MovieLens-1M only
 its blend with EASE does; InfoNCE alone is significantly below EASE with powers there. It beats ChebyCF
-significantly by .0017 on Gowalla and by .0028 on Yelp2018; ChebyCF was not run on the other cases. On
+significantly by .0030 on Gowalla and by .0031 on Yelp2018; ChebyCF was not run on the other cases. On Gowalla
+that depends on the number of comparisons: p is .014 among the families and .098 among all contestants. On
 MovieLens-100k, KuaiRec and Coat it does not differ significantly from EASE or iALS. On MovieLens-100k iALS
 has the highest NDCG@20, .4565, where full-catalogue training chooses .4516 (p = .157). On KuaiRec popularity
 alone has .4003, the best contestant .4025.
 
-All six aims are missed, by .0002 to .0034. On Gowalla the blend with EASE has .1963 / .1643 (Recall@20 /
-NDCG@20) and would meet both, but validation did not choose it: its weight was not searched.
+Of the six aims three are met: both on Gowalla and NDCG@20 on Yelp2018, by the blend with EASE. The others are
+missed by .0002 to .0034.
 
-On Gowalla and Yelp2018 the search was short: 10 trials of InfoNCE. The other losses and the blend have
-settings that were fixed beforehand, and one seed, or the seeds of InfoNCE (3 on Gowalla, 5 on Yelp2018).
-LightGCN was not run. EASE, iALS and ChebyCF had more trials, 17 to 24. On the other cases, too, EASE and
-iALS have at least as many trials as full-catalogue training.""",
+On Gowalla and Yelp2018 the search was short: 14 trials of InfoNCE, 6 of the weight of its blend, and 4 and 2
+of LightGCN, whose final runs on Yelp2018 are missing; on validation LightGCN is level with MF on Gowalla and
+below it on Yelp2018. The other losses have settings that were fixed beforehand, and one seed. EASE had 18 and
+17 trials there, fewer than full-catalogue training (24 and 22), iALS and ChebyCF 24 each. On the other cases
+EASE and iALS have at least as many trials as full-catalogue training.""",
 )
 
 DEBIASING = Answer(
-    "d11803cc04b8",
+    "ea801fbfd122",
     """\
 DPL and InfoNCE-posterior expect positives among the unlabelled items and correct for them. **The correction
-itself is a significant gain in no case where it was measured.** DPL with hard weights and a margin is
-significantly better than InfoNCE on Gowalla, by .0014. So is the same model with τ = 0, that is, without the
-correction, by .0013; the two do not differ significantly. Something else gains: the margin, the hard weights,
-or the temperature, .14 instead of .1, which this comparison does not tell apart. On Yelp2018 the same
-settings are significantly worse than InfoNCE, by .0012, and by .0010 with τ = 0. InfoNCE-posterior differs
-significantly from InfoNCE in no case.
+itself is a significant gain in no case where it was measured**, and a significant loss of .0002 on Yelp2018.
+DPL with hard weights and a margin is above InfoNCE on Gowalla by .0014, and so is the same model with τ = 0,
+that is, without the correction, by .0013; neither is significant, as the choice of InfoNCE's settings adds
+an error of that size. On Yelp2018 the same settings are significantly worse than InfoNCE, by .0009, and by
+.0006 with τ = 0. InfoNCE-posterior differs significantly from InfoNCE in no case.
 
 On Gowalla and Yelp2018 these contestants were not searched and have one seed. A loss there is no evidence
-against a tuned DPL. The interval is over users and leaves out the spread over seeds, which is .0002 for
-InfoNCE.
+against a tuned DPL. The interval leaves out the spread over seeds, which is .0001 for InfoNCE.
 
 What to do: use InfoNCE, the default. If there is time to tune, try `loss="dpl-hard"` with a margin as one
 more loss, and let validation decide. Do not expect a better list from τ.""",
@@ -203,8 +203,8 @@ more loss, and let validation decide. Do not expect a better list from τ.""",
 _FORMER = """\
 Until now the validation part of Gowalla and Yelp2018 was drawn at random. Their test parts are the ends of
 the histories, so validation was unlike test. On Gowalla it chose t = .074 for InfoNCE, the last tenth of each
-history t = .1, and NDCG@20 on the test part is .1632 in place of .1583. On Yelp2018 it is .0619 in place of
-.0622, with 10 trials of InfoNCE in place of 20. The lines of the former protocol are kept as they were."""
+history t = .1, and NDCG@20 on the test part is .1632 in place of .1583. On Yelp2018 it is .0621 in place of
+.0622, with 14 trials of InfoNCE in place of 20. The lines of the former protocol are kept as they were."""
 
 _PROTOCOL = f"""\
 A search scores its trials by NDCG@20 on a validation part of train, and chooses the epoch by it. The
@@ -235,9 +235,13 @@ fixed sweeps; it is an earlier contestant, of which no values of users were kept
 its own search, times a weight. “With popularity” adds γ·log(1 + users of an item) to the scores, with γ
 searched; in the large cases every trained contestant has that, and no weight decay.
 
-On Gowalla and Yelp2018 the contestants below “Not searched” have the settings of InfoNCE (blend: of InfoNCE
-and of EASE with powers), and their own parameters in the middle of their ranges. All contestants were written
-down in `results/quality/settled-tail.json` before the first final run.
+On Gowalla and Yelp2018 the contestants below “Not searched” have the settings of InfoNCE, and their own
+parameters in the middle of their ranges. All contestants were written down before their first final run, in
+`results/quality/settled-tail.json`; after more of the search (InfoNCE from 10 trials to 14, the weight of its
+blend, LightGCN) again, in `settled-tail-search.json`. The first file had been followed by final runs, so that
+test figures were known when the search went on, by its own rule: InfoNCE kept its settings on Gowalla (then
+3 seeds, .1632) and changed them on Yelp2018 (then .0619). The search was started anew, as its state was not
+kept; its first 8 trials repeat those of before to the fifth digit, and the lines have the second run.
 
 Nothing within a contestant was chosen by a test part of this protocol. But test parts had been looked at
 before. The blends, EASE with powers, popularity, dot products and iALS with scaled regularisation were added
@@ -254,7 +258,7 @@ On Gowalla and Yelp2018 the former protocol had evaluated its contestants on the
 of MF with InfoNCE, t = .1 and γ = .85, had been evaluated on Gowalla's test part (.1951 / .1632), and so had
 ChebyCF with its published settings (.1941 / .1617). The validation by the end of the histories was
 introduced after that. The search of InfoNCE began with t = .1 and γ = .8, the best of four runs with d = 256
-on Gowalla's validation part, whose lines were not kept; it found nothing better in either case. The search
+on Gowalla's validation part, whose lines were not kept; it found nothing better on Gowalla. The search
 of ChebyCF began with the settings that are published for Gowalla, and kept them there."""
 
 _CAPTION = f"""\
