@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -77,8 +77,7 @@ def _reasons(users: Codes, listed: Codes, own: Own, weights: Weights, most: int,
     n = len(users)
     items, values = np.zeros((n, most), np.int64), np.zeros((n, most), np.float32)
     counts, others = np.zeros(n, np.int64), np.zeros(n)
-    given: Any = (users, listed, *own, *weights, items, values, counts, others)
-    find = partial(_find, *given)
+    find: Any = partial(cast(Any, _find), users, listed, *own, *weights, items, values, counts, others)
     starts = range(0, n, _BLOCK)
     if starts:
         find(0, min(_BLOCK, n))  # in this thread, because it may have to be compiled
