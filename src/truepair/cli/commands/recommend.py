@@ -168,7 +168,7 @@ def _excluded(fitted: Recommender, items: str | None, pairs: Path | None) -> Any
 
 def _of_type(ids: IdMap, known: IdMap, what: str) -> list[Any]:
     """The ids of a file, with the type of those of the model."""
-    values = ids.ids.to_pylist()
+    values: list[Any] = ids.ids.to_pylist()
     if ids.ids.type == known.ids.type:
         return values
     return list(as_ids([str(value) for value in values], known, what).to_pylist())
