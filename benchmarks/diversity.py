@@ -1,7 +1,7 @@
 """What `diversify` costs and gains on MovieLens: NDCG@20 on a validation part, coverage, likeness in lists.
 
 python benchmarks/diversity.py --data DIR            # DIR holds ml-100k/u.data and ml-1m/ratings_notime.dat
-python benchmarks/diversity.py --data DIR --time     # also seconds of all lists, with a filter, quota, reasons
+python benchmarks/diversity.py --data DIR --time     # also seconds of all lists, filtered and explained
 python benchmarks/diversity.py --quick               # a small simulated world, one epoch
 
 A fifth of the pairs is set aside as test and never used, a tenth is the validation part. The model learns
