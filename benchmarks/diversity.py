@@ -1,7 +1,7 @@
 """What `diversify` costs and gains on MovieLens: NDCG@20 on a validation part, coverage, likeness in lists.
 
 python benchmarks/diversity.py --data DIR            # DIR holds ml-100k/u.data and ml-1m/ratings_notime.dat
-python benchmarks/diversity.py --data DIR --time     # also seconds of all lists, with a filter and a quota
+python benchmarks/diversity.py --data DIR --time     # also seconds of all lists, filtered and explained
 python benchmarks/diversity.py --quick               # a small simulated world, one epoch
 
 A fifth of the pairs is set aside as test and never used, a tenth is the validation part. The model learns
@@ -51,14 +51,15 @@ def measured(model: Recommender, valid: Interactions, diversify: float) -> tuple
     return float(ndcg(hits, valid.user_counts[asked]).mean()), coverage(listed, model.popularity_), within
 
 
-def seconds(model: Recommender, diversify: float) -> float:
+def seconds(model: Recommender, diversify: float, explain: bool) -> float:
     """The least of three times of all lists, with a filter, a quota and diversity."""
     n = model.seen_.n_items
     table = {"item": model.seen_.item_ids.ids, "year": 1950 + np.arange(n) % 50, "kind": np.arange(n) % 18}
     times = []
     for _ in range(4):  # the first compiles
         began = time.perf_counter()
-        model.recommend(k=K, items=table, where="year > 1955", quota={"kind": 4}, diversify=diversify)
+        options: dict[str, Any] = {"quota": {"kind": 4}, "diversify": diversify, "explain": explain}
+        model.recommend(k=K, items=table, where="year > 1955", **options)
         times.append(time.perf_counter() - began)
     return min(times[1:])
 
@@ -86,8 +87,10 @@ def main() -> None:
             first = quality if first is None else first
             change = f"{quality / first - 1:+.1%}"
             print(f"| {strength:g} | {quality:.4f} | {change} | {covered:.1%} | {alike:.3f} |", flush=True)
-        if args.time:
-            print(f"{name}: {seconds(model, 0.3):.2f} s for all lists with a filter, a quota and diversity")
+        for explain in (False, True) if args.time else ():
+            what = "a filter, a quota, diversity" + (" and explanations" if explain else "")
+            for one in (model, Recommender(encoder="ease").fit(split.train)):
+                print(f"{name}, {one.encoder}: {seconds(one, 0.3, explain):.2f} s for all lists with {what}")
 
 
 if __name__ == "__main__":

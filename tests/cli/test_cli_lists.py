@@ -88,7 +88,36 @@ def test_reasons_have_ids_as_text_where_a_format_has_no_such_type(tmp_path):
     assert str(uuid.UUID(int=3)) in (tmp_path / "l.csv").read_text()
 
 
+def test_items_that_some_users_must_not_get(folder, tmp_path):
+    everything = json.loads(good("recommend", folder / "model", "-k", "30", "--users", "3,4", "--json"))
+    first = next(row["item"] for row in everything if row["user"] == 3)
+    for name, text in {
+        "pairs.csv": f"user,item,rating\n3,{first},x\n4,9\n".replace("4,9", "4,9,y"),
+        "pairs.tsv": f"user\titem\n3\t{first}\n4\t9\n",
+    }.items():
+        (tmp_path / name).write_text(text)
+        args = ["--exclude-pairs", tmp_path / name, "-k", "30", "--users", "3,4"]
+        found = json.loads(good("recommend", folder / "model", *args, "--json"))
+        kept = [row for row in everything if (row["user"], row["item"]) not in {(3, first), (4, 9)}]
+        assert len(kept) < len(everything)
+        assert [(row["user"], row["item"]) for row in found] == [(row["user"], row["item"]) for row in kept]
+
+
+def test_pairs_of_a_file_get_the_types_of_the_model(tmp_path):
+    data = two_tastes(n_items=10, each=4)
+    table = pa.table({"user": [f"{user}" for user in data.users], "item": [f"{item}" for item in data.items]})
+    Recommender(encoder="itemknn").fit(table).save(tmp_path / "m")
+    (tmp_path / "pairs.csv").write_text("user,item\n1,2\n1,3\n")
+    args = ["recommend", tmp_path / "m", "--users", "1", "-k", "10", "--include-seen", "--json"]
+    found = json.loads(good(*args, "--exclude-pairs", tmp_path / "pairs.csv"))
+    assert {row["item"] for row in json.loads(good(*args))} - {row["item"] for row in found} == {"2", "3"}
+
+
 FAILURES = {
+    "pairs and items": (["--exclude-pairs", "pairs.csv", "--exclude-items", "3"], "exclude each other"),
+    "pairs of strangers": (["--exclude-pairs", "pairs.csv"], "unknown user: 999"),
+    "no pairs": (["--exclude-pairs", "nowhere.csv"], "nowhere.csv does not exist"),
+    "pairs without items": (["--exclude-pairs", "few.csv"], "few.csv"),
     "no table": (["--where", "price < 3"], "where needs a table of the items with the columns"),
     "no use": (["--items", "items.csv"], "items has no effect without where or quota"),
     "no file": (["--items", "nowhere.csv", "--where", "price < 3"], "nowhere.csv does not exist"),
@@ -109,6 +138,7 @@ FAILURES = {
 def test_failures_are_clear(what, folder, monkeypatch):
     monkeypatch.chdir(folder)
     (folder / "few.csv").write_text("item,price\n1,2\n2,3\n")
+    (folder / "pairs.csv").write_text("user,item\n999,2\n")
     args, message = FAILURES[what]
     result = run("recommend", "model", *args)
     assert result.exit_code == 1

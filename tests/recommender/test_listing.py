@@ -105,6 +105,52 @@ def test_a_filter_leaves_the_order_of_what_it_allows(model, items, tmp_path):
         assert found.item.tolist() == expected.item.tolist()
 
 
+def test_a_mask_with_the_index_of_another_order_is_refused(mf, items):
+    """pandas would align it; here it would filter other items than meant."""
+    mask = items.price < 12
+    shuffled = mask.sample(frac=1, random_state=3)
+    with pytest.raises(InputError, match=r"index is not that of the table, .* mask.to_numpy\(\)"):
+        mf.recommend(k=5, items=items, where=shuffled)
+    sorted_items = items.sort_values("price")
+    for table, where in (
+        (items, shuffled.sort_index()),
+        (sorted_items, sorted_items.price < 12),
+        (sorted_items, (sorted_items.price < 12).to_numpy()),
+        (pa.Table.from_pandas(items), mask),
+    ):
+        found = mf.recommend(k=5, items=table, where=where)
+        pd.testing.assert_frame_equal(found, mf.recommend(k=5, items=items, where="price < 12"))
+
+
+def test_items_of_users_may_be_given_in_any_form(mf, items):
+    names = sorted(items.item)
+    people = [f"user {k:04}" for k in range(1, 7)]
+    blocked = dict(zip(people, (names[k : 3 * k] for k in range(6)), strict=True))
+    forms = [
+        list,
+        tuple,
+        np.array,
+        pd.Series,
+        pa.array,
+        lambda some: [*some, *some[::-1]],  # the same item twice
+        lambda some: some[0] if len(some) == 1 else some,
+    ]
+    everything = mf.recommend(people, k=60)
+    pairs = zip(everything.user, everything.item, strict=True)
+    expected = everything[[item not in blocked[user] for user, item in pairs]]
+    assert len(expected) < len(everything) - 10
+    for form in forms:
+        given = {user: form(some) if some else [] for user, some in blocked.items()}
+        found = mf.recommend(people, k=60, exclude_items=given)
+        assert found[["user", "item"]].values.tolist() == expected[["user", "item"]].values.tolist()
+    mixed = {user: form(blocked[user]) for user, form in zip(people[1:], forms[1:], strict=False)}
+    found = mf.recommend(people[1:], k=60, exclude_items=mixed)
+    assert found.item.tolist() == expected.item[expected.user != people[0]].tolist()
+    for wrong in ({people[0]: [names[0]], people[1]: [7]}, {people[0]: np.array([7]), people[1]: [names[0]]}):
+        with pytest.raises(InputError, match="item ids"):
+            mf.recommend(people, exclude_items=wrong)
+
+
 def test_null_meets_no_condition(mf, items):
     without = set(items.item[items.price.isna()])
     assert len(without) == 1
@@ -193,6 +239,9 @@ def test_items_that_the_table_misses_and_items_that_it_has_beside(mf, items):
         (lambda t: t, {"where": "genre in (1, 2)"}, r"cannot be evaluated on the table"),
         (lambda t: t, {"where": lambda row: True}, r"where is a function, .*; give an Arrow expression"),
         (lambda t: t, {"where": True}, r"where is a bool, .*; give an Arrow expression"),
+        (lambda t: pl.from_pandas(t).lazy(), {}, r"items is a LazyFrame, .*; give a path, a table"),
+        (lambda t: t, {"where": pl.col("price") < 3}, r"where is a Expr, which is no mask; give an Arrow"),
+        (lambda t: t, {"where": np.ones((60, 1), bool)}, r"where is a ndarray, which is no mask"),
         (lambda t: t, {"where": [True]}, r"where has 1 values for \d+ rows"),
         (lambda t: t, {"where": [1, 0]}, r"where is of type int64, not boolean"),
         (lambda t: t, {"where": "price < 0"}, r"no item is left to recommend; loosen where"),

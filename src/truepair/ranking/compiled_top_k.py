@@ -134,7 +134,7 @@ def _rank_rows(
                 _scan(buffer, row - group, left, order, hidden, columns, scores, sizes, row, good)
     for row in range(n):
         size = sizes[row]
-        _sort_heap(columns[row], scores[row], size)
+        sort_heap(columns[row], scores[row], size)
         for place in range(k):
             here = place < size
             found[first + row, place] = order[columns[row, place]] if here else -1
@@ -209,7 +209,7 @@ def _scan(
         for place in range(count):
             score, column = buffer[at, good[place]], left + good[place]
             if score > least and not hidden[row, order[column] >> 3] & (1 << (order[column] & 7)):
-                sizes[row] = _offer(columns[row], scores[row], sizes[row], column, score)
+                sizes[row] = offer(columns[row], scores[row], sizes[row], column, score)
                 least = scores[row, 0] if sizes[row] == k else least
 
 
@@ -217,7 +217,7 @@ def _scan(
 
 
 @_compiled
-def _offer(columns: Codes, scores: Floats, size: int, column: int, score: float) -> int:
+def offer(columns: Codes, scores: Floats, size: int, column: int, score: float) -> int:
     """Add to a heap, or replace the worst entry of a full one; returns the new size."""
     if size == len(scores):
         _sink(columns, scores, size, 0, column, score)
@@ -252,7 +252,7 @@ def _sink(columns: Codes, scores: Floats, size: int, place: int, column: int, sc
 
 
 @_compiled
-def _sort_heap(columns: Codes, scores: Floats, size: int) -> None:
+def sort_heap(columns: Codes, scores: Floats, size: int) -> None:
     """Sort the heap, best first."""
     for end in range(size - 1, 0, -1):
         column, score = columns[end], scores[end]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -126,5 +127,25 @@ def _by_user(model: Model, items: Mapping[Any, Any], place: Codes, unknown: str)
         return {}
     users = as_ids(list(items), "user")
     codes_of(model.seen.user_ids, users, "user", unknown)  # an unknown user is an error
-    found = (place[_found(model.seen.item_ids, some, unknown)] for some in items.values())
-    return {user: np.unique(some[some >= 0]) for user, some in zip(users.to_pylist(), found, strict=True)}
+    values, counts = _joined(list(items.values()))
+    found = codes_of(model.seen.item_ids, values, "item", unknown)
+    owners, n = np.repeat(np.arange(len(items)), counts), len(place)
+    candidates = np.where(found >= 0, place[found], -1)
+    pairs = np.unique((owners * n + candidates)[candidates >= 0])
+    edges = np.searchsorted(pairs, np.arange(1, len(items)) * n)
+    return dict(zip(users.to_pylist(), np.split(pairs % n, edges), strict=True))
+
+
+def _joined(lists: list[Any]) -> tuple[pa.Array, list[int]]:
+    """The ids of all lists in one array, to be looked up at once, and the length of each list."""
+    if all(type(some) is list for some in lists):
+        return as_ids(list(chain.from_iterable(lists)), "item"), [len(some) for some in lists]
+    arrays = [as_ids(some, "item") for some in lists]
+    values = [some for some in arrays if len(some)]
+    alike = len({some.type for some in values}) == 1
+    joined = (
+        pa.concat_arrays(values)
+        if alike
+        else as_ids([one for some in values for one in some.to_pylist()], "item")
+    )
+    return joined, [len(some) for some in arrays]

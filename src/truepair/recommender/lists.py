@@ -24,13 +24,7 @@ from truepair.models.factor_matrices import Rows, dense, dot_rows, take_rows, un
 from truepair.ranking.selection import top_k
 from truepair.recommender.candidates import Candidates
 from truepair.recommender.known_ids import as_ids, codes_of, history_of
-from truepair.recommender.listing.explanation import (
-    MOST,
-    Explanation,
-    no_weights,
-    table_weights,
-    vector_weights,
-)
+from truepair.recommender.listing.explanation import MOST, Explanation
 from truepair.recommender.listing.item_table import ItemTable
 from truepair.recommender.listing.reranking import Reranking, quotas_of
 from truepair.recommender.listing.similarity import cosines
@@ -135,10 +129,10 @@ def _explanation(model: Model, parameters: Parameters, explain: bool | int) -> E
     if isinstance(closed, Popular):
         additions = dense("items", model.items)[:, 0].double().cpu().numpy()
         nobody = model.seen.take(np.zeros(len(model.seen), dtype=bool)).csr()
-        return Explanation(nobody, no_weights, additions, None, True, ids, most)
+        return Explanation(nobody, model.items, True, additions, None, True, ids, most)
     if closed is not None:
         assert isinstance(model.users, sp.csr_array)
-        return Explanation(model.users, table_weights(model.items), nothing, None, True, ids, most)
+        return Explanation(model.users, model.items, False, nothing, None, True, ids, most)
     vectors = [_vectors(model, parameters, rows) for rows in (model.users, model.items)]
     additions = nothing
     if parts_of(parameters).encoder.popularity:
@@ -146,12 +140,12 @@ def _explanation(model: Model, parameters: Parameters, explain: bool | int) -> E
     if blend is not None:
         assert isinstance(model.users, sp.csr_array)
         trained = dense("users", vectors[0]).cpu(), dense("items", vectors[1]).cpu()
-        weights = table_weights(dense("items", model.items)[:, :n])
-        return Explanation(model.users[:, :n], weights, additions, trained, True, ids, most)
+        weights = dense("items", model.items)[:, :n]
+        return Explanation(model.users[:, :n], weights, False, additions, trained, True, ids, most)
     trained_items = model.popularity > 0
     own = model.seen.take(trained_items[model.seen.items]).csr()
-    weights = vector_weights(dense("items", _distinctive(vectors[1], model.popularity)))
-    return Explanation(own, weights, additions, None, False, ids, most)
+    directions = _distinctive(vectors[1], model.popularity)
+    return Explanation(own, directions, True, additions, None, False, ids, most)
 
 
 def similar_items(model: Model, parameters: Parameters, items: Any, k: int) -> pa.Table:

@@ -21,6 +21,7 @@ KERNELS = (
     "storage/compiled_code.py",
     "ranking/compiled_top_k.py",
     "ranking/greedy_lists.py",
+    "ranking/reasons.py",
     "training/full/histogram.py",
     "training/full/row_adam.py",
     "training/sampled/plan.py",

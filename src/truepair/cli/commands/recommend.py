@@ -18,6 +18,7 @@ from truepair.storage.atomic import atomic_write
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from truepair.data.ids import IdMap
     from truepair.recommender.estimator import Recommender
 
 _PART = 2048  # users at a time
@@ -45,6 +46,12 @@ def recommend(
     ] = None,
     exclude_items: Annotated[
         str | None, typer.Option(metavar="A,B,…|FILE", help="Recommend none of these items.")
+    ] = None,
+    exclude_pairs: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="A file of users and items, a pair a row: never this item for this user."
+        ),
     ] = None,
     items: Annotated[
         str | None,
@@ -104,7 +111,7 @@ def recommend(
         people,
         k,
         exclude_seen=not include_seen,
-        exclude_items=_items(fitted, exclude_items),
+        exclude_items=_excluded(fitted, exclude_items, exclude_pairs),
         only_items=_items(fitted, only_items),
         items=items,
         where=where,
@@ -140,6 +147,31 @@ def _n_cold(fitted: Recommender, people: Any) -> int:
 
 def _items(fitted: Recommender, text: str | None) -> Any:
     return None if text is None else as_ids(separated_or_listed(text, "item"), fitted.seen_.item_ids, "item")
+
+
+def _excluded(fitted: Recommender, items: str | None, pairs: Path | None) -> Any:
+    """The items that nobody must get, or a mapping of users to the items that they must not get."""
+    if pairs is None:
+        return _items(fitted, items)
+    if items is not None:
+        raise InputError(
+            "--exclude-items and --exclude-pairs exclude each other; give one of them. --items and --where "
+            "leave items out for everybody, too."
+        )
+    from truepair.data.reading import read_interactions
+
+    found, seen = read_interactions(pairs, rating=False, weight=False, time=False), fitted.seen_
+    users = _of_type(found.user_ids, seen.user_ids, "user")
+    names = _of_type(found.item_ids, seen.item_ids, "item")
+    return {user: [names[item] for item in found.items_of(code)] for code, user in enumerate(users)}
+
+
+def _of_type(ids: IdMap, known: IdMap, what: str) -> list[Any]:
+    """The ids of a file, with the type of those of the model."""
+    values: list[Any] = ids.ids.to_pylist()
+    if ids.ids.type == known.ids.type:
+        return values
+    return list(as_ids([str(value) for value in values], known, what).to_pylist())
 
 
 def _quota(texts: list[str] | None) -> dict[str, int] | None:

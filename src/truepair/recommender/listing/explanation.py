@@ -9,23 +9,28 @@ items, which do not add up, and `rest` is null.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import scipy.sparse as sp
+import torch
 from torch import Tensor
 
 from truepair.data.ids import Codes, IdMap
 from truepair.models.factor_matrices import Rows
 
+if TYPE_CHECKING:  # it loads Numba, so it is not imported before it is needed
+    from truepair.ranking.reasons import Own, Weights
+
 Floats = npt.NDArray[np.float32]
-Weights = Callable[[Codes, Codes], Floats]  # (listed items, a user's items) -> weights [listed, own]
+Doubles = npt.NDArray[np.float64]
+_Array = TypeVar("_Array", bound=npt.NDArray[Any])
 
 MOST = 5  # items that are named for a recommendation, unless the caller says how many
+_PAIRS = 1 << 15  # pairs whose vectors are in memory at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,8 +38,9 @@ class Explanation:
     """What speaks for the recommendations of a model, in codes of the model."""
 
     own: sp.csr_array  # [n_users, n_items], the items of each user, with factors of their weights
-    weights: Weights
-    additions: npt.NDArray[np.float64]  # [n_items], the part of a score that is the same for all users
+    weights: Rows  # [listed item, item] weights; or [n_items, d] vectors, whose products are the weights
+    are_vectors: bool
+    additions: Doubles  # [n_items], the part of a score that is the same for all users
     trained: tuple[Tensor, Tensor] | None  # (users, items): vectors whose products are in the scores, too
     adds_up: bool
     item_ids: IdMap
@@ -45,65 +51,65 @@ class Explanation:
 
         The code -1 is a user who got popular items: the score is all popularity.
         """
-        named: list[Codes] = []
-        weights: list[Floats] = []
-        rest = np.zeros(len(users))
-        edges = np.append(np.flatnonzero(np.diff(users, prepend=-2)), len(users)).tolist()
-        for start, end in pairwise(edges):
-            if users[start] >= 0:
-                rows = slice(start, end)
-                rest[rows] = self._of_user(users[start], items[rows], named, weights)
-            else:
-                named += [np.empty(0, np.int64)] * (end - start)
-                weights += [np.empty(0, np.float32)] * (end - start)
-        popularity = np.where(users < 0, scores, self.additions[items])
+        from truepair.ranking.reasons import reasons
+
+        people, rows = np.unique(users[users >= 0], return_inverse=True)
+        place = np.full(len(users), -1)
+        place[users >= 0] = rows
+        own = self._own(people)
+        found = reasons(place, items, own, self._weights(), self.most, torch.get_num_threads())
+        rest = found.others if self.trained is None else found.others + self._products(users, items)
+        pairs = pa.StructArray.from_arrays(
+            [self.item_ids.outside(found.items), pa.array(found.weights)], ["item", "weight"]
+        )
+        offsets = np.append(0, np.cumsum(found.counts)).astype(np.int32)
         return {
-            "because": self._lists(named, weights),
+            "because": pa.ListArray.from_arrays(pa.array(offsets), pairs),
             "rest": pa.array(rest, mask=(users >= 0) & (not self.adds_up)),
-            "popularity": pa.array(popularity),
+            "popularity": pa.array(np.where(users < 0, scores, self.additions[items])),
         }
 
-    def _of_user(self, user: int, listed: Codes, named: list[Codes], weights: list[Floats]) -> Floats:
-        """Add the named items and their weights for each listed item; give the rest of each score."""
-        row = slice(self.own.indptr[user], self.own.indptr[user + 1])
-        own = self.own.indices[row].astype(np.int64)
-        parts = self.weights(listed, own) * self.own.data[row]  # [listed, own]
-        order = np.argsort(-parts, axis=1, kind="stable")[:, : self.most]
-        best = np.take_along_axis(parts, order, axis=1)
-        for places, values in zip(order, best, strict=True):
-            speaks = values > 0
-            named.append(own[places[speaks]])
-            weights.append(values[speaks])
-        rest = parts.sum(axis=1, dtype=np.float64) - np.maximum(best, 0).sum(axis=1, dtype=np.float64)
-        if self.trained is not None:
-            vectors, of_items = self.trained
-            rest = rest + (of_items[listed].double() @ vectors[int(user)].double()).numpy()
-        return np.asarray(rest)
+    def _own(self, people: Codes) -> Own:
+        from truepair.ranking.reasons import Own
 
-    def _lists(self, named: list[Codes], weights: list[Floats]) -> pa.Array:
-        codes = np.concatenate([np.empty(0, np.int64), *named])
-        values = np.concatenate([np.empty(0, np.float32), *weights])
-        offsets = np.cumsum([0, *map(len, named)]).astype(np.int32)
-        pairs = pa.StructArray.from_arrays(
-            [self.item_ids.outside(codes), pa.array(values)], ["item", "weight"]
-        )
-        return pa.ListArray.from_arrays(pa.array(offsets), pairs)
+        rows = self.own[people]
+        return Own(_codes(rows.indptr), _codes(rows.indices), _floats(rows.data))
 
+    def _weights(self) -> Weights:
+        from truepair.ranking.reasons import SPARSE_ROWS, TABLE, VECTORS, Weights
 
-def table_weights(items: Rows) -> Weights:
-    """The weights of rows with a column for each item, as closed forms have: items[listed, own]."""
-    if isinstance(items, sp.csr_array):
-        return lambda listed, own: np.asarray(items[listed][:, own].toarray())
-    table = items.cpu().numpy()
-    return lambda listed, own: np.asarray(table[np.ix_(listed, own)])
+        nothing, no_codes = np.zeros((1, 1), np.float32), np.empty(0, np.int64)
+        rows = self.weights
+        if isinstance(rows, sp.csr_array):
+            sparse = _codes(rows.indptr), _codes(rows.indices), _floats(rows.data)
+            return Weights(SPARSE_ROWS, _floats(nothing), *sparse)
+        matrix = rows.cpu() if self.are_vectors else rows.cpu().T  # a closed form has its columns in order
+        form = VECTORS if self.are_vectors else TABLE
+        return Weights(form, _floats(matrix.numpy()), _codes(no_codes), _codes(no_codes), _floats(nothing[0]))
+
+    def _products(self, users: Codes, items: Codes) -> Doubles:
+        """The products of the trained vectors of each pair; 0 for the user -1."""
+        assert self.trained is not None
+        of_users, of_items = self.trained
+        found = np.zeros(len(users))
+        for start in range(0, len(users), _PAIRS):
+            at = slice(start, start + _PAIRS)
+            vectors = of_users[torch.from_numpy(np.maximum(users[at], 0))].double()
+            others = of_items[torch.from_numpy(items[at])].double()
+            found[at] = torch.einsum("nd,nd->n", vectors, others).numpy()
+        return np.where(users >= 0, found, 0.0)
 
 
-def vector_weights(directions: Tensor) -> Weights:
-    """The products of the directions of items."""
-    matrix = directions.cpu().numpy()
-    return lambda listed, own: np.asarray(matrix[listed] @ matrix[own].T)
+def _codes(array: npt.NDArray[np.integer]) -> Codes:
+    return _read_only(array.astype(np.int64, copy=False))
 
 
-def no_weights(listed: Codes, own: Codes) -> Floats:
-    """No item of a user speaks for anything."""
-    return np.zeros((len(listed), len(own)), np.float32)
+def _floats(array: npt.NDArray[np.float32]) -> Floats:
+    return _read_only(np.ascontiguousarray(array, np.float32))
+
+
+def _read_only(array: _Array) -> _Array:
+    """A view that cannot be written: Numba compiles writable arrays, which some callers have, once more."""
+    view = array.view()
+    view.flags.writeable = False
+    return view

@@ -17,7 +17,7 @@ from truepair.data.columns import MISSING_TEXT, Raw, identifiers, role_of
 from truepair.data.formats import open_path
 from truepair.data.ids import Codes, IdMap, is_text, to_arrow
 from truepair.data.in_memory import memory_source
-from truepair.errors import InputError, check_type, did_you_mean
+from truepair.errors import InputError, did_you_mean
 from truepair.evaluation.metrics import Mask
 from truepair.recommender.listing.expression_text import expression_of
 
@@ -32,6 +32,7 @@ class ItemTable:
     """The table's name in messages."""
     table: pa.Table
     rows: Codes  # [n_items], the row of each item of the model; -1: none
+    index: Any = None  # labels of the rows, where the table is from pandas
 
     @staticmethod
     def of(source: Any, ids: IdMap, needed: Mask, unknown: str) -> ItemTable:
@@ -62,7 +63,7 @@ class ItemTable:
                 f"{shown}{f' and {more:,} more' if more > 0 else ''}; add them, or pass unknown='drop' "
                 "to recommend none of them."
             )
-        return ItemTable(raw.source, table, rows)
+        return ItemTable(raw.source, table, rows, _index_of(source))
 
     def has_row(self) -> Mask:
         """Which items of the model have a row."""
@@ -133,7 +134,16 @@ class ItemTable:
         )
         if callable(mask) or isinstance(mask, bool | int | float | bytes | Mapping):
             raise InputError(f"where is a {type(mask).__name__}, which cannot be used here; {remedy}.")
-        array = to_arrow(mask, "where")
+        labels = _index_of(mask)
+        if self.index is not None and labels is not None and not labels.equals(self.index):
+            raise InputError(
+                f"where is a mask whose index is not that of {self.source}, so its values may be of other "
+                "rows; make it from the same table, or pass mask.to_numpy() if it has the order of the rows."
+            )
+        try:
+            array = to_arrow(mask, "where")
+        except InputError:
+            raise InputError(f"where is a {type(mask).__name__}, which is no mask; {remedy}.") from None
         if not pa.types.is_boolean(array.type):
             raise InputError(f"where is of type {array.type}, not boolean; {remedy}.")
         if len(array) != len(self.table):
@@ -144,12 +154,17 @@ class ItemTable:
 def _opened(source: Any) -> Raw:
     if isinstance(source, str | os.PathLike):
         return open_path(Path(os.path.expanduser(source)))
-    is_table = isinstance(source, Mapping) or hasattr(source, "__arrow_c_stream__")
-    check_type("items", source if is_table else None, object if is_table else Mapping, _REMEDY)
+    if not isinstance(source, Mapping) and not hasattr(source, "__arrow_c_stream__"):
+        raise InputError(
+            f"items is a {type(source).__name__}, which cannot be used here; give a path, a table (pandas, "
+            "polars, DuckDB, pyarrow) or a dict of columns, one row an item."
+        )
     return memory_source(source)
 
 
-_REMEDY = "give a path, a table (pandas, polars, DuckDB, pyarrow) or a dict of columns, one row an item"
+def _index_of(source: Any) -> Any:
+    """The labels of the rows of a pandas table or column; None for anything else."""
+    return source.index if hasattr(source, "iloc") and hasattr(source, "index") else None
 
 
 def _columns(raw: Raw) -> list[tuple[str, Any]]:
