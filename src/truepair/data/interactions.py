@@ -40,6 +40,8 @@ class Interactions:
 
     `users` and `items` hold codes; `user_ids` and `item_ids` map them to the caller's ids.
     The arrays are read-only copies. Each pair occurs once; `read_interactions` merges repeated rows.
+    A weight is above 0. It scales the pair's loss in training, relative to the mean of all weights; without
+    weights all pairs weigh the same. Popularity counts users, whatever their weights.
     With `time_kind="order"`, times are positions in each user's history: they compare pairs of one user only,
     and are no part of `hash`, so that results on the same pairs stay comparable.
 
@@ -77,6 +79,8 @@ class Interactions:
                 raise InputError(
                     f"{name} has {len(column)} values for {len(users)} rows; give one value for each row."
                 )
+            if name == "weight":
+                _check_weights(column)
             column = column.copy() if order is None else column[order]
             object.__setattr__(self, name, _read_only(column))
 
@@ -135,6 +139,24 @@ class Interactions:
     def csr(self) -> sp.csr_array:
         """A users x items matrix of ones."""
         return sp.csr_array((np.ones(len(self), np.float32), self.items, self.indptr), self._shape)
+
+    @cached_property
+    def weight_in_history(self) -> npt.NDArray[np.float32] | None:
+        """Each pair's weight relative to the mean weight of its user's pairs; None if none differ."""
+        if self.weight is None or not len(self) or self.weight.min() == self.weight.max():
+            return None
+        weight, starts = self.weight.astype(np.float64), self.indptr[:-1][self.user_counts > 0]
+        lowest, highest = (each.reduceat(weight, starts) for each in (np.minimum, np.maximum))
+        means = np.add.reduceat(weight / highest.max(), starts) / self.user_counts[self.user_counts > 0]
+        means = np.where(lowest == highest, highest, means * highest.max())  # equal weights are exactly 1
+        return _read_only((weight / np.repeat(means, np.diff(starts, append=len(self)))).astype(np.float32))
+
+    def weighted_csr(self) -> sp.csr_array:
+        """A users x items matrix of weights, relative to the user's mean: ones where they do not differ."""
+        values = self.weight_in_history
+        if values is None:
+            return self.csr()
+        return sp.csr_array((values.copy(), self.items, self.indptr), self._shape)
 
     def to_table(self) -> pa.Table:
         """An Arrow table in the caller's ids: user, item; rating, weight, time (or order) where present."""
@@ -251,13 +273,11 @@ class Interactions:
         )
 
 
-def refuse_weights(interactions: Interactions) -> None:
-    """Raise if pairs have different weights: nothing that learns from interactions uses them yet."""
-    weight = interactions.weight
-    if weight is not None and len(weight) and weight.min() < weight.max():
+def _check_weights(weight: Values) -> None:
+    if len(weight) and weight.min() <= 0:
         raise InputError(
-            f"the interactions have weights from {weight.min():g} to {weight.max():g}, and training does not "
-            "use weights; read them without: weight=False (--weight -), and not with duplicates='sum'."
+            f"{int((weight <= 0).sum()):,} weights are not above 0, the lowest is {weight.min():g}; remove these "
+            "pairs, or read without weights: weight=False (--weight -)."
         )
 
 

@@ -35,7 +35,8 @@ def fold_in(
 
     Works for any encoder: whatever made the items, a user's scores are dot products with them. `popularity`
     is that of training, and its sum the number of pairs there: the losses' sum is divided by it, so that
-    weight decay has the strength it had, and nobody's vector depends on who else is folded in.
+    weight decay has the strength it had, and nobody's vector depends on who else is folded in. The weight of
+    a pair counts relative to the mean weight of the person's own history, for the same reason.
     """
     device, loss = settings.torch_device(), _for_new_users(loss)
     items = items.to(device)
@@ -66,13 +67,15 @@ def _from_draws(
     items: Tensor, loss: Loss, sampler: Sampler, history: Interactions, settings: Settings, popularity: Codes
 ) -> Gradient:
     draws, m = Draws(history, sampler, items.device, popularity), settings.n_extra if loss.uses_extra else 0
+    weights = _weights(history, items.device)
 
     def gradient(vectors: Tensor, share: float, key: int) -> Tensor:
         batch = draws.batch(draws.anchors, m, settings.n_unlabelled, key, (vectors, items), by_item=True)
         rows_items = torch.cat([batch.pos[:, None], batch.extra, batch.unlabelled], dim=1)  # [B, 1+M+N]
         vectors.requires_grad_()
         scores = pair_scores((vectors, items), batch.users, rows_items)
-        total = loss(scores[:, 0], scores[:, 1 : 1 + m], scores[:, 1 + m :], batch.users).sum() * share
+        losses = loss(scores[:, 0], scores[:, 1 : 1 + m], scores[:, 1 + m :], batch.users)
+        total = (losses if weights is None else losses * weights[draws.anchors]).sum() * share
         return torch.autograd.grad(total, vectors)[0]
 
     return gradient
@@ -81,7 +84,7 @@ def _from_draws(
 def _from_rows(
     items: Tensor, loss: Loss, sampler: Full, history: Interactions, popularity: Codes
 ) -> Gradient:
-    blocks = Blocks(history, loss, sampler, items.device, popularity)
+    blocks = Blocks(history, loss, sampler, items.device, popularity, weights=history.weight_in_history)
     sums = sums_for(sampler, items.device)
 
     def gradient(vectors: Tensor, share: float, key: int) -> Tensor:
@@ -91,10 +94,17 @@ def _from_rows(
             item_vectors = items if selection.needed is None else items[selection.needed]
             scored = blocks.scored(selection, vectors[users], item_vectors)
             shares = torch.full_like(scored.block.pos, share)
+            if selection.weights is not None:
+                shares *= selection.weights
             found[users] = scored.gradients(scored.losses(loss, shares, sums))[0]
         return found
 
     return gradient
+
+
+def _weights(history: Interactions, device: torch.device) -> Tensor | None:
+    weights = history.weight_in_history
+    return None if weights is None else torch.tensor(weights, device=device)
 
 
 def _for_new_users(loss: Loss) -> Loss:

@@ -308,7 +308,7 @@ def _only_users(data: Interactions, users: Codes | None) -> Interactions:
         return data
     pairs = data.take(np.isin(data.users, users))
     codes = np.searchsorted(users, pairs.users)
-    return Interactions(codes, pairs.items, IdMap.range(len(users)), data.item_ids)
+    return Interactions(codes, pairs.items, IdMap.range(len(users)), data.item_ids, weight=pairs.weight)
 
 
 def _last_good(result: FitResult) -> tuple[int, float]:

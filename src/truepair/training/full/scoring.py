@@ -72,6 +72,7 @@ class Selection(NamedTuple):
     columns: Tensor | None  # [C], the items that were drawn; None if all
     log_weights: Tensor | None  # [C], log of the columns' weights
     needed: Tensor | None  # the items whose vectors are needed, in order; None if all
+    weights: Tensor | None  # [A], the anchors' weights; None if all are 1
 
 
 class Blocks:
@@ -85,10 +86,12 @@ class Blocks:
         device: torch.device,
         popularity: Codes | None = None,
         negatives: npt.NDArray[np.bool_] | None = None,
+        weights: npt.NDArray[np.float32] | None = None,
     ) -> None:
         """`popularity` [n_items] defaults to that of the interactions themselves.
 
         `negatives` [n_users, n_items] are the items that anchors are compared with; None: all unlabelled.
+        `weights` [n] are those of the interactions as anchors; None: all are 1.
         """
         self.device, self.n_items = device, data.n_items
         self.on_cpu = device.type == "cpu"
@@ -107,8 +110,9 @@ class Blocks:
         self.weights = weights_of(loss, device)
         n_columns = sampler.columns_of(data.n_items)
         popularity = data.item_counts if popularity is None else popularity
-        weights = torch.as_tensor(sampler.item_weights(popularity), device=device)  # float64
-        self.chances = None if n_columns is None else column_chances(weights, n_columns)
+        of_items = torch.as_tensor(sampler.item_weights(popularity), device=device)  # float64
+        self.chances = None if n_columns is None else column_chances(of_items, n_columns)
+        self.anchor_weights = None if weights is None else torch.tensor(weights, device=device)
 
     def epoch(self, seed: int, epoch: int, batch_size: int) -> Iterator[Tensor]:
         """All users who have anchors once, in the order of (seed, epoch), in pieces."""
@@ -123,7 +127,8 @@ class Blocks:
         items = self.items[place]
         columns, log_weights = self.drawn(key)
         needed = None if columns is None else torch.unique(torch.cat([columns, items]))
-        return Selection(users, starts, rows, items, columns, log_weights, needed)
+        weights = None if self.anchor_weights is None else self.anchor_weights[place]
+        return Selection(users, starts, rows, items, columns, log_weights, needed, weights)
 
     def scored(self, selection: Selection, user_vectors: Tensor, item_vectors: Tensor) -> ScoredBlock:
         """The scores of a block, from the vectors of its users and of the items that are needed."""

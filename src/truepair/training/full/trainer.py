@@ -28,7 +28,14 @@ class FullTrainer(ModuleTrainer):
     def __init__(self, job: Job) -> None:
         assert isinstance(job.sampler, Full)
         super().__init__(job)
-        self.blocks = Blocks(job.interactions, job.loss, job.sampler, self.device, negatives=job.negatives)
+        self.blocks = Blocks(
+            job.interactions,
+            job.loss,
+            job.sampler,
+            self.device,
+            negatives=job.negatives,
+            weights=job.anchor_weights,
+        )
         self.n_anchors, self.n_saturated_users = self.blocks.n_anchors, self.blocks.n_saturated_users
         self.steps = math.ceil(len(self.blocks.users) / job.settings.batch_size)
         self.sums = sums_for(job.sampler, self.device)
@@ -44,7 +51,10 @@ class FullTrainer(ModuleTrainer):
         user_vectors, item_vectors = self.model(places, selection.needed)  # [B, d], [n_items or fewer, d]
         scored = self.blocks.scored(selection, user_vectors.detach(), item_vectors.detach())
         share = torch.full_like(scored.block.pos, 1 / len(scored.items))
-        return self.update(user_vectors, item_vectors, scored, share, places)
+        if selection.weights is None:
+            return self.update(user_vectors, item_vectors, scored, share, places)
+        found = self.update(user_vectors, item_vectors, scored, share * selection.weights, places)
+        return found._replace(loss=found.loss * selection.weights)
 
     def places(self, users: Tensor) -> Tensor:
         """The rows of the model that these users have."""

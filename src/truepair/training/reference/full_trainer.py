@@ -30,6 +30,9 @@ class FullReferenceTrainer(ModuleTrainer):
         self.n_anchors = int(chosen.sum())
         self.n_saturated_users = int(((data.user_counts > 0) & ~free).sum())
         self.weights = weights_of(job.loss, self.device)
+        weights = job.anchor_weights
+        chosen_weights = None if weights is None else torch.from_numpy(weights[chosen]).to(self.device)
+        self.anchor_weights = chosen_weights  # in the order of `anchors`
         self.steps = math.ceil(len(self.users) / job.settings.batch_size)
 
     def batches(self, epoch: int) -> Iterator[Tensor]:
@@ -47,9 +50,19 @@ class FullReferenceTrainer(ModuleTrainer):
         clamped = [rows.clamped for rows in each if rows.clamped is not None]
         rows = Rows(torch.cat([rows.loss for rows in each]), torch.cat(clamped) if clamped else None)
         counts = anchors.sum(dim=1)
-        penalty = l2_penalty(self.model, self.job.settings, users, counts, n_entries=counts.sum())
+        n_anchors = counts.sum()
+        if self.anchor_weights is not None:
+            weights = [self.anchor_weights[first:last] for first, last in self.bounds_of(users)]
+            rows = rows._replace(loss=rows.loss * torch.cat(weights))
+            counts = torch.stack([each.sum() for each in weights])
+        penalty = l2_penalty(self.model, self.job.settings, users, counts, n_entries=n_anchors)
         self.descend(rows.loss.mean() + penalty)
         return rows
+
+    def bounds_of(self, users: Tensor) -> list[tuple[int, int]]:
+        """Where the anchors of each user begin and end."""
+        indptr = self.anchors.indptr
+        return list(zip(indptr[users].tolist(), indptr[users + 1].tolist(), strict=True))
 
     def rows_of(self, user: Tensor, scores: Tensor, anchors: Tensor, unlabelled: Tensor) -> Rows:
         """The user's anchors as data entries with M and N as large as they can be."""

@@ -22,6 +22,8 @@ class ReferenceTrainer(ModuleTrainer):
         super().__init__(job)
         self.draws = Draws(job.interactions, job.sampler, self.device, anchors=job.anchors)
         self.n_anchors, self.n_saturated_users = len(self.draws.anchors), self.draws.n_saturated_users
+        weights = job.anchor_weights
+        self.weights = None if weights is None else torch.from_numpy(weights).to(self.device)
         self.steps = math.ceil(self.n_anchors / job.settings.batch_size)
 
     def batches(self, epoch: int) -> Iterator[Tensor]:
@@ -37,6 +39,11 @@ class ReferenceTrainer(ModuleTrainer):
         rows_items = torch.cat([batch.pos[:, None], batch.extra, batch.unlabelled], dim=1)  # [B, 1+M+N]
         scores = torch.einsum("bd,bcd->bc", F.embedding(batch.users, users), F.embedding(rows_items, items))
         rows = loss.rows(scores[:, 0], scores[:, 1 : 1 + m], scores[:, 1 + m :], batch.users)
-        penalty = l2_penalty(self.model, settings, batch.users, items=rows_items, n_entries=len(batch.users))
+        weights = None if self.weights is None else self.weights[anchors]  # [B]
+        if weights is not None:
+            rows = rows._replace(loss=rows.loss * weights)
+        penalty = l2_penalty(
+            self.model, settings, batch.users, weights, items=rows_items, n_entries=len(batch.users)
+        )
         self.descend(rows.loss.mean() + penalty)
         return rows

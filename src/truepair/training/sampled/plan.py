@@ -11,7 +11,7 @@ import numpy.typing as npt
 from truepair.losses import LOSSES, Loss, Pair, Row
 from truepair.losses.base import parameters_of
 from truepair.models.encoders import MF, Encoder, LightGCN
-from truepair.sampling import BNS, DNS, Popularity, Sampler, Uniform
+from truepair.sampling import BNS, DNS, Draws, Popularity, Sampler, Uniform
 from truepair.training.job import Job
 
 # What fused engines can do to a row. They train every loss of the registry that states one of these; a class
@@ -123,6 +123,13 @@ def plan_of(job: Job) -> Plan:
         cosine=encoder.scoring == "cosine",
         score_scale=1 / encoder.temperature if encoder.scoring == "cosine" else 1.0,
     )
+
+
+def weights_of_anchors(job: Job, draws: Draws) -> Floats:
+    """The weights of the anchors, in the order of `draws.anchors`; empty where all are 1."""
+    if job.anchor_weights is None:
+        return np.zeros(0, dtype=np.float32)
+    return job.anchor_weights[draws.anchors.cpu().numpy()]
 
 
 def lacking(
