@@ -91,9 +91,7 @@ def test_factors_are_1_in_the_mean_of_all_anchors():
     anchors = np.flatnonzero(DATA.users != 0)  # the first user has every item, and so no anchor
     assert job.anchor_weights.dtype == np.float32
     assert job.anchor_weights[anchors].mean() == pytest.approx(1)
-    np.testing.assert_allclose(
-        job.anchor_weights, DATA.weight / DATA.weight[anchors].mean(), rtol=1e-6
-    )
+    np.testing.assert_allclose(job.anchor_weights, DATA.weight / DATA.weight[anchors].mean(), rtol=1e-6)
     some = np.arange(len(DATA)) % 2 == 0
     chosen = np.intersect1d(anchors, np.flatnonzero(some))
     assert dataclasses.replace(job, anchors=some).anchor_weights[chosen].mean() == pytest.approx(1)
@@ -218,7 +216,10 @@ def test_weights_work_with_negatives_and_anchors():
 
 def test_drawn_columns_take_weights():
     job = job_of(InfoNCE(), Full(columns=5))
-    assert differs(epochs_of(FullTrainer(job)), epochs_of(FullTrainer(job_of(InfoNCE(), Full(columns=5), data=odd_rows()))))
+    assert differs(
+        epochs_of(FullTrainer(job)),
+        epochs_of(FullTrainer(job_of(InfoNCE(), Full(columns=5), data=odd_rows()))),
+    )
 
 
 SAMPLED = [
@@ -252,7 +253,9 @@ def test_the_gpu_engine_equals_the_reference(encoder, sampler, changes):
         users, items = together.matrices(run)
         sums = np.concatenate([one[run, : together.steps] for one in losses])
         accuracy = 1e-4 if device == "cpu" else 1e-2
-        assert_alike(((users.cpu(), items.cpu()), torch.from_numpy(sums)), epochs_of(ReferenceTrainer(own)), accuracy)
+        assert_alike(
+            ((users.cpu(), items.cpu()), torch.from_numpy(sums)), epochs_of(ReferenceTrainer(own)), accuracy
+        )
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adagrad"])
@@ -312,8 +315,12 @@ def test_fold_in_uses_the_weights_of_a_history_relative_to_its_own_mean(sampler)
     torch.testing.assert_close(folded(weighted(history, heavier), sampler), found)
     alone = history.users == 1
     only = interactions_of([history.items[alone]], 30)
-    torch.testing.assert_close(folded(weighted(only, weights[alone]), sampler)[0], found[1], rtol=1e-3, atol=1e-4)
-    assert torch.equal(folded(weighted(history, np.full(len(history), 3.0)), sampler), folded(history, sampler))
+    torch.testing.assert_close(
+        folded(weighted(only, weights[alone]), sampler)[0], found[1], rtol=1e-3, atol=1e-4
+    )
+    assert torch.equal(
+        folded(weighted(history, np.full(len(history), 3.0)), sampler), folded(history, sampler)
+    )
 
 
 def test_fold_in_pulls_towards_the_heavy_pair():

@@ -23,14 +23,17 @@ Values = npt.NDArray[np.float64] | npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Step:
-    """What a step of reading or filtering removed."""
+    """What a step of reading or filtering removed, or a note of what else it did."""
 
     what: str
     rows: int
     users: int = 0
     items: int = 0
+    note: bool = field(default=False, kw_only=True)
 
     def __str__(self) -> str:
+        if self.note:
+            return self.what
         return f"{self.what}: removed {self.rows:,} rows, {self.users:,} users, {self.items:,} items"
 
 
@@ -42,6 +45,8 @@ class Interactions:
     The arrays are read-only copies. Each pair occurs once; `read_interactions` merges repeated rows.
     A weight is above 0. It scales the pair's loss in training, relative to the mean of all weights; without
     weights all pairs weigh the same. Popularity counts users, whatever their weights.
+    `disliked` holds known negatives, as keys user·n_items + item, none of them a pair: they are no
+    interactions, are never recommended, and training uses them as labelled negatives. None: there are none.
     With `time_kind="order"`, times are positions in each user's history: they compare pairs of one user only,
     and are no part of `hash`, so that results on the same pairs stay comparable.
 
@@ -58,6 +63,7 @@ class Interactions:
     time: Values | None = None
     history: tuple[Step, ...] = field(default=())
     time_kind: Literal["clock", "order"] = "clock"
+    disliked: Codes | None = None
 
     def __post_init__(self) -> None:
         check_choice("time_kind", self.time_kind, TIME_KINDS)
@@ -83,6 +89,8 @@ class Interactions:
                 _check_weights(column)
             column = column.copy() if order is None else column[order]
             object.__setattr__(self, name, _read_only(column))
+        if self.disliked is not None:
+            object.__setattr__(self, "disliked", self._checked_dislikes(self.disliked))
 
     # --- sizes -------------------------------------------------------------------------------------
 
@@ -171,6 +179,7 @@ class Interactions:
         extra = self._extra_columns()
         if self.time_kind == "order":
             extra.pop("time", None)
+        extra |= {} if self.disliked is None else {"disliked": self.disliked}
         for name, column in {"users": self.users, "items": self.items, **extra}.items():
             little = column.astype(column.dtype.newbyteorder("<"), copy=False)
             digest.update(name.encode() + little.dtype.str.encode() + little.tobytes())
@@ -184,8 +193,8 @@ class Interactions:
         return replace(self, users=self.users[rows], items=self.items[rows], **columns)
 
     def pairs_only(self) -> Interactions:
-        """The same pairs without rating, weight and time."""
-        return Interactions(self.users, self.items, self.user_ids, self.item_ids)
+        """The same pairs and dislikes without rating, weight and time."""
+        return Interactions(self.users, self.items, self.user_ids, self.item_ids, disliked=self.disliked)
 
     def with_min_rating(self, least: float) -> Interactions:
         """Only rows with a rating of `least` or more. Users and items without a remaining row are removed."""
@@ -220,7 +229,59 @@ class Interactions:
                 f"the catalogue of {len(ids):,} items lacks {missing:,} items of the interactions, such as "
                 f"{first!r}; add them to it, or remove their rows."
             )
-        return replace(self, items=codes[self.items], item_ids=ids)
+        disliked = self.recoded_dislikes(np.arange(self.n_users), codes, len(ids))
+        return replace(self, items=codes[self.items], item_ids=ids, disliked=disliked)
+
+    def with_dislikes(self, most: float, least: float | None = None) -> Interactions:
+        """Pairs with a rating of `most` or less become dislikes; those below `least` are removed.
+
+        Users and items without a remaining pair are removed, and their dislikes with them.
+        """
+        most = check_number("max_disliked_rating", most)
+        least = None if least is None else check_number("min_rating", least)
+        if self.rating is None:
+            raise InputError(
+                f"max_disliked_rating = {most:g} needs a rating column, but these interactions have none."
+            )
+        if least is not None and most >= least:
+            raise InputError(
+                f"max_disliked_rating = {most:g} is not below min_rating = {least:g}; choose a lower one."
+            )
+        disliked = self.rating <= most
+        keys = self.keys[disliked]
+        old = np.empty(0, np.int64) if self.disliked is None else self.disliked
+        marked = replace(self.take(~disliked), disliked=np.union1d(keys, old))
+        note = Step(f"rating up to {most:g}: {len(keys):,} pairs became dislikes", 0, note=True)
+        marked = replace(marked, history=(*self.history, note))
+        lowest = self.rating[~disliked].min(initial=np.inf)
+        return marked.with_min_rating(min(float(lowest), most + 1) if least is None else least)
+
+    def with_disliked(self, user_ids: Any, item_ids: Any) -> Interactions:
+        """The same pairs, with these pairs of ids as dislikes, except unknown ids and pairs that are liked."""
+        users, items = self.user_ids.find(user_ids, "user"), self.item_ids.find(item_ids, "item")
+        known = (users >= 0) & (items >= 0)
+        known &= ~self.has(users, items)
+        keys = np.unique(users[known] * self.n_items + items[known])
+        note = Step(f"{len(keys):,} pairs are dislikes", 0, note=True)
+        dropped = Step("dislike without a known user and item", int((~known).sum()))
+        steps = (note, *([dropped] if dropped.rows else []))
+        return replace(self, disliked=keys, history=(*self.history, *steps))
+
+    @cached_property
+    def dislikes(self) -> Interactions | None:
+        """The disliked pairs, as interactions without any further column; None if there are none."""
+        if self.disliked is None:
+            return None
+        users, items = np.divmod(self.disliked, self.n_items)
+        return Interactions(users, items, self.user_ids, self.item_ids)
+
+    def recoded_dislikes(self, users: Codes, items: Codes, n_items: int) -> Codes | None:
+        """The disliked keys after recoding; `users` and `items` hold the new codes, -1 for those left out."""
+        if self.dislikes is None:
+            return None
+        new_users, new_items = users[self.dislikes.users], items[self.dislikes.items]
+        kept = (new_users >= 0) & (new_items >= 0)
+        return np.sort(new_users[kept] * n_items + new_items[kept])
 
     def report(self) -> str:
         """What reading and filtering removed: one line for each step."""
@@ -232,6 +293,9 @@ class Interactions:
         kept_users, users = np.unique(self.users[keep], return_inverse=True)
         kept_items, items = np.unique(self.items[keep], return_inverse=True)
         step = Step(what, int((~keep).sum()), self.n_users - len(kept_users), self.n_items - len(kept_items))
+        places = (np.full(n, -1) for n in self._shape)
+        new_users, new_items = places
+        new_users[kept_users], new_items[kept_items] = np.arange(len(kept_users)), np.arange(len(kept_items))
         if not (step.rows or step.users or step.items):
             return self  # the history lists only steps that removed something
         return Interactions(
@@ -242,7 +306,18 @@ class Interactions:
             **{name: column[keep] for name, column in self._extra_columns().items()},
             history=(*self.history, step),
             time_kind=self.time_kind,
+            disliked=self.recoded_dislikes(new_users, new_items, len(kept_items)),
         )
+
+    def _checked_dislikes(self, disliked: Codes) -> Codes | None:
+        keys = _checked_codes("disliked", disliked, self.n_users * self.n_items)
+        if not len(keys):
+            return None
+        if (np.diff(keys) <= 0).any():
+            raise InputError("disliked has keys that are not distinct and rising; use np.unique.")
+        if both := int(np.isin(keys, self.keys, assume_unique=True).sum()):
+            raise InputError(f"{both:,} pairs are both interactions and disliked; a pair can be only one.")
+        return _read_only(keys.copy())
 
     @property
     def _shape(self) -> tuple[int, int]:
@@ -267,6 +342,7 @@ class Interactions:
 
     def __repr__(self) -> str:
         extra = "".join(f", {self._shown_name(name)}" for name in self._extra_columns())
+        extra += "" if self.disliked is None else f", {len(self.disliked):,} dislikes"
         return (
             f"<Interactions: {self.n_users:,} users x {self.n_items:,} items, {len(self):,} pairs, "
             f"density {self.density:.2%}{extra}>"
@@ -276,8 +352,8 @@ class Interactions:
 def _check_weights(weight: Values) -> None:
     if len(weight) and weight.min() <= 0:
         raise InputError(
-            f"{int((weight <= 0).sum()):,} weights are not above 0, the lowest is {weight.min():g}; remove these "
-            "pairs, or read without weights: weight=False (--weight -)."
+            f"{int((weight <= 0).sum()):,} weights are not above 0, the lowest is {weight.min():g}; remove "
+            "these pairs, or read without weights: weight=False (--weight -)."
         )
 
 

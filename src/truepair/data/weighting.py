@@ -100,7 +100,8 @@ class Weighting:
                     f"{raw.source}: kind {name!r} at {row} has no number in feedback = "
                     f"{dict(self.feedback)}; add it, with 0 to leave its rows out."
                 )
-        return np.array([float(self.feedback[name]) for name in names])[codes]
+        numbers: Floats = np.array([float(self.feedback[name]) for name in names])[codes]
+        return numbers
 
     def _decay(self, times: pa.Array, raw: Raw, place: Place) -> Floats:
         assert self.half_life is not None
@@ -109,7 +110,7 @@ class Weighting:
         if (late := seconds > now).any():
             row = int(late.argmax())
             raise InputError(
-                f"{raw.source}: time {times[row].as_py()} at {place(row)} is {shown_time(float(seconds[row]))}, "
+                f"{raw.source}: time {times[row].as_py()} at {place(row)}, {shown_time(float(seconds[row]))}, is "
                 f"after now = {shown_time(now)}; correct it, or pass a later now=…."
             )
         return np.maximum(np.exp2(-(now - seconds) / seconds_of(self.half_life)), _SMALLEST)
@@ -134,7 +135,9 @@ class Weighting:
             notes.append(f"weight by kind: {numbers}")
         if self.counts is not None:
             cap = self.counts.removeprefix("cap:")
-            notes.append("weight: 1 + log(count)" if self.counts == "log" else f"weight: count, at most {cap}")
+            notes.append(
+                "weight: 1 + log(count)" if self.counts == "log" else f"weight: count, at most {cap}"
+            )
         if self.half_life is not None and times is not None:
             now = self._now(in_seconds(times.to_numpy().astype(np.float64), raw.source), raw)
             notes.append(f"weight halved for every {self.half_life} before {shown_time(now)}")
@@ -230,6 +233,6 @@ def _check_signs(weight: Floats, raw: Raw, place: Place, remedy: str) -> None:
         return
     row = int(bad.argmax())
     raise InputError(
-        f"{raw.source}: weight {weight[row]:g} at {place(row)} is not above 0, and {bad.sum() - 1:,} more are "
-        f"not; remove these rows, or read without weights: weight=False. {remedy[0].upper() + remedy[1:]}."
+        f"{raw.source}: weight {weight[row]:g} at {place(row)} is not above 0, nor are {bad.sum() - 1:,} more; "
+        f"remove these rows, or read without weights: weight=False. {remedy[0].upper() + remedy[1:]}."
     )

@@ -135,7 +135,8 @@ def estimate_prior(
 ) -> PriorEstimate:
     """Estimate τ from interactions alone, by one short training on four fifths of them.
 
-    The prior is a share of pairs, so weights of interactions are not used. `resamples` is the number of bootstrap samples; with 0 the interval covers only the shapes of the curve.
+    The prior is a share of pairs, so weights of interactions are not used. `resamples` is the number of
+    bootstrap samples; with 0 the interval covers only the shapes of the curve.
 
     >>> from truepair import simulate_world
     >>> world = simulate_world(300, 200, tau=0.1, density=0.08, seed=1)

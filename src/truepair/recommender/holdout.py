@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 from truepair.data.reading import read_interactions
 from truepair.data.split import Mask, Split
@@ -115,7 +116,7 @@ def as_interactions(source: Any) -> Interactions:
 
 
 def joined(parts: Sequence[Interactions]) -> Interactions:
-    """The pairs of all parts, which share their ids; their weights, and times of one kind, if all have them."""
+    """The pairs of all parts, which share their ids; weights, and times of one kind, if all have them."""
     users, items = (np.concatenate([getattr(part, name) for part in parts]) for name in ("users", "items"))
     first = parts[0]
     times = [part.time for part in parts if part.time is not None and part.time_kind == first.time_kind]
@@ -123,7 +124,14 @@ def joined(parts: Sequence[Interactions]) -> Interactions:
     weights = [part.weight for part in parts if part.weight is not None]
     weight: Any = np.concatenate(weights) if len(weights) == len(parts) else None
     extra: dict[str, Any] = {"weight": weight, "time": time, "time_kind": first.time_kind}
+    extra["disliked"] = _joined_dislikes(parts, users * first.n_items + items)
     return Interactions(users, items, first.user_ids, first.item_ids, **extra)
+
+
+def _joined_dislikes(parts: Sequence[Interactions], liked: Codes) -> Codes | None:
+    """The dislikes of all parts; what another part has as a pair is none."""
+    found = [part.disliked for part in parts if part.disliked is not None]
+    return np.setdiff1d(np.unique(np.concatenate(found)), liked) if found else None
 
 
 def _most_users_have_times(interactions: Interactions) -> bool:

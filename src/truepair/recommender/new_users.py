@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from truepair.data.ids import IdMap
+from truepair.data.ids import Codes, IdMap
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError, check_choice
 from truepair.models.blend import trained_part, with_vectors
@@ -37,10 +37,18 @@ def fold_in_users(model: Model, parameters: Parameters, history: Any, unknown: s
         IdMap(people.user_ids.outside(guests)),
         item_ids,
         weight=None if people.weight is None else people.weight[known],
+        disliked=_known_dislikes(people, guests, items, len(item_ids)),
     )
     facts = {**model.facts, "folded in": pairs.hash}
     facts.pop(ONLY_VALIDATION, None)  # codes of other users
     return Model(_rows(model, parameters, pairs), model.items, pairs.pairs_only(), model.popularity, facts)
+
+
+def _known_dislikes(people: Interactions, guests: Codes, items: Codes, n_items: int) -> Codes | None:
+    """The dislikes of these users, by the codes of the model's items."""
+    users = np.full(people.n_users, -1)
+    users[guests] = np.arange(len(guests))
+    return people.recoded_dislikes(users, items, n_items)
 
 
 def _rows(model: Model, parameters: Parameters, pairs: Interactions) -> Rows:
@@ -70,6 +78,7 @@ def with_more_users(model: Model, ids: IdMap) -> Model:
     else:
         users = model.users.new_zeros(len(everyone), model.users.shape[1])
         users[torch.from_numpy(codes)] = model.users
-    known = Interactions(codes[seen.users], seen.items, everyone, seen.item_ids)
+    disliked = seen.recoded_dislikes(codes, np.arange(seen.n_items), seen.n_items)
+    known = Interactions(codes[seen.users], seen.items, everyone, seen.item_ids, disliked=disliked)
     held_out = codes[np.flatnonzero(~history_of(model).users & (seen.user_counts > 0))].tolist()
     return Model(users, model.items, known, model.popularity, {**model.facts, ONLY_VALIDATION: held_out})

@@ -78,9 +78,9 @@ class Job:
 
     @cached_property
     def anchor_weights(self) -> npt.NDArray[np.float32] | None:
-        """The factor of each interaction's loss, 1 in the mean of all anchors; None if anchors weigh the same.
+        """The factor of each interaction's loss, 1 in the mean of all anchors. [n_interactions]
 
-        [n_interactions]. The mean is that of the data, not of a batch: a batch of heavy pairs counts for more.
+        None if all anchors weigh the same. The mean is of the data: a batch of heavy pairs counts for more.
         """
         data = self.interactions
         if data.weight is None:

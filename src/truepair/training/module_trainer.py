@@ -113,8 +113,8 @@ def l2_penalty(
 ) -> Tensor | float:
     """½·l2·‖e‖² of every vector that a data entry touches, mean over the entries.
 
-    users [B] have `counts` [B] entries each (None: one), or entries of these weights. An entry touches its row
-    of `items` [B, C]; without `items`, the whole catalogue, so that the mean is the sum over all items.
+    users [B] have `counts` [B] entries each (None: one), or entries of these weights. An entry touches its
+    row of `items` [B, C]; without `items`, the whole catalogue, so that the mean is the sum over all items.
     """
     terms = []
     if settings.l2_users:

@@ -113,6 +113,8 @@ class _Judge:
             sp.csr_array(part[rows]) for part in (train.weighted_csr(), valid.csr())
         )  # weights are above 0
         seen, target = (torch.from_numpy(part.toarray()).to(device) > 0 for part in (history, held_out))
+        if train.dislikes is not None:
+            seen |= torch.from_numpy(train.dislikes.csr()[rows].toarray()).to(device) > 0
         return _Judge(rows, history, seen, target, metric)
 
     def trained_scores(self, users: Tensor, items: Tensor) -> Tensor:

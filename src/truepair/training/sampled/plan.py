@@ -129,7 +129,7 @@ def weights_of_anchors(job: Job, draws: Draws) -> Floats:
     """The weights of the anchors, in the order of `draws.anchors`; empty where all are 1."""
     if job.anchor_weights is None:
         return np.zeros(0, dtype=np.float32)
-    return job.anchor_weights[draws.anchors.cpu().numpy()]
+    return np.asarray(job.anchor_weights[draws.anchors.cpu().numpy()])
 
 
 def lacking(

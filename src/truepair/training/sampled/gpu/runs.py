@@ -217,8 +217,8 @@ class GpuRuns:
         kernels.draw_kernel[grid](
             self.keys, order, draws.anchors, self.pair_users, self.pair_items, draws.indptr, self.before,
             draws.passed, draws.ends, draws.free, self.pair_weights, self.entry_users, self.entry_rows,
-            self.entry_weights, self.touched, self.step_bits, self.n_anchors, self.n_users, self.n_items, self.n_rows, table.first_step,
-            table.first_step * self.batch, table.entries, self.batch, self.bit_words,
+            self.entry_weights, self.touched, self.step_bits, self.n_anchors, self.n_users, self.n_items,
+            self.n_rows, table.first_step, table.first_step * self.batch, table.entries, self.batch, self.bit_words,
             M=plan.m, POOL=plan.pool, UNIFORM=draws.has_uniform_weights, MARK=self.hops is not None,
             OWN=self.lazy, WEIGHTED=self.is_weighted, ROUNDS=draws.longest_history.bit_length(),
             END_ROUNDS=self.n_items.bit_length(), BLOCK=256,
@@ -273,13 +273,13 @@ class GpuRuns:
         slots, columns = next_power_of_two(plan.width), next_power_of_two(self.dim)
         kernels.rows_kernel[(left, runs)](
             source, self.gradients, self.touches, self.entry_users, self.entry_rows, self.entry_weights,
-            self.numbers, self.tau, self.log_rest, self.losses, self.clamps, self.scores, self.beaten, self.draws.popularity,
-            plan.risk, self.shares, place, left, self.batch, table.entries, self.n_rows, self.n_users,
+            self.numbers, self.tau, self.log_rest, self.losses, self.clamps, self.scores, self.beaten,
+            self.draws.popularity, plan.risk, self.shares, place, left, self.batch, table.entries, self.n_rows, self.n_users,
             self.losses.shape[1], self.tau.shape[1], table.first_step * self.batch + place,
             PAIR=int(plan.pair), ROW=int(plan.row), RELATIVE=plan.relative, COSINE=plan.cosine,
             L2=self.has_l2, RAW=self.hops is None, M=plan.m, N=plan.n, POOL=plan.pool, K=slots,
-            RANKED=bool(plan.risk), WEIGHTED=self.is_weighted, D=self.dim, DP=columns, num_warps=_warps(slots * columns),
-            **self._overlap(early),
+            RANKED=bool(plan.risk), WEIGHTED=self.is_weighted, D=self.dim, DP=columns,
+            num_warps=_warps(slots * columns), **self._overlap(early),
         )  # fmt: skip
 
     def _overlap(self, early: bool) -> dict[str, Any]:
