@@ -257,7 +257,7 @@ class Interactions:
         return marked.with_min_rating(min(float(lowest), most + 1) if least is None else least)
 
     def with_disliked(self, user_ids: Any, item_ids: Any) -> Interactions:
-        """The same pairs, with these pairs of ids as dislikes, except unknown ids and pairs that are liked."""
+        """The same pairs, with these pairs of ids as dislikes, except unknown ids and liked pairs."""
         users, items = self.user_ids.find(user_ids, "user"), self.item_ids.find(item_ids, "item")
         known = (users >= 0) & (items >= 0)
         known &= ~self.has(users, items)

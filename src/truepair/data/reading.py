@@ -246,6 +246,10 @@ def _check_columns(
     chronological: bool,
 ) -> None:
     """Raise if an option needs a column that is not there, or if options contradict each other."""
+    if chronological and weighting.half_life is not None:
+        raise InputError(
+            "half_life needs times, and chronological = True gives only an order; use one of them."
+        )
     most = weighting.max_disliked_rating
     needs = [
         ("rating", f"min_rating = {least:g}" if least is not None else ""),
@@ -261,10 +265,6 @@ def _check_columns(
                 f"{asked} needs a {role} column, and no column of {raw.source} is recognised as one; its "
                 f"columns are {', '.join(map(repr, raw.names))}. Pass {role}=<name or position>."
             )
-    if chronological and weighting.half_life is not None:
-        raise InputError(
-            "half_life needs times, and chronological = True gives only an order; use one of them."
-        )
     if most is not None and least is not None and most >= least:
         raise InputError(
             f"max_disliked_rating = {most:g} is not below min_rating = {least:g}; choose a lower one."

@@ -110,8 +110,9 @@ class Weighting:
         if (late := seconds > now).any():
             row = int(late.argmax())
             raise InputError(
-                f"{raw.source}: time {times[row].as_py()} at {place(row)}, {shown_time(float(seconds[row]))}, is "
-                f"after now = {shown_time(now)}; correct it, or pass a later now=…."
+                f"{raw.source}: time {times[row].as_py()} at {place(row)} "
+                f"({shown_time(float(seconds[row]))}) is after now = {shown_time(now)}; correct it, or "
+                "pass a later now=…."
             )
         return np.maximum(np.exp2(-(now - seconds) / seconds_of(self.half_life)), _SMALLEST)
 
@@ -233,6 +234,7 @@ def _check_signs(weight: Floats, raw: Raw, place: Place, remedy: str) -> None:
         return
     row = int(bad.argmax())
     raise InputError(
-        f"{raw.source}: weight {weight[row]:g} at {place(row)} is not above 0, nor are {bad.sum() - 1:,} more; "
-        f"remove these rows, or read without weights: weight=False. {remedy[0].upper() + remedy[1:]}."
+        f"{raw.source}: weight {weight[row]:g} at {place(row)} is not above 0, nor are "
+        f"{bad.sum() - 1:,} more; remove these rows, or read without weights: weight=False. "
+        f"{remedy[0].upper() + remedy[1:]}."
     )

@@ -45,8 +45,8 @@ def top_k(
 
     `rows` defaults to all users. The items that u has or dislikes in `exclude` do not appear in the list of
     u. A list with fewer than k candidates ends with item -1 and score -inf. Scores are computed in float32,
-    about `block` users at a time, on the device of `items`; a list does not depend on the other rows. Either matrix may be
-    a SciPy sparse matrix; products with sparse items are computed in main memory.
+    about `block` users at a time, on the device of `items`; a list does not depend on the other rows. Either
+    matrix may be a SciPy sparse matrix; products with sparse items are computed in main memory.
 
     Ties are broken by one fixed pseudo-random order of the item codes, the same for all users and runs. The
     order of codes is not used: it often follows popularity, so that a model with equal scores for all items

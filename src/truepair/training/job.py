@@ -51,6 +51,10 @@ class Job:
             settle(self, anchors=_checked_mask("anchors", self.anchors, (len(self.interactions),)))
         if self.negatives is not None:
             self._check_negatives()
+            if self.interactions.disliked is not None:
+                raise InputError(
+                    "the job has negatives, and the interactions dislikes; give the dislikes as negatives."
+                )
 
     def _check_negatives(self) -> None:
         data = self.interactions

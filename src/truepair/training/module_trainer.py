@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from truepair.models.encoders import StartedEncoder
 from truepair.randomness import stream_key
 from truepair.sampling import Matrices
+from truepair.training.dislikes import with_dislikes
 from truepair.training.job import Job
 from truepair.training.settings import Settings
 from truepair.training.trainer import EpochTotals
@@ -34,7 +35,7 @@ class ModuleTrainer(ABC):
     """The model and its optimizer, and epochs of steps; a subclass defines the batches and the step."""
 
     def __init__(self, job: Job) -> None:
-        self.job, self.device = job, job.settings.torch_device()
+        self.job, self.device = with_dislikes(job), job.settings.torch_device()
         self.model = job.encoder.start(job.interactions, job.settings.seed, self.device)
         self.optimizer = self.optimizer_of(self.model.parameters())
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from truepair.sampling import Full
+from truepair.training.dislikes import weighs_dislikes
 from truepair.training.full.losses import RowLosses
 from truepair.training.full.scoring import Blocks, ScoredBlock, sums_for
 from truepair.training.job import Job
@@ -30,15 +31,16 @@ class FullTrainer(ModuleTrainer):
         super().__init__(job)
         self.blocks = Blocks(
             job.interactions,
-            job.loss,
+            self.job.loss,
             job.sampler,
             self.device,
             negatives=job.negatives,
             weights=job.anchor_weights,
+            dislike_weight=job.settings.dislike_weight,
         )
         self.n_anchors, self.n_saturated_users = self.blocks.n_anchors, self.blocks.n_saturated_users
         self.steps = math.ceil(len(self.blocks.users) / job.settings.batch_size)
-        self.sums = sums_for(job.sampler, self.device)
+        self.sums = sums_for(job.sampler, self.device, weighs_dislikes(job))
 
     def batches(self, epoch: int) -> Iterator[Tensor]:
         """The users of each step."""

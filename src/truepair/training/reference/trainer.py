@@ -10,7 +10,7 @@ import torch.nn.functional as F  # noqa: N812, the name everybody uses
 from torch import Tensor
 
 from truepair.losses import Rows
-from truepair.sampling import Draws
+from truepair.training.dislikes import draws_of, weights_at
 from truepair.training.job import Job
 from truepair.training.module_trainer import ModuleTrainer, l2_penalty
 
@@ -20,10 +20,9 @@ class ReferenceTrainer(ModuleTrainer):
 
     def __init__(self, job: Job) -> None:
         super().__init__(job)
-        self.draws = Draws(job.interactions, job.sampler, self.device, anchors=job.anchors)
+        self.draws = draws_of(job.interactions, job.sampler, self.device, anchors=job.anchors)
         self.n_anchors, self.n_saturated_users = len(self.draws.anchors), self.draws.n_saturated_users
-        weights = job.anchor_weights
-        self.weights = None if weights is None else torch.from_numpy(weights).to(self.device)
+        self.weights = weights_at(self.draws, job.anchor_weights)
         self.steps = math.ceil(self.n_anchors / job.settings.batch_size)
 
     def batches(self, epoch: int) -> Iterator[Tensor]:

@@ -152,6 +152,8 @@ def lacking(
         parameter = field.metadata.get("parameter")
         if parameter is not None and parameter.full_only and getattr(job.loss, field.name) != field.default:
             return f"it has no {field.name}; it has {field.name}={field.default:g}."
+    if job.interactions.disliked is not None:
+        return "it has no draws of dislikes; 'reference' has them, and 'full' with sampler='full'."
     if job.encoder.popularity:
         return "it does not add popularity to scores; it has popularity=0."
     if isinstance(job.sampler, BNS) and not job.sampler.in_batch:
