@@ -63,6 +63,12 @@ def test_a_kind_with_0_is_left_out_and_one_below_0_is_a_dislike():
     assert found.item_ids.ids.to_pylist() == [1, 2]
 
 
+def test_an_item_that_is_only_disliked_is_known():
+    found = read([("ann", 1, 2.0), ("ann", 7, -1.0)], dislikes=True)
+    assert disliked(found) == {("ann", 7)}
+    assert found.item_ids.ids.to_pylist() == [1, 7]
+
+
 def test_a_kind_without_a_number_is_named_with_its_row(tmp_path):
     with pytest.raises(InputError, match=r"kind 'buy' at row 2 .*has no number in feedback .*0 to leave"):
         read(SHOP, KINDS, feedback={"view": 1, "cart": 3})
@@ -210,9 +216,9 @@ RATINGS = ("user", "item", "rating")
 
 def test_low_ratings_are_dislikes():
     found = read(RATED, RATINGS, max_disliked_rating=2, min_rating=4)
-    assert disliked(found) == {("ann", 2), ("bob", 1)}  # cat likes nothing, and is no user
-    assert (found.n_users, found.n_items, len(found)) == (2, 2, 2)
-    assert "dislike without a known user and item: removed 1 rows" in found.report()
+    assert disliked(found) == {("ann", 2), ("bob", 1), ("cat", 1)}
+    assert (found.n_users, found.n_items, len(found)) == (3, 2, 2)  # cat likes nothing, and is known
+    assert "3 pairs are dislikes" in found.report()
     assert len(read(RATED, RATINGS, max_disliked_rating=2)) == 3  # a 3 is a like without min_rating
     with pytest.raises(InputError, match="max_disliked_rating = 4 is not below min_rating = 4"):
         read(RATED, RATINGS, max_disliked_rating=4, min_rating=4)
@@ -226,7 +232,7 @@ def test_a_dataset_in_memory_gets_the_same_dislikes():
         found = whole.with_dislikes(2, least)
         expected = read(RATED, RATINGS, max_disliked_rating=2, min_rating=least)
         assert found == expected
-    with pytest.raises(InputError, match="no row is left"):
+    with pytest.raises(InputError, match="nothing is a like"):
         whole.with_dislikes(5)
     with pytest.raises(InputError, match="needs a rating column"):
         whole.pairs_only().with_dislikes(2)
@@ -260,9 +266,10 @@ def test_a_pair_with_likes_and_dislikes_is_what_its_deciding_row_says(duplicates
 
 def test_dislikes_among_a_catalogue_and_after_a_core():
     found = read(RATED, RATINGS, max_disliked_rating=2, items=[1, 2, 3, 4])
-    assert disliked(found) == {("ann", 2), ("bob", 1)}
+    assert disliked(found) == {("ann", 2), ("bob", 1), ("cat", 1)}
     rows = [*RATED, ("bob", 3, 4.0)]
-    core = read([*rows, ("dan", 9, 5.0), ("dan", 1, 2.0)], RATINGS, max_disliked_rating=2, core=(2, 1))
+    rows += [("dan", 9, 5.0), ("dan", 1, 2.0)]
+    core = read(rows, RATINGS, max_disliked_rating=2, core=(2, 1))
     assert disliked(core) == {("ann", 2), ("bob", 1)}
 
 

@@ -233,9 +233,9 @@ class Interactions:
         return replace(self, items=codes[self.items], item_ids=ids, disliked=disliked)
 
     def with_dislikes(self, most: float, least: float | None = None) -> Interactions:
-        """Pairs with a rating of `most` or less become dislikes; those below `least` are removed.
+        """Pairs with a rating of `most` or less become dislikes; other pairs below `least` are removed.
 
-        Users and items without a remaining pair are removed, and their dislikes with them.
+        Users and items without a remaining like or dislike are removed.
         """
         most = check_number("max_disliked_rating", most)
         least = None if least is None else check_number("min_rating", least)
@@ -247,25 +247,36 @@ class Interactions:
             raise InputError(
                 f"max_disliked_rating = {most:g} is not below min_rating = {least:g}; choose a lower one."
             )
-        disliked = self.rating <= most
-        keys = self.keys[disliked]
-        old = np.empty(0, np.int64) if self.disliked is None else self.disliked
-        marked = replace(self.take(~disliked), disliked=np.union1d(keys, old))
-        note = Step(f"rating up to {most:g}: {len(keys):,} pairs became dislikes", 0, note=True)
-        marked = replace(marked, history=(*self.history, note))
-        lowest = self.rating[~disliked].min(initial=np.inf)
-        return marked.with_min_rating(min(float(lowest), most + 1) if least is None else least)
+        if not (self.rating > (most if least is None else np.nextafter(least, most))).any():
+            raise InputError(
+                f"no pair has a rating above {most:g}, so that nothing is a like; lower the bound."
+            )
+        judged = self.rating <= most if least is None else (self.rating <= most) | (self.rating >= least)
+        kept = self if least is None else self._subset(judged, f"rating between {most:g} and {least:g}")
+        assert kept.rating is not None
+        low = kept.rating <= most
+        old = np.empty(0, np.int64) if kept.disliked is None else kept.disliked
+        note = Step(f"{int(low.sum()):,} pairs are dislikes", 0, note=True)
+        history = (*kept.history, note)
+        return replace(kept.take(~low), disliked=np.union1d(kept.keys[low], old), history=history)
 
     def with_disliked(self, user_ids: Any, item_ids: Any) -> Interactions:
-        """The same pairs, with these pairs of ids as dislikes, except unknown ids and liked pairs."""
-        users, items = self.user_ids.find(user_ids, "user"), self.item_ids.find(item_ids, "item")
-        known = (users >= 0) & (items >= 0)
-        known &= ~self.has(users, items)
-        keys = np.unique(users[known] * self.n_items + items[known])
-        note = Step(f"{len(keys):,} pairs are dislikes", 0, note=True)
-        dropped = Step("dislike without a known user and item", int((~known).sum()))
-        steps = (note, *([dropped] if dropped.rows else []))
-        return replace(self, disliked=keys, history=(*self.history, *steps))
+        """The same pairs, with these pairs of ids as dislikes; their users and items become known."""
+        users, items = IdMap.of(user_ids, "user"), IdMap.of(item_ids, "item")
+        all_users, all_items = self.user_ids.union(users, "user"), self.item_ids.union(items, "item")
+        old_users, old_items = all_users.find(self.user_ids, "user"), all_items.find(self.item_ids, "item")
+        keys = all_users.find(user_ids, "user") * len(all_items) + all_items.find(item_ids, "item")
+        old = self.recoded_dislikes(old_users, old_items, len(all_items))
+        keys = np.unique(keys if old is None else np.concatenate([keys, old]))
+        return replace(
+            self,
+            users=old_users[self.users],
+            items=old_items[self.items],
+            user_ids=all_users,
+            item_ids=all_items,
+            disliked=keys,
+            history=(*self.history, Step(f"{len(keys):,} pairs are dislikes", 0, note=True)),
+        )
 
     @cached_property
     def dislikes(self) -> Interactions | None:

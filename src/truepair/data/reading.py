@@ -86,7 +86,7 @@ def read_interactions(
     A weight above 0 scales the loss of its pair: docs/living-data.md. A pair with likes and dislikes is what
     its last row says (with duplicates="first" the first one, with "max" the one with the highest rating).
 
-    Without `items`, the result contains only items with an interaction, and always only such users.
+    Without `items`, the result contains only items with a like or a dislike, and always only such users.
 
     >>> read_interactions({"user": ["ann", "bob", "bob"], "item": [7, 7, 9]})
     <Interactions: 2 users x 2 items, 3 pairs, density 75.00%>
@@ -122,15 +122,15 @@ def read_interactions(
         rows = rows.filter(liked, f"rating below {least:g}")
     rows, dislikes_of = _without_dislikes(rows, duplicates)
     found = _interactions(rows, duplicates, weighting)
+    if dislikes_of is not None:
+        found = found.with_disliked(*dislikes_of)
     if chronological and raw.order == "user":
         found = _in_order_of_users(found)
     if items is not None:
         if cores is not None:
             raise InputError("core removes items, and items adds those that nobody has; use one of them.")
-        found = found.with_items(_catalogue(items, found.item_ids))
-    elif cores is not None:
-        found = _core(found, cores, raw.source)
-    return found if dislikes_of is None else found.with_disliked(*dislikes_of)
+        return found.with_items(_catalogue(items, found.item_ids))
+    return found if cores is None else _core(found, cores, raw.source)
 
 
 def _open(source: Any, given: Mapping[str, Column], format: str | None, **text: Any) -> Raw:
