@@ -273,7 +273,7 @@ def test_dislikes_among_a_catalogue_and_after_a_core():
     assert disliked(core) == {("ann", 2), ("bob", 1)}
 
 
-# --- where interactions are made from others -----------------------------------------------------------------
+# --- where interactions are made from others ---------------------------------------------------------------
 
 
 @pytest.fixture
