@@ -30,7 +30,7 @@ from truepair.randomness import random_order
 from truepair.ranking.selection import top_k
 from truepair.recommender.estimator import Recommender
 
-WEIGHTS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
+WEIGHTS = (1.0, 2.0, 5.0, 20.0)
 K = 20
 
 

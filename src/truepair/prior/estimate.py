@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -135,7 +135,7 @@ def estimate_prior(
 ) -> PriorEstimate:
     """Estimate τ from interactions alone, by one short training on four fifths of them.
 
-    The prior is a share of pairs, so weights of interactions are not used. `resamples` is the number of
+    The prior is a share of pairs, so weights and dislikes are not used. `resamples` is the number of
     bootstrap samples; with 0 the interval covers only the shapes of the curve.
 
     >>> from truepair import simulate_world
@@ -145,7 +145,7 @@ def estimate_prior(
     True
     """
     resamples = check_whole("resamples", resamples, 0, 100_000)
-    interactions = interactions.pairs_only()
+    interactions = replace(interactions.pairs_only(), disliked=None)
     evidence = gather(
         interactions, dim=dim, epochs=epochs, seed=seed, engine=engine, device=device, progress=progress
     )
