@@ -811,6 +811,7 @@ OTHER_PARAMETERS = {
     "weight_decay": 0.001,
     "l2_users": 0.01,
     "l2_items": 0.02,
+    "dislike_weight": 1.0,  # any other has no effect with a sampler that draws
     "patience": None,
     "validate_every": 2,
     "seed": np.int64(7),
