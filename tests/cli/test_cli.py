@@ -757,13 +757,48 @@ def test_ratings_that_count_as_likes_are_said(tmp_path):
     assert "counts as a like; --min" in held_out  # there is no test part
 
 
-def test_weights_are_refused_and_can_be_left_out(tmp_path):
+def test_weights_are_used_and_can_be_left_out(tmp_path):
     plays = tmp_path / "plays.csv"
     rows = [f"{user},{item},{1 + item}" for user in range(8) for item in range(user, 12)]
     plays.write_text("user,item,plays\n" + "\n".join(rows))
     args = ["fit", plays, "-o", tmp_path / "m", "--encoder", "popular"]
-    assert "weights from 1 to 12, and training does not use weights" in failed(*args, "-q")
+    assert "weight: count, at most 5" in good(*args, "--counts", "cap:5").stderr
+    assert Recommender.load(tmp_path / "m").facts_["weights"]["highest"] == 5
     assert good(*args, "--weight", "-").exit_code == 0
+    assert "weights" not in Recommender.load(tmp_path / "m").facts_
+
+
+def test_kinds_half_lives_and_dislikes_as_options(tmp_path):
+    log, model = tmp_path / "log.csv", tmp_path / "m"
+    rows = [
+        f"{u},{i},{'hide' if i == u + 3 else 'view' if i % 2 else 'buy'},2024-05-{1 + i:02}"
+        for u in range(8)
+        for i in range(u, 12)
+    ]
+    log.write_text("user,item,event,time\n" + "\n".join(rows))
+    args = ["fit", log, "-o", model, "--encoder", "popular"]
+    said = good(
+        *args, "--feedback", "view=1,buy=10,hide=-1", "--half-life", "2d", "--now", "2024-05-20"
+    ).stderr
+    assert "weight by kind: view 1, buy 10, hide -1" in said
+    assert "weight halved for every 2d before 2024-05-20 00:00:00" in said
+    fitted = Recommender.load(model)
+    assert fitted.facts_["reading"][:2] == [
+        "weight by kind: view 1, buy 10, hide -1",
+        "weight halved for every 2d before 2024-05-20 00:00:00",
+    ]
+    assert fitted.facts_["dislikes"] == len(fitted.seen_.disliked) == 8
+    assert "'view' is not KIND=NUMBER" in failed(*args, "--feedback", "view")
+    assert "'=1' is not KIND=NUMBER" in failed(*args, "--feedback", "=1")
+    assert "kind 'buy' at line 2 has no number" in failed(*args, "--feedback", "view=1,hide=-1")
+    assert "is after now = 2024-05-02" in failed(*args, "--half-life", "2d", "--now", "2024-05-02")
+    rated = tmp_path / "rated.csv"
+    rated.write_text(
+        "user,item,rating\n" + "\n".join(f"{u},{i},{1 + (u + i) % 5}" for u in range(8) for i in range(10))
+    )
+    args[1] = rated
+    good(*args, "--max-disliked-rating", "2", "--min-rating", "4")
+    assert len(Recommender.load(model).seen_.disliked) == 32
 
 
 def test_a_catalogue_of_items(clicks, tmp_path):

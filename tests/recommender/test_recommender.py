@@ -493,15 +493,15 @@ def test_unknown_ids_are_errors_or_ignored(model, clicks):
         model.fold_in({"user": ["g", "g"], "item": [item, "x"]})
 
 
-def test_a_history_with_different_weights_is_refused():
+def test_a_history_with_different_weights_is_another_history():
     clicks = {"user": ["g", "g"], "item": [1, 2]}
     fitted = Recommender(encoder="ease", device="cpu").fit(two_tastes())
     expected = fitted.fold_in(clicks).recommend(k=2)
     assert fitted.fold_in({**clicks, "weight": [3.0, 3.0]}).recommend(k=2).equals(expected)
-    with pytest.raises(
-        InputError, match=r"weights from 1 to 3, and training does not use weights; read them"
-    ):
-        fitted.fold_in({**clicks, "weight": [1.0, 3.0]})
+    found = fitted.fold_in({**clicks, "weight": [1.0, 3.0]}).recommend(k=2)
+    assert not found.equals(expected)
+    ten_times = fitted.fold_in({**clicks, "weight": [10.0, 30.0]}).recommend(k=2)
+    assert ten_times.equals(found)  # weights are relative to the mean of the person's own
 
 
 def test_who_was_only_in_validation_is_checked_in_a_file(model, tmp_path):
@@ -811,6 +811,7 @@ OTHER_PARAMETERS = {
     "weight_decay": 0.001,
     "l2_users": 0.01,
     "l2_items": 0.02,
+    "dislike_weight": 1.0,  # any other has no effect with a sampler that draws
     "patience": None,
     "validate_every": 2,
     "seed": np.int64(7),
@@ -879,19 +880,20 @@ def test_former_files_fold_in_as_they_were_trained(clicks, tmp_path, monkeypatch
     assert _former(tmp_path, Recommender(encoder="ease").fit(clicks), tau=0.3).tau == "density"
 
 
-def test_weights_are_refused_while_nothing_uses_them(clicks):
+def test_weights_must_be_above_0_and_can_be_left_out(clicks):
     plays = clicks.assign(plays=np.arange(len(clicks)))
     for fit in (Recommender(**QUICK).fit, Recommender(encoder="ease").fit, partial(tune, trials=1)):
-        with pytest.raises(
-            InputError, match=r"have weights from 0 to \d+, and training does not use weights"
-        ):
+        with pytest.raises(InputError, match=r"weight 0 at row 1 .* weight=False"):
             fit(plays)
-        with pytest.raises(InputError, match=r"weight=False \(--weight -\)"):
-            fit(split_random(read_interactions(plays), 0.2, valid=0.1))
-    with pytest.raises(InputError, match="training does not use weights"):
-        estimate_prior(read_interactions(plays))
-    assert len(Recommender(**QUICK).fit(clicks.assign(plays=1)).recommend(k=1))  # all alike
     assert len(Recommender(**QUICK).fit(read_interactions(plays, weight=False)).recommend(k=1))
+
+
+def test_the_prior_does_not_depend_on_weights(clicks):
+    plays = read_interactions(clicks.assign(plays=1 + np.arange(len(clicks))))
+    plays = dataclasses.replace(plays, disliked=np.setdiff1d(np.arange(99), plays.keys))
+    assert (
+        estimate_prior(plays, engine="cpu").tau == estimate_prior(read_interactions(clicks), engine="cpu").tau
+    )
 
 
 def test_a_loss_of_ones_own_trains_but_says_that_it_cannot_be_saved(clicks, tmp_path):

@@ -27,7 +27,7 @@ def _column(role: str) -> Any:
 
 @dataclass(frozen=True)
 class Reading:
-    """How to read a source; the fields are options. All but the last three are for files only."""
+    """How to read a source; the fields are options. All but the last four are for files only."""
 
     user: Annotated[str | None, _column("user")] = None
     item: Annotated[str | None, _column("item")] = None
@@ -61,6 +61,31 @@ class Reading:
             help="The catalogue: a text file with one item id a line. Items that nobody has are then kept.",
         ),
     ] = None
+    kind: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The column with the kinds of --feedback.")
+    ] = None
+    feedback: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KIND=N,…",
+            help="Weights of kinds of rows, such as view=1,cart=3,buy=10. 0 removes rows, -1 is a dislike.",
+        ),
+    ] = None
+    half_life: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Halve weights for every such time before --now: 90d, 12h, 2w."),
+    ] = None
+    now: Annotated[
+        str | None, typer.Option(metavar="TIME", help="The time of --half-life. [default: the newest time]")
+    ] = None
+    counts: Annotated[
+        str | None,
+        typer.Option(metavar="log|cap:N", help="Weights from counts: 1 + log(count), or N at most."),
+    ] = None
+    dislikes: Annotated[bool | None, typer.Option("--dislikes", help="Weights below 0 are dislikes.")] = None
+    max_disliked_rating: Annotated[
+        float | None, typer.Option(help="Pairs with this rating or a lower one are dislikes.")
+    ] = None
     min_rating: Annotated[float | None, typer.Option(help="Drop pairs with a lower rating.")] = None
     core: Annotated[
         str | None,
@@ -80,7 +105,10 @@ class Reading:
         from truepair.data.datasets.loading import load
 
         found = load(source, self.data_dir, progress)
-        found = found if self.min_rating is None else found.with_min_rating(self.min_rating)
+        if self.max_disliked_rating is not None:
+            found = found.with_dislikes(self.max_disliked_rating, self.min_rating)
+        elif self.min_rating is not None:
+            found = found.with_min_rating(self.min_rating)
         return found if self.core is None else found.k_core(*self._cores())
 
     def split(
@@ -104,7 +132,8 @@ class Reading:
     def _whole_split(self, source: str, test: str | None, seed: int, progress: bool) -> Split:
         from truepair.data.split_recipes import split_given, split_random
 
-        dataset, filtered = find_source(source), self.min_rating is not None or self.core is not None
+        dataset, disliked = find_source(source), self.max_disliked_rating is not None
+        filtered = self.min_rating is not None or self.core is not None or disliked
         if test is None:
             test = "given" if dataset is not None and dataset.has_split and not filtered else "0.2"
         if test != "given":
@@ -114,11 +143,12 @@ class Reading:
                 f"test = 'given' needs a dataset that comes with a split, and {source} is a file; "
                 "use a share, --test 0.2."
             )
-        if self.core is not None:
-            raise InputError(
-                f"test = 'given' is the published split of {source}, and --core {self.core} would change its "
-                "parts; leave out --core, or use a share, --test 0.2."
-            )
+        for option, value in (("--core", self.core), ("--max-disliked-rating", self.max_disliked_rating)):
+            if value is not None:
+                raise InputError(
+                    f"test = 'given' is the published split of {source}, and {option} {value} would change "
+                    f"its parts; leave out {option}, or use a share, --test 0.2."
+                )
         self._refuse_for(dataset)
         from truepair.data.datasets.loading import load_split
 
@@ -135,11 +165,19 @@ class Reading:
         return part.take(part.rating >= self.min_rating)
 
     def _for_files(self) -> dict[str, Any]:
-        roles = ("user", "item", "rating", "weight", "time")
-        given = {
-            name: getattr(self, name)
-            for name in ("chronological", "format", "header", "encoding", "duplicates")
-        }
+        roles = ("user", "item", "rating", "weight", "time", "kind")
+        names = (
+            "chronological",
+            "format",
+            "header",
+            "encoding",
+            "duplicates",
+            "half_life",
+            "counts",
+            "dislikes",
+        )
+        given = {name: getattr(self, name) for name in (*names, "max_disliked_rating")}
+        given |= {"feedback": kind_numbers(self.feedback), "now": as_time(self.now)}
         given |= {"missing": self.missing, "min_rating": self.min_rating, "items": self.items}
         given |= {role: as_column(getattr(self, role)) for role in roles}
         given |= {"core": None if self.core is None else self._cores()}
@@ -150,7 +188,7 @@ class Reading:
         return cores[0], cores[-1]
 
     def _refuse_for(self, dataset: Dataset) -> None:
-        for field in fields(self)[:-3]:
+        for field in fields(self)[:-4]:
             if getattr(self, field.name) is not None:
                 option = f"--{field.name.replace('_', '-')}"
                 raise InputError(
@@ -211,6 +249,30 @@ def as_column(text: str | None) -> Column:
     if text == "-":
         return False
     return int(text) if text is not None and text.isdecimal() and len(text) < 20 else text
+
+
+def as_time(text: str | None) -> str | float | None:
+    """A time as people write it: a number, or a date."""
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return text
+
+
+def kind_numbers(text: str | None) -> dict[str, float] | None:
+    """The numbers of kinds in a text such as "view=1,buy=10"."""
+    if text is None:
+        return None
+    found: dict[str, float] = {}
+    for part in text.split(","):
+        kind, _, number = part.rpartition("=")
+        try:
+            found[kind.strip()] = float(number)
+        except ValueError:
+            kind = ""
+        if not kind.strip():
+            raise InputError(f"feedback = {text!r:.60}: {part!r:.60} is not KIND=NUMBER, such as view=1.")
+    return found
 
 
 def _share(text: str) -> float:

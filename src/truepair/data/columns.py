@@ -33,6 +33,12 @@ COLUMN_NAMES = {
 }
 """Column names that are recognised for each role: lower case, without `_`, `-` and spaces."""
 
+KIND_NAMES = (
+    "kind kinds event events eventtype action actions actiontype behavior behaviors behaviortype behaviour "
+    "behaviours feedback feedbacktype type"
+)
+"""Column names that are recognised as kinds of feedback; only looked for where feedback is given."""
+
 MISSING_TEXT = ("NULL", "null", "NaN", "nan", "NA", "N/A", "None", "<NA>")
 """Spellings of a missing value in text files."""
 
@@ -75,8 +81,17 @@ def role_of(name: str) -> str | None:
     return next((role for role, names in COLUMN_NAMES.items() if plain in names.split()), None)
 
 
+def is_kind(name: str) -> bool:
+    """Whether a column with this name holds kinds of feedback.
+
+    >>> is_kind("Event_Type"), is_kind("user")
+    (True, False)
+    """
+    return re.sub(r"[\W_]+", "", str(name)).lower() in KIND_NAMES.split()
+
+
 def find_columns(raw: Raw, given: Mapping[str, Column]) -> dict[str, int]:
-    """Role -> column position: as `given`, else by name. User and item are required."""
+    """Role -> column position: as `given`, else by name. User and item are required; kind, if asked for."""
     found = {
         role: _position(raw, role, column)
         for role, column in given.items()
@@ -90,13 +105,16 @@ def find_columns(raw: Raw, given: Mapping[str, Column]) -> dict[str, int]:
     for role in COLUMN_NAMES:
         if given.get(role) is None and (at := _by_name(raw, role, taken)) is not None:
             found[role] = at
-    for role in ("user", "item"):
+    if "kind" in given and given["kind"] is None:
+        kinds = [at for at, name in enumerate(raw.names) if at not in found.values() and is_kind(name)]
+        found |= {"kind": kinds[0]} if len(kinds) == 1 else {}
+    for role in ("user", "item", *(["kind"] if "kind" in given else [])):
         if role not in found:
             raise InputError(
                 f"{raw.source} has no column that is recognised as the {role}; {_list_columns(raw)}. "
                 f"Pass {role}=<name or position>.{did_you_mean(role, raw.names)}{raw.note}"
             )
-    return {role: found[role] for role in COLUMN_NAMES if role in found}
+    return {role: found[role] for role in (*COLUMN_NAMES, "kind") if role in found}
 
 
 def identifiers(raw: Raw, role: str, values: Any) -> pa.Array:

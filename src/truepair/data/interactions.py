@@ -23,14 +23,17 @@ Values = npt.NDArray[np.float64] | npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Step:
-    """What a step of reading or filtering removed."""
+    """What a step of reading or filtering removed, or a note of what else it did."""
 
     what: str
     rows: int
     users: int = 0
     items: int = 0
+    note: bool = field(default=False, kw_only=True)
 
     def __str__(self) -> str:
+        if self.note:
+            return self.what
         return f"{self.what}: removed {self.rows:,} rows, {self.users:,} users, {self.items:,} items"
 
 
@@ -40,6 +43,10 @@ class Interactions:
 
     `users` and `items` hold codes; `user_ids` and `item_ids` map them to the caller's ids.
     The arrays are read-only copies. Each pair occurs once; `read_interactions` merges repeated rows.
+    A weight is above 0. It scales the pair's loss in training, relative to the mean of all weights; without
+    weights all pairs weigh the same. Popularity counts users, whatever their weights.
+    `disliked` holds known negatives, as keys user·n_items + item, none of them a pair: they are no
+    interactions, are never recommended, and training uses them as labelled negatives. None: there are none.
     With `time_kind="order"`, times are positions in each user's history: they compare pairs of one user only,
     and are no part of `hash`, so that results on the same pairs stay comparable.
 
@@ -56,6 +63,7 @@ class Interactions:
     time: Values | None = None
     history: tuple[Step, ...] = field(default=())
     time_kind: Literal["clock", "order"] = "clock"
+    disliked: Codes | None = None
 
     def __post_init__(self) -> None:
         check_choice("time_kind", self.time_kind, TIME_KINDS)
@@ -77,8 +85,12 @@ class Interactions:
                 raise InputError(
                     f"{name} has {len(column)} values for {len(users)} rows; give one value for each row."
                 )
+            if name == "weight":
+                _check_weights(column)
             column = column.copy() if order is None else column[order]
             object.__setattr__(self, name, _read_only(column))
+        if self.disliked is not None:
+            object.__setattr__(self, "disliked", self._checked_dislikes(self.disliked))
 
     # --- sizes -------------------------------------------------------------------------------------
 
@@ -136,6 +148,24 @@ class Interactions:
         """A users x items matrix of ones."""
         return sp.csr_array((np.ones(len(self), np.float32), self.items, self.indptr), self._shape)
 
+    @cached_property
+    def weight_in_history(self) -> npt.NDArray[np.float32] | None:
+        """Each pair's weight relative to the mean weight of its user's pairs; None if none differ."""
+        if self.weight is None or not len(self) or self.weight.min() == self.weight.max():
+            return None
+        weight, starts = self.weight.astype(np.float64), self.indptr[:-1][self.user_counts > 0]
+        lowest, highest = (each.reduceat(weight, starts) for each in (np.minimum, np.maximum))
+        means = np.add.reduceat(weight / highest.max(), starts) / self.user_counts[self.user_counts > 0]
+        means = np.where(lowest == highest, highest, means * highest.max())  # equal weights are exactly 1
+        return _read_only((weight / np.repeat(means, np.diff(starts, append=len(self)))).astype(np.float32))
+
+    def weighted_csr(self) -> sp.csr_array:
+        """A users x items matrix of weights, relative to the user's mean: ones where they do not differ."""
+        values = self.weight_in_history
+        if values is None:
+            return self.csr()
+        return sp.csr_array((values.copy(), self.items, self.indptr), self._shape)
+
     def to_table(self) -> pa.Table:
         """An Arrow table in the caller's ids: user, item; rating, weight, time (or order) where present."""
         ids = {"user": self.user_ids.outside(self.users), "item": self.item_ids.outside(self.items)}
@@ -149,6 +179,7 @@ class Interactions:
         extra = self._extra_columns()
         if self.time_kind == "order":
             extra.pop("time", None)
+        extra |= {} if self.disliked is None else {"disliked": self.disliked}
         for name, column in {"users": self.users, "items": self.items, **extra}.items():
             little = column.astype(column.dtype.newbyteorder("<"), copy=False)
             digest.update(name.encode() + little.dtype.str.encode() + little.tobytes())
@@ -162,8 +193,8 @@ class Interactions:
         return replace(self, users=self.users[rows], items=self.items[rows], **columns)
 
     def pairs_only(self) -> Interactions:
-        """The same pairs without rating, weight and time."""
-        return Interactions(self.users, self.items, self.user_ids, self.item_ids)
+        """The same pairs and dislikes without rating, weight and time."""
+        return Interactions(self.users, self.items, self.user_ids, self.item_ids, disliked=self.disliked)
 
     def with_min_rating(self, least: float) -> Interactions:
         """Only rows with a rating of `least` or more. Users and items without a remaining row are removed."""
@@ -198,7 +229,70 @@ class Interactions:
                 f"the catalogue of {len(ids):,} items lacks {missing:,} items of the interactions, such as "
                 f"{first!r}; add them to it, or remove their rows."
             )
-        return replace(self, items=codes[self.items], item_ids=ids)
+        disliked = self.recoded_dislikes(np.arange(self.n_users), codes, len(ids))
+        return replace(self, items=codes[self.items], item_ids=ids, disliked=disliked)
+
+    def with_dislikes(self, most: float, least: float | None = None) -> Interactions:
+        """Pairs with a rating of `most` or less become dislikes; other pairs below `least` are removed.
+
+        Users and items without a remaining like or dislike are removed.
+        """
+        most = check_number("max_disliked_rating", most)
+        least = None if least is None else check_number("min_rating", least)
+        if self.rating is None:
+            raise InputError(
+                f"max_disliked_rating = {most:g} needs a rating column, but these interactions have none."
+            )
+        if least is not None and most >= least:
+            raise InputError(
+                f"max_disliked_rating = {most:g} is not below min_rating = {least:g}; choose a lower one."
+            )
+        if not (self.rating > (most if least is None else np.nextafter(least, most))).any():
+            raise InputError(
+                f"no pair has a rating above {most:g}, so that nothing is a like; lower the bound."
+            )
+        judged = self.rating <= most if least is None else (self.rating <= most) | (self.rating >= least)
+        kept = self if least is None else self._subset(judged, f"rating between {most:g} and {least:g}")
+        assert kept.rating is not None
+        low = kept.rating <= most
+        old = np.empty(0, np.int64) if kept.disliked is None else kept.disliked
+        note = Step(f"{int(low.sum()):,} pairs are dislikes", 0, note=True)
+        history = (*kept.history, note)
+        return replace(kept.take(~low), disliked=np.union1d(kept.keys[low], old), history=history)
+
+    def with_disliked(self, user_ids: Any, item_ids: Any) -> Interactions:
+        """The same pairs, with these pairs of ids as dislikes; their users and items become known."""
+        users, items = IdMap.of(user_ids, "user"), IdMap.of(item_ids, "item")
+        all_users, all_items = self.user_ids.union(users, "user"), self.item_ids.union(items, "item")
+        old_users, old_items = all_users.find(self.user_ids, "user"), all_items.find(self.item_ids, "item")
+        keys = all_users.find(user_ids, "user") * len(all_items) + all_items.find(item_ids, "item")
+        old = self.recoded_dislikes(old_users, old_items, len(all_items))
+        keys = np.unique(keys if old is None else np.concatenate([keys, old]))
+        return replace(
+            self,
+            users=old_users[self.users],
+            items=old_items[self.items],
+            user_ids=all_users,
+            item_ids=all_items,
+            disliked=keys,
+            history=(*self.history, Step(f"{len(keys):,} pairs are dislikes", 0, note=True)),
+        )
+
+    @cached_property
+    def dislikes(self) -> Interactions | None:
+        """The disliked pairs, as interactions without any further column; None if there are none."""
+        if self.disliked is None:
+            return None
+        users, items = np.divmod(self.disliked, self.n_items)
+        return Interactions(users, items, self.user_ids, self.item_ids)
+
+    def recoded_dislikes(self, users: Codes, items: Codes, n_items: int) -> Codes | None:
+        """The disliked keys after recoding; `users` and `items` hold the new codes, -1 for those left out."""
+        if self.dislikes is None:
+            return None
+        new_users, new_items = users[self.dislikes.users], items[self.dislikes.items]
+        kept = (new_users >= 0) & (new_items >= 0)
+        return np.sort(new_users[kept] * n_items + new_items[kept])
 
     def report(self) -> str:
         """What reading and filtering removed: one line for each step."""
@@ -210,6 +304,9 @@ class Interactions:
         kept_users, users = np.unique(self.users[keep], return_inverse=True)
         kept_items, items = np.unique(self.items[keep], return_inverse=True)
         step = Step(what, int((~keep).sum()), self.n_users - len(kept_users), self.n_items - len(kept_items))
+        places = (np.full(n, -1) for n in self._shape)
+        new_users, new_items = places
+        new_users[kept_users], new_items[kept_items] = np.arange(len(kept_users)), np.arange(len(kept_items))
         if not (step.rows or step.users or step.items):
             return self  # the history lists only steps that removed something
         return Interactions(
@@ -220,7 +317,18 @@ class Interactions:
             **{name: column[keep] for name, column in self._extra_columns().items()},
             history=(*self.history, step),
             time_kind=self.time_kind,
+            disliked=self.recoded_dislikes(new_users, new_items, len(kept_items)),
         )
+
+    def _checked_dislikes(self, disliked: Codes) -> Codes | None:
+        keys = _checked_codes("disliked", disliked, self.n_users * self.n_items)
+        if not len(keys):
+            return None
+        if (np.diff(keys) <= 0).any():
+            raise InputError("disliked has keys that are not distinct and rising; use np.unique.")
+        if both := int(np.isin(keys, self.keys, assume_unique=True).sum()):
+            raise InputError(f"{both:,} pairs are both interactions and disliked; a pair can be only one.")
+        return _read_only(keys.copy())
 
     @property
     def _shape(self) -> tuple[int, int]:
@@ -245,19 +353,18 @@ class Interactions:
 
     def __repr__(self) -> str:
         extra = "".join(f", {self._shown_name(name)}" for name in self._extra_columns())
+        extra += "" if self.disliked is None else f", {len(self.disliked):,} dislikes"
         return (
             f"<Interactions: {self.n_users:,} users x {self.n_items:,} items, {len(self):,} pairs, "
             f"density {self.density:.2%}{extra}>"
         )
 
 
-def refuse_weights(interactions: Interactions) -> None:
-    """Raise if pairs have different weights: nothing that learns from interactions uses them yet."""
-    weight = interactions.weight
-    if weight is not None and len(weight) and weight.min() < weight.max():
+def _check_weights(weight: Values) -> None:
+    if len(weight) and weight.min() <= 0:
         raise InputError(
-            f"the interactions have weights from {weight.min():g} to {weight.max():g}, and training does not "
-            "use weights; read them without: weight=False (--weight -), and not with duplicates='sum'."
+            f"{int((weight <= 0).sum()):,} weights are not above 0, the lowest is {weight.min():g}; remove "
+            "these pairs, or read without weights: weight=False (--weight -)."
         )
 
 

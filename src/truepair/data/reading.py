@@ -18,9 +18,10 @@ from truepair.data.formats import FORMATS, open_path
 from truepair.data.ids import Codes, IdMap
 from truepair.data.in_memory import memory_source
 from truepair.data.interactions import Interactions, Step, Values
+from truepair.data.weighting import Weighting, kind_texts
 from truepair.errors import InputError, check_choice, check_number, check_whole
 
-DUPLICATES = ("last", "first", "max", "sum", "error")
+DUPLICATES = ("last", "first", "max", "strongest", "sum", "error")
 """Policies for rows that repeat a pair."""
 
 MISSING = ("error", "drop")
@@ -40,10 +41,17 @@ def read_interactions(
     header: bool | None = None,
     encoding: str = "utf-8",
     min_rating: float | None = None,
-    duplicates: Literal["last", "first", "max", "sum", "error"] = "last",
+    duplicates: Literal["last", "first", "max", "strongest", "sum", "error"] | None = None,
     missing: Literal["error", "drop"] = "error",
     core: int | tuple[int, int] | None = None,
     items: Any = None,
+    kind: Column = None,
+    feedback: Mapping[str, float] | None = None,
+    half_life: str | None = None,
+    now: Any = None,
+    counts: str | None = None,
+    dislikes: bool = False,
+    max_disliked_rating: float | None = None,
 ) -> Interactions:
     """Read interactions from `source`. `Interactions.report()` lists what each step of cleaning removed.
 
@@ -60,38 +68,62 @@ def read_interactions(
     - `missing`: "drop" removes rows without an id, rating, weight or time; "error" names the first one.
     - `min_rating`: rows with a lower rating are removed.
     - `duplicates`: which row of a repeated pair is kept: the "last" or "first" (by time, else by row), the
-      one with the "max" rating, or the last with the "sum" of the weights (1 each without a weight column).
-      "error" raises an error.
+      one with the "max" rating, the "strongest" by weight, or the last with the "sum" of the weights (1 each
+      without a weight column). "error" raises an error. The default is "last", with `feedback` "strongest".
     - `core`: the least number of items per user and of users per item, as one number or two; see
       `Interactions.k_core`.
     - `items`: the catalogue, as ids or as a text file with one id a line. The result then contains all of its
       items, also those that nobody has; they count as unlabelled, in the density and in training.
+    - `feedback`: weights of kinds of rows, {"view": 1, "cart": 3, "buy": 10}, with the column `kind`. A kind
+      with a number below 0 is a dislike; rows of a kind with 0 are removed.
+    - `counts`: what the weight of a pair is made of its count: "log" is 1 + log(count), "cap:10" at most 10.
+      The count is the weight column, or with duplicates="sum" the number of rows.
+    - `half_life`: "90d" halves a weight for every 90 days between the row and `now`, which is the newest time
+      unless it is given; units are s, min, h, d and w.
+    - `max_disliked_rating`: rows with this rating or a lower one are dislikes.
+    - `dislikes`: True where a weight below 0 marks a dislike; otherwise it is an error.
 
-    Without `items`, the result contains only items with an interaction, and always only such users.
+    A weight above 0 scales the loss of its pair: docs/living-data.md. A pair with likes and dislikes is what
+    its last row says (with duplicates="first" the first one, with "max" the one with the highest rating).
+
+    Without `items`, the result contains only items with a like or a dislike, and always only such users.
 
     >>> read_interactions({"user": ["ann", "bob", "bob"], "item": [7, 7, 9]})
     <Interactions: 2 users x 2 items, 3 pairs, density 75.00%>
     """
+    weighting = Weighting(half_life, now, feedback, counts, dislikes, max_disliked_rating)
+    if duplicates is None:
+        duplicates = "last" if feedback is None else "strongest"
     check_choice("duplicates", duplicates, DUPLICATES)
     check_choice("missing", missing, MISSING)
     least = None if min_rating is None else check_number("min_rating", min_rating)
     cores = None if core is None else _checked_core(core)
     given = {"user": user, "item": item, "rating": rating, "weight": weight, "time": time}
+    if feedback is not None:
+        given["kind"] = kind
+    elif kind is not None and kind is not False:
+        raise InputError(f"kind = {kind!r} has no effect without feedback; leave it out, or add feedback.")
     raw = _open(source, given, format=format, header=header, encoding=encoding)
     at = find_columns(raw, given)
-    if "rating" not in at:
-        _check_rating_column(raw, least, duplicates)
-
+    _check_columns(raw, at, least, duplicates, weighting, chronological)
     if not isinstance(chronological, bool):
         raise InputError(f"chronological = {chronological!r:.60} is not allowed; pass True or False.")
     columns = _columns(raw, at)
     if chronological:
         columns["time"] = _row_numbers(raw, at, len(columns["user"]))
+    columns["row"] = pa.array(np.arange(len(columns["user"])))  # for messages, which name the row
     rows = _Rows(raw.source, columns, list(raw.steps))
     rows = _without_missing(rows, raw, missing)
+    rows = _weighted(rows, raw, weighting)
     if least is not None:
-        rows = rows.filter(pc.greater_equal(rows.columns["rating"], least), f"rating below {least:g}")
-    found = _interactions(rows, duplicates)
+        liked = pc.greater_equal(rows.columns["rating"], least)
+        if "disliked" in rows.columns:
+            liked = pc.or_(liked, rows.columns["disliked"])
+        rows = rows.filter(liked, f"rating below {least:g}")
+    rows, dislikes_of = _without_dislikes(rows, duplicates)
+    found = _interactions(rows, duplicates, weighting)
+    if dislikes_of is not None:
+        found = found.with_disliked(*dislikes_of)
     if chronological and raw.order == "user":
         found = _in_order_of_users(found)
     if items is not None:
@@ -136,7 +168,7 @@ class _Rows:
 
 
 def _columns(raw: Raw, at: Mapping[str, int]) -> dict[str, pa.Array]:
-    parse = {"user": identifiers, "item": identifiers, "time": timestamps}
+    parse = {"user": identifiers, "item": identifiers, "time": timestamps, "kind": _kinds}
     values = dict(zip(at, raw.read(list(at.values())), strict=True))
     columns = {role: parse.get(role, numbers)(raw, role, column) for role, column in values.items()}
     lengths = {role: len(column) for role, column in columns.items()}
@@ -148,6 +180,10 @@ def _columns(raw: Raw, at: Mapping[str, int]) -> dict[str, pa.Array]:
     if not lengths["user"]:
         raise InputError(f"{raw.source} has no rows; give at least one interaction.")
     return columns
+
+
+def _kinds(raw: Raw, role: str, values: Any) -> pa.Array:
+    return kind_texts(raw, values)
 
 
 def _row_numbers(raw: Raw, at: Mapping[str, int], n: int) -> pa.Array:
@@ -201,13 +237,55 @@ def _count(ids: pa.Array) -> int:
     return len(IdMap.of(ids.drop_null()))
 
 
-def _check_rating_column(raw: Raw, least: float | None, duplicates: str) -> None:
-    asked = f"min_rating = {least:g}" if least is not None else f"duplicates = {duplicates!r}"
-    if least is not None or duplicates == "max":
+def _check_columns(
+    raw: Raw,
+    at: Mapping[str, int],
+    least: float | None,
+    duplicates: str,
+    weighting: Weighting,
+    chronological: bool,
+) -> None:
+    """Raise if an option needs a column that is not there, or if options contradict each other."""
+    if chronological and weighting.half_life is not None:
         raise InputError(
-            f"{asked} needs a rating column, and no column of {raw.source} is recognised as one; its columns "
-            f"are {', '.join(map(repr, raw.names))}. Pass rating=<name or position>."
+            "half_life needs times, and chronological = True gives only an order; use one of them."
         )
+    most = weighting.max_disliked_rating
+    needs = [
+        ("rating", f"min_rating = {least:g}" if least is not None else ""),
+        ("rating", f"max_disliked_rating = {most:g}" if most is not None else ""),
+        ("rating", f"duplicates = {duplicates!r}" if duplicates == "max" else ""),
+        ("time", f"half_life = {weighting.half_life!r}" if weighting.half_life is not None else ""),
+        ("weight", "dislikes = True" if weighting.dislikes else ""),
+        ("weight", f"counts = {weighting.counts!r}" if weighting.counts and duplicates != "sum" else ""),
+    ]
+    for role, asked in needs:
+        if asked and role not in at:
+            raise InputError(
+                f"{asked} needs a {role} column, and no column of {raw.source} is recognised as one; its "
+                f"columns are {', '.join(map(repr, raw.names))}. Pass {role}=<name or position>."
+            )
+    if most is not None and least is not None and most >= least:
+        raise InputError(
+            f"max_disliked_rating = {most:g} is not below min_rating = {least:g}; choose a lower one."
+        )
+
+
+def _weighted(rows: _Rows, raw: Raw, weighting: Weighting) -> _Rows:
+    """The rows with the columns weight (above 0), decayed and disliked, where the options ask for them."""
+    columns = dict(rows.columns)
+    line = columns.pop("row").to_numpy()
+    found = weighting.row_values(columns, raw, lambda row: raw.place(int(line[row])))
+    columns.pop("kind", None)
+    weight = found.weight
+    if found.decay is not None:
+        weight = np.ones(len(line)) if weight is None else weight
+        columns["decayed"] = pa.array(weight * found.decay)
+    columns |= {} if weight is None else {"weight": pa.array(weight)}
+    columns |= {} if found.disliked is None else {"disliked": pa.array(found.disliked)}
+    steps = [*rows.steps, *weighting.steps(columns.get("time"), raw)]
+    made = _Rows(rows.source, columns, steps)
+    return made if found.ignored is None else made.filter(pa.array(~found.ignored), "kind with the number 0")
 
 
 def _checked_core(core: int | tuple[int, int]) -> tuple[int, int]:
@@ -226,7 +304,32 @@ def _core(found: Interactions, cores: tuple[int, int], source: str) -> Interacti
 # --- repeated pairs and ids ------------------------------------------------------------------------
 
 
-def _interactions(rows: _Rows, duplicates: str) -> Interactions:
+def _without_dislikes(rows: _Rows, duplicates: str) -> tuple[_Rows, tuple[pa.Array, pa.Array] | None]:
+    """The rows of likes, and (users, items) of the dislikes; of a pair with both, its deciding row counts."""
+    columns = dict(rows.columns)
+    if "disliked" not in columns:
+        return rows, None
+    disliked = np.asarray(columns.pop("disliked").to_numpy(zero_copy_only=False), dtype=bool)
+    users, items = (IdMap.of(columns[role], role).codes(columns[role], role) for role in ("user", "item"))
+    key = users * (int(items.max()) + 1) + items
+    extra: dict[str, Values] = {
+        role: columns[role].to_numpy() for role in ("time", "rating") if role in columns
+    }
+    order, starts = _group_pairs(key, extra, "last" if duplicates == "strongest" else duplicates)
+    sizes = np.diff(starts, append=len(key))
+    deciding = order[starts if duplicates == "first" else starts + sizes - 1]
+    is_disliked = np.empty(len(key), dtype=bool)
+    is_disliked[order] = np.repeat(disliked[deciding], sizes)
+    if is_disliked.all():
+        raise InputError(f"{rows.source}: all {len(key):,} rows are dislikes; give at least one like.")
+    chosen = pa.array(deciding[disliked[deciding]])
+    kept = pa.array(~is_disliked & ~disliked)
+    likes = {role: column.filter(kept) for role, column in columns.items()}
+    found = columns["user"].take(chosen), columns["item"].take(chosen)
+    return _Rows(rows.source, likes, rows.steps), found if len(chosen) else None
+
+
+def _interactions(rows: _Rows, duplicates: str, weighting: Weighting) -> Interactions:
     user_ids, item_ids = (IdMap.of(rows.columns[role], role) for role in ("user", "item"))
     users = user_ids.codes(rows.columns["user"], "user")
     items = item_ids.codes(rows.columns["item"], "item")
@@ -243,23 +346,29 @@ def _interactions(rows: _Rows, duplicates: str) -> Interactions:
     ends = np.append(starts[1:], len(key)) - 1
     chosen = order[starts if duplicates == "first" else ends]
     columns: dict[str, Any] = {role: column[chosen] for role, column in extra.items()}
+    decayed = columns.pop("decayed", None)
+    if "weight" in columns:
+        columns["weight"] = weighting.pair_weights(columns["weight"], decayed)
     return Interactions(users[chosen], items[chosen], user_ids, item_ids, **columns, history=tuple(steps))
 
 
 def _group_pairs(key: Codes, extra: Mapping[str, Values], duplicates: str) -> tuple[Codes, Codes]:
     """The order of rows with equal pairs adjacent and the preferred row last; the start of each pair."""
-    by = {"max": ("time", "rating"), "error": ()}.get(duplicates, ("time",))
+    by = {"max": ("time", "rating"), "strongest": ("time", "weight"), "error": ()}.get(duplicates, ("time",))
     order = np.lexsort([*(extra[role] for role in by if role in extra), key])
     return order, np.flatnonzero(np.diff(key[order], prepend=-1))
 
 
 def _sum_weights(extra: Mapping[str, Values], order: Codes, starts: Codes) -> dict[str, Values]:
-    """The columns, where each row has the total weight of its pair."""
-    weight = np.asarray(extra.get("weight", np.ones(len(order))), dtype=np.float64)
+    """The columns, where each row has the total weight of its pair, and the total of its decayed weights."""
+    found = {"weight": np.asarray(extra.get("weight", np.ones(len(order))), dtype=np.float64)}
+    found |= {"decayed": np.asarray(extra["decayed"])} if "decayed" in extra else {}
     sizes = np.diff(starts, append=len(order))
-    total = np.empty_like(weight)
-    total[order] = np.repeat(np.add.reduceat(weight[order], starts), sizes)
-    return {**extra, "weight": total}
+    totals: dict[str, Values] = {}
+    for name, weight in found.items():
+        totals[name] = np.empty_like(weight)
+        totals[name][order] = np.repeat(np.add.reduceat(weight[order], starts), sizes)
+    return {**extra, **totals}
 
 
 def _raise_repeats(rows: _Rows, order: Codes, starts: Codes) -> None:

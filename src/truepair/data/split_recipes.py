@@ -274,9 +274,15 @@ def _with_common_ids(parts: dict[str, Interactions]) -> dict[str, Interactions]:
 
 
 def _recode(part: Interactions, user_ids: IdMap, item_ids: IdMap) -> Interactions:
-    users = user_ids.find(part.user_ids, "user")[part.users]
-    items = item_ids.find(part.item_ids, "item")[part.items]
-    return replace(part, users=users, items=items, user_ids=user_ids, item_ids=item_ids)
+    users, items = user_ids.find(part.user_ids, "user"), item_ids.find(part.item_ids, "item")
+    return replace(
+        part,
+        users=users[part.users],
+        items=items[part.items],
+        user_ids=user_ids,
+        item_ids=item_ids,
+        disliked=part.recoded_dislikes(users, items, len(item_ids)),
+    )
 
 
 def _without_overlap(

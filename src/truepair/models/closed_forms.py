@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +31,11 @@ _BLOCK = 512  # items whose similarities to all others are in memory at a time
 
 @dataclass(frozen=True)
 class ClosedForm(ABC):
-    """A model without training: rows of users, x_u (the 0/1 history), and rows of weights of items."""
+    """A model without training: rows of users, x_u (the history), and rows of weights of items.
+
+    x_u has a 1 for each item of the user; where interactions have weights, the weight relative to the mean of
+    the user's own, so that the scores of all users are alike in size and folding in stays exact.
+    """
 
     sparse_users: ClassVar[bool] = True
     sparse_items: ClassVar[bool] = True
@@ -45,7 +49,7 @@ class ClosedForm(ABC):
 
     def rows(self, history: Interactions) -> Rows:
         """The rows of these users, known or new: their histories."""
-        return history.csr()
+        return history.weighted_csr()
 
     def width(self, n_items: int) -> int:
         """The number of columns."""
@@ -107,7 +111,8 @@ class ItemKNN(ClosedForm):
 
     s_ij = c_ij / (√(c_i c_j) + shrink): the cosine, shrunk for items with few users. c_ij is the number of
     users who have both, c_i of those who have i. The neighbours of j are the `neighbours` items most similar
-    to it; ties are broken by one fixed pseudo-random order.
+    to it; ties are broken by one fixed pseudo-random order. With weights w_ui, 1 in the mean of all pairs,
+    c_ij = Σ_u w_ui w_uj and c_i = Σ_u w_ui².
     """
 
     neighbours: int = 100
@@ -118,8 +123,8 @@ class ItemKNN(ClosedForm):
         settle(self, neighbours=neighbours, shrink=check_number("shrink", self.shrink, 0))
 
     def _items(self, interactions: Interactions, device: torch.device) -> Rows:
-        users_items = interactions.csr()
-        items_users, counts = sp.csr_array(users_items.T), interactions.item_counts
+        users_items, counts = _pair_weights(interactions)
+        items_users = sp.csr_array(users_items.T)
         rank = np.argsort(random_order(_TIE_KEY, interactions.n_items))
         blocks = []
         for start in range(0, interactions.n_items, _BLOCK):
@@ -127,7 +132,9 @@ class ItemKNN(ClosedForm):
             blocks.append(self._nearest(together, start, counts, rank))
         return sp.csr_array(sp.vstack(blocks, format="csr"))  # row j: its neighbours
 
-    def _nearest(self, together: sp.csr_array, start: int, counts: Codes, rank: Codes) -> sp.csr_array:
+    def _nearest(
+        self, together: sp.csr_array, start: int, counts: npt.NDArray[Any], rank: Codes
+    ) -> sp.csr_array:
         """The similarities of the items start, start + 1, … to their neighbours, [b, n_items]."""
         codes = start + np.repeat(np.arange(together.shape[0]), np.diff(together.indptr))
         norms = np.sqrt(counts[codes] * counts[together.indices])
@@ -140,6 +147,23 @@ class ItemKNN(ClosedForm):
         )
         place = codes[kept] - start, together.indices[kept]
         return sp.csr_array((similarity[kept].astype(np.float32), place), shape=together.shape)
+
+
+def _pair_weights(data: Interactions) -> tuple[sp.csr_array, npt.NDArray[Any]]:
+    """Ones and the number of users of each item; or weights, 1 in the mean, and sums of their squares."""
+    weights = mean_one(data)
+    if weights is None:
+        return data.csr(), data.item_counts
+    squares = np.bincount(data.items, weights**2, minlength=data.n_items)
+    return sp.csr_array((weights, data.items, data.indptr), shape=(data.n_users, data.n_items)), squares
+
+
+def mean_one(data: Interactions) -> npt.NDArray[np.float64] | None:
+    """The weights of the pairs, 1 in their mean; None where they do not differ."""
+    if data.weight is None or not len(data) or data.weight.min() == data.weight.max():
+        return None
+    scaled = data.weight / data.weight.max()  # sums of weights near the largest number would overflow
+    return np.asarray(scaled / scaled.mean(), dtype=np.float64)
 
 
 def _largest(values: npt.NDArray[np.float64], k: int, rank: Codes) -> Codes:
@@ -161,6 +185,8 @@ class EASE(ClosedForm):
     user_power, item_power  replace X_ui by c_u^-user_power · X_ui · c_i^-item_power, where c is the number of
                             pairs of a user or item: active users and popular items weigh less. B is scaled
                             back to apply to X itself. The trace of XᵀX is kept, so that l2 keeps its meaning.
+
+    With weights of interactions, X_ui is the weight instead of 1; here too the trace of XᵀX is kept.
     """
 
     sparse_items: ClassVar[bool] = False
@@ -196,6 +222,8 @@ class EASE(ClosedForm):
         users, items = (np.maximum(counts, 1.0) for counts in (data.user_counts, data.item_counts))
         by_user, by_item = users**-self.user_power, items**-self.item_power
         values = by_user[data.users] * by_item[data.items]
+        if (weights := mean_one(data)) is not None:
+            values = values * weights
         scale = len(data) / float(values @ values)
         return sp.csr_array((values, data.items, data.indptr), shape=(data.n_users, data.n_items)), scale
 

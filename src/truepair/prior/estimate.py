@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from truepair.data.interactions import Interactions, refuse_weights
+from truepair.data.interactions import Interactions
 from truepair.errors import check_whole
 from truepair.prior.holdout_scores import HELD_OUT, Evidence, Floats, gather
 from truepair.prior.plateau import Plateau, fit_plateau
@@ -135,7 +135,8 @@ def estimate_prior(
 ) -> PriorEstimate:
     """Estimate τ from interactions alone, by one short training on four fifths of them.
 
-    `resamples` is the number of bootstrap samples; with 0 the interval covers only the shapes of the curve.
+    The prior is a share of pairs, so weights and dislikes are not used. `resamples` is the number of
+    bootstrap samples; with 0 the interval covers only the shapes of the curve.
 
     >>> from truepair import simulate_world
     >>> world = simulate_world(300, 200, tau=0.1, density=0.08, seed=1)
@@ -144,7 +145,7 @@ def estimate_prior(
     True
     """
     resamples = check_whole("resamples", resamples, 0, 100_000)
-    refuse_weights(interactions)
+    interactions = replace(interactions.pairs_only(), disliked=None)
     evidence = gather(
         interactions, dim=dim, epochs=epochs, seed=seed, engine=engine, device=device, progress=progress
     )

@@ -43,10 +43,10 @@ def top_k(
 ) -> TopK:
     """The `k` items with the highest score `users[u] · items[i]`, for each user code u in `rows`.
 
-    `rows` defaults to all users. The items of u in `exclude` do not appear in the list of u. A list with
-    fewer than k candidates ends with item -1 and score -inf. Scores are computed in float32, about `block`
-    users at a time, on the device of `items`; a list does not depend on the other rows. Either matrix may be
-    a SciPy sparse matrix; products with sparse items are computed in main memory.
+    `rows` defaults to all users. The items that u has or dislikes in `exclude` do not appear in the list of
+    u. A list with fewer than k candidates ends with item -1 and score -inf. Scores are computed in float32,
+    about `block` users at a time, on the device of `items`; a list does not depend on the other rows. Either
+    matrix may be a SciPy sparse matrix; products with sparse items are computed in main memory.
 
     Ties are broken by one fixed pseudo-random order of the item codes, the same for all users and runs. The
     order of codes is not used: it often follows popularity, so that a model with equal scores for all items
@@ -62,6 +62,7 @@ def top_k(
     codes = _checked_rows(rows, n_users)
     masks = as_masks(exclude)
     check_shapes((n_users, n_items), masks)
+    masks = (*masks, *(mask.dislikes for mask in masks if mask.dislikes is not None))
     block = None if block is None else check_whole("block", block, 1)
     with torch.inference_mode():
         if (

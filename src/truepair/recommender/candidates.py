@@ -53,7 +53,9 @@ class Candidates:
             raise InputError("no item is left to recommend; loosen where, only_items or exclude_items.")
         pairs = seen.take(allowed[seen.items])
         place = np.where(allowed, np.cumsum(allowed) - 1, -1)
-        known = Interactions(pairs.users, place[pairs.items], pairs.user_ids, IdMap(ids.outside(kept)))
+        disliked = seen.recoded_dislikes(np.arange(seen.n_users), place, len(kept))
+        some = IdMap(ids.outside(kept))
+        known = Interactions(pairs.users, place[pairs.items], pairs.user_ids, some, disliked=disliked)
         excluded = _by_user(model, by_user, place, unknown)
         return Candidates(take_rows(model.items, kept), known, popularity[kept], excluded, kept)
 
@@ -99,8 +101,9 @@ class Candidates:
         return pa.table(columns)
 
     def _masks(self, ids: pa.Array, codes: Codes, exclude_seen: bool) -> list[Interactions]:
-        """What each row must not list: the items that the user has, and those excluded for this user."""
-        nothing = np.empty(0, np.int64)
+        """What each row must not list: items that the user has or dislikes, and those excluded for them."""
+        nothing, dislikes = np.empty(0, np.int64), self.seen.dislikes
+        never = [dislikes.items_of(c) if c >= 0 else nothing for c in codes] if dislikes is not None else []
         has = [self.seen.items_of(code) if code >= 0 else nothing for code in codes] if exclude_seen else []
         not_for = [self.excluded.get(user, nothing) for user in ids.to_pylist()] if self.excluded else []
         return [
@@ -110,7 +113,7 @@ class Candidates:
                 IdMap.range(len(codes)),
                 self.seen.item_ids,
             )
-            for rows in (has, not_for)
+            for rows in (has, never, not_for)
             if rows
         ]
 

@@ -85,7 +85,11 @@ def unused(
     if isinstance(encoder, Encoder):
         why = _set_on_object("encoder", encoder)
         reasons |= dict.fromkeys(("dim", "scoring", "temperature", "popularity"), why)
-    if is_full(sampler):
+    if not is_full(sampler):
+        reasons["dislike_weight"] = (
+            f"sampler = {sampler!r} draws items, one of them disliked; leave it out, or use sampler='full'"
+        )
+    else:
         why = f"sampler = {sampler!r} compares with all items; leave it out, or use a sampler that draws"
         reasons |= dict.fromkeys(("n_extra", "n_unlabelled"), why)
     return {name: why for name, why in reasons.items() if why and name in given}

@@ -120,6 +120,7 @@ class Recommender:
     weight_decay: float | None = None
     l2_users: float = 0.0
     l2_items: float = 0.0
+    dislike_weight: float = 1.0
     patience: int | Literal["auto"] | None = "auto"
     validate_every: int = 1
     seed: int = 0

@@ -134,6 +134,7 @@ def _facts(parameters: Parameters, result: FitResult, split: Split, score: float
         "parameters": {name: as_json(value) for name, value in _as_used(parameters, result.job).items()},
         "tau": None if result.job is None else as_json(getattr(result.job.loss, "tau", None)),
         "data": split.train.hash,
+        **_data_facts(split.train),
         "split": split.hash,
         "epoch": result.epoch,
         "engine": result.engine,
@@ -143,6 +144,18 @@ def _facts(parameters: Parameters, result: FitResult, split: Split, score: float
         "metrics": {} if score is None else {f"validation {parameters['metric']}": score},
         "versions": {name: package_version(name) or "unknown" for name in _PACKAGES},
     }
+
+
+def _data_facts(train: Interactions) -> dict[str, Any]:
+    """What reading did, the weights, and the number of dislikes; nothing of what there is not."""
+    facts: dict[str, Any] = {"reading": [str(step) for step in train.history]} if train.history else {}
+    weight = train.weight
+    if weight is not None and len(weight) and weight.min() < weight.max():
+        numbers = {"lowest": weight.min(), "mean": weight.mean(), "highest": weight.max()}
+        facts["weights"] = {name: float(number) for name, number in numbers.items()}
+    if train.disliked is not None:
+        facts["dislikes"] = len(train.disliked)
+    return facts
 
 
 def _as_used(parameters: Parameters, job: Job | None) -> Mapping[str, Any]:

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from truepair.data.interactions import Interactions, refuse_weights
+from truepair.data.ids import Codes
+from truepair.data.interactions import Interactions
 from truepair.data.reading import read_interactions
 from truepair.data.split import Mask, Split
 from truepair.data.split_recipes import last_of_each_user, split_given, split_random, split_temporal
@@ -101,10 +102,8 @@ def split_for_fitting(interactions: Any, valid: Any, share: float, seed: int, ho
     if isinstance(interactions, Split):
         if valid is not None:
             raise InputError("a Split was given, and valid too; put the validation part into the split.")
-        refuse_weights(interactions.train)
         return interactions
     everything = as_interactions(interactions)
-    refuse_weights(everything)
     if valid is None and share:
         return hold_out(everything, how, share, seed)
     nothing = everything.take(np.zeros(len(everything), dtype=bool))
@@ -117,12 +116,22 @@ def as_interactions(source: Any) -> Interactions:
 
 
 def joined(parts: Sequence[Interactions]) -> Interactions:
-    """The pairs of all parts, which share their ids, and their times if all have times of one kind."""
+    """The pairs of all parts, which share their ids; weights, and times of one kind, if all have them."""
     users, items = (np.concatenate([getattr(part, name) for part in parts]) for name in ("users", "items"))
     first = parts[0]
     times = [part.time for part in parts if part.time is not None and part.time_kind == first.time_kind]
     time: Any = np.concatenate(times) if len(times) == len(parts) else None
-    return Interactions(users, items, first.user_ids, first.item_ids, time=time, time_kind=first.time_kind)
+    weights = [part.weight for part in parts if part.weight is not None]
+    weight: Any = np.concatenate(weights) if len(weights) == len(parts) else None
+    extra: dict[str, Any] = {"weight": weight, "time": time, "time_kind": first.time_kind}
+    extra["disliked"] = _joined_dislikes(parts, users * first.n_items + items)
+    return Interactions(users, items, first.user_ids, first.item_ids, **extra)
+
+
+def _joined_dislikes(parts: Sequence[Interactions], liked: Codes) -> Codes | None:
+    """The dislikes of all parts; what another part has as a pair is none."""
+    found = [part.disliked for part in parts if part.disliked is not None]
+    return np.setdiff1d(np.unique(np.concatenate(found)), liked) if found else None
 
 
 def _most_users_have_times(interactions: Interactions) -> bool:

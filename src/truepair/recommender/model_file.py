@@ -47,6 +47,8 @@ def save_model(path: str | Path, model: Model) -> None:
         "ids.users": _ids_to_bytes(model.seen.user_ids),
         "ids.items": _ids_to_bytes(model.seen.item_ids),
     }
+    if model.seen.disliked is not None:  # a tensor that files without dislikes do not have
+        tensors["disliked"] = torch.from_numpy(model.seen.disliked.copy())
     write_tensors(Path(path), KIND, VERSION, tensors, model.facts)
 
 
@@ -75,7 +77,7 @@ def _checked(tensors: dict[str, Tensor], facts: Any) -> Model:
         items = by_columns(items)
     user_ids = _bytes_to_ids("users", tensors["ids.users"], n_rows(users))
     item_ids = _bytes_to_ids("items", tensors["ids.items"], n_items)
-    seen = _seen(tensors["seen.starts"], tensors["seen.items"], user_ids, item_ids)
+    seen = _seen(tensors["seen.starts"], tensors["seen.items"], user_ids, item_ids, tensors.get("disliked"))
     popularity = tensors["popularity"]
     if popularity.dtype != torch.int64 or popularity.shape != (n_items,) or bool((popularity < 0).any()):
         raise InputError(f"popularity is not {n_items} counts.")
@@ -148,7 +150,9 @@ def _check_lines(name: str, *tensors: Tensor) -> None:
         raise InputError(f"{name} is of shapes {shapes}; each must have one axis.")
 
 
-def _seen(starts: Tensor, items: Tensor, user_ids: IdMap, item_ids: IdMap) -> Interactions:
+def _seen(
+    starts: Tensor, items: Tensor, user_ids: IdMap, item_ids: IdMap, disliked: Tensor | None
+) -> Interactions:
     if (starts.dtype, items.dtype) != (torch.int64, torch.int32):
         raise InputError(f"seen is of {starts.dtype} and {items.dtype}, not of int64 and int32.")
     _check_lines("seen", starts, items)
@@ -157,7 +161,10 @@ def _seen(starts: Tensor, items: Tensor, user_ids: IdMap, item_ids: IdMap) -> In
     if not whole or (counts < 0).any():
         raise InputError(f"seen.starts does not divide {len(items)} items among {len(user_ids)} users.")
     users = np.repeat(np.arange(len(user_ids)), counts)
-    return Interactions(users, items.numpy().astype(np.int64), user_ids, item_ids)
+    if disliked is not None and (disliked.dtype != torch.int64 or disliked.ndim != 1):
+        raise InputError(f"disliked is {disliked.dtype} of shape {tuple(disliked.shape)}, not keys of int64.")
+    keys = None if disliked is None else disliked.numpy()
+    return Interactions(users, items.numpy().astype(np.int64), user_ids, item_ids, disliked=keys)
 
 
 def _ids_to_bytes(ids: IdMap) -> Tensor:

@@ -8,8 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from truepair.data.ids import IdMap
-from truepair.data.interactions import Interactions, refuse_weights
+from truepair.data.ids import Codes, IdMap
+from truepair.data.interactions import Interactions
 from truepair.errors import InputError, check_choice
 from truepair.models.blend import trained_part, with_vectors
 from truepair.models.factor_matrices import Rows, dense
@@ -24,7 +24,6 @@ def fold_in_users(model: Model, parameters: Parameters, history: Any, unknown: s
     """The same items with the people of `history` as users; nothing is retrained."""
     check_choice("unknown", unknown, ["error", "drop"])
     people = as_interactions(history)
-    refuse_weights(people)
     item_ids = model.seen.item_ids
     items = item_ids.find(people.item_ids, "item")
     codes_of(item_ids, people.item_ids.outside(np.unique(people.items)), "item", unknown)  # may raise
@@ -32,10 +31,24 @@ def fold_in_users(model: Model, parameters: Parameters, history: Any, unknown: s
     if not known.any():
         raise InputError("the history holds no item that was trained on; use recommend(unknown='popular').")
     guests, users = np.unique(people.users[known], return_inverse=True)
-    pairs = Interactions(users, items[people.items[known]], IdMap(people.user_ids.outside(guests)), item_ids)
+    pairs = Interactions(
+        users,
+        items[people.items[known]],
+        IdMap(people.user_ids.outside(guests)),
+        item_ids,
+        weight=None if people.weight is None else people.weight[known],
+        disliked=_known_dislikes(people, guests, items, len(item_ids)),
+    )
     facts = {**model.facts, "folded in": pairs.hash}
     facts.pop(ONLY_VALIDATION, None)  # codes of other users
-    return Model(_rows(model, parameters, pairs), model.items, pairs, model.popularity, facts)
+    return Model(_rows(model, parameters, pairs), model.items, pairs.pairs_only(), model.popularity, facts)
+
+
+def _known_dislikes(people: Interactions, guests: Codes, items: Codes, n_items: int) -> Codes | None:
+    """The dislikes of these users, by the codes of the model's items."""
+    users = np.full(people.n_users, -1)
+    users[guests] = np.arange(len(guests))
+    return people.recoded_dislikes(users, items, n_items)
 
 
 def _rows(model: Model, parameters: Parameters, pairs: Interactions) -> Rows:
@@ -47,7 +60,7 @@ def _rows(model: Model, parameters: Parameters, pairs: Interactions) -> Rows:
     blended = blend_of(parameters) is not None
     items = dense("items", trained_part(model.items, model.seen.n_items) if blended else model.items)
     vectors = fold_in(items, encoder, loss, sampler, pairs, settings, model.popularity)
-    return with_vectors(pairs.csr(), vectors) if blended else vectors
+    return with_vectors(pairs.weighted_csr(), vectors) if blended else vectors
 
 
 def with_more_users(model: Model, ids: IdMap) -> Model:
@@ -65,6 +78,7 @@ def with_more_users(model: Model, ids: IdMap) -> Model:
     else:
         users = model.users.new_zeros(len(everyone), model.users.shape[1])
         users[torch.from_numpy(codes)] = model.users
-    known = Interactions(codes[seen.users], seen.items, everyone, seen.item_ids)
+    disliked = seen.recoded_dislikes(codes, np.arange(seen.n_items), seen.n_items)
+    known = Interactions(codes[seen.users], seen.items, everyone, seen.item_ids, disliked=disliked)
     held_out = codes[np.flatnonzero(~history_of(model).users & (seen.user_counts > 0))].tolist()
     return Model(users, model.items, known, model.popularity, {**model.facts, ONLY_VALIDATION: held_out})

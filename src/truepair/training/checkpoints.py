@@ -17,7 +17,7 @@ from torch import Tensor
 
 from truepair.errors import StorageError
 from truepair.losses.positive_probability import Posterior
-from truepair.sampling import Matrices
+from truepair.sampling import Full, Matrices
 from truepair.storage.old_names import current_value
 from truepair.storage.plain_values import is_number
 from truepair.storage.tensor_file import read_tensors, write_tensors
@@ -54,6 +54,8 @@ def describe_job(job: Job, on_epoch: object) -> dict[str, Any]:
     described |= _fields(job.settings)
     masks = {"anchors": job.anchors, "negatives": job.negatives}
     described |= {name: _digest(mask.tobytes()) for name, mask in masks.items() if mask is not None}
+    if job.interactions.disliked is None or not isinstance(job.sampler, Full):
+        del described["dislike_weight"]  # it has no effect, and earlier versions do not have it
     del described["device"]  # a run may move to another device, though only the CPU repeats every bit
     if job.settings.schedule in ("constant", "step") and job.settings.validate_every == 1:
         del described["epochs"]  # nothing here looks ahead to the last epoch, so a run may be made longer

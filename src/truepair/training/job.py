@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -50,6 +51,10 @@ class Job:
             settle(self, anchors=_checked_mask("anchors", self.anchors, (len(self.interactions),)))
         if self.negatives is not None:
             self._check_negatives()
+            if self.interactions.disliked is not None:
+                raise InputError(
+                    "the job has negatives, and the interactions dislikes; give the dislikes as negatives."
+                )
 
     def _check_negatives(self) -> None:
         data = self.interactions
@@ -74,6 +79,22 @@ class Job:
         if self.negatives is not None:
             return np.asarray(self.negatives.sum(axis=1), dtype=np.int64)
         return np.asarray(self.interactions.n_items - self.interactions.user_counts)
+
+    @cached_property
+    def anchor_weights(self) -> npt.NDArray[np.float32] | None:
+        """The factor of each interaction's loss, 1 in the mean of all anchors. [n_interactions]
+
+        None if all anchors weigh the same. The mean is of the data: a batch of heavy pairs counts for more.
+        """
+        data = self.interactions
+        if data.weight is None:
+            return None
+        anchors = self.n_comparable[data.users] > 0
+        of_anchors = data.weight[anchors if self.anchors is None else anchors & self.anchors]
+        if not len(of_anchors) or of_anchors.min() == of_anchors.max():
+            return None
+        highest = float(of_anchors.max())  # sums of weights near the largest number would overflow
+        return np.asarray(data.weight / highest / (of_anchors / highest).mean(), dtype=np.float32)
 
     def has_anchors(self) -> bool:
         """Whether any anchor has an item to be compared with."""

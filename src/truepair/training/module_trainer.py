@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from truepair.models.encoders import StartedEncoder
 from truepair.randomness import stream_key
 from truepair.sampling import Matrices
+from truepair.training.dislikes import with_dislikes
 from truepair.training.job import Job
 from truepair.training.settings import Settings
 from truepair.training.trainer import EpochTotals
@@ -34,7 +35,7 @@ class ModuleTrainer(ABC):
     """The model and its optimizer, and epochs of steps; a subclass defines the batches and the step."""
 
     def __init__(self, job: Job) -> None:
-        self.job, self.device = job, job.settings.torch_device()
+        self.job, self.device = with_dislikes(job), job.settings.torch_device()
         self.model = job.encoder.start(job.interactions, job.settings.seed, self.device)
         self.optimizer = self.optimizer_of(self.model.parameters())
 
@@ -113,8 +114,8 @@ def l2_penalty(
 ) -> Tensor | float:
     """½·l2·‖e‖² of every vector that a data entry touches, mean over the entries.
 
-    users [B] have `counts` [B] entries each (None: one). An entry touches its row of `items` [B, C]; without
-    `items`, the whole catalogue, so that the mean is the sum over all items.
+    users [B] have `counts` [B] entries each (None: one), or entries of these weights. An entry touches its
+    row of `items` [B, C]; without `items`, the whole catalogue, so that the mean is the sum over all items.
     """
     terms = []
     if settings.l2_users:
@@ -123,7 +124,9 @@ def l2_penalty(
         if items is None:
             terms.append(settings.l2_items * model.item.square().sum() / 2)
         else:
-            terms.append(settings.l2_items * F.embedding(items, model.item).square().sum() / n_entries / 2)
+            squares = F.embedding(items, model.item).square()  # [B, C, d]
+            total = squares.sum() if counts is None else (squares.sum(dim=(1, 2)) * counts).sum()
+            terms.append(settings.l2_items * total / n_entries / 2)
     return torch.stack(terms).sum() if terms else 0.0
 
 

@@ -13,8 +13,10 @@ from truepair.data.interactions import Interactions
 from truepair.losses import InfoNCE, InfoNCEPosterior, Loss
 from truepair.models.encoders import Encoder
 from truepair.randomness import stream_key
-from truepair.sampling import Draws, Full, Sampler, pair_scores
+from truepair.sampling import Full, Sampler, pair_scores
+from truepair.training.dislikes import draws_of, loss_with_dislikes, weights_at
 from truepair.training.full.scoring import Blocks, sums_for
+from truepair.training.job import Job
 from truepair.training.module_trainer import l2_of_users
 from truepair.training.settings import Settings
 
@@ -35,15 +37,18 @@ def fold_in(
 
     Works for any encoder: whatever made the items, a user's scores are dot products with them. `popularity`
     is that of training, and its sum the number of pairs there: the losses' sum is divided by it, so that
-    weight decay has the strength it had, and nobody's vector depends on who else is folded in.
+    weight decay has the strength it had, and nobody's vector depends on who else is folded in. The weight of
+    a pair counts relative to the mean weight of the person's own history, for the same reason.
     """
     device, loss = settings.torch_device(), _for_new_users(loss)
+    if history.disliked is not None:
+        loss = loss_with_dislikes(loss, Job(encoder, loss, sampler, history, settings))
     items = items.to(device)
     width = items.shape[1] - bool(encoder.popularity)  # not encoder.dim, which may have been changed since
     vectors = nn.Parameter(_means(items, history)[:, :width])
     optimizer = torch.optim.Adam([vectors], lr=RATE, weight_decay=settings.weight_decay)
     if isinstance(sampler, Full):
-        gradient = _from_rows(items, loss, sampler, history, popularity)
+        gradient = _from_rows(items, loss, sampler, history, settings, popularity)
     else:
         gradient = _from_draws(items, loss, sampler, history, settings, popularity)
     counts, n_pairs = torch.tensor(history.user_counts, device=device), float(popularity.sum())
@@ -65,24 +70,30 @@ Gradient = Callable[[Tensor, float, int], Tensor]
 def _from_draws(
     items: Tensor, loss: Loss, sampler: Sampler, history: Interactions, settings: Settings, popularity: Codes
 ) -> Gradient:
-    draws, m = Draws(history, sampler, items.device, popularity), settings.n_extra if loss.uses_extra else 0
+    draws, m = (
+        draws_of(history, sampler, items.device, popularity),
+        settings.n_extra if loss.uses_extra else 0,
+    )
+    weights = weights_at(draws, history.weight_in_history)
 
     def gradient(vectors: Tensor, share: float, key: int) -> Tensor:
         batch = draws.batch(draws.anchors, m, settings.n_unlabelled, key, (vectors, items), by_item=True)
         rows_items = torch.cat([batch.pos[:, None], batch.extra, batch.unlabelled], dim=1)  # [B, 1+M+N]
         vectors.requires_grad_()
         scores = pair_scores((vectors, items), batch.users, rows_items)
-        total = loss(scores[:, 0], scores[:, 1 : 1 + m], scores[:, 1 + m :], batch.users).sum() * share
+        losses = loss(scores[:, 0], scores[:, 1 : 1 + m], scores[:, 1 + m :], batch.users)
+        total = (losses if weights is None else losses * weights[draws.anchors]).sum() * share
         return torch.autograd.grad(total, vectors)[0]
 
     return gradient
 
 
 def _from_rows(
-    items: Tensor, loss: Loss, sampler: Full, history: Interactions, popularity: Codes
+    items: Tensor, loss: Loss, sampler: Full, history: Interactions, settings: Settings, popularity: Codes
 ) -> Gradient:
-    blocks = Blocks(history, loss, sampler, items.device, popularity)
-    sums = sums_for(sampler, items.device)
+    weight, of_pairs = settings.dislike_weight, history.weight_in_history
+    blocks = Blocks(history, loss, sampler, items.device, popularity, weights=of_pairs, dislike_weight=weight)
+    sums = sums_for(sampler, items.device, history.disliked is not None and weight != 1)
 
     def gradient(vectors: Tensor, share: float, key: int) -> Tensor:
         found = torch.zeros_like(vectors)
@@ -91,6 +102,8 @@ def _from_rows(
             item_vectors = items if selection.needed is None else items[selection.needed]
             scored = blocks.scored(selection, vectors[users], item_vectors)
             shares = torch.full_like(scored.block.pos, share)
+            if selection.weights is not None:
+                shares *= selection.weights
             found[users] = scored.gradients(scored.losses(loss, shares, sums))[0]
         return found
 

@@ -25,6 +25,7 @@ class Settings:
                             "linear": to 0 over all epochs; "cosine": to 0 along half a cosine.
     weight_decay            L2 on all parameters in every step, added to the gradient (the paper's).
     l2_users, l2_items      L2 on the rows a data entry touches: ½·l2·‖e‖², added to the entry's loss.
+    dislike_weight          full-catalogue training: as how many unlabelled items a disliked item counts.
     patience                stop when the validation metric has not improved for so many epochs.
     validate_every          epochs between two validations.
     device                  "auto" is CUDA where there is one, else the CPU.
@@ -42,6 +43,7 @@ class Settings:
     weight_decay: float = 0.0
     l2_users: float = 0.0
     l2_items: float = 0.0
+    dislike_weight: float = 1.0
     patience: int | None = None
     validate_every: int = 1
     seed: int = 0
@@ -65,6 +67,7 @@ class Settings:
             weight_decay=check_number("weight_decay", self.weight_decay, 0),
             l2_users=check_number("l2_users", self.l2_users, 0),
             l2_items=check_number("l2_items", self.l2_items, 0),
+            dislike_weight=check_number("dislike_weight", self.dislike_weight, 0, 1e6, open_low=True),
             patience=patience,
             validate_every=check_whole("validate_every", self.validate_every, 1),
             seed=check_whole("seed", self.seed, 0, 2**63 - 1),

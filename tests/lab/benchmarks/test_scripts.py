@@ -11,6 +11,7 @@ from truepair.data.split_recipes import split_random
 
 FOLDER = Path(__file__).parents[3] / "benchmarks"
 CALLS = {
+    "dislikes.py": (["--quick"], ["world, valid", "| excluded | 1 | "]),
     "diversity.py": (["--quick", "--time"], ["| 0.5 | ", "s for all lists with a filter"]),
     "exchangeability.py": (
         ["--quick"],

@@ -86,8 +86,9 @@ def judged(reading: Reading, path: str) -> Interactions:
 
     import numpy as np
 
-    if reading.core is not None:
-        raise InputError("--core has no effect on judged pairs; leave it out.")
+    for option, value in (("--core", reading.core), ("--max-disliked-rating", reading.max_disliked_rating)):
+        if value is not None:
+            raise InputError(f"{option} has no effect on judged pairs; leave it out.")
     least = reading.min_rating
     column = reading.rating or ("label" if least is None else None)
     if find_source(path) is None and reading.duplicates is None:

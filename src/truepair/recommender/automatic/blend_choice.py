@@ -119,8 +119,12 @@ class _Judge:
             raise InputError("no user has held-out and trained pairs, so that no blend can be chosen.")
         drawn = random_order(stream_key(seed, int.from_bytes(b"blend", "big")), len(rows))[:_USERS]
         rows = np.sort(rows[drawn])
-        history, held_out = (sp.csr_array(part.csr()[rows]) for part in (train, valid))
+        history, held_out = (
+            sp.csr_array(part[rows]) for part in (train.weighted_csr(), valid.csr())
+        )  # weights are above 0
         seen, target = (torch.from_numpy(part.toarray()).to(device) > 0 for part in (history, held_out))
+        if train.dislikes is not None:
+            seen |= torch.from_numpy(train.dislikes.csr()[rows].toarray()).to(device) > 0
         return _Judge(rows, history, seen, target, metric)
 
     def trained_scores(self, users: Tensor, items: Tensor) -> Tensor:

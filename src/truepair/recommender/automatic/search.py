@@ -315,7 +315,11 @@ def _only_users(data: Interactions, users: Codes | None) -> Interactions:
         return data
     pairs = data.take(np.isin(data.users, users))
     codes = np.searchsorted(users, pairs.users)
-    return Interactions(codes, pairs.items, IdMap.range(len(users)), data.item_ids)
+    place = np.full(data.n_users, -1)
+    place[users] = np.arange(len(users))
+    disliked = data.recoded_dislikes(place, np.arange(data.n_items), data.n_items)
+    extra: dict[str, Any] = {"weight": pairs.weight, "disliked": disliked}
+    return Interactions(codes, pairs.items, IdMap.range(len(users)), data.item_ids, **extra)
 
 
 def _last_good(result: FitResult) -> tuple[int, float]:

@@ -78,9 +78,9 @@ class RecordedFullTrainer(FullTrainer):
         buffers = self.buffers
         users = buffers.members(size)
         user_vectors, item_vectors = self.model(users)
-        scored, real = buffers.scored(users, user_vectors.detach(), item_vectors.detach())
-        found = self.update(user_vectors, item_vectors, scored, real / real.sum(), users)
-        self.losses.index_copy_(0, buffers.step, torch.where(real, found.loss, 0.0).sum()[None])
+        scored, real, weights = buffers.scored(users, user_vectors.detach(), item_vectors.detach())
+        found = self.update(user_vectors, item_vectors, scored, weights / real.sum(), users)
+        self.losses.index_copy_(0, buffers.step, torch.where(real, found.loss * weights, 0.0).sum()[None])
         if found.clamped is not None:
             self.clamped.index_copy_(0, buffers.step, (found.clamped & real).sum()[None])
         buffers.step += 1

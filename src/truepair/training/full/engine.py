@@ -9,6 +9,7 @@ import torch
 from truepair.losses import LOSSES
 from truepair.models.encoders import MF
 from truepair.sampling import Full
+from truepair.training.dislikes import weighs_dislikes
 from truepair.training.full.cuda_graphs import RecordedFullTrainer
 from truepair.training.full.losses import has_row_form
 from truepair.training.full.trainer import FullTrainer
@@ -23,6 +24,7 @@ def is_recordable(job: Job, device: torch.device | None = None) -> bool:
     device = job.settings.torch_device() if device is None else device
     whole = isinstance(job.sampler, Full) and job.sampler.columns_of(job.interactions.n_items) is None
     closed = has_row_form(job.loss) and job.settings.optimizer == "adam" and job.negatives is None
+    closed = closed and job.interactions.disliked is None  # their number differs from block to block
     return whole and closed and device.type == "cuda" and find_spec("triton") is not None
 
 
@@ -49,6 +51,10 @@ def _lacks(job: Job) -> str | None:
         return f"it has no sampler {type(job.sampler).__name__}; it has Full."
     if job.anchors is not None:
         return "it has no anchors; give them as interactions, and the items to compare with as negatives."
+    if not has_row_form(job.loss) and weighs_dislikes(job):
+        return (
+            "it weighs disliked items only in losses with a row form of their own; it has dislike_weight=1."
+        )
     if not has_row_form(job.loss) and job.sampler.columns_of(job.interactions.n_items) is not None:
         known = ", ".join(kind.__name__ for kind in LOSSES.values())
         return f"it draws columns of a catalogue only for losses with a row form of their own: {known}."

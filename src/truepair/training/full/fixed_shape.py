@@ -33,6 +33,8 @@ class EpochBuffers:
         self.order, self.starts = blocks.users.clone(), blocks.users.new_zeros(n + 1)
         self.bounds = blocks.users.new_zeros(self.steps, 2)  # each block's first anchor, and the next one's
         self.rows, self.items = (blocks.users.new_zeros(blocks.n_anchors) for _ in range(2))
+        weights = blocks.anchor_weights
+        self.weights = None if weights is None else weights.new_zeros(blocks.n_anchors)
 
     def size(self, step: int) -> int:
         """How many users a step's block has."""
@@ -52,7 +54,10 @@ class EpochBuffers:
         rows = torch.repeat_interleave(numbers, counts.to(device), output_size=n)
         self.rows.copy_(rows)
         shift = self.blocks.indptr[self.order] - self.starts[:-1]
-        self.items.copy_(self.blocks.items[torch.arange(n, device=device) + shift[rows]])
+        places = torch.arange(n, device=device) + shift[rows]
+        self.items.copy_(self.blocks.items[places])
+        if self.weights is not None and self.blocks.anchor_weights is not None:
+            self.weights.copy_(self.blocks.anchor_weights[places])
         self.step.zero_()
         most = int(bounds.diff().max())
         if most <= self.room:
@@ -64,8 +69,10 @@ class EpochBuffers:
         """The users of the block that comes next. [size]"""
         return self.order[self._first_row() + torch.arange(size, device=self.step.device)]
 
-    def scored(self, users: Tensor, user_vectors: Tensor, item_vectors: Tensor) -> tuple[ScoredBlock, Tensor]:
-        """The users' scores, with one row more than users; and which anchors are real. [room]"""
+    def scored(
+        self, users: Tensor, user_vectors: Tensor, item_vectors: Tensor
+    ) -> tuple[ScoredBlock, Tensor, Tensor]:
+        """The users' scores, with one row more than users; which anchors are real [room]; their weights."""
         blocks, size, device = self.blocks, len(users), self.step.device
         first, last = self.bounds[self.step][0]
         anchors = torch.arange(self.room, device=device) + first
@@ -91,7 +98,8 @@ class EpochBuffers:
             longest=blocks.longest,
             log_weights=None if blocks.weights is None else self._padded(blocks.weights.log_weights(users)),
         )
-        return ScoredBlock(block, items, None, user_vectors, item_vectors), real
+        weights = real if self.weights is None else torch.where(real, self.weights[anchors], 0.0)
+        return ScoredBlock(block, items, None, user_vectors, item_vectors), real, weights
 
     def _padded(self, log_weights: Tensor) -> Tensor:
         """With a row more."""

@@ -72,6 +72,7 @@ class Selection(NamedTuple):
     columns: Tensor | None  # [C], the items that were drawn; None if all
     log_weights: Tensor | None  # [C], log of the columns' weights
     needed: Tensor | None  # the items whose vectors are needed, in order; None if all
+    weights: Tensor | None  # [A], the anchors' weights; None if all are 1
 
 
 class Blocks:
@@ -85,17 +86,29 @@ class Blocks:
         device: torch.device,
         popularity: Codes | None = None,
         negatives: npt.NDArray[np.bool_] | None = None,
+        weights: npt.NDArray[np.float32] | None = None,
+        dislike_weight: float = 1.0,
     ) -> None:
         """`popularity` [n_items] defaults to that of the interactions themselves.
 
         `negatives` [n_users, n_items] are the items that anchors are compared with; None: all unlabelled.
+        `weights` [n] are those of the interactions as anchors; None: all are 1. A disliked item counts as
+        `dislike_weight` items.
         """
         self.device, self.n_items = device, data.n_items
         self.on_cpu = device.type == "cpu"
         counts = data.user_counts
         free = data.n_items - counts if negatives is None else negatives.sum(axis=1)
         self.negatives = None if negatives is None else torch.tensor(negatives, device=device)
+        self.dislike_weight, self.dislikes = dislike_weight, None
+        if data.dislikes is not None:
+            self.dislikes = [
+                torch.tensor(array, device=device)
+                for array in (data.dislikes.user_counts, data.dislikes.indptr, data.dislikes.items)
+            ]
         self.n_unlabelled = torch.tensor(free, device=device)  # [n_users]
+        if self.dislikes is not None and dislike_weight != 1:
+            self.n_unlabelled = self.n_unlabelled.double() + (dislike_weight - 1) * self.dislikes[0]
         self.users = torch.as_tensor(((counts > 0) & (free > 0)).nonzero()[0], device=device)
         self.longest = int(counts.max())
         self.n_saturated_users = int(((counts > 0) & (free == 0)).sum())
@@ -107,8 +120,9 @@ class Blocks:
         self.weights = weights_of(loss, device)
         n_columns = sampler.columns_of(data.n_items)
         popularity = data.item_counts if popularity is None else popularity
-        weights = torch.as_tensor(sampler.item_weights(popularity), device=device)  # float64
-        self.chances = None if n_columns is None else column_chances(weights, n_columns)
+        of_items = torch.as_tensor(sampler.item_weights(popularity), device=device)  # float64
+        self.chances = None if n_columns is None else column_chances(of_items, n_columns)
+        self.anchor_weights = None if weights is None else torch.tensor(weights, device=device)
 
     def epoch(self, seed: int, epoch: int, batch_size: int) -> Iterator[Tensor]:
         """All users who have anchors once, in the order of (seed, epoch), in pieces."""
@@ -123,7 +137,8 @@ class Blocks:
         items = self.items[place]
         columns, log_weights = self.drawn(key)
         needed = None if columns is None else torch.unique(torch.cat([columns, items]))
-        return Selection(users, starts, rows, items, columns, log_weights, needed)
+        weights = None if self.anchor_weights is None else self.anchor_weights[place]
+        return Selection(users, starts, rows, items, columns, log_weights, needed, weights)
 
     def scored(self, selection: Selection, user_vectors: Tensor, item_vectors: Tensor) -> ScoredBlock:
         """The scores of a block, from the vectors of its users and of the items that are needed."""
@@ -164,10 +179,28 @@ class Blocks:
 
     def log_weights(self, selection: Selection) -> Tensor | None:
         """Log of the weight of each column, [C], or [B, C] where it depends on the user."""
-        if self.weights is None:
+        by_user = self.dislikes is not None and (self.dislike_weight != 1 or self.weights is not None)
+        if self.weights is None and not by_user:
             return selection.log_weights
-        own = self.weights.log_weights(selection.users, selection.columns)
+        if self.weights is not None:
+            own = self.weights.log_weights(selection.users, selection.columns)
+        else:
+            n = self.n_items if selection.columns is None else len(selection.columns)
+            own = torch.zeros(len(selection.users), n, device=self.device)
+        if by_user:
+            places = self.disliked_places(selection.users, selection.columns)
+            own.view(-1).index_fill_(0, places, math.log(self.dislike_weight))
         return own if selection.log_weights is None else own.add_(selection.log_weights)
+
+    def disliked_places(self, users: Tensor, columns: Tensor | None) -> Tensor:
+        """Where users' disliked items stand, as places in [B, C] laid end to end."""
+        assert self.dislikes is not None
+        all_counts, indptr, all_items = self.dislikes
+        counts = all_counts[users]
+        rows = torch.repeat_interleave(torch.arange(len(users), device=self.device), counts)
+        first = indptr[users] - (counts.cumsum(0) - counts)
+        items = all_items[torch.arange(len(rows), device=self.device) + first[rows]]
+        return rows * self.n_items + items if columns is None else self.own_places(rows, items, columns)
 
     def drawn(self, key: int) -> tuple[Tensor | None, Tensor | None]:
         """Items for columns, each in by its own chance, and the log of the inverse chances."""
@@ -209,8 +242,10 @@ def column_chances(weights: Tensor, n: int) -> Tensor:
     return chances
 
 
-def sums_for(sampler: Full, device: torch.device) -> PairSums:
-    """How pairwise losses compare anchors and scores."""
+def sums_for(sampler: Full, device: torch.device, by_user: bool = False) -> PairSums:
+    """How pairwise losses compare anchors and scores; `by_user`: columns weigh differently for each user."""
+    if by_user:
+        return pair_sums
     if device.type == "cuda" and find_spec("triton") is not None:
         from truepair.training.full.gpu_pair_sums import gpu_sums
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from truepair.sampling import Full
+from truepair.training.dislikes import weighs_dislikes
 from truepair.training.full.losses import RowLosses
 from truepair.training.full.scoring import Blocks, ScoredBlock, sums_for
 from truepair.training.full.step_work import step_work, threads_for
@@ -30,10 +31,18 @@ class FullTrainer(ModuleTrainer):
     def __init__(self, job: Job) -> None:
         assert isinstance(job.sampler, Full)
         super().__init__(job)
-        self.blocks = Blocks(job.interactions, job.loss, job.sampler, self.device, negatives=job.negatives)
+        self.blocks = Blocks(
+            job.interactions,
+            self.job.loss,
+            job.sampler,
+            self.device,
+            negatives=job.negatives,
+            weights=job.anchor_weights,
+            dislike_weight=job.settings.dislike_weight,
+        )
         self.n_anchors, self.n_saturated_users = self.blocks.n_anchors, self.blocks.n_saturated_users
         self.steps = math.ceil(len(self.blocks.users) / job.settings.batch_size)
-        self.sums = sums_for(job.sampler, self.device)
+        self.sums = sums_for(job.sampler, self.device, weighs_dislikes(job))
         size = job.interactions.n_users, job.interactions.n_items, len(job.interactions)
         self.work = step_work(*size, job.settings.batch_size, job.encoder.dim)
 
@@ -53,7 +62,10 @@ class FullTrainer(ModuleTrainer):
         user_vectors, item_vectors = self.model(places, selection.needed)  # [B, d], [n_items or fewer, d]
         scored = self.blocks.scored(selection, user_vectors.detach(), item_vectors.detach())
         share = torch.full_like(scored.block.pos, 1 / len(scored.items))
-        return self.update(user_vectors, item_vectors, scored, share, places)
+        if selection.weights is None:
+            return self.update(user_vectors, item_vectors, scored, share, places)
+        found = self.update(user_vectors, item_vectors, scored, share * selection.weights, places)
+        return found._replace(loss=found.loss * selection.weights)
 
     def places(self, users: Tensor) -> Tensor:
         """The rows of the model that these users have."""

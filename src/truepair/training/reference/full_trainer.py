@@ -30,6 +30,12 @@ class FullReferenceTrainer(ModuleTrainer):
         self.n_anchors = int(chosen.sum())
         self.n_saturated_users = int(((data.user_counts > 0) & ~free).sum())
         self.weights = weights_of(job.loss, self.device)
+        weights = job.anchor_weights
+        chosen_weights = None if weights is None else torch.from_numpy(weights[chosen]).to(self.device)
+        self.anchor_weights = chosen_weights  # in the order of `anchors`
+        self.dislikes = None
+        if data.dislikes is not None:
+            self.dislikes = Draws(data.dislikes, job.sampler, self.device).known_mask
         self.steps = math.ceil(len(self.users) / job.settings.batch_size)
 
     def batches(self, epoch: int) -> Iterator[Tensor]:
@@ -41,21 +47,39 @@ class FullReferenceTrainer(ModuleTrainer):
         user_vectors, items = self.model(users)
         anchors = self.anchors.known_mask(users)  # [B, n_items]
         unlabelled = ~self.known_mask(users) if self.negatives is None else self.negatives[users]
-        each = [
-            self.rows_of(*row) for row in zip(users, user_vectors @ items.T, anchors, unlabelled, strict=True)
-        ]
+        disliked = torch.zeros_like(unlabelled) if self.dislikes is None else self.dislikes(users)
+        scores = user_vectors @ items.T
+        each = [self.rows_of(*row) for row in zip(users, scores, anchors, unlabelled, disliked, strict=True)]
         clamped = [rows.clamped for rows in each if rows.clamped is not None]
         rows = Rows(torch.cat([rows.loss for rows in each]), torch.cat(clamped) if clamped else None)
         counts = anchors.sum(dim=1)
-        penalty = l2_penalty(self.model, self.job.settings, users, counts, n_entries=counts.sum())
+        n_anchors = counts.sum()
+        if self.anchor_weights is not None:
+            weights = [self.anchor_weights[first:last] for first, last in self.bounds_of(users)]
+            rows = rows._replace(loss=rows.loss * torch.cat(weights))
+            counts = torch.stack([each.sum() for each in weights])
+        penalty = l2_penalty(self.model, self.job.settings, users, counts, n_entries=n_anchors)
         self.descend(rows.loss.mean() + penalty)
         return rows
 
-    def rows_of(self, user: Tensor, scores: Tensor, anchors: Tensor, unlabelled: Tensor) -> Rows:
-        """The user's anchors as data entries with M and N as large as they can be."""
-        loss, own, others = self.job.loss, scores[anchors], scores[unlabelled]
+    def bounds_of(self, users: Tensor) -> list[tuple[int, int]]:
+        """Where the anchors of each user begin and end."""
+        indptr = self.anchors.indptr
+        return list(zip(indptr[users].tolist(), indptr[users + 1].tolist(), strict=True))
+
+    def rows_of(
+        self, user: Tensor, scores: Tensor, anchors: Tensor, unlabelled: Tensor, disliked: Tensor
+    ) -> Rows:
+        """The user's anchors as data entries with M and N as large as they can be.
+
+        A disliked item is `dislike_weight` of the N, which is why that must be a whole number here.
+        """
+        loss, own = self.job.loss, scores[anchors]
+        times = torch.where(disliked, int(self.job.settings.dislike_weight), 1)
+        columns = torch.repeat_interleave(unlabelled.nonzero()[:, 0], times[unlabelled])
+        others = scores[columns]
         if self.weights is not None and isinstance(loss, InfoNCEPosterior):
-            log_weights = self.weights.log_weights(user[None])[0][unlabelled]
+            log_weights = self.weights.log_weights(user[None])[0].masked_fill(disliked, 0.0)[columns]
             return Rows(
                 loss.weighted(own, others.expand(len(own), -1), log_weights.expand(len(own), -1)), None
             )

@@ -10,7 +10,7 @@ import torch.nn.functional as F  # noqa: N812, the name everybody uses
 from torch import Tensor
 
 from truepair.losses import Rows
-from truepair.sampling import Draws
+from truepair.training.dislikes import draws_of, weights_at
 from truepair.training.job import Job
 from truepair.training.module_trainer import ModuleTrainer, l2_penalty
 
@@ -20,8 +20,9 @@ class ReferenceTrainer(ModuleTrainer):
 
     def __init__(self, job: Job) -> None:
         super().__init__(job)
-        self.draws = Draws(job.interactions, job.sampler, self.device, anchors=job.anchors)
+        self.draws = draws_of(job.interactions, job.sampler, self.device, anchors=job.anchors)
         self.n_anchors, self.n_saturated_users = len(self.draws.anchors), self.draws.n_saturated_users
+        self.weights = weights_at(self.draws, job.anchor_weights)
         self.steps = math.ceil(self.n_anchors / job.settings.batch_size)
 
     def batches(self, epoch: int) -> Iterator[Tensor]:
@@ -37,6 +38,11 @@ class ReferenceTrainer(ModuleTrainer):
         rows_items = torch.cat([batch.pos[:, None], batch.extra, batch.unlabelled], dim=1)  # [B, 1+M+N]
         scores = torch.einsum("bd,bcd->bc", F.embedding(batch.users, users), F.embedding(rows_items, items))
         rows = loss.rows(scores[:, 0], scores[:, 1 : 1 + m], scores[:, 1 + m :], batch.users)
-        penalty = l2_penalty(self.model, settings, batch.users, items=rows_items, n_entries=len(batch.users))
+        weights = None if self.weights is None else self.weights[anchors]  # [B]
+        if weights is not None:
+            rows = rows._replace(loss=rows.loss * weights)
+        penalty = l2_penalty(
+            self.model, settings, batch.users, weights, items=rows_items, n_entries=len(batch.users)
+        )
         self.descend(rows.loss.mean() + penalty)
         return rows

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from truepair.losses import LOSSES, Loss, Pair, Row
 from truepair.losses.base import parameters_of
 from truepair.models.encoders import MF, Encoder, LightGCN
-from truepair.sampling import BNS, DNS, Popularity, Sampler, Uniform
+from truepair.sampling import BNS, DNS, Draws, Popularity, Sampler, Uniform
 from truepair.training.job import Job
 
 # What fused engines can do to a row. They train every loss of the registry that states one of these; a class
@@ -125,6 +125,13 @@ def plan_of(job: Job) -> Plan:
     )
 
 
+def weights_of_anchors(job: Job, draws: Draws) -> Floats:
+    """The weights of the anchors, in the order of `draws.anchors`; empty where all are 1."""
+    if job.anchor_weights is None:
+        return np.zeros(0, dtype=np.float32)
+    return np.asarray(job.anchor_weights[draws.anchors.cpu().numpy()])
+
+
 def lacking(
     job: Job,
     optimizers: tuple[str, ...],
@@ -145,6 +152,8 @@ def lacking(
         parameter = field.metadata.get("parameter")
         if parameter is not None and parameter.full_only and getattr(job.loss, field.name) != field.default:
             return f"it has no {field.name}; it has {field.name}={field.default:g}."
+    if job.interactions.disliked is not None:
+        return "it has no draws of dislikes; 'reference' has them, and 'full' with sampler='full'."
     if job.encoder.popularity:
         return "it does not add popularity to scores; it has popularity=0."
     if isinstance(job.sampler, BNS) and not job.sampler.in_batch:

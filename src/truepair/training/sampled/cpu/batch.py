@@ -50,6 +50,7 @@ class Epoch(NamedTuple):
 
     users: Ints  # [anchors], in their order
     items: Ints
+    weights: Floats  # of the anchors; empty where all are 1
     keys: Words  # [steps, 2], of the streams of extra and of unlabelled items
     losses: npt.NDArray[np.float64]  # [steps], written
     clamped: Longs  # [steps], written
@@ -58,6 +59,7 @@ class Epoch(NamedTuple):
 NO_EPOCH = Epoch(
     users=np.zeros(0, dtype=np.int32),
     items=np.zeros(0, dtype=np.int32),
+    weights=np.zeros(0, dtype=np.float32),
     keys=np.zeros((0, 2), dtype=np.uint64),
     losses=np.zeros(0),
     clamped=np.zeros(0, dtype=np.int64),
@@ -74,7 +76,7 @@ class Side(NamedTuple):
     encoded: Floats  # what is scored; without a graph the weights themselves
     collected: Floats  # gradient by what is scored; without a graph `gradient` itself
     pull: Floats  # [n], Σ of d loss / d score · score over the entries: cosine's part along the vector
-    touches: Floats  # [n], in how many entries of the batch the row is
+    touches: Floats  # [n], in how many entries of the batch the row is, by the weights of their anchors
     touched: Bytes  # [n]
     needed: Bytes  # [n], rows that a batch scores
 
@@ -83,6 +85,7 @@ class Rows(NamedTuple):
     """The rows of a batch. C = 1+m+pool items are drawn and scored, the first K = 1+m+n are learnt from."""
 
     users: Ints  # [B]
+    anchor_weight: Floats  # [B]
     items: Ints  # [B, C]
     scores: Floats  # [B, ≥ C]
     slopes: Floats  # [B, ≥ K], d mean loss / d score
@@ -116,6 +119,7 @@ def draw_rows(
         anchor = step * rules.batch + b
         user = epoch.users[anchor]
         rows.users[b] = user
+        rows.anchor_weight[b] = epoch.weights[anchor] if len(epoch.weights) else ONE
         extra_key, unlabelled_key = epoch.keys[step, 0], epoch.keys[step, 1]
         item = epoch.items[anchor]
         draw_exactly(tables, narrow, user, item, extra_key, unlabelled_key, b, numbers, rows.items[b])
@@ -154,8 +158,8 @@ def learn_rows(
         loss, clamped = loss_row(
             numbers, rows.tau[of], rows.log_rest[of], rows.scores[b, :padded], rows.slopes[b]
         )
-        rows.loss[b], rows.clamped[b] = loss, clamped
-        pull, share = ZERO, ONE / np.float32(size)
+        rows.loss[b], rows.clamped[b] = loss * rows.anchor_weight[b], clamped
+        pull, share = ZERO, rows.anchor_weight[b] / np.float32(size)
         for c in range(learnt):
             slope = rows.slopes[b, c] * share
             pull += slope * rows.scores[b, c]
@@ -229,7 +233,7 @@ def collect(
             for k in range(width):
                 users.collected[user, k] += rows.user_gradient[b, k]
             if rules.marks:
-                mark(users, user, rows.user_pull[b])
+                mark(users, user, rows.user_pull[b], rows.anchor_weight[b])
         for c in range(learnt):  # the list is written without a branch that could be guessed wrong
             room.rows[thread, mine], room.places[thread, mine] = b, c
             mine += is_owner(rows.items[b, c], thread, threads)
@@ -240,14 +244,14 @@ def collect(
         for k in range(width):
             items.collected[item, k] += weight * users.encoded[user, k]
         if rules.marks:
-            mark(items, item, rows.slopes[b, c] * rows.scores[b, c])
+            mark(items, item, rows.slopes[b, c] * rows.scores[b, c], rows.anchor_weight[b])
 
 
 @within
-def mark(side: Side, row: int, pull: np.float32) -> None:
-    """Count an entry that a row is in."""
+def mark(side: Side, row: int, pull: np.float32, weight: np.float32) -> None:
+    """Count an entry that a row is in, by the weight of its anchor."""
     side.pull[row] += pull
-    side.touches[row] += ONE
+    side.touches[row] += weight
     side.touched[row] = 1
 
 

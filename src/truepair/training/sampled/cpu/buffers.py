@@ -72,6 +72,7 @@ def rows_of(plan: Plan, n: int, dim: int) -> Rows:
     learnt = 1 + plan.m + plan.n
     return Rows(
         users=np.zeros(n, dtype=np.int32),
+        anchor_weight=np.ones(n, dtype=np.float32),
         items=np.zeros((n, plan.width), dtype=np.int32),
         scores=aligned(n, plan.width),
         slopes=aligned(n, learnt),

@@ -23,7 +23,7 @@ from truepair.models.encoders import StartedEncoder
 from truepair.sampling import Draws, Matrices
 from truepair.storage.compiled_code import announce_compilation, parallel_kernel
 from truepair.training.job import Job
-from truepair.training.sampled.plan import Floats, lacking, plan_of
+from truepair.training.sampled.plan import Floats, lacking, plan_of, weights_of_anchors
 from truepair.training.trainer import Engine, EpochTotals
 
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ class CpuTrainer:
         self.steps = math.ceil(self.n_anchors / settings.batch_size)
         self.anchor_users = draws.users[draws.anchors].to(torch.int32).numpy()
         self.anchor_items = draws.items[draws.anchors].to(torch.int32).numpy()
+        self.anchor_weights = weights_of_anchors(job, draws)
         self.numbers = cpu_rows.numbers_of(self.plan)
         self.popularity = draws.popularity.numpy()
         self.tables, self.narrow = narrow_tables_of(cpu_rows.tables_of(draws))
@@ -131,6 +132,7 @@ class CpuTrainer:
         return Epoch(
             users=self.anchor_users[order],
             items=self.anchor_items[order],
+            weights=self.anchor_weights[order] if len(self.anchor_weights) else self.anchor_weights,
             keys=draw_keys(seed, epoch, self.steps),
             losses=np.zeros(self.steps),
             clamped=np.zeros(self.steps, dtype=np.int64),

@@ -70,16 +70,16 @@ def words_kernel(keys, words, n, BLOCK: tl.constexpr):
 @triton.jit(do_not_specialize=["first_step", "first", "count"])
 def draw_kernel(
     keys, order, anchors, pair_users, pair_items, indptr, before, passed, ends, free,
-    entry_users, entry_rows, touched, step_bits,
+    pair_weights, entry_users, entry_rows, entry_weights, touched, step_bits,
     n_anchors, n_users, n_items, n_rows, first_step, first, count, batch, words_per_row,
     M: tl.constexpr, POOL: tl.constexpr, UNIFORM: tl.constexpr, MARK: tl.constexpr, OWN: tl.constexpr,
-    ROUNDS: tl.constexpr, END_ROUNDS: tl.constexpr, BLOCK: tl.constexpr,
+    WEIGHTED: tl.constexpr, ROUNDS: tl.constexpr, END_ROUNDS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """The data entries of one step, at places first … first + count of the epoch's order: `Draws.batch`.
 
     program_id(1) is the step within the table, program_id(2) the run. With MARK, touched[step, row] = 1.
     With OWN, bit `step` of the row's step_bits is set, and the entry that sets it owns the row in that
-    step: its sign bit is set.
+    step: its sign bit is set. With WEIGHTED, entry_weights has the weights of the anchors.
     """
     run, step = tl.program_id(2).to(tl.int64), tl.program_id(1)
     entry = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -124,6 +124,8 @@ def draw_kernel(
     out = run * count + place
     tl.store(entry_rows + out * width + slot, (there + tl.where(owner, sign, 0)).to(tl.int32), mask=valid)
     tl.store(entry_users + out, (user + tl.where(user_owner, sign, 0)).to(tl.int32), mask=valid & (slot == 0))
+    if WEIGHTED:
+        tl.store(entry_weights + out, tl.load(pair_weights + anchor), mask=valid & (slot == 0))
 
 
 # --- one step: scores, loss, gradients ------------------------------------------------------------------
@@ -131,19 +133,20 @@ def draw_kernel(
 
 @triton.jit(do_not_specialize=["place", "left", "position"])
 def rows_kernel(
-    weights, gradients, touches, entry_users, entry_rows, numbers, tau, log_rest, losses, clamps, scores,
-    beaten, popularity, risk, shares,
+    weights, gradients, touches, entry_users, entry_rows, entry_weights, numbers, tau, log_rest, losses,
+    clamps, scores, beaten, popularity, risk, shares,
     place, left, batch, n_places, n_rows, n_users, n_anchors, n_tau, position,
     PAIR: tl.constexpr, ROW: tl.constexpr, RELATIVE: tl.constexpr, COSINE: tl.constexpr, L2: tl.constexpr,
     RAW: tl.constexpr, M: tl.constexpr, N: tl.constexpr, POOL: tl.constexpr, K: tl.constexpr,
-    RANKED: tl.constexpr, D: tl.constexpr, DP: tl.constexpr, PDL: tl.constexpr,
+    RANKED: tl.constexpr, WEIGHTED: tl.constexpr, D: tl.constexpr, DP: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """One data entry a program: its scores, its loss, and its gradients added to those of its rows.
 
     `place` is the batch's first entry in the table of entries, `position` its first in the epoch, `left`
     the number of entries in the batch. RAW: the weights are the parameters themselves, so L2 goes straight
     into the gradient; otherwise the touches of each row are counted for later. RANKED: of a pool the
-    least risky are kept, by what `beaten_kernel` counted.
+    least risky are kept, by what `beaten_kernel` counted. WEIGHTED: the loss, its gradients and the L2 of an
+    entry are multiplied by the weight of its anchor.
     """
     run = tl.program_id(1).to(tl.int64)
     mine = tl.program_id(0)
@@ -190,6 +193,11 @@ def rows_kernel(
     loss, clamped, g = loss_row(
         s, slot, unlabelled, tau_here, log_rest_here, numbers, PAIR, ROW, RELATIVE, M, N
     )
+    l2_users, l2_items = tl.load(numbers + _L2_USERS), tl.load(numbers + _L2_ITEMS)
+    if WEIGHTED:
+        of_anchor = tl.load(entry_weights + out)
+        loss, g = loss * of_anchor, g * of_anchor
+        l2_users, l2_items = l2_users * of_anchor, l2_items * of_anchor
     tl.store(losses + run * n_anchors + position + mine, loss)
     tl.store(clamps + run * n_anchors + position + mine, clamped)
 
@@ -205,7 +213,6 @@ def rows_kernel(
         to_user = tl.sum(items * g[:, None], axis=0)
         to_items = g[:, None] * u[None, :]
     if L2:
-        l2_users, l2_items = tl.load(numbers + _L2_USERS), tl.load(numbers + _L2_ITEMS)
         if RAW:
             to_user += u * (l2_users / left)
             to_items += items * (l2_items / left)

@@ -23,7 +23,7 @@ from truepair.sampling import Draws, Matrices
 from truepair.training.job import Job
 from truepair.training.sampled.gpu import in_batch, kernels
 from truepair.training.sampled.gpu.lightgcn import Hops
-from truepair.training.sampled.plan import next_power_of_two, plan_of
+from truepair.training.sampled.plan import next_power_of_two, plan_of, weights_of_anchors
 from truepair.training.trainer import EpochTotals
 
 _TABLE_BYTES = 1 << 30  # at most so much for the drawn entries of a part of an epoch
@@ -68,6 +68,10 @@ class GpuRuns:
         self.tables = self._tables()
         self._allocate()
         self.pair_users, self.pair_items = self.draws.users.int(), self.draws.items.int()
+        weights = weights_of_anchors(job, self.draws)
+        self.pair_weights = torch.zeros(len(self.pair_users) if len(weights) else 0, device=self.device)
+        if len(weights):
+            self.pair_weights[self.draws.anchors] = torch.from_numpy(weights).to(self.device)
         before = self.draws.gaps - self.draws.users * self.draws.stride  # unlabelled weight before each pair
         self.before = before.int() if self.draws.stride < 2**31 else before
         self.epochs_run = 0
@@ -124,6 +128,7 @@ class GpuRuns:
         self.run_of_word = torch.arange(runs, device=self.device).repeat_interleave(self.n_anchors)
         self.entry_users = empty(runs * rows, dtype=torch.int32)
         self.entry_rows = empty(runs * rows * self.plan.width, dtype=torch.int32)
+        self.entry_weights = empty(runs * rows if self.is_weighted else 1, dtype=torch.float32)
         self.touched = empty(runs * steps * self.n_rows if self.hops else 1, dtype=torch.int8)
         self.bit_words = steps // 32 + 2
         self.step_bits = empty(runs * self.n_rows * self.bit_words if self.lazy else 1, dtype=torch.int32)
@@ -211,11 +216,12 @@ class GpuRuns:
         grid = (triton.cdiv(self.batch * plan.width, 256), table.steps, runs)
         kernels.draw_kernel[grid](
             self.keys, order, draws.anchors, self.pair_users, self.pair_items, draws.indptr, self.before,
-            draws.passed, draws.ends, draws.free, self.entry_users, self.entry_rows, self.touched,
-            self.step_bits, self.n_anchors, self.n_users, self.n_items, self.n_rows, table.first_step,
-            table.first_step * self.batch, table.entries, self.batch, self.bit_words,
+            draws.passed, draws.ends, draws.free, self.pair_weights, self.entry_users, self.entry_rows,
+            self.entry_weights, self.touched, self.step_bits, self.n_anchors, self.n_users, self.n_items,
+            self.n_rows, table.first_step, table.first_step * self.batch, table.entries, self.batch,
+            self.bit_words,
             M=plan.m, POOL=plan.pool, UNIFORM=draws.has_uniform_weights, MARK=self.hops is not None,
-            OWN=self.lazy, ROUNDS=draws.longest_history.bit_length(),
+            OWN=self.lazy, WEIGHTED=self.is_weighted, ROUNDS=draws.longest_history.bit_length(),
             END_ROUNDS=self.n_items.bit_length(), BLOCK=256,
         )  # fmt: skip
         if self.lazy:
@@ -243,6 +249,11 @@ class GpuRuns:
         (self._lazy_adam if self.lazy else self._adam)(table, step, place, left, spread)
 
     @property
+    def is_weighted(self) -> bool:
+        """Whether anchors have different weights; the jobs of a group share their interactions."""
+        return self.jobs[0].anchor_weights is not None
+
+    @property
     def is_cuda(self) -> bool:
         """Whether this is a real GPU, not Triton's interpreter."""
         return self.device.type == "cuda"
@@ -262,14 +273,15 @@ class GpuRuns:
         plan, runs = self.plan, len(self.jobs)
         slots, columns = next_power_of_two(plan.width), next_power_of_two(self.dim)
         kernels.rows_kernel[(left, runs)](
-            source, self.gradients, self.touches, self.entry_users, self.entry_rows, self.numbers, self.tau,
-            self.log_rest, self.losses, self.clamps, self.scores, self.beaten, self.draws.popularity,
-            plan.risk, self.shares, place, left, self.batch, table.entries, self.n_rows, self.n_users,
-            self.losses.shape[1], self.tau.shape[1], table.first_step * self.batch + place,
+            source, self.gradients, self.touches, self.entry_users, self.entry_rows, self.entry_weights,
+            self.numbers, self.tau, self.log_rest, self.losses, self.clamps, self.scores, self.beaten,
+            self.draws.popularity, plan.risk, self.shares, place, left, self.batch, table.entries,
+            self.n_rows, self.n_users, self.losses.shape[1], self.tau.shape[1],
+            table.first_step * self.batch + place,
             PAIR=int(plan.pair), ROW=int(plan.row), RELATIVE=plan.relative, COSINE=plan.cosine,
             L2=self.has_l2, RAW=self.hops is None, M=plan.m, N=plan.n, POOL=plan.pool, K=slots,
-            RANKED=bool(plan.risk), D=self.dim, DP=columns, num_warps=_warps(slots * columns),
-            **self._overlap(early),
+            RANKED=bool(plan.risk), WEIGHTED=self.is_weighted, D=self.dim, DP=columns,
+            num_warps=_warps(slots * columns), **self._overlap(early),
         )  # fmt: skip
 
     def _overlap(self, early: bool) -> dict[str, Any]:

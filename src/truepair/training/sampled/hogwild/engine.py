@@ -25,7 +25,7 @@ from truepair.randomness import stream_key
 from truepair.sampling import Draws, Matrices
 from truepair.storage.compiled_code import announce_compilation
 from truepair.training.job import Job
-from truepair.training.sampled.plan import FUSED_SAMPLERS, Floats, lacking, plan_of
+from truepair.training.sampled.plan import FUSED_SAMPLERS, Floats, lacking, plan_of, weights_of_anchors
 from truepair.training.trainer import Engine, EpochTotals
 
 if TYPE_CHECKING:  # what is compiled is imported when training starts: Numba takes a second to load
@@ -52,7 +52,8 @@ class FastTrainer:
         started = job.encoder.start(job.interactions, job.settings.seed, torch.device("cpu"))
         users, items = (_padded(weights.detach()) for weights in (started.user, started.item))
         sums = [_zeros(*rows.shape) if self.is_adagrad else rows[:0] for rows in (users, items)]
-        self.model = inner_loop.Model(users, items, sums[0], sums[1], self.plan.tau, self.plan.log_rest)
+        prior, weights = (self.plan.tau, self.plan.log_rest), weights_of_anchors(job, draws)
+        self.model = inner_loop.Model(users, items, sums[0], sums[1], *prior, weights)
         self.steps = max(1, math.ceil(self.n_anchors * self.plan.width * users.shape[1] / PIECE))
 
     @property

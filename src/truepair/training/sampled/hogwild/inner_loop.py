@@ -54,6 +54,7 @@ class Model(NamedTuple):
     item_sums: Floats
     tau: Floats  # [1] or [n_users]
     log_rest: Floats
+    weights: Floats  # [anchors]; empty where all are 1
 
 
 class Step(NamedTuple):
@@ -69,6 +70,7 @@ class Space(NamedTuple):
     """The memory a thread works in."""
 
     users: Ints  # [block]
+    weights: Floats  # [block], of the anchors
     items: Ints  # [block · width], the items of each entry
     doubtful: Ints  # [block · pool + 1], places in `items`
     words: Words  # random
@@ -88,6 +90,7 @@ def space_for(numbers: Numbers) -> Space:
     scores, gradient, inverse_norms, by_other, by_self = _arrays_apart(5, padded)
     return Space(
         users=np.zeros(block, np.int32),
+        weights=np.ones(block, np.float32),
         items=np.zeros(block * (1 + draws), np.int32),
         doubtful=np.zeros(block * numbers.pool + 1, np.int32),
         words=words,
@@ -136,8 +139,9 @@ def _train_entries(
         count = min(len(space.users), stop - first)
         draw_block(model, tables, order, key, numbers, space, first, count)
         for b in range(count):
-            loss, met_floor = train_entry(model, numbers, step, space, np.int64(space.users[b]), b * width)
-            losses += float(loss)
+            user, weight = np.int64(space.users[b]), space.weights[b]
+            loss, met_floor = train_entry(model, numbers, step, space, user, weight, b * width)
+            losses += float(loss * weight)
             clamped += met_floor
     return losses, clamped
 
@@ -164,6 +168,8 @@ def draw_block(
     for b in range(count):
         anchor = np.int64(anchor_at(order, np.uint64(first + b)))
         space.users[b], space.items[b * width] = tables.pairs[anchor, 0], tables.pairs[anchor, 1]
+        if len(model.weights):
+            space.weights[b] = model.weights[anchor]
     fetch_rows(model.users, space.users, 0, count)
     for b in range(count):
         user, row, bits = np.int64(space.users[b]), b * width, 2 * b * words
@@ -182,9 +188,18 @@ def draw_block(
 
 @inlined
 def train_entry(
-    model: Model, numbers: Numbers, step: Step, space: Space, user: Index, first: Index
+    model: Model,
+    numbers: Numbers,
+    step: Step,
+    space: Space,
+    user: Index,
+    weight: np.float32,
+    first: Index,
 ) -> tuple[np.float32, bool]:
-    """Score, differentiate, step: one data entry, whose items are at first … of space.items."""
+    """Score, differentiate, step: one data entry, whose items are at first … of space.items.
+
+    The weight scales the loss and the L2 of the entry; the loss that is returned is without it.
+    """
     drawn, width, own_inverse_norm = 1 + numbers.m + numbers.pool, 1 + numbers.m + numbers.n, ONE
     dot_rows(model.items, space.items, first, drawn, model.users, user, space.scores)
     if numbers.cosine:
@@ -198,7 +213,7 @@ def train_entry(
             _find_inverse_norms(model, space, first, width)
     place = user if len(model.tau) > 1 else 0
     loss, clamped = loss_row(numbers, model.tau[place], model.log_rest[place], space.scores, space.gradient)
-    own_by_self = _gradients(numbers, step, space, own_inverse_norm, width)
+    own_by_self = _gradients(numbers, step, space, own_inverse_norm, weight, width)
     if step.adagrad:
         adagrad_rows(
             model.items,
@@ -245,18 +260,25 @@ def _inverse_norm(square: np.float32) -> np.float32:
 
 @inlined
 def _gradients(
-    numbers: Numbers, step: Step, space: Space, own_inverse_norm: np.float32, width: Index
+    numbers: Numbers,
+    step: Step,
+    space: Space,
+    own_inverse_norm: np.float32,
+    weight: np.float32,
+    width: Index,
 ) -> np.float32:
     """From d loss / d s to gradients of vectors, as weights of the user's and the item's own vector.
 
     dot:     ∂s/∂v = u;                                   cosine, with s = cos / t and unit vectors û, v̂:
-    ∂s/∂v = û/(t‖v‖) − s·v/‖v‖²,  ∂s/∂u = v̂/(t‖u‖) − s·u/‖u‖². Both plus l2 times the vector itself.
+    ∂s/∂v = û/(t‖v‖) − s·v/‖v‖²,  ∂s/∂u = v̂/(t‖u‖) − s·u/‖u‖². Both plus l2 times the vector itself. All of
+    it times the weight of the anchor.
     Gives the weight of the user's vector in its own gradient.
     """
-    own_by_self = step.l2_users
+    own_by_self = step.l2_users * weight
     for c in range(width):
+        space.gradient[c] *= weight
         space.by_other[c] = space.gradient[c]
-        space.by_self[c] = step.l2_items
+        space.by_self[c] = step.l2_items * weight
     if numbers.cosine:
         for c in range(width):
             inverse, pull = space.inverse_norms[c], space.gradient[c] * space.scores[c]

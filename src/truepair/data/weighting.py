@@ -1,0 +1,240 @@
+"""Weighting: kinds of feedback, counts and times of rows -> weights of pairs; which rows are dislikes."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from truepair.data.columns import Raw, timestamps
+from truepair.data.ids import is_text, to_arrow
+from truepair.data.interactions import Step
+from truepair.errors import InputError, check_number, check_type
+
+Floats = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+Place = Callable[[int], str]  # a row -> its location for a reader of a message
+
+UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+"""Units of a half-life, in seconds."""
+
+_SCALES = ((1e11, 1.0), (1e14, 1e3), (1e17, 1e6), (math.inf, 1e9))  # times below … have so many to a second
+_EARLIEST = 1e8  # seconds: a day of 1973; smaller numbers are no times since 1970
+_SPARE = 86_400.0  # seconds that a clock elsewhere may be ahead
+_SMALLEST = float(np.finfo(np.float32).tiny)  # of the factor of a half-life: a weight stays above 0
+
+
+class RowValues(NamedTuple):
+    """What the options say about rows; None where they say nothing."""
+
+    weight: Floats | None  # above 0, of dislikes too
+    decay: Floats | None  # the factor of the half-life
+    disliked: Mask | None
+    ignored: Mask | None  # rows of a kind with the number 0
+
+
+@dataclass(frozen=True)
+class Weighting:
+    """The options of `read_interactions` that make weights and dislikes."""
+
+    half_life: str | None = None
+    now: Any = None
+    feedback: Mapping[str, float] | None = None
+    counts: str | None = None
+    dislikes: bool = False
+    max_disliked_rating: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.half_life is not None:
+            seconds_of(self.half_life)
+        elif self.now is not None:
+            raise InputError(f"now = {self.now!r:.60} has no effect without half_life; leave it out.")
+        if self.feedback is not None:
+            _check_feedback(self.feedback)
+        if self.counts is not None:
+            count_function(self.counts)
+        check_type("dislikes", self.dislikes, bool, "give True or False")
+        if self.max_disliked_rating is not None:
+            check_number("max_disliked_rating", self.max_disliked_rating)
+
+    def row_values(self, columns: Mapping[str, pa.Array], raw: Raw, place: Place) -> RowValues:
+        """The weights, factors and dislikes of rows without missing values; an error names the row."""
+        n = len(columns["user"])
+        weight = columns["weight"].to_numpy() if "weight" in columns else None
+        disliked, ignored = np.zeros(n, dtype=bool), None
+        if self.feedback is not None:
+            of_kind = self._of_kinds(columns["kind"], raw, place)
+            ignored, disliked = of_kind == 0, of_kind < 0
+            if weight is not None:
+                _check_signs(weight, raw, place, "feedback has the numbers below 0 for dislikes")
+            weight = np.abs(of_kind) * (1.0 if weight is None else weight)
+            weight = np.where(ignored, 1.0, weight)
+        elif weight is not None and self.dislikes:
+            disliked, weight = weight < 0, np.abs(weight)
+        if weight is not None:
+            _check_signs(weight, raw, place, "dislikes=True reads weights below 0 as dislikes")
+        if self.max_disliked_rating is not None:
+            disliked = disliked | (columns["rating"].to_numpy() <= self.max_disliked_rating)
+        decay = None if self.half_life is None else self._decay(columns["time"], raw, place)
+        return RowValues(weight, decay, disliked if disliked.any() else None, ignored)
+
+    def _of_kinds(self, kinds: pa.Array, raw: Raw, place: Place) -> Floats:
+        """The number of each row's kind."""
+        assert self.feedback is not None
+        encoded = kinds.dictionary_encode()
+        names = encoded.dictionary.to_pylist()
+        codes = encoded.indices.to_numpy()
+        for code, name in enumerate(names):
+            if name not in self.feedback:
+                row = place(int((codes == code).argmax()))
+                raise InputError(
+                    f"{raw.source}: kind {name!r} at {row} has no number in feedback = "
+                    f"{dict(self.feedback)}; add it, with 0 to leave its rows out."
+                )
+        numbers: Floats = np.array([float(self.feedback[name]) for name in names])[codes]
+        return numbers
+
+    def _decay(self, times: pa.Array, raw: Raw, place: Place) -> Floats:
+        assert self.half_life is not None
+        seconds = in_seconds(times.to_numpy().astype(np.float64), raw.source)
+        now = self._now(seconds, raw)
+        if (late := seconds > now).any():
+            row = int(late.argmax())
+            raise InputError(
+                f"{raw.source}: time {times[row].as_py()} at {place(row)} "
+                f"({shown_time(float(seconds[row]))}) is after now = {shown_time(now)}; correct it, or "
+                "pass a later now=…."
+            )
+        return np.maximum(np.exp2(-(now - seconds) / seconds_of(self.half_life)), _SMALLEST)
+
+    def _now(self, seconds: Floats, raw: Raw) -> float:
+        """`now` in seconds since 1970; the newest time, unless that is in the future, if it is not given."""
+        if self.now is None:
+            return min(float(seconds.max()), time.time() + _SPARE)
+        found = timestamps(raw, "now", [self.now])
+        return float(in_seconds(found.to_numpy().astype(np.float64), "now")[0])
+
+    def pair_weights(self, total: Floats, decayed: Floats | None) -> Floats:
+        """The weight of each pair, from the sum of its rows' weights and of their decayed weights."""
+        counted = total if self.counts is None else count_function(self.counts)(total)
+        return counted if decayed is None else counted * (decayed / total)
+
+    def steps(self, times: pa.Array | None, raw: Raw) -> list[Step]:
+        """What was done, as notes of the report."""
+        notes = []
+        if self.feedback is not None:
+            numbers = ", ".join(f"{kind} {number:g}" for kind, number in self.feedback.items())
+            notes.append(f"weight by kind: {numbers}")
+        if self.counts is not None:
+            cap = self.counts.removeprefix("cap:")
+            notes.append(
+                "weight: 1 + log(count)" if self.counts == "log" else f"weight: count, at most {cap}"
+            )
+        if self.half_life is not None and times is not None:
+            now = self._now(in_seconds(times.to_numpy().astype(np.float64), raw.source), raw)
+            notes.append(f"weight halved for every {self.half_life} before {shown_time(now)}")
+        return [Step(note, 0, note=True) for note in notes]
+
+
+def seconds_of(half_life: str) -> float:
+    """A half-life in seconds.
+
+    >>> seconds_of("90d"), seconds_of("1.5h")
+    (7776000.0, 5400.0)
+    """
+    found = re.fullmatch(r"\s*(\d{1,12}(?:\.\d{1,12})?)\s*([a-z]+)\s*", str(half_life))
+    if not isinstance(half_life, str) or found is None or found[2] not in UNITS or not float(found[1]):
+        raise InputError(
+            f"half_life = {half_life!r:.60} is no time; give a number and one of the units "
+            f"{', '.join(UNITS)}, such as '90d'."
+        )
+    return float(found[1]) * UNITS[found[2]]
+
+
+def in_seconds(times: Floats, source: str) -> Floats:
+    """Times since 1970 in seconds; their size says whether they are seconds, or ms, µs or ns."""
+    newest = float(times.max())
+    if newest < _EARLIEST:
+        raise InputError(
+            f"{source}: the newest time is {newest:g}, and half_life needs dates, or times since 1970 in "
+            "seconds, ms, µs or ns; convert the column."
+        )
+    return times / next(scale for most, scale in _SCALES if newest < most)
+
+
+def shown_time(seconds: float) -> str:
+    """A time as people write it, in UTC.
+
+    >>> shown_time(86_400.0)
+    '1970-01-02 00:00:00'
+    """
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError, OSError):
+        return f"{seconds:g} seconds after 1970"
+
+
+def count_function(counts: str) -> Callable[[Floats], Floats]:
+    """The function by its name: "log", or "cap:" and a number."""
+    if counts == "log":
+        return _log_counts
+    found = re.fullmatch(r"cap:(\d{1,15}(?:\.\d{1,15})?)", counts) if isinstance(counts, str) else None
+    if found is None or not float(found[1]):
+        raise InputError(
+            f"counts = {counts!r:.60} is not known; use 'log' (1 + log(count)), or 'cap:10' (10 at most)."
+        )
+    most = float(found[1])
+    return lambda totals: np.minimum(totals, most)
+
+
+def _log_counts(totals: Floats) -> Floats:
+    if totals.min() < 1:
+        raise InputError(
+            f"counts = 'log' takes the logarithm of counts, and the lowest weight of a pair is "
+            f"{totals.min():g}; give counts of 1 or more, or use 'cap:10'."
+        )
+    return 1 + np.log(totals)
+
+
+def kind_texts(raw: Raw, values: Any) -> pa.Array:
+    """Kinds as text; empty text is missing."""
+    array = to_arrow(values, "kind")
+    if not is_text(array.type):
+        try:
+            array = array.cast(pa.large_string())
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise InputError(f"{raw.source}: kind of type {array.type} cannot be used: {error}.") from error
+    text = pc.utf8_trim_whitespace(array.cast(pa.large_string()))
+    return pc.if_else(pc.equal(text, ""), None, text)
+
+
+def _check_feedback(feedback: object) -> None:
+    if not isinstance(feedback, Mapping) or not feedback:
+        raise InputError(f"feedback = {feedback!r:.60} must map kinds to numbers: {{'view': 1, 'buy': 10}}.")
+    for kind, number in feedback.items():
+        if not isinstance(kind, str):
+            raise InputError(f"feedback has the kind {kind!r:.60}; kinds are text, as in {{'view': 1}}.")
+        check_number(f"feedback[{kind!r}]", number)
+    if all(float(number) <= 0 for number in feedback.values()):
+        raise InputError(f"feedback = {dict(feedback)} has no kind above 0, so that nothing is a like.")
+
+
+def _check_signs(weight: Floats, raw: Raw, place: Place, remedy: str) -> None:
+    """Raise unless all weights are above 0."""
+    if not (bad := weight <= 0).any():
+        return
+    row = int(bad.argmax())
+    raise InputError(
+        f"{raw.source}: weight {weight[row]:g} at {place(row)} is not above 0, nor are "
+        f"{bad.sum() - 1:,} more; remove these rows, or read without weights: weight=False. "
+        f"{remedy[0].upper() + remedy[1:]}."
+    )
