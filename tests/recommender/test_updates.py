@@ -195,6 +195,19 @@ def test_facts_and_text(launch, saved):
     assert (model.popularity_ == launch.known.item_counts).all()
 
 
+def test_every_update_draws_its_own_numbers(launch, saved):
+    model = tp.load(saved / "bpr")
+    seeds = [model.update(launch.new, epochs=1).result_.job.settings.seed for _ in range(2)]
+    assert len({0, *seeds}) == 3
+
+
+def test_scores_of_the_earlier_matrices_are_not_stated(launch):
+    model = Recommender(encoder="popular").fit(tp.split_random(launch.old, 0.2, valid=0.2))
+    assert model.facts_["metrics"]
+    assert model.update(launch.new).facts_["metrics"] == {}
+    assert model.seen_ != launch.known  # the test part is not known
+
+
 def test_popularity_is_that_of_all_pairs(launch, saved):
     model = tp.load(saved / "mf").update(launch.new, epochs=1)
     expected = 0.4 * torch.tensor(launch.known.item_counts).double().log1p()
