@@ -38,6 +38,9 @@ from truepair.recommender.parts import (
     parts_of,
     validation_share,
 )
+from truepair.recommender.updating.facts import check_updates, described
+from truepair.recommender.updating.forget import forgotten
+from truepair.recommender.updating.update import updated
 from truepair.sampling import Sampler
 from truepair.storage.old_names import current_parameters, with_old_names
 from truepair.training import AUTO, Job
@@ -147,7 +150,7 @@ class Recommender:
         return self
 
     def __repr__(self) -> str:
-        state = f", fitted on {self.seen_}" if hasattr(self, "model_") else ""
+        state = f", fitted on {self.seen_}{described(self.facts_)}" if hasattr(self, "model_") else ""
         return f"Recommender({', '.join(f'{k}={v!r}' for k, v in self._changed().items())}{state})"
 
     def _changed(self) -> dict[str, Any]:
@@ -240,7 +243,10 @@ class Recommender:
         """Raise if this part of a split was among the data of `fit`."""
         model, target = self._fitted(), split.valid if on == "valid" else split.test
         if (split.train.user_ids, split.train.item_ids) != (model.seen.user_ids, model.seen.item_ids):
-            raise InputError("the model was fitted on other users or items; fit and evaluate on one split.")
+            raise InputError(
+                "the model was fitted on other users or items; fit and evaluate on one split. After an "
+                "update, make one whose train part is model.seen_."
+            )
         if on == "valid" and model.facts.get("data") == split.train.hash:
             return  # fitted on this split: the validation part is known, and nothing was learnt from it
         n_seen = 0 if target is None else int(model.seen.has(target.users, target.items).sum())
@@ -345,13 +351,47 @@ class Recommender:
         model = fold_in_users(self._fitted(), used, history, unknown)
         return _with_model(Recommender(**used), model, output_of(history))
 
+    # --- updating --------------------------------------------------------------------------------------
+
+    def update(self, new: Any, *, epochs: int | None = None, progress: bool = False) -> Self:
+        """Learn from new interactions, an `Interactions` or any source that `read_interactions` takes.
+
+        The model goes on from where it is: it trains for `epochs` epochs (5 by default) on all pairs that it
+        knows, validation pairs too, and the new ones. A pair that is known counts once. New users and items
+        get vectors that are fitted against the known ones first, and are then refined with them; with
+        epochs=0 the known vectors stay as they are. Settings are those of the fit; automatic ones are not
+        searched again, and EASE of a blend is solved again. A closed form equals a new fit on all pairs.
+
+        If anything fails, the model is unchanged. `facts_["updates"]` has a record of each update.
+        """
+        self.model_, self.result_ = updated(self._fitted(), self.get_params(), new, epochs, progress)
+        return self
+
+    def forget(
+        self, *, items: Any = None, users: Any = None, unknown: Literal["error", "drop"] = "error"
+    ) -> Self:
+        """Remove items, such as those that have expired, and users, with their rows and pairs.
+
+        All other vectors stay as they are, also those of users who have no pair left. A closed form, and EASE
+        of a blend, is solved again for the pairs that are left. `unknown="drop"` ignores unknown ids.
+        """
+        self.model_ = forgotten(self._fitted(), self.get_params(), items, users, unknown)
+        return self
+
     # --- saving ----------------------------------------------------------------------------------------
 
-    def save(self, path: str | Path) -> None:
-        """Write everything that `load` needs to one file, atomically; see docs/file-format.md."""
+    def save(self, path: str | Path, *, updatable: bool = True) -> None:
+        """Write everything that `load` needs to one file, atomically; see docs/file-format.md.
+
+        `updatable` writes the vectors and the moments of the optimizer too, so that `update` of the loaded
+        model is that of this one. Without them the file has about a quarter of the size, and updates go on
+        from the vectors alone.
+        """
         model = self._fitted()
         check_saveable(model.facts["parameters"])
-        save_model(path, dataclasses.replace(model, facts={**model.facts, "output": self.output_}))
+        model = dataclasses.replace(model, facts={**model.facts, "output": self.output_})
+        check_type("updatable", updatable, bool, "give True or False")
+        save_model(path, model, updatable)
 
     @classmethod
     def load(cls, path: str | Path) -> Recommender:
@@ -367,7 +407,8 @@ class Recommender:
             recommender.set_params(**{name: getattr(cls, name) for name in no_effect})
             recommender.check()
             check_model(recommender.get_params(), model)
-            history_of(model)  # checks the fact that it reads
+            history_of(model)  # checks the facts that it reads
+            check_updates(model.facts)
         except (KeyError, TypeError, AttributeError, ZeroDivisionError, InputError) as error:
             reason = str(error) if isinstance(error, InputError) else repr(error)
             raise StorageError(f"{path} does not describe a Recommender: {reason:.400}") from error

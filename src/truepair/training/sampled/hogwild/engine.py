@@ -21,6 +21,7 @@ import torch.nn.functional as F  # noqa: N812, the name everybody uses
 from torch import Tensor
 
 from truepair.models.encoders import MF
+from truepair.models.start import Side, Start
 from truepair.randomness import stream_key
 from truepair.sampling import Draws, Matrices
 from truepair.storage.compiled_code import announce_compilation
@@ -126,6 +127,14 @@ class FastTrainer:
                 raise ValueError(f"{name} is {tuple(state[name].shape)}, not {expected}")
         for name, rows in self._state_rows().items():
             rows[:, : self.job.encoder.dim] = state[name].numpy()
+
+    def begin(self, start: Start) -> None:
+        """Start from these vectors; Adagrad's sums start at 0."""
+        self.restore(self.state() | {"user": start.users.vectors, "item": start.items.vectors})
+
+    def reached(self) -> Start:
+        """The vectors now."""
+        return Start(Side(self.rows(self.model.users)), Side(self.rows(self.model.items)))
 
     def _state_rows(self) -> dict[str, Floats]:
         rows = {"user": self.model.users, "item": self.model.items}
