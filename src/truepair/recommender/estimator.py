@@ -38,6 +38,8 @@ from truepair.recommender.parts import (
     parts_of,
     validation_share,
 )
+from truepair.recommender.updating.facts import check_updates, described
+from truepair.recommender.updating.update import updated
 from truepair.sampling import Sampler
 from truepair.storage.old_names import current_parameters, with_old_names
 from truepair.training import AUTO, Job
@@ -146,7 +148,7 @@ class Recommender:
         return self
 
     def __repr__(self) -> str:
-        state = f", fitted on {self.seen_}" if hasattr(self, "model_") else ""
+        state = f", fitted on {self.seen_}{described(self.facts_)}" if hasattr(self, "model_") else ""
         return f"Recommender({', '.join(f'{k}={v!r}' for k, v in self._changed().items())}{state})"
 
     def _changed(self) -> dict[str, Any]:
@@ -344,13 +346,36 @@ class Recommender:
         model = fold_in_users(self._fitted(), used, history, unknown)
         return _with_model(Recommender(**used), model, output_of(history))
 
+    # --- updating --------------------------------------------------------------------------------------
+
+    def update(self, new: Any, *, epochs: int | None = None, progress: bool = False) -> Self:
+        """Learn from new interactions, an `Interactions` or any source that `read_interactions` takes.
+
+        The model goes on from where it is: it trains for `epochs` epochs (5 by default) on all pairs that it
+        knows, validation pairs too, and the new ones. A pair that is known counts once. New users and items
+        get vectors that are fitted against the known ones first, and are then refined with them; with
+        epochs=0 the known vectors stay as they are. Settings are those of the fit; automatic ones are not
+        searched again, and EASE of a blend is solved again. A closed form equals a new fit on all pairs.
+
+        If anything fails, the model is unchanged. `facts_["updates"]` has a record of each update.
+        """
+        self.model_, self.result_ = updated(self._fitted(), self.get_params(), new, epochs, progress)
+        return self
+
     # --- saving ----------------------------------------------------------------------------------------
 
-    def save(self, path: str | Path) -> None:
-        """Write everything that `load` needs to one file, atomically; see docs/file-format.md."""
+    def save(self, path: str | Path, *, updatable: bool = True) -> None:
+        """Write everything that `load` needs to one file, atomically; see docs/file-format.md.
+
+        `updatable` writes the vectors and the moments of the optimizer too, so that `update` of the loaded
+        model is that of this one. Without them the file has about a quarter of the size, and updates go on
+        from the vectors alone.
+        """
         model = self._fitted()
         check_saveable(model.facts["parameters"])
-        save_model(path, dataclasses.replace(model, facts={**model.facts, "output": self.output_}))
+        model = dataclasses.replace(model, facts={**model.facts, "output": self.output_})
+        check_type("updatable", updatable, bool, "give True or False")
+        save_model(path, model, updatable)
 
     @classmethod
     def load(cls, path: str | Path) -> Recommender:
@@ -366,7 +391,8 @@ class Recommender:
             recommender.set_params(**{name: getattr(cls, name) for name in no_effect})
             recommender.check()
             check_model(recommender.get_params(), model)
-            history_of(model)  # checks the fact that it reads
+            history_of(model)  # checks the facts that it reads
+            check_updates(model.facts)
         except (KeyError, TypeError, AttributeError, ZeroDivisionError, InputError) as error:
             reason = str(error) if isinstance(error, InputError) else repr(error)
             raise StorageError(f"{path} does not describe a Recommender: {reason:.400}") from error

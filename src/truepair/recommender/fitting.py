@@ -61,13 +61,13 @@ def fit_split(
         result = solve(closed, split.train, validation, device)
     else:
         result, estimated = _train(parameters, split.train, validation, checkpoint, progress)
-    users, items, score = _blended(parameters, result, split.train, validation, device)
+    users, items, score = blended(parameters, result, split.train, validation, device)
     seen = joined([split.train] if split.valid is None else [split.train, split.valid]).pairs_only()
     held_out = np.flatnonzero((split.train.user_counts == 0) & (seen.user_counts > 0)).tolist()
     facts = _facts(parameters, result, split, score) | estimated | dict(about or {})
     facts |= {ONLY_VALIDATION: held_out} if held_out else {}
     popularity = split.train.item_counts
-    return Fitted(Model(users, items, seen, popularity, facts), result)
+    return Fitted(Model(users, items, seen, popularity, facts, result.start), result)
 
 
 def solve(
@@ -94,7 +94,10 @@ def _train(
     engine, last = parameters["engine"], parameters["stop_after"]
     on_epoch = validation if last is None else StopAfter(last, validation)
     job, facts = prepare(Job(encoder, loss, sampler, train, settings), engine=engine, progress=progress)
-    return fit(job, on_epoch, engine=engine, checkpoint=checkpoint, progress=progress), facts
+    result = fit(
+        job, on_epoch, engine=engine, checkpoint=checkpoint, progress=progress, keep_start=True
+    )  # fmt: skip
+    return result, facts
 
 
 class StopAfter:
@@ -110,7 +113,7 @@ class StopAfter:
         return None if self.validation is None else self.validation(state)
 
 
-def _blended(
+def blended(
     parameters: Parameters,
     result: FitResult,
     train: Interactions,

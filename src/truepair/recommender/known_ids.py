@@ -17,6 +17,7 @@ from truepair.recommender.model_file import Model
 Unknown = Literal["error", "drop", "popular"]
 
 ONLY_VALIDATION = "only in validation"  # the fact: codes of users whose known pairs were all held out
+WITHOUT_PAIRS = "vectors without pairs"  # the fact: codes of trained users whose pairs were all forgotten
 
 _REMEDIES = {
     "item": "unknown='drop' ignores unknown ids",
@@ -52,12 +53,18 @@ def history_of(model: Model) -> History:
     """Who has a trained pair, and what is popular.
 
     A split may name people who are only in its test part, or only in its validation part. Files that say
-    nothing about the latter are older; their users count as trained if they have a known pair.
+    nothing about the latter are older; their users count as trained if they have a known pair. Users whose
+    pairs were all forgotten still have a trained vector.
     """
     trained = model.seen.user_counts > 0
-    held_out = model.facts.get(ONLY_VALIDATION, [])
-    n = len(trained)
-    if not isinstance(held_out, list) or not all(type(code) is int and 0 <= code < n for code in held_out):
-        raise InputError(f"the fact {ONLY_VALIDATION!r} is not a list of codes below {n}.")
-    trained[held_out] = False
+    trained[_codes_in(model, ONLY_VALIDATION)] = False
+    trained[_codes_in(model, WITHOUT_PAIRS)] = True
     return History(trained, model.popularity)
+
+
+def _codes_in(model: Model, fact: str) -> list[int]:
+    """The codes of users that a fact of the model lists."""
+    codes, n = model.facts.get(fact, []), model.seen.n_users
+    if not isinstance(codes, list) or not all(type(code) is int and 0 <= code < n for code in codes):
+        raise InputError(f"the fact {fact!r} is not a list of codes below {n}.")
+    return codes

@@ -19,6 +19,7 @@ def check_model(parameters: Parameters, model: Model) -> None:
     """Raise if the matrices or the facts are not such as these parameters give."""
     _check_rows(parameters, model)
     _check_popularity(model)
+    _check_start(parameters, model)
     _check_prior(model.facts["tau"])
     check_choice("output", model.facts["output"], ["arrow", "pandas", "polars"])
 
@@ -39,6 +40,21 @@ def _check_rows(parameters: Parameters, model: Model) -> None:
             )
     if blended:
         check_vectors(model.users, n)
+
+
+def _check_start(parameters: Parameters, model: Model) -> None:
+    if model.start is None:
+        return
+    if (closed := closed_form_of(parameters)) is not None:
+        raise InputError(f"{closed} is not trained, and the file has a state of training.")
+    parts = parts_of(parameters)
+    dims = parts.encoder.dim, model.start.users.vectors.shape[1]
+    if dims[0] != dims[1]:
+        raise InputError(
+            f"{parts.encoder} has vectors of {dims[0]} numbers, and its training state {dims[1]}."
+        )
+    if model.start.has_moments and parts.settings.optimizer != "adam":
+        raise InputError(f"the training state has moments of Adam, not of {parts.settings.optimizer}.")
 
 
 def _check_popularity(model: Model) -> None:

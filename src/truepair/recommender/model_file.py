@@ -21,6 +21,7 @@ from truepair.data.interactions import Interactions
 from truepair.errors import InputError, StorageError
 from truepair.models.factor_matrices import Rows, by_columns, n_rows
 from truepair.storage.tensor_file import read_tensors, write_tensors
+from truepair.training.start import Side, Start
 
 KIND, VERSION = "truepair model", 1
 
@@ -34,10 +35,14 @@ class Model:
     seen: Interactions
     popularity: Codes  # [n_items], how many people had each item in training; 0 was never trained
     facts: dict[str, Any] = field(default_factory=dict)
+    start: Start | None = None  # where an update goes on; None for closed forms, and where it was not kept
 
 
-def save_model(path: str | Path, model: Model) -> None:
-    """Write the model atomically: if it fails, an existing file stays as it was."""
+def save_model(path: str | Path, model: Model, updatable: bool = True) -> None:
+    """Write the model atomically: if it fails, an existing file stays as it was.
+
+    `updatable` writes the state of its training, from which an update goes on.
+    """
     tensors = {
         **_parts("users", model.users),
         **_parts("items", model.items),
@@ -46,6 +51,7 @@ def save_model(path: str | Path, model: Model) -> None:
         "popularity": torch.from_numpy(model.popularity.copy()),
         "ids.users": _ids_to_bytes(model.seen.user_ids),
         "ids.items": _ids_to_bytes(model.seen.item_ids),
+        **(_training(model.start) if updatable and model.start is not None else {}),
     }
     write_tensors(Path(path), KIND, VERSION, tensors, model.facts)
 
@@ -79,12 +85,49 @@ def _checked(tensors: dict[str, Tensor], facts: Any) -> Model:
     popularity = tensors["popularity"]
     if popularity.dtype != torch.int64 or popularity.shape != (n_items,) or bool((popularity < 0).any()):
         raise InputError(f"popularity is not {n_items} counts.")
-    return Model(users, items, seen, popularity.numpy(), facts)
+    start = _start(tensors, len(user_ids), n_items)
+    return Model(users, items, seen, popularity.numpy(), facts, start)
 
 
 def mean_prior(tau: Any) -> Any:
     """The prior of a model's facts: one number, None, or the mean of one for each user."""
     return sum(tau) / len(tau) if isinstance(tau, list) else tau
+
+
+# --- the state of training: optional, so that a file of an earlier version has none ---------------------
+
+_STEPS = "training.steps"
+
+
+def _training(start: Start) -> dict[str, Tensor]:
+    tensors = {
+        f"training.{name}.{part}": tensor
+        for name, side in start.sides().items()
+        for part, tensor in zip(Side._fields, side, strict=True)
+        if tensor is not None
+    }
+    return {**tensors, _STEPS: torch.tensor(start.steps)}
+
+
+def _start(tensors: dict[str, Tensor], n_users: int, n_items: int) -> Start | None:
+    """The state of training; a part of one, or one of another shape, is an error."""
+    found = {name for name in tensors if name.startswith("training.")}
+    if not found:
+        return None
+    steps = tensors[_STEPS]
+    if steps.dtype != torch.int64 or steps.ndim:
+        raise InputError(f"{_STEPS} is {steps.dtype} of shape {tuple(steps.shape)}, not one int64.")
+    parts = Side._fields if int(steps) else Side._fields[:1]
+    names = {side: [f"training.{side}.{part}" for part in parts] for side in ("users", "items")}
+    if unknown := found - {_STEPS, *names["users"], *names["items"]}:
+        raise InputError(f"{min(unknown)} does not belong to a training state of {int(steps)} steps.")
+    users, items = (Side(*(tensors[name] for name in names[side])) for side in ("users", "items"))
+    for name, side, n in (("users", users, n_users), ("items", items, n_items)):
+        if side.vectors.ndim != 2 or len(side.vectors) != n:
+            raise InputError(
+                f"training.{name}.vectors has {tuple(side.vectors.shape)} numbers for {n} {name}."
+            )
+    return Start(users, items, int(steps))
 
 
 # --- matrices: one tensor, or three of a sparse one ----------------------------------------------------

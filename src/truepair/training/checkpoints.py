@@ -54,6 +54,7 @@ def describe_job(job: Job, on_epoch: object) -> dict[str, Any]:
     described |= _fields(job.settings)
     masks = {"anchors": job.anchors, "negatives": job.negatives}
     described |= {name: _digest(mask.tobytes()) for name, mask in masks.items() if mask is not None}
+    described |= {} if job.start is None else {"start": job.start.digest()}
     del described["device"]  # a run may move to another device, though only the CPU repeats every bit
     if job.settings.schedule in ("constant", "step") and job.settings.validate_every == 1:
         del described["epochs"]  # nothing here looks ahead to the last epoch, so a run may be made longer
@@ -104,7 +105,8 @@ def checked_contents(
         width = job.encoder.dim + bool(job.encoder.popularity)
         for name, rows in (("users", job.interactions.n_users), ("items", job.interactions.n_items)):
             layouts[f"best.{name}"] = (rows, width), torch.float32
-    _check_tensors(tensors, layouts, most_steps=len(history) * trainer.steps)
+    before = 0 if job.start is None else job.start.steps
+    _check_tensors(tensors, layouts, most_steps=before + len(history) * trainer.steps)
     state = {n.removeprefix("trainer."): value for n, value in tensors.items() if n.startswith("trainer.")}
     matrices = None if best is None else (tensors["best.users"], tensors["best.items"])
     return Contents(state, history, None if best is None or matrices is None else (*best, matrices))

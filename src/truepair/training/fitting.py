@@ -41,6 +41,7 @@ def fit(
     checkpoint: str | Path | None = None,
     checkpoint_every: int = 1,
     progress: bool = False,
+    keep_start: bool = False,
 ) -> FitResult:
     """Train a job, and return the fitted matrices.
 
@@ -49,6 +50,8 @@ def fit(
     `checkpoint` names a file to save to after every `checkpoint_every` epochs; if the file exists, the run
     continues from it, and on the CPU ends with the same bits as a run that was never interrupted.
     `engine` is one of `ENGINES`, or "auto": see `choose_engine`.
+    `keep_start` keeps the vectors and Adam's moments as the result's `start`, from which another job can
+    start; there is none if the matrices are not those of the last epoch.
     """
     job = _checked(job, on_epoch)
     engine = choose_engine(job, engine)
@@ -57,7 +60,7 @@ def fit(
     _process["has trained"] = True
     trainer = ENGINES[engine].start(job)
     run = Run(job, engine, trainer, on_epoch, Path(checkpoint) if checkpoint is not None else None)
-    return run_to_the_end(run, checkpoint_every, progress)
+    return run_to_the_end(run, checkpoint_every, progress, keep_start)
 
 
 def fit_many(

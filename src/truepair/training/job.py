@@ -13,6 +13,7 @@ from truepair.losses import Loss
 from truepair.models.encoders import Encoder
 from truepair.sampling import Full, Sampler
 from truepair.training.settings import Settings
+from truepair.training.start import Start
 
 Mask = npt.NDArray[np.bool_]
 
@@ -20,6 +21,9 @@ Mask = npt.NDArray[np.bool_]
 @dataclass(frozen=True, eq=False)
 class Job:
     """What to train, on what, and how.
+
+    `start` is where training starts: the vectors, and Adam's moments, of an earlier run. The default None
+    draws the encoder's vectors by the seed.
 
     Two fields are for research, where more is known than which interactions were observed; the default of
     both is None. An engine that does not support one says so.
@@ -38,6 +42,7 @@ class Job:
     settings: Settings = field(default_factory=Settings)
     anchors: Mask | None = None
     negatives: Mask | None = None
+    start: Start | None = None
 
     def __post_init__(self) -> None:
         check_type("encoder", self.encoder, Encoder, "give a value such as MF(dim=64)")
@@ -50,6 +55,23 @@ class Job:
             settle(self, anchors=_checked_mask("anchors", self.anchors, (len(self.interactions),)))
         if self.negatives is not None:
             self._check_negatives()
+        if self.start is not None:
+            self._check_start(self.start)
+
+    def _check_start(self, start: Start) -> None:
+        check_type("start", start, Start, "take the `start` of a FitResult")
+        data, dim = self.interactions, self.encoder.dim
+        found = tuple(side.vectors.shape for side in (start.users, start.items))
+        if found != ((data.n_users, dim), (data.n_items, dim)):
+            raise InputError(
+                f"start has vectors of users and items of the shapes {tuple(map(tuple, found))}; this job "
+                f"has {data.n_users} users and {data.n_items} items, with dim = {dim}."
+            )
+        if start.has_moments and self.settings.optimizer != "adam":
+            raise InputError(
+                f"start has moments of Adam, and optimizer = {self.settings.optimizer!r} has no use for "
+                "them; give start.without_moments()."
+            )
 
     def _check_negatives(self) -> None:
         data = self.interactions
@@ -87,7 +109,8 @@ class Job:
         equal_masks = all(
             a is b or (a is not None and b is not None and np.array_equal(a, b)) for a, b in masks
         )
-        return self._parts() == other._parts() and equal_masks
+        starts = [None if job.start is None else job.start.digest() for job in (self, other)]
+        return self._parts() == other._parts() and equal_masks and starts[0] == starts[1]
 
     def __hash__(self) -> int:
         return hash(self._parts())

@@ -26,8 +26,8 @@ from truepair.training.result import EpochRecord, EpochState, FitResult, OnEpoch
 from truepair.training.trainer import EpochTotals, Trainer
 
 
-def run_to_the_end(run: Run, checkpoint_every: int, progress: bool) -> FitResult:
-    """Train until the epochs or the patience are over."""
+def run_to_the_end(run: Run, checkpoint_every: int, progress: bool, keep_start: bool = False) -> FitResult:
+    """Train until the epochs or the patience are over. `keep_start`: the result has a `start`."""
     checkpoint_every = check_whole("checkpoint_every", checkpoint_every, 1)
     metric = str(getattr(run.on_epoch, "metric", "validation"))
     epochs, steps = run.last_epoch, run.trainer.steps
@@ -36,7 +36,7 @@ def run_to_the_end(run: Run, checkpoint_every: int, progress: bool) -> FitResult
             run.train_epoch(bar)
             if run.checkpoint is not None and (run.is_over() or run.epoch % checkpoint_every == 0):
                 run.save()
-    return run.result()
+    return run.result(keep_start)
 
 
 class Run:
@@ -50,6 +50,8 @@ class Run:
         self.history: list[EpochRecord] = []
         self.best: tuple[int, float, Matrices] | None = None  # epoch, score, matrices
         self.stopped = False  # by `on_epoch`
+        if job.start is not None:
+            trainer.begin(job.start)
         if checkpoint is not None:
             remove_unfinished(checkpoint)
         if checkpoint is not None and checkpoint.exists():
@@ -135,8 +137,11 @@ class Run:
             return False  # between two validations nothing is known
         return self.epoch - self.best[0] >= patience
 
-    def result(self) -> FitResult:
-        """The matrices of the best epoch, or of the last."""
+    def result(self, keep_start: bool = False) -> FitResult:
+        """The matrices of the best epoch, or of the last.
+
+        Parameters and moments are those of the last epoch, so a result of an earlier one has no `start`.
+        """
         epoch, _, (users, items) = self.best or (self.epoch, 0.0, self.trainer.matrices())
         return FitResult(
             users=users.cpu(),
@@ -148,6 +153,7 @@ class Run:
             job=self.job,
             engine=self.engine,
             n_saturated_users=self.trainer.n_saturated_users,
+            start=self.trainer.reached() if keep_start and epoch == self.epoch else None,
         )
 
     # --- checkpoints -------------------------------------------------------------------------------

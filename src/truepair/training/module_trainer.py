@@ -15,7 +15,10 @@ from truepair.randomness import stream_key
 from truepair.sampling import Matrices
 from truepair.training.job import Job
 from truepair.training.settings import Settings
+from truepair.training.start import Side, Start
 from truepair.training.trainer import EpochTotals
+
+_MOMENTS = ("exp_avg", "exp_avg_sq")  # as PyTorch's Adam names them
 
 
 class StepLosses(Protocol):
@@ -101,6 +104,25 @@ class ModuleTrainer(ABC):
         model = {name: value for name, value in state.items() if not name.startswith("optimizer.")}
         self.model.load_state_dict(model)
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": optimizer})
+
+    def begin(self, start: Start) -> None:
+        """Start from these vectors and moments."""
+        state = {"user": start.users.vectors, "item": start.items.vectors}
+        for place, side in enumerate(start.sides().values() if start.has_moments else ()):
+            step = torch.tensor(float(start.steps))
+            moments = {"step": step, **dict(zip(_MOMENTS, side[1:], strict=True))}
+            state |= {f"optimizer.{place}.{n}": value for n, value in moments.items() if value is not None}
+        self.restore(self.state() | state)
+
+    def reached(self) -> Start:
+        """The vectors and moments now."""
+        state = {name: value.detach().cpu() for name, value in self.state().items()}
+        steps = int(state.get("optimizer.0.step", 0)) if self.job.settings.optimizer == "adam" else 0
+        users, items = (
+            Side(state[side], *(state[f"optimizer.{place}.{name}"] for name in _MOMENTS if steps))
+            for place, side in enumerate(("user", "item"))
+        )
+        return Start(users, items, steps)
 
 
 def l2_penalty(

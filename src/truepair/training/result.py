@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from truepair.models.closed_forms import ClosedForm
 from truepair.models.factor_matrices import Rows
 from truepair.sampling import Matrices
+from truepair.training.start import Start
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ class FitResult:
     n_saturated_users: int = 0  # users with every item: nothing can be compared with it, so they are left out
     closed_form: ClosedForm | None = None
     score: float | None = None  # the validation score of the matrices
+    start: Start | None = None  # where the training of an update starts; None if it was not asked for
 
     def matrices(self) -> tuple[Rows, Rows]:
         """(users, items)."""

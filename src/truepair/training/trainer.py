@@ -9,6 +9,7 @@ from torch import Tensor
 
 from truepair.sampling import Matrices
 from truepair.training.job import Job
+from truepair.training.start import Start
 
 
 class EpochTotals(NamedTuple):
@@ -39,6 +40,12 @@ class Trainer(Protocol):
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Continue from what `state` returned; KeyError or ValueError if it does not fit."""
+
+    def begin(self, start: Start) -> None:
+        """Start from these vectors and moments, before the first epoch."""
+
+    def reached(self) -> Start:
+        """The vectors and moments now, from which another job can start; on the CPU."""
 
 
 class Engine(NamedTuple):

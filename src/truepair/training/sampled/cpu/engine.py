@@ -24,6 +24,7 @@ from truepair.sampling import Draws, Matrices
 from truepair.storage.compiled_code import announce_compilation, parallel_kernel
 from truepair.training.job import Job
 from truepair.training.sampled.plan import Floats, lacking, plan_of
+from truepair.training.start import Side, Start
 from truepair.training.trainer import Engine, EpochTotals
 
 if TYPE_CHECKING:
@@ -204,6 +205,24 @@ class CpuTrainer:
                 raise ValueError(f"{name} has the shape {shape}, not {(len(array), dim)}")
             array[:, :dim] = state[name].numpy()
         self.done = int(state["steps"])
+
+    def begin(self, start: Start) -> None:
+        """Start from these vectors and moments."""
+        state = self.state() | {"user": start.users.vectors, "item": start.items.vectors}
+        for name, side in zip(("user", "item"), (start.users, start.items), strict=True):
+            if side.first is not None and side.second is not None:
+                state |= {f"{name}.first": side.first, f"{name}.second": side.second}
+        self.restore(state | {"steps": torch.tensor(start.steps)})
+
+    def reached(self) -> Start:
+        """The vectors and moments now."""
+        state = self.state()
+        steps = self.done if self.job.settings.optimizer == "adam" else 0
+        users, items = (
+            Side(state[side], *(state[f"{side}.{name}"] for name in ("first", "second") if steps))
+            for side in ("user", "item")
+        )
+        return Start(users, items, steps)
 
     def arrays(self) -> dict[str, Floats]:
         """The arrays that the coming epochs depend on."""

@@ -24,6 +24,7 @@ from truepair.training.job import Job
 from truepair.training.sampled.gpu import in_batch, kernels
 from truepair.training.sampled.gpu.lightgcn import Hops
 from truepair.training.sampled.plan import next_power_of_two, plan_of
+from truepair.training.start import Side, Start
 from truepair.training.trainer import EpochTotals
 
 _TABLE_BYTES = 1 << 30  # at most so much for the drawn entries of a part of an epoch
@@ -71,6 +72,8 @@ class GpuRuns:
         before = self.draws.gaps - self.draws.users * self.draws.stride  # unlabelled weight before each pair
         self.before = before.int() if self.draws.stride < 2**31 else before
         self.epochs_run = 0
+        self.steps_at_start = torch.tensor([0 if job.start is None else job.start.steps for job in jobs])
+        self.steps_made = self.steps_at_start
         self.graph: torch.cuda.CUDAGraph | None = None
 
     # --- setting up ------------------------------------------------------------------------------------
@@ -148,7 +151,8 @@ class GpuRuns:
         """One epoch of every run. Gives [runs, steps + 2]: loss sums, clamped rows, finite or not."""
         keys = [stream_key(job.settings.seed, e) for job, e in zip(self.jobs, epochs, strict=True)]
         self.epoch_parameters_cpu[0] = torch.from_numpy(np.array(keys, dtype=np.uint64).view(np.int64))
-        self.epoch_parameters_cpu[1] = torch.tensor(epochs) * self.steps
+        before = torch.tensor(epochs) * self.steps + self.steps_at_start
+        self.epoch_parameters_cpu[1], self.steps_made = before, before + self.steps
         self.epoch_parameters_cpu[2] = torch.tensor(rates, dtype=torch.float64).view(torch.int64)
         self.epoch_parameters.copy_(self.epoch_parameters_cpu, non_blocking=True)
         with self._current_device():
@@ -351,6 +355,20 @@ class GpuTrainer:
         """What `state` gave."""
         for name, tensor in self._tensors():
             tensor[self.run].copy_(state[name])
+
+    def begin(self, start: Start) -> None:
+        """Start from these vectors and moments; the group counts Adam's steps."""
+        for part, (_, tensor) in enumerate(self._tensors()):
+            rows = [side[part] for side in (start.users, start.items)]
+            if all(row is not None for row in rows):
+                tensor[self.run].copy_(torch.cat([row for row in rows if row is not None]))
+
+    def reached(self) -> Start:
+        """The vectors and moments now."""
+        steps, sizes = int(self.runs.steps_made[self.run]), [self.runs.n_users, self.runs.n_items]
+        tensors = [tensor[self.run].cpu() for _, tensor in self._tensors()][: 3 if steps else 1]
+        users, items = zip(*(torch.split(tensor, sizes) for tensor in tensors), strict=True)
+        return Start(Side(*users), Side(*items), steps)
 
     def _tensors(self) -> Iterator[tuple[str, Tensor]]:
         yield "parameters", self.runs.weights

@@ -26,6 +26,7 @@ from truepair.sampling import Draws, Matrices
 from truepair.storage.compiled_code import announce_compilation
 from truepair.training.job import Job
 from truepair.training.sampled.plan import FUSED_SAMPLERS, Floats, lacking, plan_of
+from truepair.training.start import Side, Start
 from truepair.training.trainer import Engine, EpochTotals
 
 if TYPE_CHECKING:  # what is compiled is imported when training starts: Numba takes a second to load
@@ -125,6 +126,14 @@ class FastTrainer:
                 raise ValueError(f"{name} is {tuple(state[name].shape)}, not {expected}")
         for name, rows in self._state_rows().items():
             rows[:, : self.job.encoder.dim] = state[name].numpy()
+
+    def begin(self, start: Start) -> None:
+        """Start from these vectors; Adagrad's sums start at 0."""
+        self.restore(self.state() | {"user": start.users.vectors, "item": start.items.vectors})
+
+    def reached(self) -> Start:
+        """The vectors now."""
+        return Start(Side(self.rows(self.model.users)), Side(self.rows(self.model.items)))
 
     def _state_rows(self) -> dict[str, Floats]:
         rows = {"user": self.model.users, "item": self.model.items}

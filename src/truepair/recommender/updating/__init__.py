@@ -1,0 +1,1 @@
+"""A fitted model moves on: new interactions, new users and items, and what is forgotten."""

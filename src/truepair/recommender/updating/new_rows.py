@@ -1,0 +1,113 @@
+"""New users and new items of an update: vectors to start from, fitted while all known vectors stay fixed.
+
+A new user's vector is fitted against fixed items, as `fold_in` does for guests. A new item's vector is fitted
+in the same way with the roles exchanged: its users are its positives, and all other users are what they are
+compared with. Scores are symmetric products, so that the same code does both. The training that follows moves
+all vectors together; this is only where it starts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.nn.functional as F  # noqa: N812, the name everybody uses
+from torch import Tensor
+
+from truepair.data.ids import Codes, IdMap
+from truepair.data.interactions import Interactions
+from truepair.models.encoders import Encoder
+from truepair.randomness import random_order, stream_key
+from truepair.training.job import Job
+from truepair.training.new_users import fold_in
+from truepair.training.start import Side, Start
+
+Mask = npt.NDArray[np.bool_]
+
+_MOST_USERS = 20_000  # that a new item is fitted against, beside its own; more hardly change its direction
+
+
+def with_new_rows(job: Job, start: Start, users: Mask, items: Mask) -> Start:
+    """`start` with vectors for the rows that have none; `users` and `items` say which have one.
+
+    New users are fitted against the items that have a vector, then new items against the users that have one
+    by now, and so on until nobody is left who has a pair with somebody that has a vector. Those who are left
+    keep the rows of `start`, and so do all others. The moments of new rows are those of `start`, too.
+    """
+    data = job.interactions
+    people = _Side(start.users.vectors.clone(), users.copy(), data.users)
+    things = _Side(start.items.vectors.clone(), items.copy(), data.items)
+    lengths = [_typical_length(side, job.encoder) for side in (people, things)]
+    progress = True
+    while progress:
+        progress = False
+        for one, other, length in ((people, things, lengths[0]), (things, people, lengths[1])):
+            pairs = ~one.known[one.codes] & other.known[other.codes]
+            if pairs.any():
+                rows = np.unique(one.codes[pairs])
+                found = _fitted(job, one, other, pairs, rows)
+                one.vectors[torch.from_numpy(rows)] = found if length is None else found * length
+                one.known[rows] = progress = True
+    both = zip((start.users, start.items), (people, things), strict=True)
+    new_users, new_items = (Side(side.vectors, *old[1:]) for old, side in both)
+    return Start(new_users, new_items, start.steps)
+
+
+@dataclass
+class _Side:
+    """The users or the items: vectors, who has one, and the code of each pair."""
+
+    vectors: Tensor  # [n, dim]
+    known: Mask  # [n]
+    codes: Codes  # [n_pairs]
+
+
+def _typical_length(side: _Side, encoder: Encoder) -> float | None:
+    """The median length of the known vectors. With cosine scores a vector's length is not seen by the loss,
+    but a step of the optimizer turns long vectors less: new ones must be of the same length. None for dot
+    products, where the length is fitted."""
+    if encoder.scoring != "cosine" or not side.known.any():
+        return None if encoder.scoring != "cosine" else 1.0
+    return float(side.vectors[torch.from_numpy(side.known)].norm(dim=1).median())
+
+
+def _fitted(job: Job, one: _Side, other: _Side, pairs: Mask, rows: Codes) -> Tensor:
+    """The vectors [rows, dim] of new rows, by their pairs with known rows of the other side.
+
+    With cosine scores they have the length 1.
+    """
+    data, settings = job.interactions, job.settings
+    own, theirs = one.codes[pairs], other.codes[pairs]
+    is_item = one.codes is data.items
+    against = _compared(other.known, theirs, settings.seed) if is_item else np.flatnonzero(other.known)
+    history = Interactions(
+        np.searchsorted(rows, own), np.searchsorted(against, theirs),
+        IdMap.range(len(rows)), IdMap.range(len(against)),
+    )  # fmt: skip
+    fixed = other.vectors[torch.from_numpy(against)]
+    fixed = F.normalize(fixed) if job.encoder.scoring == "cosine" else fixed
+    encoder, popularity = job.encoder, (data.user_counts if is_item else data.item_counts)[against]
+    if is_item:  # an item's popularity is a constant here: it does not turn its vector
+        encoder = replace(encoder, popularity=0.0)
+        settings = replace(settings, l2_users=settings.l2_items)
+    elif (addition := encoder.addition(data)) is not None:
+        fixed = torch.cat([fixed, addition[torch.from_numpy(against)]], dim=1)
+    found = fold_in(fixed, encoder, job.loss, job.sampler, history, settings, popularity)
+    return _unscaled(found[:, : encoder.dim], encoder)
+
+
+def _compared(known: Mask, own: Codes, seed: int) -> Codes:
+    """The users that new items are fitted against: their own, and a sample of the others."""
+    if int(known.sum()) <= _MOST_USERS:
+        return np.flatnonzero(known)
+    chosen = np.zeros(len(known), dtype=bool)
+    order = random_order(stream_key(seed, int.from_bytes(b"items", "big")), len(known))
+    chosen[order[known[order]][:_MOST_USERS]] = True
+    chosen[own] = True
+    return np.flatnonzero(chosen)
+
+
+def _unscaled(vectors: Tensor, encoder: Encoder) -> Tensor:
+    return F.normalize(vectors) if encoder.scoring == "cosine" else vectors
