@@ -20,6 +20,7 @@ from truepair.cli.commands.prior import prior
 from truepair.cli.commands.recommend import recommend
 from truepair.cli.commands.similar import similar
 from truepair.cli.commands.tune import tune
+from truepair.cli.commands.update import update
 from truepair.cli.interruption import EXIT_CODE, interrupt_raises
 from truepair.cli.options import Command
 from truepair.errors import TruepairError
@@ -115,6 +116,7 @@ add(app, "demo", demo, "demo --out report.html")
 app.add_typer(datasets, name="data", epilog="\b\nExample:\n  truepair data list")
 add(app, "fit", fit, "fit clicks.csv -o model.truepair --min-rating 4 --set encoder.temperature=0.2")
 add(app, "evaluate", evaluate, "evaluate model.truepair next_week.csv -k 5,10,20")
+add(app, "update", update, "update model.truepair today.csv -o model.truepair --forget expired.txt")
 add(app, "recommend", recommend, "recommend model.truepair -k 20 -o lists.parquet")
 add(app, "similar", similar, "similar model.truepair 50 181 -k 5")
 add(app, "compare", compare, "compare ml-100k --losses bpr,dcl,dpl --seeds 3 --min-rating 4")

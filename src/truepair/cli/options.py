@@ -24,6 +24,14 @@ ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file s
 SourceText = Annotated[
     str, typer.Argument(metavar="SOURCE", help="A file, a folder of Parquet files, or the name of a dataset.")
 ]
+WithoutOptimizer = Annotated[
+    bool,
+    typer.Option(
+        "--no-optimizer",
+        help="Save without the state of training. The file has about a quarter of the size, and updates go "
+        "on from the vectors alone.",
+    ),
+]
 ListLength = Annotated[int, typer.Option("-k", help="The length of each list.")]
 
 

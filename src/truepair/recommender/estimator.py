@@ -39,6 +39,7 @@ from truepair.recommender.parts import (
     validation_share,
 )
 from truepair.recommender.updating.facts import check_updates, described
+from truepair.recommender.updating.forget import forgotten
 from truepair.recommender.updating.update import updated
 from truepair.sampling import Sampler
 from truepair.storage.old_names import current_parameters, with_old_names
@@ -360,6 +361,17 @@ class Recommender:
         If anything fails, the model is unchanged. `facts_["updates"]` has a record of each update.
         """
         self.model_, self.result_ = updated(self._fitted(), self.get_params(), new, epochs, progress)
+        return self
+
+    def forget(
+        self, *, items: Any = None, users: Any = None, unknown: Literal["error", "drop"] = "error"
+    ) -> Self:
+        """Remove items, such as those that have expired, and users, with their rows and pairs.
+
+        All other vectors stay as they are, also those of users who have no pair left. A closed form, and EASE
+        of a blend, is solved again for the pairs that are left. `unknown="drop"` ignores unknown ids.
+        """
+        self.model_ = forgotten(self._fitted(), self.get_params(), items, users, unknown)
         return self
 
     # --- saving ----------------------------------------------------------------------------------------

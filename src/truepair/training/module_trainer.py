@@ -109,9 +109,10 @@ class ModuleTrainer(ABC):
         """Start from these vectors and moments."""
         state = {"user": start.users.vectors, "item": start.items.vectors}
         for place, side in enumerate(start.sides().values() if start.has_moments else ()):
-            step = torch.tensor(float(start.steps))
-            moments = {"step": step, **dict(zip(_MOMENTS, side[1:], strict=True))}
-            state |= {f"optimizer.{place}.{n}": value for n, value in moments.items() if value is not None}
+            state[f"optimizer.{place}.step"] = torch.tensor(float(start.steps))
+            for name, moment in zip(_MOMENTS, (side.first, side.second), strict=True):
+                assert moment is not None
+                state[f"optimizer.{place}.{name}"] = moment.clone()  # PyTorch would change the given one
         self.restore(self.state() | state)
 
     def reached(self) -> Start:

@@ -11,7 +11,7 @@ import typer
 
 from truepair.cli.configuration import Training
 from truepair.cli.console import Console
-from truepair.cli.options import SourceText, unpacked
+from truepair.cli.options import SourceText, WithoutOptimizer, unpacked
 from truepair.cli.sources import Reading, described
 from truepair.cli.table_files import check_output
 from truepair.errors import InputError
@@ -49,6 +49,7 @@ def fit(
             "both together take three to four times as long as 40 epochs of training.",
         ),
     ] = None,
+    no_optimizer: WithoutOptimizer = False,
     training: Training,
     reading: Reading,
     console: Console,
@@ -66,7 +67,7 @@ def fit(
     try:
         model.fit(data, budget=budget, checkpoint=kept, progress=not console.quiet)
         tested = _tested(model, data) if test is not None else {}
-        model.save(output)
+        model.save(output, updatable=not no_optimizer)
     except KeyboardInterrupt:
         _show_how_to_continue(kept, ctx.meta["truepair.args"])
         raise typer.Exit(130) from None

@@ -1,0 +1,57 @@
+"""Known and new interactions as one."""
+
+import numpy as np
+import pytest
+
+from truepair.data.ids import IdMap
+from truepair.data.interactions import Interactions
+from truepair.data.merging import merged
+from truepair.errors import InputError
+
+
+def of(pairs, **columns):
+    users, items = zip(*pairs, strict=True)
+    user_ids, item_ids = IdMap.of(list(users)), IdMap.of(list(items))
+    columns = {name: np.array(values) for name, values in columns.items()}
+    return Interactions(
+        user_ids.codes(list(users)), item_ids.codes(list(items)), user_ids, item_ids, **columns
+    )
+
+
+def pairs_of(data):
+    table = data.to_table().to_pylist()
+    return {(row.pop("user"), row.pop("item")): row for row in table}
+
+
+def test_the_newer_values_of_a_pair_win():
+    known = of([("b", "y"), ("a", "x")], rating=[1.0, 2.0], time=[5, 6])
+    new = of([("a", "x"), ("a", "z"), ("0", "y")], rating=[3.0, 4.0, 5.0], time=[7, 8, 9])
+    assert pairs_of(merged(known, new)) == {
+        ("b", "y"): {"rating": 1.0, "time": 5},
+        ("a", "x"): {"rating": 3.0, "time": 7},
+        ("a", "z"): {"rating": 4.0, "time": 8},
+        ("0", "y"): {"rating": 5.0, "time": 9},
+    }
+
+
+def test_a_pair_without_a_weight_has_one():
+    found = pairs_of(merged(of([("a", "x"), ("a", "y")]), of([("a", "x")], weight=[3.0])))
+    assert found == {("a", "x"): {"weight": 3.0}, ("a", "y"): {"weight": 1.0}}
+    found = pairs_of(merged(of([("a", "x"), ("a", "y")], weight=[3.0, 2.0]), of([("a", "x")])))
+    assert found == {("a", "x"): {"weight": 1.0}, ("a", "y"): {"weight": 2.0}}
+
+
+def test_columns_of_one_part_only_are_left_out():
+    assert pairs_of(merged(of([("a", "x")]), of([("b", "x")], time=[1]))) == {("a", "x"): {}, ("b", "x"): {}}
+
+
+def test_items_of_the_catalogue_stay():
+    known = of([("a", "x")]).with_items(["x", "never"])
+    assert merged(known, of([("a", "new")])).item_ids.ids.to_pylist() == ["never", "new", "x"]
+
+
+@pytest.mark.parametrize("side", ["user", "item"])
+def test_ids_of_two_types(side):
+    new = [(1, "x")] if side == "user" else [("a", 1)]
+    with pytest.raises(InputError, match=rf"known {side} ids are of type large_string.*int64, such as 1"):
+        merged(of([("a", "x")]), of(new))
