@@ -20,7 +20,7 @@ UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 
 # The largest absolute time -> units of the column in a second: seconds below 10^11 (until the year 5138), …
 _PER_SECOND = ((1e8, None), (1e11, 1.0), (1e14, 1e3), (1e17, 1e6), (np.inf, 1e9))
-_PART = re.compile(r"\s*(\d{1,15}(?:\.\d{1,15})?)\s*([a-z]+)\s*")
+_PART = re.compile(r"\s*(\d{1,15}(?:\.\d{1,15})?)\s*([a-z]+)\s*", re.ASCII)
 
 
 def total_seconds(text: str, units: Mapping[str, float] = UNITS) -> float | None:
