@@ -100,3 +100,73 @@ def test_facts_nested_deeply(tmp_path):
         deep = [deep]
     with pytest.raises(StorageError, match="more than 32 deep within each other"):
         load_changed("default", tmp_path, lambda t, f: f.update(versions=deep))
+
+
+# --- the state of training ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def updatable(tmp_path_factory):
+    path = tmp_path_factory.mktemp("models") / "m"
+    data = {"user": [1, 1, 2, 2, 3], "item": [1, 2, 2, 3, 4]}
+    Recommender(dim=4, epochs=2, auto=False, device="cpu").fit(data).save(path)
+    return path
+
+
+BAD_STATES = {
+    "a missing part": (lambda t: t.pop("training.items.first"), "training.items.first"),
+    "no steps": (lambda t: t.pop("training.steps"), "training.steps"),
+    "steps of another type": (lambda t: t.update({"training.steps": torch.tensor(2.0)}), "not one int64"),
+    "many steps": (lambda t: t.update({"training.steps": torch.tensor([2, 2])}), "not one int64"),
+    "negative steps": (lambda t: t["training.steps"].fill_(-1), "steps"),
+    "moments of no steps": (lambda t: t["training.steps"].fill_(0), "does not belong"),
+    "an unknown part": (lambda t: t.update({"training.users.third": torch.ones(3, 4)}), "does not belong"),
+    "too few users": (
+        lambda t: t.update({n: t[n][:2] for n in t if n.startswith("training.users.")}),
+        "for 3 users",
+    ),
+    "another width": (
+        lambda t: t.update({n: t[n][:, :3].clone() for n in t if n.startswith("training.") and t[n].ndim}),
+        "training state 3",
+    ),
+    "another shape": (lambda t: t.update({"training.users.first": torch.ones(3, 5)}), "first of users"),
+    "one axis": (lambda t: t.update({"training.users.vectors": torch.ones(3)}), "for 3 users"),
+    "another type": (lambda t: t.update({"training.users.first": torch.ones(3, 4).double()}), "float64"),
+    "NaN": (lambda t: t["training.items.vectors"].fill_(float("nan")), "NaN"),
+    "infinity": (lambda t: t["training.items.second"].fill_(float("inf")), "infinity"),
+    "negative squares": (lambda t: t["training.items.second"].fill_(-1.0), "negative"),
+}
+
+
+def load_with(path, folder, change):
+    tensors, facts = read_tensors(path, KIND, VERSION)
+    change(tensors, facts)
+    write_tensors(folder / "m", KIND, VERSION, tensors, facts)
+    return Recommender.load(folder / "m")
+
+
+@pytest.mark.parametrize("name", BAD_STATES)
+def test_a_state_of_training_that_is_none(name, updatable, tmp_path):
+    change, message = BAD_STATES[name]
+    with pytest.raises(StorageError, match=message):
+        load_with(updatable, tmp_path, lambda tensors, facts: change(tensors))
+
+
+@pytest.mark.parametrize(
+    ("fact", "value"),
+    [
+        ("updates", {}), ("updates", [1]), ("updates", [{"epochs": [1]}]), ("updates", [{"epochs": True}]),
+        ("vectors without pairs", [3]), ("vectors without pairs", 0), ("vectors without pairs", [True]),
+    ],
+)  # fmt: skip
+def test_facts_of_updates_that_are_none(fact, value, updatable, tmp_path):
+    with pytest.raises(StorageError, match=r"update|vectors without pairs"):
+        load_with(updatable, tmp_path, lambda tensors, facts: facts.update({fact: value}))
+
+
+def test_a_closed_form_has_no_state_of_training(updatable, tmp_path):
+    tensors, _ = read_tensors(updatable, KIND, VERSION)
+    state = {name: tensor for name, tensor in tensors.items() if name.startswith("training.")}
+    Recommender(encoder="ease").fit({"user": [1, 1, 2, 2, 3], "item": [1, 2, 2, 3, 4]}).save(tmp_path / "e")
+    with pytest.raises(StorageError, match="is not trained"):
+        load_with(tmp_path / "e", tmp_path, lambda tensors, facts: tensors.update(state))
