@@ -29,7 +29,7 @@ def test_a_duration_is_the_sum_of_its_parts(text, seconds):
 )
 def test_anything_else_is_no_duration(text):
     assert total_seconds(text) is None
-    with pytest.raises(InputError, match="every = .* is no duration.*'7d'"):
+    with pytest.raises(InputError, match=r"every = .* is no duration.*'7d'"):
         time_length("every", text, with_times(1.7e9))
 
 
