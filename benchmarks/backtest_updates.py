@@ -36,7 +36,7 @@ STRATEGIES = ("retrain", "update", "nothing", "popularity")
 
 def cases(args: argparse.Namespace) -> Iterator[tuple[str, int, tp.Interactions, dict[str, Any]]]:
     """Name, seed, interactions, and where to cut."""
-    size = {"n_users": 60, "n_items": 50, "periods": 4, "pairs": 20} if args.quick else SIZE
+    size: dict[str, Any] = {"n_users": 60, "n_items": 50, "periods": 4, "pairs": 20} if args.quick else SIZE
     for seed in (0,) if args.quick else SEEDS:
         for name, change in WORLDS.items():
             yield name, seed, tp.simulate_drift(**size, **change, seed=seed), {"every": "1w"}
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> None:
     left = [case for case in cases(args) if case[:2] not in done]
     for name, seed, pairs, cuts in left[: args.limit]:
         plain = name.replace(" ", "-")
-        model = tp.Recommender(**SETTINGS, seed=seed, **({"epochs": 2} if args.quick else {}))
+        model = tp.Recommender(**SETTINGS, seed=seed).set_params(**({"epochs": 2} if args.quick else {}))
         checkpoint = args.out / f"{plain}-{seed}.checkpoint"
         print(f"{name}, seed {seed}: {pairs}", flush=True)
         found = tp.backtest(pairs, model, **cuts, checkpoint=checkpoint, progress=True)
@@ -93,9 +93,10 @@ def _means(runs: list[list[dict[str, Any]]], strategy: str) -> tuple[float, floa
 
 def draw(found: list[dict[str, Any]], path: Path) -> None:
     """A panel for each case: known people by period; a band from the lowest to the highest seed."""
-    panels = []
+    panels: list[Panel] = []
     for case in dict.fromkeys(line["case"] for line in found):
-        runs, series = [line for line in found if line["case"] == case], {}
+        runs = [line for line in found if line["case"] == case]
+        series: dict[str, Series] = {}
         for colour, name in enumerate(STRATEGIES):
             by_run = [[cell["known"] for cell in run["cells"] if cell["strategy"] == name] for run in runs]
             columns = list(zip(*by_run, strict=True))

@@ -246,7 +246,7 @@ def test_text_json_figure_and_page(found, tmp_path):
     assert (tmp_path / "figure.svg").read_text().startswith("<?xml")
     found.page(tmp_path / "page.html", "A <world>")
     page = (tmp_path / "page.html").read_text()
-    assert all(text in page for text in ("A &lt;world&gt;", "<svg", "not judged"))
+    assert all(text in page for text in ("A &lt;world&gt;", "<svg", "no model could recommend"))
     with pytest.raises(InputError, match=r"end the name in .svg"):
         found.plot(tmp_path / "figure.gif")
     assert repr(found).startswith("<Backtest: 3 periods, ndcg@5 after the first: retrain ")
