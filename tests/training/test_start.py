@@ -9,9 +9,9 @@ import torch
 from truepair.errors import InputError, StorageError
 from truepair.losses import BPR, InfoNCE
 from truepair.models.encoders import MF, LightGCN
+from truepair.models.start import Side, Start
 from truepair.sampling import Full, Uniform
 from truepair.training import Job, Settings, fit
-from truepair.training.start import Side, Start
 from worlds import two_tastes
 
 DATA = two_tastes()

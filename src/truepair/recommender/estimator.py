@@ -242,7 +242,10 @@ class Recommender:
         """Raise if this part of a split was among the data of `fit`."""
         model, target = self._fitted(), split.valid if on == "valid" else split.test
         if (split.train.user_ids, split.train.item_ids) != (model.seen.user_ids, model.seen.item_ids):
-            raise InputError("the model was fitted on other users or items; fit and evaluate on one split.")
+            raise InputError(
+                "the model was fitted on other users or items; fit and evaluate on one split. After an "
+                "update, make one whose train part is model.seen_."
+            )
         if on == "valid" and model.facts.get("data") == split.train.hash:
             return  # fitted on this split: the validation part is known, and nothing was learnt from it
         n_seen = 0 if target is None else int(model.seen.has(target.users, target.items).sum())

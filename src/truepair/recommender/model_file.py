@@ -20,8 +20,8 @@ from truepair.data.ids import Codes, IdMap
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError, StorageError
 from truepair.models.factor_matrices import Rows, by_columns, n_rows
+from truepair.models.start import Side, Start
 from truepair.storage.tensor_file import read_tensors, write_tensors
-from truepair.training.start import Side, Start
 
 KIND, VERSION = "truepair model", 1
 

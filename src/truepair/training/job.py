@@ -11,9 +11,9 @@ from truepair.data.interactions import Interactions
 from truepair.errors import InputError, check_type, settle
 from truepair.losses import Loss
 from truepair.models.encoders import Encoder
+from truepair.models.start import Start
 from truepair.sampling import Full, Sampler
 from truepair.training.settings import Settings
-from truepair.training.start import Start
 
 Mask = npt.NDArray[np.bool_]
 

@@ -11,11 +11,11 @@ import torch.nn.functional as F  # noqa: N812, the name everybody uses
 from torch import Tensor, nn
 
 from truepair.models.encoders import StartedEncoder
+from truepair.models.start import Side, Start
 from truepair.randomness import stream_key
 from truepair.sampling import Matrices
 from truepair.training.job import Job
 from truepair.training.settings import Settings
-from truepair.training.start import Side, Start
 from truepair.training.trainer import EpochTotals
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")  # as PyTorch's Adam names them

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 from truepair.models.closed_forms import ClosedForm
 from truepair.models.factor_matrices import Rows
+from truepair.models.start import Start
 from truepair.sampling import Matrices
-from truepair.training.start import Start
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
+from truepair.models.start import Start
 from truepair.sampling import Matrices
 from truepair.training.job import Job
-from truepair.training.start import Start
 
 
 class EpochTotals(NamedTuple):

@@ -87,6 +87,23 @@ def test_a_filled_block_is_the_block(loss, encoder, epochs):
     assert (users @ items.T - scores).abs().max() < 5e-5 * scores.abs().max()
 
 
+@pytest.mark.parametrize("encoder", [COSINE, GRAPH], ids=named)
+def test_it_starts_where_another_run_ended(encoder):
+    job = Job(encoder, LOSSES[1], Full(step=0), DATA, dataclasses.replace(SETTINGS, device=DEVICE))
+    before = FullTrainer(job)
+    before.train(0, 0.05, lambda n: None)
+    start = before.reached()
+    trainers = Unrecorded(job), FullTrainer(job)
+    for trainer in trainers:
+        trainer.begin(start)
+        trainer.train(0, 0.05, lambda n: None)
+    fixed, plain = (trainer.reached() for trainer in trainers)
+    assert fixed.steps == plain.steps == 2 * start.steps > 0
+    for found, expected in zip(fixed.sides().values(), plain.sides().values(), strict=True):
+        for one, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
+
+
 def test_blocks_of_an_epoch_are_those_of_the_engine():
     blocks = Blocks(DATA, BPR(), Full(), CPU)
     buffers = EpochBuffers(blocks, batch_size=5)

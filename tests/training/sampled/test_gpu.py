@@ -549,3 +549,26 @@ def test_few_parameters_are_not_worth_a_replay(monkeypatch):
     assert GpuRuns([job]).lazy
     monkeypatch.setattr(gpu_runs, "_LAZY_PARAMETERS", 2 * (SMALL.n_users + SMALL.n_items) + 1)
     assert not GpuRuns([job]).lazy
+
+
+# --- where training starts -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("encoder", [MF(dim=5), LightGCN(dim=5, hops=1)], ids=str)
+@pytest.mark.parametrize("has_moments", [True, False])
+def test_it_starts_where_another_run_ended(encoder, has_moments):
+    job = job_of(encoder, BPR())
+    before = ReferenceTrainer(job)
+    before.train(0, 0.05, lambda steps: None)
+    start = before.reached() if has_moments else before.reached().without_moments()
+    job = dataclasses.replace(job, start=start)
+    ours, theirs = GpuRuns([job]).trainers[0], ReferenceTrainer(job)
+    for trainer in (ours, theirs):
+        trainer.begin(start)
+        trainer.train(0, 0.05, lambda steps: None)
+    assert ours.reached().steps == theirs.reached().steps == start.steps + theirs.steps
+    for mine, expected in zip(
+        ours.reached().sides().values(), theirs.reached().sides().values(), strict=True
+    ):
+        for one, other in zip(mine, expected, strict=True):
+            torch.testing.assert_close(one, other, **CLOSE)

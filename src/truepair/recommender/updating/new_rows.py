@@ -19,10 +19,10 @@ from torch import Tensor
 from truepair.data.ids import Codes, IdMap
 from truepair.data.interactions import Interactions
 from truepair.models.encoders import Encoder
+from truepair.models.start import Side, Start
 from truepair.randomness import random_order, stream_key
 from truepair.training.job import Job
 from truepair.training.new_users import fold_in
-from truepair.training.start import Side, Start
 
 Mask = npt.NDArray[np.bool_]
 

@@ -23,6 +23,7 @@ from truepair.errors import InputError, check_whole
 from truepair.losses import InfoNCEPosterior, Loss
 from truepair.models.blend import trained_part
 from truepair.models.factor_matrices import dense
+from truepair.models.start import Side, Start
 from truepair.randomness import stream_key
 from truepair.recommender.fitting import Fitted, blended, solve
 from truepair.recommender.holdout import as_interactions
@@ -33,7 +34,6 @@ from truepair.recommender.parts import SETTINGS, Parameters, as_fitted, blend_of
 from truepair.recommender.updating.facts import UPDATES, with_record
 from truepair.recommender.updating.new_rows import Mask, with_new_rows
 from truepair.training import FitResult, Job, Settings, fit
-from truepair.training.start import Side, Start
 
 EPOCHS = 5
 """Epochs of an update where none are given."""
@@ -171,8 +171,9 @@ def _trained(model: Model, parameters: Parameters, growth: Growth, epochs: int, 
     start = with_new_rows(job, start, growth.trained_users, growth.trained_items)
     if not epochs:
         return _untrained(job, start)
-    job = dataclasses.replace(job, start=start)
-    return fit(job, engine=parameters["engine"], progress=progress, keep_start=True)
+    begun = dataclasses.replace(job, start=start)
+    result = fit(begun, engine=parameters["engine"], progress=progress, keep_start=True)
+    return dataclasses.replace(result, job=dataclasses.replace(result.job, start=None))  # it is large
 
 
 def _untrained(job: Job, start: Start) -> FitResult:

@@ -20,11 +20,11 @@ import torch.nn.functional as F  # noqa: N812, the name everybody uses
 from torch import Tensor
 
 from truepair.models.encoders import StartedEncoder
+from truepair.models.start import Side, Start
 from truepair.sampling import Draws, Matrices
 from truepair.storage.compiled_code import announce_compilation, parallel_kernel
 from truepair.training.job import Job
 from truepair.training.sampled.plan import Floats, lacking, plan_of
-from truepair.training.start import Side, Start
 from truepair.training.trainer import Engine, EpochTotals
 
 if TYPE_CHECKING:

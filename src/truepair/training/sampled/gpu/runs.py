@@ -18,13 +18,13 @@ import triton
 from torch import Tensor
 
 from truepair.models.encoders import StartedEncoder
+from truepair.models.start import Side, Start
 from truepair.randomness import stream_key
 from truepair.sampling import Draws, Matrices
 from truepair.training.job import Job
 from truepair.training.sampled.gpu import in_batch, kernels
 from truepair.training.sampled.gpu.lightgcn import Hops
 from truepair.training.sampled.plan import next_power_of_two, plan_of
-from truepair.training.start import Side, Start
 from truepair.training.trainer import EpochTotals
 
 _TABLE_BYTES = 1 << 30  # at most so much for the drawn entries of a part of an epoch

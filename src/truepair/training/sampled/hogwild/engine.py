@@ -21,12 +21,12 @@ import torch.nn.functional as F  # noqa: N812, the name everybody uses
 from torch import Tensor
 
 from truepair.models.encoders import MF
+from truepair.models.start import Side, Start
 from truepair.randomness import stream_key
 from truepair.sampling import Draws, Matrices
 from truepair.storage.compiled_code import announce_compilation
 from truepair.training.job import Job
 from truepair.training.sampled.plan import FUSED_SAMPLERS, Floats, lacking, plan_of
-from truepair.training.start import Side, Start
 from truepair.training.trainer import Engine, EpochTotals
 
 if TYPE_CHECKING:  # what is compiled is imported when training starts: Numba takes a second to load
