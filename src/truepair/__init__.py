@@ -32,7 +32,10 @@ TYPE_CHECKING = False  # not from typing: its import would delay the handler of 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from truepair.backtesting import Backtest as Backtest
+    from truepair.backtesting import backtest as backtest
     from truepair.data.datasets.loading import load as _load
+    from truepair.data.drift import simulate_drift as simulate_drift
     from truepair.data.interactions import Interactions as Interactions
     from truepair.data.reading import read_interactions as read_interactions
     from truepair.data.simulation import simulate_world as simulate_world
@@ -93,6 +96,7 @@ _MODULES = {  # module -> its public names
     "data.interactions": "Interactions",
     "data.reading": "read_interactions",
     "data.simulation": "simulate_world",
+    "data.drift": "simulate_drift",
     "data.split": "Split",
     "data.split_recipes": "split_random split_random_per_user split_leave_last_out split_temporal "
     "split_given",
@@ -104,6 +108,7 @@ _MODULES = {  # module -> its public names
     "prior": "estimate_prior",
     "evaluation": "Evaluation Comparison Validation evaluate compare compare_all",
     "recommender.estimator": "Recommender",
+    "backtesting": "backtest Backtest",
     "tuning": "tune Tuning Range Powers Choice When",
 }
 _OTHER_NAMES = {"load_dataset": ("data.datasets.loading", "load")}

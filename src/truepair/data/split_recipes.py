@@ -97,7 +97,7 @@ def split_temporal(
     if at is not None and test is not None:
         raise InputError(f"test = {test!r} and at = {at!r} both say where to split; pass one of them.")
     share, valid = _check_test(0.2 if test is None else test), _check_valid(valid)
-    time = _clock_times(interactions, "split_temporal")
+    time = clock_times(interactions, "split_temporal")
     in_test = _latest(time, np.ones(len(time), dtype=bool), share) if at is None else _since(time, at)
     in_valid = _latest(time, ~in_test, valid)
     test_remarks = _size_note("test", in_test, len(time), share) if at is None else ()
@@ -252,7 +252,8 @@ def _times(interactions: Interactions, who: str) -> Values:
     return interactions.time
 
 
-def _clock_times(interactions: Interactions, who: str) -> Values:
+def clock_times(interactions: Interactions, who: str) -> Values:
+    """The times, if they compare pairs of different users; else an error in the name of `who`."""
     time = _times(interactions, who)
     if interactions.time_kind == "order":
         raise InputError(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import time
 
+from truepair.data.durations import total_seconds
 from truepair.errors import InputError, check_number
 
 _UNITS = {"s": 1.0, "sec": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0}
-_PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(h|min|m|sec|s)\s*")
 
 
 def seconds_of(budget: str | float | None) -> float | None:
@@ -23,10 +22,8 @@ def seconds_of(budget: str | float | None) -> float | None:
         return check_number(
             "budget", budget, 0, open_low=True, remedy="Give seconds, or a text such as '2min'."
         )
-    found, place = 0.0, 0
-    while (part := _PART.match(budget, place)) is not None:
-        found, place = found + float(part[1]) * _UNITS[part[2]], part.end()
-    if place != len(budget) or not found:
+    found = total_seconds(budget, _UNITS)
+    if found is None:
         raise InputError(f"budget = {budget!r:.60} is no time; give one such as '90s', '2min' or '1h30min'.")
     return found
 

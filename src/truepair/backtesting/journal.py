@@ -1,0 +1,127 @@
+"""The journal of a backtest: finished cells in a JSON-lines file, so that an interrupted run continues."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+from truepair.backtesting.cells import Cell
+from truepair.backtesting.strategies import STRATEGIES, restored
+from truepair.errors import InputError, StorageError
+from truepair.storage.atomic import atomic_write
+from truepair.storage.plain_values import is_number
+
+_MOST_BYTES = 1 << 26
+_OPTIONAL = ("known", "new")  # fields that may be null
+_WHOLE = ("period", "users", "known_users", "trained_users", "unknown_pairs", "train_pairs")
+
+
+def key_of(facts: Mapping[str, Any]) -> str:
+    """A checksum of everything that decides the cells of a backtest."""
+    return hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+class Journal:
+    """Finished cells and the settings of the first period. Without a path, they are in memory only."""
+
+    def __init__(self, path: str | Path | None, key: str) -> None:
+        self.path, self.key = None if path is None else Path(path), key
+        self.settings: dict[str, Any] | None = None
+        self._cells: dict[tuple[int, str], Cell] = {}
+        if self.path is None:
+            return
+        if self.path.exists():
+            self._read(self.path)
+        self._write_all(self.path)  # without a line that was cut off, and now rather than after hours
+
+    def get(self, period: int, strategy: str) -> Cell | None:
+        """The cell, if it is finished."""
+        return self._cells.get((period, strategy))
+
+    def add(self, cell: Cell) -> None:
+        """Keep a finished cell."""
+        self._cells[cell.period, cell.strategy] = cell
+        self._append({"cell": asdict(cell)})
+
+    def settle(self, settings: Mapping[str, Any] | None) -> None:
+        """Keep the settings of the first period, once they are known."""
+        if settings is not None and self.settings is None:
+            self.settings = dict(settings)
+            self._append({"settings": self.settings})
+
+    def _lines(self) -> list[dict[str, Any]]:
+        settled = [] if self.settings is None else [{"settings": self.settings}]
+        return [{"backtest": self.key}, *settled, *({"cell": asdict(cell)} for cell in self._cells.values())]
+
+    def _write_all(self, path: Path) -> None:
+        with atomic_write(path, "the checkpoint") as file:
+            file.write("".join(json.dumps(line) + "\n" for line in self._lines()).encode())
+
+    def _append(self, line: Mapping[str, Any]) -> None:
+        if self.path is None:
+            return
+        try:
+            with self.path.open("ab") as file:
+                file.write((json.dumps(line) + "\n").encode())
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise StorageError(f"cannot write to {self.path}: {error.strerror or error}.") from error
+
+    def _read(self, path: Path) -> None:
+        lines = _whole_lines(path)
+        if not lines:
+            return
+        if not isinstance(lines[0], dict) or "backtest" not in lines[0]:
+            raise StorageError(f"{path} is no checkpoint of a backtest; give another file.")
+        if lines[0]["backtest"] != self.key:
+            raise StorageError(
+                f"{path} is of a backtest with other data, periods or parameters. Give another checkpoint "
+                "file, or delete this one."
+            )
+        for number, line in enumerate(lines[1:], 2):
+            try:
+                self._take(line)
+            except (InputError, KeyError, TypeError, ValueError, AttributeError) as error:
+                raise StorageError(
+                    f"line {number} of {path} is no result of a backtest: {error!r:.200}. Delete the file."
+                ) from error
+
+    def _take(self, line: Any) -> None:
+        if set(line) == {"settings"}:
+            restored(line["settings"])  # checks them
+            self.settings = dict(line["settings"])
+            return
+        cell = Cell(**line["cell"])
+        for each in fields(Cell):
+            value = getattr(cell, each.name)
+            right = (value is None and each.name in _OPTIONAL) or _fits(each.name, value)
+            if not right:
+                raise InputError(f"{each.name} = {value!r:.60} is not allowed.")
+        self._cells[cell.period, cell.strategy] = cell
+
+
+def _fits(name: str, value: Any) -> bool:
+    if name == "strategy":
+        return value in STRATEGIES
+    return is_number(value) and (name not in _WHOLE or (isinstance(value, int) and value >= 0))
+
+
+def _whole_lines(path: Path) -> list[Any]:
+    """The lines of a file as JSON values; a last line that was cut off is left out."""
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise StorageError(f"{path} is too large for a checkpoint of a backtest; give another file.")
+        *whole, _ = path.read_bytes().split(b"\n")
+        return [json.loads(line) for line in whole]
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror or error}.") from error
+    except (ValueError, RecursionError) as error:
+        raise StorageError(
+            f"{path} is no checkpoint of a backtest ({error!s:.200}); give another file."
+        ) from error

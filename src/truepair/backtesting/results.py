@@ -1,0 +1,91 @@
+"""Backtest: results by period and strategy, as text, JSON, a figure and a page."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from truepair.backtesting.cells import PeriodResults
+from truepair.backtesting.report import backtest_page, figure
+from truepair.errors import InputError
+from truepair.reporting.figures import standalone
+from truepair.reporting.page import write_text
+
+
+class Backtest(PeriodResults):
+    """Quality over time: `table()`, `summary()`, `to_json()`, `plot("figure.svg")`, `page("report.html")`."""
+
+    def table(self) -> str:
+        """A row a period: when, how many users are judged, what is new, and the mean of each strategy."""
+        head = ["", "from", "users", "new people", "new items", *self.strategies]
+        rows = [head]
+        for period in self.periods:
+            cells = [cell for cell in self.cells if cell.period == period.number]
+            shares = [f"{share:.0%}" for share in (period.new_user_share, period.new_item_share)]
+            values = [f"{cell.value:.4f}" for cell in cells]
+            rows.append([str(period.number), period.date, f"{period.users:,}", *shares, *values])
+        lines = [_aligned(rows), *self._summary_lines(), *self.notes()]
+        return "\n".join(lines)
+
+    def _summary_lines(self) -> list[str]:
+        rows = [["periods 2 on", self.metric, "known people", "of retrain", "seconds", "of retrain"]]
+        for line in self.summary():
+            known = "" if line.known is None else f"{line.known:.4f}"
+            shares = ["" if s is None else f"{s:.1%}" for s in (line.to_retrain, line.time_to_retrain)]
+            rows.append(
+                [line.strategy, f"{line.value:.4f}", known, shares[0], f"{line.seconds:.1f}", shares[1]]
+            )
+        return ["", _aligned(rows), ""]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as plain JSON values."""
+        periods = [
+            {
+                **asdict(period),
+                "new_user_share": period.new_user_share,
+                "new_item_share": period.new_item_share,
+                "newness": period.newness,
+            }
+            for period in self.periods
+        ]
+        return {
+            "metric": self.metric,
+            "periods": periods,
+            "cells": [asdict(cell) for cell in self.cells],
+            "summary": [asdict(line) for line in self.summary()],
+            "facts": dict(self.facts),
+        }
+
+    def to_json(self) -> str:
+        """`to_dict` as text."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, indent=2)
+
+    def plot(self, path: str | Path) -> None:
+        """Draw quality, newness and training time over the periods to an .svg file."""
+        path = Path(path)
+        if path.suffix.lower() != ".svg":
+            raise InputError(f"{path} has no suffix of a figure; end the name in .svg.")
+        write_text(path, standalone(figure(self)))
+
+    def page(self, path: str | Path, title: str = "Backtest") -> None:
+        """Write a report with figures and tables to an .html file."""
+        backtest_page(self, title).write(Path(path))
+
+    def __repr__(self) -> str:
+        means = ", ".join(f"{line.strategy} {line.value:.4f}" for line in self.summary())
+        return f"<Backtest: {len(self.periods)} periods, {self.metric} after the first: {means}>"
+
+
+def _aligned(rows: list[list[str]]) -> str:
+    """The first column to the left, all others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = (
+        [
+            row[0].ljust(widths[0]),
+            *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)),
+        ]
+        for row in rows
+    )
+    return "\n".join("  ".join(line).rstrip() for line in lines)

@@ -1,0 +1,159 @@
+"""backtest: train for one period after the other, and judge each model on the period that follows."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Literal
+
+from truepair.backtesting.cells import Cell
+from truepair.backtesting.journal import Journal, key_of
+from truepair.backtesting.judging import judge
+from truepair.backtesting.periods import Period, Timeline
+from truepair.backtesting.results import Backtest
+from truepair.backtesting.strategies import STRATEGIES, Source, Strategy, stated
+from truepair.data.interactions import refuse_weights
+from truepair.errors import InputError, check_choice, check_type
+from truepair.evaluation import parse_metric
+from truepair.evaluation.metrics import Floats
+from truepair.recommender.estimator import Recommender
+from truepair.recommender.holdout import as_interactions
+
+SETTINGS = ("first", "each")
+"""Automatic settings: chosen for the first period and kept, or chosen for each."""
+
+
+def backtest(
+    interactions: Any,
+    model: Recommender | None = None,
+    *,
+    every: str | float | None = None,
+    train: str | float | None = None,
+    periods: int | None = None,
+    strategies: Sequence[str] = tuple(STRATEGIES),
+    metric: str | None = None,
+    settings: Literal["first", "each"] = "first",
+    seed: int | None = None,
+    checkpoint: str | Path | None = None,
+    progress: bool = False,
+) -> Backtest:
+    """Replay the past: at the start of each period, train on what came before, and judge on the period.
+
+    interactions  an `Interactions` with clock times, or any source that `read_interactions` takes.
+    model         a `Recommender`, whose parameters are used; by default `Recommender()`.
+    every         the length of a period: "7d", "12h", "2w", or a number in the unit of the time column. The
+                  last period ends with the data. By default "7d".
+    periods       the number of periods. With `every`, the last ones; without it, the time is cut into this
+                  many periods with equally many pairs, after a first part that is only learnt from.
+    train         the window that `retrain` and `popularity` learn from, such as "90d"; by default everything
+                  before the period. `update` does not forget: it starts with the first window, and adds.
+    strategies    "retrain": a new model for each period. "update": the model of the period before, updated
+                  by `Recommender.update`. "nothing": the model of the first period. "popularity": the items
+                  with the most users.
+    metric, seed  by default those of the model.
+    settings      automatic settings are chosen for the "first" period and kept, or chosen for "each" by
+                  `retrain`.
+    checkpoint    a file for finished cells; the same call continues after an interruption.
+
+    A period is judged for every user with a pair of a known item in it. All strategies leave out what the
+    user had before the period. Users without a trained pair get the most popular items. Users with and
+    without a pair before the period are reported apart. Pairs of items that nobody had before are counted,
+    but not judged: no model can recommend them.
+
+    >>> from truepair import Recommender, simulate_drift
+    >>> world = simulate_drift(60, 50, periods=4, pairs=20)
+    >>> model = Recommender(dim=8, epochs=3, auto=False)
+    >>> found = backtest(world, model, every="1w", strategies=["retrain", "popularity"])
+    >>> len(found.periods), found.strategies
+    (3, ['retrain', 'popularity'])
+    """
+    chosen, names = _model(model, metric, seed), _names(strategies)
+    check_choice("settings", settings, SETTINGS)
+    pairs = as_interactions(interactions)
+    refuse_weights(pairs)
+    timeline = Timeline(pairs, every, train, periods)
+    facts = {
+        "data": pairs.hash,
+        "periods": [asdict(period) for period in timeline.periods],
+        "parameters": stated(chosen),
+        "settings": settings,
+    }
+    journal = Journal(checkpoint, key_of(facts))
+    source = Source(timeline, chosen, settings == "each", journal.settings)
+    ways = {name: STRATEGIES[name](source) for name in names}
+    cells = []
+    for period in timeline.periods:
+        for name, way in ways.items():
+            cell = journal.get(period.number, name)
+            if cell is None:
+                cell = _cell(way, name, period, timeline, chosen.metric)
+                journal.settle(source.settings)
+                journal.add(cell)
+            cells.append(cell)
+            if progress:
+                print(_progress_line(cell, len(timeline.periods), chosen.metric), file=sys.stderr)
+    cuts = {"every": every, "train": train, "left out": timeline.left_out, "chosen": source.settings}
+    return Backtest(chosen.metric, tuple(timeline.periods), tuple(cells), {**_without_periods(facts), **cuts})
+
+
+def _model(model: Recommender | None, metric: str | None, seed: int | None) -> Recommender:
+    """A new recommender with the parameters of the model, which stays as it is."""
+    if model is not None:
+        check_type("model", model, Recommender, "give a Recommender, fitted or not: its parameters are used")
+    given = {name: value for name, value in (("metric", metric), ("seed", seed)) if value is not None}
+    chosen = Recommender(**({} if model is None else model.get_params())).set_params(**given)
+    parse_metric(chosen.metric)
+    chosen.check()
+    return chosen
+
+
+def _names(strategies: Sequence[str]) -> list[str]:
+    names = [strategies] if isinstance(strategies, str) else list(strategies)
+    for name in names:
+        check_choice("strategies", name, STRATEGIES)
+    if not names or len(set(names)) < len(names):
+        raise InputError(
+            f"strategies = {names} must be one or more different names of {', '.join(STRATEGIES)}."
+        )
+    return names
+
+
+def _cell(way: Strategy, name: str, period: Period, timeline: Timeline, metric: str) -> Cell:
+    """Train, then judge."""
+    model, seconds = way.model(period)
+    before = timeline.before(period)
+    found = judge(model, timeline.target(period), before, metric)
+    low, high = found.interval(metric)
+    values, known = found.values(metric), before.user_counts[found.users] > 0
+    return Cell(
+        period.number,
+        name,
+        found.mean(metric),
+        low,
+        high,
+        users=found.n_users,
+        known_users=int(known.sum()),
+        known=_mean(values[known]),
+        new=_mean(values[~known]),
+        trained_users=found.n_users - len(found.cold_users),
+        unknown_pairs=found.n_unseen_pairs,
+        train_pairs=len(model.seen_),
+        seconds=round(seconds, 3),
+    )
+
+
+def _mean(values: Floats) -> float | None:
+    return float(values.mean()) if len(values) else None
+
+
+def _progress_line(cell: Cell, n: int, metric: str) -> str:
+    return (
+        f"period {cell.period} of {n}, {cell.strategy}: {metric} {cell.value:.4f}, "
+        f"trained on {cell.train_pairs:,} pairs in {cell.seconds:.1f} s"
+    )
+
+
+def _without_periods(facts: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in facts.items() if name != "periods"}

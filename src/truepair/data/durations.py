@@ -1,0 +1,90 @@
+"""Durations of data time, such as "7d", and the unit of a time column.
+
+A time column has no unit of its own: integers are kept as they are, dates and ISO text are microseconds. The
+unit of clock times follows from their size, because today's seconds, milliseconds, microseconds and
+nanoseconds since 1970 differ by factors of 1000.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import numpy as np
+
+from truepair.data.interactions import Interactions, Values
+from truepair.errors import InputError, check_number
+
+UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+"""Units of durations in seconds."""
+
+# The largest absolute time -> units of the column in a second: seconds below 10^11 (until the year 5138), …
+_PER_SECOND = ((1e8, None), (1e11, 1.0), (1e14, 1e3), (1e17, 1e6), (np.inf, 1e9))
+_PART = re.compile(r"\s*(\d{1,15}(?:\.\d{1,15})?)\s*([a-z]+)\s*", re.ASCII)
+
+
+def total_seconds(text: str, units: Mapping[str, float] = UNITS) -> float | None:
+    """The seconds of a text of numbers with units; None if it is none, or 0.
+
+    >>> total_seconds("1d12h"), total_seconds("2w"), total_seconds("7"), total_seconds("1 month")
+    (129600.0, 1209600.0, None, None)
+    """
+    found, place = 0.0, 0
+    while (part := _PART.match(text, place)) is not None and part[2] in units:
+        found, place = found + float(part[1]) * units[part[2]], part.end()
+    return found if found and place == len(text) else None
+
+
+def time_length(what: str, duration: str | float, interactions: Interactions) -> float:
+    """The duration in the unit of the time column: text such as "7d", or a number in that unit.
+
+    >>> from truepair.data.reading import read_interactions
+    >>> day = read_interactions({"user": [1, 2], "item": [1, 1], "time": ["2024-05-30", "2024-05-31"]})
+    >>> time_length("every", "1d", day)  # dates are microseconds
+    86400000000.0
+    """
+    remedy = (
+        f"Give text such as '7d' (units: {', '.join(UNITS)}), or a number in the unit of the time column."
+    )
+    if not isinstance(duration, str):
+        return check_number(what, duration, 0, open_low=True, remedy=remedy)
+    seconds = total_seconds(duration)
+    if seconds is None:
+        raise InputError(f"{what} = {duration!r:.60} is no duration. {remedy}")
+    time = np.asarray(interactions.time)
+    per_second = _unit(time)
+    if per_second is None:
+        raise InputError(
+            f"{what} = {duration!r:.60} needs times of a clock, and the times here are at most "
+            f"{_largest(time):g}, too small for seconds since 1970; give {what} as a number in their unit, "
+            "or read a column of dates."
+        )
+    return seconds * per_second
+
+
+def _largest(time: Values) -> float:
+    return float(
+        np.abs(time.astype(np.float64)).max(initial=0)
+    )  # not of integers: -2**63 has no absolute value
+
+
+def _unit(time: Values) -> float | None:
+    """Units of the column in a second; None where it is no clock that began in 1970."""
+    largest = _largest(time)
+    return next(per_second for bound, per_second in _PER_SECOND if largest < bound)
+
+
+def shown_time(time: float, interactions: Interactions) -> str:
+    """A time for people: a date and a time of day, or the number where the unit is not known.
+
+    >>> from truepair.data.ids import IdMap
+    >>> zero, one = np.array([0]), IdMap.range(1)
+    >>> day = Interactions(zero, zero, one, one, time=np.array([1.7e9]))
+    >>> shown_time(1.7e9, day)
+    '2023-11-14 22:13'
+    """
+    per_second = _unit(np.asarray(interactions.time))
+    if per_second is None:
+        return f"{time:g}"
+    moment = np.datetime64(int(time / per_second), "s")
+    return str(moment)[:16].replace("T", " ")
