@@ -18,9 +18,11 @@ from truepair.models.closed_forms import ClosedForm
 from truepair.models.factor_matrices import Rows, dense
 from truepair.prior import prepare
 from truepair.recommender.defaults import USED_BY_CLOSED_FORMS
+from truepair.recommender.feature_tables import NO_TABLES, FeatureTables
 from truepair.recommender.holdout import joined
 from truepair.recommender.known_ids import ONLY_VALIDATION
 from truepair.recommender.model_file import Model
+from truepair.recommender.new_items import map_of
 from truepair.recommender.parameters import as_json
 from truepair.recommender.parts import (
     ENCODER_FIELDS,
@@ -50,6 +52,7 @@ def fit_split(
     checkpoint: str | Path | None,
     progress: bool,
     about: Mapping[str, Any] | None = None,
+    tables: FeatureTables = NO_TABLES,
 ) -> Fitted:
     """Learn from the train part; the validation part, if there is one, is used only for scoring."""
     device = Settings(device=parameters["device"]).torch_device()
@@ -60,14 +63,19 @@ def fit_split(
     if (closed := closed_form_of(parameters)) is not None:
         result = solve(closed, split.train, validation, device)
     else:
-        result, estimated = _train(parameters, split.train, validation, checkpoint, progress)
+        result, estimated = _train(parameters, split.train, validation, checkpoint, progress, tables)
     users, items, score = _blended(parameters, result, split.train, validation, device)
     seen = joined([split.train] if split.valid is None else [split.train, split.valid]).pairs_only()
     held_out = np.flatnonzero((split.train.user_counts == 0) & (seen.user_counts > 0)).tolist()
     facts = _facts(parameters, result, split, score) | estimated | dict(about or {})
     facts |= {ONLY_VALIDATION: held_out} if held_out else {}
     popularity = split.train.item_counts
-    return Fitted(Model(users, items, seen, popularity, facts), result)
+    model = Model(users, items, seen, popularity, facts)
+    if tables.items is not None:
+        blended = blend_of(parameters) is not None
+        item_map = map_of(model, result.job.encoder, tables.items, blended)
+        model = dataclasses.replace(model, item_map=item_map)
+    return Fitted(model, result)
 
 
 def solve(
@@ -86,9 +94,11 @@ def _train(
     validation: Validation | None,
     checkpoint: str | Path | None,
     progress: bool,
+    tables: FeatureTables,
 ) -> tuple[FitResult, dict[str, Any]]:
     """The trained encoder, and facts about the prior and the first model, where the loss needs them."""
     encoder, loss, sampler, settings = parts_of(parameters, len(train), train.n_users)
+    encoder = tables.given_to(encoder)
     if validation is None:
         settings = dataclasses.replace(settings, patience=None)
     engine, last = parameters["engine"], parameters["stop_after"]

@@ -16,13 +16,17 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from truepair.data.features import FeatureEncoding
 from truepair.data.ids import Codes, IdMap
 from truepair.data.interactions import Interactions
-from truepair.errors import InputError, StorageError
+from truepair.errors import InputError, StorageError, check_number
 from truepair.models.factor_matrices import Rows, by_columns, n_rows
+from truepair.models.feature_map import FeatureMap, check_map
 from truepair.storage.tensor_file import read_tensors, write_tensors
 
 KIND, VERSION = "truepair model", 1
+FEATURES = "item features"  # the fact: how a table becomes features
+_MAP = "features.map"  # the tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +38,7 @@ class Model:
     seen: Interactions
     popularity: Codes  # [n_items], how many people had each item in training; 0 was never trained
     facts: dict[str, Any] = field(default_factory=dict)
+    item_map: FeatureMap | None = None  # from features to rows of items; None without features
 
 
 def save_model(path: str | Path, model: Model) -> None:
@@ -47,7 +52,12 @@ def save_model(path: str | Path, model: Model) -> None:
         "ids.users": _ids_to_bytes(model.seen.user_ids),
         "ids.items": _ids_to_bytes(model.seen.item_ids),
     }
-    write_tensors(Path(path), KIND, VERSION, tensors, model.facts)
+    facts = model.facts
+    if (found := model.item_map) is not None:
+        tensors[_MAP] = found.weights
+        stored = {"columns": found.encoding.as_json(), "l2": found.l2, "cosine": found.cosine}
+        facts = {**facts, FEATURES: stored}
+    write_tensors(Path(path), KIND, VERSION, tensors, facts)
 
 
 def load_model(path: str | Path) -> Model:
@@ -79,7 +89,22 @@ def _checked(tensors: dict[str, Tensor], facts: Any) -> Model:
     popularity = tensors["popularity"]
     if popularity.dtype != torch.int64 or popularity.shape != (n_items,) or bool((popularity < 0).any()):
         raise InputError(f"popularity is not {n_items} counts.")
-    return Model(users, items, seen, popularity.numpy(), facts)
+    item_map = _item_map(tensors, facts.pop(FEATURES, None), items.shape[1])
+    return Model(users, items, seen, popularity.numpy(), facts, item_map)
+
+
+def _item_map(tensors: dict[str, Tensor], stored: Any, width: int) -> FeatureMap | None:
+    """The map from features to rows of items, if the file has one."""
+    if (stored is None) != (_MAP not in tensors):
+        raise InputError("it has either a map of features or what the features are, and not both.")
+    if stored is None:
+        return None
+    if not isinstance(stored, dict):
+        raise InputError(f"the fact {FEATURES!r} is a {type(stored).__name__}, not an object.")
+    encoding, weights, cosine = FeatureEncoding.from_json(stored["columns"]), tensors[_MAP], stored["cosine"]
+    check_map(weights, encoding, width)
+    cosine = None if cosine is None else check_number("the cosine of the map", cosine, -1.01, 1.01)
+    return FeatureMap(encoding, weights, check_number("the l2 of the map", stored["l2"], 0), cosine)
 
 
 def mean_prior(tau: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ def fold_in_users(model: Model, parameters: Parameters, history: Any, unknown: s
     pairs = Interactions(users, items[people.items[known]], IdMap(people.user_ids.outside(guests)), item_ids)
     facts = {**model.facts, "folded in": pairs.hash}
     facts.pop(ONLY_VALIDATION, None)  # codes of other users
-    return Model(_rows(model, parameters, pairs), model.items, pairs, model.popularity, facts)
+    return dataclasses.replace(model, users=_rows(model, parameters, pairs), seen=pairs, facts=facts)
 
 
 def _rows(model: Model, parameters: Parameters, pairs: Interactions) -> Rows:
@@ -67,4 +68,5 @@ def with_more_users(model: Model, ids: IdMap) -> Model:
         users[torch.from_numpy(codes)] = model.users
     known = Interactions(codes[seen.users], seen.items, everyone, seen.item_ids)
     held_out = codes[np.flatnonzero(~history_of(model).users & (seen.user_counts > 0))].tolist()
-    return Model(users, model.items, known, model.popularity, {**model.facts, ONLY_VALIDATION: held_out})
+    facts = {**model.facts, ONLY_VALIDATION: held_out}
+    return dataclasses.replace(model, users=users, seen=known, facts=facts)
