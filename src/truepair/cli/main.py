@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from truepair.cli.commands.add_items import add_items
 from truepair.cli.commands.compare import compare
 from truepair.cli.commands.data import fetch, info, list_datasets
 from truepair.cli.commands.demo import demo
@@ -116,6 +117,7 @@ add(app, "fit", fit, "fit clicks.csv -o model.truepair --min-rating 4 --set enco
 add(app, "evaluate", evaluate, "evaluate model.truepair next_week.csv -k 5,10,20")
 add(app, "recommend", recommend, "recommend model.truepair -k 20 -o lists.parquet")
 add(app, "similar", similar, "similar model.truepair 50 181 -k 5")
+add(app, "add-items", add_items, "add-items model.truepair new_items.csv -o model.truepair")
 add(app, "compare", compare, "compare ml-100k --losses bpr,dcl,dpl --seeds 3 --min-rating 4")
 add(app, "tune", tune, "tune ml-100k --loss dpl --trials 30 --out tuning.html --save-config best.toml")
 add(app, "prior", prior, "prior ml-100k --plot prior.svg --per-user tau.csv")

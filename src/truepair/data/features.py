@@ -55,8 +55,9 @@ class FeatureEncoding:
         if not used:
             left = ", ".join(repr(name) for at, name in enumerate(names) if at != table.id_column) or "none"
             raise InputError(
-                f"{table.source} has no column that gives features; beside the {role}, it has {left}. Give text "
-                "or lists of text of which several rows have the same, numbers that differ, or lists of numbers."
+                f"{table.source} has no column that gives features; beside the {role}, it has {left}. Give "
+                "text or lists of text of which several rows have the same, numbers that differ, or lists of "
+                "numbers."
             )
         return FeatureEncoding(used)
 

@@ -22,13 +22,13 @@ from truepair.models.factor_matrices import Rows
 from truepair.recommender import lists
 from truepair.recommender.automatic.kept import chosen_settings
 from truepair.recommender.defaults import unused
-from truepair.recommender.feature_tables import FeatureTables
+from truepair.recommender.features.new_items import add_items
+from truepair.recommender.features.tables import FeatureTables
 from truepair.recommender.fitting import fit_split
 from truepair.recommender.holdout import split_for_fitting
 from truepair.recommender.known_ids import Unknown, history_of, listed_items
 from truepair.recommender.model_check import check_model
 from truepair.recommender.model_file import Model, load_model, save_model
-from truepair.recommender.new_items import add_items
 from truepair.recommender.new_users import fold_in_users
 from truepair.recommender.output import Output, output_of, to_output
 from truepair.recommender.parameters import check_saveable, from_json, resolve

@@ -18,11 +18,11 @@ from truepair.models.closed_forms import ClosedForm
 from truepair.models.factor_matrices import Rows, dense
 from truepair.prior import prepare
 from truepair.recommender.defaults import USED_BY_CLOSED_FORMS
-from truepair.recommender.feature_tables import NO_TABLES, FeatureTables
+from truepair.recommender.features.new_items import map_of
+from truepair.recommender.features.tables import NO_TABLES, FeatureTables
 from truepair.recommender.holdout import joined
 from truepair.recommender.known_ids import ONLY_VALIDATION
 from truepair.recommender.model_file import Model
-from truepair.recommender.new_items import map_of
 from truepair.recommender.parameters import as_json
 from truepair.recommender.parts import (
     ENCODER_FIELDS,

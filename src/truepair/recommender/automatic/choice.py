@@ -20,7 +20,7 @@ from truepair.models.encoders import ENCODERS
 from truepair.recommender.automatic.budget import Clock
 from truepair.recommender.automatic.search import CHOSEN, Search
 from truepair.recommender.defaults import is_full
-from truepair.recommender.feature_tables import NO_TABLES, FeatureTables
+from truepair.recommender.features.tables import NO_TABLES, FeatureTables
 from truepair.recommender.holdout import hold_out, like_test
 from truepair.recommender.parameters import as_json
 from truepair.recommender.parts import Parameters

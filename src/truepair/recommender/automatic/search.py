@@ -20,7 +20,7 @@ from truepair.randomness import random_order, stream_key
 from truepair.recommender.automatic.blend_choice import MOST_ITEMS, choose_blend, solving_seconds
 from truepair.recommender.automatic.budget import Clock
 from truepair.recommender.defaults import FULL_CATALOGUE
-from truepair.recommender.feature_tables import NO_TABLES, FeatureTables
+from truepair.recommender.features.tables import NO_TABLES, FeatureTables
 from truepair.recommender.parts import Parameters, parts_of
 from truepair.training import FitResult, Job, Settings, fit_many
 

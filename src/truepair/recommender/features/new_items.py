@@ -17,7 +17,7 @@ from truepair.errors import InputError, check_number
 from truepair.models.encoders import Encoder
 from truepair.models.factor_matrices import dense
 from truepair.models.feature_map import FeatureMap
-from truepair.recommender.extending import with_items
+from truepair.recommender.features.extending import with_items
 from truepair.recommender.known_ids import listed_items
 from truepair.recommender.model_file import Model
 from truepair.recommender.parts import Parameters, as_fitted, blend_of, closed_form_of, parts_of
@@ -44,8 +44,8 @@ def add_items(model: Model, parameters: Parameters, source: Any, popularity: flo
     if len(without):
         names = ", ".join(map(repr, table.ids.take(rows[without[:5]]).to_pylist()))
         raise InputError(
-            f"{table.source}: {len(without):,} new items have no feature that was trained: {names}; give them "
-            "a value that trained items have, or remove their rows."
+            f"{table.source}: {len(without):,} new items have no feature that was trained: {names}; give "
+            "them a value that trained items have, or remove their rows."
         )
     vectors = _scored_as(encoder, model.item_map.rows(matrix), expected, model.seen.n_items * blended)
     ids = table.ids.take(rows)
