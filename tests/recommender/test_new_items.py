@@ -271,3 +271,10 @@ def test_extending_moves_every_code(world, hybrid):
     assert found.popularity[[0, 73]].tolist() == [0, 0]
     assert torch.equal(found.items[1:73], model.items)
     np.testing.assert_array_equal(found.seen.items, model.seen.items + 1)
+
+
+def test_new_items_get_their_own_vectors_in_any_order(world, hybrid):
+    _, table, cold, _ = world
+    new = only(table, cold)
+    backwards = {column: values[::-1] for column, values in new.items()}
+    assert torch.equal(hybrid.add_items(new).items_, hybrid.add_items(backwards).items_)

@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, SupportsInt
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +35,7 @@ class Place(NamedTuple):
     ids: pa.Array
     role: str
 
-    def row(self, number: int) -> str:
+    def row(self, number: SupportsInt) -> str:
         """The item or user of a row."""
         return f"{self.role} {self.ids[int(number)].as_py()!r}"
 
