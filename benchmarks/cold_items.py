@@ -43,7 +43,7 @@ from truepair.training import ENGINES, Job, Settings
 SEEDS = (0, 1, 2)
 DIM, K = 64, 20
 EPOCHS = {"ml-100k": {"full": 20, "sampled": 30}, "ml-1m": {"full": 10, "sampled": 10}}
-SMALL = {"ml-1m"}  # fewer settings are tried
+SMALL = {"ml-1m"}  # it takes the settings of ML-100k
 LEVELS = (0.0, 0.5, 0.75, 0.9, 0.97)  # quantiles of the counts that cold items are taken to have
 
 
@@ -149,16 +149,19 @@ def measured(part: Part, users: torch.Tensor, items: torch.Tensor) -> dict[str, 
 
 
 def settings_of(name: str, method: str) -> list[dict[str, Any]]:
-    """What is tried in validation."""
+    """What is tried in validation; for a dataset of SMALL, what was chosen on ML-100k."""
     small = name in SMALL
     if method in ("mf", "hybrid"):
         grid = {
             "temperature": (0.2,),
-            "popularity": (0.4,) if small else (0.0, 0.4),
-            "l2_items": (0.0,) if method == "mf" else (0.0, 1e-3),
+            "popularity": (0.0,) if small else (0.0, 0.4),
+            "l2_items": (0.0,) if method == "mf" else (1e-3,) if small else (0.0, 1e-3),
         }
     else:
-        grid = {"weight_decay": (1e-5, 1e-3), "learning_rate": (0.01,)}
+        grid = {
+            "weight_decay": (1e-5,) if small or method == "dns" else (1e-5, 1e-3),
+            "learning_rate": (0.01,),
+        }
     return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
 
 
@@ -275,28 +278,33 @@ def run(name: str, folder: Path, out: Path) -> None:
     methods = [method for method in METHODS if not (name in SMALL and method == "dns")]
     for method in methods:
         for seed in SEEDS[:1]:
-            for chosen in settings_of(name, method):
+            tried = settings_of(name, method)
+            for chosen in tried if len(tried) > 1 else []:
                 go("valid", seed, method, chosen, extra=False)
+    if name not in SMALL:  # how many users cold items are taken to have, in validation
+        go("levels", SEEDS[0], "hybrid", {**settings_of(name, "hybrid")[-1]}, extra=True)
     for seed in SEEDS:
         part = part_of(data, seed, test=True)
         for method, (users, items) in baselines(part).items():
             if json.dumps(["test", seed, method, {}]) not in seen:
                 write("test", seed, method, {}, {"given": measured(part, users, items)})
         for method in methods:
-            hows = METHODS[method]
-            wanted = [(how, "cold ndcg") for how in hows if how != "mean"] + [(hows[0], "warm ndcg")]
-            settings = {json.dumps(chosen_by(done, method, *each)) for each in wanted}
+            wanted = [how for how in METHODS[method] if how != "mean"]
+            settings = {json.dumps(chosen_by(done, name, method, how)) for how in wanted}
             for text in sorted(settings):
-                go("test", seed, method, json.loads(text), extra=True)
+                go("test", seed, method, json.loads(text), extra=False)
                 seen.add(json.dumps(["test", seed, method, json.loads(text)]))
 
 
-def chosen_by(lines: list[dict[str, Any]], method: str, how: str, metric: str) -> dict[str, Any]:
-    """The settings with the best mean in validation."""
+def chosen_by(lines: list[dict[str, Any]], name: str, method: str, how: str) -> dict[str, Any]:
+    """The settings with the best NDCG of cold items among cold items in validation."""
+    tried = settings_of(name, method)
+    if len(tried) == 1:
+        return tried[0]
     scores: dict[str, list[float]] = {}
     for line in lines:
         if line["phase"] == "valid" and line["method"] == method:
-            scores.setdefault(json.dumps(line["settings"]), []).append(line[how][metric])
+            scores.setdefault(json.dumps(line["settings"]), []).append(line[how]["cold ndcg"])
     best: dict[str, Any] = json.loads(max(scores, key=lambda text: float(np.mean(scores[text]))))
     return best
 
@@ -305,16 +313,16 @@ def show(path: Path) -> None:
     """The test results of the chosen settings: mean over the seeds, ± their standard deviation."""
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     tried = {line["method"] for line in lines}
-    rows: list[tuple[str, str, str, dict[str, Any]]] = [
-        ("random", "given", "", {}), ("popular", "given", "", {}),
-        *((m, how, "cold ndcg", {}) for m, hows in METHODS.items() for how in hows if m in tried),
-        ("mf", "mean", "warm ndcg", {}), ("hybrid", "sum", "warm ndcg", {}),
-    ]  # fmt: skip
+    rows = [("random", "given"), ("popular", "given")]
+    rows += [(method, how) for method, hows in METHODS.items() if method in tried for how in hows]
     names = ("cold ndcg", "cold recall", "all ndcg", "all recall", "mixed ndcg", "warm ndcg")
-    print(f"{'':34}" + "".join(f"{name:>17}" for name in names))
-    for method, how, by, chosen in rows:
-        if by:
-            chosen = chosen_by(lines, method, "map" if how == "mean" and by == "cold ndcg" else how, by)
+    print(f"{'':16}" + "".join(f"{name:>17}" for name in names))
+    for method, how in rows:
+        chosen = (
+            {}
+            if how == "given"
+            else chosen_by(lines, lines[0]["data"], method, "map" if how == "mean" else how)
+        )
         found = [
             one[how]
             for one in lines
@@ -322,10 +330,10 @@ def show(path: Path) -> None:
         ]
         if found:
             cells = [np.array([one[name] for one in found]) for name in names]
-            text = "".join(f"{cell.mean():10.4f} ±{cell.std(ddof=1):.4f}"[:17].rjust(17) for cell in cells)
-            print(f"{method + ' ' + how + ' by ' + by:34}{text}  {chosen}")
+            text = "".join(f"{cell.mean():10.4f} ±{cell.std():.4f}"[:17].rjust(17) for cell in cells)
+            print(f"{method + ' ' + how:16}{text}  {chosen}")
     for line in lines:
-        if line["phase"] == "test" and "levels" in line and line["seed"] == 0:
+        if "levels" in line:
             print(line["method"], line["settings"])
             for level, one in line["levels"].items():
                 print("   level", level, {name: round(one[name], 4) for name in names})
