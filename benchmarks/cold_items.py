@@ -2,6 +2,7 @@
 
     python benchmarks/cold_items.py ml-100k --data-dir DIR --out results/cold/ml-100k.jsonl
     python benchmarks/cold_items.py --table results/cold/ml-100k.jsonl
+    python benchmarks/cold_items.py --quick              # a small simulated world, one epoch, one seed
 
 Positives are ratings of at least 4. For each of three seeds, a tenth of the items is cold in the test,
 another tenth in validation, and a tenth of all pairs (another one in validation) comes after training. Each
@@ -19,6 +20,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +34,7 @@ from truepair.data.datasets.loading import load
 from truepair.data.features import Features
 from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
+from truepair.data.simulation import simulate_world
 from truepair.losses import BPR, InfoNCE
 from truepair.models.encoders import MF, Hybrid
 from truepair.models.feature_map import FeatureMap
@@ -42,7 +45,11 @@ from truepair.training import ENGINES, Job, Settings
 
 SEEDS = (0, 1, 2)
 DIM, K = 64, 20
-EPOCHS = {"ml-100k": {"full": 20, "sampled": 30}, "ml-1m": {"full": 10, "sampled": 10}}
+EPOCHS = {
+    "ml-100k": {"full": 20, "sampled": 30},
+    "ml-1m": {"full": 10, "sampled": 10},
+    "quick": {"full": 1, "sampled": 1},
+}
 SMALL = {"ml-1m"}  # it takes the settings of ML-100k
 LEVELS = (0.0, 0.5, 0.75, 0.9, 0.97)  # quantiles of the counts that cold items are taken to have
 
@@ -238,10 +245,17 @@ METHODS = {  # how the vectors of cold items are made, for each training
 }
 
 
-def run(name: str, folder: Path, out: Path) -> None:
+def simulated() -> tuple[Interactions, dict[str, list[Any]]]:
+    """A small world, and the two main genres of its items."""
+    world = simulate_world(60, 250, density=0.15, seed=1)
+    genres = [[f"genre {at}" for at in np.argsort(-row)[:2]] for row in world.traits]
+    return world.observed, {"item": world.observed.item_ids.ids.to_pylist(), "genres": genres}
+
+
+def run(
+    name: str, data: Interactions, table: dict[str, list[Any]], out: Path, seeds: tuple[int, ...] = SEEDS
+) -> None:
     """All methods on a dataset: choose in validation, test once; a line for each result."""
-    data = load(name, folder).with_min_rating(4)
-    table = movies(name, folder)
     out.parent.mkdir(parents=True, exist_ok=True)
     done = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
     seen = {json.dumps([one[key] for key in ("phase", "seed", "method", "settings")]) for one in done}
@@ -277,13 +291,13 @@ def run(name: str, folder: Path, out: Path) -> None:
 
     methods = [method for method in METHODS if not (name in SMALL and method == "dns")]
     for method in methods:
-        for seed in SEEDS[:1]:
+        for seed in seeds[:1]:
             tried = settings_of(name, method)
             for chosen in tried if len(tried) > 1 else []:
                 go("valid", seed, method, chosen, extra=False)
     if name not in SMALL:  # how many users cold items are taken to have, in validation
-        go("levels", SEEDS[0], "hybrid", {**settings_of(name, "hybrid")[-1]}, extra=True)
-    for seed in SEEDS:
+        go("levels", seeds[0], "hybrid", {**settings_of(name, "hybrid")[-1]}, extra=True)
+    for seed in seeds:
         part = part_of(data, seed, test=True)
         for method, (users, items) in baselines(part).items():
             if json.dumps(["test", seed, method, {}]) not in seen:
@@ -348,8 +362,15 @@ if __name__ == "__main__":
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--table", type=Path)
+    parser.add_argument("--quick", action="store_true")
     given = parser.parse_args()
     if given.table:
         show(given.table)
+    elif given.quick:
+        with tempfile.TemporaryDirectory() as temporary:
+            lines = Path(temporary) / "lines.jsonl"
+            run("quick", *simulated(), lines, seeds=SEEDS[:1])
+            show(lines)
     else:
-        run(given.dataset, given.data_dir, given.out)
+        ratings = load(given.dataset, given.data_dir).with_min_rating(4)
+        run(given.dataset, ratings, movies(given.dataset, given.data_dir), given.out)
