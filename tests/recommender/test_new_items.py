@@ -166,7 +166,7 @@ def test_automatic_settings_know_the_features(monkeypatch):
     monkeypatch.setattr(search, "fit_many", few)
     model = tp.Recommender(encoder="hybrid", dim=4, epochs=2, device="cpu", blend="none")
     model.fit(world.observed, item_features=table)
-    assert len(seen) > 3
+    assert len(seen) > 1
     assert all(features is not None for features in seen)
     assert {"temperature", "popularity"} <= set(model.facts_["automatic"]["chosen"])
 
