@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from truepair.models.closed_forms import ItemKNN as ItemKNN
     from truepair.models.closed_forms import Popular as Popular
     from truepair.models.encoders import MF as MF
+    from truepair.models.encoders import Hybrid as Hybrid
     from truepair.models.encoders import LightGCN as LightGCN
     from truepair.prior import estimate_prior as estimate_prior
     from truepair.recommender.estimator import Recommender as Recommender
@@ -102,7 +103,7 @@ _MODULES = {  # module -> its public names
     "split_given",
     "sampling": "Uniform Popularity DNS BNS Full",
     "losses": "BPR BCE CCL InfoNCE InfoNCEPosterior SL BSL PSL DCL HCL DPL DPLHard DPLHalf register_loss",
-    "models.encoders": "MF LightGCN",
+    "models.encoders": "MF LightGCN Hybrid",
     "models.closed_forms": "Popular ItemKNN EASE",
     "training": "Settings Job fit FitResult",
     "prior": "estimate_prior",

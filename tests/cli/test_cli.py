@@ -110,8 +110,8 @@ COMMANDS |= {
 
 
 def test_the_commands_are_those_of_the_docs():
-    names = ["compare", "data", "demo", "doctor", "evaluate", "fit", "lab", "prior", "recommend", "similar"]
-    assert sorted(ROOT.commands) == [*names, "tune"]
+    names = ["add-items", "compare", "data", "demo", "doctor", "evaluate", "fit", "lab", "prior", "recommend"]
+    assert sorted(ROOT.commands) == [*names, "similar", "tune"]
     assert sorted(LAB.commands) == ["bench", "paper", "plain", "prior-study", "quality", "theory", "truth"]
     assert sorted(ROOT.commands["data"].commands) == ["fetch", "info", "list"]
     assert sorted(LAB.commands["paper"].commands) == ["report", "run", "tune"]

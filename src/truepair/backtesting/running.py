@@ -14,7 +14,6 @@ from truepair.backtesting.judging import judge
 from truepair.backtesting.periods import Period, Timeline
 from truepair.backtesting.results import Backtest
 from truepair.backtesting.strategies import STRATEGIES, Source, Strategy, stated
-from truepair.data.interactions import refuse_weights
 from truepair.errors import InputError, check_choice, check_type
 from truepair.evaluation import parse_metric
 from truepair.evaluation.metrics import Floats
@@ -72,7 +71,11 @@ def backtest(
     chosen, names = _model(model, metric, seed), _names(strategies)
     check_choice("settings", settings, SETTINGS)
     pairs = as_interactions(interactions)
-    refuse_weights(pairs)
+    if pairs.disliked is not None:
+        raise InputError(
+            "the interactions have dislikes, which have no times, so that those of later periods would be "
+            "known; read them without dislikes."
+        )
     timeline = Timeline(pairs, every, train, periods)
     facts = {
         "data": pairs.hash,

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from truepair.cli.commands.add_items import add_items
 from truepair.cli.commands.backtest import backtest
 from truepair.cli.commands.compare import compare
 from truepair.cli.commands.data import fetch, info, list_datasets
@@ -119,6 +120,7 @@ add(app, "evaluate", evaluate, "evaluate model.truepair next_week.csv -k 5,10,20
 add(app, "update", update, "update model.truepair today.csv -o model.truepair --forget expired.txt")
 add(app, "recommend", recommend, "recommend model.truepair -k 20 -o lists.parquet")
 add(app, "similar", similar, "similar model.truepair 50 181 -k 5")
+add(app, "add-items", add_items, "add-items model.truepair new_items.csv -o model.truepair")
 add(app, "compare", compare, "compare ml-100k --losses bpr,dcl,dpl --seeds 3 --min-rating 4")
 add(app, "backtest", backtest, "backtest clicks.csv --every 7d --train 90d -o backtest.html")
 add(app, "tune", tune, "tune ml-100k --loss dpl --trials 30 --out tuning.html --save-config best.toml")

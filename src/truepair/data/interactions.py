@@ -192,9 +192,11 @@ class Interactions:
         columns: dict[str, Any] = {name: column[rows] for name, column in self._extra_columns().items()}
         return replace(self, users=self.users[rows], items=self.items[rows], **columns)
 
-    def pairs_only(self) -> Interactions:
-        """The same pairs and dislikes without rating, weight and time."""
-        return Interactions(self.users, self.items, self.user_ids, self.item_ids, disliked=self.disliked)
+    def pairs_only(self, *, weights: bool = False) -> Interactions:
+        """The same pairs and dislikes without rating and time; `weights` keeps the weights."""
+        weight = self.weight if weights else None
+        ids = self.user_ids, self.item_ids
+        return Interactions(self.users, self.items, *ids, weight=weight, disliked=self.disliked)
 
     def with_min_rating(self, least: float) -> Interactions:
         """Only rows with a rating of `least` or more. Users and items without a remaining row are removed."""

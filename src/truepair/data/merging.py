@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from truepair.data.ids import IdMap
+from truepair.data.ids import Codes, IdMap
 from truepair.data.interactions import Interactions, Values
 from truepair.errors import InputError
 
 
 def merged(known: Interactions, new: Interactions) -> Interactions:
-    """The pairs of both; of a pair that both have, the rating, weight and time of `new` are kept.
+    """The pairs and dislikes of both; a pair that both have gets the rating, weight and time of `new`.
 
-    A column that only one of the two has is left out, apart from the weight: a pair without one has 1.
+    What is new counts: a pair that is disliked now is no longer liked, and the other way round. A column that
+    only one of the two has is left out, apart from the weight: a pair without one has 1.
     """
     user_ids = _all_ids("user", known.user_ids, new.user_ids)
     item_ids = _all_ids("item", known.item_ids, new.item_ids)
@@ -25,9 +26,36 @@ def merged(known: Interactions, new: Interactions) -> Interactions:
     keys = np.concatenate([u * len(item_ids) + i for u, i in zip(users, items, strict=True)])
     # of equal keys, `np.unique` gives the first place: in the reversed order, that of the new pair
     places = len(keys) - 1 - np.unique(keys[::-1], return_index=True)[1]
+    disliked = _disliked(known, new, user_ids, item_ids)
+    if disliked.new is not None:
+        places = places[(places >= len(known)) | ~np.isin(keys[places], disliked.new)]
     columns: dict[str, Any] = {name: column[places] for name, column in _columns(known, new).items()}
     pairs = np.concatenate(users)[places], np.concatenate(items)[places]
-    return Interactions(*pairs, user_ids, item_ids, **columns, time_kind=new.time_kind)
+    left = disliked.all_of(keys[len(known) :])
+    return Interactions(*pairs, user_ids, item_ids, **columns, time_kind=new.time_kind, disliked=left)
+
+
+class _Disliked(NamedTuple):
+    """The keys of the dislikes of both, in the codes of all ids."""
+
+    known: Codes | None
+    new: Codes | None
+
+    def all_of(self, liked: Codes) -> Codes | None:
+        """All of them but the known ones that are liked now."""
+        known = None if self.known is None else np.setdiff1d(self.known, liked)
+        found = [keys for keys in (known, self.new) if keys is not None]
+        return np.unique(np.concatenate(found)) if found else None
+
+
+def _disliked(known: Interactions, new: Interactions, user_ids: IdMap, item_ids: IdMap) -> _Disliked:
+    both = (
+        part.recoded_dislikes(
+            user_ids.find(part.user_ids, "user"), item_ids.find(part.item_ids, "item"), len(item_ids)
+        )
+        for part in (known, new)
+    )
+    return _Disliked(*both)
 
 
 def _all_ids(what: str, known: IdMap, new: IdMap) -> IdMap:

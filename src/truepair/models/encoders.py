@@ -7,18 +7,17 @@ Evaluation, saving and serving use only the two matrices of the started encoder.
 from __future__ import annotations
 
 import math
-import warnings
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Literal
 
-import numpy as np
-import scipy.sparse as sp
 import torch
 import torch.nn.functional as F  # noqa: N812, the name everybody uses
 from torch import Tensor, nn
 
+from truepair.data.features import Features
 from truepair.data.interactions import Interactions
-from truepair.errors import check_choice, check_number, check_whole, settle
+from truepair.errors import InputError, check_choice, check_number, check_whole, settle
+from truepair.models.sparse_products import Graph, SparseMatrix
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,32 @@ class LightGCN(Encoder):
         return StartedEncoder(self, *size, seed, graph, self.hops, addition).to(device)
 
 
-ENCODERS: dict[str, type[Encoder]] = {"mf": MF, "lightgcn": LightGCN}
+@dataclass(frozen=True)
+class Hybrid(Encoder):
+    """A vector is a free one plus those of the features: e_i = v_i + Σ_f x_if · w_f, for users likewise.
+
+    (LightFM's idea: Kula, *Metadata Embeddings for User and Item Cold-start Recommendations*.) An item that
+    nobody has yet gets Σ_f x_if · w_f. `fit` fills in the features. Without any, it is MF. L2 penalties
+    (`l2_users`, `l2_items`) act on the free vectors only, so that they leave more to the features.
+    """
+
+    user_features: Features | None = field(default=None, repr=False)
+    item_features: Features | None = field(default=None, repr=False)
+
+    def start(self, interactions: Interactions, seed: int, device: torch.device) -> StartedEncoder:
+        """Initial parameters and the features on `device`."""
+        size = interactions.n_users, interactions.n_items
+        sides = zip(("users", "items"), size, (self.user_features, self.item_features), strict=True)
+        for what, n, features in sides:
+            if features is not None and features.matrix.shape[0] != n:
+                raise InputError(
+                    f"there are features of {features.matrix.shape[0]:,} {what}, and the interactions have "
+                    f"{n:,}; give a row for each."
+                )
+        return StartedHybrid(self, interactions, seed, device).to(device)
+
+
+ENCODERS: dict[str, type[Encoder]] = {"mf": MF, "lightgcn": LightGCN, "hybrid": Hybrid}
 
 
 class StartedEncoder(nn.Module):
@@ -139,57 +163,31 @@ class StartedEncoder(nn.Module):
         return torch.stack(users).mean(dim=0), torch.stack(items).mean(dim=0)
 
 
-class Graph:
-    """The normalised user-item graph on a device, as two sparse matrices."""
+class StartedHybrid(StartedEncoder):
+    """Free vectors, and a vector for each feature of users and of items."""
 
-    def __init__(self, interactions: Interactions, device: torch.device) -> None:
-        # users and items without interactions have no edges, so their divisor does not matter
-        per_user = np.sqrt(np.maximum(interactions.user_counts, 1))
-        per_item = np.sqrt(np.maximum(interactions.item_counts, 1))
-        values = 1 / (per_user[interactions.users] * per_item[interactions.items])
-        matrix = sp.csr_array(
-            (values.astype(np.float32), interactions.items, interactions.indptr),
-            shape=(interactions.n_users, interactions.n_items),
-        )
-        self.to_users = _torch_csr(matrix, device)  # [n_users, n_items]
-        self.to_items = _torch_csr(sp.csr_array(matrix.T), device)  # [n_items, n_users]
+    def __init__(self, encoder: Hybrid, interactions: Interactions, seed: int, device: torch.device) -> None:
+        size, addition = (interactions.n_users, interactions.n_items), encoder.addition(interactions)
+        super().__init__(encoder, *size, seed, addition=addition)
+        generator = torch.Generator().manual_seed(seed + 1)
+        self.tables: dict[str, SparseMatrix] = {}
+        for name, features in (("user", encoder.user_features), ("item", encoder.item_features)):
+            if features is not None and features.matrix.shape[1]:
+                self.tables[name] = SparseMatrix(features.matrix, device)
+                vectors = _xavier_normal(features.matrix.shape[1], encoder.dim, generator)
+                self.register_parameter(f"{name}_features", nn.Parameter(vectors))
 
-    def spread(self, users: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
-        """One hop: each vector becomes the weighted sum of its neighbours."""
-        return _product(self.to_users, self.to_items, items), _product(self.to_items, self.to_users, users)
+    def _propagate(self) -> tuple[Tensor, Tensor]:
+        return self._with_features("user", self.user), self._with_features("item", self.item)
 
+    def _with_features(self, side: str, vectors: Tensor) -> Tensor:
+        if side not in self.tables:
+            return vectors
+        return vectors + self.tables[side] @ self.get_parameter(f"{side}_features")
 
-class _SparseProduct(torch.autograd.Function):
-    """matrix @ dense, whose gradient is transposed @ gradient (both matrices are stored)."""
-
-    @staticmethod
-    def forward(ctx: Any, matrix: Tensor, transposed: Tensor, dense: Tensor) -> Tensor:
-        ctx.transposed = transposed
-        return matrix @ dense
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None, Tensor]:
-        return None, None, ctx.transposed @ gradients[0]
-
-
-def _product(matrix: Tensor, transposed: Tensor, dense: Tensor) -> Tensor:
-    result: Tensor = _SparseProduct.apply(matrix, transposed, dense)  # type: ignore[no-untyped-call]
-    return result
-
-
-def _torch_csr(matrix: sp.csr_array, device: torch.device) -> Tensor:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
-        # PyTorch 2.11 warns even if the check is requested, as it is here
-        warnings.filterwarnings("ignore", message="Sparse invariant checks are implicitly disabled")
-        return torch.sparse_csr_tensor(
-            torch.tensor(matrix.indptr, dtype=torch.int64),
-            torch.tensor(matrix.indices, dtype=torch.int64),
-            torch.tensor(matrix.data),
-            size=matrix.shape,
-            device=device,
-            check_invariants=True,
-        )
+    def feature_vectors(self) -> dict[str, Tensor]:
+        """Copies of the features' vectors, by side: "user", "item"."""
+        return {side: self.get_parameter(f"{side}_features").detach().clone() for side in self.tables}
 
 
 def _xavier_normal(n: int, dim: int, generator: torch.Generator) -> Tensor:

@@ -16,7 +16,7 @@ from truepair.errors import InputError
 from truepair.evaluation.metrics import Mask
 from truepair.models.factor_matrices import Rows, take_rows
 from truepair.ranking.selection import top_k
-from truepair.recommender.known_ids import as_ids, codes_of
+from truepair.recommender.known_ids import as_ids, codes_of, listed_items
 from truepair.recommender.listing.explanation import Explanation
 from truepair.recommender.listing.reranking import Reranking
 from truepair.recommender.model_file import Model
@@ -36,9 +36,9 @@ class Candidates:
     def of(
         model: Model, exclude_items: Any, only_items: Any, unknown: str, where: Mask | None = None
     ) -> Candidates:
-        """All items that were trained on, limited by the caller; see `Recommender.recommend`."""
+        """All items with a vector, limited by the caller; see `Recommender.recommend`."""
         seen, popularity = model.seen, model.popularity
-        ids, allowed = seen.item_ids, popularity > 0
+        ids, allowed = seen.item_ids, listed_items(model)
         if only_items is not None:
             only = np.zeros(seen.n_items, dtype=bool)
             only[_found(ids, only_items, unknown)] = True

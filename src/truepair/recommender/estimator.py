@@ -22,9 +22,11 @@ from truepair.models.factor_matrices import Rows
 from truepair.recommender import lists
 from truepair.recommender.automatic.settings_file import chosen_settings
 from truepair.recommender.defaults import unused
+from truepair.recommender.features.new_items import add_items
+from truepair.recommender.features.tables import FeatureTables
 from truepair.recommender.fitting import fit_split
 from truepair.recommender.holdout import split_for_fitting
-from truepair.recommender.known_ids import Unknown, history_of
+from truepair.recommender.known_ids import Unknown, history_of, listed_items
 from truepair.recommender.model_check import check_model
 from truepair.recommender.model_file import Model, load_model, save_model
 from truepair.recommender.new_users import fold_in_users
@@ -187,6 +189,8 @@ class Recommender:
         interactions: Any,
         valid: Any = None,
         *,
+        item_features: Any = None,
+        user_features: Any = None,
         budget: str | float | None = None,
         checkpoint: str | Path | None = None,
         progress: bool = False,
@@ -202,14 +206,22 @@ class Recommender:
         The share `validation` of the pairs is held out to choose the epoch. The model does not learn from it,
         but does not recommend it either. Every user and item keeps a pair to learn from. A closed form has no
         epoch to choose: a validation part is used only for scoring.
+
+        `item_features` and `user_features` are for the encoder "hybrid": tables with a row for each item or
+        user (a path, a table or a dict of columns), whose other columns are the features: text is a category,
+        a list of text are tags or tokens, a number is a number, a list of numbers is a vector. Every item
+        (user) with an interaction needs a row; cells may be empty.
         """
         self.check()
         split = split_for_fitting(interactions, valid, self.held_out, self.seed, self.hold_out)
         if split.valid is None and self.patience not in ("auto", None):
             raise InputError(f"patience = {self.patience} has no effect: {self._nothing_held_out()}.")
-        choice = chosen_settings(self.get_params(), self._changed(), split, budget, checkpoint, progress)
+        tables = FeatureTables.of(self.get_params(), split.train, item_features, user_features)
+        choice = chosen_settings(
+            self.get_params(), self._changed(), split, budget, checkpoint, progress, tables
+        )
         used = {**self.get_params(), **choice.parameters}
-        self.model_, self.result_ = fit_split(used, split, checkpoint, progress, choice.facts)
+        self.model_, self.result_ = fit_split(used, split, checkpoint, progress, choice.facts, tables)
         self.output_ = output_of(interactions)
         return self
 
@@ -378,6 +390,28 @@ class Recommender:
         self.model_ = forgotten(self._fitted(), self.get_params(), items, users, unknown)
         return self
 
+    def add_items(self, items: Any, *, popularity: float | None = None) -> Recommender:
+        """A recommender that knows more items: those of a table of features that nobody has yet.
+
+        Their vectors come from a map from features to the vectors of trained items, a ridge regression whose
+        regularisation is chosen on held-out items. A model with `item_features` has the map already, and
+        `items` need only have rows of new items, with the same columns. For another model, the table must
+        also have rows of all trained items, to learn the map from. New items are recommended, listed as
+        similar, saved and loaded like others; in lists of the most popular items they come last.
+
+        `popularity` is for models with this option: so many users a new item is taken to have. By default, as
+        many as a trained item has (the geometric mean); more shows new items to more people.
+
+        >>> clicks = {"user": [1, 1, 2, 2, 3, 3], "item": ["tea", "milk", "tea", "jam", "jam", "roll"]}
+        >>> names = ["tea", "milk", "jam", "roll", "mate"]
+        >>> kinds = {"item": names, "kind": ["drink", "drink", "food", "food", "drink"]}
+        >>> model = Recommender(dim=4, epochs=5).fit(clicks).add_items(kinds)
+        >>> "mate" in model.recommend([1], k=3).column("item").to_pylist()
+        True
+        """
+        model = add_items(self._fitted(), self.get_params(), items, popularity)
+        return _with_model(Recommender(**self.get_params()), model, self.output_)
+
     # --- saving ----------------------------------------------------------------------------------------
 
     def save(self, path: str | Path, *, updatable: bool = True) -> None:
@@ -407,7 +441,7 @@ class Recommender:
             recommender.set_params(**{name: getattr(cls, name) for name in no_effect})
             recommender.check()
             check_model(recommender.get_params(), model)
-            history_of(model)  # checks the facts that it reads
+            history_of(model), listed_items(model)  # check the facts that they read
             check_updates(model.facts)
         except (KeyError, TypeError, AttributeError, ZeroDivisionError, InputError) as error:
             reason = str(error) if isinstance(error, InputError) else repr(error)

@@ -15,9 +15,12 @@ from truepair.data.split import Split
 from truepair.evaluation import Validation
 from truepair.models.blend import Blend
 from truepair.models.closed_forms import ClosedForm
+from truepair.models.encoders import Hybrid
 from truepair.models.factor_matrices import Rows, dense
 from truepair.prior import prepare
 from truepair.recommender.defaults import USED_BY_CLOSED_FORMS
+from truepair.recommender.features.new_items import map_of
+from truepair.recommender.features.tables import NO_TABLES, FeatureTables
 from truepair.recommender.holdout import joined
 from truepair.recommender.known_ids import ONLY_VALIDATION
 from truepair.recommender.model_file import Model
@@ -50,6 +53,7 @@ def fit_split(
     checkpoint: str | Path | None,
     progress: bool,
     about: Mapping[str, Any] | None = None,
+    tables: FeatureTables = NO_TABLES,
 ) -> Fitted:
     """Learn from the train part; the validation part, if there is one, is used only for scoring."""
     device = Settings(device=parameters["device"]).torch_device()
@@ -60,14 +64,20 @@ def fit_split(
     if (closed := closed_form_of(parameters)) is not None:
         result = solve(closed, split.train, validation, device)
     else:
-        result, estimated = _train(parameters, split.train, validation, checkpoint, progress)
+        result, estimated = _train(parameters, split.train, validation, checkpoint, progress, tables)
     users, items, score = blended(parameters, result, split.train, validation, device)
-    seen = joined([split.train] if split.valid is None else [split.train, split.valid]).pairs_only()
+    seen = joined([split.train] if split.valid is None else [split.train, split.valid])
+    seen = seen.pairs_only(weights=True)
     held_out = np.flatnonzero((split.train.user_counts == 0) & (seen.user_counts > 0)).tolist()
     facts = _facts(parameters, result, split, score) | estimated | dict(about or {})
     facts |= {ONLY_VALIDATION: held_out} if held_out else {}
     popularity = split.train.item_counts
-    return Fitted(Model(users, items, seen, popularity, facts, result.start), result)
+    model = Model(users, items, seen, popularity, facts, start=result.start)
+    if tables.items is not None:
+        is_blend = blend_of(parameters) is not None
+        item_map = map_of(model, result.job.encoder, tables.items, is_blend)
+        model = dataclasses.replace(model, item_map=item_map)
+    return Fitted(model, result)
 
 
 def solve(
@@ -86,18 +96,19 @@ def _train(
     validation: Validation | None,
     checkpoint: str | Path | None,
     progress: bool,
+    tables: FeatureTables,
 ) -> tuple[FitResult, dict[str, Any]]:
     """The trained encoder, and facts about the prior and the first model, where the loss needs them."""
     encoder, loss, sampler, settings = parts_of(parameters, len(train), train.n_users)
+    encoder = tables.given_to(encoder)
     if validation is None:
         settings = dataclasses.replace(settings, patience=None)
     engine, last = parameters["engine"], parameters["stop_after"]
     on_epoch = validation if last is None else StopAfter(last, validation)
     job, facts = prepare(Job(encoder, loss, sampler, train, settings), engine=engine, progress=progress)
-    result = fit(
-        job, on_epoch, engine=engine, checkpoint=checkpoint, progress=progress, keep_start=True
-    )  # fmt: skip
-    return result, facts
+    can_start = not isinstance(encoder, Hybrid)  # an update would not know its features
+    run = {"engine": engine, "checkpoint": checkpoint, "progress": progress}
+    return fit(job, on_epoch, **run, keep_start=can_start), facts
 
 
 class StopAfter:

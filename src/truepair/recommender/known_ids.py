@@ -12,12 +12,15 @@ import pyarrow as pa
 from truepair.data.ids import Codes, IdMap, canonical_ids
 from truepair.errors import InputError
 from truepair.evaluation.cold import History
+from truepair.evaluation.metrics import Mask
 from truepair.recommender.model_file import Model
 
 Unknown = Literal["error", "drop", "popular"]
 
 ONLY_VALIDATION = "only in validation"  # the fact: codes of users whose known pairs were all held out
 WITHOUT_PAIRS = "vectors without pairs"  # the fact: codes of trained users whose pairs were all forgotten
+
+ADDED = "added items"  # the fact: codes of items that have a vector by their features, and no trained pair
 
 _REMEDIES = {
     "item": "unknown='drop' ignores unknown ids",
@@ -47,6 +50,20 @@ def codes_of(ids: IdMap, values: Any, what: str, unknown: str) -> Codes:
         except InputError as error:
             raise InputError(f"{str(error).rstrip('.')}; {_REMEDIES[what]}.") from None
     return codes
+
+
+def added_items(model: Model) -> Mask:
+    """Which items were added by their features."""
+    codes, found = model.facts.get(ADDED, []), np.zeros(model.seen.n_items, dtype=bool)
+    if not isinstance(codes, list) or not all(type(code) is int and 0 <= code < len(found) for code in codes):
+        raise InputError(f"the fact {ADDED!r} is not a list of codes below {len(found)}.")
+    found[codes] = True
+    return found
+
+
+def listed_items(model: Model) -> Mask:
+    """Which items can be listed: those with a trained pair, and those that were added by their features."""
+    return (model.popularity > 0) | added_items(model)
 
 
 def history_of(model: Model) -> History:

@@ -23,7 +23,7 @@ from truepair.models.closed_forms import Popular
 from truepair.models.factor_matrices import Rows, dense, dot_rows, take_rows, unit_rows
 from truepair.ranking.selection import top_k
 from truepair.recommender.candidates import Candidates
-from truepair.recommender.known_ids import as_ids, codes_of, history_of
+from truepair.recommender.known_ids import as_ids, codes_of, history_of, listed_items
 from truepair.recommender.listing.explanation import MOST, Explanation
 from truepair.recommender.listing.item_table import ItemTable
 from truepair.recommender.listing.reranking import Reranking, quotas_of
@@ -80,7 +80,7 @@ def _item_table(model: Model, items: Any, where: Any, quota: Any, unknown: str) 
         return None
     if where is None and quota is None:
         raise InputError("items has no effect without where or quota; pass one of them, or leave items out.")
-    return ItemTable.of(items, model.seen.item_ids, model.popularity > 0, unknown)
+    return ItemTable.of(items, model.seen.item_ids, listed_items(model), unknown)
 
 
 def _allowed(table: ItemTable | None, where: Any) -> Mask | None:
@@ -151,7 +151,7 @@ def _explanation(model: Model, parameters: Parameters, explain: bool | int) -> E
 def similar_items(model: Model, parameters: Parameters, items: Any, k: int) -> pa.Table:
     """A table of item, similar, score, rank."""
     parameters = as_fitted(parameters, model.facts)
-    ids, trained = model.seen.item_ids, model.popularity > 0
+    ids, trained = model.seen.item_ids, listed_items(model)
     codes = _trained_codes("item", ids, items, trained)
     if (closed := closed_form_of(parameters)) is not None:
         queries, directions = closed.alike(model.items, codes)

@@ -11,19 +11,26 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from truepair.data.features import FeatureEncoding
 from truepair.data.ids import Codes, IdMap
 from truepair.data.interactions import Interactions
-from truepair.errors import InputError, StorageError
+from truepair.errors import InputError, StorageError, check_number
 from truepair.models.factor_matrices import Rows, by_columns, n_rows
+from truepair.models.feature_map import FeatureMap, check_map
 from truepair.models.start import Side, Start
 from truepair.storage.tensor_file import read_tensors, write_tensors
 
 KIND, VERSION = "truepair model", 1
+FEATURES = "item features"  # the fact: how a table becomes features
+_MAP = "features.map"  # the tensor
+_WEIGHTS = "seen.weights"  # of pairs; a file without them has none
+Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +43,7 @@ class Model:
     popularity: Codes  # [n_items], how many people had each item in training; 0 was never trained
     facts: dict[str, Any] = field(default_factory=dict)
     start: Start | None = None  # where an update goes on; None for closed forms, and where it was not kept
+    item_map: FeatureMap | None = None  # from features to rows of items; None without features
 
 
 def save_model(path: str | Path, model: Model, updatable: bool = True) -> None:
@@ -55,7 +63,14 @@ def save_model(path: str | Path, model: Model, updatable: bool = True) -> None:
     }
     if model.seen.disliked is not None:  # a tensor that files without dislikes do not have
         tensors["disliked"] = torch.from_numpy(model.seen.disliked.copy())
-    write_tensors(Path(path), KIND, VERSION, tensors, model.facts)
+    if model.seen.weight is not None:
+        tensors[_WEIGHTS] = torch.from_numpy(model.seen.weight.astype(np.float64))
+    facts = model.facts
+    if (found := model.item_map) is not None:
+        tensors[_MAP] = found.weights
+        stored = {"columns": found.encoding.as_json(), "l2": found.l2, "cosine": found.cosine}
+        facts = {**facts, FEATURES: stored}
+    write_tensors(Path(path), KIND, VERSION, tensors, facts)
 
 
 def load_model(path: str | Path) -> Model:
@@ -83,12 +98,28 @@ def _checked(tensors: dict[str, Tensor], facts: Any) -> Model:
         items = by_columns(items)
     user_ids = _bytes_to_ids("users", tensors["ids.users"], n_rows(users))
     item_ids = _bytes_to_ids("items", tensors["ids.items"], n_items)
-    seen = _seen(tensors["seen.starts"], tensors["seen.items"], user_ids, item_ids, tensors.get("disliked"))
+    pairs = tensors["seen.starts"], tensors["seen.items"]
+    seen = _seen(*pairs, user_ids, item_ids, tensors.get("disliked"), _weights(tensors.get(_WEIGHTS)))
     popularity = tensors["popularity"]
     if popularity.dtype != torch.int64 or popularity.shape != (n_items,) or bool((popularity < 0).any()):
         raise InputError(f"popularity is not {n_items} counts.")
+    item_map = _item_map(tensors, facts.pop(FEATURES, None), items.shape[1])
     start = _start(tensors, len(user_ids), n_items)
-    return Model(users, items, seen, popularity.numpy(), facts, start)
+    return Model(users, items, seen, popularity.numpy(), facts, start, item_map)
+
+
+def _item_map(tensors: dict[str, Tensor], stored: Any, width: int) -> FeatureMap | None:
+    """The map from features to rows of items, if the file has one."""
+    if (stored is None) != (_MAP not in tensors):
+        raise InputError("it has either a map of features or what the features are, and not both.")
+    if stored is None:
+        return None
+    if not isinstance(stored, dict):
+        raise InputError(f"the fact {FEATURES!r} is a {type(stored).__name__}, not an object.")
+    encoding, weights, cosine = FeatureEncoding.from_json(stored["columns"]), tensors[_MAP], stored["cosine"]
+    check_map(weights, encoding, width)
+    cosine = None if cosine is None else check_number("the cosine of the map", cosine, -1.01, 1.01)
+    return FeatureMap(encoding, weights, check_number("the l2 of the map", stored["l2"], 0), cosine)
 
 
 def mean_prior(tau: Any) -> Any:
@@ -193,8 +224,22 @@ def _check_lines(name: str, *tensors: Tensor) -> None:
         raise InputError(f"{name} is of shapes {shapes}; each must have one axis.")
 
 
+def _weights(found: Tensor | None) -> Floats | None:
+    """The weights of the known pairs, if there are any; `Interactions` checks their values."""
+    if found is not None and (found.dtype != torch.float64 or found.ndim != 1):
+        raise InputError(
+            f"{_WEIGHTS} is {found.dtype} of shape {tuple(found.shape)}, not numbers of float64."
+        )
+    return None if found is None else found.numpy()
+
+
 def _seen(
-    starts: Tensor, items: Tensor, user_ids: IdMap, item_ids: IdMap, disliked: Tensor | None
+    starts: Tensor,
+    items: Tensor,
+    user_ids: IdMap,
+    item_ids: IdMap,
+    disliked: Tensor | None,
+    weight: Floats | None,
 ) -> Interactions:
     if (starts.dtype, items.dtype) != (torch.int64, torch.int32):
         raise InputError(f"seen is of {starts.dtype} and {items.dtype}, not of int64 and int32.")
@@ -207,7 +252,9 @@ def _seen(
     if disliked is not None and (disliked.dtype != torch.int64 or disliked.ndim != 1):
         raise InputError(f"disliked is {disliked.dtype} of shape {tuple(disliked.shape)}, not keys of int64.")
     keys = None if disliked is None else disliked.numpy()
-    return Interactions(users, items.numpy().astype(np.int64), user_ids, item_ids, disliked=keys)
+    return Interactions(
+        users, items.numpy().astype(np.int64), user_ids, item_ids, weight=weight, disliked=keys
+    )
 
 
 def _ids_to_bytes(ids: IdMap) -> Tensor:

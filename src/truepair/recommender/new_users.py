@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,8 @@ def fold_in_users(model: Model, parameters: Parameters, history: Any, unknown: s
     )
     facts = {**model.facts, "folded in": pairs.hash}
     facts.pop(ONLY_VALIDATION, None)  # codes of other users
-    return Model(_rows(model, parameters, pairs), model.items, pairs.pairs_only(), model.popularity, facts)
+    rows = _rows(model, parameters, pairs)
+    return dataclasses.replace(model, users=rows, seen=pairs.pairs_only(), facts=facts, start=None)
 
 
 def _known_dislikes(people: Interactions, guests: Codes, items: Codes, n_items: int) -> Codes | None:
@@ -79,6 +81,9 @@ def with_more_users(model: Model, ids: IdMap) -> Model:
         users = model.users.new_zeros(len(everyone), model.users.shape[1])
         users[torch.from_numpy(codes)] = model.users
     disliked = seen.recoded_dislikes(codes, np.arange(seen.n_items), seen.n_items)
-    known = Interactions(codes[seen.users], seen.items, everyone, seen.item_ids, disliked=disliked)
+    known = Interactions(
+        codes[seen.users], seen.items, everyone, seen.item_ids, weight=seen.weight, disliked=disliked
+    )
     held_out = codes[np.flatnonzero(~history_of(model).users & (seen.user_counts > 0))].tolist()
-    return Model(users, model.items, known, model.popularity, {**model.facts, ONLY_VALIDATION: held_out})
+    facts = {**model.facts, ONLY_VALIDATION: held_out}
+    return dataclasses.replace(model, users=users, seen=known, facts=facts, start=None)

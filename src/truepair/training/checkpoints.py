@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from truepair.data.features import Features
 from truepair.errors import StorageError
 from truepair.losses.positive_probability import Posterior
 from truepair.sampling import Full, Matrices
@@ -152,7 +153,8 @@ def _state_layouts(trainer: Trainer) -> dict[str, _Layout]:
     """
     found = dict(trainer.state())
     if isinstance(getattr(trainer, "optimizer", None), torch.optim.Adam):
-        for place, side in enumerate(("user", "item")):  # the order of an encoder's parameters
+        sides = [name for name in found if "." not in name]  # the order of an encoder's parameters
+        for place, side in enumerate(sides):
             moments = {"step": torch.zeros(()), "exp_avg": found[side], "exp_avg_sq": found[side]}
             found |= {f"optimizer.{place}.{name}": value for name, value in moments.items()}
     return {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in found.items()}
@@ -189,6 +191,8 @@ def _digest(content: bytes) -> str:
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple):  # one prior per user: its checksum identifies it
         return f"{len(value)} values, {_digest(repr(value).encode())}"
+    if isinstance(value, Features):
+        return value.digest
     if isinstance(value, Posterior):  # a checkpoint keeps the one it began with
         return repr(value)
     return value

@@ -12,6 +12,7 @@ from truepair.data.split import Split
 from truepair.errors import InputError, check_choice
 from truepair.recommender.defaults import SAMPLED
 from truepair.recommender.estimator import Recommender
+from truepair.recommender.features.tables import is_hybrid
 from truepair.recommender.holdout import HOLD_OUTS, split_for_fitting
 from truepair.recommender.parameters import PARTS, by_fields, same_parameters
 from truepair.storage.old_names import current_parameters
@@ -115,6 +116,11 @@ def plan_search(parameters: Mapping[str, Any], space: Space | None = None) -> Se
     check_space(space, {name: value for name, value in known.items() if name not in space})
     check_values(space, _for_fit(fixed))
     model = Recommender.of({name: value for name, value in fixed.items() if "." not in name})
+    if is_hybrid(model.get_params()):
+        raise InputError(
+            "encoder = 'hybrid' cannot be searched: trials have no features. Fit it with auto=True, which "
+            "chooses its settings, or search with 'mf', and give 'hybrid' the settings found."
+        )
     check_choice("hold_out", model.hold_out, HOLD_OUTS)
     fixed.pop("hold_out", None)  # it makes the parts of the search, and has no part in a trial
     share = SAMPLED["validation"] if model.validation is None else model.validation

@@ -22,8 +22,8 @@ from torch import Tensor
 
 from truepair.data.interactions import Interactions
 from truepair.errors import check_number, check_whole, settle
-from truepair.models.encoders import Graph
 from truepair.models.factor_matrices import check_room
+from truepair.models.sparse_products import Graph
 
 Floats = npt.NDArray[np.float64]
 _DENSE = 8192  # items: up to here all eigenvectors are computed

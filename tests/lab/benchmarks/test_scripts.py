@@ -12,6 +12,7 @@ from truepair.data.split_recipes import split_random
 FOLDER = Path(__file__).parents[3] / "benchmarks"
 CALLS = {
     "dislikes.py": (["--quick"], ["world, valid", "| excluded | 1 | "]),
+    "cold_items.py": (["--quick"], ["hybrid map", "level 0.97", "mixed ndcg"]),
     "diversity.py": (["--quick", "--time"], ["| 0.5 | ", "s for all lists with a filter"]),
     "exchangeability.py": (
         ["--quick"],

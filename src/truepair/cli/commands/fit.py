@@ -37,6 +37,14 @@ def fit(
             help="Hold out this share, or the test part of the dataset, and evaluate the model on it.",
         ),
     ] = None,
+    item_features: Annotated[
+        str | None,
+        typer.Option(metavar="TABLE", help="A file with one row an item, for --encoder hybrid."),
+    ] = None,
+    user_features: Annotated[
+        str | None,
+        typer.Option(metavar="TABLE", help="A file with one row a user, for --encoder hybrid."),
+    ] = None,
     checkpoint: Annotated[
         Path | None,
         typer.Option(help="The checkpoint file. [default: <output>.checkpoint]"),
@@ -65,7 +73,8 @@ def fit(
     if kept is not None and kept.exists():
         console.say(f"continuing from {kept}")
     try:
-        model.fit(data, budget=budget, checkpoint=kept, progress=not console.quiet)
+        tables = {"item_features": item_features, "user_features": user_features}
+        model.fit(data, budget=budget, checkpoint=kept, progress=not console.quiet, **tables)
         tested = _tested(model, data) if test is not None else {}
         model.save(output, updatable=not no_optimizer)
     except KeyboardInterrupt:

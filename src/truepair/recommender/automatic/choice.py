@@ -20,6 +20,7 @@ from truepair.models.encoders import ENCODERS
 from truepair.recommender.automatic.budget import Clock
 from truepair.recommender.automatic.search import CHOSEN, Search
 from truepair.recommender.defaults import is_full
+from truepair.recommender.features.tables import NO_TABLES, FeatureTables
 from truepair.recommender.holdout import hold_out, like_test
 from truepair.recommender.parameters import as_json
 from truepair.recommender.parts import Parameters
@@ -59,6 +60,7 @@ def choose(
     split: Split,
     budget: float | None = None,
     progress: bool = False,
+    tables: FeatureTables = NO_TABLES,
 ) -> Choice:
     """Search by the validation part of the split, or by a hold-out of its train part.
 
@@ -77,7 +79,7 @@ def choose(
         if progress:
             print(f"automatic settings are skipped: {error}", file=sys.stderr)
         return Choice(facts={"automatic": {"skipped": str(error)}})
-    search = Search(own, wanted, part, clock, progress)
+    search = Search(own, wanted, part, clock, progress, tables)
     chosen = search.result()
     facts = {
         "chosen": {name: as_json(value) for name, value in chosen.items()},

@@ -29,6 +29,7 @@ from truepair.recommender.automatic.budget import Clock
 from truepair.recommender.automatic.climb import FIRST_PLACE, FIRST_POPULARITY, Climb, Point
 from truepair.recommender.automatic.work import Size, ranking_work, training_work
 from truepair.recommender.defaults import FULL_CATALOGUE
+from truepair.recommender.features.tables import NO_TABLES, FeatureTables
 from truepair.recommender.parts import Parameters, parts_of
 from truepair.training import FitResult, Job, Settings, fit_many
 
@@ -72,12 +73,18 @@ class Search:
     """One search; `result` runs it."""
 
     def __init__(
-        self, parameters: Parameters, wanted: Sequence[str], part: Split, clock: Clock, progress: bool
+        self,
+        parameters: Parameters,
+        wanted: Sequence[str],
+        part: Split,
+        clock: Clock,
+        progress: bool,
+        tables: FeatureTables = NO_TABLES,
     ) -> None:
         assert part.valid is not None
         self.parameters, self.wanted, self.clock, self.progress = parameters, wanted, clock, progress
-        users = _some_users(part, parameters["seed"])
-        self.train, self.valid = _only_users(part.train, users), _only_users(part.valid, users)
+        self.tables, self.users = tables, _some_users(part, parameters["seed"])
+        self.train, self.valid = (_only_users(some, self.users) for some in (part.train, part.valid))
         self.judge = Validation(self.valid, self.train, parameters["metric"])
         self.n_users = part.train.n_users
         self.size = self._size(len(self.train), self.train.n_users)
@@ -278,7 +285,7 @@ class Search:
             "validate_every": _validate_every(epochs),
         }  # fmt: skip
         encoder, loss, sampler, settings = parts_of(own, len(self.train), self.train.n_users)
-        return Job(encoder, loss, sampler, self.train, settings)
+        return Job(self.tables.given_to(encoder, self.users), loss, sampler, self.train, settings)
 
     def _temperature(self, point: Point) -> float:
         """.1 · 2^(place / 4), to three digits: what is printed repeats the run."""

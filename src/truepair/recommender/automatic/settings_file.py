@@ -7,11 +7,13 @@ import json
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from truepair.data.split import Split
 from truepair.errors import InputError, StorageError
 from truepair.recommender.automatic.budget import seconds_of
 from truepair.recommender.automatic.choice import Choice, choose, open_choices, repeating_call
+from truepair.recommender.features.tables import NO_TABLES, FeatureTables
 from truepair.recommender.parameters import as_json, from_json
 from truepair.recommender.parts import Parameters, parts_of
 from truepair.storage.atomic import atomic_write
@@ -31,6 +33,7 @@ def chosen_settings(
     budget: str | float | None = None,
     checkpoint: str | Path | None = None,
     progress: bool = False,
+    tables: FeatureTables = NO_TABLES,
 ) -> Choice:
     """The automatic settings: those of the run that the checkpoint belongs to, or of a new search.
 
@@ -46,13 +49,15 @@ def chosen_settings(
         )
 
     def search() -> Choice:
-        return choose(parameters, given, split, limit, progress)
+        return choose(parameters, given, split, limit, progress, tables)
 
     if checkpoint is None:
         return search()
     # a run may go on for more epochs
     stated = {name: as_json(value) for name, value in parameters.items() if name != "epochs"}
-    facts = [stated, sorted(given), split.hash, limit]
+    facts: list[Any] = [stated, sorted(given), split.hash, limit]
+    if tables != NO_TABLES:
+        facts.append(tables.digests)
     key = hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).hexdigest()
     path = settings_file(checkpoint)
     found = _read_settings(path, parameters)

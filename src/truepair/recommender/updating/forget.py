@@ -14,7 +14,14 @@ from truepair.data.split import Mask
 from truepair.errors import InputError, check_choice
 from truepair.models.blend import Blend, trained_part
 from truepair.models.factor_matrices import Rows, dense, take_rows
-from truepair.recommender.known_ids import ONLY_VALIDATION, WITHOUT_PAIRS, as_ids, history_of
+from truepair.recommender.known_ids import (
+    ADDED,
+    ONLY_VALIDATION,
+    WITHOUT_PAIRS,
+    added_items,
+    as_ids,
+    history_of,
+)
 from truepair.recommender.model_file import Model
 from truepair.recommender.parts import Parameters, as_fitted, blend_of, closed_form_of, parts_of
 from truepair.recommender.updating.facts import with_record
@@ -59,8 +66,15 @@ def _kept(model: Model, items: Any, users: Any, unknown: str) -> Kept:
         np.searchsorted(kept_items, pairs.items),
         IdMap(seen.user_ids.outside(kept_users)),
         IdMap(seen.item_ids.outside(kept_items)),
+        weight=pairs.weight,
+        disliked=seen.recoded_dislikes(_places(users_stay), _places(items_stay), len(kept_items)),
     )
     return Kept(kept_users, kept_items, left)
+
+
+def _places(stays: Mask) -> Codes:
+    """The new code of each that stays; -1 of the others."""
+    return np.where(stays, np.cumsum(stays) - 1, -1)
 
 
 def _stay(ids: IdMap, named: Any, what: str, unknown: str) -> Mask:
@@ -101,7 +115,8 @@ def _reduced(model: Model, parameters: Parameters, kept: Kept) -> Model:
             items = items.cpu()
     start = None if model.start is None else model.start.take(kept.users, kept.items)
     facts = _facts(model, kept, closed is None)
-    return Model(users, items, kept.seen, popularity, facts, start)
+    item_map = None if blend_of(parameters) is not None else model.item_map  # a blend's has columns of items
+    return Model(users, items, kept.seen, popularity, facts, start, item_map)
 
 
 def _trained_rows(
@@ -134,6 +149,8 @@ def _facts(model: Model, kept: Kept, is_trained: bool) -> dict[str, Any]:
         ONLY_VALIDATION: np.flatnonzero(~trained & has_pairs).tolist() if is_trained else [],
         WITHOUT_PAIRS: np.flatnonzero(trained & ~has_pairs).tolist() if is_trained else [],
     }
+    if ADDED in facts:
+        facts[ADDED] = np.flatnonzero(added_items(model)[kept.items]).tolist()
     if isinstance(tau := model.facts["tau"], list):
         facts["tau"] = [tau[code] for code in kept.users]
     return with_record({**facts, **lists, "data": kept.seen.hash, "metrics": {}}, record)

@@ -17,17 +17,18 @@ import numpy as np
 import torch
 
 from truepair.data.ids import Codes
-from truepair.data.interactions import Interactions, refuse_weights
+from truepair.data.interactions import Interactions
 from truepair.data.merging import merged
 from truepair.errors import InputError, check_whole
 from truepair.losses import InfoNCEPosterior, Loss
 from truepair.models.blend import trained_part
-from truepair.models.factor_matrices import dense
+from truepair.models.encoders import Hybrid
+from truepair.models.factor_matrices import Rows, dense
 from truepair.models.start import Side, Start
 from truepair.randomness import stream_key
 from truepair.recommender.fitting import Fitted, blended, solve
 from truepair.recommender.holdout import as_interactions
-from truepair.recommender.known_ids import ONLY_VALIDATION, WITHOUT_PAIRS, history_of
+from truepair.recommender.known_ids import ADDED, ONLY_VALIDATION, WITHOUT_PAIRS, added_items, history_of
 from truepair.recommender.model_file import Model, mean_prior
 from truepair.recommender.parameters import from_json
 from truepair.recommender.parts import SETTINGS, Parameters, as_fitted, blend_of, closed_form_of, parts_of
@@ -69,17 +70,17 @@ def updated(
     else:
         n_epochs = EPOCHS if epochs is None else check_whole("epochs", epochs, 0)
         result = _trained(model, parameters, growth, n_epochs, progress)
+        result = dataclasses.replace(result, items=_with_added(model, parameters, growth, result.items))
     users, items, _ = blended(parameters, result, growth.everything, None, device)
     facts = _facts(model, pairs, growth, result)
     popularity = growth.everything.item_counts
-    seen = growth.everything.pairs_only()
+    seen = growth.everything.pairs_only(weights=True)
     return Fitted(Model(users, items, seen, popularity, facts, result.start), result)
 
 
 def _new_pairs(new: Any) -> Interactions:
     pairs = as_interactions(new)
-    refuse_weights(pairs)
-    if not len(pairs):
+    if not len(pairs) and pairs.disliked is None:
         raise InputError("there are no new interactions to learn from; give at least one pair.")
     return pairs
 
@@ -109,6 +110,22 @@ def grown(model: Model, pairs: Interactions) -> Growth:
         trained_users=np.where(users >= 0, trained_users[users], False),
         trained_items=np.where(items >= 0, trained_items[items], False),
     )  # fmt: skip
+
+
+def _still_added(model: Model, growth: Growth) -> Codes:
+    """Items that have a vector by their features, and still nobody."""
+    added = np.where(growth.items >= 0, added_items(model)[growth.items], False)
+    return np.flatnonzero(added & (growth.everything.item_counts == 0))
+
+
+def _with_added(model: Model, parameters: Parameters, growth: Growth, items: Rows) -> Rows:
+    """The rows of all items; those of added items that nobody has stay as they were."""
+    if not len(places := _still_added(model, growth)):
+        return items
+    before = trained_part(model.items, model.seen.n_items) if blend_of(parameters) else model.items
+    rows = dense("items", items).clone()
+    rows[torch.from_numpy(places)] = dense("items", before)[torch.from_numpy(growth.items[places])].to(rows)
+    return rows
 
 
 def start_of(model: Model, parameters: Parameters) -> Start:
@@ -154,6 +171,11 @@ def _placed(start: Start, job: Job, growth: Growth) -> Start:
 def _trained(model: Model, parameters: Parameters, growth: Growth, epochs: int, progress: bool) -> FitResult:
     """The encoder after an update of so many epochs; 0 only gives vectors to those who have none."""
     encoder, loss, sampler, settings = parts_of(parameters, len(growth.everything), growth.everything.n_users)
+    if isinstance(encoder, Hybrid):
+        raise InputError(
+            "a model with encoder = 'hybrid' cannot be updated: it does not keep the features that its "
+            "vectors are sums of. Fit it again with its features; `add_items` adds new items."
+        )
     settings = dataclasses.replace(
         settings,
         epochs=max(epochs, 1),
@@ -226,6 +248,9 @@ def _facts(model: Model, pairs: Interactions, growth: Growth, result: FitResult)
     without = np.flatnonzero(growth.trained_users & (everything.user_counts == 0)).tolist()
     tau = {} if result.job is None else {"tau": _plain_prior(getattr(result.job.loss, "tau", None))}
     facts |= {**tau, "data": everything.hash, "metrics": {}, WITHOUT_PAIRS: without}
+    facts.pop(ADDED, None)
+    if len(added := _still_added(model, growth)):
+        facts[ADDED] = added.tolist()
     return with_record(facts, record)
 
 

@@ -1,0 +1,82 @@
+"""Sparse matrices on a device: the user-item graph, tables of features, and products with their gradients."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from truepair.data.interactions import Interactions
+
+
+class SparseMatrix:
+    """A constant sparse matrix on a device, with its transpose for gradients."""
+
+    def __init__(self, matrix: sp.csr_array, device: torch.device) -> None:
+        self.matrix = _torch_csr(matrix, device)  # [n, m]
+        self.transposed = _torch_csr(sp.csr_array(matrix.T), device)  # [m, n]
+
+    def __matmul__(self, dense: Tensor) -> Tensor:
+        return _product(self.matrix, self.transposed, dense)
+
+    @property
+    def n_columns(self) -> int:
+        """m."""
+        return int(self.matrix.shape[1])
+
+
+class Graph:
+    """The normalised user-item graph on a device, as two sparse matrices."""
+
+    def __init__(self, interactions: Interactions, device: torch.device) -> None:
+        # users and items without interactions have no edges, so their divisor does not matter
+        per_user = np.sqrt(np.maximum(interactions.user_counts, 1))
+        per_item = np.sqrt(np.maximum(interactions.item_counts, 1))
+        values = 1 / (per_user[interactions.users] * per_item[interactions.items])
+        matrix = sp.csr_array(
+            (values.astype(np.float32), interactions.items, interactions.indptr),
+            shape=(interactions.n_users, interactions.n_items),
+        )
+        self.to_users = _torch_csr(matrix, device)  # [n_users, n_items]
+        self.to_items = _torch_csr(sp.csr_array(matrix.T), device)  # [n_items, n_users]
+
+    def spread(self, users: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
+        """One hop: each vector becomes the weighted sum of its neighbours."""
+        return _product(self.to_users, self.to_items, items), _product(self.to_items, self.to_users, users)
+
+
+class _SparseProduct(torch.autograd.Function):
+    """matrix @ dense, whose gradient is transposed @ gradient (both matrices are stored)."""
+
+    @staticmethod
+    def forward(ctx: Any, matrix: Tensor, transposed: Tensor, dense: Tensor) -> Tensor:
+        ctx.transposed = transposed
+        return matrix @ dense
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None, Tensor]:
+        return None, None, ctx.transposed @ gradients[0]
+
+
+def _product(matrix: Tensor, transposed: Tensor, dense: Tensor) -> Tensor:
+    result: Tensor = _SparseProduct.apply(matrix, transposed, dense)  # type: ignore[no-untyped-call]
+    return result
+
+
+def _torch_csr(matrix: sp.csr_array, device: torch.device) -> Tensor:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
+        # PyTorch 2.11 warns even if the check is requested, as it is here
+        warnings.filterwarnings("ignore", message="Sparse invariant checks are implicitly disabled")
+        return torch.sparse_csr_tensor(
+            torch.tensor(matrix.indptr, dtype=torch.int64),
+            torch.tensor(matrix.indices, dtype=torch.int64),
+            torch.tensor(matrix.data),
+            size=matrix.shape,
+            device=device,
+            check_invariants=True,
+        )

@@ -1,0 +1,1 @@
+"""Features of items and users in a fit, and items that nobody has yet."""
