@@ -13,12 +13,13 @@ from truepair.data.simulation import simulate_world
 from truepair.errors import InputError
 from truepair.evaluation import Validation
 from truepair.models.closed_forms import EASE
-from truepair.recommender.automatic import choice, kept, search
+from truepair.recommender.automatic import choice, search
+from truepair.recommender.automatic import settings_file as settings_module
 from truepair.recommender.automatic.blend_choice import _Judge, choose_blend
 from truepair.recommender.automatic.budget import Clock, seconds_of
-from truepair.recommender.automatic.choice import open_choices
-from truepair.recommender.automatic.kept import settings_file
+from truepair.recommender.automatic.choice import judging_metric, open_choices
 from truepair.recommender.automatic.search import CHOSEN
+from truepair.recommender.automatic.settings_file import settings_file
 from truepair.recommender.holdout import hold_out
 from truepair.training import EpochRecord, FitResult
 
@@ -113,8 +114,16 @@ def test_too_little_data_is_said(data):
     assert facts == {
         "skipped": "51 users with held-out pairs are too few to choose settings by; it takes 100."
     }
-    short = tp.Recommender(**{**QUICK, "metric": "ndcg@100"}).fit(data)
-    assert "lists of 100 hold all 60 items" in short.facts_["automatic"]["skipped"]
+
+
+def test_a_list_that_would_hold_all_items_is_judged_by_half_of_them(data):
+    model = tp.Recommender(**{**QUICK, "metric": "recall@60"}).fit(data)  # of 60 items: always 1
+    facts = model.facts_["automatic"]
+    assert facts["metric"] == "recall@30"
+    assert len({trial["score"] for trial in facts["trials"]}) > 1
+    assert max(trial["score"] for trial in facts["trials"]) < 1
+    assert model.facts_["parameters"]["metric"] == "recall@60"
+    assert judging_metric("ndcg@59", 60) == "ndcg@59"
 
 
 # --- by which pairs --------------------------------------------------------------------------------------
@@ -164,10 +173,11 @@ def test_short_runs_climb_and_are_few(data, monkeypatch):
         return found
 
     monkeypatch.setattr(search, "fit_many", landscape)
+    monkeypatch.setattr(search, "_MOST_WORK", 9)
     found = choice.choose(tp.Recommender(device="cpu").get_params(), [], _whole(data))
-    assert asked[:5] == [(place, 0.4, 64, 14) for place in (4, 0, 8, -4, 12)]
+    assert asked[:3] == [(place, 0.4, 64, 14) for place in (4, 0, 8)]
     assert asked[-1] == (5, 0.8, 256, 40)  # one place below the best
-    assert len(asked) <= 15
+    assert len(asked) <= 11
     assert found.parameters["temperature"] == 0.238
     assert (found.parameters["popularity"], found.parameters["dim"], found.parameters["epochs"]) == (
         0.8,
@@ -244,6 +254,18 @@ def test_a_sample_of_users_has_those_who_judge(data, monkeypatch):
     assert set(np.unique(few.users)) <= set(users.tolist())
 
 
+@pytest.mark.parametrize(
+    ("free", "dim"), [(1e12, 512), (2 * 24 * 512 * 210, 512), (2 * 24 * 512 * 210 - 1, 256), (1.0, 64)]
+)
+def test_the_dimension_on_a_gpu_fits_into_half_of_its_memory(data, free, dim, monkeypatch):
+    assert data.n_users + data.n_items == 210
+    parameters = {**tp.Recommender(device="cpu").get_params(), "auto": False}
+    plan = search.Search(parameters, CHOSEN, hold_out(data, "random", 0.1), Clock(None), False)
+    plan.device = torch.device("cuda")
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 1e12))
+    assert plan.full_dim == dim
+
+
 # --- after a fit -----------------------------------------------------------------------------------------
 
 
@@ -290,6 +312,14 @@ def test_a_blend_is_chosen_where_it_helps_and_only_there(data):
     truth = torch.from_numpy(part.valid.csr().toarray() * 9.0), torch.eye(data.n_items)
     found = choose_blend(*truth, part.train, part.valid, "ndcg@10", 1.0, 0, torch.device("cpu"))
     assert found.ease is None
+
+
+def test_regularisations_are_as_many_as_allowed(data):
+    part = hold_out(data, "random", 0.2)
+    noise = [torch.zeros(n, 4) for n in (data.n_users, data.n_items)]
+    common = part.train, part.valid, "ndcg@10", 1.0, 0, torch.device("cpu")
+    assert len(choose_blend(*noise, *common).tried) > 3
+    assert len(choose_blend(*noise, *common, most=3).tried) == 3
 
 
 # --- a budget --------------------------------------------------------------------------------------------
@@ -347,7 +377,7 @@ def test_an_interrupted_run_goes_on_with_its_settings(data, model, tmp_path, mon
     parameters = {**QUICK, "schedule": "constant"}
     tp.Recommender(**{**parameters, "epochs": 2}).fit(data, checkpoint=path)
     before = json.loads(settings_file(path).read_text())
-    monkeypatch.setattr(kept, "choose", lambda *_: pytest.fail("there was a choice"))
+    monkeypatch.setattr(settings_module, "choose", lambda *_: pytest.fail("there was a choice"))
     resumed = tp.Recommender(**parameters).fit(data, checkpoint=path)
     assert len(resumed.result_.history) == 3
     assert resumed.facts_["automatic"]["chosen"] == before["facts"]["automatic"]["chosen"]

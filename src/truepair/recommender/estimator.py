@@ -20,7 +20,7 @@ from truepair.models.closed_forms import EASE, ClosedForm
 from truepair.models.encoders import Encoder
 from truepair.models.factor_matrices import Rows
 from truepair.recommender import lists
-from truepair.recommender.automatic.kept import chosen_settings
+from truepair.recommender.automatic.settings_file import chosen_settings
 from truepair.recommender.defaults import unused
 from truepair.recommender.fitting import fit_split
 from truepair.recommender.holdout import split_for_fitting
@@ -192,8 +192,8 @@ class Recommender:
 
         Without a validation part, automatic settings are judged by a tenth of the pairs, held out in the way
         of `hold_out`; then the model learns from everything. `budget` limits the time of both, as seconds or
-        text such as "2min"; without it, they take about three to four times as long as 40 epochs of training
-        (more where these take seconds).
+        text such as "2min"; without it, they take at most four times as long as 40 epochs of training at the
+        full dimension.
 
         The share `validation` of the pairs is held out to choose the epoch. The model does not learn from it,
         but does not recommend it either. Every user and item keeps a pair to learn from. A closed form has no

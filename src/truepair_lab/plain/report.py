@@ -302,8 +302,9 @@ short run that won; since then no blend is used in such a case."""
 _TIME = """\
 The mean over calls with nothing else running; where there is none, the table says “beside other work”.
 “Final fit” is the training with the chosen settings on all pairs, blend included: the whole call without the
-automatic part. “One fit of iALS” has the settings of its search, so that the search costs nothing here. Code
-was compiled before."""
+automatic part. Where a short run won or training stops early, it is a part of the full training that the
+[limit of the search](../automatic.md#what-it-costs) is about, and the multiple is larger. “One fit of iALS”
+has the settings of its search, so that the search costs nothing here. Code was compiled before."""
 
 _CHOSEN = """\
 Each seed holds out other pairs and chooses by itself, so that the spread over seeds includes that of the

@@ -46,7 +46,7 @@ def fit(
         typer.Option(
             metavar="TIME",
             help="The time for automatic settings and training, such as 90s, 2min or 1h30min. Without it, "
-            "both together take three to four times as long as 40 epochs of training.",
+            "both together take at most four times as long as 40 epochs of training.",
         ),
     ] = None,
     training: Training,
@@ -71,7 +71,7 @@ def fit(
         _show_how_to_continue(kept, ctx.meta["truepair.args"])
         raise typer.Exit(130) from None
     if kept is not None:
-        from truepair.recommender.automatic.kept import settings_file
+        from truepair.recommender.automatic.settings_file import settings_file
 
         for left in (kept, settings_file(kept)):
             with contextlib.suppress(OSError):

@@ -18,18 +18,28 @@ from truepair.evaluation.metrics import METRICS, Floats, parse_metric
 from truepair.models.closed_forms import EASE
 from truepair.models.factor_matrices import dense
 from truepair.randomness import random_order, stream_key
+from truepair.recommender.automatic.work import blend_work
 
 MOST_ITEMS = 10_000  # the weights of a blend are a dense matrix of items x items
 POWER = 0.25  # of users and items: between .1 and .35 on every dataset that was searched
 _USERS = 2000  # whose lists judge a blend
 _FIRST_L2, _RATIO = 500.0, 3.0
 _LEAST_L2, _MOST_L2 = 5.0, 2e6
+FEWEST_SOLVED = 3  # regularisations; where the training is too short beside them, there is no blend
 _WEIGHTS = (0.15, 0.3, 0.6, 1.2, 2.4, 4.8)  # in units of 1 / temperature, the scale of the trained scores
 
 
 def solving_seconds(n_items: int) -> float:
     """About how long EASE takes to solve on two cores: its time grows with the cube of the items."""
     return 2.0 * n_items**3 / 5e10
+
+
+def regularisation_work(train: Interactions, valid: Interactions) -> float:
+    """The counted work of one regularisation with all its weights."""
+    rows = (valid.user_counts > 0) & (train.user_counts > 0)
+    n_users = min(int(rows.sum()), _USERS)
+    n_pairs = int(train.user_counts[rows].sum()) * n_users // max(int(rows.sum()), 1)
+    return blend_work(n_users, train.n_items, n_pairs, len(_WEIGHTS))
 
 
 class BlendChoice(NamedTuple):
@@ -44,13 +54,13 @@ class BlendChoice(NamedTuple):
 
 def choose_blend(
     users: Tensor, items: Tensor, train: Interactions, valid: Interactions, metric: str, temperature: float,
-    seed: int, device: torch.device, seconds: float = math.inf,
+    seed: int, device: torch.device, seconds: float = math.inf, most: int | None = None,
 ) -> BlendChoice:  # fmt: skip
     """The best of EASE's regularisations and weights for these trained matrices.
 
-    Regularisations go by factors of 3 from 500 in the direction that improves, as long as there are `seconds`
-    for two more of them. A blend is chosen only if its
-    gain over the trained model is larger than the standard error of that gain.
+    Regularisations go by factors of 3 from 500 in the direction that improves, at most `most` of them and as
+    long as there are `seconds` for two more. A blend is chosen only if its gain over the trained model is
+    larger than the standard error of that gain.
     """
     judge = _Judge.of(train, valid, metric, seed, device)
     own = judge.trained_scores(users, items)
@@ -60,7 +70,7 @@ def choose_blend(
     began = time.perf_counter()
     for l2 in _regularisations(tried):
         passed = time.perf_counter() - began
-        if tried and passed + 2 * passed / len(tried) > seconds:
+        if tried and (len(tried) == most or passed + 2 * passed / len(tried) > seconds):
             break
         added = judge.ease_scores(EASE(l2=l2, user_power=POWER, item_power=POWER), train)
         found = []
@@ -118,9 +128,12 @@ class _Judge:
         return users[torch.from_numpy(self.rows)].to(device) @ items.to(device).T
 
     def ease_scores(self, ease: EASE, train: Interactions) -> Tensor:
-        _, weights = ease.solve(train, self.seen.device)
-        x = torch.from_numpy(self.history.toarray()).to(self.seen.device, torch.float32)
-        return x @ dense("items", weights).T
+        device = self.seen.device
+        weights = dense("items", ease.solve(train, device)[1])
+        if device.type == "cpu":  # a user has few of the items
+            return torch.from_numpy(self.history.astype(np.float32) @ weights.numpy().T)
+        x = torch.from_numpy(self.history.toarray()).to(device, torch.float32)
+        return x @ weights.T
 
     def per_user(self, scores: Tensor) -> Floats:
         """The metric of each user's list."""

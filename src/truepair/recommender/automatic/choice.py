@@ -67,7 +67,8 @@ def choose(
     wanted = open_choices(parameters, given)
     if not wanted:
         return Choice()
-    clock, own = Clock(budget), {**parameters, "auto": False}
+    metric = judging_metric(parameters["metric"], split.train.n_items)
+    clock, own = Clock(budget), {**parameters, "auto": False, "metric": metric}
     try:
         part = judging_parts(parameters, split)
     except InputError as error:
@@ -82,7 +83,7 @@ def choose(
         "chosen": {name: as_json(value) for name, value in chosen.items()},
         "repeat": repeating_call(parameters, given, chosen),
         "hold out": part.recipe,
-        "metric": parameters["metric"],
+        "metric": metric,
         "trials": [trial.facts() for trial in search.trials],
         "blend": search.blend,
         "seconds": round(clock.seconds, 3),
@@ -97,6 +98,16 @@ def repeating_call(parameters: Parameters, given: Collection[str], chosen: Mappi
     return f"Recommender({', '.join(f'{name}={value!r}' for name, value in plain.items())})"
 
 
+def judging_metric(metric: str, n_items: int) -> str:
+    """The metric that judges trials: where a list would hold all items, lists of half of them.
+
+    >>> judging_metric("ndcg@20", 1000), judging_metric("recall@20", 12)
+    ('ndcg@20', 'recall@6')
+    """
+    name, k = parse_metric(metric)
+    return metric if k < n_items else f"{name}@{max(1, n_items // 2)}"
+
+
 def judging_parts(parameters: Parameters, split: Split) -> Split:
     """Train and validation of the search; raise if there is too little to judge by.
 
@@ -105,11 +116,6 @@ def judging_parts(parameters: Parameters, split: Split) -> Split:
     how = like_test(split) if parameters["hold_out"] == "auto" else parameters["hold_out"]
     part = split if split.valid else hold_out(split.train, how, _HELD_OUT, parameters["seed"])
     assert part.valid is not None
-    _, k = parse_metric(parameters["metric"])
-    if k > part.train.n_items:
-        raise _TooLittleError(
-            f"lists of {k} hold all {part.train.n_items} items; give a metric with a lower K."
-        )
     for n, least, what in (
         (int((part.valid.user_counts > 0).sum()), _LEAST_USERS, "users with held-out pairs"),
         (len(part.train), _LEAST_PAIRS, "pairs to learn from"),

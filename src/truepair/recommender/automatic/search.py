@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,8 +18,16 @@ from truepair.errors import TrainingError
 from truepair.evaluation import Validation
 from truepair.models.factor_matrices import dense
 from truepair.randomness import random_order, stream_key
-from truepair.recommender.automatic.blend_choice import MOST_ITEMS, choose_blend, solving_seconds
+from truepair.recommender.automatic.blend_choice import (
+    FEWEST_SOLVED,
+    MOST_ITEMS,
+    choose_blend,
+    regularisation_work,
+    solving_seconds,
+)
 from truepair.recommender.automatic.budget import Clock
+from truepair.recommender.automatic.climb import FIRST_PLACE, FIRST_POPULARITY, Climb, Point
+from truepair.recommender.automatic.work import Size, ranking_work, training_work
 from truepair.recommender.defaults import FULL_CATALOGUE
 from truepair.recommender.parts import Parameters, parts_of
 from truepair.training import FitResult, Job, Settings, fit_many
@@ -29,25 +38,14 @@ CHOSEN = ("temperature", "popularity", "dim", "epochs", "blend")
 _RATE, _EPOCHS = 0.01, 40  # of the full run
 _SHORT_DIM, _SHORT_STEPS = 64, 400
 _SHORT_EPOCHS = (5, 14)  # at least, at most
-_MOST_SHORT = 12  # short runs
-_FIRST_PLACES = (4, 0, 8, -4, 12)  # temperatures .2, .1, .4, .05, .8: see `_temperature`
-_PLACES = (-8, 17)  # .025 to 1.9
-_FIRST_POPULARITY, _MOST_POPULARITY = 0.4, 2.0
-_STEPS = (2, 0.4)  # of places and of popularity
+_SHORT_SHARE = 0.35  # of the full run's epochs, at most
+_MOST_SHORT = 9  # short runs
+_MOST_WORK = 2.5  # of the search, in trainings of the full size; by the clock 3 at most
 _DIMS = (512, 256, 128, 64)
 _FEWER_SCORES = ((1e8, 256), (1e10, 128), (float("inf"), 64))  # the dimension on a CPU, by users x items
 _BYTES = 24  # of a number of a vector in training: its gradient, Adam's two, and the best so far
 _MOST_USERS = 50_000  # the search learns from and is judged by this many
-_BETTER, _CLEARLY = 1.002, 1.02  # ratios of scores: a step that is worth it; a reason to leave the plan
-
-
-class Point(NamedTuple):
-    """What a trial is about; `place` gives the temperature, unless that is given."""
-
-    place: int
-    popularity: float
-    dim: int
-    epochs: int
+_CLEARLY = 1.02  # a ratio of scores: a reason to leave the plan
 
 
 @dataclass(frozen=True)
@@ -82,6 +80,8 @@ class Search:
         self.train, self.valid = _only_users(part.train, users), _only_users(part.valid, users)
         self.judge = Validation(self.valid, self.train, parameters["metric"])
         self.n_users = part.train.n_users
+        self.size = self._size(len(self.train), self.train.n_users)
+        self.whole_size = self._size(len(part.train), self.n_users)
         self.device = Settings(device=parameters["device"]).torch_device()
         self.trials: list[Trial] = []
         self.failure: TrainingError | None = None
@@ -124,11 +124,12 @@ class Search:
 
     def _first(self) -> Point:
         """A short run with the middle of what datasets had, or with what is given."""
-        steps = -(-self.train.n_users // self._job(Point(0, 0.0, 1, 1)).settings.batch_size)
+        steps = -(-self.train.n_users // self.size.batch)
         fewest, most = _SHORT_EPOCHS
-        epochs = min(max(round(_SHORT_STEPS / steps), fewest), most, self._fixed("epochs", most))
+        share = max(1, round(_SHORT_SHARE * self._fixed("epochs", _EPOCHS)))
+        epochs = min(max(round(_SHORT_STEPS / steps), fewest), most, share)
         dim = min(_SHORT_DIM, self._fixed("dim", _SHORT_DIM))
-        first = Point(_FIRST_PLACES[0], self._fixed("popularity", _FIRST_POPULARITY), dim, epochs)
+        first = Point(FIRST_PLACE, self._fixed("popularity", FIRST_POPULARITY), dim, epochs)
         if self.clock.limit is None:
             return first
         self._run([first._replace(epochs=1)])  # how long does an epoch take?
@@ -136,55 +137,37 @@ class Search:
         return first._replace(epochs=max(1, min(epochs, int(0.05 * self.clock.limit / per_epoch))))
 
     def _climbed(self, point: Point) -> Point:
-        """The best short run: a wide row of temperatures first, then steps to better neighbours."""
-        wide = _FIRST_PLACES if "temperature" in self.wanted else (point.place,)
-        first = [point._replace(place=place) for place in wide]
-        self._run(first)
-        best = self._best(first)
-        while True:
-            point, around = best, self._around(best)
-            new = [each for each in around if each not in self._scores()]
-            if not new or len(self.trials) + len(new) > _MOST_SHORT or self._is_late():
-                return point
-            self._run(new)
-            best = self._best([point, *around])
-            if self._scores()[best] <= _BETTER * self._scores()[point]:
-                return point
-
-    def _around(self, point: Point) -> list[Point]:
-        places, step = _STEPS
-        found = []
-        if "temperature" in self.wanted:
-            found += [point._replace(place=point.place + way * places) for way in (1, -1)]
-        if "popularity" in self.wanted:
-            found += [point._replace(popularity=round(point.popularity + way * step, 3)) for way in (1, -1)]
-        return [
-            each
-            for each in found
-            if _PLACES[0] <= each.place <= _PLACES[1] and 0 <= each.popularity <= _MOST_POPULARITY
-        ]
+        """The best of as many short runs as the counted work allows."""
+        allowed = self._work_left() - self._work(self._full_size(point))
+        if "blend" in self.wanted and self.train.n_items <= MOST_ITEMS:
+            allowed -= FEWEST_SOLVED * regularisation_work(self.train, self.valid)
+        most = min(int(allowed / self._work(point)), _MOST_SHORT)
+        return Climb(self._run, self._scores, self._is_late, self.wanted, most).top(point)
 
     def _full(self, point: Point) -> Point | None:
         """The full run: wider and longer, at a temperature one place lower; None if time is short.
 
         With a budget, it is as wide as lets it run twice, on held-out pairs and on everything.
         """
-        epochs, place = self._fixed("epochs", _EPOCHS), point.place - 1
+        full = self._full_size(point)
         if self.clock.limit is None:
-            return Point(place, point.popularity, self._fixed("dim", self._dim()), epochs)
+            return full
         per_epoch = max(trial.seconds / trial.point.epochs for trial in self.trials)
         runs = 1.1 * (1 + self.n_users / self.train.n_users)  # this one, and the one on everything
-        dims = (
-            [dim for dim in _DIMS if dim <= self._dim()] if "dim" in self.wanted else [self._fixed("dim", 0)]
-        )
+        chosen = "dim" in self.wanted
+        dims = [dim for dim in _DIMS if dim <= self.full_dim] if chosen else [self.full_dim]
         for dim in dims:
             seconds = per_epoch * max(1.0, dim / point.dim)  # rather too much
-            if runs * epochs * seconds <= self.clock.left:
-                return Point(place, point.popularity, dim, epochs)
+            if runs * full.epochs * seconds <= self.clock.left:
+                return full._replace(dim=dim)
         fewer = int(self.clock.left / (runs * seconds))
         if "epochs" in self.wanted and fewer > point.epochs:
-            return Point(place, point.popularity, dims[-1], fewer)
+            return full._replace(dim=dims[-1], epochs=fewer)
         return None
+
+    def _full_size(self, point: Point) -> Point:
+        """The full run where time is no limit."""
+        return Point(point.place - 1, point.popularity, self.full_dim, self._fixed("epochs", _EPOCHS))
 
     def _blended(self, fitted: FitResult) -> dict[str, Any]:
         """The blend with EASE, if it is better."""
@@ -195,10 +178,14 @@ class Search:
         if left < 3 * solving_seconds(self.train.n_items):
             self.blend = {"skipped": "the budget leaves no time for it"}
             return {}
+        most = int(self._work_left() / regularisation_work(self.train, self.valid))
+        if most < FEWEST_SOLVED:
+            self.blend = {"skipped": "EASE takes long beside the training"}
+            return {}
         users, items = dense("users", fitted.users), dense("items", fitted.items)
         found = choose_blend(
             users, items, self.train, self.valid, self.judge.metric, self.trials[-1].temperature,
-            self.parameters["seed"], self.device, left,
+            self.parameters["seed"], self.device, left, most,
         )  # fmt: skip
         self.blend = {"alone": found.alone, "blended": found.blended, "tried": found.tried}
         no_gain = "" if found.ease else "; the gain is not larger than its error, so it is not used"
@@ -222,13 +209,32 @@ class Search:
         value = self.parameters[name]
         return default if name in self.wanted else FULL_CATALOGUE[name] if value is None else value
 
-    def _dim(self) -> int:
-        """The largest on a GPU that its memory holds; on a CPU what keeps a training short."""
+    @cached_property
+    def full_dim(self) -> int:
+        """The given one; the largest on a GPU that its memory holds; on a CPU what keeps a training short."""
+        if "dim" not in self.wanted:
+            return int(self._fixed("dim", 0))
         if self.device.type == "cuda":
             free, _ = torch.cuda.mem_get_info(self.device)
             rows = self.n_users + self.train.n_items
             return next((dim for dim in _DIMS if _BYTES * dim * rows <= free / 2), _DIMS[-1])
         return next(dim for most, dim in _FEWER_SCORES if self.n_users * self.train.n_items <= most)
+
+    def _size(self, n_pairs: int, n_users: int) -> Size:
+        settings = parts_of(self.parameters, n_pairs, n_users).settings
+        return Size(n_users, self.train.n_items, n_pairs, settings.batch_size)
+
+    def _work(self, point: Point) -> float:
+        """Counted, of a trial with its validations."""
+        n_judged = int((self.valid.user_counts > 0).sum())
+        validations = -(-point.epochs // _validate_every(point.epochs))
+        judged = ranking_work(n_judged, self.train.n_items, point.dim)
+        return training_work(self.size, point.dim, point.epochs) + validations * judged
+
+    def _work_left(self) -> float:
+        """Of what the search may do beside one training of the full size on everything."""
+        full = training_work(self.whole_size, self.full_dim, self._fixed("epochs", _EPOCHS))
+        return _MOST_WORK * full - sum(self._work(trial.point) for trial in self.trials)
 
     def _is_late(self) -> bool:
         """Whether the short runs have used up their part of the budget."""
@@ -269,7 +275,7 @@ class Search:
         own = {
             **self.parameters, "temperature": self._temperature(point), "popularity": popularity, "dim": dim,
             "epochs": epochs, "learning_rate": rate, "patience": None,
-            "validate_every": max(1, epochs // 8) if epochs >= _EPOCHS else epochs,
+            "validate_every": _validate_every(epochs),
         }  # fmt: skip
         encoder, loss, sampler, settings = parts_of(own, len(self.train), self.train.n_users)
         return Job(encoder, loss, sampler, self.train, settings)
@@ -283,13 +289,14 @@ class Search:
     def _scores(self) -> dict[Point, float]:
         return {trial.point: trial.score for trial in self.trials}
 
-    def _best(self, points: Sequence[Point]) -> Point:
-        scores = self._scores()
-        return max((point for point in points if point in scores), key=lambda point: scores[point])
-
     def _say(self, text: str) -> None:
         if self.progress:
             print(f"automatic settings: {text}", file=sys.stderr)
+
+
+def _validate_every(epochs: int) -> int:
+    """Eight times in a full run, once in a short one."""
+    return max(1, epochs // 8) if epochs >= _EPOCHS else epochs
 
 
 def _some_users(part: Split, seed: int) -> Codes | None:

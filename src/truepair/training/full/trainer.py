@@ -8,7 +8,7 @@ users × items or anchors × items is ever stored.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import torch
 from torch import Tensor
@@ -16,8 +16,10 @@ from torch import Tensor
 from truepair.sampling import Full
 from truepair.training.full.losses import RowLosses
 from truepair.training.full.scoring import Blocks, ScoredBlock, sums_for
+from truepair.training.full.step_work import step_work, threads_for
 from truepair.training.job import Job
 from truepair.training.module_trainer import ModuleTrainer, l2_penalty
+from truepair.training.trainer import EpochTotals
 
 _POSTERIOR = "posterior."
 
@@ -32,6 +34,13 @@ class FullTrainer(ModuleTrainer):
         self.n_anchors, self.n_saturated_users = self.blocks.n_anchors, self.blocks.n_saturated_users
         self.steps = math.ceil(len(self.blocks.users) / job.settings.batch_size)
         self.sums = sums_for(job.sampler, self.device)
+        size = job.interactions.n_users, job.interactions.n_items, len(job.interactions)
+        self.work = step_work(*size, job.settings.batch_size, job.encoder.dim)
+
+    def train(self, epoch: int, rate: float, advance: Callable[[int], None]) -> EpochTotals:
+        """All anchors once."""
+        with threads_for(self.work):
+            return super().train(epoch, rate, advance)
 
     def batches(self, epoch: int) -> Iterator[Tensor]:
         """The users of each step."""

@@ -121,7 +121,7 @@ every cell ([tables/{METRICS_FILE}](tables/{METRICS_FILE})), the settings of eve
 ([tables/{SEARCHES_FILE}](tables/{SEARCHES_FILE}))."""
 
 ANSWER = Answer(
-    "c7eb7d4c4f7d",
+    "6762322102be",
     """\
 - **Reproduction.** With the authors' settings, NDCG@20 differs from the printed figures by a median of
   -2.6% over 54 cells, from -38.8% to +28.4%. Of the paper's 8 best DPL figures, 0 are reached with the
