@@ -66,6 +66,11 @@ def test_a_module_with_functions_needs_a_bug(mutants, source, expected):
     assert mutants.has_functions(source) is expected
 
 
+def test_every_module_with_functions_has_a_bug(mutants, bugs):
+    without = mutants.uncovered(bugs)
+    assert not without, f"modules without a planted bug; add one of each to tools/mutants: {without}"
+
+
 def test_modules_without_a_bug_are_named_before_any_is_planted(mutants, monkeypatch):
     every = mutants.read_bugs()
     left = [bug for bug in every if bug.file != "src/truepair/randomness.py"]

@@ -63,6 +63,11 @@ def line_of(case: str, seed: int = 0, **changes: object) -> PlainLine:
     return replace(line, **changes)  # type: ignore[arg-type]
 
 
+def lines_in(folder: Path) -> list[str]:
+    """The text of every line; reading the lines would leave out those that another one replaces."""
+    return [line for path in sorted(folder.rglob("*.jsonl")) for line in path.read_text().splitlines()]
+
+
 def test_a_study_from_search_to_page(small: None, tmp_path: Path) -> None:
     said: list[str] = []
     running.tune_all(["toy"], tmp_path, None, said.append, progress=False)
@@ -84,12 +89,13 @@ def test_a_study_from_search_to_page(small: None, tmp_path: Path) -> None:
     assert sorted(run.seed for run in runs if run.method == "ials-scaled") == [0, 1, 2]
     values = read_values(tmp_path, "toy")
     assert {"plain cpu 0", "plain cpu 1", "ials-scaled 2"} <= set(values)
+    assert not np.array_equal(values["plain cpu 0"], values["plain cpu 1"])  # each seed is a run of its own
     assert not list((tmp_path / "per-user").iterdir())
 
+    kept = lines_in(tmp_path)
     again = running.run_all(["toy"], None, tmp_path, tmp_path / "none", None, True, said.append)
     assert again == 0
-    assert len(read_lines(own).runs) == len(runs)
-    assert read_plain(tmp_path) == lines
+    assert lines_in(tmp_path) == kept
 
     page = report.rebuild_report(tmp_path, tmp_path / "none", tmp_path / "page.md").read_bytes()
     assert report.rebuild_report(tmp_path, tmp_path / "none", tmp_path / "page.md").read_bytes() == page
@@ -113,13 +119,13 @@ def test_the_line_has_what_was_chosen_and_its_time(tmp_path: Path, monkeypatch: 
 
 
 def test_the_test_part_is_not_learnt_from() -> None:
-    for name in ("world-sparse", "world-medium", "world-dense"):
+    for name, density in (("world-sparse", 0.005), ("world-medium", 0.02), ("world-dense", 0.08)):
         case = cases.load_case(name)
+        n_pairs = len(case.whole.train) + len(case.whole.test)
+        assert n_pairs / (3000 * 1500) == pytest.approx(density, rel=0.05)
         assert not case.whole.train.has(case.whole.test.users, case.whole.test.items).any()
         assert like_test(case.whole) == "random"
-        assert len(case.whole.train) / (len(case.whole.train) + len(case.whole.test)) == pytest.approx(
-            0.8, abs=0.01
-        )
+        assert len(case.whole.train) / n_pairs == pytest.approx(0.8, abs=0.01)
 
 
 def test_given_splits_keep_the_order_of_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,6 +139,73 @@ def test_given_splits_keep_the_order_of_the_file(monkeypatch: pytest.MonkeyPatch
     assert case.whole.hash == given.hash
     assert np.array_equal(case.whole.train.time, given.train.time)
     assert resolved(case.whole.train, like_test(case.whole), 0.1) == "last"
+
+
+def test_values_of_runs_are_put_beside_those_of_earlier_ones(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        keep_values(tmp_path, "toy", f"plain cpu {seed}", np.full(3, 0.2 * (seed + 1)))
+        merge_values(tmp_path, "toy")
+    found = read_values(tmp_path, "toy")
+    assert {name: each.mean().round(4) for name, each in found.items()} == {
+        "plain cpu 0": 0.2,
+        "plain cpu 1": 0.4,
+    }
+
+
+def test_a_time_beside_other_work_is_replaced_by_one_alone_and_not_the_reverse(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(baselines, "solved", lambda *_: None)
+
+    def timed(parameters: dict[str, object], alone: bool) -> list[tuple[object, bool]]:
+        baselines.time_ials(toy("toy"), parameters, tmp_path, alone, lambda text: None)
+        return [(line.parameters["dim"], line.alone) for line in read_plain(tmp_path).times]
+
+    first: dict[str, object] = {"dim": 4}
+    assert timed(first, alone=False) == [(4, False)]
+    assert timed(first, alone=True) == [(4, True)]
+    assert timed(first, alone=False) == [(4, True)]
+    assert timed({"dim": 2}, alone=True) == [(4, True), (2, True)]
+
+
+def test_cases_of_the_contest_are_not_tuned_again(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    tuned: list[str] = []
+    monkeypatch.setattr(running, "load_case", toy)
+    monkeypatch.setattr(baselines, "tune", lambda case, *_: tuned.append(case.name))
+    running.tune_all(["ml-100k", "toy", "coat"], Path(), None, tuned.append, progress=False)
+    assert tuned == ["toy"]
+
+
+def test_the_baseline_is_the_best_on_validation_and_the_mean_of_its_seeds(tmp_path: Path) -> None:
+    trials = [
+        TrialLine("jester", "-", method, number, "complete", {"x": score}, score, 1, [], "s", "e", "d", 1.0)
+        for method, scores in {
+            "ease": (0.2, 0.3),
+            "ease-powers": (0.4, 0.1),
+            "ials-scaled": (0.5, 0.6),
+        }.items()
+        for number, score in enumerate(scores)
+    ]
+    chosen = [baselines.chosen_trial(Lines(trials=trials), "jester", family) for family in (EASE, IALS)]
+    assert [(t.method, t.score) for t in chosen if t] == [("ease-powers", 0.4), ("ials-scaled", 0.6)]
+    assert baselines.chosen_trial(Lines(trials=trials), "toy", EASE) is None
+
+    parameters = baselines.ials_parameters("jester", Lines(trials=trials), Lines())
+    assert parameters is not None
+    runs = [
+        RunLine("plain", "jester", "-", "ials-scaled", "", seed, parameters, "split", "e", "d", {}, 1, [],
+                {NDCG: 0.5}, {}, None, 1.0)
+        for seed in range(3)
+    ]  # fmt: skip
+    own = Lines(trials=trials, runs=runs)
+    for seed in range(3):
+        found = baselines.baseline_of("jester", IALS, own, Lines(), tmp_path, tmp_path)
+        assert found is None  # values of a seed are missing
+        keep_values(tmp_path, "jester", f"ials-scaled {seed}", np.array([0.1, 0.3, 0.5]) * (seed + 1) / 3)
+        merge_values(tmp_path, "jester")
+    found = baselines.baseline_of("jester", IALS, own, Lines(), tmp_path, tmp_path)
+    assert found is not None
+    assert found.values == pytest.approx(np.array([0.1, 0.3, 0.5]) * 2 / 3, abs=1e-4)
 
 
 # --- differences ---------------------------------------------------------------------------------------
@@ -259,7 +332,7 @@ def test_the_command(small: None, tmp_path: Path) -> None:
     ):
         result = runner.invoke(app, ["lab", "plain", *words])
         assert result.exit_code == 0, result.output
-    assert [line.seed for line in read_plain(tmp_path).runs] == [0]
+    assert [(line.seed, line.alone) for line in read_plain(tmp_path).runs] == [(0, True)]
     assert "# The plain call" in (tmp_path / "page.md").read_text(encoding="utf-8")
 
 

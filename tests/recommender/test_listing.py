@@ -183,10 +183,12 @@ def test_filters_work_together_with_the_others_and_for_everybody(model, items, c
 
 
 def test_items_that_the_table_misses_and_items_that_it_has_beside(mf, items):
-    more = pd.concat([items, pd.DataFrame({"item": ["new"], "price": [1.0]})])
-    pd.testing.assert_frame_equal(
-        mf.recommend(k=5, items=items, where="price < 12"), mf.recommend(k=5, items=more, where="price < 12")
-    )
+    new = pd.DataFrame({"item": ["new"], "price": [1.0]})
+    for more in (pd.concat([items, new]), pd.concat([new, items])):
+        pd.testing.assert_frame_equal(
+            mf.recommend(k=5, items=items, where="price < 12"),
+            mf.recommend(k=5, items=more, where="price < 12"),
+        )
     fewer = items[10:]
     with pytest.raises(
         InputError, match=r"no row for 10 of the model's items: .* and 5 more; .* unknown='drop'"
