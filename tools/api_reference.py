@@ -20,6 +20,7 @@ GROUPS = {
     "Training": "truepair.training",
     "Evaluation": "truepair.evaluation",
     "The prior": "truepair.prior",
+    "Backtests": "truepair.backtesting",
     "Tuning": "truepair.tuning",
 }
 

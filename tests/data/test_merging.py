@@ -12,7 +12,7 @@ from truepair.errors import InputError
 def of(pairs, **columns):
     users, items = zip(*pairs, strict=True)
     user_ids, item_ids = IdMap.of(list(users)), IdMap.of(list(items))
-    columns = {name: np.array(values) for name, values in columns.items()}
+    columns = {name: np.array(values) for name, values in columns.items() if values is not None}
     return Interactions(
         user_ids.codes(list(users)), item_ids.codes(list(items)), user_ids, item_ids, **columns
     )
@@ -55,3 +55,26 @@ def test_ids_of_two_types(side):
     new = [(1, "x")] if side == "user" else [("a", 1)]
     with pytest.raises(InputError, match=rf"known {side} ids are of type large_string.*int64, such as 1"):
         merged(of([("a", "x")]), of(new))
+
+
+def disliked_of(data):
+    """The disliked pairs, in ids."""
+    if data.disliked is None:
+        return None
+    users, items = np.divmod(data.disliked, data.n_items)
+    names = data.user_ids.outside(users).to_pylist(), data.item_ids.outside(items).to_pylist()
+    return set(zip(*names, strict=True))
+
+
+def test_what_is_new_counts_among_likes_and_dislikes():
+    known = of([("a", "x"), ("b", "y"), ("b", "z")], disliked=[1])  # a dislikes y
+    new = of([("a", "y"), ("c", "x"), ("b", "w")], disliked=None)
+    assert disliked_of(known) == {("a", "y")}
+    assert disliked_of(merged(known, new)) is None  # liked now
+    assert ("a", "y") in pairs_of(merged(known, new))
+    other = of([("b", "z"), ("d", "y")], disliked=[0])  # b dislikes y now
+    found = merged(known, other)
+    assert disliked_of(other) == {("b", "y")}
+    assert disliked_of(found) == {("a", "y"), ("b", "y")}
+    assert set(pairs_of(found)) == {("a", "x"), ("b", "z"), ("d", "y")}
+    assert merged(of([("a", "x")]), of([("b", "y")])).disliked is None

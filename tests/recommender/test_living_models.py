@@ -1,0 +1,142 @@
+"""Weights, dislikes and items added by features, in models that are updated, reduced and loaded."""
+
+import numpy as np
+import pytest
+
+import truepair as tp
+from truepair.data.ids import IdMap
+from truepair.data.interactions import Interactions
+from truepair.errors import InputError, StorageError
+from truepair.recommender.estimator import Recommender
+from truepair.storage.tensor_file import read_tensors, write_tensors
+
+SMALL = {"auto": False, "dim": 8, "epochs": 6, "device": "cpu"}
+
+
+def weighted(n=40, seed=0):
+    """Pairs of two tastes with weights, and a dislike of every user."""
+    chance = np.random.default_rng(seed)
+    rows = [chance.choice(np.arange(u % 2, 20, 2), 4, replace=False) for u in range(n)]
+    users, items = np.repeat(np.arange(n), 4), np.concatenate(rows)
+    names = [IdMap.of([f"{what}{k:02}" for k in range(size)]) for what, size in (("u", n), ("i", 20))]
+    disliked = np.array([u * 20 + (u + 1) % 2 for u in range(n)])
+    return Interactions(users, items, *names, weight=chance.uniform(1, 5, len(users)), disliked=disliked)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return Recommender(**SMALL).fit(weighted())
+
+
+def reloaded(model, tmp_path):
+    model.save(tmp_path / "model.truepair")
+    return tp.load(tmp_path / "model.truepair")
+
+
+def test_a_file_keeps_weights_and_dislikes(model, tmp_path):
+    data, loaded = weighted(), reloaded(model, tmp_path)
+    assert loaded.seen_.weight.tolist() == data.weight.tolist()
+    assert loaded.seen_.disliked.tolist() == data.disliked.tolist()
+
+
+@pytest.mark.parametrize("broken", ["short", "negative", "type"])
+def test_a_file_with_broken_weights_is_refused(model, tmp_path, broken):
+    path = tmp_path / "model.truepair"
+    model.save(path)
+    tensors, facts = read_tensors(path, "truepair model", 1)
+    found = tensors["seen.weights"]
+    changed = {"short": found[:-1], "negative": -found, "type": found.float()}[broken]
+    write_tensors(path, "truepair model", 1, {**tensors, "seen.weights": changed}, facts)
+    with pytest.raises(StorageError, match="weight"):
+        tp.load(path)
+
+
+def test_an_update_learns_from_old_and_new_weights(model, tmp_path):
+    new = {"user": ["u00", "new"], "item": ["i19", "i00"], "weight": [7.0, 2.0]}
+    found = reloaded(model, tmp_path).update(new, epochs=1)
+    table = found.seen_.to_table().to_pylist()
+    weights = {(row["user"], row["item"]): row["weight"] for row in table}
+    assert (weights["u00", "i19"], weights["new", "i00"]) == (7.0, 2.0)
+    old = {(row["user"], row["item"]): row["weight"] for row in weighted().to_table().to_pylist()}
+    assert {pair: weights[pair] for pair in old} == old
+    even = Recommender(**SMALL).fit(weighted())
+    even.model_.seen.weight.flags.writeable = True
+    even.model_.seen.weight[:] = 1.0
+    other = even.update({**new, "weight": [1.0, 1.0]}, epochs=1)
+    assert not np.allclose(found.items_, other.items_)
+
+
+def test_dislikes_stay_excluded_after_an_update_and_new_ones_are_added(model, tmp_path):
+    new = tp.read_interactions(
+        {"user": ["u00", "u01"], "item": ["i19", "i03"], "weight": [1.0, -1.0]}, dislikes=True
+    )
+    found = reloaded(model, tmp_path).update(new, epochs=1)
+    lists = found.recommend(["u00", "u01"], k=20).to_pylist()
+    pairs = {(row["user"], row["item"]) for row in lists}
+    assert not pairs & {("u00", "i01"), ("u01", "i00"), ("u01", "i03")}
+    assert pairs
+
+
+def test_forget_keeps_the_weights_and_dislikes_of_those_who_stay(model, tmp_path):
+    data, found = weighted(), reloaded(model, tmp_path).forget(items=["i02", "i07"], users=["u03"])
+    kept = {
+        (row["user"], row["item"]): row["weight"]
+        for row in data.to_table().to_pylist()
+        if row["user"] != "u03" and row["item"] not in ("i02", "i07")
+    }
+    assert {(r["user"], r["item"]): r["weight"] for r in found.seen_.to_table().to_pylist()} == kept
+    codes = np.divmod(found.seen_.disliked, found.seen_.n_items)
+    names = found.seen_.user_ids.outside(codes[0]), found.seen_.item_ids.outside(codes[1])
+    users = [u for u in range(40) if u != 3]
+    wanted = {(f"u{u:02}", f"i{(u + 1) % 2:02}") for u in users}
+    assert set(zip(*(each.to_pylist() for each in names), strict=True)) == wanted
+
+
+# --- items that nobody has yet -----------------------------------------------------------------------------
+
+KINDS = {
+    "item": [f"i{k:02}" for k in range(20)] + ["n0", "n1"],
+    "kind": ["even" if k % 2 == 0 else "odd" for k in range(20)] + ["even", "odd"],
+}
+
+
+@pytest.fixture(params=["alone", "blend"])
+def wider(request):
+    blend = {"blend": "ease", "blend_weight": 0.5} if request.param == "blend" else {}
+    return Recommender(**SMALL, **blend).fit(weighted().pairs_only()).add_items(KINDS)
+
+
+def scores_of(model):
+    return {row["item"]: row["score"] for row in model.recommend(["u00"], k=22).to_pylist()}
+
+
+def tolerance(model):
+    """Nobody has the item, so that its vector is as it was. EASE is solved again, and has nothing for it."""
+    return 1e-5 if model.blend is None else 0.05
+
+
+def test_an_update_keeps_items_that_nobody_has_yet(wider):
+    before = scores_of(wider)
+    wider.update({"user": ["u01", "u02"], "item": ["n1", "i03"]}, epochs=0)
+    after = scores_of(wider)
+    assert {"n0", "n1"} <= set(after)
+    assert after["n0"] == pytest.approx(before["n0"], abs=tolerance(wider))
+    codes = wider.facts_["added items"]
+    assert wider.seen_.item_ids.outside(np.array(codes)).to_pylist() == ["n0"]
+
+
+def test_forgetting_moves_the_codes_of_added_items(wider, tmp_path):
+    before = scores_of(wider)
+    found = reloaded(wider.forget(items=["i00", "n1"]), tmp_path)
+    after = scores_of(found)
+    assert "n1" not in after
+    assert after["n0"] == pytest.approx(before["n0"], abs=tolerance(wider))
+
+
+def test_a_model_with_features_is_not_updated_without_them():
+    hybrid = Recommender(**SMALL, encoder="hybrid").fit(weighted().pairs_only(), item_features=KINDS)
+    before = hybrid.items_.clone()
+    with pytest.raises(InputError, match="'hybrid' cannot be updated"):
+        hybrid.update({"user": ["u01"], "item": ["i03"]})
+    assert before.equal(hybrid.items_)
+    assert hybrid.model_.start is None
