@@ -117,7 +117,7 @@ def test_options_that_cannot_be_used_are_refused(options, message):
 @pytest.mark.parametrize("bad", [0.0, -2.0])
 def test_a_weight_that_is_not_above_0_is_named_with_its_row(bad):
     rows = [("ann", 1, None), ("ann", 1, 1.0), ("bob", 2, bad)]
-    with pytest.raises(InputError, match=rf"weight {bad:g} at row 3 .* dislikes=True|Dislikes=True"):
+    with pytest.raises(InputError, match=rf"weight {bad:g} at row 3 .* above 0; .* With dislikes=True"):
         read(rows, missing="drop")
     assert len(read(rows, weight=False)) == 2
 
@@ -192,7 +192,7 @@ def test_times_that_cannot_be_times_are_refused():
         read([("ann", 1)], ("user", "item"), half_life="90d", chronological=True, time=None)
     with pytest.raises(InputError, match=r"time 'soon' at row 2"):
         read([("ann", 1, "2024-01-01"), ("ann", 2, "soon")], COLUMNS, half_life="90d")
-    with pytest.raises(InputError, match="now 'soon'"):
+    with pytest.raises(InputError, match=r"now = .soon. is no time; give a date"):
         read(TIMED, COLUMNS, half_life="90d", now="soon")
 
 

@@ -8,6 +8,8 @@ from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError, StorageError
 from truepair.recommender.estimator import Recommender
+from truepair.recommender.known_ids import history_of
+from truepair.recommender.new_users import with_more_users
 from truepair.storage.tensor_file import read_tensors, write_tensors
 
 SMALL = {"auto": False, "dim": 8, "epochs": 6, "device": "cpu"}
@@ -140,3 +142,72 @@ def test_a_model_with_features_is_not_updated_without_them():
         hybrid.update({"user": ["u01"], "item": ["i03"]})
     assert before.equal(hybrid.items_)
     assert hybrid.model_.start is None
+
+
+def test_popular_lists_of_items_that_nobody_has_yet(wider):
+    found = wider.recommend(["somebody"], only_items=["n0", "n1"], unknown="popular")
+    assert set(found.column("item").to_pylist()) == {"n0", "n1"}
+    assert found.column("score").to_pylist() == [0, 0]
+
+
+def test_forgetting_a_user_leaves_the_popularity_that_added_items_were_given():
+    model = Recommender(**SMALL, popularity=0.4).fit(weighted().pairs_only()).add_items(KINDS, popularity=9)
+    model.forget(users=["u03"])
+    rows = model.seen_.item_ids.find(["n0", "n1"], "item")
+    assert model.items_[rows, -1].tolist() == pytest.approx([0.4 * np.log1p(9)] * 2)
+
+
+# --- users whose pairs were forgotten ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def without_pairs():
+    """A model in which u07 has a vector and no pair."""
+    model = Recommender(**SMALL).fit(weighted())
+    return model.forget(items=[f"i{k:02}" for k in weighted().items_of(7)])
+
+
+def test_folding_in_after_forgetting(without_pairs):
+    item = without_pairs.seen_.item_ids.ids[0].as_py()
+    found = without_pairs.fold_in({"user": ["guest"], "item": [item]})
+    assert found.history_.users.tolist() == [True]
+    assert set(found.recommend(k=2).column("user").to_pylist()) == {"guest"}
+
+
+def test_more_users_after_forgetting(without_pairs):
+    found = with_more_users(without_pairs.model_, IdMap.of(["a", "b"]))
+    trained = dict(zip(found.seen.user_ids.ids.to_pylist(), history_of(found).users.tolist(), strict=True))
+    assert trained == {"a": False, "b": False, **{f"u{k:02}": True for k in range(40)}}
+
+
+# --- what an update records --------------------------------------------------------------------------------
+
+
+def test_facts_of_weights_and_dislikes_are_those_of_all_pairs():
+    model = Recommender(**SMALL).fit(weighted())
+    model.update({"user": ["u00"], "item": ["i19"], "weight": [70.0]}, epochs=0)
+    assert model.facts_["weights"]["highest"] == 70
+    assert model.facts_["weights"]["mean"] == pytest.approx(model.seen_.weight.mean())
+    model.forget(items=["i00", "i19"])
+    assert model.facts_["weights"]["highest"] == model.seen_.weight.max() < 70
+    assert model.facts_["dislikes"] == len(model.seen_.disliked) == 20
+
+
+def changed_mind(encoder):
+    """A model after u00, who had a and nothing else, disliked a, and u01 had b."""
+    clicks = {"user": ["u00", "u01", "u02", "u02"], "item": ["a", "a", "b", "c"]}
+    options = {"dim": 4, "epochs": 2} if encoder == "mf" else {}
+    model = Recommender(encoder=encoder, auto=False, device="cpu", **options).fit(clicks)
+    new = {"user": ["u00", "u01"], "item": ["a", "b"], "weight": [-1, 1]}
+    return model.update(tp.read_interactions(new, dislikes=True))
+
+
+def test_new_pairs_are_counted_without_those_that_are_disliked_now():
+    assert changed_mind("mf").facts_["updates"][0]["new pairs"] == 1
+
+
+@pytest.mark.parametrize("encoder", ["ease", "itemknn"])
+def test_a_user_of_a_closed_form_without_a_pair_left_gets_popular_items(encoder):
+    found = changed_mind(encoder).recommend(["u00"]).to_pylist()
+    assert [row["item"] for row in found] == ["b", "c"]
+    assert [row["score"] for row in found] == pytest.approx([0.5, 0.25])

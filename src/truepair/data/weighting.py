@@ -75,13 +75,13 @@ class Weighting:
             of_kind = self._of_kinds(columns["kind"], raw, place)
             ignored, disliked = of_kind == 0, of_kind < 0
             if weight is not None:
-                _check_signs(weight, raw, place, "feedback has the numbers below 0 for dislikes")
+                _check_signs(weight, raw, place, "With feedback, a kind with a number below 0 is a dislike")
             weight = np.abs(of_kind) * (1.0 if weight is None else weight)
             weight = np.where(ignored, 1.0, weight)
         elif weight is not None and self.dislikes:
             disliked, weight = weight < 0, np.abs(weight)
         if weight is not None:
-            _check_signs(weight, raw, place, "dislikes=True reads weights below 0 as dislikes")
+            _check_signs(weight, raw, place, "With dislikes=True, a weight below 0 is a dislike")
         if self.max_disliked_rating is not None:
             disliked = disliked | (columns["rating"].to_numpy() <= self.max_disliked_rating)
         decay = None if self.half_life is None else self._decay(columns["time"], raw, place)
@@ -120,7 +120,12 @@ class Weighting:
         """`now` in seconds since 1970; the newest time, unless that is in the future, if it is not given."""
         if self.now is None:
             return min(float(seconds.max()), time.time() + _SPARE)
-        found = timestamps(raw, "now", [self.now])
+        try:
+            found = timestamps(raw, "now", [self.now])
+        except InputError:
+            raise InputError(
+                f"now = {self.now!r:.60} is no time; give a date such as '2024-05-31', or a number."
+            ) from None
         return float(in_seconds(found.to_numpy().astype(np.float64), "now")[0])
 
     def pair_weights(self, total: Floats, decayed: Floats | None) -> Floats:
@@ -232,9 +237,9 @@ def _check_signs(weight: Floats, raw: Raw, place: Place, remedy: str) -> None:
     """Raise unless all weights are above 0."""
     if not (bad := weight <= 0).any():
         return
-    row = int(bad.argmax())
+    row, others = int(bad.argmax()), int(bad.sum()) - 1
+    more = f", nor are {others:,} more" if others else ""
     raise InputError(
-        f"{raw.source}: weight {weight[row]:g} at {place(row)} is not above 0, nor are "
-        f"{bad.sum() - 1:,} more; remove these rows, or read without weights: weight=False. "
-        f"{remedy[0].upper() + remedy[1:]}."
+        f"{raw.source}: weight {weight[row]:g} at {place(row)} is not above 0{more}; remove these rows, "
+        f"or read without weights: weight=False. {remedy}."
     )

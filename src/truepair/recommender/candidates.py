@@ -84,7 +84,8 @@ class Candidates:
             rows = np.flatnonzero(~popular)
             items[rows], scores[rows] = best(vectors, self.items, k, rows=rows, exclude=masks)
         if popular.any():
-            shares = (self.popularity / self.popularity.sum()).astype(np.float32)[:, None]
+            total = max(self.popularity.sum(), 1)  # items that nobody has yet share nothing
+            shares = (self.popularity / total).astype(np.float32)[:, None]
             rows = np.flatnonzero(popular)
             items[rows], scores[rows] = best(np.ones((n, 1)), shares, k, rows=rows, exclude=masks)
         real = items >= 0

@@ -37,6 +37,9 @@ from truepair.recommender.parts import (
 from truepair.storage.versions import package_version
 from truepair.training import EpochState, FitResult, Job, Settings, fit
 
+DATA_FACTS = ("weights", "dislikes")
+"""Facts about all pairs, which change with them; what reading did stays a fact."""
+
 _PACKAGES = ("truepair", "torch", "numpy", "pyarrow")
 
 
@@ -148,7 +151,7 @@ def _facts(parameters: Parameters, result: FitResult, split: Split, score: float
         "parameters": {name: as_json(value) for name, value in _as_used(parameters, result.job).items()},
         "tau": None if result.job is None else as_json(getattr(result.job.loss, "tau", None)),
         "data": split.train.hash,
-        **_data_facts(split.train),
+        **data_facts(split.train),
         "split": split.hash,
         "epoch": result.epoch,
         "engine": result.engine,
@@ -160,7 +163,7 @@ def _facts(parameters: Parameters, result: FitResult, split: Split, score: float
     }
 
 
-def _data_facts(train: Interactions) -> dict[str, Any]:
+def data_facts(train: Interactions) -> dict[str, Any]:
     """What reading did, the weights, and the number of dislikes; nothing of what there is not."""
     facts: dict[str, Any] = {"reading": [str(step) for step in train.history]} if train.history else {}
     weight = train.weight

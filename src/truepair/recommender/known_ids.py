@@ -79,6 +79,14 @@ def history_of(model: Model) -> History:
     return History(trained, model.popularity)
 
 
+def user_lists(trained: Mask, has_pairs: Mask) -> dict[str, list[int]]:
+    """The facts from which `history_of` tells who is trained: users where that differs from having a pair."""
+    return {
+        ONLY_VALIDATION: np.flatnonzero(~trained & has_pairs).tolist(),
+        WITHOUT_PAIRS: np.flatnonzero(trained & ~has_pairs).tolist(),
+    }
+
+
 def _codes_in(model: Model, fact: str) -> list[int]:
     """The codes of users that a fact of the model lists."""
     codes, n = model.facts.get(fact, []), model.seen.n_users

@@ -15,7 +15,7 @@ from truepair.errors import InputError, check_choice
 from truepair.models.blend import trained_part, with_vectors
 from truepair.models.factor_matrices import Rows, dense
 from truepair.recommender.holdout import as_interactions
-from truepair.recommender.known_ids import ONLY_VALIDATION, codes_of, history_of
+from truepair.recommender.known_ids import codes_of, history_of, user_lists
 from truepair.recommender.model_file import Model, mean_prior
 from truepair.recommender.parts import Parameters, as_fitted, blend_of, closed_form_of, parts_of
 from truepair.training import fold_in
@@ -40,8 +40,8 @@ def fold_in_users(model: Model, parameters: Parameters, history: Any, unknown: s
         weight=None if people.weight is None else people.weight[known],
         disliked=_known_dislikes(people, guests, items, len(item_ids)),
     )
-    facts = {**model.facts, "folded in": pairs.hash}
-    facts.pop(ONLY_VALIDATION, None)  # codes of other users
+    everyone = np.ones(len(guests), dtype=bool)
+    facts = {**model.facts, "folded in": pairs.hash, **user_lists(everyone, everyone)}
     rows = _rows(model, parameters, pairs)
     return dataclasses.replace(model, users=rows, seen=pairs.pairs_only(), facts=facts, start=None)
 
@@ -84,6 +84,7 @@ def with_more_users(model: Model, ids: IdMap) -> Model:
     known = Interactions(
         codes[seen.users], seen.items, everyone, seen.item_ids, weight=seen.weight, disliked=disliked
     )
-    held_out = codes[np.flatnonzero(~history_of(model).users & (seen.user_counts > 0))].tolist()
-    facts = {**model.facts, ONLY_VALIDATION: held_out}
+    trained = np.zeros(len(everyone), dtype=bool)
+    trained[codes] = history_of(model).users
+    facts = {**model.facts, **user_lists(trained, known.user_counts > 0)}
     return dataclasses.replace(model, users=users, seen=known, facts=facts, start=None)

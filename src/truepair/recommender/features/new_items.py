@@ -83,7 +83,7 @@ def _new_rows(model: Model, table: IdTable) -> Codes:
     if known.all():
         raise InputError(
             f"{table.source} has no new item: the model knows all {len(codes):,}; give rows of items that it "
-            "does not know. To learn from new interactions, fit again."
+            "does not know. To learn from new interactions, use update."
         )
     return np.flatnonzero(~known)
 

@@ -14,13 +14,13 @@ from truepair.data.split import Mask
 from truepair.errors import InputError, check_choice
 from truepair.models.blend import Blend, trained_part
 from truepair.models.factor_matrices import Rows, dense, take_rows
+from truepair.recommender.fitting import DATA_FACTS, data_facts
 from truepair.recommender.known_ids import (
     ADDED,
-    ONLY_VALIDATION,
-    WITHOUT_PAIRS,
     added_items,
     as_ids,
     history_of,
+    user_lists,
 )
 from truepair.recommender.model_file import Model
 from truepair.recommender.parts import Parameters, as_fitted, blend_of, closed_form_of, parts_of
@@ -131,7 +131,8 @@ def _trained_rows(
     weight = parts_of(parameters).encoder.popularity
     if weight and len(kept.users) < model.seen.n_users:
         counts = torch.tensor(popularity, dtype=torch.float64)
-        items[:, -1] = (weight * counts.log1p()).float()
+        counted = torch.from_numpy(~added_items(model)[kept.items])  # others have what add_items gave them
+        items[counted, -1] = (weight * counts.log1p()).float()[counted]
     return users, items
 
 
@@ -143,14 +144,12 @@ def _facts(model: Model, kept: Kept, is_trained: bool) -> dict[str, Any]:
         "forgotten pairs": len(model.seen) - len(kept.seen),
         "data": kept.seen.hash,
     }
-    facts = {name: value for name, value in model.facts.items() if name != "split"}
+    facts = {name: value for name, value in model.facts.items() if name not in ("split", *DATA_FACTS)}
     trained, has_pairs = history_of(model).users[kept.users], kept.seen.user_counts > 0
-    lists = {
-        ONLY_VALIDATION: np.flatnonzero(~trained & has_pairs).tolist() if is_trained else [],
-        WITHOUT_PAIRS: np.flatnonzero(trained & ~has_pairs).tolist() if is_trained else [],
-    }
+    lists = user_lists(trained if is_trained else has_pairs, has_pairs)
     if ADDED in facts:
         facts[ADDED] = np.flatnonzero(added_items(model)[kept.items]).tolist()
     if isinstance(tau := model.facts["tau"], list):
         facts["tau"] = [tau[code] for code in kept.users]
-    return with_record({**facts, **lists, "data": kept.seen.hash, "metrics": {}}, record)
+    facts |= {**lists, **data_facts(kept.seen), "data": kept.seen.hash, "metrics": {}}
+    return with_record(facts, record)

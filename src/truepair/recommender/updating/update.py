@@ -26,9 +26,9 @@ from truepair.models.encoders import Hybrid
 from truepair.models.factor_matrices import Rows, dense
 from truepair.models.start import Side, Start
 from truepair.randomness import stream_key
-from truepair.recommender.fitting import Fitted, blended, solve
+from truepair.recommender.fitting import DATA_FACTS, Fitted, blended, data_facts, solve
 from truepair.recommender.holdout import as_interactions
-from truepair.recommender.known_ids import ADDED, ONLY_VALIDATION, WITHOUT_PAIRS, added_items, history_of
+from truepair.recommender.known_ids import ADDED, added_items, history_of, user_lists
 from truepair.recommender.model_file import Model, mean_prior
 from truepair.recommender.parameters import from_json
 from truepair.recommender.parts import SETTINGS, Parameters, as_fitted, blend_of, closed_form_of, parts_of
@@ -238,20 +238,28 @@ def _facts(model: Model, pairs: Interactions, growth: Growth, result: FitResult)
     record = {
         "new users": int(((everything.user_counts > 0) & ~growth.trained_users).sum()),
         "new items": int(((everything.item_counts > 0) & ~growth.trained_items).sum()),
-        "new pairs": len(everything) - len(model.seen),
+        "new pairs": int((~_known_pairs(model, growth)).sum()),
         "epochs": len(result.history),
         "training loss": result.history[-1].loss if result.history else None,
         "engine": result.engine,
         "data": pairs.hash,
     }
-    facts = {name: v for name, v in model.facts.items() if name not in (ONLY_VALIDATION, "split")}
-    without = np.flatnonzero(growth.trained_users & (everything.user_counts == 0)).tolist()
+    facts = {name: v for name, v in model.facts.items() if name not in ("split", *DATA_FACTS)}
+    has_pairs = everything.user_counts > 0
+    # the row of a closed form is made of pairs, and without any there is none
+    lists = user_lists(has_pairs | growth.trained_users if result.job is not None else has_pairs, has_pairs)
     tau = {} if result.job is None else {"tau": _plain_prior(getattr(result.job.loss, "tau", None))}
-    facts |= {**tau, "data": everything.hash, "metrics": {}, WITHOUT_PAIRS: without}
+    facts |= {**tau, "data": everything.hash, "metrics": {}, **lists, **data_facts(everything)}
     facts.pop(ADDED, None)
     if len(added := _still_added(model, growth)):
         facts[ADDED] = added.tolist()
     return with_record(facts, record)
+
+
+def _known_pairs(model: Model, growth: Growth) -> Mask:
+    """Which of all pairs the model had before."""
+    users, items = growth.users[growth.everything.users], growth.items[growth.everything.items]
+    return np.asarray((users >= 0) & (items >= 0) & model.seen.has(users, items))
 
 
 def _plain_prior(tau: Any) -> Any:
