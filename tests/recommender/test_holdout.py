@@ -1,5 +1,7 @@
 """Hold-outs: random, the last of each user, after a time; which is like a test part; times until a fit."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -174,6 +176,15 @@ def test_joined_keeps_times_of_one_kind():
     assert joined([part, rest.pairs_only()]).time is None
     clock = timed()
     assert joined([part, clock.take(clock.users >= 5)]).time is None
+
+
+def test_joined_keeps_weights_that_only_one_part_has():
+    data = timed().pairs_only()
+    part, rest = data.take(data.users < 5), data.take(data.users >= 5)
+    found = joined([dataclasses.replace(part, weight=np.full(len(part), 3.0)), rest])
+    assert set(found.weight[found.users < 5]) == {3}
+    assert set(found.weight[found.users >= 5]) == {1}
+    assert joined([part, rest]).weight is None
 
 
 def test_the_recommender_holds_out_as_it_is_asked():

@@ -116,13 +116,14 @@ def as_interactions(source: Any) -> Interactions:
 
 
 def joined(parts: Sequence[Interactions]) -> Interactions:
-    """The pairs of all parts, which share their ids; weights, and times of one kind, if all have them."""
+    """The pairs of all parts, which share their ids; times of one kind, if all have them. Where a part has
+    weights, pairs of parts without have the weight 1."""
     users, items = (np.concatenate([getattr(part, name) for part in parts]) for name in ("users", "items"))
     first = parts[0]
     times = [part.time for part in parts if part.time is not None and part.time_kind == first.time_kind]
     time: Any = np.concatenate(times) if len(times) == len(parts) else None
-    weights = [part.weight for part in parts if part.weight is not None]
-    weight: Any = np.concatenate(weights) if len(weights) == len(parts) else None
+    weights = [np.ones(len(part)) if part.weight is None else part.weight for part in parts]
+    weight: Any = np.concatenate(weights) if any(part.weight is not None for part in parts) else None
     extra: dict[str, Any] = {"weight": weight, "time": time, "time_kind": first.time_kind}
     extra["disliked"] = _joined_dislikes(parts, users * first.n_items + items)
     return Interactions(users, items, first.user_ids, first.item_ids, **extra)

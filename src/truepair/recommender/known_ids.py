@@ -40,7 +40,7 @@ def as_ids(values: Any, what: str) -> pa.Array:
     return canonical_ids(values, what)
 
 
-def codes_of(ids: IdMap, values: Any, what: str, unknown: str) -> Codes:
+def codes_of(ids: IdMap, values: Any, what: str, unknown: str, remedy: str | None = None) -> Codes:
     """The codes of one id or several; an unknown one is -1, or an error if `unknown` says so."""
     array = as_ids(values, what)
     codes = ids.find(array, what)
@@ -48,7 +48,7 @@ def codes_of(ids: IdMap, values: Any, what: str, unknown: str) -> Codes:
         try:
             ids.codes(array, what)
         except InputError as error:
-            raise InputError(f"{str(error).rstrip('.')}; {_REMEDIES[what]}.") from None
+            raise InputError(f"{str(error).rstrip('.')}; {remedy or _REMEDIES[what]}.") from None
     return codes
 
 

@@ -18,7 +18,7 @@ from truepair.recommender.fitting import DATA_FACTS, data_facts
 from truepair.recommender.known_ids import (
     ADDED,
     added_items,
-    as_ids,
+    codes_of,
     history_of,
     user_lists,
 )
@@ -88,13 +88,7 @@ def _named(ids: IdMap, named: Any, what: str, unknown: str) -> Codes:
     """The codes of the ids to forget."""
     if named is None:
         return np.empty(0, dtype=np.int64)
-    given = as_ids(named, what)
-    found = ids.find(given, what)
-    if unknown == "error" and (found < 0).any():
-        try:
-            ids.codes(given, what)
-        except InputError as error:
-            raise InputError(f"{str(error).rstrip('.')}; unknown='drop' ignores unknown ids.") from None
+    found = codes_of(ids, named, what, unknown, "unknown='drop' ignores unknown ids")
     return found[found >= 0]
 
 
