@@ -31,10 +31,10 @@ import torch
 import torch.nn.functional as F  # noqa: N812, the name everybody uses
 
 from truepair.data.datasets.loading import load
-from truepair.data.features import Features
 from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
 from truepair.data.simulation import simulate_world
+from truepair.data.tables.features import Features
 from truepair.losses import BPR, InfoNCE
 from truepair.models.encoders import MF, Hybrid
 from truepair.models.feature_map import FeatureMap

@@ -110,8 +110,8 @@ COMMANDS |= {
 
 
 def test_the_commands_are_those_of_the_docs():
-    names = ["add-items", "compare", "data", "demo", "doctor", "evaluate", "fit", "lab", "prior", "recommend"]
-    assert sorted(ROOT.commands) == [*names, "similar", "tune"]
+    names = ["add-items", "backtest", "compare", "data", "demo", "doctor", "evaluate", "fit", "lab", "prior"]
+    assert sorted(ROOT.commands) == [*names, "recommend", "similar", "tune", "update"]
     assert sorted(LAB.commands) == ["bench", "paper", "plain", "prior-study", "quality", "theory", "truth"]
     assert sorted(ROOT.commands["data"].commands) == ["fetch", "info", "list"]
     assert sorted(LAB.commands["paper"].commands) == ["report", "run", "tune"]
@@ -404,7 +404,7 @@ def test_ctrl_c_leaves_a_checkpoint_that_goes_on_bit_for_bit(clicks, tmp_path):
 def test_going_on_is_told(clicks, tmp_path, monkeypatch):
     args = ["fit", clicks, "-o", tmp_path / "m", *SMALL]
 
-    def full_disk(self, path):
+    def full_disk(self, path, **options):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as broken:

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from truepair.data.features import FeatureEncoding, Features
-from truepair.data.id_table import IdTable
 from truepair.data.ids import IdMap
+from truepair.data.tables.features import FeatureEncoding, Features
+from truepair.data.tables.id_table import IdTable
 from truepair.errors import InputError
 
 IDS = IdMap.of(["a", "b", "c", "d"])

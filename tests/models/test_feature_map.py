@@ -5,8 +5,8 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from truepair.data.feature_columns import Number
-from truepair.data.features import FeatureEncoding, Features
+from truepair.data.tables.feature_columns import Number
+from truepair.data.tables.features import FeatureEncoding, Features
 from truepair.errors import InputError
 from truepair.models.feature_map import L2, FeatureMap, check_map
 

@@ -307,7 +307,7 @@ BAD = {
         "known user ids are of type large_string",
     ),
     "no pairs": (lambda data: data.take(np.zeros(len(data), bool)), {}, "no new interactions"),
-    "weights": (lambda data: {"user": ["a", "b"], "item": ["x", "y"], "weight": [1, 0]}, {}, "weight 0 at"),
+    "weights": (lambda data: {"user": ["a", "b"], "item": ["x", "y"], "weight": [1, -2]}, {}, "weight"),
     "epochs": (lambda data: data, {"epochs": -1}, "epochs"),
     "a number": (lambda data: 3, {}, "int"),
 }

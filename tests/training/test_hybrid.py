@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from truepair.data.features import FeatureEncoding, Features
+from truepair.data.tables.features import FeatureEncoding, Features
 from truepair.errors import InputError, StorageError
 from truepair.losses import BPR, DPL, InfoNCE
 from truepair.models.encoders import MF, Hybrid

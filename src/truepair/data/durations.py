@@ -70,8 +70,12 @@ def _largest(time: Values) -> float:
 
 def _unit(time: Values) -> float | None:
     """Units of the column in a second; None where it is no clock that began in 1970."""
-    largest = _largest(time)
-    return next(per_second for bound, per_second in _PER_SECOND if largest < bound)
+    return units_per_second(_largest(time))
+
+
+def units_per_second(largest: float) -> float | None:
+    """How many units of a time column make a second, by its largest time; None below any time since 1973."""
+    return next(units for bound, units in _PER_SECOND if largest < bound)
 
 
 def shown_time(time: float, interactions: Interactions) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from truepair.data.columns import Raw, timestamps
+from truepair.data.durations import UNITS, total_seconds, units_per_second
 from truepair.data.ids import is_text, to_arrow
 from truepair.data.interactions import Step
 from truepair.errors import InputError, check_number, check_type
@@ -24,11 +24,6 @@ Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 Place = Callable[[int], str]  # a row -> its location for a reader of a message
 
-UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
-"""Units of a half-life, in seconds."""
-
-_SCALES = ((1e11, 1.0), (1e14, 1e3), (1e17, 1e6), (math.inf, 1e9))  # times below … have so many to a second
-_EARLIEST = 1e8  # seconds: a day of 1973; smaller numbers are no times since 1970
 _SPARE = 86_400.0  # seconds that a clock elsewhere may be ahead
 _SMALLEST = float(np.finfo(np.float32).tiny)  # of the factor of a half-life: a weight stays above 0
 
@@ -156,24 +151,24 @@ def seconds_of(half_life: str) -> float:
     >>> seconds_of("90d"), seconds_of("1.5h")
     (7776000.0, 5400.0)
     """
-    found = re.fullmatch(r"\s*(\d{1,12}(?:\.\d{1,12})?)\s*([a-z]+)\s*", str(half_life))
-    if not isinstance(half_life, str) or found is None or found[2] not in UNITS or not float(found[1]):
+    seconds = total_seconds(half_life) if isinstance(half_life, str) else None
+    if seconds is None:
         raise InputError(
             f"half_life = {half_life!r:.60} is no time; give a number and one of the units "
             f"{', '.join(UNITS)}, such as '90d'."
         )
-    return float(found[1]) * UNITS[found[2]]
+    return seconds
 
 
 def in_seconds(times: Floats, source: str) -> Floats:
     """Times since 1970 in seconds; their size says whether they are seconds, or ms, µs or ns."""
     newest = float(times.max())
-    if newest < _EARLIEST:
+    if (per_second := units_per_second(newest)) is None:
         raise InputError(
             f"{source}: the newest time is {newest:g}, and half_life needs dates, or times since 1970 in "
             "seconds, ms, µs or ns; convert the column."
         )
-    return times / next(scale for most, scale in _SCALES if newest < most)
+    return times / per_second
 
 
 def shown_time(seconds: float) -> str:

@@ -14,8 +14,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812, the name everybody uses
 from torch import Tensor, nn
 
-from truepair.data.features import Features
 from truepair.data.interactions import Interactions
+from truepair.data.tables.features import Features
 from truepair.errors import InputError, check_choice, check_number, check_whole, settle
 from truepair.models.sparse_products import Graph, SparseMatrix
 

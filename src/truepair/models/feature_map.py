@@ -16,7 +16,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from truepair.data.features import FeatureEncoding, Features
+from truepair.data.tables.features import FeatureEncoding, Features
 from truepair.errors import InputError
 from truepair.models.factor_matrices import check_room
 from truepair.randomness import random_order

@@ -17,9 +17,9 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from truepair.data.features import FeatureEncoding
 from truepair.data.ids import Codes, IdMap
 from truepair.data.interactions import Interactions
+from truepair.data.tables.features import FeatureEncoding
 from truepair.errors import InputError, StorageError, check_number
 from truepair.models.factor_matrices import Rows, by_columns, n_rows
 from truepair.models.feature_map import FeatureMap, check_map

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from truepair.data.features import Features
+from truepair.data.tables.features import Features
 from truepair.errors import StorageError
 from truepair.losses.positive_probability import Posterior
 from truepair.sampling import Full, Matrices

@@ -1,5 +1,6 @@
 """Every script under benchmarks/ runs, on a small input."""
 
+import re
 import runpy
 import sys
 from pathlib import Path
@@ -57,8 +58,13 @@ def data(tmp_path_factory):
     return folder
 
 
+def without_clip_names(path):
+    """Matplotlib names a clip path by the last bits of its corners, which differ between processors."""
+    return re.sub(r"\bp[0-9a-f]{10}\b", "p", path.read_text(encoding="utf-8"))
+
+
 def test_the_figures_of_scaling_are_those_of_the_kept_measurements(tmp_path, monkeypatch):
-    """docs/figures is what the measurements in the repository give, to the byte."""
+    """docs/figures is what the measurements in the repository give."""
     pytest.importorskip("matplotlib")
     monkeypatch.setattr(sys, "argv", ["scaling_figures.py", "--figures", str(tmp_path)])
     runpy.run_path(str(FOLDER / "scaling_figures.py"), run_name="__main__")
@@ -67,7 +73,7 @@ def test_the_figures_of_scaling_are_those_of_the_kept_measurements(tmp_path, mon
         path.name for path in kept.glob("*scaling*")
     )
     for made in tmp_path.iterdir():
-        assert made.read_bytes() == (kept / made.name).read_bytes()
+        assert without_clip_names(made) == without_clip_names(kept / made.name)
         assert b"<!-- an epoch by " in made.read_bytes()  # a title, drawn with the rest
 
 

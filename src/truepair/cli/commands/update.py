@@ -51,7 +51,7 @@ def update(
     reading: Reading,
     console: Console,
 ) -> None:
-    """Update a saved model: learn from new interactions, forget items or users, or both.
+    """Learn from new interactions, or forget items and users.
 
     The model goes on from where it is. If anything fails, no file is changed.
     """

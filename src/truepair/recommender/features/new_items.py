@@ -10,9 +10,9 @@ import torch
 import torch.nn.functional as F  # noqa: N812, the name everybody uses
 from torch import Tensor
 
-from truepair.data.features import Features
-from truepair.data.id_table import IdTable
 from truepair.data.ids import Codes, IdMap
+from truepair.data.tables.features import Features
+from truepair.data.tables.id_table import IdTable
 from truepair.errors import InputError, check_number
 from truepair.models.encoders import Encoder
 from truepair.models.factor_matrices import dense

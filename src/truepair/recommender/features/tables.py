@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, NamedTuple
 
-from truepair.data.features import Features
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
+from truepair.data.tables.features import Features
 from truepair.errors import InputError
 from truepair.models.encoders import Encoder, Hybrid
 from truepair.recommender.parts import Parameters

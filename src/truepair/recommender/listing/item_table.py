@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from truepair.data.id_table import IdTable
 from truepair.data.ids import Codes, IdMap, to_arrow
+from truepair.data.tables.id_table import IdTable
 from truepair.errors import InputError, did_you_mean
 from truepair.evaluation.metrics import Mask
 from truepair.recommender.listing.expression_text import expression_of

@@ -18,7 +18,6 @@ import torch
 
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
-from truepair.data.merging import merged
 from truepair.errors import InputError, check_whole
 from truepair.losses import InfoNCEPosterior, Loss
 from truepair.models.blend import trained_part
@@ -33,6 +32,7 @@ from truepair.recommender.model_file import Model, mean_prior
 from truepair.recommender.parameters import from_json
 from truepair.recommender.parts import SETTINGS, Parameters, as_fitted, blend_of, closed_form_of, parts_of
 from truepair.recommender.updating.facts import UPDATES, with_record
+from truepair.recommender.updating.merging import merged
 from truepair.recommender.updating.new_rows import Mask, with_new_rows
 from truepair.training import FitResult, Job, Settings, fit
 

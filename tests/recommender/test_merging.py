@@ -5,8 +5,8 @@ import pytest
 
 from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
-from truepair.data.merging import merged
 from truepair.errors import InputError
+from truepair.recommender.updating.merging import merged
 
 
 def of(pairs, **columns):

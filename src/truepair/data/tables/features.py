@@ -16,9 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import scipy.sparse as sp
 
-from truepair.data.feature_columns import KINDS, FeatureColumn, Place, kind_of, plain_column
-from truepair.data.id_table import IdTable
 from truepair.data.ids import Codes, IdMap
+from truepair.data.tables.feature_columns import KINDS, FeatureColumn, Place, kind_of, plain_column
+from truepair.data.tables.id_table import IdTable
 from truepair.errors import InputError
 
 Mask = npt.NDArray[np.bool_]

@@ -1,0 +1,1 @@
+"""Tables with one row for each item or user, and their columns as features."""
