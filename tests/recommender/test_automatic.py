@@ -266,6 +266,18 @@ def test_the_dimension_on_a_gpu_fits_into_half_of_its_memory(data, free, dim, mo
     assert plan.full_dim == dim
 
 
+@pytest.mark.parametrize(
+    ("n_users", "dim"),
+    [(210, 256), (480_000, 256), (500_000, 128), (970_000, 128), (1_000_000, 64), (10**7, 64)],
+)
+def test_the_dimension_on_a_cpu_needs_three_gigabytes_at_most(data, n_users, dim):
+    parameters = {**tp.Recommender(device="cpu").get_params(), "auto": False}
+    plan = search.Search(parameters, CHOSEN, hold_out(data, "random", 0.1), Clock(None), False)
+    plan.n_users = n_users
+    assert plan.full_dim == dim
+    assert dim == 64 or 24 * dim * (n_users + data.n_items) <= 3e9
+
+
 # --- after a fit -----------------------------------------------------------------------------------------
 
 

@@ -44,6 +44,7 @@ _MOST_SHORT = 9  # short runs
 _MOST_WORK = 2.5  # of the search, in trainings of the full size; by the clock 3 at most
 _DIMS = (512, 256, 128, 64)
 _FEWER_SCORES = ((1e8, 256), (1e10, 128), (float("inf"), 64))  # the dimension on a CPU, by users x items
+_MOST_BYTES = 3e9  # of all vectors in training, on a CPU
 _BYTES = 24  # of a number of a vector in training: its gradient, Adam's two, and the best so far
 _MOST_USERS = 50_000  # the search learns from and is judged by this many
 _CLEARLY = 1.02  # a ratio of scores: a reason to leave the plan
@@ -221,11 +222,12 @@ class Search:
         """The given one; the largest on a GPU that its memory holds; on a CPU what keeps a training short."""
         if "dim" not in self.wanted:
             return int(self._fixed("dim", 0))
+        rows = self.n_users + self.train.n_items
         if self.device.type == "cuda":
             free, _ = torch.cuda.mem_get_info(self.device)
-            rows = self.n_users + self.train.n_items
             return next((dim for dim in _DIMS if _BYTES * dim * rows <= free / 2), _DIMS[-1])
-        return next(dim for most, dim in _FEWER_SCORES if self.n_users * self.train.n_items <= most)
+        short = next(dim for most, dim in _FEWER_SCORES if self.n_users * self.train.n_items <= most)
+        return next((dim for dim in _DIMS if dim <= short and _BYTES * dim * rows <= _MOST_BYTES), _DIMS[-1])
 
     def _size(self, n_pairs: int, n_users: int) -> Size:
         settings = parts_of(self.parameters, n_pairs, n_users).settings
