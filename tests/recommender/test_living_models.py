@@ -140,3 +140,22 @@ def test_a_model_with_features_is_not_updated_without_them():
         hybrid.update({"user": ["u01"], "item": ["i03"]})
     assert before.equal(hybrid.items_)
     assert hybrid.model_.start is None
+
+
+def test_people_are_folded_in_after_others_lost_all_their_pairs():
+    """Found by fuzzing: the codes of users without pairs were taken for codes of the guests."""
+    model = Recommender(**SMALL).fit(weighted())
+    model.forget(items=model.seen_.item_ids.outside(model.seen_.items_of(39)), unknown="drop")
+    assert 39 in model.facts_["vectors without pairs"]
+    item = model.seen_.item_ids.ids[3].as_py()
+    guests = model.fold_in({"user": ["guest"], "item": [item]})
+    assert guests.recommend(k=2).column("user").to_pylist() == ["guest"] * 2
+
+
+@pytest.mark.parametrize("blend", ["none", "ease"])
+def test_an_update_without_epochs_of_dot_products_gives_plain_numbers(blend):
+    """Found by fuzzing: the matrices were still parameters of an encoder."""
+    model = Recommender(**SMALL, scoring="dot", blend=blend).fit(weighted())
+    model.update({"user": ["new"], "item": ["i03"]}, epochs=0)
+    assert model.recommend(["new"], k=2).num_rows == 2
+    assert not getattr(model.model_.items, "requires_grad", False)

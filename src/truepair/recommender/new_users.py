@@ -15,7 +15,7 @@ from truepair.errors import InputError, check_choice
 from truepair.models.blend import trained_part, with_vectors
 from truepair.models.factor_matrices import Rows, dense
 from truepair.recommender.holdout import as_interactions
-from truepair.recommender.known_ids import ONLY_VALIDATION, codes_of, history_of
+from truepair.recommender.known_ids import ONLY_VALIDATION, WITHOUT_PAIRS, codes_of, history_of
 from truepair.recommender.model_file import Model, mean_prior
 from truepair.recommender.parts import Parameters, as_fitted, blend_of, closed_form_of, parts_of
 from truepair.training import fold_in
@@ -41,7 +41,8 @@ def fold_in_users(model: Model, parameters: Parameters, history: Any, unknown: s
         disliked=_known_dislikes(people, guests, items, len(item_ids)),
     )
     facts = {**model.facts, "folded in": pairs.hash}
-    facts.pop(ONLY_VALIDATION, None)  # codes of other users
+    for codes_of_others in (ONLY_VALIDATION, WITHOUT_PAIRS):
+        facts.pop(codes_of_others, None)
     rows = _rows(model, parameters, pairs)
     return dataclasses.replace(model, users=rows, seen=pairs.pairs_only(), facts=facts, start=None)
 
