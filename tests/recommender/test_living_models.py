@@ -159,3 +159,13 @@ def test_an_update_without_epochs_of_dot_products_gives_plain_numbers(blend):
     model.update({"user": ["new"], "item": ["i03"]}, epochs=0)
     assert model.recommend(["new"], k=2).num_rows == 2
     assert not getattr(model.model_.items, "requires_grad", False)
+
+
+def test_a_file_with_a_prior_for_other_users_is_refused(tmp_path):
+    """Updates and `forget` look up the prior of each user."""
+    path = tmp_path / "model.truepair"
+    Recommender(**SMALL, loss="dpl", tau=tuple([0.1] * 40)).fit(weighted()).save(path)
+    tensors, facts = read_tensors(path, "truepair model", 1)
+    write_tensors(path, "truepair model", 1, tensors, {**facts, "tau": facts["tau"][1:]})
+    with pytest.raises(StorageError, match="tau has 39 numbers for 40 users"):
+        tp.load(path)
