@@ -51,11 +51,12 @@ def _item_table(n: int) -> dict[str, Any]:
     }
 
 
+_SMALL: dict[str, Any] = {"dim": 4, "epochs": 1, "auto": False}
 _SETTINGS: tuple[dict[str, Any], ...] = (
-    {"dim": 4, "validation": 0.2, "metric": "ndcg@2", "popularity": 0.5},
-    {"dim": 4, "blend": "ease"},
-    {"dim": 4, "encoder": "lightgcn", "loss": "dpl", "tau": tuple([0.1] * 8)},
-    {"dim": 4, "encoder": "hybrid"},
+    {**_SMALL, "validation": 0.2, "metric": "ndcg@2", "popularity": 0.5},
+    {**_SMALL, "blend": "ease"},
+    {**_SMALL, "encoder": "lightgcn", "loss": "dpl", "tau": tuple([0.1] * 8)},
+    {**_SMALL, "encoder": "hybrid"},
     {"encoder": "ease"},
 )
 
@@ -66,7 +67,7 @@ def _made() -> list[bytes]:
     found, data = [], _clicks()
     for settings in _SETTINGS:
         is_hybrid, is_trained = settings.get("encoder") == "hybrid", settings.get("encoder") != "ease"
-        model = Recommender(**settings, **({"epochs": 1, "auto": False} if is_trained else {}), device="cpu")
+        model = Recommender(**settings, device="cpu")
         model = model.fit(data, item_features=_item_table(10)) if is_hybrid else model.fit(data)
         new = {"user": ["u1", "u9"], "item": ["i8", "i2"], "weight": [2.0, 1.0]}
         model = model if is_hybrid else model.update(new)
