@@ -1,6 +1,7 @@
 """A short, deterministic part of `make fuzz`, and all inputs that it has found."""
 
 import contextlib
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,19 @@ from truepair.errors import TruepairError
 
 FOUND = sorted((Path(__file__).parent / "found").glob("*.input"))
 TOOLS = Path(__file__).parents[2] / "tools"
+
+
+FEWER = {
+    "command lines": 6,
+    "journal bytes": 6,
+    "journal facts": 6,
+    "model bytes": 10,
+    "model facts": 10,
+    "living model bytes": 6,
+    "living model facts": 10,
+    "backtest bytes": 10,
+    "backtest facts": 10,
+}
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -28,9 +42,27 @@ def test_some_inputs_of_each_target(name, tmp_path, monkeypatch):
         except TruepairError as error:
             refused.append(error)
 
-    count = {"command lines": 6, "journal bytes": 6, "journal facts": 6, "model facts": 10}.get(name, 25)
+    count = FEWER.get(name, 25)
     feed(target, attempt, count, seed=0, folder=tmp_path)
     assert refused or name == "result lines"  # a line that cannot be read is named, and the others are read
+
+
+SOUND = {
+    "item table columns": [{}, []],
+    "conditions": {"where": "price < 2", "quota": {"kind": 1}},
+    **{
+        f"living model facts {place}": {"file": place, "tensors": [], "facts": [], "depth": 0}
+        for place in range(5)
+    },
+    "backtest facts": [],
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", SOUND)
+def test_what_is_changed_is_sound_before(name, tmp_path):
+    """Else every change would be refused for the wrong reason."""
+    TARGETS[name.rstrip(" 01234")].run(json.dumps(SOUND[name]).encode(), tmp_path)
 
 
 def target_of(path):

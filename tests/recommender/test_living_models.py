@@ -211,3 +211,32 @@ def test_a_user_of_a_closed_form_without_a_pair_left_gets_popular_items(encoder)
     found = changed_mind(encoder).recommend(["u00"]).to_pylist()
     assert [row["item"] for row in found] == ["b", "c"]
     assert [row["score"] for row in found] == pytest.approx([0.5, 0.25])
+
+
+def test_people_are_folded_in_after_others_lost_all_their_pairs():
+    """Found by fuzzing: the codes of users without pairs were taken for codes of the guests."""
+    model = Recommender(**SMALL).fit(weighted())
+    model.forget(items=model.seen_.item_ids.outside(model.seen_.items_of(39)), unknown="drop")
+    assert 39 in model.facts_["vectors without pairs"]
+    item = model.seen_.item_ids.ids[3].as_py()
+    guests = model.fold_in({"user": ["guest"], "item": [item]})
+    assert guests.recommend(k=2).column("user").to_pylist() == ["guest"] * 2
+
+
+@pytest.mark.parametrize("blend", ["none", "ease"])
+def test_an_update_without_epochs_of_dot_products_gives_plain_numbers(blend):
+    """Found by fuzzing: the matrices were still parameters of an encoder."""
+    model = Recommender(**SMALL, scoring="dot", blend=blend).fit(weighted())
+    model.update({"user": ["new"], "item": ["i03"]}, epochs=0)
+    assert model.recommend(["new"], k=2).num_rows == 2
+    assert not getattr(model.model_.items, "requires_grad", False)
+
+
+def test_a_file_with_a_prior_for_other_users_is_refused(tmp_path):
+    """Updates and `forget` look up the prior of each user."""
+    path = tmp_path / "model.truepair"
+    Recommender(**SMALL, loss="dpl", tau=tuple([0.1] * 40)).fit(weighted()).save(path)
+    tensors, facts = read_tensors(path, "truepair model", 1)
+    write_tensors(path, "truepair model", 1, tensors, {**facts, "tau": facts["tau"][1:]})
+    with pytest.raises(StorageError, match="tau has 39 numbers for 40 users"):
+        tp.load(path)

@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from torch import Tensor
 
 from fuzzing.changed_files import change_cases, changed_file
 from fuzzing.mutations import ALPHABET, places_of, with_change
 from fuzzing.target import Target
-from truepair.data.ids import IdMap
+from truepair.data.ids import IdMap, is_text
 from truepair.data.interactions import Interactions
+from truepair.data.tables.feature_columns import Vector
 from truepair.errors import InputError
 from truepair.losses import BPR, DPL, InfoNCE
 from truepair.models.encoders import MF, LightGCN
@@ -40,7 +43,7 @@ _JOURNAL = _FILES / "tuning" / "exact-rows.journal"
 # --- models --------------------------------------------------------------------------------------------
 
 
-def _use_model(data: bytes, folder: Path) -> None:
+def use_model(data: bytes, folder: Path) -> None:
     """Load a model and do all that people do with one; some of it a sound model may refuse."""
     path = folder / "a.truepair"
     path.write_bytes(data)
@@ -53,13 +56,38 @@ def _use_model(data: bytes, folder: Path) -> None:
         lambda: model.similar_items(items, k=2),
         lambda: model.similar_users(users, k=2),
         lambda: model.score(seen.take(np.arange(len(seen)) < 2)),
-        lambda: model.fold_in(seen.take(seen.users < 1)).recommend(k=2),
+        lambda: model.fold_in(seen.take(np.isin(seen.users, seen.users[:1]))).recommend(k=2),
         lambda: model.save(folder / "again"),
+        lambda: model.add_items(_more_items(model)).recommend(k=2),
+        lambda: model.update(_more_pairs(seen), epochs=None if model.closed_form() else 0),
+        lambda: model.forget(items=items[:1], users=users[:1]),
+        lambda: model.recommend(k=3),
     )
     for use in uses:
         # few steps of fold-in run every line of it
         with contextlib.suppress(InputError), mock.patch.object(new_users, "STEPS", 3):
             use()
+
+
+def _more_items(model: Recommender) -> dict[str, Any]:
+    """A table with a row more than the model has items, and the columns of its features, or one."""
+    last = model.seen_.item_ids.ids[-1:]
+    more = pa.array(["zz"], last.type) if is_text(last.type) else pc.add(last, 1)
+    ids = pa.concat_arrays([model.seen_.item_ids.ids, more])
+    item_map, numbers = model.model_.item_map, np.arange(len(ids)) % 3
+    columns: dict[str, Any] = {"size": numbers}
+    for column in () if item_map is None else item_map.encoding.columns:
+        if isinstance(column, Vector):
+            columns[column.name] = numbers if column.kind == "number" else [list(column.mean)] * len(ids)
+        else:
+            value = column.values[0]
+            columns[column.name] = [value if column.kind == "category" else [value]] * len(ids)
+    return {**columns, "item": ids}
+
+
+def _more_pairs(seen: Interactions) -> dict[str, Any]:
+    """A known pair, which a model may not have by now, and with two users one of the second."""
+    return {"user": seen.user_ids.ids[:2], "item": seen.item_ids.ids[-1:].take([0] * min(seen.n_users, 2))}
 
 
 @functools.cache
@@ -71,7 +99,7 @@ def _use_changed_model(data: bytes, folder: Path) -> None:
     case = json.loads(data)
     contents = _model_contents()
     tensors, facts = contents[case["file"] % len(contents)]
-    _use_model(changed_file(tensors, facts, model_file.KIND, model_file.VERSION, case), folder)
+    use_model(changed_file(tensors, facts, model_file.KIND, model_file.VERSION, case), folder)
 
 
 # --- checkpoints ---------------------------------------------------------------------------------------
@@ -212,7 +240,7 @@ def _continue_changed_search(data: bytes, folder: Path) -> None:
 
 
 FILES = [
-    Target("model bytes", _use_model, lambda folder: [path.read_bytes() for path in _MODELS], 60),
+    Target("model bytes", use_model, lambda folder: [path.read_bytes() for path in _MODELS], 60),
     Target(
         "model facts",
         _use_changed_model,

@@ -31,6 +31,12 @@ _RATINGS, _TIMES = [4.0, 2.5, 5.0, 1.0, 3.5, 4.5], [30, 10, 20, 60, 50, 40]
 _CSV = "user,item,rating,time\n" + "".join(
     f"{u},{i},{r},{t}\n" for u, i, r, t in zip(_USERS, _ITEMS, _RATINGS, _TIMES, strict=True)
 )
+_KINDS = """user,item,kind,weight,time
+1,7,view,2,2024-05-30
+1,9,buy,1,2024-05-31
+2,7,view,-1,2024-05-31
+1,7,buy,3,2024-06-01
+"""
 _QUOTED = 'user;item;when\n"ann; lee";"a ""b""";2024-05-31\n"bob";caf\u00e9;2024-06-01 10:00:00\n'
 
 
@@ -212,6 +218,40 @@ def _read_with_options(data: bytes, folder: Path) -> None:
         read_interactions(name if name.startswith("~") else folder / name, **options)
 
 
+# --- weights and dislikes ------------------------------------------------------------------------------
+
+
+def _weightings() -> SearchStrategy[Any]:
+    from hypothesis import strategies as st
+
+    number = st.none() | st.integers(-(10**30), 10**30) | st.floats(allow_nan=True)
+    scalar = number | st.booleans() | st.text(ALPHABET, max_size=5)
+    kind = st.sampled_from(["view", "buy", "", "nan"]) | st.text(ALPHABET, max_size=3)
+    feedback = st.sampled_from([{"view": 1, "buy": 10}, {"view": 0, "buy": 2.5}, {"view": -1, "buy": 1e308}])
+    half_life = st.sampled_from(["90d", "1.5h", "0d", "1d12h", "9" * 12 + "w", "٣d", "1e5s", "0.00001s"])
+    now = st.sampled_from(["2024-06-01", "2024-06-02T00:00:00Z", 1_717_300_000, 10**18, "9999-12-31", "now"])
+    counts = st.sampled_from(["log", "cap:10", "cap:0.5", "cap:0", "cap:1e9", "cap:"])
+    return st.fixed_dictionaries(
+        {
+            "text": st.sampled_from(
+                [_CSV, _KINDS, _KINDS, _KINDS.replace("-1", "1"), _KINDS.replace("2024", "9024")]
+            )
+        },
+        optional={
+            "feedback": feedback | feedback | st.dictionaries(kind, scalar, max_size=3) | scalar,
+            "kind": st.none() | st.sampled_from(["kind", "kind", "item", "x", 2, -1, False]),
+            "half_life": half_life | half_life | scalar,
+            "now": now | now | scalar,
+            "counts": counts | counts | scalar,
+            "dislikes": st.booleans() | st.booleans() | scalar,
+            "chronological": st.booleans() | scalar,
+            "max_disliked_rating": number,
+            "duplicates": st.sampled_from(DUPLICATES),
+            "weight": st.sampled_from([None, None, False, "time", "rating"]),
+        },
+    )
+
+
 READERS = [
     Target("csv", partial(_read, name="a.csv"), _text, 120),
     Target("arrow", partial(_read, name="a.arrow"), _arrow, 190),
@@ -221,4 +261,5 @@ READERS = [
     Target("other text", _read_other_text, _other_text, 90),
     Target("compressed", _read_packed, _packed, 50),
     Target("reading options", _read_with_options, lambda folder: [], 30, _options),
+    Target("weighting options", _read_with_options, lambda folder: [], 30, _weightings),
 ]

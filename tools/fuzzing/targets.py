@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from fuzzing.files import FILES
+from fuzzing.living import LIVING
 from fuzzing.readers import READERS
+from fuzzing.tables import TABLES
 from fuzzing.target import Target
 from fuzzing.texts import TEXTS
 
-TARGETS: dict[str, Target] = {target.name: target for target in [*READERS, *FILES, *TEXTS]}
+TARGETS: dict[str, Target] = {target.name: target for target in [*READERS, *TABLES, *FILES, *LIVING, *TEXTS]}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import csv
+import functools
 import io
 import json
 import os
@@ -105,6 +107,7 @@ def _assign(data: bytes, folder: Path) -> None:
 
 _COMMANDS = (
     *("fit", "fit", "evaluate", "recommend", "recommend", "similar", "compare", "tune", "doctor"),
+    *("update", "update", "add-items", "backtest", "backtest"),
     *("data list", "data info", "data", "lab", "", "paper", "nothing"),
 )
 _OPTIONS = (
@@ -144,6 +147,10 @@ _OPTIONS = (
         "--help",
         "--x",
     ),
+    *("--forget", "--forget-users", "--exclude-pairs", "--epochs", "--every", "--train", "--periods"),
+    *("--strategies", "--settings", "--out", "--no-optimizer", "--popularity", "--item-features", "--items"),
+    *("--kind", "--feedback", "--half-life", "--now", "--counts", "--dislikes", "--max-disliked-rating"),
+    *("--where", "--quota", "--diversify", "--explain", "--cold", "--hold-out", "--chronological"),
 )
 _WORDS = (
     *(
@@ -201,11 +208,23 @@ _WORDS = (
         "cpu",
         "x" * 300,
     ),
+    *("7d", "1w", "0d", "9" * 12 + "w", "retrain,update", "first", "each", "view=1,buy=3", "view=", "=1,=2"),
+    *("log", "cap:3", "2024-06-01", "items.csv", "kind", "size < 2", "kind=1", "=3", "a.jsonl", "time"),
 )
 _LAST = {
     "fit": ["--epochs", "1", "-o", "out.truepair"],
     "compare": ["--epochs", "1", "--seeds", "1"],
     "tune": ["--epochs", "1", "--trials", "1"],
+    "update": ["-o", "out.truepair"],
+    "add-items": ["-o", "out.truepair"],
+    "backtest": ["--encoder", "popular"],
+}
+
+
+_USUAL = {
+    **{command: ["model.truepair"] for command in ("recommend", "similar", "evaluate")},
+    "update": ["model.truepair", "clicks.csv"],
+    "add-items": ["model.truepair", "items.csv"],
 }
 
 
@@ -217,7 +236,7 @@ def _command_lines() -> SearchStrategy[Any]:
     from hypothesis import strategies as st
 
     def of(command: str) -> SearchStrategy[Any]:
-        usual = ["model.truepair"] if command in ("recommend", "similar", "evaluate") else ["clicks.csv"]
+        usual = _USUAL.get(command, ["clicks.csv"])
         first = st.just(usual) | st.just(usual) | st.lists(st.sampled_from(_WORDS), max_size=2)
         pair = st.tuples(st.sampled_from(_OPTIONS), st.sampled_from(_WORDS)).map(list)
         word = st.sampled_from([*_OPTIONS, *_WORDS]).map(lambda one: [one])
@@ -225,6 +244,13 @@ def _command_lines() -> SearchStrategy[Any]:
         return st.tuples(st.just(command), first, more)
 
     return st.sampled_from(_COMMANDS).flatmap(of)
+
+
+@functools.cache
+def _item_names() -> list[str]:
+    """Those of the clicks, of the model, and one more."""
+    rows = list(csv.reader((_FILES / "clicks.csv").read_text(encoding="utf-8").splitlines()))[1:]
+    return [*(f"i{n}" for n in range(7)), *sorted({row[1] for row in rows}), "new"]
 
 
 def _command(data: bytes, folder: Path) -> None:
@@ -236,7 +262,10 @@ def _command(data: bytes, folder: Path) -> None:
     work = folder / "work"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
-    (work / "clicks.csv").write_text("user,item\n" + "".join(f"u{n % 5},i{n % 7}\n" for n in range(20)))
+    rows = (f"u{n % 5},i{n % 7},{'buy' if n % 3 else 'view'},2024-06-{n + 1:02}\n" for n in range(20))
+    (work / "clicks.csv").write_text("user,item,kind,time\n" + "".join(rows))
+    items = (f"{item},{'ab'[n % 2]},{n % 3}\n" for n, item in enumerate(_item_names()))
+    (work / "items.csv").write_text("item,kind,size\n" + "".join(items))
     (work / "ids.txt").write_text("u1\nu2\n")
     shutil.copy(_FILES / "models" / "default.truepair", work / "model.truepair")
     shutil.copy(_FILES / "configs" / "ease.toml", work / "a.toml")

@@ -55,7 +55,9 @@ class Source:
 
 def restored(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Keyword arguments of `Recommender` from settings as JSON."""
-    return {name: value for name, value in from_json(settings).items() if name in settings}
+    found = {name: value for name, value in from_json(settings).items() if name in settings}
+    Recommender().set_params(**found)  # raises an error for an unknown name
+    return found
 
 
 def timed(make: Callable[[], Recommender]) -> tuple[Recommender, float]:

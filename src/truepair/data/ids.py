@@ -59,6 +59,8 @@ def to_arrow(values: Any, what: str) -> pa.Array:
         if not isinstance(values, np.ndarray) and hasattr(values, "__arrow_c_stream__"):
             return to_arrow(pa.chunked_array(values), what)
         return to_arrow(_infer(values), what)
+    except UnicodeEncodeError as error:  # a lone surrogate, as Python makes of a file name's odd bytes
+        raise InputError(f"{what} holds text that is no Unicode ({error}); correct it.") from error
     except (pa.ArrowException, TypeError, OverflowError) as error:
         raise InputError(f"{what} must be 1-D and of one kind, all integers or all text: {error}.") from error
 

@@ -20,7 +20,7 @@ def check_model(parameters: Parameters, model: Model) -> None:
     _check_rows(parameters, model)
     _check_popularity(model)
     _check_start(parameters, model)
-    _check_prior(model.facts["tau"])
+    _check_prior(model)
     check_choice("output", model.facts["output"], ["arrow", "pandas", "polars"])
 
 
@@ -64,8 +64,11 @@ def _check_popularity(model: Model) -> None:
         raise InputError(f"popularity adds up to {total:g} pairs; it must be from 1 to 2^53.")
 
 
-def _check_prior(tau: Any) -> None:
-    """None, a number, or a number for each user of the training."""
+def _check_prior(model: Model) -> None:
+    """None, a number, or a number for each user of the training; guests were not among them."""
+    tau: Any = model.facts["tau"]
+    if isinstance(tau, list) and "folded in" not in model.facts and len(tau) != model.seen.n_users:
+        raise InputError(f"tau has {len(tau)} numbers for {model.seen.n_users} users.")
     numbers = tau if isinstance(tau, list) else [] if tau is None else [tau]
     if tau == []:
         raise InputError("tau is an empty list.")

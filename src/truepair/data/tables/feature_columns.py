@@ -216,8 +216,9 @@ def plain_column(column: pa.ChunkedArray | pa.Array, name: str, kind: str, where
 
 def _plain_lists(array: pa.Array) -> pa.Array:
     """Lists of categories become lists of their values."""
-    if pa.types.is_dictionary(array.type.value_type):
-        return array.cast(pa.large_list(array.type.value_type.value_type))
+    inner = getattr(array.type, "value_type", None)  # None: no list
+    if inner is not None and pa.types.is_dictionary(inner):
+        return array.cast(pa.large_list(inner.value_type))
     return array
 
 

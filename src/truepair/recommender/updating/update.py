@@ -205,7 +205,9 @@ def _untrained(job: Job, start: Start) -> FitResult:
         encoder.user.copy_(start.users.vectors)
         encoder.item.copy_(start.items.vectors)
         users, items = encoder()
-    return FitResult(users.clone(), items.clone(), "none", job=job, epoch=0, start=start)
+    # the encoder's own parameters, if it does not scale them, which require gradients outside of no_grad
+    users, items = users.detach().clone(), items.detach().clone()
+    return FitResult(users, items, "none", job=job, epoch=0, start=start)
 
 
 def _with_prior(loss: Loss, model: Model, growth: Growth) -> Loss:
