@@ -75,7 +75,12 @@ def unreadable(folder: Path) -> int:
 
 def leftovers(folder: Path) -> list[str]:
     """Files in the folder that belong to nobody."""
-    return sorted({path.name for path in folder.iterdir()} - {"run.checkpoint", "saved.model"})
+    known = {
+        "run.checkpoint",
+        "run.checkpoint.settings",
+        "saved.model",
+    }  # automatic settings go with the checkpoint
+    return sorted({path.name for path in folder.iterdir()} - known)
 
 
 def _digest(tensors: dict[str, Tensor]) -> str:
