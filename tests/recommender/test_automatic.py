@@ -165,7 +165,7 @@ def test_short_runs_climb_and_are_few(data, monkeypatch):
         for job in jobs:
             t, g = np.log2(job.encoder.temperature / 0.1) * 4, job.encoder.popularity
             asked.append((round(t), round(g, 3), job.encoder.dim, job.settings.epochs))
-            score = 1 - 0.004 * abs(t - 6) - 0.05 * abs(g - 0.8)
+            score = 1 - 0.004 * abs(t - 6) - 0.05 * abs(g - 1.2)
             record = EpochRecord(job.settings.epochs, 0.0, None, score, 0.01, 0.0)
             shape = (job.interactions.n_users, 2), (job.interactions.n_items, 2)
             vectors = [torch.zeros(size) for size in shape]
@@ -175,15 +175,11 @@ def test_short_runs_climb_and_are_few(data, monkeypatch):
     monkeypatch.setattr(search, "fit_many", landscape)
     monkeypatch.setattr(search, "_MOST_WORK", 9)
     found = choice.choose(tp.Recommender(device="cpu").get_params(), [], _whole(data))
-    assert asked[:3] == [(place, 0.4, 64, 14) for place in (4, 0, 8)]
-    assert asked[-1] == (5, 0.8, 256, 40)  # one place below the best
+    assert asked[:3] == [(place, 0.8, 64, 14) for place in (4, 0, 8)]
+    assert asked[-1] == (5, 1.2, 256, 40)  # one place below the best
     assert len(asked) <= 11
     assert found.parameters["temperature"] == 0.238
-    assert (found.parameters["popularity"], found.parameters["dim"], found.parameters["epochs"]) == (
-        0.8,
-        256,
-        40,
-    )
+    assert [found.parameters[name] for name in ("popularity", "dim", "epochs")] == [1.2, 256, 40]
 
 
 def _whole(data):

@@ -104,7 +104,12 @@ def _keep_last(target: Target, folder: Path, found: Path, what: str) -> None:
         return
     data, alone = current.read_bytes(), folder / "alone"
     alone.mkdir()
-    child, until = start(lambda: target.run(data, alone), folder / "alone.log"), time.monotonic() + HANG
+
+    def once() -> None:
+        target.seeds(alone)
+        target.run(data, alone)
+
+    child, until = start(once, folder / "alone.log"), time.monotonic() + 4 * HANG
     while (ended := _ended(child))[1] is None and time.monotonic() < until:
         time.sleep(0.05)
     if ended[1] is None:

@@ -167,10 +167,16 @@ LIVING = [
     Target(
         "living model facts",
         _use_changed,
-        lambda folder: [],
+        lambda folder: _made()[:0],
         50,
         functools.partial(change_cases, len(_SETTINGS)),
     ),
     Target("backtest bytes", _continue_backtest, lambda folder: [_checkpoint()], 25),
-    Target("backtest facts", _continue_changed_backtest, lambda folder: [], 25, _checkpoint_cases),
+    Target(
+        "backtest facts",
+        _continue_changed_backtest,
+        lambda folder: [_checkpoint()][:0],
+        25,
+        _checkpoint_cases,
+    ),
 ]

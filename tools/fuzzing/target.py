@@ -17,7 +17,8 @@ class Target:
 
     run      reads an input, given as bytes, in a folder of its own. It may raise errors of truepair; any
              other exception is a finding.
-    seeds    sound inputs whose bytes are changed.
+    seeds    sound inputs whose bytes are changed; called once before the first input, so what all inputs
+             need (trained models) is made there.
     cases    structured inputs, as plain values; `run` gets them as JSON. None: bytes are changed.
     share    how many of 1,000 inputs are for this target.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
-FIRST_PLACE, FIRST_POPULARITY = 4, 0.4  # the middle of what datasets had: temperature .2
+FIRST_PLACE, FIRST_POPULARITY = 4, 0.8  # the middle of what datasets had: temperature .2
 _WIDE, _STEP, _POPULARITY = 4, 2, 0.4  # steps: a factor of 2 in temperature, one of √2, one in popularity
 _WIDE_PLACES, _PLACES = (-4, 12), (-8, 17)  # temperatures .05 to .8 in wide steps, .025 to 1.9 in all
 _MOST_POPULARITY = 2.0
