@@ -244,9 +244,11 @@ def judge_all(bugs: Sequence[Bug], jobs: int, timeout: float) -> Iterator[Verdic
 
         try:
             tests = sorted({test for bug in bugs for test in bug.tests})
-            code, output = copies[0].test(tests, 60 * timeout)
-            if code:
-                raise SystemExit(f"without a planted bug the tests must pass:\n{output[-2000:]}")
+            each = -(-len(tests) // jobs)
+            shares = [tests[at : at + each] for at in range(0, len(tests), each)]
+            for code, output in pool.map(Copy.test, copies, shares, [60 * timeout] * jobs):
+                if code:
+                    raise SystemExit(f"without a planted bug the tests must pass:\n{output[-2000:]}")
             yield from pool.map(judged, bugs)
         finally:
             for copy in copies:

@@ -22,7 +22,7 @@ from truepair.recommender.automatic.work import blend_work
 
 MOST_ITEMS = 10_000  # the weights of a blend are a dense matrix of items x items
 POWER = 0.25  # of users and items: between .1 and .35 on every dataset that was searched
-_USERS = 2000  # whose lists judge a blend
+_SCORES = 40_000_000  # of the users whose lists judge a blend, for all items
 _FIRST_L2, _RATIO = 500.0, 3.0
 _LEAST_L2, _MOST_L2 = 5.0, 2e6
 FEWEST_SOLVED = 3  # regularisations; where the training is too short beside them, there is no blend
@@ -37,7 +37,7 @@ def solving_seconds(n_items: int) -> float:
 def regularisation_work(train: Interactions, valid: Interactions) -> float:
     """The counted work of one regularisation with all its weights."""
     rows = (valid.user_counts > 0) & (train.user_counts > 0)
-    n_users = min(int(rows.sum()), _USERS)
+    n_users = min(int(rows.sum()), _SCORES // train.n_items)
     n_pairs = int(train.user_counts[rows].sum()) * n_users // max(int(rows.sum()), 1)
     return blend_work(n_users, train.n_items, n_pairs, len(_WEIGHTS))
 
@@ -117,7 +117,9 @@ class _Judge:
         rows = np.flatnonzero((valid.user_counts > 0) & (train.user_counts > 0))
         if not len(rows):
             raise InputError("no user has held-out and trained pairs, so that no blend can be chosen.")
-        drawn = random_order(stream_key(seed, int.from_bytes(b"blend", "big")), len(rows))[:_USERS]
+        drawn = random_order(stream_key(seed, int.from_bytes(b"blend", "big")), len(rows))[
+            : _SCORES // train.n_items
+        ]
         rows = np.sort(rows[drawn])
         history, held_out = (
             sp.csr_array(part[rows]) for part in (train.weighted_csr(), valid.csr())
