@@ -14,8 +14,14 @@ from truepair.recommender.estimator import Recommender
 
 SMALL = {"auto": False, "dim": 16, "epochs": 12, "device": "cpu", "temperature": 0.2, "popularity": 0.4}
 SAMPLED = {
-    "auto": False, "loss": "bpr", "sampler": "uniform", "dim": 16, "epochs": 12, "validation": 0, "device": "cpu"
-}  # fmt: skip
+    "auto": False,
+    "loss": "bpr",
+    "sampler": "uniform",
+    "dim": 16,
+    "epochs": 12,
+    "validation": 0,
+    "device": "cpu",
+}
 
 
 def only(data, rows):
