@@ -337,7 +337,7 @@ def test_decimals_and_booleans_are_ratings() -> None:
         ),
         (
             "user,item,rating\n1,2,3\n1,3,nan\n",
-            r"1 of 2 rows have no rating \(null, NaN or empty\), the first at line 3",
+            r"1 of 2 rows have no rating \(null, NaN, infinite or empty\), the first at line 3",
         ),
         ("user,item,time\n1,2,\n1,3,5\n", r"1 of 2 rows have no time .*, the first at line 2"),
         ("user,item\n1,2\n,3\n,4\n", r"2 of 3 rows have no user .*, the first at line 3; .*missing='drop'"),
@@ -382,8 +382,10 @@ def test_missing_ids(users: Any, rest: list[Any], role: str) -> None:
         "rating": [1, 2, 3],
         "time": [1, 2, 3],
     }
-    message = rf"the dict: 1 of 3 rows have no {role} \(null, NaN or empty\), the first at row 2 \(counting "
-    with pytest.raises(InputError, match=message + r"from 1\); correct them, or pass missing='drop'"):
+    message = rf"the dict: 1 of 3 rows have no {role} \(null, NaN, infinite or empty\), the first at row 2 "
+    with pytest.raises(
+        InputError, match=message + r"\(counting from 1\); correct them, or pass missing='drop'"
+    ):
         read_interactions(source)
     found = read_interactions(source, missing="drop")
     assert getattr(found, f"{role}_ids").ids.to_pylist() == rest

@@ -218,8 +218,9 @@ def _without_missing(rows: _Rows, raw: Raw, missing: str) -> _Rows:
     if missing == "error":
         role, mask = next(iter(absent.items()))
         raise InputError(
-            f"{raw.source}: {mask.sum():,} of {len(mask):,} rows have no {role} (null, NaN or empty), the "
-            f"first at {raw.place(int(mask.argmax()))}; correct them, or pass missing='drop' to remove them."
+            f"{raw.source}: {mask.sum():,} of {len(mask):,} rows have no {role} (null, NaN, infinite or "
+            f"empty), the first at {raw.place(int(mask.argmax()))}; correct them, or pass missing='drop' to "
+            "remove them."
         )
     return rows.filter(
         pa.array(~np.logical_or.reduce(list(absent.values()))), f"missing {' or '.join(absent)}"
