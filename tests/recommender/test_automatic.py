@@ -1,7 +1,9 @@
 """Automatic settings: what is chosen, by which pairs, how often it is repeated to the bit, and a budget."""
 
 import dataclasses
+import itertools
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from truepair.recommender.automatic import settings_file as settings_module
 from truepair.recommender.automatic.blend_choice import _Judge, choose_blend
 from truepair.recommender.automatic.budget import Clock, seconds_of
 from truepair.recommender.automatic.choice import judging_metric, open_choices
+from truepair.recommender.automatic.climb import FIRST_PLACE, FIRST_POPULARITY, Climb, Point
 from truepair.recommender.automatic.search import CHOSEN
 from truepair.recommender.automatic.settings_file import settings_file
 from truepair.recommender.holdout import hold_out
@@ -180,6 +183,26 @@ def test_short_runs_climb_and_are_few(data, monkeypatch):
     assert len(asked) <= 11
     assert found.parameters["temperature"] == 0.238
     assert [found.parameters[name] for name in ("popularity", "dim", "epochs")] == [1.2, 256, 40]
+
+
+RESULTS = Path(__file__).parents[2] / "results" / "automatic" / "short-runs.jsonl"
+GRIDS = [json.loads(line) for line in RESULTS.read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.mark.parametrize("grid", GRIDS, ids=lambda grid: f"{grid['case']}-{grid['seed']}")
+def test_the_climb_ends_near_the_top_of_what_was_measured(grid):
+    """Grids of short runs, on held-out pairs of ten datasets: docs/automatic.md."""
+    points = itertools.product(grid["places"], grid["popularities"])
+    measured = dict(zip(points, itertools.chain(*grid["scores"]), strict=True))
+    found = {}
+
+    def run(points):
+        found.update({point: measured[point.place, point.popularity] for point in points})
+
+    climb = Climb(run, lambda: found, lambda: False, ("temperature", "popularity"), 9)
+    top = climb.top(Point(FIRST_PLACE, FIRST_POPULARITY, grid["dim"], grid["epochs"]))
+    assert found[top] > 0.99 * max(measured.values())
+    assert len(found) <= 9
 
 
 def _whole(data):
