@@ -20,7 +20,7 @@ GROUPS = {
     "Training": "truepair.training",
     "Evaluation": "truepair.evaluation",
     "The prior": "truepair.prior",
-    "Backtests": "truepair.backtesting",
+    "Backtests": "truepair.reporting.backtesting",
     "Tuning": "truepair.tuning",
 }
 

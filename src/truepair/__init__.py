@@ -32,8 +32,6 @@ TYPE_CHECKING = False  # not from typing: its import would delay the handler of 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from truepair.backtesting import Backtest as Backtest
-    from truepair.backtesting import backtest as backtest
     from truepair.data.datasets.loading import load as _load
     from truepair.data.drift import simulate_drift as simulate_drift
     from truepair.data.interactions import Interactions as Interactions
@@ -73,6 +71,8 @@ if TYPE_CHECKING:
     from truepair.models.encoders import LightGCN as LightGCN
     from truepair.prior import estimate_prior as estimate_prior
     from truepair.recommender.estimator import Recommender as Recommender
+    from truepair.reporting.backtesting import Backtest as Backtest
+    from truepair.reporting.backtesting import backtest as backtest
     from truepair.sampling import BNS as BNS
     from truepair.sampling import DNS as DNS
     from truepair.sampling import Full as Full
@@ -109,7 +109,7 @@ _MODULES = {  # module -> its public names
     "prior": "estimate_prior",
     "evaluation": "Evaluation Comparison Validation evaluate compare compare_all",
     "recommender.estimator": "Recommender",
-    "backtesting": "backtest Backtest",
+    "reporting.backtesting": "backtest Backtest",
     "tuning": "tune Tuning Range Powers Choice When",
 }
 _OTHER_NAMES = {"load_dataset": ("data.datasets.loading", "load")}

@@ -7,7 +7,7 @@ import pytest
 from test_cli import as_json, failed, good, run
 
 import truepair as tp
-from truepair.backtesting.judging import judge
+from truepair.reporting.backtesting.judging import judge
 
 SMALL = ["--dim", "4", "--epochs", "2", "--no-auto", "--metric", "ndcg@5", "--every", "1w"]
 
@@ -60,7 +60,7 @@ def test_ctrl_c_says_how_to_continue_and_keeps_what_is_finished(clicks, tmp_path
 
     command = ["backtest", clicks, *SMALL, "-o", "page.html"]
     with monkeypatch.context() as patch:
-        patch.setattr("truepair.backtesting.running.judge", interrupted)
+        patch.setattr("truepair.reporting.backtesting.running.judge", interrupted)
         stopped = run(*command)
         assert stopped.exit_code == 130
         assert (

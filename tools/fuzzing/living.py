@@ -25,7 +25,7 @@ from truepair.storage.tensor_file import read_tensors
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
-    from truepair.backtesting import Backtest
+    from truepair.reporting.backtesting import Backtest
 
 # --- models with every optional tensor and fact --------------------------------------------------------
 
@@ -110,7 +110,7 @@ def _timed_clicks() -> dict[str, Any]:
 
 def _backtest(path: Path) -> Backtest:
     """A backtest whose models, where the file does not have their results, are those of popularity."""
-    from truepair.backtesting import backtest, strategies
+    from truepair.reporting.backtesting import backtest, strategies
 
     def fitted(source: strategies.Source, pairs: Interactions) -> tuple[Recommender, float]:
         kept = {} if source.settings is None else strategies.restored(source.settings)

@@ -44,7 +44,7 @@ def backtest(
     ] = None,
     strategies: Annotated[
         str,
-        typer.Option(help="Separated by commas: {truepair.backtesting.STRATEGIES}."),
+        typer.Option(help="Separated by commas: {truepair.reporting.backtesting.STRATEGIES}."),
     ] = "retrain,update,nothing,popularity",
     settings: Annotated[
         str,
@@ -73,7 +73,7 @@ def backtest(
     report shows quality over time, the newness of the catalogue, and the share of people and items that were
     new. With --checkpoint or --out, the same command continues after Ctrl-C.
     """
-    from truepair.backtesting import backtest as run
+    from truepair.reporting.backtesting import backtest as run
 
     _check_files(out, checkpoint)
     model = training.recommender(loss=loss)

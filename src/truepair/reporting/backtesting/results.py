@@ -7,9 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from truepair.backtesting.cells import PeriodResults
-from truepair.backtesting.report import backtest_page, figure
 from truepair.errors import InputError
+from truepair.reporting.backtesting.cells import PeriodResults
+from truepair.reporting.backtesting.report import backtest_page, figure
 from truepair.reporting.figures import standalone
 from truepair.reporting.page import write_text
 

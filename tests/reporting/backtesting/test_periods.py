@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import truepair as tp
-from truepair.backtesting.periods import Timeline
 from truepair.errors import InputError
+from truepair.reporting.backtesting.periods import Timeline
 
 DAY = 86_400
 T0 = 1_700_000_000

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from truepair.backtesting.periods import Period
 from truepair.errors import check_choice
+from truepair.reporting.backtesting.periods import Period
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from truepair.backtesting.cells import Cell, PeriodResults
-from truepair.backtesting.periods import Period
-from truepair.backtesting.strategies import STRATEGIES
 from truepair.data.split import counted
+from truepair.reporting.backtesting.cells import Cell, PeriodResults
+from truepair.reporting.backtesting.periods import Period
+from truepair.reporting.backtesting.strategies import STRATEGIES
 from truepair.reporting.figures import Panel, Series, draw_bands
 from truepair.reporting.page import Figure, Page, Section, Table, Text, metric_name
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Protocol
 
-from truepair.backtesting.periods import Period, Timeline
 from truepair.data.interactions import Interactions
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.parameters import as_json, from_json
+from truepair.reporting.backtesting.periods import Period, Timeline
 
 
 class Source:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 NAMES = {"slow drift": "slow drift", "fast drift": "fast drift", "ml-100k": "MovieLens-100k"}
 
 

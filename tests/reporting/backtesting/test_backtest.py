@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import truepair as tp
-from truepair.backtesting import STRATEGIES
-from truepair.backtesting.judging import judge
-from truepair.backtesting.periods import Timeline
 from truepair.errors import InputError, StorageError
 from truepair.evaluation.statistics import bootstrap_interval
+from truepair.reporting.backtesting import STRATEGIES
+from truepair.reporting.backtesting.judging import judge
+from truepair.reporting.backtesting.periods import Timeline
 
 METRIC = "ndcg@5"
 MODEL = tp.Recommender(dim=4, epochs=2, auto=False, metric=METRIC)
@@ -65,7 +65,7 @@ def test_no_model_sees_the_period_that_judges_it(world, monkeypatch):
         seen.append((ids_of(model.seen_), target, len(given)))
         return judge(model, target, *rest)
 
-    monkeypatch.setattr("truepair.backtesting.running.judge", judging)
+    monkeypatch.setattr("truepair.reporting.backtesting.running.judge", judging)
     tp.backtest(world, MODEL, every="1w")
     # fits: once for the first period, then retrain; popularity each time. Updates: after the first period.
     assert [name for name, _ in given].count("fit") == 3 + 3
@@ -186,14 +186,14 @@ def test_an_interrupted_backtest_continues(world, found, after, tmp_path, monkey
         return judge(*args)
 
     with monkeypatch.context() as patch:
-        patch.setattr("truepair.backtesting.running.judge", stopping)
+        patch.setattr("truepair.reporting.backtesting.running.judge", stopping)
         with pytest.raises(StoppedError):
             tp.backtest(world, MODEL, every="1w", checkpoint=path)
     with path.open("ab") as file:
         file.write(b'{"cell": {"period": 3, "strat')  # a process that was killed leaves half a line
     judged = []
     monkeypatch.setattr(
-        "truepair.backtesting.running.judge", lambda *args: (judged.append(1), judge(*args))[1]
+        "truepair.reporting.backtesting.running.judge", lambda *args: (judged.append(1), judge(*args))[1]
     )
     resumed = tp.backtest(world, MODEL, every="1w", checkpoint=path)
     assert len(judged) == 12 - after

@@ -8,17 +8,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
-from truepair.backtesting.cells import Cell
-from truepair.backtesting.journal import Journal, key_of
-from truepair.backtesting.judging import judge
-from truepair.backtesting.periods import Period, Timeline
-from truepair.backtesting.results import Backtest
-from truepair.backtesting.strategies import STRATEGIES, Source, Strategy, stated
 from truepair.errors import InputError, check_choice, check_type
 from truepair.evaluation import parse_metric
 from truepair.evaluation.metrics import Floats
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.holdout import as_interactions
+from truepair.reporting.backtesting.cells import Cell
+from truepair.reporting.backtesting.journal import Journal, key_of
+from truepair.reporting.backtesting.judging import judge
+from truepair.reporting.backtesting.periods import Period, Timeline
+from truepair.reporting.backtesting.results import Backtest
+from truepair.reporting.backtesting.strategies import STRATEGIES, Source, Strategy, stated
 
 SETTINGS = ("first", "each")
 """Automatic settings: chosen for the first period and kept, or chosen for each."""

@@ -10,9 +10,9 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from truepair.backtesting.cells import Cell
-from truepair.backtesting.strategies import STRATEGIES, restored
 from truepair.errors import InputError, StorageError
+from truepair.reporting.backtesting.cells import Cell
+from truepair.reporting.backtesting.strategies import STRATEGIES, restored
 from truepair.storage.atomic import atomic_write
 from truepair.storage.plain_values import is_number
 
