@@ -26,7 +26,7 @@ DEVICES = [
 @pytest.fixture
 def device(request, monkeypatch):
     if request.param == "cpu blocks":
-        monkeypatch.setattr(selection, "_compiled", lambda: None)
+        monkeypatch.setattr(selection, "compiled_module", lambda: None)
     return request.param.split()[0]
 
 
@@ -288,7 +288,7 @@ def test_the_compiled_way_gives_the_lists_of_the_blocks(n_items, dim, monkeypatc
     masks = [random_interactions(rng, 70, n_items, share) for share in (0.1, 0.2, 0.7)]
     k = min(n_items, 20)
     compiled = [top_k(users, items, k, exclude=masks[:n]) for n in range(4)]
-    monkeypatch.setattr(selection, "_compiled", lambda: None)
+    monkeypatch.setattr(selection, "compiled_module", lambda: None)
     for n, got in enumerate(compiled):
         expected = top_k(users, items, k, exclude=masks[:n])
         np.testing.assert_allclose(got.scores, expected.scores, rtol=1e-5, atol=1e-5)
@@ -320,18 +320,18 @@ def test_threads_change_nothing(k, monkeypatch):
 
 
 def test_ranks_without_numba_too(monkeypatch):
-    selection._compiled.cache_clear()
+    selection.compiled_module.cache_clear()
     monkeypatch.setitem(sys.modules, "truepair.ranking.compiled_top_k", None)
     monkeypatch.delattr("truepair.ranking.compiled_top_k", raising=False)
     try:
-        assert selection._compiled() is None
+        assert selection.compiled_module() is None
         assert top_k(np.eye(2), np.array([[3, 0], [1, 2]]), 1).items.tolist() == [[0], [1]]
         assert selection.has_pairs(interactions([(0, 1)], 2, 3), np.zeros(2, int), np.arange(2)).tolist() == [
             False,
             True,
         ]
     finally:
-        selection._compiled.cache_clear()
+        selection.compiled_module.cache_clear()
 
 
 def test_has_pairs_equals_has():

@@ -19,6 +19,7 @@ from truepair.cli.commands.evaluate import evaluate
 from truepair.cli.commands.fit import fit
 from truepair.cli.commands.prior import prior
 from truepair.cli.commands.recommend import recommend
+from truepair.cli.commands.serve import serve
 from truepair.cli.commands.similar import similar
 from truepair.cli.commands.tune import tune
 from truepair.cli.commands.update import update
@@ -120,6 +121,7 @@ add(app, "evaluate", evaluate, "evaluate model.truepair next_week.csv -k 5,10,20
 add(app, "update", update, "update model.truepair today.csv -o model.truepair --forget expired.txt")
 add(app, "recommend", recommend, "recommend model.truepair -k 20 -o lists.parquet")
 add(app, "similar", similar, "similar model.truepair 50 181 -k 5")
+add(app, "serve", serve, "serve model.truepair --port 8000 --items items.csv")
 add(app, "add-items", add_items, "add-items model.truepair new_items.csv -o model.truepair")
 add(app, "compare", compare, "compare ml-100k --losses bpr,dcl,dpl --seeds 3 --min-rating 4")
 add(app, "backtest", backtest, "backtest clicks.csv --every 7d --train 90d -o backtest.html")

@@ -50,9 +50,9 @@ def rank_on_cpu(
     `masked` is (starts, ends, items): row r must not list items[starts[r]:ends[r]]. The rows are distributed
     over `threads` threads, `block` rows at a time.
     """
-    strips = _in_strips(items, order)
+    strips = in_strips(items, order)
     found, scores = np.empty((len(codes), k), np.int64), np.empty((len(codes), k), np.float32)
-    rank = partial(_rank_rows, users, strips, order, codes, *masked, found, scores)
+    rank = partial(rank_rows, users, strips, order, codes, *masked, found, scores)
     starts = range(0, len(codes), block)
     if min(threads, len(starts)) <= 1:
         for start in starts:
@@ -88,7 +88,7 @@ def join_masks(
 
 
 @_compiled
-def _in_strips(items: Floats, order: Codes) -> Floats:
+def in_strips(items: Floats, order: Codes) -> Floats:
     """The vectors in strips: strips[s, :, j] is column s·WIDTH + j, padded with zeros."""
     n, dim = items.shape
     strips = np.zeros((-(-n // WIDTH), -(-dim // 4) * 4, WIDTH), np.float32)
@@ -100,7 +100,7 @@ def _in_strips(items: Floats, order: Codes) -> Floats:
 
 
 @_compiled
-def _rank_rows(
+def rank_rows(
     users: Floats,
     strips: Floats,
     order: Codes,

@@ -69,7 +69,7 @@ def top_k(
             isinstance(user_matrix, torch.Tensor)
             and isinstance(item_matrix, torch.Tensor)
             and item_matrix.device.type == "cpu"
-            and _compiled() is not None
+            and compiled_module() is not None
         ):
             return _rank_compiled(user_matrix, item_matrix, k, codes, masks, block)
         return TopK(*rank_in_blocks(user_matrix, item_matrix, tie_order(n_items), k, codes, masks, block))
@@ -115,7 +115,7 @@ def _read_only(array: Codes) -> Codes:
 
 
 @cache
-def _compiled() -> Any:
+def compiled_module() -> Any:
     """The module of compiled code; None without Numba, where PyTorch gives the same lists more slowly."""
     try:
         from truepair.ranking import compiled_top_k
@@ -129,7 +129,7 @@ def has_pairs(part: Interactions, users: Codes, items: Codes) -> npt.NDArray[np.
 
     The item -1 marks a position without an item.
     """
-    compiled = _compiled()
+    compiled = compiled_module()
     if compiled is None:
         return (items >= 0) & part.has(users, items)
     return np.asarray(compiled.has_pairs(part.indptr, part.items, part.n_items, users, items))
@@ -143,7 +143,7 @@ def _rank_compiled(
     masks: tuple[Interactions, ...],
     block: int | None,
 ) -> TopK:
-    compiled, n_items = _compiled(), len(items)
+    compiled, n_items = compiled_module(), len(items)
     matrices = [np.ascontiguousarray(matrix.cpu().numpy()) for matrix in (users, items)]
     masked = _masked_items(compiled, masks, codes)
     block = compiled.BLOCK if block is None else block

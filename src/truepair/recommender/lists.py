@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from truepair.errors import InputError, check_choice, check_number, check_whole
 from truepair.evaluation.cold import SERVING, check_cold
 from truepair.evaluation.metrics import Mask
 from truepair.models.blend import trained_part
-from truepair.models.closed_forms import Popular
+from truepair.models.closed_forms import ClosedForm, Popular
 from truepair.models.factor_matrices import Rows, dense, dot_rows, take_rows, unit_rows
 from truepair.ranking.selection import top_k
 from truepair.recommender.candidates import Candidates
@@ -148,17 +148,39 @@ def _explanation(model: Model, parameters: Parameters, explain: bool | int) -> E
     return Explanation(own, directions, True, additions, None, False, ids, most)
 
 
+class Neighbours(NamedTuple):
+    """What `similar_items` needs of a model, computed once."""
+
+    model: Model
+    closed: ClosedForm | None
+    directions: Rows | None  # None for a closed form, whose weights depend on the item
+    trained: Mask
+
+    def similar(self, items: Any, k: int) -> pa.Table:
+        """A table of item, similar, score, rank."""
+        ids = self.model.seen.item_ids
+        codes = _trained_codes("item", ids, items, self.trained)
+        if self.closed is not None:
+            queries, directions = self.closed.alike(self.model.items, codes)
+        else:
+            assert self.directions is not None
+            queries, directions = take_rows(self.directions, codes), self.directions
+        return _similar("item", queries, directions, ids, codes, self.trained, k)
+
+
+def item_neighbours(model: Model, parameters: Parameters) -> Neighbours:
+    """The directions of the items that `similar_items` compares."""
+    parameters = as_fitted(parameters, model.facts)
+    closed, trained = closed_form_of(parameters), listed_items(model)
+    if closed is not None:
+        return Neighbours(model, closed, None, trained)
+    directions = _distinctive(_vectors(model, parameters, model.items), model.popularity)
+    return Neighbours(model, None, directions, trained)
+
+
 def similar_items(model: Model, parameters: Parameters, items: Any, k: int) -> pa.Table:
     """A table of item, similar, score, rank."""
-    parameters = as_fitted(parameters, model.facts)
-    ids, trained = model.seen.item_ids, listed_items(model)
-    codes = _trained_codes("item", ids, items, trained)
-    if (closed := closed_form_of(parameters)) is not None:
-        queries, directions = closed.alike(model.items, codes)
-    else:
-        directions = _distinctive(_vectors(model, parameters, model.items), model.popularity)
-        queries = take_rows(directions, codes)
-    return _similar("item", queries, directions, ids, codes, trained, k)
+    return item_neighbours(model, parameters).similar(items, k)
 
 
 def similar_users(model: Model, parameters: Parameters, users: Any, k: int) -> pa.Table:

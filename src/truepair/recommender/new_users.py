@@ -42,7 +42,7 @@ def fold_in_users(model: Model, parameters: Parameters, history: Any, unknown: s
     )
     everyone = np.ones(len(guests), dtype=bool)
     facts = {**model.facts, "folded in": pairs.hash, **user_lists(everyone, everyone)}
-    rows = _rows(model, parameters, pairs)
+    rows = fold_in_pairs(model, as_fitted(parameters, model.facts), pairs)
     return dataclasses.replace(model, users=rows, seen=pairs.pairs_only(), facts=facts, start=None)
 
 
@@ -53,8 +53,8 @@ def _known_dislikes(people: Interactions, guests: Codes, items: Codes, n_items: 
     return people.recoded_dislikes(users, items, n_items)
 
 
-def _rows(model: Model, parameters: Parameters, pairs: Interactions) -> Rows:
-    parameters = as_fitted(parameters, model.facts)
+def fold_in_pairs(model: Model, parameters: Parameters, pairs: Interactions) -> Rows:
+    """The rows of the users of `pairs`, whose items are those of the model; `parameters` as fitted."""
     if (closed := closed_form_of(parameters)) is not None:
         return closed.rows(pairs)
     encoder, loss, sampler, settings = parts_of(parameters, len(pairs))

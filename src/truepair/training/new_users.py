@@ -15,6 +15,7 @@ from truepair.models.encoders import Encoder
 from truepair.randomness import stream_key
 from truepair.sampling import Full, Sampler, pair_scores
 from truepair.training.dislikes import draws_of, loss_with_dislikes, weights_at
+from truepair.training.full.new_user_rows import RowFoldIn
 from truepair.training.full.scoring import Blocks, sums_for
 from truepair.training.job import Job
 from truepair.training.module_trainer import l2_of_users
@@ -46,14 +47,18 @@ def fold_in(
     items = items.to(device)
     width = items.shape[1] - bool(encoder.popularity)  # not encoder.dim, which may have been changed since
     vectors = nn.Parameter(_means(items, history)[:, :width])
+    rates = [RATE * (1 - step / STEPS) for step in range(STEPS)]
+    if type(loss) is InfoNCE and isinstance(sampler, Full) and _fits_rows(sampler, items):
+        rows = RowFoldIn(items.numpy(), encoder, loss.temperature, settings, float(popularity.sum()))
+        return encoder.scaled(torch.from_numpy(rows.vectors(vectors.detach().numpy(), history, rates)))
     optimizer = torch.optim.Adam([vectors], lr=RATE, weight_decay=settings.weight_decay)
     if isinstance(sampler, Full):
         gradient = _from_rows(items, loss, sampler, history, settings, popularity)
     else:
         gradient = _from_draws(items, loss, sampler, history, settings, popularity)
     counts, n_pairs = torch.tensor(history.user_counts, device=device), float(popularity.sum())
-    for step in range(STEPS):
-        optimizer.param_groups[0]["lr"] = RATE * (1 - step / STEPS)
+    for step, rate in enumerate(rates):
+        optimizer.param_groups[0]["lr"] = rate
         scaled = encoder.scaled(vectors)
         by_scaled = gradient(scaled.detach(), 1 / n_pairs, stream_key(settings.seed, step))
         optimizer.zero_grad()
@@ -61,6 +66,11 @@ def fold_in(
         torch.autograd.backward([scaled, penalty], [by_scaled, torch.ones_like(penalty)])
         optimizer.step()
     return encoder.scaled(vectors).detach().cpu()
+
+
+def _fits_rows(sampler: Full, items: Tensor) -> bool:
+    """Whether every item is a column, in main memory."""
+    return items.device.type == "cpu" and sampler.columns_of(len(items)) is None
 
 
 # (vectors [n_users, d], share of a loss, key) -> gradient [n_users, d]

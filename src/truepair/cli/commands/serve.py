@@ -1,0 +1,104 @@
+"""`truepair serve`: answer requests for lists over HTTP, and store what people do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from truepair.cli.console import Console
+from truepair.cli.options import ModelFile, unpacked
+from truepair.cli.sources import kind_numbers
+from truepair.cli.table_files import check_output
+from truepair.errors import InputError, check_number, check_whole
+
+
+@unpacked
+def serve(
+    model: ModelFile,
+    *,
+    host: Annotated[
+        str, typer.Option(help="The address to listen on. Without tokens, this machine's own alone.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port; 0 takes a free one.")] = 8000,
+    store: Annotated[
+        Path | None,
+        typer.Option(help="The SQLite file of the events. [default: beside the model, .events.sqlite]"),
+    ] = None,
+    items: Annotated[
+        str | None, typer.Option(metavar="TABLE", help="A file with one row an item, for where and quota.")
+    ] = None,
+    feedback: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KIND=NUMBER,…",
+            help="The kinds of events and their weights, the default first; below 0 is a dislike. "
+            "[default: like=1,dislike=-1]",
+        ),
+    ] = None,
+    tokens: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help='A TOML file with lines such as read = ["TOKEN"], for read, write and admin. '
+            "TRUEPAIR_READ_TOKEN and the like are used too.",
+        ),
+    ] = None,
+    max_body: Annotated[int, typer.Option(help="The most bytes of a request.")] = 1 << 20,
+    max_k: Annotated[int, typer.Option(help="The longest list that may be asked for.")] = 1000,
+    max_users: Annotated[int, typer.Option(help="The most people in one request.")] = 1000,
+    max_events: Annotated[int, typer.Option(help="The most events in one request.")] = 1000,
+    timeout: Annotated[float, typer.Option(help="Seconds until a request is answered, or refused.")] = 30.0,
+    gather: Annotated[int, typer.Option(help="The most requests for lists that are computed together.")] = 64,
+    log_requests: Annotated[
+        bool,
+        typer.Option("--log-requests/--no-log-requests", help="Write a line to stderr for each request."),
+    ] = True,
+    log_people: Annotated[
+        bool, typer.Option("--log-people", help="Log addresses as asked for, with ids of people and items.")
+    ] = False,
+    console: Console,
+) -> None:
+    """Serve the lists of a model over HTTP, and learn from what people do.
+
+    GET /openapi.json describes all requests. Ctrl-C and SIGTERM finish what is running, then stop.
+    """
+    from truepair.serving import check_extra
+
+    check_extra()
+    from truepair.recommender.estimator import Recommender
+    from truepair.serving.events.event import Kinds
+    from truepair.serving.limits import Limits
+    from truepair.serving.lists.served_model import read_items
+    from truepair.serving.web.app import Service
+    from truepair.serving.web.logs import Log
+    from truepair.serving.web.running import bound_socket, run
+    from truepair.serving.web.tokens import Tokens, check_binding
+
+    check_whole("--port", port, 0, 65535)
+    check_whole("--gather", gather, 1)
+    sizes = {"--max-body": max_body, "--max-k": max_k, "--max-users": max_users, "--max-events": max_events}
+    for name, size in sizes.items():
+        check_whole(name, size, 1)
+    check_number("--timeout", timeout, 0, open_low=True)
+    limits = Limits(body=max_body, k=max_k, users=max_users, events=max_events, seconds=timeout)
+    known, kinds = Tokens.read(tokens), Kinds(kind_numbers(feedback) or Kinds().numbers)
+    check_binding(host, known)
+    path = model.with_suffix(".events.sqlite") if store is None else store
+    if path.resolve() == model.resolve():
+        raise InputError(f"--store {path} is the model; give another file.")
+    check_output(path)
+    fitted = Recommender.load(model)
+    table = None if items is None else read_items(items, fitted.seen_.item_ids)
+    log = Log(requests=log_requests, people=log_people)
+    with bound_socket(host, port, known) as listening:
+        service = Service(
+            fitted, path, items=table, kinds=kinds, tokens=known, limits=limits, log=log, gathered=gather
+        )
+        n_events = service.reader.count()
+        console.say(
+            f"{fitted.seen_.n_users:,} users, {fitted.seen_.n_items:,} items; {n_events:,} events in {path}"
+        )
+        run(service.application(), listening, limits, log, lambda at: console.say(f"serving {model} at {at}"))
+    console.say("stopped")

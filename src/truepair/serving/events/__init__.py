@@ -1,0 +1,1 @@
+"""Events of people, and the file that they are kept in."""

@@ -1,0 +1,118 @@
+"""Events: what people did, and how several events of a person become a history with weights and dislikes."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from truepair.data.weighting import Weighting
+from truepair.errors import InputError, check_number, check_type, did_you_mean
+from truepair.serving.id_texts import IdTexts
+
+_FIELDS = ("user", "item", "kind", "weight", "time", "id")
+_DAY = 86_400.0  # seconds that a clock elsewhere may be ahead
+
+
+class Event(NamedTuple):
+    """One thing that a person did with an item. The ids are texts, as in addresses."""
+
+    user: str
+    item: str
+    kind: str
+    weight: float
+    time: int  # µs since 1970
+    id: str | None  # of the caller: the same id twice is one event
+
+
+def _default_kinds() -> dict[str, float]:
+    return {"like": 1.0, "dislike": -1.0}
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """Which kinds of events there are, and how much each weighs, as `feedback` of `read_interactions`.
+
+    A kind below 0 is a dislike; events of a kind with 0 are stored and change no list. The first kind is the
+    default.
+    """
+
+    numbers: Mapping[str, float] = field(default_factory=_default_kinds)
+
+    def __post_init__(self) -> None:
+        Weighting(feedback=self.numbers)  # checks them
+
+    def check(self, kind: object) -> str:
+        """The kind of an event."""
+        if isinstance(kind, str) and kind in self.numbers:
+            return kind
+        names, hint = ", ".join(map(repr, self.numbers)), did_you_mean(str(kind)[:60], self.numbers)
+        raise InputError(f"kind = {kind!r:.60} is not known; use one of {names}.{hint}")
+
+    def merged(self, rows: Iterable[tuple[str, str, float]]) -> dict[str, float]:
+        """Item -> weight, -1 for a dislike, of one person's rows (item, kind, weight), oldest first.
+
+        As for `read_interactions` with feedback: the last row of an item says whether it is liked, and of
+        several likes the strongest counts.
+        """
+        strongest: dict[str, float] = {}
+        is_liked: dict[str, bool] = {}
+        for item, kind, weight in rows:
+            number = self.numbers.get(kind, 0.0) * weight  # a kind that is no longer known changes nothing
+            if number:
+                is_liked[item] = number > 0
+                strongest[item] = max(strongest.get(item, 0.0), number)
+        return {item: strongest[item] if liked else -1.0 for item, liked in is_liked.items()}
+
+
+def event_of(found: Any, users: IdTexts, items: IdTexts, kinds: Kinds) -> Event:
+    """The event of a JSON object: user and item; kind, weight, time and id if it has them."""
+    check_type("an event", found, dict, 'give an object such as {"user": "ann", "item": "tea"}')
+    for name in found:
+        if name not in _FIELDS:
+            allowed = ", ".join(map(repr, _FIELDS))
+            raise InputError(
+                f"{name!r:.60} is no field of an event; use {allowed}.{did_you_mean(name, _FIELDS)}"
+            )
+    for name in ("user", "item"):
+        if name not in found:
+            raise InputError(f"an event has no {name}; give user and item.")
+    id, weight = found.get("id"), check_number("weight", found.get("weight", 1.0), 0, 1e9, open_low=True)
+    if id is not None and (not isinstance(id, str) or not re.fullmatch(r"[!-~]{1,128}", id)):
+        raise InputError(
+            f"id = {id!r:.60} of an event cannot be used; give 1 to 128 ASCII characters, no space."
+        )
+    return Event(
+        users.text(found["user"]),
+        items.text(found["item"]),
+        kinds.check(found.get("kind", next(iter(kinds.numbers)))),
+        weight,
+        _microseconds(found.get("time")),
+        id,
+    )
+
+
+def _microseconds(given: Any) -> int:
+    """A time as a number of seconds since 1970 or as text (ISO 8601) in µs; without one, now."""
+    now = time.time()
+    if given is None:
+        return int(now * 1e6)
+    seconds = math.nan
+    if isinstance(given, str) and len(given) <= 40:
+        try:
+            moment = datetime.fromisoformat(given)
+            seconds = moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
+        except (ValueError, OverflowError):
+            pass
+    elif isinstance(given, int | float) and not isinstance(given, bool):
+        seconds = float(given) if abs(given) < 1e15 else math.nan
+    if not 0 <= seconds <= now + _DAY:
+        raise InputError(
+            f"time = {given!r:.60} cannot be used; give seconds since 1970, such as {now:.0f}, or text "
+            "such as '2024-05-31T12:00:00Z', at most a day ahead."
+        )
+    return round(seconds * 1e6)

@@ -1,0 +1,100 @@
+"""IdTexts: ids in addresses and JSON <-> codes of the model; "12" finds the integer 12."""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from truepair.data.ids import IdMap
+from truepair.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class IdTexts:
+    """The ids of a model's users or items, as text and as JSON."""
+
+    what: str
+    """`user` or `item`, for messages."""
+    kind: pa.DataType
+    codes: dict[str, int]
+    as_json: list[str]
+    """Code -> JSON: a number where ids are integers, else text without a character that HTML reads."""
+    length: int
+    """No id is longer."""
+
+    @staticmethod
+    def of(ids: IdMap, what: str, length: int) -> IdTexts:
+        """The texts of all ids of a map."""
+        kind, values = ids.ids.type, ids.ids.to_pylist()
+        if pa.types.is_large_binary(kind):
+            raise InputError(
+                f"the {what} ids of the model are bytes, which have no text; fit it with text ids."
+            )
+        texts = [str(value) for value in values]
+        as_json = texts if pa.types.is_integer(kind) else [escaped(text) for text in texts]
+        return IdTexts(what, kind, {text: code for code, text in enumerate(texts)}, as_json, length)
+
+    def text(self, value: object) -> str:
+        """The text of an id of a request; InputError if it cannot be an id of the model's type."""
+        if isinstance(value, bool) or not isinstance(value, str | int):
+            raise InputError(f"{self.what} = {value!r:.60} is no id; give text or a whole number.")
+        text = value if isinstance(value, str) else _whole(value)
+        if not 0 < len(text) <= self.length:
+            raise InputError(
+                f"a {self.what} id of {len(text):,} characters cannot be used; it has 1 to {self.length}."
+            )
+        if pa.types.is_integer(self.kind):
+            return self._integer(text)
+        if self.kind == pa.uuid():
+            return self._uuid(text)
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            raise InputError(f"{self.what} = {text!r:.60} is no Unicode text; correct it.")
+        return text
+
+    def texts(self, values: Sequence[object]) -> list[str]:
+        """Those of several ids."""
+        return [self.text(value) for value in values]
+
+    def typed(self, texts: Sequence[str]) -> pa.Array:
+        """Texts of ids as an array of the model's type."""
+        if self.kind == pa.uuid():
+            return pa.array([uuid.UUID(text).bytes for text in texts], pa.uuid())
+        return pa.array(texts, pa.large_string()).cast(self.kind)
+
+    def json(self, text: str) -> str:
+        """An id as JSON, known to the model or not."""
+        code = self.codes.get(text)
+        if code is not None:
+            return self.as_json[code]
+        return text if pa.types.is_integer(self.kind) else escaped(text)
+
+    def _integer(self, text: str) -> str:
+        low, high = (-(2**63), 2**63 - 1) if self.kind == pa.int64() else (0, 2**64 - 1)
+        if re.fullmatch(r"[+-]?[0-9]{1,20}", text) and low <= int(text) <= high:
+            return str(int(text))
+        raise InputError(
+            f"{self.what} = {text!r:.60} is no id of this model; its {self.what} ids are integers."
+        )
+
+    def _uuid(self, text: str) -> str:
+        try:
+            return str(uuid.UUID(text))
+        except ValueError:
+            pass
+        raise InputError(f"{self.what} = {text!r:.60} is no id of this model; its {self.what} ids are UUIDs.")
+
+
+def escaped(value: Any) -> str:
+    """JSON in ASCII, in which HTML finds no tag and no entity."""
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _whole(value: int) -> str:
+    return str(value) if abs(value) < 2**64 else "9" * 21  # no id: long ones would take long to print

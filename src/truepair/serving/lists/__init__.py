@@ -1,0 +1,1 @@
+"""Lists on request: histories with events, many requests in one product."""

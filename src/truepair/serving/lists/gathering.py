@@ -1,0 +1,83 @@
+"""Gathering: questions that come within a millisecond or two are answered together, in one thread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Generic, NamedTuple, TypeVar
+
+Question = TypeVar("Question")
+Answer = TypeVar("Answer")
+
+
+class _Waiting(NamedTuple):
+    question: Any
+    future: asyncio.Future[Any]
+
+
+class Gathering(Generic[Question, Answer]):
+    """A queue before a function that answers many questions at once.
+
+    The first question of a batch waits `seconds` for others. While a batch is being answered, the next one
+    gathers, and starts when the thread is free. `most` = 1 answers each question by itself.
+    """
+
+    def __init__(
+        self, answers: Callable[[Sequence[Question]], Sequence[Answer]], seconds: float, most: int
+    ) -> None:
+        self.seconds, self.most = seconds, most
+        self.sizes: Callable[[int], object] = lambda size: None
+        """Called with the size of each batch."""
+        self._answers = answers
+        self._waiting: list[_Waiting] = []
+        self._is_running = False
+        self._thread = ThreadPoolExecutor(1)
+
+    async def ask(self, question: Question) -> Answer:
+        """The answer, the same as if the question came alone."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Answer] = loop.create_future()
+        self._waiting.append(_Waiting(question, future))
+        if not self._is_running:
+            self._is_running = True
+            if self.most > 1 and self.seconds:
+                loop.call_later(self.seconds, self._start, loop)
+            else:
+                self._start(loop)
+        return await future
+
+    def _start(self, loop: asyncio.AbstractEventLoop) -> None:
+        batch = [one for one in self._waiting[: self.most] if not one.future.done()]  # a caller may be gone
+        del self._waiting[: self.most]
+        self.sizes(len(batch))
+        work = loop.run_in_executor(self._thread, self._answered, [one.question for one in batch])
+        work.add_done_callback(lambda done: self._deliver(loop, batch, done.result()))
+
+    def _answered(self, questions: list[Question]) -> list[Answer | Exception]:
+        """An answer or an error for each; after an error each is asked alone, so that only one fails."""
+        try:
+            return list(self._answers(questions)) if questions else []
+        except Exception as error:
+            if len(questions) == 1:
+                return [error]
+            return [answer for question in questions for answer in self._answered([question])]
+
+    def _deliver(
+        self, loop: asyncio.AbstractEventLoop, batch: list[_Waiting], answers: list[Answer | Exception]
+    ) -> None:
+        for one, answer in zip(batch, answers, strict=True):
+            if one.future.done():
+                continue
+            if isinstance(answer, Exception):
+                one.future.set_exception(answer)
+            else:
+                one.future.set_result(answer)
+        if self._waiting:
+            self._start(loop)
+        else:
+            self._is_running = False
+
+    def close(self) -> None:
+        """Wait for the batch that is being answered."""
+        self._thread.shutdown()

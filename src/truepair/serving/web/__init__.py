@@ -1,0 +1,1 @@
+"""HTTP: requests, answers, and what stands before them."""

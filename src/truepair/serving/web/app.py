@@ -1,0 +1,286 @@
+"""The application: a model and a store behind the routes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow as pa
+from fastapi import FastAPI, Request
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException
+
+from truepair.errors import InputError, StorageError
+from truepair.recommender.estimator import Recommender
+from truepair.serving.events.event import Event, Kinds, event_of
+from truepair.serving.events.store import EventReader, EventStore
+from truepair.serving.id_texts import escaped
+from truepair.serving.limits import Limits
+from truepair.serving.lists.gathering import Gathering
+from truepair.serving.lists.served_model import Asked, PlainList, ServedModel
+from truepair.serving.refusals import RefusalError
+from truepair.serving.web import answers
+from truepair.serving.web.guard import Guard
+from truepair.serving.web.logs import Log
+from truepair.serving.web.metrics import Metrics
+from truepair.serving.web.requests import checked, parsed, query_number
+from truepair.serving.web.routes import ROUTES, Route, documented
+from truepair.serving.web.tokens import Tokens
+from truepair.storage.versions import package_version
+
+_TELEMETRY = ("tracing", "metrics", "logs", "operation_spans", "auto_configure")  # nothing is sent anywhere
+GATHERED, GATHER_SECONDS = 64, 0.001
+"""Requests in one product at most, and how long the first one waits for others."""
+
+
+class Service:
+    """A model, a store, and an answer for each route."""
+
+    def __init__(
+        self,
+        recommender: Recommender,
+        store: Path,
+        *,
+        items: pa.Table | None = None,
+        kinds: Kinds | None = None,
+        tokens: Tokens | None = None,
+        limits: Limits | None = None,
+        log: Log | None = None,
+        gathered: int = GATHERED,
+    ) -> None:
+        self.limits, self.tokens, self.kinds = limits or Limits(), tokens or Tokens(), kinds or Kinds()
+        self.log = log or Log()
+        self.served = ServedModel(recommender, self.limits, self.kinds, items)
+        self.store = EventStore(store)
+        self.served.people.reader = self.reader = EventReader(store)
+        self.metrics = Metrics(self.served.people)
+        self.lists_together: Gathering[Asked, PlainList] = Gathering(
+            self.served.plain_lists, GATHER_SECONDS, gathered
+        )
+        self.lists_together.sizes = self.metrics.gathered
+        self.events_together: Gathering[Sequence[Event], int] = Gathering(
+            self.store.add, GATHER_SECONDS, 1024
+        )
+
+    def application(self) -> Any:
+        """The ASGI application."""
+
+        @asynccontextmanager
+        async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+            yield
+            self.close()
+
+        app = FastAPI(
+            title="truepair", version=package_version("truepair") or "", lifespan=lifespan,
+            docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False,
+            telemetry=cast(Any, dict.fromkeys(_TELEMETRY, False)),
+        )  # fmt: skip
+        user, item = (
+            ids.ids[0].as_py() for ids in (self.served.model.seen.user_ids, self.served.model.seen.item_ids)
+        )
+        ids = [one if isinstance(one, int) else str(one) for one in (user, item)]
+        for route in ROUTES:
+            answer = self._answering(route, getattr(self, f"answer_{route.name}"))
+            app.add_api_route(
+                route.path, answer, methods=[route.method], name=route.name, response_model=None,
+                openapi_extra=documented(route, *ids), response_class=Response,
+            )  # fmt: skip
+        self._add_document(app)
+        for error, handler in ((HTTPException, _refused), (RefusalError, _refused), (Exception, _failed)):
+            app.add_exception_handler(cast(type[Exception], error), handler)
+        return Guard(app, self.limits, self.metrics, self.log, loopback_only=not self.tokens)
+
+    def _add_document(self, app: FastAPI) -> None:
+        document: dict[str, Any] = app.openapi()
+        document["components"] = {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}}
+        for methods in document["paths"].values():
+            for method in methods.values():
+                method["responses"].pop("422", None)
+                if isinstance(method["responses"].get("200"), dict):
+                    method["responses"]["200"]["content"].pop("", None)
+        text = escaped(document)
+
+        async def openapi(request: Request) -> Response:
+            self.tokens.check(request.headers.get("authorization"), "read")
+            return Response(text, media_type=answers.JSON)
+
+        app.add_api_route("/openapi.json", openapi, methods=["GET"], include_in_schema=False)
+
+    def _answering(
+        self, route: Route, answer: Callable[[Request, dict[str, Any]], Awaitable[Response]]
+    ) -> Callable[[Request], Awaitable[Response]]:
+        """The route's function, after the checks that all routes share."""
+
+        async def endpoint(request: Request) -> Response:
+            try:
+                if route.right is not None:
+                    self.tokens.check(request.headers.get("authorization"), route.right)
+                for name in request.query_params:
+                    if name not in route.query:
+                        raise InputError(
+                            f"{name!r:.60} is no parameter of this address; allowed: {[*route.query]}."
+                        )
+                body: dict[str, Any] = {}
+                if route.fields is not None:
+                    body = checked(await self._body(request), route.fields, route.needed, self.limits)
+                return await answer(request, body)
+            except InputError as error:
+                raise RefusalError(422, str(error)[:1000]) from None
+            except RecursionError:
+                raise RefusalError(422, "the request is nested too deeply; send it flat.") from None
+            except StorageError as error:
+                self.log.failed(request.state.request, error)
+                raise RefusalError(503, "the store cannot be used now; try again later.") from None
+
+        return endpoint
+
+    async def _body(self, request: Request) -> dict[str, Any]:
+        """The JSON object of a request, no larger and no slower than the limits."""
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != answers.JSON:
+            raise RefusalError(415, f"content-type = {kind[:60]!r} is not known; send application/json.")
+        size, parts = 0, []
+        try:
+            async with asyncio.timeout(self.limits.body_seconds):
+                async for part in request.stream():
+                    size += len(part)
+                    if size > self.limits.body:
+                        raise RefusalError(
+                            413, f"the body has more than {self.limits.body:,} bytes; send several requests."
+                        )
+                    parts.append(part)
+        except TimeoutError:
+            raise RefusalError(
+                408, f"the body did not arrive within {self.limits.body_seconds:g} s."
+            ) from None
+        return parsed(b"".join(parts))
+
+    def close(self) -> None:
+        """Finish what is running, and close the store."""
+        self.lists_together.close()
+        self.events_together.close()
+        self.store.close()
+        self.reader.close()
+
+    # --- answers -----------------------------------------------------------------------------------------
+
+    async def answer_user_list(self, request: Request, body: dict[str, Any]) -> Response:
+        """The best items for a person."""
+        user, k = self.served.users.text(request.path_params["id"]), self._k(request)
+        found = await self.lists_together.ask(Asked(user, k))
+        if answers.wants_arrow(request.headers.get("accept")):
+            ids = self.served.model.seen.item_ids
+            return _arrow(answers.plain_table(found, self.served.users, ids))
+        return Response(
+            answers.plain_json(found, self.served.users, self.served.items), media_type=answers.JSON
+        )
+
+    async def answer_lists(self, request: Request, body: dict[str, Any]) -> Response:
+        """Lists for several people."""
+        users = body.pop("users")
+        table = await self._in_thread(self.served.recommend, users, body)
+        return self._table(request, table, partial(answers.grouped_json, by="user"))
+
+    async def answer_session(self, request: Request, body: dict[str, Any]) -> Response:
+        """A list for somebody with this history."""
+        liked, disliked = body.pop("liked", []), body.pop("disliked", [])
+        table = await self._in_thread(self.served.session, liked, disliked, body)
+        return self._table(request, table, partial(answers.rows_json, name="items"))
+
+    async def answer_similar(self, request: Request, body: dict[str, Any]) -> Response:
+        """The items that are most like this one."""
+        item = self.served.items.text(request.path_params["id"])
+        table = await self._in_thread(self.served.similar, item, self._k(request))
+        if answers.wants_arrow(request.headers.get("accept")):
+            return _arrow(table)
+        rows = answers.rows_json(table.drop_columns(["item"]), "items").decode()
+        return Response(f'{{"item":{self.served.items.json(item)},{rows[1:]}', media_type=answers.JSON)
+
+    async def answer_scores(self, request: Request, body: dict[str, Any]) -> Response:
+        """Scores of pairs."""
+        table = await self._in_thread(self.served.scores, body["pairs"])
+        return self._table(request, table, partial(answers.rows_json, name="scores"))
+
+    async def answer_events(self, request: Request, body: dict[str, Any]) -> Response:
+        """Store what people did; when this is answered, it is on the disk."""
+        users, items = self.served.users, self.served.items
+        found = [event_of(event, users, items, self.kinds) for event in body["events"]]
+        stored = await self.events_together.ask(found)
+        self.metrics.events.labels("stored").inc(stored)
+        self.metrics.events.labels("repeated").inc(len(found) - stored)
+        return _json({"stored": stored, "repeated": len(found) - stored})
+
+    async def answer_model(self, request: Request, body: dict[str, Any]) -> Response:
+        """Facts about the model."""
+        seen, facts = self.served.model.seen, self.served.model.facts
+        return _json(
+            {
+                "truepair": package_version("truepair"),
+                "users": seen.n_users,
+                "items": seen.n_items,
+                "pairs": len(seen),
+                "user_ids": str(seen.user_ids.ids.type),
+                "item_ids": str(seen.item_ids.ids.type),
+                "parameters": facts.get("parameters"),
+                "kinds": dict(self.kinds.numbers),
+                "item_columns": None
+                if self.served.item_table is None
+                else self.served.item_table.column_names,
+            }
+        )
+
+    async def answer_live(self, request: Request, body: dict[str, Any]) -> Response:
+        """The process runs."""
+        return _json({"status": "live"})
+
+    async def answer_ready(self, request: Request, body: dict[str, Any]) -> Response:
+        """Model and store can be used."""
+        await self._in_thread(self.served.people.refresh)
+        return _json({"status": "ready"})
+
+    async def answer_metrics(self, request: Request, body: dict[str, Any]) -> Response:
+        """Counters and times for Prometheus."""
+        return Response(self.metrics.text(), media_type="text/plain; version=0.0.4")
+
+    def _k(self, request: Request) -> int:
+        return query_number(request.query_params.get("k"), "k", 10, self.limits.k)
+
+    def _table(self, request: Request, table: pa.Table, to_json: Callable[[pa.Table], bytes]) -> Response:
+        if answers.wants_arrow(request.headers.get("accept")):
+            return _arrow(table)
+        return Response(to_json(table), media_type=answers.JSON)
+
+    @staticmethod
+    async def _in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(None, function, *arguments)
+
+
+def _json(value: Any) -> Response:
+    return Response(escaped(value), media_type=answers.JSON)
+
+
+def _arrow(table: pa.Table) -> Response:
+    return Response(answers.arrow_stream(table), media_type=answers.ARROW)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    """A request that is not served: by a check, or an unknown address or method."""
+    if isinstance(error, RefusalError):
+        return refusal(error.status, str(error), request.state.request, error.headers)
+    assert isinstance(error, HTTPException)
+    text = f"{error.detail}; GET /openapi.json lists what there is."
+    return refusal(error.status_code, text, request.state.request, dict(error.headers or {}))
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    """An error of the service itself; the guard logs it."""
+    return refusal(500, "the service failed; its log has the reason.", request.state.request)
+
+
+def refusal(status: int, text: str, request: str, headers: dict[str, str] | None = None) -> Response:
+    """An error as JSON, with the id of the request."""
+    return Response(escaped({"error": text, "request": request}), status, headers, answers.JSON)

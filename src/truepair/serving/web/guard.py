@@ -1,0 +1,93 @@
+"""Guard: what stands between the network and the routes: ids of requests, time limits, logs, errors."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from itertools import count
+from typing import Any
+
+from truepair.serving.id_texts import escaped
+from truepair.serving.limits import Limits
+from truepair.serving.web.logs import Log
+from truepair.serving.web.metrics import Metrics
+from truepair.serving.web.tokens import is_loopback
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+_HEADERS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
+
+
+class Guard:
+    """An ASGI application around another one.
+
+    Without tokens, only requests that name this machine as their host are served: a page in a browser could
+    otherwise reach the service by a name of its own that leads here.
+    """
+
+    def __init__(self, app: Any, limits: Limits, metrics: Metrics, log: Log, loopback_only: bool) -> None:
+        self.app, self.limits, self.metrics, self.log = app, limits, metrics, log
+        self.loopback_only = loopback_only
+        self._start, self._numbers = secrets.token_hex(4), count()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection's request."""
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self.app(scope, receive, send)
+            return
+        started, headers, status = time.perf_counter(), dict(scope["headers"]), 0
+        given = headers.get(b"x-request-id", b"")
+        request = given.decode() if _REQUEST_ID.fullmatch(given) else f"{self._start}-{next(self._numbers):x}"
+        scope["state"] = {**scope.get("state", {}), "request": request}
+
+        async def sending(message: MutableMapping[str, Any]) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                own = [(b"x-request-id", request.encode()), *_HEADERS]
+                message = {**message, "headers": [*message.get("headers", ()), *own]}
+            await send(message)
+
+        try:
+            if self.loopback_only and not _names_this_machine(headers):
+                text = "without tokens only this machine is served; ask for localhost, or set tokens."
+                await refuse(sending, 403, text, request)
+                return
+            async with asyncio.timeout(self.limits.seconds):
+                await self.app(scope, receive, sending)
+        except TimeoutError as error:
+            self.log.failed(request, error)
+            if not status:
+                await refuse(
+                    sending, 503, f"no answer within {self.limits.seconds:g} s; ask for less.", request
+                )
+        except Exception as error:  # the application has answered with 500 by then
+            self.log.failed(request, error)
+        finally:
+            self._count(scope, request, status, time.perf_counter() - started)
+
+    def _count(self, scope: Scope, request: str, status: int, seconds: float) -> None:
+        route = getattr(scope.get("route"), "path_format", "other")
+        method = scope["method"] if scope["method"] in ("GET", "POST", "HEAD") else "other"
+        self.metrics.answered(method, route, status, seconds)
+        facts = {"request": request, "method": method, "route": route, "status": status}
+        self.log.request({**facts, "ms": round(seconds * 1000, 2)}, scope["path"])
+
+
+def _names_this_machine(headers: dict[bytes, bytes]) -> bool:
+    host = headers.get(b"host", b"").decode("latin-1")
+    return is_loopback(host if host.endswith("]") else host.rpartition(":")[0] or host)
+
+
+async def refuse(send: Send, status: int, text: str, request: str) -> None:
+    """Send an error as JSON."""
+    body = escaped({"error": text, "request": request}).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

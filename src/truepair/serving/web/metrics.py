@@ -1,0 +1,47 @@
+"""Metrics: what the service does, for Prometheus."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from truepair.serving.lists.histories import Histories
+
+_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
+_SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
+
+
+class Metrics:
+    """Counters and times of one process."""
+
+    def __init__(self, people: Histories) -> None:
+        self.registry = CollectorRegistry()
+        labels = ("method", "route", "status")
+        self._requests = Counter(
+            "truepair_requests", "Requests that were answered", labels, registry=self.registry
+        )
+        self._seconds = Histogram(
+            "truepair_request_seconds",
+            "Time until an answer",
+            ("route",),
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self.events = Counter("truepair_events", "Events by result", ("result",), registry=self.registry)
+        self._gathered = Histogram(
+            "truepair_gathered_requests", "Requests in one product", buckets=_SIZES, registry=self.registry
+        )
+        folded = Gauge("truepair_fold_ins", "People who were folded in", registry=self.registry)
+        folded.set_function(lambda: people.fold_ins)
+
+    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count a request."""
+        self._requests.labels(method, route, status).inc()
+        self._seconds.labels(route).observe(seconds)
+
+    def gathered(self, size: int) -> None:
+        """Count a product of so many requests."""
+        self._gathered.observe(size)
+
+    def text(self) -> bytes:
+        """All of them, in the format of Prometheus."""
+        return generate_latest(self.registry)

@@ -1,0 +1,103 @@
+"""Running the service: a socket, uvicorn, and a stop that finishes what is running."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import uvicorn
+
+from truepair.errors import InputError
+from truepair.serving.limits import Limits
+from truepair.serving.web.logs import Log
+from truepair.serving.web.tokens import Tokens, check_binding
+
+_IDLE = 30  # seconds that a connection may stay open without a request
+
+
+def bound_socket(host: str, port: int, tokens: Tokens) -> socket.socket:
+    """A listening socket; the port 0 takes a free one. Without tokens, on this machine alone."""
+    check_binding(host, tokens)
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        listening = socket.create_server((host, port), family=family, backlog=2048)
+    except (OSError, OverflowError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(
+            f"cannot listen on {host} port {port}: {reason}; choose another --host or --port."
+        ) from None
+    # without this, which asyncio sets on some sockets only, an answer waits 40 ms for its second part
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
+
+
+def run(app: Any, listening: socket.socket, limits: Limits, log: Log, ready: Callable[[str], object]) -> None:
+    """Serve until SIGINT or SIGTERM; then accept nothing new, and finish what is running.
+
+    `ready` is called with the address as soon as requests are accepted.
+    """
+    errors = logging.getLogger("uvicorn.error")
+    errors.handlers, errors.propagate = [_ToLog(log)], False
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        ws="none",
+        timeout_keep_alive=_IDLE,
+        timeout_graceful_shutdown=int(limits.seconds) + 1,
+    )
+    gc.collect()
+    gc.freeze()  # looking through everything that was loaded would stop all answers for tenths of a second
+    server = _Server(config, lambda: ready(_address(listening)))
+    with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+        runner.run(server.serve(sockets=[listening]))
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server, which says when it is ready, and ends normally after a signal."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], object]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._ready()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        signals = (signal.SIGINT, signal.SIGTERM)
+        for number in signals:
+            loop.add_signal_handler(number, self.handle_exit, number, None)
+        try:
+            yield
+        finally:
+            for number in signals:
+                loop.remove_signal_handler(number)
+
+
+class _ToLog(logging.Handler):
+    """uvicorn's warnings as lines of the log."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__(logging.WARNING)
+        self.log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.log.write("server", level=record.levelname, text=record.getMessage()[:300])
+
+
+def _address(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,0 +1,112 @@
+"""Tokens: who may read lists, who may write events."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+from truepair.errors import InputError, did_you_mean
+from truepair.serving.refusals import RefusalError
+
+RIGHTS: dict[str, tuple[str, ...]] = {"read": ("read",), "write": ("write",), "admin": ("read", "write")}
+"""A kind of token -> what it allows: `read` lists, `write` events; `admin` both."""
+_SHORTEST = 16
+_REMEDY = "make one with: python -c 'import secrets; print(secrets.token_urlsafe(32))'"
+
+
+@dataclass(frozen=True, eq=False)
+class Tokens:
+    """The digests of all tokens, with their kinds. Without any, whoever can connect may do everything."""
+
+    digests: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
+
+    @staticmethod
+    def of(tokens: Mapping[str, list[str]]) -> Tokens:
+        """Tokens by kind; one that is too short or occurs twice is an error."""
+        found: dict[bytes, str] = {}
+        for kind, texts in tokens.items():
+            if kind not in RIGHTS:
+                allowed = ", ".join(map(repr, RIGHTS))
+                hint = did_you_mean(kind, RIGHTS)
+                raise InputError(f"{kind!r:.60} is no kind of token; use one of {allowed}.{hint}")
+            for text in texts:
+                if len(text) < _SHORTEST or not text.isascii() or not text.isprintable() or " " in text:
+                    raise InputError(
+                        f"a {kind} token of {len(text)} characters cannot be used; a token has at least "
+                        f"{_SHORTEST} ASCII characters and no space; {_REMEDY}."
+                    )
+                if found.setdefault(_digest(text), kind) != kind:
+                    raise InputError(f"one token is {kind} and {found[_digest(text)]}; {_REMEDY}.")
+        return Tokens(tuple((kind, digest) for digest, kind in found.items()))
+
+    @staticmethod
+    def read(path: Path | None, environment: Mapping[str, str] = os.environ) -> Tokens:
+        """Those of a TOML file such as `read = ["…"]`, and of TRUEPAIR_READ_TOKEN and the like."""
+        tokens: dict[str, list[str]] = {} if path is None else _in_file(path)
+        for kind in RIGHTS:
+            if text := environment.get(f"TRUEPAIR_{kind.upper()}_TOKEN"):
+                tokens.setdefault(kind, []).append(text)
+        return Tokens.of(tokens)
+
+    def __bool__(self) -> bool:
+        return bool(self.digests)
+
+    def check(self, header: str | None, right: str) -> None:
+        """Raise a RefusalError unless the header `Authorization: Bearer TOKEN` has a token with this right.
+
+        All tokens are compared, each in constant time, so that the time says nothing about them.
+        """
+        if not self.digests:
+            return
+        scheme, _, text = (header or "").partition(" ")
+        asked, kinds = _digest(text.strip()), []
+        for kind, digest in self.digests:
+            if hmac.compare_digest(digest, asked):
+                kinds.append(kind)
+        if scheme.lower() != "bearer" or not kinds:
+            remedy = "send the header 'Authorization: Bearer TOKEN'"
+            raise RefusalError(401, f"a {right} token is needed; {remedy}.", {"www-authenticate": "Bearer"})
+        if right not in RIGHTS[kinds[0]]:
+            raise RefusalError(403, f"a {kinds[0]} token does not allow this; a {right} token is needed.")
+
+
+def check_binding(host: str, tokens: Tokens) -> None:
+    """Raise unless the service has tokens, or can be reached from this machine alone."""
+    if not tokens and not is_loopback(host):
+        raise InputError(
+            f"--host {host} can be reached from other machines, and there are no tokens; give --tokens FILE "
+            "or set TRUEPAIR_READ_TOKEN and TRUEPAIR_WRITE_TOKEN, or use --host 127.0.0.1."
+        )
+
+
+@lru_cache(maxsize=64)
+def is_loopback(host: str) -> bool:
+    """Whether a name or an address means this machine alone."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def _in_file(path: Path) -> dict[str, list[str]]:
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError(
+            f'cannot read tokens from {path}: {error}; write lines such as read = ["TOKEN"].'
+        ) from None
+    for kind, texts in content.items():
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            raise InputError(f'{path}: {kind} is no list of texts; write {kind} = ["TOKEN"].')
+    return content
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode(errors="surrogateescape")).digest()
