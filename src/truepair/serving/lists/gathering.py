@@ -31,11 +31,13 @@ class Gathering(Generic[Question, Answer]):
         """Called with the size of each batch."""
         self._answers = answers
         self._waiting: list[_Waiting] = []
-        self._is_running = False
+        self._is_running = self._is_closed = False
         self._thread = ThreadPoolExecutor(1)
 
     async def ask(self, question: Question) -> Answer:
         """The answer, the same as if the question came alone."""
+        if self._is_closed:
+            raise RuntimeError("the service is stopping, and answers nothing new")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Answer] = loop.create_future()
         self._waiting.append(_Waiting(question, future))
@@ -79,5 +81,6 @@ class Gathering(Generic[Question, Answer]):
             self._is_running = False
 
     def close(self) -> None:
-        """Wait for the batch that is being answered."""
+        """Answer nothing new, and wait for the batch that is being answered."""
+        self._is_closed = True
         self._thread.shutdown()

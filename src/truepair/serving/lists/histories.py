@@ -133,12 +133,9 @@ class Histories:
         return Person(items, weights, disliked, row)
 
     def _nothing(self) -> Rows:
-        users, width = self.model.users, self.model.users.shape[1]
-        return (
-            users.new_zeros(1, width)
-            if isinstance(users, torch.Tensor)
-            else sp.csr_array((1, width), dtype=np.float32)
-        )
+        """A row of zeros."""
+        row = take_rows(self.model.users, np.array([0]))
+        return row * 0
 
 
 def _interactions(parts: Sequence[Person], user_ids: IdMap, item_ids: IdMap) -> Interactions:

@@ -91,7 +91,7 @@ class Service:
             )  # fmt: skip
         self._add_document(app)
         for error, handler in ((HTTPException, _refused), (RefusalError, _refused), (Exception, _failed)):
-            app.add_exception_handler(cast(type[Exception], error), handler)
+            app.add_exception_handler(error, handler)
         return Guard(app, self.limits, self.metrics, self.log, loopback_only=not self.tokens)
 
     def _add_document(self, app: FastAPI) -> None:

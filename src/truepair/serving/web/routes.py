@@ -72,7 +72,8 @@ ROUTES = [
     Route("GET", "/v1/model", "model", "read", "Facts about the model.", {"type": "object"}),
     Route("GET", "/health/live", "live", None, "The process runs.", _object(status={"enum": ["live"]})),
     Route(
-        "GET", "/health/ready", "ready", None, "Model and store can be used.", _object(status={"enum": ["ready"]})
+        "GET", "/health/ready", "ready", None, "Model and store can be used.",
+        _object(status={"enum": ["ready"]}),
     ),
     Route("GET", "/metrics", "metrics", "read", "Counters and times for Prometheus.", {"type": "string"}),
 ]  # fmt: skip

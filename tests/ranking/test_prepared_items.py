@@ -1,0 +1,37 @@
+"""Items that are made ready once give the lists of `top_k`."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+
+from truepair.data.ids import IdMap
+from truepair.data.interactions import Interactions
+from truepair.ranking import prepared_items, selection
+from truepair.ranking.prepared_items import PreparedItems
+
+
+def matrices(n_users, n_items, dim, seed):
+    rng = np.random.default_rng(seed)
+    return [torch.from_numpy(rng.integers(-3, 4, (n, dim)).astype(np.float32)) for n in (n_users, n_items)]
+
+
+@pytest.mark.parametrize("kind", ["compiled", "without Numba", "sparse users", "sparse items"])
+@pytest.mark.parametrize(("n_users", "n_items", "k"), [(1, 3, 3), (5, 300, 7), (70, 40, 40)])
+def test_lists_are_those_of_top_k(n_users, n_items, k, kind, monkeypatch):
+    users, items = matrices(n_users, n_items, 3, n_users)
+    if kind == "without Numba":
+        monkeypatch.setattr(prepared_items, "compiled_module", lambda: None)
+    if kind == "sparse users":
+        users = sp.csr_array(users.numpy())
+    if kind == "sparse items":
+        items = sp.csr_array(items.numpy())
+    rng = np.random.default_rng(1)
+    hidden = [np.sort(rng.choice(n_items, rng.integers(0, n_items // 2 + 1), replace=False)) for _ in range(n_users)]
+    owners = np.repeat(np.arange(n_users), [len(some) for some in hidden])
+    ids = IdMap.range(n_users), IdMap.range(n_items)
+    mask = Interactions(owners, np.concatenate(hidden), *ids)
+    expected = selection.top_k(users, items, k, exclude=mask)
+    found = PreparedItems.of(items).top_k(users, k, hidden)
+    assert np.array_equal(found.items, expected.items)
+    assert np.array_equal(found.scores, expected.scores)
