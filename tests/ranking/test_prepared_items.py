@@ -27,7 +27,9 @@ def test_lists_are_those_of_top_k(n_users, n_items, k, kind, monkeypatch):
     if kind == "sparse items":
         items = sp.csr_array(items.numpy())
     rng = np.random.default_rng(1)
-    hidden = [np.sort(rng.choice(n_items, rng.integers(0, n_items // 2 + 1), replace=False)) for _ in range(n_users)]
+    hidden = [
+        np.sort(rng.choice(n_items, rng.integers(0, n_items // 2 + 1), replace=False)) for _ in range(n_users)
+    ]
     owners = np.repeat(np.arange(n_users), [len(some) for some in hidden])
     ids = IdMap.range(n_users), IdMap.range(n_items)
     mask = Interactions(owners, np.concatenate(hidden), *ids)

@@ -68,7 +68,9 @@ def test_without_tokens_only_this_machine_is_served(serve, model):
     assert [is_loopback(host) for host in ("127.0.0.1", "::1", "[::1]", "localhost", "0.0.0.0", "evil.example")] == [
         True, True, True, True, False, False,
     ]  # fmt: skip
-    with pytest.raises(InputError, match=r"--host 0.0.0.0 can be reached from other machines, and there are no tokens"):
+    with pytest.raises(
+        InputError, match=r"--host 0.0.0.0 can be reached from other machines, and there are no tokens"
+    ):
         check_binding("0.0.0.0", Tokens())
     check_binding("0.0.0.0", KEYS)
     client = serve(model)
@@ -84,19 +86,61 @@ LIMITS = Limits(body=5000, k=20, users=5, items=30, pairs=4, events=3, id_length
 def hostile():
     """(path, body) of requests that each deserve a 4xx."""
     deep = b"[" * 2000 + b"]" * 2000
-    values = [None, True, -1, 0, 1.5, 1e400, 10**30, "", "x", "1", [], {}, [[]], [{}], {"a": 1}, [None], "\ud800"]
+    values = [
+        None,
+        True,
+        -1,
+        0,
+        1.5,
+        1e400,
+        10**30,
+        "",
+        "x",
+        "1",
+        [],
+        {},
+        [[]],
+        [{}],
+        {"a": 1},
+        [None],
+        "\ud800",
+    ]
     lists, session = "/v1/recommendations", "/v1/session/recommendations"
-    for body in (b"", b"null", b"[]", b"1", b'"x"', b"{", b'{"users": [1}', b"\xff\xfe", b"\x00", deep, b'{"k": NaN}'):
+    for body in (
+        b"",
+        b"null",
+        b"[]",
+        b"1",
+        b'"x"',
+        b"{",
+        b'{"users": [1}',
+        b"\xff\xfe",
+        b"\x00",
+        deep,
+        b'{"k": NaN}',
+    ):
         for path in (lists, session, "/v1/scores", "/v1/events"):
             yield path, body
     yield lists, b'{"users": ' + deep + b"}"
     yield lists, b'{"users": ["u1"], "k": ' + b"9" * 4999 + b"}"
     yield lists, b'{"users": ["' + b"x" * 6000 + b'"]}'
-    for field in ("users", "k", "quota", "where", "diversify", "only_items", "unknown", "cold", "exclude_items"):
-        allowed = {"k": [], "quota": [{}], "where": ["x"], "diversify": [0], "exclude_items": [[], {}]}.get(field, [])
+    for field in (
+        "users",
+        "k",
+        "quota",
+        "where",
+        "diversify",
+        "only_items",
+        "unknown",
+        "cold",
+        "exclude_items",
+    ):
+        allowed = {"k": [], "quota": [{}], "where": ["x"], "diversify": [0], "exclude_items": [[], {}]}.get(
+            field, []
+        )
         allowed += [["x"]] if field == "users" else []
         for value in values:
-            if value in allowed and value is not True or (field, value) in (("where", "x"),):
+            if (value in allowed and value is not True) or (field, value) in (("where", "x"),):
                 continue
             yield lists, {"users": ["u1"], field: value}
     for field in ("liked", "disliked", "explain", "exclude_items", "k"):

@@ -16,7 +16,12 @@ from truepair.serving.events.store import EventReader, EventStore
 
 
 def event(n, **changes):
-    return Event(**({"user": f"u{n % 7}", "item": f"i{n}", "kind": "like", "weight": 1.0, "time": n, "id": None} | changes))
+    return Event(
+        **(
+            {"user": f"u{n % 7}", "item": f"i{n}", "kind": "like", "weight": 1.0, "time": n, "id": None}
+            | changes
+        )
+    )
 
 
 @pytest.fixture
@@ -75,7 +80,9 @@ def test_an_older_store_is_migrated_and_a_newer_one_refused(path, monkeypatch):
         assert newer._database.execute("SELECT item, place FROM events").fetchall() == [("i1", None)]
         newer.close()
         EventStore(path).close()  # nothing is done twice
-    with pytest.raises(StorageError, match="has version 2 of the store, and this truepair knows 1; install a newer"):
+    with pytest.raises(
+        StorageError, match="has version 2 of the store, and this truepair knows 1; install a newer"
+    ):
         EventStore(path)
 
 

@@ -28,7 +28,11 @@ def history(weights=False, dislikes=False):
         (MF(dim=5, scoring="cosine", temperature=0.15), {}, {}),
         (MF(dim=5, scoring="cosine", temperature=0.2, popularity=0.6), {}, {"weights": True}),
         (MF(dim=5, popularity=0.3), {"weight_decay": 1e-3, "l2_users": 0.05}, {}),
-        (MF(dim=5, scoring="cosine", temperature=0.2), {"dislike_weight": 3.0}, {"dislikes": True, "weights": True}),
+        (
+            MF(dim=5, scoring="cosine", temperature=0.2),
+            {"dislike_weight": 3.0},
+            {"dislikes": True, "weights": True},
+        ),
         (MF(dim=5), {"dislike_weight": 1.0}, {"dislikes": True}),
     ],
     ids=str,
@@ -40,8 +44,18 @@ def test_rows_are_those_of_the_steps_in_pytorch(encoder, settings, data, monkeyp
     if encoder.scoring == "cosine":
         items = torch.nn.functional.normalize(items)
     if encoder.popularity:
-        items = torch.cat([items, torch.from_numpy(popularity).float().log1p()[:, None] * encoder.popularity], 1)
-    job = (items, encoder, InfoNCE(temperature=0.8), Full(), pairs, Settings(device="cpu", **settings), popularity)
+        items = torch.cat(
+            [items, torch.from_numpy(popularity).float().log1p()[:, None] * encoder.popularity], 1
+        )
+    job = (
+        items,
+        encoder,
+        InfoNCE(temperature=0.8),
+        Full(),
+        pairs,
+        Settings(device="cpu", **settings),
+        popularity,
+    )
     found = new_users.fold_in(*job)
     monkeypatch.setattr(new_users, "_fits_rows", lambda sampler, items: False)
     expected = new_users.fold_in(*job)

@@ -78,7 +78,9 @@ class RowFoldIn:
             push = weight / (1 + np.exp(of_own - (top + np.log(total)), dtype=np.float32))
         shares *= push.sum() / total
         shares[own] = -push
-        by_scaled: Floats = (shares @ self.items[:, :width]) * np.float32(1 / (self.temperature * self.n_pairs))
+        by_scaled: Floats = (shares @ self.items[:, :width]) * np.float32(
+            1 / (self.temperature * self.n_pairs)
+        )
         if not is_cosine:
             return by_scaled
         unit = vector / np.float32(length)
