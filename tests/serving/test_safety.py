@@ -65,9 +65,8 @@ def test_tokens_from_a_file_and_from_the_environment(tmp_path):
 
 
 def test_without_tokens_only_this_machine_is_served(serve, model):
-    assert [is_loopback(host) for host in ("127.0.0.1", "::1", "[::1]", "localhost", "0.0.0.0", "evil.example")] == [
-        True, True, True, True, False, False,
-    ]  # fmt: skip
+    assert all(is_loopback(host) for host in ("127.0.0.1", "::1", "[::1]", "localhost"))
+    assert not any(is_loopback(host) for host in ("0.0.0.0", "evil.example", ""))
     with pytest.raises(
         InputError, match=r"--host 0.0.0.0 can be reached from other machines, and there are no tokens"
     ):
@@ -161,8 +160,8 @@ def hostile():
     }.items():
         for value in bad:
             yield "/v1/events", {"events": [{"user": "u1", "item": "i1", name: value}]}
-    for where in ("price", "1", "__import__('os')", "price <", "(" * 99, "price < 'x'", "price ** 99", "lambda: 1",
-                  "stock < 3", "price < 1; price", "x" * 101, "price.__class__", "a" * 99):  # fmt: skip
+    for where in ("price", "1", "__import__('os')", "price <", "(" * 99, "price < 'x'", "price ** 99",
+                  "lambda: 1", "stock < 3", "price < 1; price", "x" * 101, "a.__class__"):  # fmt: skip
         yield lists, {"users": ["u1"], "where": where}
     yield lists, {"users": [f"u{n}" for n in range(6)]}
     yield lists, {"users": ["u1"], "k": 21}
@@ -182,11 +181,13 @@ def hostile():
 ADDRESSES = [
     "/", "/v1", "/v1/", "/v1/users", "/v1/users/", "/v1/users//recommendations", "/v2/model", "/v1/events",
     "/v1/users/u1/recommendations/", "/v1/users/u1/recommendations?k=", "/v1/users/u1/recommendations?k=0",
-    "/v1/users/u1/recommendations?k=-1", "/v1/users/u1/recommendations?k=1e3", "/v1/users/u1/recommendations?k=٣",
+    "/v1/users/u1/recommendations?k=-1", "/v1/users/u1/recommendations?k=1e3",
+    "/v1/users/u1/recommendations?k=٣",
     "/v1/users/u1/recommendations?k=99999999999999999999", "/v1/users/u1/recommendations?limit=3",
     "/v1/users/" + "x" * 41 + "/recommendations", "/v1/items/../../etc/passwd/similar",
     "/v1/items/%2e%2e%2f%2e%2e%2fetc%2fpasswd/similar", "/v1/items/i1%00/similar", "/v1/items/%ff/similar",
-    "/../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", "/metrics/", "/health", "/health/live/x", "/docs", "/redoc",
+    "/../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", "/metrics/", "/health",
+    "/health/live/x", "/docs", "/redoc",
 ]  # fmt: skip
 
 
@@ -242,7 +243,7 @@ def test_a_body_that_does_not_come_to_an_end_is_refused(serve, model):
 
         headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
         scope = {"type": "http", "method": "POST", "path": "/v1/events", "raw_path": b"/v1/events",
-                 "query_string": b"", "headers": headers, "http_version": "1.1", "scheme": "http"}  # fmt: skip
+                 "query_string": b"", "headers": headers, "scheme": "http"}  # fmt: skip
         await client.app(scope, receive, send)
         return messages[0]["status"]
 

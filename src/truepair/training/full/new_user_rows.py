@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,7 @@ from truepair.training.settings import Settings
 
 Floats = npt.NDArray[np.float32]
 _SLOW, _FAST, _EPSILON = 0.999, 0.9, 1e-8  # of Adam, as in PyTorch
+_HIGHEST = np.float32(80)  # e^80 is a number of float32, and 1 / (1 + e^80) is 0 for all that it matters
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +32,16 @@ class RowFoldIn:
     temperature: float  # of InfoNCE
     settings: Settings
     n_pairs: float  # of training
+
+    @cached_property
+    def _vectors(self) -> Floats:
+        """The items without the column of popularity."""
+        return np.ascontiguousarray(self.items[:, :-1] if self.encoder.popularity else self.items)
+
+    @cached_property
+    def _additions(self) -> Floats | None:
+        """The column of popularity, divided by the temperature."""
+        return self.items[:, -1] / np.float32(self.temperature) if self.encoder.popularity else None
 
     def vectors(self, starts: Floats, history: Interactions, rates: list[float]) -> Floats:
         """The vectors [n_users, d] of the users of `history`, after a step of Adam for each rate."""
@@ -59,13 +71,12 @@ class RowFoldIn:
 
     def _gradient(self, vector: Floats, own: Codes, weight: Floats | np.float32, disliked: Codes) -> Floats:
         """Of Σ_own weight · (log(e^{s⁺/t} + Σ_j e^{s_j/t}) − s⁺/t) / n_pairs, by the vector."""
-        width, is_cosine = len(vector), self.encoder.scoring == "cosine"
+        is_cosine = self.encoder.scoring == "cosine"
         length = max(math.sqrt(float(vector @ vector)), 1e-12) if is_cosine else 1.0
         scale = np.float32(1 / (length * self.encoder.temperature) if is_cosine else 1.0)
-        scores = self.items[:, :width] @ (vector * scale)
-        if width < self.items.shape[1]:
-            scores += self.items[:, width]
-        scores *= np.float32(1 / self.temperature)
+        scores = self._vectors @ (vector * (scale / np.float32(self.temperature)))
+        if self._additions is not None:
+            scores += self._additions
         of_own = scores[own]
         if len(disliked):
             scores[disliked] += np.float32(math.log(self.settings.dislike_weight))
@@ -74,13 +85,11 @@ class RowFoldIn:
         scores -= top
         shares = np.exp(scores, out=scores)
         total = shares.sum()
-        with np.errstate(over="ignore"):
-            push = weight / (1 + np.exp(of_own - (top + np.log(total)), dtype=np.float32))
+        relative = of_own - (top + np.log(total))
+        push = weight / (1 + np.exp(np.minimum(relative, _HIGHEST)))
         shares *= push.sum() / total
         shares[own] = -push
-        by_scaled: Floats = (shares @ self.items[:, :width]) * np.float32(
-            1 / (self.temperature * self.n_pairs)
-        )
+        by_scaled: Floats = (shares @ self._vectors) * np.float32(1 / (self.temperature * self.n_pairs))
         if not is_cosine:
             return by_scaled
         unit = vector / np.float32(length)
