@@ -35,6 +35,10 @@ CALLS = {
         ["MF BPR: NDCG@20", "authors' program 0.4196"],
     ),
     "reading.py": (["--data", "{data}"], ["ml-100k/u.data: <Interactions", "gowalla/train.txt: not in"]),
+    "serving.py": (
+        ["--quick"],
+        ["fold-in of 5 items: median", "connections, gathered", "connections, alone"],
+    ),
     "untuned_losses.py": (["--quick"], ["dcl, uniform: ndcg@20", "of the rows at the floor"]),
     "recommend_all.py": (["--quick"], [" rows in ", "MB above the imports"]),
 }
