@@ -287,6 +287,18 @@ def test_a_store_that_cannot_be_used_is_said_without_its_path(serve, model, monk
     assert "sqlite" not in answer.json["error"]
 
 
+def test_reads_go_on_without_the_store(serve, model):
+    client = serve(model)
+    client.post("/v1/events", {"events": [{"user": "u1", "item": "i0"}]})
+    moved = client.get("/v1/users/u1/recommendations").body
+    client.service.reader.close()
+    assert client.get("/health/ready").status == 503
+    assert client.get("/v1/users/u1/recommendations").body == moved
+    assert client.get("/v1/users/u2/recommendations").json["basis"] == "model"
+    assert client.post("/v1/recommendations", {"users": ["u1", "u3"]}).status == 200
+    assert "truepair_store_failures 5.0" in client.get("/metrics").body.decode()
+
+
 def test_logs_name_people_only_if_asked(serve, model):
     for people in (False, True):
         log = io.StringIO()

@@ -1,7 +1,7 @@
 """Kill the writer of an event store again and again: `python tools/soak/event_kills.py --kills 200`.
 
 A child stores gathered batches of events, some a second time as a client that tries again would, and reports
-every acknowledged event through a pipe. It is killed with SIGKILL at a random moment. Every acknowledged event
+every acknowledged event through a pipe. It is killed with SIGKILL at a random moment. All acknowledged events
 must be in the store, none twice. The exit code is 1 if not.
 """
 

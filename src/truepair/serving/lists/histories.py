@@ -15,6 +15,7 @@ import torch
 
 from truepair.data.ids import Codes, IdMap
 from truepair.data.interactions import Interactions
+from truepair.errors import StorageError
 from truepair.models.factor_matrices import Rows, take_rows
 from truepair.recommender.known_ids import history_of, user_lists
 from truepair.recommender.model_file import Model
@@ -48,6 +49,8 @@ class Histories:
         self.reader: EventReader | None = None
         self.fold_ins = 0
         """How many people were folded in."""
+        self.store_failures = 0
+        """How often the store could not be read: lists are then those without the newest events."""
         self._known: OrderedDict[str, Person | None] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -55,7 +58,12 @@ class Histories:
         """Forget the vectors of people who did something since the last call."""
         if self.reader is not None:
             with self._lock:
-                for user in self.reader.changed_users():
+                try:
+                    changed = self.reader.changed_users()
+                except StorageError:
+                    self.store_failures += 1
+                    return
+                for user in changed:
                     self._known.pop(user, None)
 
     def person(self, user: str) -> Person | None:
@@ -64,7 +72,11 @@ class Histories:
             if user in self._known:
                 self._known.move_to_end(user)
                 return self._known[user]
-            rows = [] if self.reader is None else self.reader.of_user(user)
+            try:
+                rows = [] if self.reader is None else self.reader.of_user(user)
+            except StorageError:
+                self.store_failures += 1
+                return None
             found = self._with_events(user, self.kinds.merged(rows)) if rows else None
             self._known[user] = found
             if len(self._known) > _KEPT:

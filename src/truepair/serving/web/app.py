@@ -239,7 +239,7 @@ class Service:
 
     async def answer_ready(self, request: Request, body: dict[str, Any]) -> Response:
         """Model and store can be used."""
-        await self._in_thread(self.served.people.refresh)
+        await self._in_thread(self.reader.count)
         return _json({"status": "ready"})
 
     async def answer_metrics(self, request: Request, body: dict[str, Any]) -> Response:

@@ -32,6 +32,8 @@ class Metrics:
         )
         folded = Gauge("truepair_fold_ins", "People who were folded in", registry=self.registry)
         folded.set_function(lambda: people.fold_ins)
+        failed = Gauge("truepair_store_failures", "Failed readings of the store", registry=self.registry)
+        failed.set_function(lambda: people.store_failures)
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request."""
