@@ -172,6 +172,8 @@ def hostile():
     yield lists, {"users": ["u1"], "exclude_items": {"u1": "i1"}}
     yield lists, {"users": ["nobody"], "unknown": "error"}
     yield lists, {"user": ["u1"]}
+    yield lists, {"users": ["u1"], "limit": 3}
+    yield session, {"liked": ["i1"], "users": ["u1"]}
     yield lists, {}
     yield "/v1/events", {"events": [EVENT["events"][0]] * 4}
     yield "/v1/scores", {"pairs": [{"user": "u1", "item": "i1"}] * 5}

@@ -126,7 +126,7 @@ def test_each_bad_option_is_a_clear_error(folder, options, problem, monkeypatch)
 
 def test_a_missing_extra_is_named(folder, monkeypatch):
     monkeypatch.setattr("truepair.serving.find_spec", lambda name: None if name == "uvicorn" else name)
-    result = CliRunner().invoke(app, ["serve", str(folder / "model.truepair")])
+    result = CliRunner().invoke(app, ["serve", str(folder / "no model here.truepair")])
     assert result.exit_code == 1
     assert "serving needs uvicorn: pip install 'truepair[serve]'" in result.output
 
