@@ -46,6 +46,7 @@ def run(app: Any, listening: socket.socket, limits: Limits, log: Log, ready: Cal
     errors.handlers, errors.propagate = [_ToLog(log)], False
     config = uvicorn.Config(
         app,
+        loop="asyncio",  # uvloop is no faster here, and let some of 500 connections wait for seconds
         log_config=None,
         log_level="warning",
         access_log=False,
@@ -58,8 +59,7 @@ def run(app: Any, listening: socket.socket, limits: Limits, log: Log, ready: Cal
     gc.collect()
     gc.freeze()  # looking through everything that was loaded would stop all answers for tenths of a second
     server = _Server(config, lambda: ready(_address(listening)))
-    with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
-        runner.run(server.serve(sockets=[listening]))
+    asyncio.run(server.serve(sockets=[listening]))
 
 
 class _Server(uvicorn.Server):
