@@ -20,7 +20,7 @@ from truepair.training.settings import Settings
 
 Floats = npt.NDArray[np.float32]
 _SLOW, _FAST, _EPSILON = 0.999, 0.9, 1e-8  # of Adam, as in PyTorch
-_HIGHEST = np.float32(80)  # e^80 is a number of float32, and 1 / (1 + e^80) is 0 for all that it matters
+_HIGHEST = 80.0  # e^80 is a number of float32, and 1 / (1 + e^80) is 0 for all that it matters
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,38 +60,48 @@ class RowFoldIn:
     ) -> None:
         """Move a vector in place, by a step of Adam for each rate."""
         first, second = np.zeros_like(vector), np.zeros_like(vector)
-        l2 = np.float32(self.settings.l2_users * len(own) / self.n_pairs + self.settings.weight_decay)
-        for step, rate in enumerate(rates, start=1):
-            gradient = self._gradient(vector, own, weight, disliked) + l2 * vector
-            first += np.float32(1 - _FAST) * (gradient - first)
-            second *= np.float32(_SLOW)
-            second += np.float32(1 - _SLOW) * gradient * gradient
-            scale = np.sqrt(second) / np.float32(math.sqrt(1 - _SLOW**step)) + np.float32(_EPSILON)
-            vector -= np.float32(rate / (1 - _FAST**step)) * first / scale
+        l2 = self.settings.l2_users * len(own) / self.n_pairs + self.settings.weight_decay
+        for step, rate in enumerate(
+            rates, start=1
+        ):  # numbers of Python: those of NumPy take several times as long
+            gradient = self._gradient(vector, own, weight, disliked)
+            if l2:
+                gradient += l2 * vector
+            first += (1 - _FAST) * (gradient - first)
+            gradient *= gradient
+            second += (1 - _SLOW) * (gradient - second)
+            scale = np.sqrt(second)
+            scale *= 1 / math.sqrt(1 - _SLOW**step)
+            scale += _EPSILON
+            np.divide(first, scale, out=scale)
+            scale *= rate / (1 - _FAST**step)
+            vector -= scale
 
     def _gradient(self, vector: Floats, own: Codes, weight: Floats | np.float32, disliked: Codes) -> Floats:
         """Of Σ_own weight · (log(e^{s⁺/t} + Σ_j e^{s_j/t}) − s⁺/t) / n_pairs, by the vector."""
         is_cosine = self.encoder.scoring == "cosine"
-        length = max(math.sqrt(float(vector @ vector)), 1e-12) if is_cosine else 1.0
-        scale = np.float32(1 / (length * self.encoder.temperature) if is_cosine else 1.0)
-        scores = self._vectors @ (vector * (scale / np.float32(self.temperature)))
+        length = max(math.sqrt(vector @ vector), 1e-12) if is_cosine else 1.0
+        scale = 1 / (length * self.encoder.temperature) if is_cosine else 1.0
+        scores = self._vectors @ (vector * (scale / self.temperature))
         if self._additions is not None:
             scores += self._additions
         of_own = scores[own]
         if len(disliked):
-            scores[disliked] += np.float32(math.log(self.settings.dislike_weight))
+            scores[disliked] += math.log(self.settings.dislike_weight)
         scores[own] = -np.inf
-        top = scores.max()
+        top = float(scores.max())
         scores -= top
         shares = np.exp(scores, out=scores)
-        total = shares.sum()
-        relative = of_own - (top + np.log(total))
-        push = weight / (1 + np.exp(np.minimum(relative, _HIGHEST)))
-        shares *= push.sum() / total
+        total = float(shares.sum())
+        of_own -= top + math.log(total)
+        push = np.exp(np.minimum(of_own, _HIGHEST, out=of_own), out=of_own)
+        push += 1
+        np.divide(weight, push, out=push)
+        shares *= float(push.sum()) / total
         shares[own] = -push
-        by_scaled: Floats = (shares @ self._vectors) * np.float32(1 / (self.temperature * self.n_pairs))
-        if not is_cosine:
-            return by_scaled
-        unit = vector / np.float32(length)
-        moved: Floats = (by_scaled - (by_scaled @ unit) * unit) * scale
-        return moved
+        by_scaled: Floats = shares @ self._vectors
+        by_scaled *= 1 / (self.temperature * self.n_pairs)
+        if is_cosine:
+            by_scaled -= (float(by_scaled @ vector) / length**2) * vector
+            by_scaled *= scale
+        return by_scaled
