@@ -186,7 +186,7 @@ def main() -> None:
         finally:
             for process, _ in running.values():
                 process.terminate()
-                process.wait()
+                process.communicate()  # waits for the end, and closes the pipe
 
 
 if __name__ == "__main__":
