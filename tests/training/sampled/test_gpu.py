@@ -498,7 +498,7 @@ def test_free_steps_by_counting():
 def test_rows_that_wait_equal_the_reference(loss, table_bytes, changes, monkeypatch):
     """Some rows are swept, some are touched, some wait for an epoch; the penalty moves all of them."""
     monkeypatch.setattr(gpu_runs, "_TABLE_BYTES", table_bytes)
-    data = two_tastes(n_users=9, n_items=40, each=4)
+    data = two_tastes(n_users=9, n_items=26, each=4)
     job = job_of(MF(dim=2), loss, data=data, **changes)
     runs = GpuRuns([job])
     assert runs.lazy
