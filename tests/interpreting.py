@@ -1,7 +1,7 @@
-"""Triton's interpreter without two things that it does in vain, which are almost half of its work in small kernels.
+"""Triton's interpreter without two things that it does in vain: almost half of its work in small kernels.
 
-It prepares its language at each call of a function in a kernel, as its launch has done already. And it computes
-whether whole numbers overflow, which it only tells when it debugs.
+It prepares its language at each call of a function in a kernel, as its launch has done already. And it
+computes whether whole numbers overflow, which it only tells when it debugs.
 """
 
 import dataclasses
