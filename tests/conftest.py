@@ -20,11 +20,13 @@ for _name, _value in {
     os.environ.setdefault(_name, _value)
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import numba
 import pytest
 import torch
+import typer.testing
 
 from compiling import compile_once, warm_up
 
@@ -54,6 +56,14 @@ def cache_of_downloads(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
     """Nothing that a test fetches or makes up comes into the user's cache of datasets."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TRUEPAIR_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def commands_made_once() -> Iterator[None]:
+    """Typer's runner would make every command of an app anew for each call."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.testing, "_get_command", cache(typer.testing._get_command))
         yield
 
 

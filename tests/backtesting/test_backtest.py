@@ -14,7 +14,7 @@ from truepair.errors import InputError, StorageError
 from truepair.evaluation.statistics import bootstrap_interval
 
 METRIC = "ndcg@5"
-MODEL = tp.Recommender(dim=4, epochs=2, auto=False, metric=METRIC)
+MODEL = tp.Recommender(dim=4, epochs=2, batch_size=32, auto=False, metric=METRIC)
 
 
 @pytest.fixture(scope="module")

@@ -79,7 +79,7 @@ def _best_of_first_part(lines: Lines, case: str, models: Sequence[Model]) -> Run
     """The settings with the highest score on the first validation part, where no other part was scored."""
     best, runs = best_trials(lines), current_runs(lines)
     scored = [
-        (trial.score or 0.0, (case, *model, digest(runs[case, *model][0].parameters)))
+        (trial.score or 0.0, (case, *model, runs[case, *model][0].digest))
         for model in models
         if (trial := best.get((case, *model))) is not None and (case, *model) in runs
     ]
@@ -176,5 +176,5 @@ def _line(
     return Contrast(
         case, a.name, b.name, NDCG, min(len(a.runs), len(b.runs)), users, round(value, 6),
         round(value - half, 6), round(value + half, 6), float(f"{p:.6g}"), float(f"{corrected:.6g}"),
-        first.split, digest(first.parameters), digest(second.parameters),
+        first.split, first.digest, second.digest,
     )  # fmt: skip
