@@ -4,9 +4,12 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
 
-.PHONY: test demo check fuzz mutants soak clean
+.PHONY: test pytest demo check fuzz mutants soak clean
 
-test: check
+test: $(INSTALLED)
+	$(MAKE) --no-print-directory --jobs=2 check pytest
+
+pytest: $(INSTALLED)
 	$(BIN)/python -m pytest
 
 check: $(INSTALLED)
@@ -35,7 +38,7 @@ fuzz: $(INSTALLED)
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("truepair needs Python 3.11 or newer; set PYTHON=…") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --editable '.[dev]' --constraint constraints.txt
+	$(BIN)/python -m pip install --quiet --no-compile --editable '.[dev]' --constraint constraints.txt
 	touch $@
 
 clean:
