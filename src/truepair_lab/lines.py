@@ -176,6 +176,8 @@ class Lines:
     sessions: Sequence[Session] = ()
     broken: Sequence[str] = field(default=(), compare=False)  # where a line could not be read
 
+    __hash__ = object.__hash__  # what is computed from lines is kept for this value, not for equal ones
+
 
 def digest(parameters: Mapping[str, Any]) -> str:
     """A short checksum of parameters, whatever their order."""

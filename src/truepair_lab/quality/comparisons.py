@@ -11,6 +11,7 @@ import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from scipy.stats import t as student
@@ -57,6 +58,7 @@ class Side:
         return statistics.stdev(self.by_part) if len(self.by_part) > 1 else None
 
 
+@lru_cache(maxsize=32)
 def sides_of(lines: Lines, case: str) -> dict[str, Side]:
     """The contestants and the families of a case that have final runs, by name."""
     scored, runs, every = scored_trials(lines), current_runs(lines), runs_of(lines)

@@ -52,6 +52,8 @@ class ContestLines(Lines):
 
     parts: Sequence[PartLine] = ()
 
+    __hash__ = Lines.__hash__
+
 
 def read_contest(folder: Path) -> ContestLines:
     """Every line of a folder of the contest."""
