@@ -40,7 +40,9 @@ class Reading:
     ] = None
     format: Annotated[
         str | None,
-        typer.Option(help="The format, if not that of the file name: {truepair.data.formats.FORMATS}."),
+        typer.Option(
+            help="The format, if not that of the file name: {truepair.data.sources.formats.FORMATS}."
+        ),
     ] = None
     header: Annotated[
         bool | None, typer.Option("--header/--no-header", help="Whether the first line names the columns.")
@@ -216,7 +218,7 @@ def described(data: Interactions | Split) -> str:
 def find_source(source: str) -> Dataset | None:
     """The dataset of this name, or None for a path; an error where it is neither."""
     from truepair.data.datasets.loading import DATASETS
-    from truepair.data.file_opening import expanded
+    from truepair.data.sources.file_opening import expanded
 
     if source in DATASETS:
         return DATASETS[source]

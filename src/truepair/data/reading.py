@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from truepair.data.columns import Column, Raw, find_columns, identifiers, numbers, timestamps
-from truepair.data.file_opening import expanded
-from truepair.data.formats import FORMATS, open_path
 from truepair.data.ids import Codes, IdMap
-from truepair.data.in_memory import memory_source
 from truepair.data.interactions import Interactions, Step, Values
+from truepair.data.sources.file_opening import expanded
+from truepair.data.sources.formats import FORMATS, open_path
+from truepair.data.sources.in_memory import memory_source
 from truepair.data.weighting import Weighting, kind_texts
 from truepair.errors import InputError, check_choice, check_number, check_whole
 

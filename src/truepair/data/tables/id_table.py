@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from truepair.data.columns import MISSING_TEXT, Raw, identifiers, role_of
-from truepair.data.formats import open_path
 from truepair.data.ids import Codes, IdMap, is_text, to_arrow
-from truepair.data.in_memory import memory_source
+from truepair.data.sources.formats import open_path
+from truepair.data.sources.in_memory import memory_source
 from truepair.errors import InputError
 
 
