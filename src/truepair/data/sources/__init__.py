@@ -1,1 +1,1 @@
-"""Sources of rows: a path, a table in memory -> raw columns."""
+"""Sources of rows: a path, a table in memory, a database -> raw columns."""
