@@ -26,6 +26,7 @@ import numba
 import pytest
 import torch
 
+import databases
 from compiling import compile_once, warm_up
 
 collect_ignore = ["training/sampled/compile_kernels.py"]  # a script, for a process of its own
@@ -47,6 +48,28 @@ def real_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no real data: {folder} is not a folder; set TRUEPAIR_DATA")
     return folder
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[str]:
+    """The URL of a PostgreSQL server without a database: add /name. Tests skip where it cannot be started."""
+    try:
+        with databases.server() as address:
+            yield f"postgresql://{databases.USER}:{databases.QUOTED}@{address}"
+    except databases.NoServerError as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture(params=["sqlite", "duckdb", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The URL of an empty database of each engine, in which tables can be made."""
+    if request.param != "postgresql":
+        yield f"{request.param}:///{tmp_path}/shop.{request.param}"
+        return
+    server, name = request.getfixturevalue("postgresql"), f"shop {os.getpid()}"
+    databases.execute(f"{server}/postgres", f'create database "{name}"')
+    yield f"{server}/{name.replace(' ', '%20')}"
+    databases.execute(f"{server}/postgres", f'drop database "{name}" with (force)')
 
 
 @pytest.fixture(scope="session", autouse=True)

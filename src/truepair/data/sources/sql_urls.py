@@ -60,14 +60,21 @@ def find_database(source: str | os.PathLike[str]) -> Database | None:
     if is_url(source):
         return parse_url(str(source))
     path = Path(source)
-    if _PATH_OF_URL.match(str(path)):  # the message does not show it: it may have a password
-        raise InputError("the URL of a database is given as a path; give it as text.")
+    check_no_url(path)
     try:
         path = path.expanduser()
-        engine = engine_of(path)
+        engine = engine_of(path) if path.is_file() else None  # a pipe can be read only once
     except (OSError, RuntimeError, ValueError):
         return None  # the reader of files says what is wrong
     return None if engine is None else Database(engine, str(path), f"{engine}:///{quote(str(path))}")
+
+
+def check_no_url(path: Path) -> None:
+    """Raise if a path is the URL of a database; the message does not show it: it may have a password."""
+    if _PATH_OF_URL.match(str(path)):
+        raise InputError(
+            "the URL of a database cannot be used as a path here; give a file, or a URL as text."
+        )
 
 
 def engine_of(path: Path) -> str | None:

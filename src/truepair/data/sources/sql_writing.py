@@ -42,11 +42,13 @@ def write_table(table: Any, url: str, name: str) -> int:
     rows = _Rows(table)
     with ExitStack() as opened:
         connection = _connected(database, opened)
-        with errors_of(database, f"table {name} is not written", "nothing has changed", StorageError):
-            try:
+        try:
+            with errors_of(database, f"table {name} is not written", "nothing has changed", StorageError):
                 _write(connection, database, name, rows)
-            except Exception as error:
-                raise rows.error or error from None  # what the caller's rows raised, a driver hides
+        except StorageError:
+            if rows.error is not None:  # what the rows raised, an interruption for example, a driver hides
+                raise rows.error from None
+            raise
     return rows.count
 
 
