@@ -36,7 +36,7 @@ def server():
         try:
             yield address
         finally:
-            _run(programs / "pg_ctl", "-D", folder / "data", "-m", "immediate", "stop", cwd=folder)
+            _run(programs / "pg_ctl", "-D", folder / "data", "-m", "fast", "stop", cwd=folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -204,8 +204,8 @@ class Reading:
             if getattr(self, field.name) is not None:
                 option = f"--{field.name.replace('_', '-')}"
                 raise InputError(
-                    f"{option} works with files and databases only, and {dataset.name!r} is the name of a dataset; "
-                    f"leave it out, or give a path such as ./{dataset.name}."
+                    f"{option} works with files and databases only, and {dataset.name!r} is the name of a "
+                    f"dataset; leave it out, or give a path such as ./{dataset.name}."
                 )
 
 

@@ -242,9 +242,9 @@ def _put(parts: Iterable[pa.Table], target: _Target, console: Console) -> None:
     if target.url is not None:
         from truepair.data.sources.sql_writing import write_table
 
-        rows, shown = write_table(_stream(parts), target.url, target.table), without_password(target.url)
-        facts = {"output": shown, "table": target.table, "rows": rows}
-        console.done(f"{rows:,} rows saved to table {target.table} of {shown}", facts)
+        count, shown = write_table(_stream(parts), target.url, target.table), without_password(target.url)
+        facts = {"output": shown, "table": target.table, "rows": count}
+        console.done(f"{count:,} rows saved to table {target.table} of {shown}", facts)
     elif output is not None and chosen is not None:
         counted = _Counted(parts)
         with atomic_write(output) as file:

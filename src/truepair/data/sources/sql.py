@@ -15,7 +15,7 @@ from truepair.data.columns import Raw
 from truepair.data.sources.sql_urls import Database, engine_of
 from truepair.errors import InputError, TruepairError, check_type
 
-_BATCH = 1 << 20  # rows; ADBC's driver of SQLite takes the types of columns from the first batch
+_BATCH = 1 << 18  # rows; ADBC's driver of SQLite takes the types of columns from the first batch
 
 
 def open_query(database: Database, query: str | None) -> Raw:
@@ -49,7 +49,8 @@ def open_query(database: Database, query: str | None) -> Raw:
         kinds = [reader.schema.field(at).type for at in positions]
         return [_plain(pa.chunked_array(part, kind)) for part, kind in zip(parts, kinds, strict=True)]
 
-    return Raw(database.shown, names, read, close=opened.close)
+    source = database.shown if database.table is None else f"{database.shown}#{database.table}"
+    return Raw(source, names, read, close=opened.close)
 
 
 def _query(database: Database, query: str | None) -> str:
