@@ -51,8 +51,8 @@ def real_data() -> Path:
 
 
 @pytest.fixture(scope="session")
-def postgresql() -> Iterator[str]:
-    """The URL of a PostgreSQL server without a database: add /name. Tests skip where it cannot be started."""
+def postgresql_server() -> Iterator[str]:
+    """The URL of a PostgreSQL server, without a database. Tests skip where it cannot be started."""
     try:
         with databases.server() as address:
             yield f"postgresql://{databases.USER}:{databases.QUOTED}@{address}"
@@ -60,16 +60,20 @@ def postgresql() -> Iterator[str]:
         pytest.skip(str(reason))
 
 
+@pytest.fixture
+def postgresql(postgresql_server: str) -> str:
+    """The same URL; its database `postgres` is empty: add /postgres."""
+    empty = "drop schema if exists public, lab cascade"
+    databases.execute(f"{postgresql_server}/postgres", empty, "create schema public")
+    return postgresql_server
+
+
 @pytest.fixture(params=["sqlite", "duckdb", "postgresql"])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of an empty database of each engine, in which tables can be made."""
     if request.param != "postgresql":
-        yield f"{request.param}:///{tmp_path}/shop.{request.param}"
-        return
-    server, name = request.getfixturevalue("postgresql"), f"shop {os.getpid()}"
-    databases.execute(f"{server}/postgres", f'create database "{name}"')
-    yield f"{server}/{name.replace(' ', '%20')}"
-    databases.execute(f"{server}/postgres", f'drop database "{name}" with (force)')
+        return f"{request.param}:///{tmp_path}/shop.{request.param}"
+    return f"{request.getfixturevalue('postgresql')}/postgres"
 
 
 @pytest.fixture(scope="session", autouse=True)

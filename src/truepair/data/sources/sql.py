@@ -117,11 +117,12 @@ def check_file(database: Database) -> None:
 def connect_adbc(database: Database, opened: ExitStack, *, write: bool = False) -> Any:
     """A cursor within a transaction, which only reads unless `write`. `opened` closes it and rolls back."""
     driver = imported(f"adbc_driver_{database.engine}.dbapi", database)
-    if database.engine == "sqlite":
-        address = f"file:{quote(os.path.abspath(database.address))}?mode={'rwc' if write else 'ro'}"
-    else:
-        address = _with_timeout(database.address)
     with _connecting(database):
+        if database.engine == "sqlite":
+            file = quote(os.fsencode(os.path.abspath(database.address)))
+            address = f"file:{file}?mode={'rwc' if write else 'ro'}"
+        else:
+            address = _with_timeout(database.address)
         connection = opened.enter_context(driver.connect(address))
     cursor = opened.enter_context(connection.cursor())
     if database.engine == "sqlite":

@@ -132,5 +132,5 @@ def without_password(text: str) -> str:
         database = parse_url(text[found.start() :])
     except InputError:
         return f"{text[: found.end()]}…"
-    table = "" if database.table is None else f"#{quote(database.table)}"
+    table = "" if database.table is None else f"#{quote(database.table, errors='replace')}"
     return f"{text[: found.start()]}{database.shown}{table}"

@@ -106,6 +106,10 @@ def _write(connection: Any, database: Database, name: str, rows: _Rows) -> None:
         connection.execute(f"insert into {quoted_name(name)} ({columns}) select {columns} from {stage}")
     else:
         connection.execute(f"create table {quoted_name(name)} as select {columns} from {stage}")
+    _commit(connection)
+
+
+def _commit(connection: Any) -> None:
     getattr(connection, "connection", connection).commit()  # a cursor of ADBC has its connection
 
 
