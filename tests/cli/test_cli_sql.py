@@ -39,14 +39,15 @@ def failed(*args):
 
 
 @pytest.fixture
-def shop(database):
-    """A database with a table of clicks."""
-    tp.write_table(two_tastes().to_table(), database, "clicks")
-    return database
+def shop(postgresql):
+    """A database with a password and a table of clicks."""
+    tp.write_table(two_tastes().to_table(), f"{postgresql}/postgres", "clicks")
+    return f"{postgresql}/postgres"
 
 
-def test_fit_recommend_and_write_back(shop, tmp_path):
-    model = tmp_path / "model"
+def test_fit_recommend_and_write_back(database, tmp_path):
+    model, shop = tmp_path / "model", database
+    tp.write_table(two_tastes().to_table(), shop, "clicks")
     facts = json.loads(good("fit", shop, "--query", ALL, "-o", model, *EASE, "--json"))
     assert facts["source"] == shop.replace(f":{QUOTED}", "")
     assert facts["pairs"] == len(two_tastes())
@@ -117,13 +118,12 @@ def test_how_to_continue_has_no_password(shop, tmp_path, monkeypatch):
     assert f"truepair fit {shlex.quote(shop.replace(f':{QUOTED}', ''))} --query" in said
 
 
-def test_the_report_of_tuning_has_no_password(postgresql, tmp_path, monkeypatch):
-    url, titles = f"{postgresql}/postgres", []
-    tp.write_table(two_tastes().to_table(), url, "clicks")
+def test_the_report_of_tuning_has_no_password(shop, tmp_path, monkeypatch):
+    titles = []
     monkeypatch.setattr("truepair.cli.commands.tune._report", lambda *args: titles.append(args[2]))
     search = ("--trials", "1", "--extensions", "0", "--storage", tmp_path / "journal")
-    good("tune", f"{url}#clicks", *EASE, *search)
-    assert titles == [f"Tuning infonce-ease-full on {url.replace(f':{QUOTED}', '')}#clicks"]
+    good("tune", f"{shop}#clicks", *EASE, *search)
+    assert titles == [f"Tuning infonce-ease-full on {shop.replace(f':{QUOTED}', '')}#clicks"]
     assert QUOTED.encode() not in (tmp_path / "journal").read_bytes()
 
 

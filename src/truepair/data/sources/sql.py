@@ -27,7 +27,7 @@ def open_query(database: Database, query: str | None) -> Raw:
     check_file(database)
     opened = ExitStack()
     try:
-        with errors_of(database, "the query fails", "correct the query"):
+        with errors_of(database, "the query fails", "correct it, or try again"):
             reader = READERS[database.engine](database, query, opened)
             names = reader.schema.names
         if not names:

@@ -194,7 +194,7 @@ class _Rows:
             source = table if hasattr(table, "__arrow_c_stream__") else pa.table(table)
             is_reader = isinstance(source, pa.RecordBatchReader)
             self.source = source if is_reader else pa.RecordBatchReader.from_stream(source)
-        except (pa.ArrowException, TypeError, ValueError, AttributeError) as error:
+        except (pa.ArrowException, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise InputError(
                 f"a {type(table).__name__} cannot be written as a table: {error}. Give a table (pandas, "
                 "polars, DuckDB, pyarrow) or a dict of columns of one length."
