@@ -34,8 +34,8 @@ def write_table(table: Any, url: str, name: str) -> int:
     case is kept.
 
     >>> import tempfile
-    >>> url = f"duckdb:///{tempfile.mkdtemp()}/shop.duckdb"
-    >>> write_table({"user": ["ann"], "item": [7]}, url, "lists")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_table({"user": ["ann"], "item": [7]}, f"duckdb:///{folder}/shop.duckdb", "lists")
     1
     """
     database = target(url, name)
