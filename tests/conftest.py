@@ -28,6 +28,7 @@ import pytest
 import torch
 import typer.testing
 
+import databases
 from compiling import compile_once, warm_up
 
 collect_ignore = ["training/sampled/compile_kernels.py"]  # a script, for a process of its own
@@ -49,6 +50,32 @@ def real_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no real data: {folder} is not a folder; set TRUEPAIR_DATA")
     return folder
+
+
+@pytest.fixture(scope="session")
+def postgresql_server() -> Iterator[str]:
+    """The URL of a PostgreSQL server, without a database. Tests skip where it cannot be started."""
+    try:
+        with databases.server() as address:
+            yield f"postgresql://{databases.USER}:{databases.QUOTED}@{address}"
+    except databases.NoServerError as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture
+def postgresql(postgresql_server: str) -> str:
+    """The same URL; its database `postgres` is empty: add /postgres."""
+    empty = "drop schema if exists public, lab cascade"
+    databases.execute(f"{postgresql_server}/postgres", empty, "create schema public")
+    return postgresql_server
+
+
+@pytest.fixture(params=["sqlite", "duckdb", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty database of each engine, in which tables can be made."""
+    if request.param != "postgresql":
+        return f"{request.param}:///{tmp_path}/shop.{request.param}"
+    return f"{request.getfixturevalue('postgresql')}/postgres"
 
 
 @pytest.fixture(scope="session", autouse=True)
