@@ -4,13 +4,17 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
 
-.PHONY: test pytest demo check fuzz mutants soak clean
+.PHONY: test pytest test-long demo check fuzz mutants soak clean
 
 test: $(INSTALLED)
 	$(MAKE) --no-print-directory --jobs=2 check pytest
 
 pytest: $(INSTALLED)
 	$(BIN)/python -m pytest
+
+# Tests that start processes which load everything anew, or compile for a GPU: before a release
+test-long: $(INSTALLED)
+	$(BIN)/python -m pytest -m long
 
 check: $(INSTALLED)
 	$(BIN)/ruff format --check .

@@ -380,6 +380,7 @@ main()
 """
 
 
+@pytest.mark.long
 def test_ctrl_c_leaves_a_checkpoint_that_goes_on_bit_for_bit(clicks, tmp_path):
     output, kept = tmp_path / "m", tmp_path / "m.checkpoint"
     args = ["fit", str(clicks), "-o", str(output), "--quiet", "--dim", "4", "--metric", "ndcg@5"]

@@ -224,6 +224,7 @@ def test_evaluation_against_its_own_ranking(split):
     assert outcome.rows[0].bar == lists.EVALUATION_BAR
 
 
+@pytest.mark.long
 def test_peak_memory_of_a_fresh_process(split, monkeypatch):
     if not training_memory.Path("/proc/self/status").exists():
         pytest.skip("only Linux tells")

@@ -87,7 +87,17 @@ def test_the_figures_of_scaling_are_those_of_the_kept_measurements(tmp_path, mon
         assert b"<!-- an epoch by " in made.read_bytes()  # a title, drawn with the rest
 
 
-@pytest.mark.parametrize("name", [name for name in CALLS if name != "scaling_figures.py"])
+LONG = ("recommend_all.py", "import_time.py")  # they start processes
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.long if name in LONG else ())
+        for name in CALLS
+        if name != "scaling_figures.py"
+    ],
+)
 def test_a_script_runs(name, data, monkeypatch, capfd):
     if name == "memory.py":  # its program runs in recommender/test_memory.py
         done = subprocess.CompletedProcess([], 0, stdout="2370000000\n")

@@ -120,6 +120,7 @@ def test_a_number_that_is_none_is_not_kept():
 # --- the command ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_small_run_from_the_command_line(tmp_path, monkeypatch):
     monkeypatch.setattr(running, "_QUICK", running._Sizes(30, 30, 5, (4,), 40))
     done = run("--quick", "--seed", "1", "--save", tmp_path / "r.json", "--json")

@@ -531,6 +531,7 @@ def cannot_compile():
     return None
 
 
+@pytest.mark.long
 @pytest.mark.skipif(cannot_compile() is not None, reason=str(cannot_compile()))
 def test_every_kernel_compiles_for_an_nvidia_gpu(tmp_path):
     """In a process of its own, where kernels are not interpreted."""
