@@ -4,10 +4,17 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
 
-.PHONY: test demo check fuzz mutants soak clean
+.PHONY: test pytest test-long demo check fuzz mutants soak clean
 
-test: check
+test: $(INSTALLED)
+	$(MAKE) --no-print-directory --jobs=2 check pytest
+
+pytest: $(INSTALLED)
 	$(BIN)/python -m pytest
+
+# Tests that start processes which load everything anew, or compile for a GPU: before a release
+test-long: $(INSTALLED)
+	$(BIN)/python -m pytest -m long
 
 check: $(INSTALLED)
 	$(BIN)/ruff format --check .
@@ -35,7 +42,7 @@ fuzz: $(INSTALLED)
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("truepair needs Python 3.11 or newer; set PYTHON=…") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --editable '.[dev]' --constraint constraints.txt
+	$(BIN)/python -m pip install --quiet --no-compile --editable '.[dev]' --constraint constraints.txt
 	touch $@
 
 clean:

@@ -20,12 +20,15 @@ for _name, _value in {
     os.environ.setdefault(_name, _value)
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import numba
 import pytest
 import torch
+import typer.testing
 
+import databases
 from compiling import compile_once, warm_up
 
 collect_ignore = ["training/sampled/compile_kernels.py"]  # a script, for a process of its own
@@ -49,11 +52,45 @@ def real_data() -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def postgresql_server() -> Iterator[str]:
+    """The URL of a PostgreSQL server, without a database. Tests skip where it cannot be started."""
+    try:
+        with databases.server() as address:
+            yield f"postgresql://{databases.USER}:{databases.QUOTED}@{address}"
+    except databases.NoServerError as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture
+def postgresql(postgresql_server: str) -> str:
+    """The same URL; its database `postgres` is empty: add /postgres."""
+    empty = "drop schema if exists public, lab cascade"
+    databases.execute(f"{postgresql_server}/postgres", empty, "create schema public")
+    return postgresql_server
+
+
+@pytest.fixture(params=["sqlite", "duckdb", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty database of each engine, in which tables can be made."""
+    if request.param != "postgresql":
+        return f"{request.param}:///{tmp_path}/shop.{request.param}"
+    return f"{request.getfixturevalue('postgresql')}/postgres"
+
+
 @pytest.fixture(scope="session", autouse=True)
 def cache_of_downloads(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Nothing that a test fetches or makes up comes into the user's cache of datasets."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TRUEPAIR_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def commands_made_once() -> Iterator[None]:
+    """Typer's runner would make every command of an app anew for each call."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.testing, "_get_command", cache(typer.testing._get_command))
         yield
 
 

@@ -5,7 +5,16 @@ import multiprocessing
 # The server has no threads, so that a fork of it is safe, and imports once what every child needs.
 _server = multiprocessing.get_context("forkserver")
 _server.set_forkserver_preload(
-    ["torch", "safetensors.torch", "truepair.recommender", "truepair.tuning.search_loop"]
+    [
+        "pandas",
+        "torch",
+        "torch._dynamo",  # PyTorch's optimizers import it at their first step
+        "safetensors.torch",
+        "truepair.evaluation",
+        "truepair.recommender",
+        "truepair.training",
+        "truepair.tuning.search_loop",
+    ]
 )
 
 

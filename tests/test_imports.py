@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,13 @@ MODULES = {name_of(path): path for package in PACKAGES for path in (SOURCES / pa
 ORDER = order_on_the_map()
 
 
+@cache
 def imported(path):
+    """The modules of truepair that a module imports, each once."""
+    return list(dict.fromkeys(imports_of(path)))
+
+
+def imports_of(path):
     for node in ast.walk(ast.parse(path.read_text())):
         assert not (isinstance(node, ast.ImportFrom) and node.level), "imports are written out, not relative"
         if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in PACKAGES:

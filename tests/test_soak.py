@@ -9,6 +9,7 @@ import pytest
 TOOL = Path(__file__).parents[1] / "tools" / "soak"
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
 def test_two_killed_runs_end_as_promised():
     options = ["--kills", "3", "--only-kills", "--engines", "full", "--seed", "3"]

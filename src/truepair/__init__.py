@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from truepair.data.interactions import Interactions as Interactions
     from truepair.data.reading import read_interactions as read_interactions
     from truepair.data.simulation import simulate_world as simulate_world
+    from truepair.data.sources.sql_writing import write_table as write_table
     from truepair.data.split import Split as Split
     from truepair.data.split_recipes import split_given as split_given
     from truepair.data.split_recipes import split_leave_last_out as split_leave_last_out
@@ -96,6 +97,7 @@ __version__ = "0.2.0"
 _MODULES = {  # module -> its public names
     "data.interactions": "Interactions",
     "data.reading": "read_interactions",
+    "data.sources.sql_writing": "write_table",
     "data.simulation": "simulate_world",
     "data.drift": "simulate_drift",
     "data.split": "Split",

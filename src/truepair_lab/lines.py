@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -51,11 +52,16 @@ class RunLine:
     clamped: float | None
     seconds: float
 
+    @cached_property
+    def digest(self) -> str:
+        """The checksum of the parameters."""
+        return digest(self.parameters)
+
     @property
     def key(self) -> Key:
         """What must not be run twice."""
         named = self.study, self.dataset, self.encoder, self.method, self.variant, self.seed
-        return (*named, digest(self.parameters), self.split)
+        return (*named, self.digest, self.split)
 
 
 @dataclass(frozen=True)
@@ -77,6 +83,11 @@ class TrialLine:
     engine: str | None
     device: str
     seconds: float
+
+    @cached_property
+    def digest(self) -> str:
+        """The checksum of the parameters."""
+        return digest(self.parameters)
 
     @property
     def key(self) -> Key:
@@ -164,6 +175,8 @@ class Lines:
     timings: Sequence[Timing] = ()
     sessions: Sequence[Session] = ()
     broken: Sequence[str] = field(default=(), compare=False)  # where a line could not be read
+
+    __hash__ = object.__hash__  # what is computed from lines is kept for this value, not for equal ones
 
 
 def digest(parameters: Mapping[str, Any]) -> str:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, is_dataclass
+from functools import cache
 from pathlib import Path
 from types import UnionType
 from typing import Any, ClassVar, Protocol, TypeVar, get_args, get_origin, get_type_hints
@@ -35,6 +36,7 @@ class Line(Protocol):
 
 AnyLine = TypeVar("AnyLine", bound=Line)
 Value = TypeVar("Value")
+_hints: Callable[[type], dict[str, Any]] = cache(get_type_hints)
 
 
 def append(path: Path, *lines: Line) -> None:
@@ -120,7 +122,7 @@ def _built(kind: type[Value], values: Any) -> Value:
     """A dataclass of JSON values; parts that are dataclasses, or tuples of them, are built as well."""
     if not isinstance(values, dict):
         raise InputError(f"{values!r:.60} is no {kind.__name__}.")
-    hints = get_type_hints(kind)
+    hints = _hints(kind)
     return kind(**{name: _part(name, hints.get(name), value) for name, value in values.items()})
 
 

@@ -338,7 +338,10 @@ FIT_FAILURES = {
         "needs a dataset that comes with a split",
     ),
     "bad core": (["fit", "clicks.csv", "-o", "m", "--core", "two"], "not a list of whole numbers"),
-    "column of a dataset": (["fit", "ml-100k", "-o", "m", "--user", "0"], "--user works with files only"),
+    "column of a dataset": (
+        ["fit", "ml-100k", "-o", "m", "--user", "0"],
+        "--user works with files and databases only",
+    ),
     "no folder": (["fit", "clicks.csv", "-o", "no/m"], "there is no folder no; make it first"),
     "a folder": (["fit", "clicks.csv", "-o", "."], ". is a folder; name a file"),
     "a named pipe": (["fit", "clicks.csv", "-o", "pipe"], "cannot write pipe: it is not a regular file"),
@@ -377,6 +380,7 @@ main()
 """
 
 
+@pytest.mark.long
 def test_ctrl_c_leaves_a_checkpoint_that_goes_on_bit_for_bit(clicks, tmp_path):
     output, kept = tmp_path / "m", tmp_path / "m.checkpoint"
     args = ["fit", str(clicks), "-o", str(output), "--quiet", "--dim", "4", "--metric", "ndcg@5"]
@@ -813,7 +817,9 @@ def test_a_catalogue_of_items(clicks, tmp_path):
     )
     assert "use one of them" in failed(*args, "-q", "--items", listed, "--core", "2")
     assert "cannot read the items in no.txt" in failed(*args, "-q", "--items", "no.txt")
-    assert "--items works with files only" in failed("fit", "ml-100k", "-o", "m", "--items", listed)
+    assert "--items works with files and databases only" in failed(
+        "fit", "ml-100k", "-o", "m", "--items", listed
+    )
 
 
 # --- compare -------------------------------------------------------------------------------------------

@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 
-from truepair.data.formats import FORMATS, SUFFIXES
 from truepair.data.interactions import Interactions
 from truepair.data.reading import read_interactions
+from truepair.data.sources.formats import FORMATS, SUFFIXES
 from truepair.errors import InputError
 
 COLUMNS = {"user": [1, 2, 2], "item": [7, 7, 9], "rating": [4.0, 2.5, 5.0], "time": [30, 10, 20]}

@@ -121,7 +121,7 @@ def test_more_noise_makes_the_truth_harder_to_rank() -> None:
 def test_match_has_unit_spread() -> None:
     """Taste and quality weigh the same: the closed form of the spread is right for any `dim`."""
     for dim in (2, 8, 30):
-        world = simulate_world(3000, 3000, dim=dim, density=0.01, tau=0)
+        world = simulate_world(1500, 1500, dim=dim, density=0.01, tau=0)
         match = world.tastes @ (world.traits - world.traits.min(axis=1, keepdims=True)).T
         # the smallest share of a sparse mix is nearly 0, so what is left after quality is the match
         assert match.std() == pytest.approx(1, rel=0.1)

@@ -932,7 +932,7 @@ def test_the_comparisons_are_those_of_the_kept_values(name: str, tmp_path: Path)
 
 def test_the_final_runs_of_the_tail_cases_are_those_that_were_settled_before() -> None:
     folder = Path(__file__).parents[2] / "results" / "quality"
-    written = json.loads((folder / "settled-tail-losses.json").read_text(encoding="utf-8"))
+    written = json.loads((folder / "settled-tail-blends.json").read_text(encoding="utf-8"))
     lines = read_contest(folder)
     chosen = {" ".join(place): best for place, best in settled.chosen_settings(lines).items()}
     assert {place: best for place, best in chosen.items() if "-tail" in place} == written

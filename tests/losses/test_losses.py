@@ -190,15 +190,15 @@ def check_against_oracle(name, loss, pos, extra, unl, rtol, atol):
 
 
 @pytest.mark.parametrize("case", CASES, ids=case_id)
-@pytest.mark.parametrize(("b", "m", "n"), [(1, 0, 1), (3, 1, 1), (2, 0, 5), (5, 3, 2), (3, 7, 11)])
-@pytest.mark.parametrize("scale", [0.3, 3.0])
-def test_value_and_gradient_equal_the_oracle_in_float64(case, b, m, n, scale):
+def test_value_and_gradient_equal_the_oracle_in_float64(case):
     name, loss = case
-    g = torch.Generator().manual_seed(b * 100 + m * 10 + n)
-    pos, extra, unl = (
-        scale * torch.randn(shape, generator=g, dtype=torch.float64) for shape in [(b,), (b, m), (b, n)]
-    )
-    check_against_oracle(name, loss, pos, extra, unl, rtol=1e-9, atol=1e-11)
+    shapes = [(1, 0, 1), (3, 1, 1), (2, 0, 5), (5, 3, 2), (2, 4, 7)]
+    for (b, m, n), scale in itertools.product(shapes, [0.3, 3.0]):
+        g = torch.Generator().manual_seed(b * 100 + m * 10 + n)
+        pos, extra, unl = (
+            scale * torch.randn(shape, generator=g, dtype=torch.float64) for shape in [(b,), (b, m), (b, n)]
+        )
+        check_against_oracle(name, loss, pos, extra, unl, rtol=1e-9, atol=1e-11)
 
 
 EXTREMES = torch.tensor([-1e4, -90.0, 0.0, 90.0, 1e4])
@@ -213,8 +213,10 @@ def test_scores_of_plus_minus_ten_thousand_are_safe_in_float32(case):
     values, gradients = value_and_gradient(loss, pos, extra, unl)
     assert values.isfinite().all()
     assert gradients.isfinite().all()
-    away = [b for b in range(len(pos)) if not on_a_kink(name, loss, pos[b], extra[b], unl[b])]
-    assert len(away) > 60
+    # the oracle for each pair of extremes in each two places, twice
+    chosen = ((grid * torch.tensor([1, 2, 1])).sum(dim=1) % 5 < 2).nonzero().flatten().tolist()
+    away = [b for b in chosen if not on_a_kink(name, loss, pos[b], extra[b], unl[b])]
+    assert len(away) > len(chosen) / 2
     # float32 resolves 2e4 to 2e-3, and that is the exponent's error
     check_against_oracle(name, loss, pos[away], extra[away], unl[away], rtol=4e-3, atol=4e-3)
 

@@ -92,6 +92,7 @@ def test_fit_on_the_command_line(loss, tmp_path):
     assert LOSSES[loss](weight=3.0) == Recommender.load(model).loss
 
 
+@pytest.mark.long
 def test_a_registered_loss_without_a_family_trains_by_its_definition():
     """It may be registered before or after engines are loaded."""
     code = """

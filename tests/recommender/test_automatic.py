@@ -26,7 +26,7 @@ from truepair.recommender.automatic.settings_file import settings_file
 from truepair.recommender.holdout import hold_out
 from truepair.training import EpochRecord, FitResult
 
-QUICK = {"device": "cpu", "epochs": 3, "metric": "ndcg@10"}
+QUICK = {"device": "cpu", "epochs": 3, "metric": "ndcg@10", "batch_size": 32}
 
 
 @pytest.fixture(scope="module")
@@ -379,7 +379,8 @@ def test_a_budget_bounds_the_runs(data, monkeypatch):
     monkeypatch.setattr(choice, "Clock", Late)
     counts = {}
     for budget in (20, 1000):
-        facts = tp.Recommender(device="cpu", metric="ndcg@10").fit(data, budget=budget).facts_["automatic"]
+        model = tp.Recommender(device="cpu", metric="ndcg@10", batch_size=32).fit(data, budget=budget)
+        facts = model.facts_["automatic"]
         counts[budget] = len(facts["trials"])
         assert facts["chosen"]["epochs"] >= 1
     assert counts[20] < counts[1000]

@@ -34,7 +34,8 @@ from truepair.tuning import tune
 from worlds import distinctive, two_tastes
 
 QUICK = {"dim": 8, "epochs": 8, "patience": 3, "validation": 0.1, "learning_rate": 0.02, "device": "cpu"}
-QUICK |= {"schedule": "constant"}  # so that a run can go on for more epochs
+QUICK |= {"batch_size": 64, "schedule": "constant"}  # constant so that a run can go on for more epochs
+LONGER = {"epochs": 30, "batch_size": 16, "validation": 0.0, "patience": None}
 NO_DIM = {name: value for name, value in QUICK.items() if name != "dim"}
 
 
@@ -662,8 +663,9 @@ def test_rows_of_another_kind_than_the_encoders_are_refused(encoder, other, chan
 @pytest.mark.parametrize("encoder", ["mf", "lightgcn"])
 @pytest.mark.parametrize("loss", ["bpr", "dpl"])
 def test_new_people_of_a_taste_get_items_of_that_taste(encoder, loss):
-    data = two_tastes(n_users=200, n_items=40, each=8)
-    fitted = Recommender(loss=loss, encoder=encoder, **{**QUICK, "dim": 4, "epochs": 15}).fit(data)
+    data = two_tastes(n_users=100, n_items=40, each=8)
+    changes = {"dim": 4, "epochs": 15, "batch_size": 16}
+    fitted = Recommender(loss=loss, encoder=encoder, **{**QUICK, **changes}).fit(data)
     rng = np.random.default_rng(5)
     rows = [
         (f"guest {g}", i) for g in range(6) for i in rng.choice(np.arange(g % 2, 40, 2), 6, replace=False)
@@ -674,11 +676,11 @@ def test_new_people_of_a_taste_get_items_of_that_taste(encoder, loss):
     assert (table.item % 2 == parity).mean() > 0.9
 
 
-@pytest.mark.parametrize("changes", [{}, {"sampler": "uniform"}, {"encoder": "lightgcn"}], ids=str)
+@pytest.mark.parametrize(
+    "changes", [{}, {"sampler": "uniform", "batch_size": 64}, {"encoder": "lightgcn"}], ids=str
+)
 def test_popularity_stays_as_it_is_in_fold_in_and_is_not_what_makes_alike(changes, world, tmp_path):
-    fitted = Recommender(
-        **{**QUICK, "popularity": 0.5, "epochs": 30, "validation": 0.0, "patience": None, **changes}
-    ).fit(world.observed)
+    fitted = Recommender(**{**QUICK, **LONGER, "popularity": 0.5, **changes}).fit(world.observed)
     assert fitted.users_.shape[1] == fitted.items_.shape[1] == 9
     guests = fitted.fold_in(fitted.seen_)
     assert (guests.users_[:, -1] == 1).all()
@@ -891,9 +893,8 @@ def test_weights_must_be_above_0_and_can_be_left_out(clicks):
 def test_the_prior_does_not_depend_on_weights(clicks):
     plays = read_interactions(clicks.assign(plays=1 + np.arange(len(clicks))))
     plays = dataclasses.replace(plays, disliked=np.setdiff1d(np.arange(99), plays.keys))
-    assert (
-        estimate_prior(plays, engine="cpu").tau == estimate_prior(read_interactions(clicks), engine="cpu").tau
-    )
+    found = [estimate_prior(each, engine="cpu", resamples=5) for each in (plays, read_interactions(clicks))]
+    assert found[0].tau == found[1].tau
 
 
 def test_a_loss_of_ones_own_trains_but_says_that_it_cannot_be_saved(clicks, tmp_path):

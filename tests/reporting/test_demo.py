@@ -10,6 +10,7 @@ import torch
 from test_page import assert_self_contained
 
 import truepair.reporting.demo as demo
+from truepair.data.simulation import simulate_world
 from truepair.errors import DownloadError, InputError
 from truepair.evaluation import Comparison, evaluate
 from truepair.recommender.estimator import Recommender
@@ -19,6 +20,17 @@ from truepair.reporting.demo_result import DEFAULT, Judgement
 from truepair.reporting.page import metric_name
 
 pytest.importorskip("matplotlib")
+DENSER = {"density": 0.1}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_world():
+    """The demo's simulated world, with fewer people and items."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            demo, "simulate_world", lambda *sizes, **options: simulate_world(250, 150, **options | DENSER)
+        )
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +109,9 @@ def test_a_simulated_world_is_judged_by_the_truth_too(simulated):
     assert simulated.truth.evaluations["EASE"].mean("ndcg@20") == found.mean("ndcg@20")
 
 
-def test_the_same_seed_gives_the_same_and_another_seed_another(simulated, tmp_path):
+def test_the_same_seed_gives_the_same_and_another_seed_another_and_quiet_is_quiet(
+    simulated, tmp_path, capsys
+):
     again, other = (
         run_demo(dataset="simulated", out=tmp_path / "x.html", epochs=2, quiet=True, seed=seed)
         for seed in (0, 1)
@@ -105,6 +119,7 @@ def test_the_same_seed_gives_the_same_and_another_seed_another(simulated, tmp_pa
     assert again.test.comparisons == simulated.test.comparisons
     assert again.person.lists == simulated.person.lists
     assert other.test.comparisons != simulated.test.comparisons
+    assert capsys.readouterr() == ("", "")
 
 
 def test_threads_are_given_back(simulated, monkeypatch):
@@ -232,11 +247,6 @@ def test_the_terminal_shows_the_comparison_and_the_lists(simulated, capsys, monk
     assert "On all true preferences" in printed
     assert simulated.person.lists[DEFAULT][0] in printed
     assert str(simulated.report) in printed
-
-
-def test_quiet_is_quiet(tmp_path, capsys):
-    run_demo(dataset="simulated", out=tmp_path / "demo.html", epochs=1, quiet=True)
-    assert capsys.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize(

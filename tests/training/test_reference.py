@@ -89,8 +89,8 @@ def by_hand(encoder, loss, data, settings, m):
     ids=str,
 )
 def test_updates_equal_the_formulas(loss, changes):
-    data = two_tastes(n_users=8, n_items=16)
-    settings = dataclasses.replace(FAST, batch_size=13, **changes)  # 48 anchors: an odd tail
+    data = two_tastes(n_users=8, n_items=16, each=4)
+    settings = dataclasses.replace(FAST, batch_size=13, **changes)  # 32 anchors: an odd tail
     ours = fit_reference(Job(MF(dim=3), loss, Uniform(), data, settings))
     theirs = by_hand(MF(dim=3), loss, data, settings, 2 if loss.uses_extra else 0)
     np.testing.assert_allclose(ours.users.numpy(), theirs[0], rtol=2e-3, atol=2e-4)
@@ -133,7 +133,7 @@ def test_schedules():
 
 # --- learning ------------------------------------------------------------------------------------------
 
-LONG = dataclasses.replace(FAST, epochs=15, batch_size=128)
+LONG = dataclasses.replace(FAST, epochs=8, batch_size=100, learning_rate=0.1)
 DRAWN = [
     name for name, kind in LOSSES.items() if not kind.needs_items
 ]  # the others refuse samplers that draw
@@ -141,7 +141,7 @@ DRAWN = [
 
 @pytest.fixture(scope="module")
 def enough():
-    return two_tastes(n_users=200, n_items=40, each=8)
+    return two_tastes(n_users=100, n_items=40, each=8)
 
 
 @pytest.mark.parametrize("engine", ENGINES)

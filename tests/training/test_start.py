@@ -121,7 +121,7 @@ BAD = {
     "another width": (Side(ROWS), Side(torch.ones(3, 4)), 0),
     "another type": (Side(ROWS.double()), Side(ROWS), 0),
     "NaN": (Side(ROWS * float("nan")), Side(ROWS), 0),
-    "negative squares": (Side(ROWS, ROWS, ROWS), Side(ROWS, ROWS, -ROWS), 3),
+    "negative squares": (Side(ROWS, ROWS, ROWS), Side(ROWS, ROWS, ROWS - 2 * torch.eye(3, 2)), 3),
 }
 
 

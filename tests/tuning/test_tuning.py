@@ -324,6 +324,7 @@ def test_killed_at_any_moment_it_goes_on(tmp_path):
     assert chosen(found) == chosen(whole)
 
 
+@pytest.mark.long
 def test_two_processes_share_one_storage(tmp_path):
     processes = [start(search_slowly, tmp_path, name, None, 0.1, 40) for name in "ab"]
     for process in processes:

@@ -207,7 +207,7 @@ def _use_id_file(data: bytes, folder: Path) -> None:
         kept.recommend(k=2)
         as_ids(lines_of(path, "user"), model.seen_.user_ids, "user")
     else:
-        model.recommend(k=2, exclude_items=_excluded(model, None, path), unknown="drop")
+        model.recommend(k=2, exclude_items=_excluded(model, None, str(path)), unknown="drop")
 
 
 TABLES = [

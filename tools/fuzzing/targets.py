@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fuzzing.databases import DATABASES
 from fuzzing.files import FILES
 from fuzzing.living import LIVING
 from fuzzing.readers import READERS
@@ -9,4 +10,6 @@ from fuzzing.tables import TABLES
 from fuzzing.target import Target
 from fuzzing.texts import TEXTS
 
-TARGETS: dict[str, Target] = {target.name: target for target in [*READERS, *TABLES, *FILES, *LIVING, *TEXTS]}
+TARGETS: dict[str, Target] = {
+    target.name: target for target in [*READERS, *DATABASES, *TABLES, *FILES, *LIVING, *TEXTS]
+}

@@ -25,10 +25,12 @@ from truepair.cli.commands.tune import tune
 from truepair.cli.commands.update import update
 from truepair.cli.interruption import EXIT_CODE, interrupt_raises
 from truepair.cli.options import Command
+from truepair.data.sources.sql_urls import without_password
 from truepair.errors import TruepairError
 from truepair.storage.versions import package_version
 
 _LAB = "truepair_lab.cli.main"
+_USAGE_ERROR: Any = typer.BadParameter.__base__  # typer does not export it
 _MOVED_TO_LAB = ("bench", "paper", "quality", "theory", "truth")  # commands of version 0.1
 
 
@@ -36,8 +38,8 @@ class Group(TyperGroup):
     """Commands whose errors are one message on stderr: exit code 1, or 130 when interrupted."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Keep the arguments as typed, for messages that show how to continue."""
-        ctx.meta.setdefault("truepair.args", list(args))
+        """Keep the arguments as typed, without passwords, for messages that show how to continue."""
+        ctx.meta.setdefault("truepair.args", [without_password(text) for text in args])
         return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -59,6 +61,9 @@ class Group(TyperGroup):
         except KeyboardInterrupt:
             typer.echo("interrupted", err=True)
             raise typer.Exit(EXIT_CODE) from None
+        except _USAGE_ERROR as error:  # its message repeats arguments
+            error.message = without_password(error.message)
+            raise
 
 
 class LabGroup(TyperGroup):
@@ -116,10 +121,22 @@ def add(group: typer.Typer, name: str, command: Any, example: str) -> None:
 
 add(app, "demo", demo, "demo --out report.html")
 app.add_typer(datasets, name="data", epilog="\b\nExample:\n  truepair data list")
-add(app, "fit", fit, "fit clicks.csv -o model.truepair --min-rating 4 --set encoder.temperature=0.2")
+add(
+    app,
+    "fit",
+    fit,
+    "fit clicks.csv -o model.truepair --min-rating 4 --set encoder.temperature=0.2\n"
+    "  truepair fit sqlite:///shop.db --query 'select user_id, item_id from clicks' -o model.truepair",
+)
 add(app, "evaluate", evaluate, "evaluate model.truepair next_week.csv -k 5,10,20")
 add(app, "update", update, "update model.truepair today.csv -o model.truepair --forget expired.txt")
-add(app, "recommend", recommend, "recommend model.truepair -k 20 -o lists.parquet")
+add(
+    app,
+    "recommend",
+    recommend,
+    "recommend model.truepair -k 20 -o lists.parquet\n"
+    "  truepair recommend model.truepair -k 20 -o sqlite:///shop.db --table lists",
+)
 add(app, "similar", similar, "similar model.truepair 50 181 -k 5")
 add(app, "serve", serve, "serve model.truepair --port 8000 --items items.csv")
 add(app, "add-items", add_items, "add-items model.truepair new_items.csv -o model.truepair")

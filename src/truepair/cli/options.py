@@ -22,7 +22,11 @@ DataDir = Annotated[
 ]
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file saved by `truepair fit`.")]
 SourceText = Annotated[
-    str, typer.Argument(metavar="SOURCE", help="A file, a folder of Parquet files, or the name of a dataset.")
+    str,
+    typer.Argument(
+        metavar="SOURCE",
+        help="A file, a folder of Parquet files, the URL of a database, or the name of a dataset.",
+    ),
 ]
 WithoutOptimizer = Annotated[
     bool,

@@ -1,4 +1,4 @@
-"""Sources: a file or the name of a dataset -> Interactions or Split."""
+"""Sources: a file, a database or the name of a dataset -> Interactions or Split."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from truepair.cli.options import DataDir, whole_numbers
+from truepair.data.sources.sql_urls import is_url, without_password
 from truepair.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def _column(role: str) -> Any:
 
 @dataclass(frozen=True)
 class Reading:
-    """How to read a source; the fields are options. All but the last four are for files only."""
+    """How to read a source; the fields are options. All but the last four are not for datasets."""
 
     user: Annotated[str | None, _column("user")] = None
     item: Annotated[str | None, _column("item")] = None
@@ -38,9 +39,18 @@ class Reading:
         bool | None,
         typer.Option("--chronological", help="The rows are in order of time; there is no time column."),
     ] = None
+    query: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SQL",
+            help="The rows of a database, such as 'select user_id, item_id from clicks'.",
+        ),
+    ] = None
     format: Annotated[
         str | None,
-        typer.Option(help="The format, if not that of the file name: {truepair.data.formats.FORMATS}."),
+        typer.Option(
+            help="The format, if not that of the file name: {truepair.data.sources.formats.FORMATS}."
+        ),
     ] = None
     header: Annotated[
         bool | None, typer.Option("--header/--no-header", help="Whether the first line names the columns.")
@@ -96,7 +106,7 @@ class Reading:
     data_dir: DataDir = None
 
     def interactions(self, source: str, progress: bool = False) -> Interactions:
-        """The interactions of a file or a dataset."""
+        """The interactions of a file, a database or a dataset."""
         if (dataset := find_source(source)) is None:
             from truepair.data.reading import read_interactions
 
@@ -140,7 +150,8 @@ class Reading:
             return split_random(self.interactions(source, progress), _share(test), seed=seed)
         if dataset is None:
             raise InputError(
-                f"test = 'given' needs a dataset that comes with a split, and {source} is a file; "
+                f"test = 'given' needs a dataset that comes with a split, and "
+                f"{without_password(source)} is a {'database' if is_url(source) else 'file'}; "
                 "use a share, --test 0.2."
             )
         for option, value in (("--core", self.core), ("--max-disliked-rating", self.max_disliked_rating)):
@@ -168,6 +179,7 @@ class Reading:
         roles = ("user", "item", "rating", "weight", "time", "kind")
         names = (
             "chronological",
+            "query",
             "format",
             "header",
             "encoding",
@@ -192,8 +204,8 @@ class Reading:
             if getattr(self, field.name) is not None:
                 option = f"--{field.name.replace('_', '-')}"
                 raise InputError(
-                    f"{option} works with files only, and {dataset.name!r} is the name of a dataset; "
-                    f"leave it out, or give a path such as ./{dataset.name}."
+                    f"{option} works with files and databases only, and {dataset.name!r} is the name of a "
+                    f"dataset; leave it out, or give a path such as ./{dataset.name}."
                 )
 
 
@@ -214,12 +226,14 @@ def described(data: Interactions | Split) -> str:
 
 
 def find_source(source: str) -> Dataset | None:
-    """The dataset of this name, or None for a path; an error where it is neither."""
+    """The dataset of this name, or None for a path or a URL; an error where it is none of them."""
     from truepair.data.datasets.loading import DATASETS
-    from truepair.data.file_opening import expanded
+    from truepair.data.sources.file_opening import expanded
 
     if source in DATASETS:
         return DATASETS[source]
+    if is_url(source):
+        return None
     path = expanded(source)
     if os.path.exists(path) or os.path.splitext(path)[1] or os.path.dirname(path):
         return None  # the reader reports what is wrong with a path

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from truepair.data.sources.sql_urls import check_no_url
 from truepair.errors import InputError, StorageError, check_choice
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ def format_of(path: Path | None, format: str | None) -> str | None:
 
 def check_output(path: Path) -> None:
     """Raise if `path` cannot be written, before any work is done."""
+    check_no_url(path)
     if path.is_dir():
         raise InputError(f"{path} is a folder; name a file to write.")
     if path.exists() and not path.is_file():

@@ -50,6 +50,10 @@ def _row_number(row: int) -> str:
     return f"row {row + 1} (counting from 1)"
 
 
+def _nothing() -> None:
+    pass
+
+
 @dataclass(frozen=True)
 class Raw:
     """Columns whose roles are not known yet, with what messages need to describe them."""
@@ -69,6 +73,8 @@ class Raw:
     """What was removed when the source was opened."""
     order: Literal["rows", "user", "none"] = "rows"
     """What the order of the rows may mean: an order of all rows, of each user's rows, or nothing."""
+    close: Callable[[], None] = _nothing
+    """Ends the connection to a database."""
 
 
 def role_of(name: str) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -13,11 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from truepair.data.columns import Column, Raw, find_columns, identifiers, numbers, timestamps
-from truepair.data.file_opening import expanded
-from truepair.data.formats import FORMATS, open_path
 from truepair.data.ids import Codes, IdMap
-from truepair.data.in_memory import memory_source
 from truepair.data.interactions import Interactions, Step, Values
+from truepair.data.sources.file_opening import expanded
+from truepair.data.sources.formats import FORMATS, open_path
+from truepair.data.sources.in_memory import memory_source
+from truepair.data.sources.sql import open_query
+from truepair.data.sources.sql_urls import find_database
 from truepair.data.weighting import Weighting, kind_texts
 from truepair.errors import InputError, check_choice, check_number, check_whole
 
@@ -37,6 +40,7 @@ def read_interactions(
     weight: Column = None,
     time: Column = None,
     chronological: bool = False,
+    query: str | None = None,
     format: str | None = None,
     header: bool | None = None,
     encoding: str = "utf-8",
@@ -56,14 +60,17 @@ def read_interactions(
     """Read interactions from `source`. `Interactions.report()` lists what each step of cleaning removed.
 
     `source` is a path (CSV, TSV, MovieLens, LightGCN adjacency, RecBole, Parquet, Arrow, SciPy `.npz`;
-    text formats may be compressed), any table that supports the Arrow C stream interface (pandas, polars,
-    DuckDB, pyarrow), a dict of arrays, a SciPy sparse matrix (rows are users, values are ratings), a NumPy
-    array of 2 to 4 columns (user, item, rating, time) or a tuple of such arrays.
+    text formats may be compressed), the URL of a database (`postgresql://…`, `sqlite:///file.db`,
+    `duckdb:///file.duckdb`) with a `query` or with `#table` at its end, any table that supports the Arrow C
+    stream interface (pandas, polars, DuckDB, pyarrow), a dict of arrays, a SciPy sparse matrix (rows are
+    users, values are ratings), a NumPy array of 2 to 4 columns (user, item, rating, time) or a tuple of such
+    arrays.
 
     - `user` … `time`: a column's name or position; None finds it by its name, False ignores it.
     - `chronological`: True where the rows are in order of time and there is no time column: the row's number
       becomes the time. In adjacency files it is the position among the user's items, which compares pairs of
       one user only.
+    - `query`: the rows of a database, `"select user_id, item_id from clicks"`: docs/sql.md.
     - `format`, `header`, `encoding`: for files that are not recognised by suffix and first lines.
     - `missing`: "drop" removes rows without an id, rating, weight or time; "error" names the first one.
     - `min_rating`: rows with a lower rating are removed.
@@ -103,12 +110,12 @@ def read_interactions(
         given["kind"] = kind
     elif kind is not None and kind is not False:
         raise InputError(f"kind = {kind!r} has no effect without feedback; leave it out, or add feedback.")
-    raw = _open(source, given, format=format, header=header, encoding=encoding)
-    at = find_columns(raw, given)
-    _check_columns(raw, at, least, duplicates, weighting, chronological)
     if not isinstance(chronological, bool):
         raise InputError(f"chronological = {chronological!r:.60} is not allowed; pass True or False.")
-    columns = _columns(raw, at)
+    with closing(_open(source, given, query, format=format, header=header, encoding=encoding)) as raw:
+        at = find_columns(raw, given)
+        _check_columns(raw, at, least, duplicates, weighting, chronological)
+        columns = _columns(raw, at)
     if chronological:
         columns["time"] = _row_numbers(raw, at, len(columns["user"]))
     columns["row"] = pa.array(np.arange(len(columns["user"])))  # for messages, which name the row
@@ -133,13 +140,31 @@ def read_interactions(
     return found if cores is None else _core(found, cores, raw.source)
 
 
-def _open(source: Any, given: Mapping[str, Column], format: str | None, **text: Any) -> Raw:
+def _open(
+    source: Any, given: Mapping[str, Column], query: str | None, format: str | None, **text: Any
+) -> Raw:
     if format is not None:
         check_choice("format", format, FORMATS)
-    if isinstance(source, str | os.PathLike):
+    is_text = isinstance(source, str | os.PathLike)
+    if is_text and (database := find_database(source)) is not None:
+        _refuse_for_databases(database.shown, format=format, **text)
+        return open_query(database, query)
+    if query is not None:
+        what = source if is_text else f"a {type(source).__name__}"
+        raise InputError(f"query needs a database, and the source is {what}; leave it out, or give a URL.")
+    if is_text:
         names = frozenset(column for column in given.values() if isinstance(column, str))
         return open_path(expanded(source), format=format, given=names, **text)
     return memory_source(source)
+
+
+def _refuse_for_databases(shown: str, format: str | None, header: bool | None, encoding: str) -> None:
+    given = {"format": format, "header": header, "encoding": None if encoding == "utf-8" else encoding}
+    for name, value in given.items():
+        if value is not None:
+            raise InputError(
+                f"{name} = {value!r} works with files only, and {shown} is a database; leave it out."
+            )
 
 
 # --- cleaning --------------------------------------------------------------------------------------
@@ -170,7 +195,8 @@ class _Rows:
 def _columns(raw: Raw, at: Mapping[str, int]) -> dict[str, pa.Array]:
     parse = {"user": identifiers, "item": identifiers, "time": timestamps, "kind": _kinds}
     values = dict(zip(at, raw.read(list(at.values())), strict=True))
-    columns = {role: parse.get(role, numbers)(raw, role, column) for role, column in values.items()}
+    # a column is let go as soon as it is parsed: a large source is not in memory twice
+    columns = {role: parse.get(role, numbers)(raw, role, values.pop(role)) for role in at}
     lengths = {role: len(column) for role, column in columns.items()}
     if len(set(lengths.values())) > 1:
         counts = ", ".join(f"{role} {length:,}" for role, length in lengths.items())

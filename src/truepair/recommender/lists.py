@@ -13,8 +13,8 @@ import torch.nn.functional as F  # noqa: N812, the name everybody uses
 
 from truepair.data.columns import find_columns
 from truepair.data.ids import Codes, IdMap
-from truepair.data.in_memory import memory_source
 from truepair.data.interactions import Interactions
+from truepair.data.sources.in_memory import memory_source
 from truepair.errors import InputError, check_choice, check_number, check_whole
 from truepair.evaluation.cold import SERVING, check_cold
 from truepair.evaluation.metrics import Mask

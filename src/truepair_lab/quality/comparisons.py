@@ -11,6 +11,7 @@ import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from scipy.stats import t as student
@@ -57,6 +58,7 @@ class Side:
         return statistics.stdev(self.by_part) if len(self.by_part) > 1 else None
 
 
+@lru_cache(maxsize=32)
 def sides_of(lines: Lines, case: str) -> dict[str, Side]:
     """The contestants and the families of a case that have final runs, by name."""
     scored, runs, every = scored_trials(lines), current_runs(lines), runs_of(lines)
@@ -79,7 +81,7 @@ def _best_of_first_part(lines: Lines, case: str, models: Sequence[Model]) -> Run
     """The settings with the highest score on the first validation part, where no other part was scored."""
     best, runs = best_trials(lines), current_runs(lines)
     scored = [
-        (trial.score or 0.0, (case, *model, digest(runs[case, *model][0].parameters)))
+        (trial.score or 0.0, (case, *model, runs[case, *model][0].digest))
         for model in models
         if (trial := best.get((case, *model))) is not None and (case, *model) in runs
     ]
@@ -176,5 +178,5 @@ def _line(
     return Contrast(
         case, a.name, b.name, NDCG, min(len(a.runs), len(b.runs)), users, round(value, 6),
         round(value - half, 6), round(value + half, 6), float(f"{p:.6g}"), float(f"{corrected:.6g}"),
-        first.split, digest(first.parameters), digest(second.parameters),
+        first.split, first.digest, second.digest,
     )  # fmt: skip

@@ -14,7 +14,7 @@ import numpy as np
 from truepair.evaluation import Validation
 from truepair.ranking.selection import Matrix
 from truepair_lab import store
-from truepair_lab.lines import Key, Lines, TrialLine, digest, read_lines
+from truepair_lab.lines import Key, Lines, TrialLine, read_lines
 from truepair_lab.paper.presets import SPLIT_SEED
 from truepair_lab.quality.cases import is_resampled, n_parts
 from truepair_lab.quality.contestants import Model
@@ -51,6 +51,8 @@ class ContestLines(Lines):
     """The lines of the contest, with the scores on further validation parts."""
 
     parts: Sequence[PartLine] = ()
+
+    __hash__ = Lines.__hash__
 
 
 def read_contest(folder: Path) -> ContestLines:
@@ -121,7 +123,7 @@ def scored_trials(lines: Lines) -> dict[Place, list[Scored]]:
         if trial.state != "complete" or trial.score is None:
             continue
         place = trial.dataset, trial.encoder, trial.method
-        others = again.get((*place, digest(trial.parameters), trial.epoch), {})
+        others = again.get((*place, trial.digest, trial.epoch), {})
         if all(part in others for part in range(1, n_parts(trial.dataset))):
             scores = trial.score, *(others[part] for part in range(1, n_parts(trial.dataset)))
             found.setdefault(place, []).append(Scored(trial, scores))

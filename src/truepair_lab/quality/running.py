@@ -193,7 +193,7 @@ def score_parts(
             trial
             for model in models
             for trial in _best_trials(lines.trials, case.name, model)
-            if (*_place(trial), digest(trial.parameters), trial.epoch, number) not in known
+            if (*_place(trial), trial.digest, trial.epoch, number) not in known
         ]
         assert part.valid is not None
         judge, began = Validation(part.valid, part.train, NDCG, cold="model"), time.perf_counter()
@@ -205,7 +205,7 @@ def score_parts(
             score = round(judge.score(found[0], found[1]), 6)
             seconds, began = round(time.perf_counter() - began, 3), time.perf_counter()
             line = PartLine(
-                *_place(trial), digest(trial.parameters), trial.epoch, number, part.hash, score,
+                *_place(trial), trial.digest, trial.epoch, number, part.hash, score,
                 device_name(), seconds,
             )  # fmt: skip
             append(part_file(out, case.name), line)

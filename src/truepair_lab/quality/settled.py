@@ -140,7 +140,7 @@ def runs_of(lines: Lines) -> dict[tuple[str, str, str, str], list[RunLine]]:
     found: dict[tuple[str, str, str, str], list[RunLine]] = {}
     for run in sorted(lines.runs, key=lambda run: run.seed):
         if run.study == STUDY:
-            place = run.dataset, run.encoder, run.method, digest(run.parameters)
+            place = run.dataset, run.encoder, run.method, run.digest
             found.setdefault(place, []).append(run)
     return found
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from truepair_lab.lines import Lines, RunLine, TrialLine, digest
+from truepair_lab.lines import Lines, RunLine, TrialLine
 from truepair_lab.markdown import details, duration, metric_name, plain, short, table
 from truepair_lab.paper.presets import NO_ENCODER
 from truepair_lab.paper.running.contrasts import model_key
@@ -113,7 +113,7 @@ class Contest:
         for line in self.lines.contrasts:
             if (line.dataset, line.a, line.b) != (case, a, b) or None in sides:
                 continue
-            marks = [(digest(side.runs[0].parameters), side.runs[0].split) for side in sides if side]
+            marks = [(side.runs[0].digest, side.runs[0].split) for side in sides if side]
             if marks == [(line.a_digest, line.split), (line.b_digest, line.split)]:
                 return Gap(line.difference, line.low, line.high, line.p_corrected)
         return None
@@ -222,10 +222,11 @@ def effort_table(contest: Contest) -> str:
     trials: dict[Place, list[TrialLine]] = {}
     for trial in contest.lines.trials:
         trials.setdefault((trial.dataset, trial.encoder, trial.method), []).append(trial)
+    settings = chosen_settings(contest.lines)
     best = {
         place: next(t for t in of if (t.parameters, t.epoch) == (chosen["parameters"], chosen["epoch"]))
         for place, of in trials.items()
-        if (chosen := chosen_settings(contest.lines).get(place)) is not None
+        if (chosen := settings.get(place)) is not None
     }
     places = [(case, *model) for case in CASES for model in MODELS if (case, *model) in trials]
     rows = [_effort(place, trials[place], best.get(place)) for place in places]

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from truepair.storage.atomic import atomic_write
-from truepair_lab.lines import RunLine, digest
+from truepair_lab.lines import RunLine
 from truepair_lab.paper.running.runs import per_user_file
 
 Values = npt.NDArray[np.float64]
@@ -27,7 +27,7 @@ def values_file(folder: Path, case: str) -> Path:
 
 def values_name(run: RunLine) -> str:
     """The name of an array: contestant and checksum of its settings."""
-    return f"{run.encoder} {run.method} {digest(run.parameters)}"
+    return f"{run.encoder} {run.method} {run.digest}"
 
 
 def has_values(folder: Path, run: RunLine) -> bool:

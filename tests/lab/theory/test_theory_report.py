@@ -35,12 +35,19 @@ def run(*args):
     return CliRunner().invoke(app, ["lab", "theory", *map(str, args)])
 
 
-def test_the_page_in_the_docs_is_that_of_the_kept_results():
-    assert (ROOT / "docs" / "lab" / "theory.md").read_text(encoding="utf-8") == page_text(RESULTS)
-    for name, text in csv_tables(RESULTS).items():
-        assert (ROOT / "docs" / "lab" / "tables" / name).read_text(encoding="utf-8") == text
-    for name, figure in theory_figures(RESULTS).items():
-        assert (ROOT / "docs" / "lab" / "figures" / name).read_text(encoding="utf-8") == figure.svg()
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """The page of the kept results, with its tables and figures."""
+    pytest.importorskip("matplotlib")
+    return write_page(RESULTS, tmp_path_factory.mktemp("docs") / "lab" / "theory.md")
+
+
+def test_the_page_in_the_docs_is_that_of_the_kept_results(page):
+    written = [path.relative_to(page.parent) for path in page.parent.rglob("*.*")]
+    assert len(written) == 1 + len(csv_tables(RESULTS)) + len(theory_figures(RESULTS))
+    for path in written:
+        kept = (ROOT / "docs" / "lab" / path).read_text(encoding="utf-8")
+        assert kept == (page.parent / path).read_text(encoding="utf-8")
 
 
 def test_the_kept_results_are_of_a_whole_run_and_every_check_holds():
@@ -55,9 +62,7 @@ def test_results_survive_their_file(tmp_path):
     assert rounded(RESULTS) == RESULTS
 
 
-def test_a_page_with_its_figures(tmp_path):
-    pytest.importorskip("matplotlib")
-    page = write_page(RESULTS, tmp_path / "docs" / "lab" / "theory.md")
+def test_a_page_with_its_figures(page):
     text = page.read_text(encoding="utf-8")
     assert text == page_text(RESULTS)
     assert not re.search(r"\b(nan|inf|None)\b", text)
@@ -69,10 +74,9 @@ def test_a_page_with_its_figures(tmp_path):
         ET.fromstring((page.parent / "figures" / name).read_bytes())
 
 
-def test_the_same_results_give_the_same_figure():
-    pytest.importorskip("matplotlib")
-    first, second = (theory_figures(RESULTS)["theory-lemma3.svg"].svg() for _ in range(2))
-    assert first == second
+def test_the_same_results_give_the_same_figure(page):
+    again = theory_figures(RESULTS)["theory-lemma3.svg"].svg()
+    assert again == (page.parent / "figures" / "theory-lemma3.svg").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", theory_figures(RESULTS))
@@ -116,6 +120,7 @@ def test_a_number_that_is_none_is_not_kept():
 # --- the command ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_small_run_from_the_command_line(tmp_path, monkeypatch):
     monkeypatch.setattr(running, "_QUICK", running._Sizes(30, 30, 5, (4,), 40))
     done = run("--quick", "--seed", "1", "--save", tmp_path / "r.json", "--json")

@@ -14,7 +14,7 @@ from truepair.reporting.backtesting.judging import judge
 from truepair.reporting.backtesting.periods import Timeline
 
 METRIC = "ndcg@5"
-MODEL = tp.Recommender(dim=4, epochs=2, auto=False, metric=METRIC)
+MODEL = tp.Recommender(dim=4, epochs=2, batch_size=32, auto=False, metric=METRIC)
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,7 @@ CPU = torch.device("cpu")
 DEVICE = "cuda" if HAS_GPU else "cpu"  # where Triton's kernels run: without a GPU, in its interpreter
 
 
-def world(n_users=14, n_items=20):
+def world(n_users=9, n_items=20):
     """One user has all items, one has none; rows are of different lengths."""
     mask = np.random.default_rng(0).random((n_users, n_items)) < np.linspace(0.05, 0.5, n_users)[:, None]
     mask[3], mask[4] = True, False

@@ -34,19 +34,21 @@ def test_every_loss_is_here_and_has_a_row_form():
 
 
 @pytest.mark.parametrize("loss", VALUES, ids=str)
-@pytest.mark.parametrize("scale", [0.3, 2.0, 6.0])
-def test_row_forms_are_the_losses_on_all_pairs(loss, scale):
-    scores, known = world(scale)
-    value, clamped, gradient = told(loss, block_of(scores, known, tau=getattr(loss, "tau", 0.0)), known)
-    expected = defined(loss, scores, known)
-    torch.testing.assert_close(value, expected[0], **CLOSE)
-    assert (clamped is None) == (expected[1] is None)
-    assert clamped is None or clamped.tolist() == expected[1].tolist()
-    # PyTorch's softplus is a straight line above 20, so that its gradient there is off by e^−20 = 2e-9
-    steep = scale >= 6 or scale / getattr(loss, "temperature", 1.0) > 8
-    torch.testing.assert_close(
-        gradient, expected[2], **({"rtol": 5e-9, "atol": 1e-8 if scale < 6 else 1e-12} if steep else CLOSE)
-    )
+def test_row_forms_are_the_losses_on_all_pairs(loss):
+    for scale in (0.3, 2.0, 6.0):
+        scores, known = world(scale)
+        value, clamped, gradient = told(loss, block_of(scores, known, tau=getattr(loss, "tau", 0.0)), known)
+        expected = defined(loss, scores, known)
+        torch.testing.assert_close(value, expected[0], **CLOSE)
+        assert (clamped is None) == (expected[1] is None)
+        assert clamped is None or clamped.tolist() == expected[1].tolist()
+        # PyTorch's softplus is a straight line above 20, so that its gradient there is off by e^−20 = 2e-9
+        steep = scale >= 6 or scale / getattr(loss, "temperature", 1.0) > 8
+        torch.testing.assert_close(
+            gradient,
+            expected[2],
+            **({"rtol": 5e-9, "atol": 1e-8 if scale < 6 else 1e-12} if steep else CLOSE),
+        )
 
 
 @pytest.mark.parametrize("kind", FLOORED)
@@ -100,15 +102,15 @@ def test_a_pointwise_loss_of_ones_own_has_a_row_form():
     [*((loss, pair_sums) for loss in VALUES), *((loss, HistogramSums(1 / 32)) for loss in PAIRWISE)],
     ids=lambda value: {type(pair_sums): "all pairs", HistogramSums: "histogram"}.get(type(value), str(value)),
 )
-@pytest.mark.parametrize("height", [60.0, 1e4])
-def test_scores_of_any_size_give_finite_gradients(loss, sums, height):
-    scores, known = world(1.0)
-    scores[:, ::2] += height
-    scores[3:] -= height / 2
-    block = block_of(scores, known, torch.float32, tau=getattr(loss, "tau", 0.0))
-    value, _, gradient = told(loss, block, known, sums)
-    assert value.isfinite().all()
-    assert gradient.isfinite().all()
+def test_scores_of_any_size_give_finite_gradients(loss, sums):
+    for height in (60.0, 1e4):
+        scores, known = world(1.0)
+        scores[:, ::2] += height
+        scores[3:] -= height / 2
+        block = block_of(scores, known, torch.float32, tau=getattr(loss, "tau", 0.0))
+        value, _, gradient = told(loss, block, known, sums)
+        assert value.isfinite().all()
+        assert gradient.isfinite().all()
 
 
 # --- weighted columns ----------------------------------------------------------------------------------

@@ -38,14 +38,13 @@ def compile_instead(kernel, *args, grid, warmup, **given):
     """In place of JITFunction.run: every case as a new GPU launches it, every kernel as an older one does.
 
     An early launch (PDL) adds two instructions, whatever the other constants are. So each case is compiled
-    with them, and each kernel once without them for both kinds of GPU.
+    with them for a new GPU, and each kernel once without them for an older one.
     """
     given |= dict(zip((p.name for p in kernel.params), args, strict=False))
     options, early = {"num_warps": given.get("num_warps", 4)}, "PDL" in given
     compile_with(kernel, given | {"PDL": early}, options | {"launch_pdl": early}, TARGET)
     if kernel.__name__ not in done_plainly:
         done_plainly.add(kernel.__name__)
-        compile_with(kernel, given | {"PDL": False}, options | {"launch_pdl": False}, TARGET)
         compile_with(kernel, given | {"PDL": False}, options, OLDER)
 
 
@@ -84,10 +83,11 @@ if __name__ == "__main__":
     JITFunction.run = compile_instead
     tau = {"tau": 0.1}
     for loss in (*(one_of(kind) for kind in FUSED_LOSSES), DPLHard(clamp="relative", **tau)):
-        launch_all(MF(dim=32), loss, Uniform())
+        launch_all(MF(dim=8), loss, Uniform(), m=3, n=4)
     launch_all(MF(dim=64), DPL(**tau), Uniform(), m=1, n=1, batch=2)  # rows that wait
     launch_all(MF(dim=7, scoring="cosine"), DPL(**tau), Popularity(), m=0, n=1, l2_users=0.1)
     lightgcn._LONG = 3  # so that some rows have many neighbours, and some few
     launch_all(LightGCN(dim=64, hops=2), DPL(**tau), DNS(pool=9), m=2, n=3, l2_users=0.1)
     launch_all(MF(dim=200), BPR(), BNS(pool=9, in_batch=True), n=1)
+    lightgcn._LONG = 100  # so that all have few
     launch_all(LightGCN(dim=5, scoring="cosine"), DPL(**tau), BNS(pool=9, in_batch=True), m=2, n=3)

@@ -19,7 +19,8 @@ def add_items(
         str,
         typer.Argument(
             metavar="TABLE",
-            help="A file with one row an item: new items; for a model without features, all known ones too.",
+            help="A file or URL#table with one row an item: new items; for a model without features, all "
+            "known ones too.",
         ),
     ],
     *,

@@ -13,6 +13,7 @@ from truepair.cli.console import Console
 from truepair.cli.options import SourceText, unpacked
 from truepair.cli.sources import Reading, described
 from truepair.cli.table_files import check_output
+from truepair.data.sources.sql_urls import without_password
 
 
 @unpacked
@@ -79,6 +80,7 @@ def backtest(
     model = training.recommender(loss=loss)
     pairs = reading.interactions(source, not console.quiet)
     console.say(described(pairs))
+    shown = without_password(source)
     kept = checkpoint if checkpoint is not None or out is None else out.with_name(f"{out.name}.jsonl")
     options: Any = {
         "settings": settings,
@@ -96,12 +98,12 @@ def backtest(
         typer.echo(f"interrupted; {kept} holds the finished results. To continue:\n  {again}", err=True)
         raise typer.Exit(130) from None
     if out is not None:
-        found.page(out, f"Backtest on {source}")
+        found.page(out, f"Backtest on {shown}")
         if checkpoint is None and kept is not None:
             kept.unlink(missing_ok=True)
     written = [f"report in {out}"] if out is not None else []
     files = {"report": out and str(out), "checkpoint": checkpoint and str(checkpoint)}
-    console.give("\n".join([found.table(), *written]), {"source": source, **files, **found.to_dict()})
+    console.give("\n".join([found.table(), *written]), {"source": shown, **files, **found.to_dict()})
 
 
 def _check_files(out: Path | None, checkpoint: Path | None) -> None:

@@ -11,6 +11,7 @@ from truepair.cli.configuration import Training, checked_recommender
 from truepair.cli.console import Console, aligned
 from truepair.cli.options import SourceText, unpacked
 from truepair.cli.sources import Reading, described
+from truepair.data.sources.sql_urls import without_password
 from truepair.errors import InputError, check_choice, check_whole
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def compare(
         notes.append(
             f"{cold:,} of the users have no trained pair: each model gives them the most popular items"
         )
-    data = {"source": source, "split": split.hash, "metric": first.metric, "seeds": seeds}
+    data = {"source": without_password(source), "split": split.hash, "metric": first.metric, "seeds": seeds}
     console.give(
         "\n".join([aligned(rows), *notes]), {**data, "losses": _data(runs, merged, against, first.metric)}
     )

@@ -28,6 +28,7 @@ _PACKAGES = (
 _EXTRAS = {
     "plots": ("matplotlib",),
     "tune": ("optuna",),
+    "sql": ("adbc_driver_postgresql", "adbc_driver_sqlite", "duckdb"),
     "serve": ("fastapi", "uvicorn"),
     "bench": ("implicit", "cornac"),
     "tables": ("pandas", "polars"),

@@ -9,6 +9,7 @@ import typer
 from truepair.cli.console import Console
 from truepair.cli.options import ModelFile, unpacked, whole_numbers
 from truepair.cli.sources import Reading, find_source
+from truepair.data.sources.sql_urls import without_password
 from truepair.errors import InputError, check_choice
 
 if TYPE_CHECKING:
@@ -21,7 +22,9 @@ def evaluate(
     model: ModelFile,
     source: Annotated[
         str | None,
-        typer.Argument(metavar="[SOURCE]", help="Held-out pairs: a file, a folder or the name of a dataset."),
+        typer.Argument(
+            metavar="[SOURCE]", help="Held-out pairs: a file, a folder, the URL of a database, or a dataset."
+        ),
     ] = None,
     *,
     candidates: Annotated[
@@ -98,7 +101,8 @@ def judged(reading: Reading, path: str) -> Interactions:
         return found
     if found.rating is None:
         raise InputError(
-            f"--min-rating {least:g} needs a rating column, and {path} has none; name it: --rating."
+            f"--min-rating {least:g} needs a rating column, and {without_password(path)} has none; "
+            "name it: --rating."
         )
     return dataclasses.replace(found, rating=np.asarray(found.rating >= least, dtype=np.int64))
 

@@ -14,6 +14,7 @@ from truepair.cli.console import Console
 from truepair.cli.options import SourceText, WithoutOptimizer, unpacked
 from truepair.cli.sources import Reading, described
 from truepair.cli.table_files import check_output
+from truepair.data.sources.sql_urls import without_password
 from truepair.errors import InputError
 
 if TYPE_CHECKING:
@@ -39,11 +40,11 @@ def fit(
     ] = None,
     item_features: Annotated[
         str | None,
-        typer.Option(metavar="TABLE", help="A file with one row an item, for --encoder hybrid."),
+        typer.Option(metavar="TABLE", help="A file or URL#table with one row an item, for --encoder hybrid."),
     ] = None,
     user_features: Annotated[
         str | None,
-        typer.Option(metavar="TABLE", help="A file with one row a user, for --encoder hybrid."),
+        typer.Option(metavar="TABLE", help="A file or URL#table with one row a user, for --encoder hybrid."),
     ] = None,
     checkpoint: Annotated[
         Path | None,
@@ -62,7 +63,7 @@ def fit(
     reading: Reading,
     console: Console,
 ) -> None:
-    """Train a model on a file or a dataset, and save it.
+    """Train a model on a file, a database or a dataset, and save it.
 
     After Ctrl-C, the same command continues from the checkpoint.
     """
@@ -86,7 +87,7 @@ def fit(
         for left in (kept, settings_file(kept)):
             with contextlib.suppress(OSError):
                 left.unlink()
-    facts = {"source": source, "model": str(output), **_facts(model), "test": tested}
+    facts = {"source": without_password(source), "model": str(output), **_facts(model), "test": tested}
     console.done(_summary(model, tested, output), facts)
 
 

@@ -1,8 +1,10 @@
-"""`truepair recommend`: lists for some users or all, to the screen or a file."""
+"""`truepair recommend`: lists for some users or all, to the screen, a file or a database."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -12,6 +14,7 @@ from truepair.cli.console import Console, aligned
 from truepair.cli.id_text import as_ids, lines_of, separated, separated_or_listed
 from truepair.cli.options import ListLength, ModelFile, unpacked
 from truepair.cli.table_files import WRITERS, check_output, format_of, with_plain_ids
+from truepair.data.sources.sql_urls import is_url, without_password
 from truepair.errors import InputError, check_choice, check_whole
 from truepair.storage.atomic import atomic_write
 
@@ -34,8 +37,20 @@ def recommend(
     ] = None,
     k: ListLength = 10,
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="A .parquet, .csv or .jsonl file. [default: the screen]"),
+        str | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE|URL",
+            help="A .parquet, .csv or .jsonl file, or the URL of a database. [default: the screen]",
+        ),
+    ] = None,
+    table: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The table of the database, for an --output that is a URL. Its lists are replaced.",
+        ),
     ] = None,
     format: Annotated[
         str | None,
@@ -48,14 +63,17 @@ def recommend(
         str | None, typer.Option(metavar="A,B,…|FILE", help="Recommend none of these items.")
     ] = None,
     exclude_pairs: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            metavar="FILE", help="A file of users and items, a pair a row: never this item for this user."
+            metavar="FILE",
+            help="A file or URL#table of users and items, a pair a row: never this item for this user.",
         ),
     ] = None,
     items: Annotated[
         str | None,
-        typer.Option(metavar="TABLE", help="A file with one row an item, for --where and --quota."),
+        typer.Option(
+            metavar="TABLE", help="A file or URL#table with one row an item, for --where and --quota."
+        ),
     ] = None,
     where: Annotated[
         str | None,
@@ -102,9 +120,7 @@ def recommend(
     check_whole("k", k, 1)
     check_choice("unknown", unknown, ["error", "popular", "drop"])
     check_choice("cold", cold, ["popular", "separate", "error"])
-    chosen = format_of(output, format)
-    if output is not None:
-        check_output(output)
+    target = _target(output, table, format, explain)
     fitted = Recommender.load(model)
     people = _people(fitted, users, users_file)
     parts = fitted.recommend_in_parts(
@@ -126,7 +142,7 @@ def recommend(
         how = "left out" if cold == "separate" else "they get the most popular items"
         console.say(f"{n_cold:,} users have no trained pair: {how}")
     count = fitted.seen_.n_users if people is None else len(people)
-    _put(_shown(parts, count, not console.quiet and output is not None), output, chosen, console)
+    _put(_shown(parts, count, not console.quiet and output is not None), target, console)
 
 
 def _people(fitted: Recommender, users: str | None, users_file: Path | None) -> Any:
@@ -149,7 +165,7 @@ def _items(fitted: Recommender, text: str | None) -> Any:
     return None if text is None else as_ids(separated_or_listed(text, "item"), fitted.seen_.item_ids, "item")
 
 
-def _excluded(fitted: Recommender, items: str | None, pairs: Path | None) -> Any:
+def _excluded(fitted: Recommender, items: str | None, pairs: str | None) -> Any:
     """The items that nobody must get, or a mapping of users to the items that they must not get."""
     if pairs is None:
         return _items(fitted, items)
@@ -184,8 +200,52 @@ def _quota(texts: list[str] | None) -> dict[str, int] | None:
     return found or None
 
 
-def _put(parts: Iterable[pa.Table], output: Path | None, chosen: str | None, console: Console) -> None:
-    if output is not None and chosen is not None:
+@dataclass(frozen=True)
+class _Target:
+    """Where the lists go: a table of a database, a file, or else the screen."""
+
+    path: Path | None = None
+    format: str | None = None
+    url: str | None = field(default=None, repr=False)
+    table: str = ""
+
+
+def _target(output: str | None, table: str | None, format: str | None, explain: bool) -> _Target:
+    """The target, which is checked before any work is done."""
+    if output is None or not is_url(output):
+        if table is not None:
+            raise InputError(
+                f"--table {table} needs a database: -o sqlite:///shop.db; leave it out for files."
+            )
+        path = None if output is None else Path(output)
+        chosen = format_of(path, format)
+        if path is not None:
+            check_output(path)
+        return _Target(path, chosen)
+    if table is None:
+        raise InputError(
+            f"{without_password(output)} is a database; name the table of the lists: --table lists."
+        )
+    if format is not None:
+        raise InputError(f"--format {format} has no effect on a database; leave it out.")
+    from truepair.data.sources.sql_writing import check_target
+
+    columns = ["user", "item", "score", "rank", *(["because", "rest", "popularity"] if explain else [])]
+    database = check_target(output, table, columns)
+    if database.path is not None:
+        check_output(database.path)
+    return _Target(url=output, table=table)
+
+
+def _put(parts: Iterable[pa.Table], target: _Target, console: Console) -> None:
+    output, chosen = target.path, target.format
+    if target.url is not None:
+        from truepair.data.sources.sql_writing import write_table
+
+        count, shown = write_table(_stream(parts), target.url, target.table), without_password(target.url)
+        facts = {"output": shown, "table": target.table, "rows": count}
+        console.done(f"{count:,} rows saved to table {target.table} of {shown}", facts)
+    elif output is not None and chosen is not None:
         counted = _Counted(parts)
         with atomic_write(output) as file:
             WRITERS[chosen](counted, file)
@@ -200,6 +260,15 @@ def _put(parts: Iterable[pa.Table], output: Path | None, chosen: str | None, con
         stdout = typer.get_binary_stream("stdout")
         WRITERS[chosen](parts, stdout)
         stdout.flush()
+
+
+def _stream(parts: Iterable[pa.Table]) -> pa.RecordBatchReader:
+    import pyarrow as pa
+
+    parts = iter(parts)
+    first = next(parts)
+    batches = (batch for part in chain([first], parts) for batch in part.to_batches())
+    return pa.RecordBatchReader.from_batches(first.schema, batches)
 
 
 def _readable(row: dict[str, Any]) -> dict[str, Any]:

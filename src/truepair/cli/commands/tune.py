@@ -15,6 +15,7 @@ from truepair.cli.console import Console, aligned
 from truepair.cli.options import SourceText, unpacked
 from truepair.cli.sources import Reading, described, find_source
 from truepair.cli.table_files import check_output
+from truepair.data.sources.sql_urls import without_password
 from truepair.storage.atomic import atomic_write
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def tune(
         again = shlex.join(["truepair", *ctx.meta["truepair.args"]])
         typer.echo(f"interrupted; {storage} holds the finished trials. To continue:\n  {again}", err=True)
         raise typer.Exit(130) from None
-    title = f"Tuning {name} on {source}"
+    title = f"Tuning {name} on {without_password(source)}"
     _report(found, plan.model.metric, title, out, save_config, console, {"study": name})
 
 

@@ -12,6 +12,7 @@ from truepair.cli.id_text import as_ids, separated_or_listed
 from truepair.cli.options import ModelFile, WithoutOptimizer, unpacked
 from truepair.cli.sources import Reading, described
 from truepair.cli.table_files import check_output
+from truepair.data.sources.sql_urls import without_password
 from truepair.errors import InputError, check_choice
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def update(
     model: ModelFile,
     source: Annotated[
         str | None,
-        typer.Argument(metavar="NEW", help="A file of new interactions, or the name of a dataset."),
+        typer.Argument(metavar="NEW", help="New interactions: a file, the URL of a database, or a dataset."),
     ] = None,
     *,
     output: Annotated[
@@ -75,7 +76,7 @@ def update(
     records = fitted.facts_.get("updates", [])[before:]
     seen = fitted.seen_
     sizes = {"users": seen.n_users, "items": seen.n_items, "pairs": len(seen)}
-    facts = {"source": source, "model": str(output), **sizes, "updates": records}
+    facts = {"source": source and without_password(source), "model": str(output), **sizes, "updates": records}
     console.done("\n".join([*map(_line, records), f"saved to {output}"]), facts)
 
 

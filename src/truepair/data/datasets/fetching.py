@@ -13,7 +13,7 @@ from truepair.data.datasets.archives import Member, extract
 from truepair.data.datasets.dataset import Addresses, Archive, DataFile, Dataset, Wheel
 from truepair.data.datasets.download import PATIENCE, Patience, download, place, sha256_of
 from truepair.data.datasets.registry import find_dataset
-from truepair.data.file_opening import expanded
+from truepair.data.sources.file_opening import expanded
 from truepair.errors import DownloadError, InputError
 
 DATA_VARIABLE = "TRUEPAIR_DATA"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from truepair.data.columns import MISSING_TEXT, Raw, identifiers, role_of
-from truepair.data.formats import open_path
 from truepair.data.ids import Codes, IdMap, is_text, to_arrow
-from truepair.data.in_memory import memory_source
+from truepair.data.sources.formats import open_path
+from truepair.data.sources.in_memory import memory_source
+from truepair.data.sources.sql import open_query
+from truepair.data.sources.sql_urls import find_database
 from truepair.errors import InputError
 
 
@@ -33,13 +36,13 @@ class IdTable:
 
     @staticmethod
     def read(source: Any, known: IdMap, role: str, parameter: str) -> IdTable:
-        """The table of a path, a table (pandas, polars, DuckDB, Arrow) or a dict of columns.
+        """The table of a path, a database's URL#table, a table (pandas, polars, DuckDB, Arrow) or a dict.
 
         `role` is "item" or "user": the column of the ids is found by its name, as in `read_interactions`.
         Text ids of `known` make text of the ids of a file. `parameter` names the source in messages.
         """
-        raw = _opened(source, role, parameter)
-        columns = [to_arrow(column, name) for name, column in _columns(raw)]
+        with closing(_opened(source, role, parameter)) as raw:
+            columns = [to_arrow(column, name) for name, column in _columns(raw)]
         place = _id_column(raw, role)
         try:
             table = pa.table(
@@ -61,6 +64,8 @@ class IdTable:
 
 def _opened(source: Any, role: str, parameter: str) -> Raw:
     if isinstance(source, str | os.PathLike):
+        if (database := find_database(source)) is not None:
+            return open_query(database, None)
         return open_path(Path(os.path.expanduser(source)))
     if not isinstance(source, Mapping) and not hasattr(source, "__arrow_c_stream__"):
         raise InputError(

@@ -46,7 +46,7 @@ class Cell:
     @cached_property
     def digests(self) -> frozenset[str]:
         """The checksums of the runs' parameters."""
-        return frozenset(digest(run.parameters) for run in self.runs)
+        return frozenset(run.digest for run in self.runs)
 
     @cached_property
     def clamped(self) -> float | None:

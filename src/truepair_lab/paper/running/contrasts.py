@@ -49,7 +49,7 @@ def compare_runs(dataset: str, of: Runs, pairs_of: PairsOf, out: Path, say: Say)
         contrast = Contrast(
             dataset, model_key(a), model_key(b), CHOOSE_BY, min(len(runs[a]), len(runs[b])), len(difference),
             round(float(difference.mean()), 6), round(low, 6), round(high, 6), p, corrected,
-            first.split, digest(first.parameters), digest(second.parameters),
+            first.split, first.digest, second.digest,
         )  # fmt: skip
         append_line(path, contrast)
     return len(pairs)
@@ -70,7 +70,7 @@ def _current_runs(dataset: str, out: Path) -> dict[Model, list[RunLine]]:
     found: dict[Model, list[RunLine]] = {}
     for line in lines.runs:
         place = line.dataset, line.encoder, line.method
-        if (line.study, line.dataset) == ("clean", dataset) and digest(line.parameters) == wanted.get(place):
+        if (line.study, line.dataset) == ("clean", dataset) and line.digest == wanted.get(place):
             found.setdefault((line.encoder, line.method), []).append(line)
     return found
 

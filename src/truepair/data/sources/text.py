@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from truepair.data.columns import BY_POSITION, Raw
-from truepair.data.file_opening import HEAD, File
 from truepair.data.interactions import Step
+from truepair.data.sources.file_opening import HEAD, File
 from truepair.errors import InputError
 
 SEPARATORS = ",;\t|"

@@ -14,10 +14,10 @@ import pyarrow as pa
 import scipy.sparse as sp
 
 from truepair.data.columns import BY_POSITION, Raw
-from truepair.data.file_opening import File, read_errors
 from truepair.data.ids import to_arrow
-from truepair.data.in_memory import matrix_source
-from truepair.data.text import (
+from truepair.data.sources.file_opening import File, read_errors
+from truepair.data.sources.in_memory import matrix_source
+from truepair.data.sources.text import (
     SEPARATORS,
     read_adjacency,
     read_csv,

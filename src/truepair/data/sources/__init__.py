@@ -1,0 +1,1 @@
+"""Sources of rows: a path, a table in memory, a database -> raw columns."""

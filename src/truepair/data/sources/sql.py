@@ -1,0 +1,266 @@
+"""Databases: a query, or a table -> raw columns, in batches of Arrow. PostgreSQL, SQLite, DuckDB."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+
+from truepair.data.columns import Raw
+from truepair.data.sources.sql_urls import Database, engine_of
+from truepair.errors import InputError, TruepairError, check_type
+
+_BATCH = 1 << 18  # rows; ADBC's driver of SQLite takes the types of columns from the first batch
+
+
+def open_query(database: Database, query: str | None) -> Raw:
+    """The raw columns of a query, or of all columns of the URL's table. The connection can only read.
+
+    The query runs now, and its rows come when columns are read, once; `close` ends the connection.
+    """
+    query = _query(database, query)
+    check_file(database)
+    opened = ExitStack()
+    try:
+        with errors_of(database, "the query fails", "correct it, or try again"):
+            reader = READERS[database.engine](database, query, opened)
+            names = reader.schema.names
+        if not names:
+            raise InputError(f"{database.shown}: the query has no result; give one that selects rows.")
+    except BaseException:
+        opened.close()
+        raise
+
+    def read(positions: Sequence[int]) -> Sequence[Any]:
+        for at in positions:
+            _check_type(database, reader.schema.field(at))
+        parts: list[list[pa.Array]] = [[] for _ in positions]
+        failed = errors_of(database, "reading the rows fails", "correct the query, or try again")
+        with _mixed_types(database, names), failed:
+            for batch in reader:
+                batch.validate(full=True)
+                for part, at in zip(parts, positions, strict=True):
+                    part.append(_copied(batch.column(at)))
+        kinds = [reader.schema.field(at).type for at in positions]
+        return [_plain(pa.chunked_array(part, kind)) for part, kind in zip(parts, kinds, strict=True)]
+
+    source = database.shown if database.table is None else f"{database.shown}#{database.table}"
+    return Raw(source, names, read, close=opened.close)
+
+
+def _query(database: Database, query: str | None) -> str:
+    example = 'query="select user_id, item_id from clicks"'
+    if query is None and database.table is None:
+        raise InputError(
+            f"{database.shown} is a database; pass {example}, or name a table at the end of its URL: "
+            f"{database.shown}#clicks."
+        )
+    if query is None:
+        return f"select * from {quoted_name(str(database.table))}"
+    if database.table is not None:
+        raise InputError(
+            f"{database.shown}: the URL names the table {database.table!r}, and there is a query; "
+            "leave out one of them."
+        )
+    check_type("query", query, str, f"pass text: {example}")
+    if not query.strip() or "\0" in query:
+        raise InputError(f"query = {query!r:.60} is no query; pass {example}.")
+    return query
+
+
+def quoted_name(name: str) -> str:
+    """The name of a table for SQL, `schema.table` or `table`: quoted, whatever it contains.
+
+    >>> print(quoted_name('shop.my "clicks"; drop table x'))
+    "shop"."my ""clicks""; drop table x"
+    """
+    parts = parts_of(name)
+    return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
+
+
+def parts_of(name: str) -> list[str]:
+    """The schema, if there is one, and the table; an error if a part is empty."""
+    check_type("the name of a table", name, str, "pass text, such as 'clicks' or 'shop.clicks'")
+    parts = name.split(".")
+    if len(parts) > 2 or not all(part.strip() for part in parts) or "\0" in name:
+        raise InputError(
+            f"{name!r:.80} is not the name of a table; allowed are 'table' and 'schema.table'. "
+            "For other names, write a query or make a view."
+        )
+    return parts
+
+
+def check_file(database: Database) -> None:
+    """Raise if the file of a database does not exist, which an engine might create, or is another's."""
+    if (path := database.path) is None:
+        return
+    if not path.is_file():
+        what = "is not a file" if path.exists() else "does not exist"
+        raise InputError(f"{database.shown}: the file {path} {what}; correct the path.")
+    try:
+        engine, size = engine_of(path), path.stat().st_size
+    except OSError as error:
+        raise InputError(f"{database.shown} cannot be opened: {error.strerror or error}.") from error
+    if size and engine != database.engine:
+        hint = "" if engine is None else f"; it is one of {engine}: {engine}:///{path}"
+        raise InputError(f"{path} is no database of {database.engine}{hint}.")
+
+
+# --- connections -----------------------------------------------------------------------------------
+
+
+def connect_adbc(database: Database, opened: ExitStack, *, write: bool = False) -> Any:
+    """A cursor within a transaction, which only reads unless `write`. `opened` closes it and rolls back."""
+    driver = imported(f"adbc_driver_{database.engine}.dbapi", database)
+    with _connecting(database):
+        if database.engine == "sqlite":
+            file = quote(os.fsencode(os.path.abspath(database.address)))
+            address = f"file:{file}?mode={'rwc' if write else 'ro'}"
+        else:
+            address = _with_timeout(database.address)
+        connection = opened.enter_context(driver.connect(address))
+    cursor = opened.enter_context(connection.cursor())
+    if database.engine == "sqlite":
+        cursor.execute("pragma busy_timeout = 10000")  # milliseconds to wait for a program that writes
+    elif not write:
+        cursor.execute("set transaction read only")
+    return cursor
+
+
+def connect_duckdb(database: Database, opened: ExitStack, *, write: bool = False) -> Any:
+    """A connection to a DuckDB file, which only reads unless `write`. `opened` closes it."""
+    duckdb = imported("duckdb", database)
+    with _connecting(database):
+        connection = duckdb.connect(database.address, read_only=not write)
+    opened.callback(connection.close)
+    # else a name that is no table of the database may be a variable of this program
+    connection.execute("set python_enable_replacements = false")
+    return connection
+
+
+def _connecting(database: Database) -> AbstractContextManager[None]:
+    is_server = database.engine == "postgresql"
+    remedy = (
+        "check host, port, database, user and password"
+        if is_server
+        else "close it in other programs and connections, and check its permissions"
+    )
+    return errors_of(database, "cannot connect", remedy)
+
+
+def _with_timeout(url: str) -> str:
+    if "connect_timeout" in url or "PGCONNECT_TIMEOUT" in os.environ:
+        return url
+    return f"{url}{'&' if '?' in url else '?'}connect_timeout=10"
+
+
+def imported(module: str, database: Database) -> Any:
+    """A module of the extra `sql`; an error with the command that installs it."""
+    import importlib
+
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0].replace("_", "-")
+        raise InputError(
+            f"{database.shown} needs {package}, which is not installed: pip install 'truepair[sql]'"
+        ) from error
+
+
+def _adbc_reader(database: Database, query: str, opened: ExitStack) -> Any:
+    cursor = connect_adbc(database, opened)
+    if database.engine == "sqlite":
+        cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(_BATCH)})
+    cursor.execute(query)
+    return opened.enter_context(cursor.fetch_record_batch())
+
+
+def _duckdb_reader(database: Database, query: str, opened: ExitStack) -> Any:
+    found = connect_duckdb(database, opened).sql(query)
+    if found is None:
+        return pa.table({}).to_reader()
+    return opened.enter_context(pa.RecordBatchReader.from_stream(found))
+
+
+READERS: dict[str, Callable[[Database, str, ExitStack], Any]] = {
+    "postgresql": _adbc_reader,
+    "sqlite": _adbc_reader,
+    "duckdb": _duckdb_reader,
+}
+"""Engine -> what runs a query: a reader of record batches, which `ExitStack` closes."""
+
+
+@contextmanager
+def errors_of(
+    database: Database, what: str, remedy: str, kind: type[TruepairError] = InputError
+) -> Iterator[None]:
+    """Turn whatever a driver raises into one error that names the database, the reason and the remedy.
+
+    Drivers raise errors of every type, so all are caught; those of truepair pass.
+    """
+    try:
+        yield
+    except TruepairError:
+        raise
+    except Exception as error:
+        raise kind(f"{database.shown}: {what} ({_reason(error)}); {remedy}.") from error
+
+
+def _reason(error: Exception) -> str:
+    """The driver's text in one line, without its codes and without the query, which it repeats."""
+    text = re.sub(r"^[A-Z_]+: ", "", str(error) or type(error).__name__)
+    text = re.sub(r"^\[\w+\] ", "", text)
+    text = re.split(r"\n\s*Query was:|\nquery: |\.? ?SQLSTATE", text)[0]
+    return f"{' '.join(text.split()).rstrip('.'):.500}".removeprefix("Failed to connect: ")
+
+
+# --- columns ---------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _mixed_types(database: Database, names: Sequence[str]) -> Iterator[None]:
+    """The remedy where a column of SQLite changes its type after the first batch."""
+    try:
+        yield
+    except InputError as error:
+        found = re.search(r"Type mismatch in column (\d+): ([^)]*)", str(error))
+        if found is None:
+            raise
+        name = names[int(found[1])]
+        raise InputError(
+            f"{database.shown}: column {name!r} has values of one type in its first {_BATCH:,} rows and of "
+            f"another later ({found[2]}); write cast({name} as real) or cast({name} as text) in the query, "
+            "and if it begins with nulls, sort them last."
+        ) from error
+
+
+def _check_type(database: Database, column: pa.Field) -> None:
+    kind = column.type
+    if isinstance(kind, pa.OpaqueType) and kind.type_name != "numeric":
+        name = kind.type_name if "unnamed" not in kind.type_name else "the database's own"
+        raise InputError(
+            f"{database.shown}: column {column.name!r} has the type {name}, which cannot be read; write "
+            f'cast("{column.name}" as text) in the query.'
+        )
+
+
+def _copied(column: pa.Array) -> pa.Array:
+    """A copy: a column that a driver made keeps all columns of its batch in memory."""
+    return pa.concat_arrays([column, column.slice(0, 0)])
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Numbers of any length, which come as text or as decimals, as integers or else as floats."""
+    kind = column.type
+    if isinstance(kind, pa.OpaqueType):
+        column = pa.chunked_array([part.storage for part in column.chunks], kind.storage_type)
+    elif not pa.types.is_decimal(kind):
+        return column
+    with suppress(pa.ArrowInvalid):
+        return column.cast(pa.int64())
+    return column.cast(pa.float64())

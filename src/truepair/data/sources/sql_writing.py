@@ -1,0 +1,250 @@
+"""Tables into databases: written whole, or not at all, in one transaction."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import pyarrow as pa
+
+from truepair.data.sources.sql import (
+    check_file,
+    connect_adbc,
+    connect_duckdb,
+    errors_of,
+    parts_of,
+    quoted_name,
+)
+from truepair.data.sources.sql_urls import Database, is_url, parse_url
+from truepair.errors import InputError, StorageError
+
+
+def write_table(table: Any, url: str, name: str) -> int:
+    """Write `table` to the table `name` of a database, in one transaction. Returns the number of rows.
+
+    `table` is pandas, polars, DuckDB or Arrow, a `pyarrow.RecordBatchReader`, or a dict of columns. `url` is
+    `postgresql://…`, `sqlite:///file.db` or `duckdb:///file.duckdb`; such a file is created if there is none.
+
+    A new table appears whole or not at all. An existing one must have all columns of `table`: its rows are
+    replaced, and readers see the old rows or the new ones, never a mixture. Indexes, grants and further
+    columns stay; further columns get their defaults. `name` may be `schema.table`; it is quoted, so that its
+    case is kept.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_table({"user": ["ann"], "item": [7]}, f"duckdb:///{folder}/shop.duckdb", "lists")
+    1
+    """
+    database = target(url, name)
+    rows = _Rows(table)
+    with ExitStack() as opened:
+        connection = _connected(database, opened)
+        try:
+            with errors_of(database, f"table {name} is not written", "nothing has changed", StorageError):
+                _write(connection, database, name, rows)
+        except StorageError:
+            if rows.error is not None:  # what the rows raised, an interruption for example, a driver hides
+                raise rows.error from None
+            raise
+    return rows.count
+
+
+def check_target(url: str, name: str, columns: Sequence[str]) -> Database:
+    """Raise before any work if a table of these columns cannot be written there; nothing is created."""
+    database = target(url, name)
+    if database.path is not None and not database.path.exists():
+        return database
+    with ExitStack() as opened:
+        connection = _connected(database, opened)
+        with errors_of(database, f"table {name} cannot be looked up", "check the permissions"):
+            _check_columns(database, name, _columns_there(connection, database, name), columns)
+    return database
+
+
+def target(url: str, name: str) -> Database:
+    """The database of a URL to write to; both are checked, without connecting."""
+    if not is_url(url):
+        raise InputError(
+            f"{str(url)!r:.80} is not the URL of a database; give one, such as sqlite:///shop.db."
+        )
+    database = parse_url(url)
+    if database.table is not None:
+        raise InputError(
+            f"{database.shown}: #{database.table} names a table to read; the table to write is a name of its "
+            f"own: {database.table!r}."
+        )
+    parts_of(name)
+    if database.path is not None and database.path.exists():
+        check_file(database)
+    elif database.path is not None and not database.path.parent.is_dir():
+        raise InputError(
+            f"{database.shown}: there is no folder {database.path.parent}; make it, or correct the path."
+        )
+    return database
+
+
+def _connected(database: Database, opened: ExitStack) -> Any:
+    connect = connect_duckdb if database.engine == "duckdb" else connect_adbc
+    return connect(database, opened, write=True)
+
+
+def _write(connection: Any, database: Database, name: str, rows: _Rows) -> None:
+    stage = f"truepair_{secrets.token_hex(8)}"  # a temporary table, or DuckDB's view of the rows
+    STAGERS[database.engine](connection, stage, rows.reader(database.engine))
+    there = _columns_there(connection, database, name)
+    columns = ", ".join(quoted(column) for column in rows.schema.names)
+    if there:
+        _check_columns(database, name, there, rows.schema.names)
+        if (
+            database.engine == "postgresql"
+        ):  # another writer waits until this one has finished; readers do not
+            connection.execute(f"lock table {quoted_name(name)} in share row exclusive mode")
+        connection.execute(f"delete from {quoted_name(name)}")
+        connection.execute(f"insert into {quoted_name(name)} ({columns}) select {columns} from {stage}")
+    else:
+        connection.execute(f"create table {quoted_name(name)} as select {columns} from {stage}")
+    _commit(connection)
+
+
+def _commit(connection: Any) -> None:
+    getattr(connection, "connection", connection).commit()  # a cursor of ADBC has its connection
+
+
+def _stage_adbc(cursor: Any, stage: str, rows: pa.RecordBatchReader) -> None:
+    cursor.adbc_ingest(stage, rows, mode="create", temporary=True)
+
+
+def _stage_duckdb(connection: Any, stage: str, rows: pa.RecordBatchReader) -> None:
+    connection.begin()
+    connection.register(stage, rows)
+
+
+STAGERS: dict[str, Callable[[Any, str, pa.RecordBatchReader], None]] = {
+    "postgresql": _stage_adbc,
+    "sqlite": _stage_adbc,
+    "duckdb": _stage_duckdb,
+}
+"""Engine -> what makes the rows readable by a name, within a transaction."""
+
+
+def quoted(name: str) -> str:
+    """The name of a column for SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+# --- what is there ---------------------------------------------------------------------------------
+
+
+def _columns_there(connection: Any, database: Database, name: str) -> list[str]:
+    """The columns of a table; empty if there is no such table."""
+    connection.execute(_QUESTIONS[database.engine](name))
+    return [row[0] for row in connection.fetchall()]
+
+
+def _ask_postgresql(name: str) -> str:
+    return (
+        f"select attname::text from pg_attribute where attrelid = to_regclass({_literal(quoted_name(name))}) "
+        "and attnum > 0 and not attisdropped order by attnum"
+    )
+
+
+def _ask_sqlite(name: str) -> str:
+    arguments = ", ".join(_literal(part) for part in reversed(parts_of(name)))
+    return f"select name from pragma_table_info({arguments})"
+
+
+def _ask_duckdb(name: str) -> str:
+    *schema, table = parts_of(name)
+    where = _literal(schema[0]) if schema else "current_schema()"
+    return (
+        "select column_name from duckdb_columns() where database_name = current_database() "
+        f"and lower(schema_name) = lower({where}) and lower(table_name) = lower({_literal(table)}) "
+        "order by column_index"
+    )
+
+
+_QUESTIONS = {"postgresql": _ask_postgresql, "sqlite": _ask_sqlite, "duckdb": _ask_duckdb}
+
+
+def _check_columns(database: Database, name: str, there: Sequence[str], columns: Iterable[str]) -> None:
+    if there and (lacking := [column for column in columns if column not in there]):
+        raise InputError(
+            f"{database.shown}: there is a table {name} without {', '.join(map(repr, lacking))}; its columns "
+            f"are {', '.join(map(repr, there))}. It is left as it is: give another name, or drop it first."
+        )
+
+
+# --- the rows --------------------------------------------------------------------------------------
+
+
+class _Rows:
+    """The rows of a table as a stream that databases take: how many there were, and what they raised."""
+
+    def __init__(self, table: Any) -> None:
+        self.count = 0
+        self.error: BaseException | None = None
+        try:
+            source = table if hasattr(table, "__arrow_c_stream__") else pa.table(table)
+            is_reader = isinstance(source, pa.RecordBatchReader)
+            self.source = source if is_reader else pa.RecordBatchReader.from_stream(source)
+        except (pa.ArrowException, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise InputError(
+                f"a {type(table).__name__} cannot be written as a table: {error}. Give a table (pandas, "
+                "polars, DuckDB, pyarrow) or a dict of columns of one length."
+            ) from error
+        self.schema = self.source.schema
+        if not self.schema.names or len(set(self.schema.names)) < len(self.schema.names):
+            raise InputError(
+                f"the table has the columns {self.schema.names}; give one or more, each with its own name."
+            )
+
+    def reader(self, engine: str) -> pa.RecordBatchReader:
+        """The rows with types that the engine has."""
+        plain = [_PLAIN.get(_kind_of(field.type, engine), (field.type, None)) for field in self.schema]
+        names = self.schema.names
+        kinds = pa.schema([(name, kind) for name, (kind, _) in zip(names, plain, strict=True)])
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            try:
+                for batch in self.source:
+                    self.count += len(batch)
+                    made = [
+                        column if convert is None else pa.array(map(convert, column.to_pylist()), kind)
+                        for column, (kind, convert) in zip(batch.columns, plain, strict=True)
+                    ]
+                    yield pa.record_batch(made, schema=kinds)
+            except BaseException as error:
+                self.error = error
+                raise
+
+        return pa.RecordBatchReader.from_batches(kinds, batches())
+
+
+def _kind_of(kind: pa.DataType, engine: str) -> str:
+    if pa.types.is_nested(kind):
+        return "nested"
+    return "uuid" if kind == pa.uuid() and engine == "sqlite" else ""
+
+
+def _json(value: Any) -> str | None:
+    return None if value is None else json.dumps(value, ensure_ascii=False, default=_as_text)
+
+
+def _as_text(value: Any) -> str | None:
+    if value is None:
+        return None
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+_PLAIN: dict[str, tuple[pa.DataType, Callable[[Any], str | None]]] = {
+    "nested": (pa.large_string(), _json),
+    "uuid": (pa.large_string(), _as_text),
+}
+"""Lists become JSON; SQLite has no UUIDs, and gets their text."""
