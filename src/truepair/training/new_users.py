@@ -23,6 +23,7 @@ from truepair.training.settings import Settings
 
 STEPS, RATE = 60, 0.1
 AT_ONCE = 256  # users whose scores are in memory at once
+FEW = 16  # users; for more, the products of a block are faster than one row after the other
 
 
 def fold_in(
@@ -48,7 +49,8 @@ def fold_in(
     width = items.shape[1] - bool(encoder.popularity)  # not encoder.dim, which may have been changed since
     vectors = nn.Parameter(_means(items, history)[:, :width])
     rates = [RATE * (1 - step / STEPS) for step in range(STEPS)]
-    if type(loss) is InfoNCE and isinstance(sampler, Full) and _fits_rows(sampler, items):
+    few = history.n_users <= FEW and type(loss) is InfoNCE
+    if few and isinstance(sampler, Full) and _fits_rows(sampler, items):
         rows = RowFoldIn(items.numpy(), encoder, loss.temperature, settings, float(popularity.sum()))
         return encoder.scaled(torch.from_numpy(rows.vectors(vectors.detach().numpy(), history, rates)))
     optimizer = torch.optim.Adam([vectors], lr=RATE, weight_decay=settings.weight_decay)
