@@ -4,6 +4,9 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
 
+# Tests start many processes, which would compile every module again
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: test pytest test-long demo check fuzz mutants soak clean
 
 test: $(INSTALLED)
@@ -43,6 +46,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("truepair needs Python 3.11 or newer; set PYTHON=…") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --no-compile --editable '.[dev]' --constraint constraints.txt
+	-$(BIN)/python -m compileall -qq -j 2 $(VENV)/lib
 	touch $@
 
 clean:
