@@ -49,8 +49,8 @@ def fold_in(
     width = items.shape[1] - bool(encoder.popularity)  # not encoder.dim, which may have been changed since
     vectors = nn.Parameter(_means(items, history)[:, :width])
     rates = [RATE * (1 - step / STEPS) for step in range(STEPS)]
-    few = history.n_users <= FEW and type(loss) is InfoNCE
-    if few and isinstance(sampler, Full) and _fits_rows(sampler, items):
+    by_row = history.n_users <= FEW and isinstance(sampler, Full) and _fits_rows(sampler, items)
+    if type(loss) is InfoNCE and by_row:
         rows = RowFoldIn(items.numpy(), encoder, loss.temperature, settings, float(popularity.sum()))
         return encoder.scaled(torch.from_numpy(rows.vectors(vectors.detach().numpy(), history, rates)))
     optimizer = torch.optim.Adam([vectors], lr=RATE, weight_decay=settings.weight_decay)
