@@ -65,6 +65,7 @@ def folder(tmp_path_factory, model):
     return place
 
 
+@pytest.mark.long
 def test_an_event_outlives_a_kill_and_a_stop_is_graceful(folder):
     event = json.dumps({"events": [{"user": "u1", "item": "i0", "id": "e1"}]})
     headers = {"content-type": "application/json"}
@@ -146,6 +147,7 @@ def curl(line, port):
     return ask(port, "POST" if body else "GET", path, body, headers)
 
 
+@pytest.mark.long
 def test_every_step_of_the_page(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     basket = ["tea", "milk", "jam", "roll"]
