@@ -60,7 +60,7 @@ def serve(
     ] = False,
     console: Console,
 ) -> None:
-    """Serve the lists of a model over HTTP, and learn from what people do.
+    """Serve a model over HTTP, with what people did a second ago.
 
     GET /openapi.json describes all requests. Ctrl-C and SIGTERM finish what is running, then stop.
     """
