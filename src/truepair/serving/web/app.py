@@ -65,6 +65,8 @@ class Service:
         self.events_together: Gathering[Sequence[Event], int] = Gathering(
             self.store.add, GATHER_SECONDS, 1024
         )
+        self.parts: list[tuple[Sequence[Route], object]] = [(ROUTES, self)]
+        """Routes, and the object whose `answer_NAME` answers the route NAME."""
 
     def application(self) -> Any:
         """The ASGI application."""
@@ -83,12 +85,13 @@ class Service:
             ids.ids[0].as_py() for ids in (self.served.model.seen.user_ids, self.served.model.seen.item_ids)
         )
         ids = [one if isinstance(one, int) else str(one) for one in (user, item)]
-        for route in ROUTES:
-            answer = self._answering(route, getattr(self, f"answer_{route.name}"))
-            app.add_api_route(
-                route.path, answer, methods=[route.method], name=route.name, response_model=None,
-                openapi_extra=documented(route, *ids), response_class=Response,
-            )  # fmt: skip
+        for routes, answering in self.parts:
+            for route in routes:
+                answer = self._answering(route, getattr(answering, f"answer_{route.name}"))
+                app.add_api_route(
+                    route.path, answer, methods=[route.method], name=route.name, response_model=None,
+                    openapi_extra=documented(route, *ids), response_class=Response,
+                )  # fmt: skip
         self._add_document(app)
         for error, handler in ((HTTPException, _refused), (RefusalError, _refused), (Exception, _failed)):
             app.add_exception_handler(error, handler)

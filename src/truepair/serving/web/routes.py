@@ -24,7 +24,7 @@ def _object(**properties: Any) -> dict[str, Any]:
 
 
 class Route(NamedTuple):
-    """A route; the function of its name in `app.Service` answers it."""
+    """A route; the function of its name in the object beside it (`Service.parts`) answers it."""
 
     method: str
     path: str
