@@ -51,6 +51,25 @@ def serve(
     max_events: Annotated[int, typer.Option(help="The most events in one request.")] = 1000,
     timeout: Annotated[float, typer.Option(help="Seconds until a request is answered, or refused.")] = 30.0,
     gather: Annotated[int, typer.Option(help="The most requests for lists that are computed together.")] = 64,
+    index: Annotated[
+        str,
+        typer.Option(
+            help="How lists are searched: exact, ivf, hnsw, or auto: exact up to 50,000 items, ivf above. "
+            "An index needs the extra ann."
+        ),
+    ] = "auto",
+    recall: Annotated[
+        float,
+        typer.Option(help="The share of the exact lists that an index must find, or lists are exact."),
+    ] = 0.99,
+    rate: Annotated[
+        float | None,
+        typer.Option(
+            metavar="N",
+            help="The most requests a second for each token, or for each address without tokens. "
+            "[default: no limit]",
+        ),
+    ] = None,
     log_requests: Annotated[
         bool,
         typer.Option("--log-requests/--no-log-requests", help="Write a line to stderr for each request."),
@@ -70,6 +89,7 @@ def serve(
     from truepair.recommender.estimator import Recommender
     from truepair.serving.events.event import Kinds
     from truepair.serving.limits import Limits
+    from truepair.serving.lists.index_choice import IndexChoice
     from truepair.serving.lists.served_model import read_items
     from truepair.serving.web.app import Service
     from truepair.serving.web.logs import Log
@@ -82,6 +102,10 @@ def serve(
     for name, size in sizes.items():
         check_whole(name, size, 1)
     check_number("--timeout", timeout, 0, open_low=True)
+    check_number("--recall", recall, 0, 1, open_low=True)
+    if rate is not None:
+        check_number("--rate", rate, 0, 1e6, open_low=True)
+    choice = IndexChoice(index, recall, model.with_suffix(".index"), console.say)
     limits = Limits(body=max_body, k=max_k, users=max_users, events=max_events, seconds=timeout)
     known, kinds = Tokens.read(tokens), Kinds(kind_numbers(feedback) or Kinds().numbers)
     check_binding(host, known)
@@ -94,11 +118,13 @@ def serve(
     log = Log(requests=log_requests, people=log_people)
     with bound_socket(host, port, known) as listening:
         service = Service(
-            fitted, path, items=table, kinds=kinds, tokens=known, limits=limits, log=log, gathered=gather
-        )
+            fitted, path, items=table, kinds=kinds, tokens=known, limits=limits, log=log, gathered=gather,
+            index=choice, rate=rate,
+        )  # fmt: skip
         n_events = service.reader.count()
         console.say(
             f"{fitted.seen_.n_users:,} users, {fitted.seen_.n_items:,} items; {n_events:,} events in {path}"
         )
+        console.say(service.served.indexing.about)
         run(service.application(), listening, limits, log, lambda at: console.say(f"serving {model} at {at}"))
     console.say("stopped")

@@ -25,6 +25,7 @@ from truepair.serving.events.event import Kinds
 from truepair.serving.id_texts import IdTexts
 from truepair.serving.limits import Limits
 from truepair.serving.lists.histories import Histories, stacked
+from truepair.serving.lists.index_choice import IndexChoice
 from truepair.serving.refusals import RefusalError
 
 MODEL, EVENTS, POPULARITY = "model", "events", "popularity"
@@ -66,7 +67,12 @@ class ServedModel:
     """A model ready to be asked: its ids as text, its items in order, and its people with their events."""
 
     def __init__(
-        self, recommender: Recommender, limits: Limits, kinds: Kinds, items: pa.Table | None = None
+        self,
+        recommender: Recommender,
+        limits: Limits,
+        kinds: Kinds,
+        items: pa.Table | None = None,
+        index: IndexChoice | None = None,
     ) -> None:
         model = recommender.model_
         self.recommender, self.model, self.parameters = recommender, model, recommender.get_params()
@@ -77,7 +83,12 @@ class ServedModel:
         self._candidates = Candidates.of(model, None, None, "popular")
         self._place = np.full(model.seen.n_items, -1)
         self._place[self._candidates.codes] = np.arange(len(self._candidates.codes))
-        self._by_vectors = PreparedItems.of(self._candidates.items)
+        exact = PreparedItems.of(self._candidates.items)
+        self.indexing = (index or IndexChoice()).applied(
+            exact, model.users, self.people.trained, self._candidates.seen
+        )
+        """The items, with an index or without, and a sentence about it."""
+        self._by_vectors = self.indexing.items
         total = max(self._candidates.popularity.sum(), 1)
         shares = (self._candidates.popularity / total).astype(np.float32)[:, None]
         self._by_popularity = PreparedItems.of(torch.from_numpy(shares))

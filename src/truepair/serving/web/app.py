@@ -21,12 +21,14 @@ from truepair.serving.events.store import EventReader, EventStore
 from truepair.serving.id_texts import escaped
 from truepair.serving.limits import Limits
 from truepair.serving.lists.gathering import Gathering
+from truepair.serving.lists.index_choice import IndexChoice
 from truepair.serving.lists.served_model import Asked, PlainList, ServedModel
 from truepair.serving.refusals import RefusalError
 from truepair.serving.web import answers
 from truepair.serving.web.guard import Guard
 from truepair.serving.web.logs import Log
 from truepair.serving.web.metrics import Metrics
+from truepair.serving.web.rates import RateLimit
 from truepair.serving.web.requests import checked, parsed, query_number
 from truepair.serving.web.routes import ROUTES, Route, documented
 from truepair.serving.web.tokens import Tokens
@@ -51,13 +53,17 @@ class Service:
         limits: Limits | None = None,
         log: Log | None = None,
         gathered: int = GATHERED,
+        index: IndexChoice | None = None,
+        rate: float | None = None,
     ) -> None:
         self.limits, self.tokens, self.kinds = limits or Limits(), tokens or Tokens(), kinds or Kinds()
         self.log = log or Log()
-        self.served = ServedModel(recommender, self.limits, self.kinds, items)
+        self.served = ServedModel(recommender, self.limits, self.kinds, items, index)
         self.store = EventStore(store)
         self.served.people.reader = self.reader = EventReader(store)
         self.metrics = Metrics(self.served.people)
+        self.metrics.show_index(lambda: self.served.indexing)
+        self.rates = None if rate is None else RateLimit(rate)
         self.lists_together: Gathering[Asked, PlainList] = Gathering(
             self.served.plain_lists, GATHER_SECONDS, gathered
         )
@@ -95,7 +101,10 @@ class Service:
         self._add_document(app)
         for error, handler in ((HTTPException, _refused), (RefusalError, _refused), (Exception, _failed)):
             app.add_exception_handler(error, handler)
-        return Guard(app, self.limits, self.metrics, self.log, loopback_only=not self.tokens)
+        return Guard(
+            app, self.limits, self.metrics, self.log,
+            loopback_only=not self.tokens, rates=self.rates, tokens=self.tokens,
+        )  # fmt: skip
 
     def _add_document(self, app: FastAPI) -> None:
         document: dict[str, Any] = app.openapi()
@@ -230,6 +239,7 @@ class Service:
                 "item_ids": str(seen.item_ids.ids.type),
                 "parameters": facts.get("parameters"),
                 "kinds": dict(self.kinds.numbers),
+                "index": {"kind": self.served.indexing.kind, "recall": self.served.indexing.recall},
                 "item_columns": None
                 if self.served.item_table is None
                 else self.served.item_table.column_names,

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from truepair.ranking.approximate.faiss_indexes import INDEXES
+from truepair.ranking.approximate.indexing import Indexing
 from truepair.serving.lists.histories import Histories
 
 _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
@@ -39,6 +43,18 @@ class Metrics:
         """Count a request."""
         self._requests.labels(method, route, status).inc()
         self._seconds.labels(route).observe(seconds)
+
+    def show_index(self, indexing: Callable[[], Indexing]) -> None:
+        """Report the index of the model that is served: its measured recall, and how many items it has."""
+        recall = Gauge(
+            "truepair_index_recall",
+            "Share of exact lists that the index finds, measured; 1 without one",
+            registry=self.registry,
+        )
+        recall.set_function(lambda: indexing().recall)
+        size = Gauge("truepair_index_items", "Items in the index by its kind", ("kind",), registry=self.registry)
+        for kind in INDEXES:
+            size.labels(kind).set_function(lambda kind=kind: indexing().size if indexing().kind == kind else 0)
 
     def gathered(self, size: int) -> None:
         """Count a product of so many requests."""
