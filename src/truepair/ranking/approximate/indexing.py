@@ -220,6 +220,7 @@ def _speed_up(found: IndexedItems, people: People) -> float:
     some = People(people.vectors[:32], people.hidden[:32])
     times = []
     for items in (found.exact, found):
+        items.top_k(some.vectors, _K, some.hidden)  # the first call of all compiles
         start = time.perf_counter()
         items.top_k(some.vectors, _K, some.hidden)
         times.append(time.perf_counter() - start)
