@@ -13,6 +13,7 @@ import pyarrow as pa
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from truepair.errors import InputError, StorageError
 from truepair.recommender.estimator import Recommender
@@ -108,9 +109,12 @@ class Service:
 
     def _add_document(self, app: FastAPI) -> None:
         document: dict[str, Any] = app.openapi()
-        document["components"] = {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}}
+        if self.tokens:
+            document["components"] = {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}}
         for methods in document["paths"].values():
             for method in methods.values():
+                if not self.tokens:
+                    method.pop("security", None)
                 method["responses"].pop("422", None)
                 if isinstance(method["responses"].get("200"), dict):
                     method["responses"]["200"]["content"].pop("", None)
@@ -165,6 +169,8 @@ class Service:
                             413, f"the body has more than {self.limits.body:,} bytes; send several requests."
                         )
                     parts.append(part)
+        except ClientDisconnect:
+            raise RefusalError(400, "the connection was closed before the body was complete.") from None
         except TimeoutError:
             raise RefusalError(
                 408, f"the body did not arrive within {self.limits.body_seconds:g} s."
