@@ -78,7 +78,21 @@ def _many(rng: random.Random) -> bytes:
 
 
 def _wrong_type(rng: random.Random) -> bytes:
-    values: list[Any] = [None, True, -1, 0.5, 1e308, 10**40, "", "x" * 3000, [[]], [{}], {"a": []}, [None], [1.5]]
+    values: list[Any] = [
+        None,
+        True,
+        -1,
+        0.5,
+        1e308,
+        10**40,
+        "",
+        "x" * 3000,
+        [[]],
+        [{}],
+        {"a": []},
+        [None],
+        [1.5],
+    ]
     field = rng.choice(("users", "k", "quota", "only_items", "diversify", "exclude_items", "nothing"))
     wrong = {"users": values[:8], "exclude_items": [value for value in values if value != ""] + [""]}
     body = {"users": ["u1"], field: rng.choice(wrong.get(field, values))}
@@ -106,11 +120,15 @@ def _broken_json(rng: random.Random) -> bytes:
 
 
 def _repeated_keys(rng: random.Random) -> bytes:
-    return _post("/v1/recommendations", b'{"users": ["u1"], "users": 3' + b', "k": -1' * rng.randint(1, 5) + b"}")
+    return _post(
+        "/v1/recommendations", b'{"users": ["u1"], "users": 3' + b', "k": -1' * rng.randint(1, 5) + b"}"
+    )
 
 
 def _numbers(rng: random.Random) -> bytes:
-    number = rng.choice((b"9" * 5000, b"1e99999", b"-0.0000001", b"NaN", b"Infinity", b"0x10", b"1_000", b"01"))
+    number = rng.choice(
+        (b"9" * 5000, b"1e99999", b"-0.0000001", b"NaN", b"Infinity", b"0x10", b"1_000", b"01")
+    )
     return _post("/v1/recommendations", b'{"users": ["u1"], "k": ' + number + b"}")
 
 
@@ -135,7 +153,9 @@ def _content_type(rng: random.Random) -> bytes:
 
 def _compressed(rng: random.Random) -> bytes:
     bomb = b" " * (1 << 22)
-    body, name = rng.choice(((gzip.compress(bomb), b"gzip"), (zlib.compress(bomb), b"deflate"), (b"\x1b\x00", b"br")))
+    body, name = rng.choice(
+        ((gzip.compress(bomb), b"gzip"), (zlib.compress(bomb), b"deflate"), (b"\x1b\x00", b"br"))
+    )
     return _post(_path(rng), body, b"application/json", b"content-encoding: " + name)
 
 
@@ -199,7 +219,9 @@ def _long_header(rng: random.Random) -> list[bytes]:
 
 
 def _hosts(rng: random.Random) -> bytes:
-    host = rng.choice((b"evil.example", b"", b"localhost.evil.example", b"127.0.0.1.evil.example", b"\xff", b"a" * 999))
+    host = rng.choice(
+        (b"evil.example", b"", b"localhost.evil.example", b"127.0.0.1.evil.example", b"\xff", b"a" * 999)
+    )
     return b"GET /v1/model HTTP/1.1\r\nhost: " + host + b"\r\n\r\n"
 
 
@@ -255,7 +277,9 @@ def _slow_body(rng: random.Random) -> list[bytes]:
 
 
 def _slow_head(rng: random.Random) -> list[bytes]:
-    return [bytes([byte]) for byte in b"GET /v1/none HTTP/1.1\r\nhost: localhost\r\n\r\n"[: rng.choice((10, 44))]]
+    return [
+        bytes([byte]) for byte in b"GET /v1/none HTTP/1.1\r\nhost: localhost\r\n\r\n"[: rng.choice((10, 44))]
+    ]
 
 
 def _cut_head(rng: random.Random) -> bytes:
@@ -274,7 +298,9 @@ def _pipelined(rng: random.Random) -> bytes:
 
 def _upgrade(rng: random.Random) -> bytes:
     kind = rng.choice((b"websocket", b"h2c", b"\xff"))
-    return _head("GET", "/v1/nothing", b"connection: upgrade", b"upgrade: " + kind, b"sec-websocket-version: 13")
+    return _head(
+        "GET", "/v1/nothing", b"connection: upgrade", b"upgrade: " + kind, b"sec-websocket-version: 13"
+    )
 
 
 def _expectation(rng: random.Random) -> bytes:

@@ -29,9 +29,7 @@ def write_index(
         say(f"the index is not kept: {error}")
 
 
-def read_index(
-    path: Path, kind: str, items: npt.NDArray[np.float32], say: Callable[[str], object]
-) -> Any:
+def read_index(path: Path, kind: str, items: npt.NDArray[np.float32], say: Callable[[str], object]) -> Any:
     """The index of a file, if it is of this kind and of these items; None for all other files."""
     if not path.exists():
         return None

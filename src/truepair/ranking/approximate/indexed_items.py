@@ -57,9 +57,7 @@ class IndexedItems:
         found[tie_order(len(found))] = np.arange(len(found))
         return found
 
-    def top_k(
-        self, vectors: Rows, k: int, hidden: Sequence[Codes], allowed: Mask | None = None
-    ) -> TopK:
+    def top_k(self, vectors: Rows, k: int, hidden: Sequence[Codes], allowed: Mask | None = None) -> TopK:
         """The `k` best items for each row of `vectors`; row r does not list the items in hidden[r].
 
         `allowed` says which items may be listed at all.

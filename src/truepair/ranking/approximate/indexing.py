@@ -115,7 +115,9 @@ def _obstacle(exact: PreparedItems, people: People, kind: str) -> str | None:
     if kind == AUTO and n <= EXACT_UP_TO:
         return f"{n:,} items are few enough."
     if kind == AUTO and find_spec("faiss") is None:
-        return f"an index of {n:,} items needs faiss; for more requests a second, pip install 'truepair[ann]'."
+        return (
+            f"an index of {n:,} items needs faiss; for more requests a second, pip install 'truepair[ann]'."
+        )
     if len(people.hidden) < 2:
         return "the recall of an index is measured by the lists of at least two users."
     if n < 2:
@@ -123,9 +125,7 @@ def _obstacle(exact: PreparedItems, people: People, kind: str) -> str | None:
     return None
 
 
-def _built(
-    exact: PreparedItems, kind: str, path: Path | None, say: Callable[[str], object]
-) -> IndexedItems:
+def _built(exact: PreparedItems, kind: str, path: Path | None, say: Callable[[str], object]) -> IndexedItems:
     """The index of a file that fits these items, or a new one, which is written to the file."""
     assert isinstance(exact.items, torch.Tensor)
     rows = np.ascontiguousarray(exact.items.detach().float().numpy())

@@ -49,9 +49,7 @@ def best_of_found(
             score = np.float32(0)
             for at in range(dim):
                 score = score + users[row, at] * items[item, at]
-            worse = size == k and (
-                score < scores[0] or (score == scores[0] and column[item] > columns[0])
-            )
+            worse = size == k and (score < scores[0] or (score == scores[0] and column[item] > columns[0]))
             if not worse:
                 size = offer(columns, scores, size, column[item], score)
         for item in hidden[starts[row] : ends[row]]:

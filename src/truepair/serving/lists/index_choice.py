@@ -32,9 +32,7 @@ class IndexChoice:
         settle(self, kind=check_choice("index", self.kind, CHOICES))
         settle(self, recall=check_number("recall", self.recall, 0, 1, open_low=True))
 
-    def applied(
-        self, exact: PreparedItems, users: Rows, trained: np.ndarray, seen: Interactions
-    ) -> Indexing:
+    def applied(self, exact: PreparedItems, users: Rows, trained: np.ndarray, seen: Interactions) -> Indexing:
         """The items with an index, or as they are; the recall is measured for users with a trained vector."""
         codes = np.flatnonzero(trained)
         codes = np.sort(np.random.default_rng(0).permutation(codes)[:_PEOPLE])

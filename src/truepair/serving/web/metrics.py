@@ -52,9 +52,13 @@ class Metrics:
             registry=self.registry,
         )
         recall.set_function(lambda: indexing().recall)
-        size = Gauge("truepair_index_items", "Items in the index by its kind", ("kind",), registry=self.registry)
+        size = Gauge(
+            "truepair_index_items", "Items in the index by its kind", ("kind",), registry=self.registry
+        )
         for kind in INDEXES:
-            size.labels(kind).set_function(lambda kind=kind: indexing().size if indexing().kind == kind else 0)
+            size.labels(kind).set_function(
+                lambda kind=kind: indexing().size if indexing().kind == kind else 0
+            )
 
     def gathered(self, size: int) -> None:
         """Count a product of so many requests."""

@@ -171,9 +171,7 @@ def _gradient(
             a, b, c, d = start + j, start + j + 1, start + j + 2, start + j + 3
             p, q, r, s = scores[j], scores[j + 1], scores[j + 2], scores[j + 3]
             for at in range(width):
-                gradient[at] += (
-                    p * items[a, at] + q * items[b, at] + r * items[c, at] + s * items[d, at]
-                )
+                gradient[at] += p * items[a, at] + q * items[b, at] + r * items[c, at] + s * items[d, at]
         for j in range(fours, size):
             for at in range(width):
                 gradient[at] += scores[j] * items[start + j, at]
