@@ -54,7 +54,7 @@ def serve(
     index: Annotated[
         str,
         typer.Option(
-            help="How lists are searched: exact, ivf, hnsw, or auto: exact up to 50,000 items, ivf above. "
+            help="How lists are searched: exact, ivf, hnsw, or auto: exact up to 200,000 items, ivf above. "
             "An index needs the extra ann."
         ),
     ] = "auto",

@@ -97,7 +97,7 @@ def _build_ivf(items: Floats) -> Any:
     faiss.omp_set_num_threads(torch.get_num_threads())
     lists = _lists_for(len(items))
     sample = np.random.default_rng(0).permutation(len(items))[: lists * _PER_LIST]
-    means = faiss.Kmeans(items.shape[1], lists, niter=10, spherical=True, seed=1)
+    means = faiss.Kmeans(items.shape[1], lists, niter=10, spherical=True, seed=1, min_points_per_centroid=1)
     means.train(items[np.sort(sample)])
     index = _empty_ivf(items.shape[1], means.centroids)
     index.add(items)

@@ -20,6 +20,7 @@ from truepair.ranking.selection import TopK, tie_order
 
 Floats = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
+_HEAD = 16  # of so many items, one is in the head
 
 
 class Level(NamedTuple):
@@ -27,6 +28,31 @@ class Level(NamedTuple):
 
     depth: int
     effort: int
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """The longest items, which are searched exactly, and all others, which the index holds.
+
+    Long items, such as popular ones, are in lists of people of all tastes. An index would have to look for
+    them everywhere.
+    """
+
+    head: Codes  # codes, in order
+    tail: Codes
+    head_items: PreparedItems | None  # None if the head is empty
+    space: SearchSpace  # of the tail
+
+    @staticmethod
+    def of(items: Floats) -> Split:
+        """A sixteenth of the items, if they are longer than others; none if all are equally long."""
+        lengths = np.linalg.norm(items, axis=1)
+        size = len(items) // _HEAD if lengths.max() > 1.01 * lengths.min() else 0
+        is_head = np.zeros(len(items), dtype=bool)
+        is_head[np.argsort(-lengths, kind="stable")[:size]] = True
+        head, tail = np.flatnonzero(is_head), np.flatnonzero(~is_head)
+        prepared = PreparedItems.of(torch.from_numpy(items[head])) if size else None
+        return Split(head, tail, prepared, SearchSpace.of(items[tail]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +64,7 @@ class IndexedItems:
     """
 
     exact: PreparedItems
-    space: SearchSpace
+    split: Split
     kind: str
     index: Any
     levels: tuple[Level, ...] = ()
@@ -83,6 +109,21 @@ class IndexedItems:
             found.items[left], found.scores[left] = best
         return found
 
+    def candidates(self, rows: Floats, count: int, effort: int, allowed: Mask | None = None) -> Codes:
+        """About the `count` best items of each row, and others; -1 for none."""
+        split = self.split
+        among = None if allowed is None else allowed[split.tail]
+        wanted = min(count, len(split.tail))
+        places = search(self.kind, self.index, split.space.of_users(rows), wanted, effort, among)
+        found = np.where(places >= 0, split.tail[places], -1)
+        if split.head_items is None:
+            return found
+        never = np.empty(0, np.int64) if allowed is None else np.flatnonzero(~allowed[split.head])
+        best = split.head_items.top_k(
+            torch.from_numpy(rows), min(count, len(split.head)), [never] * len(rows)
+        ).items
+        return np.hstack([found, np.where(best >= 0, split.head[best], -1)])
+
     def _searched(
         self,
         rows: Floats,
@@ -99,7 +140,7 @@ class IndexedItems:
 
         users, n_items = rows[some], len(self._rows)
         count = min(int(counts[some].max()), n_items)
-        items = search(self.kind, self.index, self.space.of_users(users), count, effort, allowed)
+        items = self.candidates(users, count, effort, allowed)
         masks = [hidden[row] for row in some]
         ends = np.cumsum([len(codes) for codes in masks])
         starts = ends - [len(codes) for codes in masks]

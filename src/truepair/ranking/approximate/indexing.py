@@ -16,16 +16,15 @@ from truepair.data.ids import Codes, IdMap
 from truepair.data.interactions import Interactions
 from truepair.errors import check_choice, check_number
 from truepair.models.factor_matrices import Rows, n_rows
-from truepair.ranking.approximate.faiss_indexes import INDEXES, check_extra, search
+from truepair.ranking.approximate.faiss_indexes import INDEXES, check_extra
 from truepair.ranking.approximate.index_file import read_index, write_index
-from truepair.ranking.approximate.indexed_items import IndexedItems, Level
-from truepair.ranking.approximate.search_space import SearchSpace
+from truepair.ranking.approximate.indexed_items import IndexedItems, Level, Split
 from truepair.ranking.prepared_items import PreparedItems
 from truepair.ranking.selection import TopK, compiled_module, top_k
 
 AUTO, EXACT = "auto", "exact"
 CHOICES = (AUTO, EXACT, *INDEXES)
-EXACT_UP_TO = 50_000
+EXACT_UP_TO = 200_000
 """Items up to which `auto` does not build an index: exact lists are fast enough."""
 _DEPTHS = (20, 100, 500, 2000)
 _K = 10  # of the lists whose recall is checked in the end
@@ -110,6 +109,8 @@ def _obstacle(exact: PreparedItems, people: People, kind: str) -> str | None:
         return "no index was asked for."
     if not isinstance(exact.items, torch.Tensor) or not isinstance(people.vectors, torch.Tensor):
         return "an index needs a vector for each user and item, and this model has sparse rows."
+    if exact.items.shape[1] < 2:
+        return "an index needs a vector for each user and item, and this model has one number."
     if exact.strips is None or compiled_module() is None:
         return "an index needs Numba, which this machine does not have."
     if kind == AUTO and n <= EXACT_UP_TO:
@@ -129,15 +130,15 @@ def _built(exact: PreparedItems, kind: str, path: Path | None, say: Callable[[st
     """The index of a file that fits these items, or a new one, which is written to the file."""
     assert isinstance(exact.items, torch.Tensor)
     rows = np.ascontiguousarray(exact.items.detach().float().numpy())
-    space = SearchSpace.of(rows)
-    unit = space.of_items(rows)
+    split = Split.of(rows)
+    unit = split.space.of_items(rows[split.tail])
     if path is not None and (index := read_index(path, kind, unit, say)) is not None:
-        return IndexedItems(exact, space, kind, index)
+        return IndexedItems(exact, split, kind, index)
     say(f"building the index {kind} of {len(rows):,} items …")
     index = INDEXES[kind].build(unit)
     if path is not None:
         write_index(path, kind, unit, INDEXES[kind].arrays(index), say)
-    return IndexedItems(exact, space, kind, index)
+    return IndexedItems(exact, split, kind, index)
 
 
 # --- recall ----------------------------------------------------------------------------------------------
@@ -150,7 +151,8 @@ def _with_recall(found: IndexedItems, people: People, recall: float) -> IndexedI
     judges = people.half(1)
     k = min(_K, n_rows(found.exact.items))
     truth = _exact_lists(found.exact, judges, k)
-    while chosen:
+    needed = np.median([k + len(codes) for codes in judges.hidden])
+    while chosen and chosen[-1].depth >= needed:  # else most lists would be computed exactly
         tried = dataclasses.replace(found, levels=tuple(chosen))
         measured = _share(tried.top_k(judges.vectors, k, judges.hidden), truth)
         if measured >= recall:
@@ -172,11 +174,11 @@ def _levels(
     depths = sorted({min(depth, n) for depth in _DEPTHS})
     nothing = [np.empty(0, np.int64)] * len(people.hidden)
     truth = _exact_lists(found.exact, People(people.vectors, nothing), depths[-1])
-    queries = found.space.of_users(np.ascontiguousarray(people.vectors.float().numpy()))
+    rows = np.ascontiguousarray(people.vectors.float().numpy())
     at = 0
     for depth in depths:
         while at < len(efforts):
-            items = search(found.kind, found.index, queries, depth, efforts[at])
+            items = found.candidates(rows, depth, efforts[at])
             measured = _share_of_items(items, truth.items[:, :depth])
             if measured >= recall:
                 yield Level(depth, efforts[at]), measured

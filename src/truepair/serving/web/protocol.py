@@ -71,6 +71,8 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_response_complete()
         if self.cycle is not None and self.cycle.response_complete and self.cycle.more_body:
             self._close_after(self.linger_seconds)
+        elif self._in_head and not self.pipeline:  # the next request has begun
+            self._close_after(self.head_seconds)
 
     def _close_after(self, seconds: float) -> None:
         self._keep_open()
