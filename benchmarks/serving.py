@@ -9,9 +9,9 @@ so that all meet the same machine.
     python benchmarks/serving.py --json rows.json --markdown rows.md
     python benchmarks/serving.py --quick                  # a small model, a tenth of a second, without wrk
 
-Vectors of the ML-1M case are by chance: without an index, the cost of a list does not depend on them. Those of
-larger catalogues have structure, as learnt ones have: items around centres (one for 500 items) with spectra
-that fall, popularity as one more column, and users near the mean of three centres. They are simulated.
+Vectors of the ML-1M case are by chance: without an index, the cost of a list does not depend on them. Those
+of larger catalogues are simulated with structure: items around centres (one for 500 items) with spectra that
+fall, popularity as one more column, and users near the mean of three centres.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from truepair.serving.events.event import Kinds
 from truepair.serving.limits import Limits
 from truepair.serving.lists.served_model import ServedModel
 
-ALONE = ("--gather", "1")
+EXACT, IVF, ALONE = ("--index", "exact"), ("--index", "ivf"), ("--gather", "1", "--index", "exact")
 
 
 class Case(NamedTuple):
@@ -58,14 +58,14 @@ class Case(NamedTuple):
 
 
 CASES = {
-    "ml-1m": Case(6040, 3706, 165, {"gathered": ("--index", "exact"), "each alone": (*ALONE, "--index", "exact")}),
+    "ml-1m": Case(6040, 3706, 165, {"gathered": EXACT, "each alone": ALONE}),
     "100k": Case(
         20_000, 100_000, 50,
-        {"gathered": ("--index", "exact"), "index": ("--index", "ivf"), "each alone": (*ALONE, "--index", "exact")},
+        {"gathered": EXACT, "index": IVF, "each alone": ALONE},
     ),
     "1m": Case(
         20_000, 1_000_000, 50,
-        {"gathered": ("--index", "exact"), "index": ("--index", "ivf"), "each alone": (*ALONE, "--index", "exact")},
+        {"gathered": EXACT, "index": IVF, "each alone": ALONE},
     ),
 }  # fmt: skip
 
@@ -109,7 +109,8 @@ def model_with_structure(n_users: int, n_items: int, dim: int, per_user: int) ->
 
 
 def _unit(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True).astype(np.float32)
+    found: npt.NDArray[np.float32] = rows / np.linalg.norm(rows, axis=1, keepdims=True).astype(np.float32)
+    return found
 
 
 def _recommender(
@@ -326,9 +327,8 @@ def main() -> None:
         sizes = next(iter(cases.values()))
         model = model_by_chance(sizes.n_users, sizes.n_items, dim, sizes.per_user)
         times = fold_in_milliseconds(model, sizes.per_user, 20 * rounds)
-        print(
-            f"fold-in of {sizes.per_user} items: median {statistics.median(times):.2f} ms, fastest {times[0]:.2f}"
-        )
+        median, length = statistics.median(times), sizes.per_user
+        print(f"fold-in of {length} items: median {median:.2f} ms, fastest {times[0]:.2f} ms")
     rows: list[dict[str, Any]] = []
     for name, case in cases.items():
         rows += measured(name, case, seconds, rounds, dim, client)

@@ -1,7 +1,7 @@
 """`make hostile`: a thousand hostile requests to a service of its own, and a table of what it answered.
 
-Each must be answered by a 4xx, or the connection closed. Afterwards the service must give the list that it gave
-before, and have no more memory than allowed.
+Each must be answered by a 4xx, or the connection closed. Afterwards the service must give the list that it
+gave before, and have no more memory than allowed.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ def _wrong_type(rng: random.Random) -> bytes:
 def _odd_events(rng: random.Random) -> bytes:
     event: dict[str, Any] = {"user": "u1", "item": "i1"}
     name = rng.choice(("user", "item", "kind", "weight", "time", "id", "more"))
-    wrong = {"user": ["", [], {}, None, 1.5, "x" * 300], "weight": [-1, 0, "1", None, 1e309],
+    wrong: dict[str, list[Any]] = {"user": ["", [], {}, None, 1.5, "x" * 300], "weight": [-1, 0, "1", None, 1e309],
              "time": ["yesterday", -5, 1e30, [], True], "id": ["", "a b", "é", 5, "x" * 200]}  # fmt: skip
     event[name] = rng.choice(wrong.get("user" if name == "item" else name, [[], {}, None, "\x00" * 3]))
     return _post("/v1/events", json.dumps({"events": [event] * rng.choice((1, 3))}).encode())

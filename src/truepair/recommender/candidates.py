@@ -22,7 +22,6 @@ from truepair.recommender.listing.explanation import Explanation
 from truepair.recommender.listing.reranking import Reranking
 from truepair.recommender.model_file import Model
 
-
 _SCORES = 50_000_000  # that a CPU computes in the time in which a GPU gets the items
 
 

@@ -79,8 +79,8 @@ def search(
 
 
 def _lists_for(n_items: int) -> int:
-    """2√n, so that a search spends about as much time on the centroids as on a few lists."""
-    return max(min(2 * math.isqrt(n_items), n_items // _PER_LIST), 1)
+    """4√n: with half as many, k-means merges groups of items, and a search needs many more lists."""
+    return max(min(4 * math.isqrt(n_items), n_items // _PER_LIST), 1)
 
 
 def _empty_ivf(dim: int, centroids: Floats) -> Any:
@@ -120,7 +120,7 @@ def _assemble_ivf(items: Floats, arrays: Arrays) -> Any:
     faiss = faiss_module()
     centroids, owner = arrays["centroids"], arrays["owner"]
     n, dim = items.shape
-    if centroids.dtype != np.float32 or centroids.shape != (len(centroids), dim) or not 0 < len(centroids):
+    if centroids.dtype != np.float32 or centroids.shape != (len(centroids), dim) or not len(centroids) > 0:
         raise ValueError(f"the centroids do not have {dim} dimensions")
     if not np.isfinite(centroids).all():
         raise ValueError("a centroid is not finite")

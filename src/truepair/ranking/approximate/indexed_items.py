@@ -115,14 +115,14 @@ class IndexedItems:
         among = None if allowed is None else allowed[split.tail]
         wanted = min(count, len(split.tail))
         places = search(self.kind, self.index, split.space.of_users(rows), wanted, effort, among)
-        found = np.where(places >= 0, split.tail[places], -1)
+        found: Codes = np.where(places >= 0, split.tail[places], -1)
         if split.head_items is None:
             return found
         never = np.empty(0, np.int64) if allowed is None else np.flatnonzero(~allowed[split.head])
         best = split.head_items.top_k(
             torch.from_numpy(rows), min(count, len(split.head)), [never] * len(rows)
         ).items
-        return np.hstack([found, np.where(best >= 0, split.head[best], -1)])
+        return np.asarray(np.hstack([found, np.where(best >= 0, split.head[best], -1)]), np.int64)
 
     def _searched(
         self,

@@ -1,4 +1,4 @@
-"""Indexing: build an index, or read one, and measure on real users which effort gives the recall asked for."""
+"""Indexing: build or read an index, and measure on real users which effort gives the recall asked for."""
 
 from __future__ import annotations
 
@@ -174,7 +174,8 @@ def _levels(
     depths = sorted({min(depth, n) for depth in _DEPTHS})
     nothing = [np.empty(0, np.int64)] * len(people.hidden)
     truth = _exact_lists(found.exact, People(people.vectors, nothing), depths[-1])
-    rows = np.ascontiguousarray(people.vectors.float().numpy())
+    assert isinstance(people.vectors, torch.Tensor)
+    rows = np.ascontiguousarray(people.vectors.detach().float().numpy())
     at = 0
     for depth in depths:
         while at < len(efforts):

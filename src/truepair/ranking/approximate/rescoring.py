@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 import numpy as np
 import numpy.typing as npt
 
@@ -10,9 +13,10 @@ from truepair.storage.compiled_code import compiled_and_kept
 
 Floats = npt.NDArray[np.float32]
 Codes = npt.NDArray[np.int64]
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def _compiled(function):  # type: ignore[no-untyped-def]
+def _compiled(function: _Function) -> _Function:
     """As in `compiled_top_k`, so that sums are rounded in the same way."""
     return compiled_and_kept(function, nogil=True, error_model="numpy", fastmath={"contract"})
 
@@ -46,7 +50,7 @@ def best_of_found(
         for item in found[row]:
             if item < 0 or marked[item]:
                 continue
-            score = np.float32(0)
+            score: Any = np.float32(0)
             for at in range(dim):
                 score = score + users[row, at] * items[item, at]
             worse = size == k and (score < scores[0] or (score == scores[0] and column[item] > columns[0]))

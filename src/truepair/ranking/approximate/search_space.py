@@ -43,4 +43,5 @@ class SearchSpace:
 
 
 def _lengths(rows: Floats) -> Floats:
-    return np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float32))
+    found: Floats = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float32))
+    return found

@@ -10,6 +10,7 @@ import numpy as np
 
 from truepair.data.interactions import Interactions
 from truepair.errors import check_choice, check_number, settle
+from truepair.evaluation.metrics import Mask
 from truepair.models.factor_matrices import Rows, take_rows
 from truepair.ranking.approximate.indexing import AUTO, CHOICES, Indexing, People, index_items
 from truepair.ranking.prepared_items import PreparedItems
@@ -32,9 +33,9 @@ class IndexChoice:
         settle(self, kind=check_choice("index", self.kind, CHOICES))
         settle(self, recall=check_number("recall", self.recall, 0, 1, open_low=True))
 
-    def applied(self, exact: PreparedItems, users: Rows, trained: np.ndarray, seen: Interactions) -> Indexing:
+    def applied(self, exact: PreparedItems, users: Rows, trained: Mask, seen: Interactions) -> Indexing:
         """The items with an index, or as they are; the recall is measured for users with a trained vector."""
         codes = np.flatnonzero(trained)
         codes = np.sort(np.random.default_rng(0).permutation(codes)[:_PEOPLE])
-        people = People(take_rows(users, codes), [seen.items_of(code) for code in codes])
+        people = People(take_rows(users, codes), [seen.items_of(code) for code in codes.tolist()])
         return index_items(exact, people, self.kind, self.recall, self.path, self.say)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -56,9 +57,7 @@ class Metrics:
             "truepair_index_items", "Items in the index by its kind", ("kind",), registry=self.registry
         )
         for kind in INDEXES:
-            size.labels(kind).set_function(
-                lambda kind=kind: indexing().size if indexing().kind == kind else 0
-            )
+            size.labels(kind).set_function(partial(_size_if, indexing, kind))
 
     def gathered(self, size: int) -> None:
         """Count a product of so many requests."""
@@ -67,3 +66,8 @@ class Metrics:
     def text(self) -> bytes:
         """All of them, in the format of Prometheus."""
         return generate_latest(self.registry)
+
+
+def _size_if(indexing: Callable[[], Indexing], kind: str) -> int:
+    """How many items the index has, if it is of this kind."""
+    return indexing().size if indexing().kind == kind else 0

@@ -13,7 +13,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 HEAD_BYTES = 1 << 16
 HEAD_SECONDS = 10.0
 LINGER_SECONDS = 2.0
-"""How long the rest of a body is read, and thrown away, after the answer: a caller reads the answer after it."""
+"""How long the rest of a body is read, and thrown away, after the answer: callers read that afterwards."""
 _TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: text/plain\r\n"
     b"content-length: 0\r\nconnection: close\r\n\r\n"

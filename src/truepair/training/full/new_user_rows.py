@@ -144,7 +144,7 @@ def _gradient(
     weight: Floats,
     gradient: Floats,
 ) -> None:
-    """Of Σ_own weight · (log(e^{s⁺} + Σ_j e^{s_j}) − s⁺), by the vector; s⁺ and s_j are scores with shifts."""
+    """Of Σ_own weight · (log(e^{s⁺} + Σ_j e^{s_j}) − s⁺), by the vector; the scores have shifts."""
     width, n = len(vector), len(items)
     gradient[:] = 0
     scores = np.empty(_BLOCK, np.float32)
@@ -175,10 +175,10 @@ def _gradient(
         for j in range(fours, size):
             for at in range(width):
                 gradient[at] += scores[j] * items[start + j, at]
-    whole, pushes, pulls = float(top) + math.log(total), 0.0, np.zeros(width, np.float32)
+    whole, pushes, pulls = float(top) + math.log(total), np.float32(0), np.zeros(width, np.float32)
     for place in range(len(own)):
         item = own[place]
-        score = _dot(items[item], vector, width) + additions[item]
+        score: Any = _dot(items[item], vector, width) + additions[item]
         push = np.float32(weight[place] / (1 + math.exp(min(score - whole, _HIGHEST))))
         pushes += push
         for at in range(width):
@@ -188,7 +188,7 @@ def _gradient(
 
 
 @_compiled
-def _dot(left: Floats, right: Floats, width: int) -> float:
+def _dot(left: Floats, right: Floats, width: int) -> Any:
     total = np.float32(0)
     for at in range(width):
         total += left[at] * right[at]
