@@ -80,7 +80,7 @@ class DecisionLog:
                 os.fsync(file.fileno())
         except OSError as error:
             raise StorageError(
-                f"cannot write {self.path}: {error.strerror or error}; the decision is in the log of the service."
+                f"cannot write {self.path}: {error.strerror or error}; see the log of the service."
             ) from error
 
     def newest(self, most: int) -> list[dict[str, Any]]:
@@ -99,10 +99,16 @@ class DecisionLog:
         found = [one for line in reversed(lines) if (one := _parsed(line)) is not None]
         return found[:most]
 
+    def newest_ids(self) -> set[str]:
+        """The ids of the newest ones."""
+        return {one.get("id", "") for one in self.newest(1000)}
+
 
 def _parsed(line: bytes) -> dict[str, Any] | None:
     try:
-        found = json.loads(line)
+        found = json.loads(line, parse_constant=float.fromhex)  # raises: JSON has no NaN
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) and found.get("decision") in DECISIONS else None
+    if not isinstance(found, dict) or found.get("decision") not in DECISIONS:
+        return None
+    return {name: found.get(name) for name in Decision.__dataclass_fields__}

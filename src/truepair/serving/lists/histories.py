@@ -6,7 +6,7 @@ import dataclasses
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -22,10 +22,19 @@ from truepair.recommender.model_file import Model
 from truepair.recommender.new_users import fold_in_pairs
 from truepair.recommender.parts import Parameters, as_fitted
 from truepair.serving.events.event import Kinds
-from truepair.serving.events.store import EventReader
 from truepair.serving.id_texts import IdTexts
 
 _KEPT = 100_000  # people whose vectors stay in memory
+
+
+class Events(Protocol):
+    """Where histories read what people did: `LiveEvents`, or the events until some time."""
+
+    def refresh(self) -> None:
+        """Have the histories forget the vectors of people who did something since the last call."""
+
+    def of_user(self, user: str) -> list[tuple[str, str, float]]:
+        """(item, kind, weight) of a person's events, oldest first."""
 
 
 class Person(NamedTuple):
@@ -46,7 +55,7 @@ class Histories:
         self.model, self.parameters = model, as_fitted(parameters, model.facts)
         self.users, self.items, self.kinds = users, items, kinds
         self.trained = history_of(model).users
-        self.reader: EventReader | None = None
+        self.reader: Events | None = None
         self.fold_ins = 0
         """How many people were folded in."""
         self.store_failures = 0
@@ -57,23 +66,27 @@ class Histories:
     def refresh(self) -> None:
         """Forget the vectors of people who did something since the last call."""
         if self.reader is not None:
-            with self._lock:
-                try:
-                    changed = self.reader.changed_users()
-                except StorageError:
-                    self.store_failures += 1
-                    return
-                for user in changed:
-                    self._known.pop(user, None)
+            try:
+                self.reader.refresh()
+            except StorageError:
+                self.store_failures += 1
+
+    def forget(self, users: Iterable[str]) -> None:
+        """Forget the vectors of these people: they did something."""
+        with self._lock:
+            for user in users:
+                self._known.pop(user, None)
 
     def person(self, user: str) -> Person | None:
         """A person with events that the model does not know; None for all others."""
+        if self.reader is None:
+            return None
         with self._lock:
             if user in self._known:
                 self._known.move_to_end(user)
                 return self._known[user]
             try:
-                rows = [] if self.reader is None else self.reader.of_user(user)
+                rows = self.reader.of_user(user)
             except StorageError:
                 self.store_failures += 1
                 return None

@@ -45,6 +45,8 @@ class PlainList(NamedTuple):
     items: Codes
     scores: npt.NDArray[np.float32]
     basis: str
+    served: ServedModel
+    """The model that made the list: the codes are its own."""
 
 
 class _Somebody(NamedTuple):
@@ -71,6 +73,8 @@ class ServedModel:
         model = recommender.model_
         self.recommender, self.model, self.parameters = recommender, model, recommender.get_params()
         self.limits, self.item_table = limits, items
+        self.version = 0
+        """Which version of the model file this is: `fresh.versions`."""
         self.users = IdTexts.of(model.seen.user_ids, "user", limits.id_length)
         self.items = IdTexts.of(model.seen.item_ids, "item", limits.id_length)
         self.people = Histories(model, self.parameters, self.users, self.items, kinds)
@@ -111,7 +115,11 @@ class ServedModel:
             for row, place in enumerate(places):
                 length = min(asked[place].k, lengths[row])
                 found[place] = PlainList(
-                    asked[place].user, codes[row, :length], best.scores[row, :length], people[place].basis
+                    asked[place].user,
+                    codes[row, :length],
+                    best.scores[row, :length],
+                    people[place].basis,
+                    self,
                 )
         return found  # type: ignore[return-value]
 

@@ -21,6 +21,7 @@ from truepair.serving.events.store import EventReader, EventStore
 from truepair.serving.id_texts import escaped
 from truepair.serving.limits import Limits
 from truepair.serving.lists.gathering import Gathering
+from truepair.serving.lists.live_events import LiveEvents
 from truepair.serving.lists.served_model import Asked, PlainList, ServedModel
 from truepair.serving.refusals import RefusalError
 from truepair.serving.web import answers
@@ -54,12 +55,16 @@ class Service:
     ) -> None:
         self.limits, self.tokens, self.kinds = limits or Limits(), tokens or Tokens(), kinds or Kinds()
         self.log = log or Log()
-        self.served = ServedModel(recommender, self.limits, self.kinds, items)
+        self.items = items
+        self.served = self.prepared(recommender)
+        """The model that answers. It may be replaced at any time: a request takes it once."""
         self.store = EventStore(store)
-        self.served.people.reader = self.reader = EventReader(store)
-        self.metrics = Metrics(self.served.people)
+        self.reader = EventReader(store)
+        self.live = LiveEvents(self.reader)
+        self.live.attach(self.served.people)
+        self.metrics = Metrics(lambda: self.served.people)
         self.lists_together: Gathering[Asked, PlainList] = Gathering(
-            self.served.plain_lists, GATHER_SECONDS, gathered
+            lambda asked: self.served.plain_lists(asked), GATHER_SECONDS, gathered
         )
         self.lists_together.sizes = self.metrics.gathered
         self.events_together: Gathering[Sequence[Event], int] = Gathering(
@@ -67,6 +72,21 @@ class Service:
         )
         self.parts: list[tuple[Sequence[Route], object]] = [(ROUTES, self)]
         """Routes, and the object whose `answer_NAME` answers the route NAME."""
+        self.closing: list[Callable[[], object]] = []
+        """What is called first when the service ends."""
+
+    def prepared(self, recommender: Recommender) -> ServedModel:
+        """A model made ready to be served, which takes seconds."""
+        return ServedModel(recommender, self.limits, self.kinds, self.items)
+
+    def swap(self, recommender: Recommender, version: int) -> None:
+        """Serve another model from the next request on; those that run end with the model they have."""
+        coming = self.prepared(recommender)
+        coming.version = version
+        coming.people.fold_ins = self.served.people.fold_ins
+        coming.people.store_failures = self.served.people.store_failures
+        self.live.attach(coming.people)
+        self.served = coming
 
     def application(self) -> Any:
         """The ASGI application."""
@@ -164,6 +184,8 @@ class Service:
 
     def close(self) -> None:
         """Finish what is running, and close the store."""
+        for close in self.closing:
+            close()
         self.lists_together.close()
         self.events_together.close()
         self.store.close()
@@ -176,11 +198,8 @@ class Service:
         user, k = self.served.users.text(request.path_params["id"]), self._k(request)
         found = await self.lists_together.ask(Asked(user, k))
         if answers.wants_arrow(request.headers.get("accept")):
-            ids = self.served.model.seen.item_ids
-            return _arrow(answers.plain_table(found, self.served.users, ids))
-        return Response(
-            answers.plain_json(found, self.served.users, self.served.items), media_type=answers.JSON
-        )
+            return _arrow(answers.plain_table(found))
+        return Response(answers.plain_json(found), media_type=answers.JSON)
 
     async def answer_lists(self, request: Request, body: dict[str, Any]) -> Response:
         """Lists for several people."""
@@ -196,12 +215,13 @@ class Service:
 
     async def answer_similar(self, request: Request, body: dict[str, Any]) -> Response:
         """The items that are most like this one."""
-        item = self.served.items.text(request.path_params["id"])
-        table = await self._in_thread(self.served.similar, item, self._k(request))
+        served = self.served
+        item = served.items.text(request.path_params["id"])
+        table = await self._in_thread(served.similar, item, self._k(request))
         if answers.wants_arrow(request.headers.get("accept")):
             return _arrow(table)
         rows = answers.rows_json(table.drop_columns(["item"]), "items").decode()
-        return Response(f'{{"item":{self.served.items.json(item)},{rows[1:]}', media_type=answers.JSON)
+        return Response(f'{{"item":{served.items.json(item)},{rows[1:]}', media_type=answers.JSON)
 
     async def answer_scores(self, request: Request, body: dict[str, Any]) -> Response:
         """Scores of pairs."""
@@ -210,7 +230,8 @@ class Service:
 
     async def answer_events(self, request: Request, body: dict[str, Any]) -> Response:
         """Store what people did; when this is answered, it is on the disk."""
-        users, items = self.served.users, self.served.items
+        served = self.served
+        users, items = served.users, served.items
         found = [event_of(event, users, items, self.kinds) for event in body["events"]]
         stored = await self.events_together.ask(found)
         self.metrics.events.labels("stored").inc(stored)
@@ -219,10 +240,12 @@ class Service:
 
     async def answer_model(self, request: Request, body: dict[str, Any]) -> Response:
         """Facts about the model."""
-        seen, facts = self.served.model.seen, self.served.model.facts
+        served = self.served
+        seen, facts = served.model.seen, served.model.facts
         return _json(
             {
                 "truepair": package_version("truepair"),
+                "version": served.version,
                 "users": seen.n_users,
                 "items": seen.n_items,
                 "pairs": len(seen),
@@ -230,9 +253,7 @@ class Service:
                 "item_ids": str(seen.item_ids.ids.type),
                 "parameters": facts.get("parameters"),
                 "kinds": dict(self.kinds.numbers),
-                "item_columns": None
-                if self.served.item_table is None
-                else self.served.item_table.column_names,
+                "item_columns": None if served.item_table is None else served.item_table.column_names,
             }
         )
 
