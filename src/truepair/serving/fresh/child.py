@@ -7,8 +7,12 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
+
+TRAINER = (sys.executable, "-m", "truepair.serving.fresh.trainer")
+"""The command of a trainer."""
 
 _TAIL = 4000  # characters of what a trainer wrote to stderr
 _PATIENCE = 5.0  # seconds until a trainer that was asked to end is killed
@@ -17,9 +21,8 @@ _PATIENCE = 5.0  # seconds until a trainer that was asked to end is killed
 class Child:
     """A trainer that was started. Its end, however it ends, is an outcome."""
 
-    def __init__(self, plan: dict[str, Any]) -> None:
-        words = [sys.executable, "-m", "truepair.serving.fresh.trainer"]
-        pipe = subprocess.PIPE
+    def __init__(self, plan: dict[str, Any], words: Sequence[str] = TRAINER) -> None:
+        self._patience, pipe = _PATIENCE, subprocess.PIPE
         self._process = subprocess.Popen(
             words, stdin=pipe, stdout=pipe, stderr=pipe, text=True, errors="replace",
             start_new_session=True,  # Ctrl-C is for the service, which then ends the trainer
@@ -70,7 +73,7 @@ class Child:
         if self.is_running:
             self._process.terminate()
             try:
-                self._process.wait(_PATIENCE)
+                self._process.wait(self._patience)
             except subprocess.TimeoutExpired:
                 self._process.kill()
         self._process.wait()

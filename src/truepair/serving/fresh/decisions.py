@@ -9,7 +9,7 @@ import uuid
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from truepair.errors import StorageError
 
@@ -27,7 +27,8 @@ DECISIONS = {
 _TAIL = 1 << 20  # bytes of the log that are read: its newest lines
 
 
-def _now() -> str:
+def now_text() -> str:
+    """The time, as decisions have it."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
@@ -53,7 +54,7 @@ class Decision:
     difference: dict[str, float] | None = None  # candidate - running
     p: float | None = None  # of the two-sided paired test
     seconds: float | None = None
-    time: str = field(default_factory=_now)
+    time: str = field(default_factory=now_text)
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def as_json(self) -> dict[str, Any]:
@@ -71,6 +72,7 @@ class DecisionLog:
         """Add a line, and have it on the disk. What a killed writer left of a line stays one by itself."""
         line = json.dumps(decision).encode() + b"\n"
         try:
+            self.path.parent.mkdir(exist_ok=True)
             with open(self.path, "a+b") as file:
                 size = file.seek(0, os.SEEK_END)
                 file.seek(max(size - 1, 0))
@@ -104,9 +106,13 @@ class DecisionLog:
         return {one.get("id", "") for one in self.newest(1000)}
 
 
+def _refuse(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no number of JSON")
+
+
 def _parsed(line: bytes) -> dict[str, Any] | None:
     try:
-        found = json.loads(line, parse_constant=float.fromhex)  # raises: JSON has no NaN
+        found = json.loads(line, parse_constant=_refuse)
     except (ValueError, RecursionError):
         return None
     if not isinstance(found, dict) or found.get("decision") not in DECISIONS:

@@ -18,7 +18,7 @@ from truepair.recommender.updating.facts import UPDATES
 from truepair.reporting.backtesting.strategies import restored
 from truepair.serving.events.event import Kinds
 from truepair.serving.events.store import EventReader
-from truepair.serving.fresh.decisions import Decision
+from truepair.serving.fresh.decisions import Decision, now_text
 from truepair.serving.fresh.judging import Judgement, judged, n_people
 from truepair.serving.fresh.lessons import Lessons, lessons_of
 from truepair.serving.fresh.versions import State, Versions
@@ -45,8 +45,8 @@ class Plan:
     people: int = PEOPLE
 
     def __post_init__(self) -> None:
-        check_choice("retrain by", self.by, WAYS)
-        check_whole("judge people", self.people, 2)
+        check_choice("--retrain-by", self.by, WAYS)
+        check_whole("--judge-people", self.people, 2)
 
 
 def check_retrainable(model: Recommender) -> None:
@@ -139,7 +139,12 @@ class _Round:
     def _decided(self, decision: str, reason: str, version: int | None = None) -> Decision:
         seconds = round(time.monotonic() - self.began, 2)
         return dataclasses.replace(
-            self.decision, decision=decision, reason=reason, version=version, seconds=seconds
+            self.decision,
+            decision=decision,
+            reason=reason,
+            version=version,
+            seconds=seconds,
+            time=now_text(),
         )
 
     def _logged(self, decision: Decision) -> Decision:

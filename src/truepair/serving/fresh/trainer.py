@@ -12,7 +12,7 @@ import sys
 import threading
 import traceback
 from contextlib import suppress
-from typing import Any, TextIO
+from typing import Any
 
 NICENESS = 10
 """How much lower than the service's the trainer's priority is."""
@@ -26,7 +26,7 @@ def main() -> int:
     """Make one round; the exit code is 1 if it failed."""
     _step_back()
     plan = json.loads(sys.stdin.readline())
-    threading.Thread(target=_end_with_the_service, args=(sys.stdin,), daemon=True).start()
+    threading.Thread(target=_end_with_the_service, args=(sys.stdin.fileno(),), daemon=True).start()
     found = outcome(plan)
     print(json.dumps(found), flush=True)
     return int(found["decision"] == "failed")
@@ -53,10 +53,10 @@ def _step_back() -> None:
         file.write(_OUT_OF_MEMORY_FIRST)
 
 
-def _end_with_the_service(stdin: TextIO) -> None:
-    while stdin.read(1):
+def _end_with_the_service(stdin: int) -> None:
+    while os.read(stdin, 4096):  # not of sys.stdin, whose lock would be held when the process ends
         pass
-    os._exit(0)
+    os._exit(2)
 
 
 if __name__ == "__main__":
