@@ -6,7 +6,7 @@ import json
 import pytest
 
 from asking import Client
-from retraining_worlds import KINDS, Shop
+from retraining_worlds import Shop
 from truepair.errors import StorageError
 from truepair.recommender.estimator import Recommender
 from truepair.serving.fresh import trainer
@@ -305,4 +305,3 @@ def test_the_clock_starts_anew_after_a_rollback(shop, start):
     fresh.schedule._next_count = 0
     fresh.tick()
     assert fresh.trainings == trainings + 1
-    assert KINDS == dict(client.service.kinds.numbers)

@@ -1,4 +1,4 @@
-"""A candidate learns from the store, is judged on what neither model has seen, and takes over if not worse."""
+"""A candidate learns from the store, is judged on what neither model knows, and takes over if not worse."""
 
 import dataclasses
 
@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import truepair as tp
+from retraining_worlds import KINDS, N_USERS, Shop
 from services import integer
-from retraining_worlds import KINDS, N_ITEMS, N_USERS, Shop
 from truepair.errors import InputError, StorageError
 from truepair.recommender.estimator import Recommender
 from truepair.serving.events.event import Kinds
@@ -84,10 +84,11 @@ def test_what_is_learnt_is_what_the_service_counts(shop):
     """With a model that has learnt them, the events fold nobody in."""
     kinds = {"view": 1.0, "buy": 10.0, "hide": -1.0, "look": 0.0}
     has = [f"i{i}" for i in shop.likes[0][:4]]
-    shop.add([("u0", has[0], "view"), ("u0", has[1], "hide"), ("u0", "x1", "view", 0.1), ("u0", "x1", "buy", 3.0),
-              ("u0", "x1", "view", 0.2), ("u0", "x2", "hide"), ("u0", "x2", "view", 0.3), ("u0", "x3", "buy"),
-              ("u0", "x3", "hide"), ("u0", "x4", "look"), ("u0", "x4", "gone"), ("new", "x1", "hide"),
-              ("new", "x5", "buy", 0.7), ("u1", "x6", "view")])  # fmt: skip
+    rows = [(has[0], "view"), (has[1], "hide"), ("x1", "view", 0.1), ("x1", "buy", 3.0), ("x1", "view", 0.2),
+            ("x2", "hide"), ("x2", "view", 0.3), ("x3", "buy"), ("x3", "hide"), ("x4", "look"),
+            ("x4", "gone")]  # fmt: skip
+    shop.add([("u0", *row) for row in rows])
+    shop.add([("new", "x1", "hide"), ("new", "x5", "buy", 0.7), ("u1", "x6", "view")])
     found = lessons(shop, judged=10**6, kinds=kinds)
     assert found.new_events == 12
     for learnt in (
@@ -102,6 +103,13 @@ def test_what_is_learnt_is_what_the_service_counts(shop):
             for item, weight in {has[0]: 1.0, has[1]: -1.0, has[2]: 1.0, has[3]: 1.0, "x1": 30.0, "x2": 0.3,
                                  "x3": -1.0}.items()
         }  # fmt: skip
+
+
+def test_the_stronger_of_a_known_pair_and_an_event_counts(shop):
+    seen = tp.read_interactions({"user": ["a", "a"], "item": ["x", "y"], "weight": [5.0, 5.0]})
+    shop.add([("a", "x", "like", 2.0), ("a", "y", "like", 7.0), ("a", "z", "like", 3.0)])
+    found = lessons_of(seen, EventReader(shop.store_path).table(), Kinds(), 0, 3)
+    assert found.known.weight.tolist() == [5.0, 7.0, 3.0]
 
 
 def histories(learnt, shop, kinds):
@@ -341,7 +349,7 @@ def test_after_a_rollback_the_same_candidate_does_not_come_back_by_itself(shop):
 def test_a_failure_changes_nothing(shop, monkeypatch):
     shop.add_visits()
     before = sorted(path.name for path in shop.folder.iterdir())
-    with pytest.raises(StorageError, match="nothing.sqlite cannot be used"):
+    with pytest.raises(StorageError, match=r"nothing.sqlite cannot be used"):
         retrain(shop.plan(store=str(shop.folder / "nothing.sqlite")))
 
     def full(self, path):
@@ -368,4 +376,3 @@ def test_the_vectors_of_the_model_are_not_changed(shop):
     shop.add_visits()
     retrain(shop.plan(by="update"))
     assert torch.equal(users, shop.model.users_)
-    assert N_ITEMS == 48

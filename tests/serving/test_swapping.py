@@ -10,6 +10,7 @@ import pytest
 import truepair as tp
 from asking import asked
 from services import clicks, model, serve, table_of
+from truepair.serving.lists.served_model import Asked
 from worlds import two_tastes
 
 
@@ -119,6 +120,18 @@ def test_an_event_that_one_model_heard_of_counts_in_the_other(serve, model, othe
     after = client.get("/v1/users/u4/recommendations?k=34").json
     assert after["basis"] == "events"
     assert best not in [row["item"] for row in after["items"]]
+
+
+def test_an_event_that_a_new_model_heard_of_counts_in_the_former(serve, model, other):
+    client = serve(model)
+    former = client.service.served
+    [before] = former.plain_lists([Asked("u4", 24)])
+    client.service.swap(other, 1)
+    best = model.seen_.item_ids.outside(before.items[:1])[0].as_py()
+    client.post("/v1/events", {"events": [{"user": "u4", "item": best}]})
+    client.get("/v1/users/u4/recommendations")
+    [after] = former.plain_lists([Asked("u4", 24)])  # a request that began before
+    assert set(after.items.tolist()) == set(before.items.tolist()[1:])
 
 
 def test_events_of_before_count_for_everybody_after_a_start_and_after_a_swap(serve, model):

@@ -21,8 +21,8 @@ def child(program, plan=None):
 
 
 def test_the_last_line_of_a_trainer_is_its_decision():
-    found = child("import json; plan = json.loads(input()); print('noise'); print(json.dumps({'decision': plan['x']}))",
-                  {"x": "promoted"}).outcome()  # fmt: skip
+    program = "import json; x = json.loads(input())['x']; print('noise'); print(json.dumps({'decision': x}))"
+    found = child(program, {"x": "promoted"}).outcome()
     assert found == {"decision": "promoted"}
 
 
@@ -66,8 +66,8 @@ def test_a_trainer_is_stopped():
 def test_a_trainer_has_a_low_priority_and_ends_with_its_service():
     program = (
         "import os, time; from truepair.serving.fresh import trainer; "
-        "trainer.outcome = lambda plan: print(os.nice(0), open('/proc/self/oom_score_adj').read(), flush=True) "
-        "or time.sleep(60); trainer.main()"
+        "shown = lambda: print(os.nice(0), open('/proc/self/oom_score_adj').read(), flush=True); "
+        "trainer.outcome = lambda plan: shown() or time.sleep(60); trainer.main()"
     )
     one = child(program, {"model": "x"})
     while "stdout" not in one._written:

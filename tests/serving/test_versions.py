@@ -59,7 +59,7 @@ def test_a_rollback_returns_step_by_step_to_the_model_file(versions):
     while versions.state().current:
         served.append(versions.roll_back().current)
     assert served == [*reversed(before.stack[1:-1]), 0]
-    with pytest.raises(InputError, match="there is no former model of .*m.truepair; nothing was changed"):
+    with pytest.raises(InputError, match=r"there is no former model of .*m.truepair; nothing was changed"):
         versions.roll_back()
     assert versions.log.newest(1)[0]["decision"] == "rolled back"
     assert promote(versions) == before.next  # a number is never used twice
@@ -130,7 +130,7 @@ def test_a_full_disk_leaves_the_served_model_as_it_was(versions, monkeypatch):
 def test_a_damaged_current_is_a_clear_error(versions, text):
     promote(versions)
     (versions.folder / "current").write_text(text)
-    with pytest.raises(StorageError, match="does not say which model is served: .*; remove it to serve"):
+    with pytest.raises(StorageError, match=r"does not say which model is served: .*; remove it to serve"):
         versions.open()
 
 
