@@ -49,6 +49,11 @@ class Plan:
         check_whole("--judge-people", self.people, 2)
 
 
+def open_events(store: str) -> EventReader:
+    """A reader of a store by its path."""
+    return EventReader(Path(store))
+
+
 def check_retrainable(model: Recommender) -> None:
     """Raise if the service cannot retrain the model."""
     if model.closed_form() is None and isinstance(parts_of(model.get_params()).encoder, Hybrid):
@@ -78,7 +83,7 @@ class _Round:
         """One round; the decision is on the disk when it is returned."""
         running = Recommender.load(self.versions.path(self.state.current))
         check_retrainable(running)
-        reader = EventReader(Path(self.plan.store))
+        reader = open_events(self.plan.store)
         events = reader.table()
         reader.close()
         self.versions.attempt(len(events))
