@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import truepair as tp
-from retraining_worlds import KINDS, N_USERS, Shop
+from retraining_worlds import KINDS, N_ITEMS, N_USERS, Shop
 from services import integer
 from truepair.errors import InputError, StorageError
 from truepair.recommender.estimator import Recommender
@@ -71,12 +71,14 @@ def test_an_event_judges_once(shop):
     assert pairs(lessons(shop, judged=90).judging) == set(visits[90:])
 
 
-def test_what_was_known_before_does_not_judge(shop):
+def test_what_was_known_before_does_not_judge(shop, monkeypatch):
+    monkeypatch.setattr("truepair.serving.fresh.lessons.JUDGED", 1.0)
     known = ("u0", f"i{shop.likes[0][0]}")
     shop.add([("u1", "x1"), ("u2", "x2", "dislike"), ("u3", "x3"), ("u4", "x4"), ("u5", "x5"), ("u6", "x6"),
               ("u7", "x7"), ("u8", "x8")])  # fmt: skip
     shop.add([known, ("u1", "x1"), ("u2", "x2"), ("u3", "x9"), ("u3", "x9", "dislike"), ("u4", "x9")])
     found = lessons(shop, until=8, judged=8)
+    assert found.judged_events == 6
     assert pairs(found.judging) == {("u4", "x9")}
 
 
@@ -148,7 +150,10 @@ def test_without_a_like_there_is_nothing_to_learn(shop, rows):
 
 def test_models_are_judged_as_they_are_served(shop):
     """The lists of a model for the judged people are those of `fold_in` with what they did until the cut."""
-    shop.add_visits(4, 6)
+    for n in range(2):  # items that the model knows
+        others = {u: [i for i in range(u % 3, N_ITEMS, 3) if i not in likes] for u, likes in shop.likes.items()}
+        shop.add([(f"u{u}", f"i{items[n]}") for u, items in others.items()])
+    shop.add_visits(4, 5, users=range(80))
     found = lessons(shop)
     new = Recommender.load(shop.path).update(found.learnt)
     judgement = judged(new, shop.model, found, Kinds(KINDS), "ndcg@5")

@@ -196,11 +196,15 @@ class Soak:
         self.checker.outages.append((start - 1, time.time() + 1))
 
     def _roll_back(self) -> None:
-        try:
-            self._asked("/v1/model/rollback", b"{}")
-            self.rollbacks += 1
-        except urllib.error.HTTPError as error:
-            print(f"        {error.read()!r}", flush=True)
+        """As soon as there is a model to return to."""
+        end = time.time() + 120
+        while time.time() < end:
+            if len(self._asked("/v1/model/decisions?n=1")["running"]["versions"]) > 1:
+                self._asked("/v1/model/rollback", b"{}")
+                self.rollbacks += 1
+                return
+            time.sleep(0.5)
+        print("        nothing was promoted within two minutes", flush=True)
 
     def _asked(self, path: str, body: bytes | None = None) -> Any:
         headers = {} if body is None else {"content-type": "application/json"}
@@ -281,9 +285,9 @@ def main() -> int:
     parser.add_argument("--store", choices=("postgresql", "sqlite"), default="postgresql")
     parser.add_argument("--every", default="20s", help="how often a candidate is trained")
     parser.add_argument("--clients", type=int, default=6)
-    parser.add_argument("--pause", type=float, default=0.03, help="mean seconds between requests of a client")
-    parser.add_argument("--users", type=int, default=2000)
-    parser.add_argument("--items", type=int, default=1500)
+    parser.add_argument("--pause", type=float, default=0.05, help="mean seconds between requests of a client")
+    parser.add_argument("--users", type=int, default=1500)
+    parser.add_argument("--items", type=int, default=1000)
     parser.add_argument("--outage", type=float, default=10.0, help="seconds that the store is down")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--figure", type=Path, help="where to write the figure of the memory")
