@@ -4,6 +4,7 @@ import os
 import signal
 import sqlite3
 import threading
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,23 @@ def test_events_of_a_person_are_in_the_order_of_time(path):
     store.add([[event(1, time=9), event(8, time=3, weight=2.0), event(15, time=9)], [event(2)]])
     assert EventReader(path).of_user("u1") == [("i8", "like", 2.0), ("i1", "like", 1.0), ("i15", "like", 1.0)]
     store.close()
+
+
+def test_a_table_of_events_is_whole_and_in_order(path, monkeypatch):
+    store = EventStore(path)
+    reader = EventReader(path)
+    assert reader.table().schema == store_module.SCHEMA
+    assert reader.table().num_rows == 0
+    store.add([[event(n, time=100 - n, weight=n / 2) for n in range(1, 8)]])
+    table = reader.table()
+    assert table["number"].to_pylist() == [*range(1, 8)]
+    assert table["item"].to_pylist() == [f"i{n}" for n in range(1, 8)]
+    assert table["time"][0].as_py() == datetime.fromtimestamp(0, UTC) + timedelta(microseconds=99)
+    assert reader.table(2, 5).equals(table.slice(2, 3))
+    assert reader.table(7).num_rows == reader.table(3, 3).num_rows == 0
+    monkeypatch.setattr(store_module, "_SELECT", store_module._SELECT.replace("65536", "3"))
+    assert [len(batch) for batch in reader.batches(0, 7)] == [3, 3, 1]
+    assert reader.table().equals(table)
 
 
 def test_a_commit_waits_for_the_disk_and_readers_do_not_wait(path):

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow as pa
+
 from truepair.errors import StorageError
 from truepair.serving.events.event import Event
 
@@ -29,6 +31,23 @@ MIGRATIONS = [
 _INSERT = (
     "INSERT INTO events (user, item, kind, weight, time, id) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
 )
+
+_LARGEST = 2**63 - 1
+_SELECT = (
+    "SELECT number, user, item, kind, weight, time FROM events WHERE number > ? AND number <= ? "
+    "ORDER BY number LIMIT 65536"
+)
+SCHEMA = pa.schema(
+    {
+        "number": pa.int64(),
+        "user": pa.large_string(),
+        "item": pa.large_string(),
+        "kind": pa.large_string(),
+        "weight": pa.float64(),
+        "time": pa.timestamp("us", "UTC"),
+    }
+)
+"""The columns of tables of events."""
 
 
 class EventStore:
@@ -136,6 +155,25 @@ class EventReader:
         """How many events there are."""
         with _explained(self.path):
             return int(self._database.execute("SELECT count(*) FROM events").fetchone()[0])
+
+    def table(self, after: int = 0, until: int | None = None) -> pa.Table:
+        """Events in order of arrival: those with a number above `after`, up to `until`."""
+        return pa.Table.from_batches(self.batches(after, until), SCHEMA)
+
+    def batches(self, after: int = 0, until: int | None = None) -> Iterator[pa.RecordBatch]:
+        """The same, some thousand at a time."""
+        while True:
+            with _explained(self.path):
+                rows = self._database.execute(
+                    _SELECT, (after, _LARGEST if until is None else until)
+                ).fetchall()
+            if not rows:
+                return
+            yield pa.record_batch(
+                [pa.array(c, f.type) for c, f in zip(zip(*rows, strict=True), SCHEMA, strict=True)],
+                schema=SCHEMA,
+            )
+            after = rows[-1][0]
 
     def close(self) -> None:
         """Close the file."""
