@@ -37,6 +37,8 @@ class Connections:
         self.is_watched = False
         self.away = threading.Event()
         """Set: the server does not answer, and nothing is tried but by the watcher."""
+        with explained(self.name):
+            psycopg.connect(self.address, **OPTIONS).close()  # says what is wrong; a pool only waits
         self._pool: ConnectionPool[Connection] = ConnectionPool(
             self.address,
             min_size=0,

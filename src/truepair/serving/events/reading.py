@@ -14,6 +14,7 @@ from truepair.serving.events.records import ItemRecord, UserRecord, item_record,
 Row = tuple[Any, ...]
 LARGEST = 2**63 - 1
 _BATCH = 65_536  # events that are read at a time
+_MARKS = 500  # people in one query
 SCHEMA = pa.schema(
     {
         "number": pa.int64(),
@@ -34,6 +35,13 @@ _NEWEST = """
         AND other.time <= ? AND (other.time, other.number) > (events.time, events.number)
     )
 """
+
+
+class History(NamedTuple):
+    """What a store knows about a person."""
+
+    rows: list[tuple[str, str, float]]  # item, kind, weight, oldest first
+    is_forgotten: bool = False  # was deleted once: what models know does not count
 
 
 class Feedback(NamedTuple):
@@ -77,6 +85,27 @@ class StoreReader(ABC):
         """(item, kind, weight) of a person's events, oldest first; of the same time, in order of arrival."""
         query = 'SELECT item, kind, weight FROM events WHERE "user" = ? ORDER BY time, number'
         return [(item, kind, weight) for item, kind, weight in self.rows(query, (user,))]
+
+    def of_users(self, users: Sequence[str]) -> dict[str, History]:
+        """The histories of those of these people whom the store knows."""
+        found: dict[str, History] = {}
+        for start in range(0, len(users), _MARKS):
+            some = users[start : start + _MARKS]
+            marks = ", ".join("?" * len(some))
+            query = f"""
+                SELECT "user", item, kind, weight, time, number FROM events WHERE "user" IN ({marks})
+                UNION ALL
+                SELECT "user", NULL, NULL, 0, NULL, NULL FROM users
+                WHERE "user" IN ({marks}) AND forgotten = 1
+                ORDER BY 5, 6
+            """
+            for user, item, kind, weight, _, _ in self.rows(query, (*some, *some)):
+                history = found.setdefault(user, History([]))
+                if item is None:
+                    found[user] = history._replace(is_forgotten=True)
+                else:
+                    history.rows.append((item, kind, weight))
+        return found
 
     def count(self) -> int:
         """How many events there are."""

@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from truepair.errors import InputError, StorageError
 from truepair.recommender.estimator import Recommender
 from truepair.serving.events.event import Event, Kinds, event_of
-from truepair.serving.events.store import EventReader, EventStore
+from truepair.serving.events.opening import open_store
 from truepair.serving.id_texts import escaped
 from truepair.serving.limits import Limits
 from truepair.serving.lists.gathering import Gathering
@@ -43,7 +43,7 @@ class Service:
     def __init__(
         self,
         recommender: Recommender,
-        store: Path,
+        store: Path | str,
         *,
         items: pa.Table | None = None,
         kinds: Kinds | None = None,
@@ -55,8 +55,9 @@ class Service:
         self.limits, self.tokens, self.kinds = limits or Limits(), tokens or Tokens(), kinds or Kinds()
         self.log = log or Log()
         self.served = ServedModel(recommender, self.limits, self.kinds, items)
-        self.store = EventStore(store)
-        self.served.people.reader = self.reader = EventReader(store)
+        self.store = open_store(store)
+        self.reader = self.store.reader()
+        self.served.attach(self.reader)
         self.metrics = Metrics(self.served.people)
         self.lists_together: Gathering[Asked, PlainList] = Gathering(
             self.served.plain_lists, GATHER_SECONDS, gathered
@@ -108,7 +109,7 @@ class Service:
         text = escaped(document)
 
         async def openapi(request: Request) -> Response:
-            self.tokens.check(request.headers.get("authorization"), "read")
+            self.tokens.check(credentials(request), "read")
             return Response(text, media_type=answers.JSON)
 
         app.add_api_route("/openapi.json", openapi, methods=["GET"], include_in_schema=False)
@@ -121,18 +122,19 @@ class Service:
         async def endpoint(request: Request) -> Response:
             try:
                 if route.right is not None:
-                    self.tokens.check(request.headers.get("authorization"), route.right)
+                    self.tokens.check(credentials(request), route.right)
                 for name in request.query_params:
-                    if name not in route.query:
+                    if name not in route.query and not route.any_query:
                         raise InputError(
                             f"{name!r:.60} is no parameter of this address; allowed: {[*route.query]}."
                         )
                 body: dict[str, Any] = {}
                 if route.fields is not None:
-                    body = checked(await self._body(request), route.fields, route.needed, self.limits)
+                    body = parsed(await self.raw_body(request))
+                    body = checked(body, route.fields, route.needed, self.limits)
                 return await answer(request, body)
             except InputError as error:
-                raise RefusalError(422, str(error)[:1000]) from None
+                raise RefusalError(route.refused, str(error)[:1000]) from None
             except RecursionError:
                 raise RefusalError(422, "the request is nested too deeply; send it flat.") from None
             except StorageError as error:
@@ -141,8 +143,8 @@ class Service:
 
         return endpoint
 
-    async def _body(self, request: Request) -> dict[str, Any]:
-        """The JSON object of a request, no larger and no slower than the limits."""
+    async def raw_body(self, request: Request) -> bytes:
+        """The body of a request in JSON, no larger and no slower than the limits."""
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != answers.JSON:
             raise RefusalError(415, f"content-type = {kind[:60]!r} is not known; send application/json.")
@@ -160,7 +162,7 @@ class Service:
             raise RefusalError(
                 408, f"the body did not arrive within {self.limits.body_seconds:g} s."
             ) from None
-        return parsed(b"".join(parts))
+        return b"".join(parts)
 
     def close(self) -> None:
         """Finish what is running, and close the store."""
@@ -260,6 +262,12 @@ class Service:
     @staticmethod
     async def _in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(None, function, *arguments)
+
+
+def credentials(request: Request) -> str | None:
+    """The header Authorization; a token in X-API-Key, as programs for Gorse send it, counts as one."""
+    key = request.headers.get("x-api-key")
+    return request.headers.get("authorization") or (f"Bearer {key}" if key else None)
 
 
 def _json(value: Any) -> Response:
