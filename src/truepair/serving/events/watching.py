@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Iterable
 from typing import Any
 
@@ -46,7 +47,7 @@ class Watcher:
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
-        self._subscribers: list[Changes] = []
+        self._subscribers: weakref.WeakSet[Changes] = weakref.WeakSet()  # one that is let go is forgotten
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         with connections.connection() as connection:
@@ -59,14 +60,13 @@ class Watcher:
         """What changes from now on."""
         changes = Changes(self._connections.away, self._connections.name)
         with self._lock:
-            self._subscribers.append(changes)
+            self._subscribers.add(changes)
         return changes
 
     def unsubscribe(self, changes: Changes) -> None:
         """Keep nothing more for this one."""
         with self._lock:
-            if changes in self._subscribers:
-                self._subscribers.remove(changes)
+            self._subscribers.discard(changes)
 
     def tell(self, touched: Iterable[tuple[str, str]]) -> None:
         """Tell all subscribers."""

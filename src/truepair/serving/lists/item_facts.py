@@ -94,3 +94,10 @@ class ItemFacts:
         """The items that have all of these categories."""
         wanted = set(categories)
         return [item for item, record in self.records().items() if wanted <= set(record.categories)]
+
+    def close(self) -> None:
+        """Use the store no more."""
+        with self._lock:
+            reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()

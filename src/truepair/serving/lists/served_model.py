@@ -22,7 +22,6 @@ from truepair.recommender import lists
 from truepair.recommender.candidates import Candidates
 from truepair.recommender.estimator import Recommender
 from truepair.serving.events.event import Kinds
-from truepair.serving.events.reading import StoreReader
 from truepair.serving.id_texts import IdTexts
 from truepair.serving.limits import Limits
 from truepair.serving.lists.histories import Histories, stacked
@@ -47,6 +46,8 @@ class PlainList(NamedTuple):
     items: Codes
     scores: npt.NDArray[np.float32]
     basis: str
+    served: ServedModel
+    """The model that made the list: the codes are its own."""
 
 
 class _Somebody(NamedTuple):
@@ -91,11 +92,6 @@ class ServedModel:
         self._slow = threading.Lock()  # one large request at a time
         self._warm_up()
 
-    def attach(self, reader: StoreReader) -> None:
-        """Use the events and the item records of a store."""
-        self.facts.attach(reader)
-        self.people.reader = reader
-
     def _refresh(self) -> None:
         self.people.refresh()
         self.facts.refresh()
@@ -130,7 +126,11 @@ class ServedModel:
             for row, place in enumerate(places):
                 length = min(asked[place].k, lengths[row])
                 found[place] = PlainList(
-                    asked[place].user, codes[row, :length], best.scores[row, :length], people[place].basis
+                    asked[place].user,
+                    codes[row, :length],
+                    best.scores[row, :length],
+                    people[place].basis,
+                    self,
                 )
         return found  # type: ignore[return-value]
 

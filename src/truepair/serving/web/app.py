@@ -24,12 +24,14 @@ from truepair.serving.lists.gathering import Gathering
 from truepair.serving.lists.served_model import Asked, PlainList, ServedModel
 from truepair.serving.refusals import RefusalError
 from truepair.serving.web import answers
+from truepair.serving.web.gorse.answers import Gorse
+from truepair.serving.web.gorse.routes import GORSE_ROUTES
 from truepair.serving.web.guard import Guard
 from truepair.serving.web.logs import Log
 from truepair.serving.web.metrics import Metrics
 from truepair.serving.web.requests import checked, parsed, query_number
 from truepair.serving.web.routes import ROUTES, Route, documented
-from truepair.serving.web.tokens import Tokens
+from truepair.serving.web.tokens import Tokens, credentials
 from truepair.storage.versions import package_version
 
 _TELEMETRY = ("tracing", "metrics", "logs", "operation_spans", "auto_configure")  # nothing is sent anywhere
@@ -57,7 +59,8 @@ class Service:
         self.served = ServedModel(recommender, self.limits, self.kinds, items)
         self.store = open_store(store)
         self.reader = self.store.reader()
-        self.served.attach(self.reader)
+        self.served.people.reader = self.reader
+        self.served.facts.attach(self.store.reader())
         self.metrics = Metrics(self.served.people)
         self.lists_together: Gathering[Asked, PlainList] = Gathering(
             self.served.plain_lists, GATHER_SECONDS, gathered
@@ -66,7 +69,7 @@ class Service:
         self.events_together: Gathering[Sequence[Event], int] = Gathering(
             self.store.add, GATHER_SECONDS, 1024
         )
-        self.parts: list[tuple[Sequence[Route], object]] = [(ROUTES, self)]
+        self.parts: list[tuple[Sequence[Route], object]] = [(ROUTES, self), (GORSE_ROUTES, Gorse(self))]
         """Routes, and the object whose `answer_NAME` answers the route NAME."""
 
     def application(self) -> Any:
@@ -109,7 +112,7 @@ class Service:
         text = escaped(document)
 
         async def openapi(request: Request) -> Response:
-            self.tokens.check(credentials(request), "read")
+            self.tokens.check(credentials(request.headers), "read")
             return Response(text, media_type=answers.JSON)
 
         app.add_api_route("/openapi.json", openapi, methods=["GET"], include_in_schema=False)
@@ -122,7 +125,7 @@ class Service:
         async def endpoint(request: Request) -> Response:
             try:
                 if route.right is not None:
-                    self.tokens.check(credentials(request), route.right)
+                    self.tokens.check(credentials(request.headers), route.right)
                 for name in request.query_params:
                     if name not in route.query and not route.any_query:
                         raise InputError(
@@ -168,8 +171,9 @@ class Service:
         """Finish what is running, and close the store."""
         self.lists_together.close()
         self.events_together.close()
-        self.store.close()
+        self.served.facts.close()
         self.reader.close()
+        self.store.close()
 
     # --- answers -----------------------------------------------------------------------------------------
 
@@ -187,19 +191,19 @@ class Service:
     async def answer_lists(self, request: Request, body: dict[str, Any]) -> Response:
         """Lists for several people."""
         users = body.pop("users")
-        table = await self._in_thread(self.served.recommend, users, body)
+        table = await self.in_thread(self.served.recommend, users, body)
         return self._table(request, table, partial(answers.grouped_json, by="user"))
 
     async def answer_session(self, request: Request, body: dict[str, Any]) -> Response:
         """A list for somebody with this history."""
         liked, disliked = body.pop("liked", []), body.pop("disliked", [])
-        table = await self._in_thread(self.served.session, liked, disliked, body)
+        table = await self.in_thread(self.served.session, liked, disliked, body)
         return self._table(request, table, partial(answers.rows_json, name="items"))
 
     async def answer_similar(self, request: Request, body: dict[str, Any]) -> Response:
         """The items that are most like this one."""
         item = self.served.items.text(request.path_params["id"])
-        table = await self._in_thread(self.served.similar, item, self._k(request))
+        table = await self.in_thread(self.served.similar, item, self._k(request))
         if answers.wants_arrow(request.headers.get("accept")):
             return _arrow(table)
         rows = answers.rows_json(table.drop_columns(["item"]), "items").decode()
@@ -207,7 +211,7 @@ class Service:
 
     async def answer_scores(self, request: Request, body: dict[str, Any]) -> Response:
         """Scores of pairs."""
-        table = await self._in_thread(self.served.scores, body["pairs"])
+        table = await self.in_thread(self.served.scores, body["pairs"])
         return self._table(request, table, partial(answers.rows_json, name="scores"))
 
     async def answer_events(self, request: Request, body: dict[str, Any]) -> Response:
@@ -244,7 +248,7 @@ class Service:
 
     async def answer_ready(self, request: Request, body: dict[str, Any]) -> Response:
         """Model and store can be used."""
-        await self._in_thread(self.reader.count)
+        await self.in_thread(self.reader.count)
         return _json({"status": "ready"})
 
     async def answer_metrics(self, request: Request, body: dict[str, Any]) -> Response:
@@ -260,14 +264,9 @@ class Service:
         return Response(to_json(table), media_type=answers.JSON)
 
     @staticmethod
-    async def _in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
+    async def in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
+        """What a function gives that may take some time."""
         return await asyncio.get_running_loop().run_in_executor(None, function, *arguments)
-
-
-def credentials(request: Request) -> str | None:
-    """The header Authorization; a token in X-API-Key, as programs for Gorse send it, counts as one."""
-    key = request.headers.get("x-api-key")
-    return request.headers.get("authorization") or (f"Bearer {key}" if key else None)
 
 
 def _json(value: Any) -> Response:

@@ -102,7 +102,7 @@ def documented(route: Route, user: Any, item: Any) -> dict[str, Any]:
     for name in re.findall(r"{(\w+)", route.path):
         parameter = {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
         if name in ("id", "user", "item"):
-            is_user = name == "user" or name == "id" and "/users/" in route.path
+            is_user = name == "user" or (name == "id" and "/users/" in route.path)
             parameter["example"] = str(user if is_user else item)
         parameters.append(parameter)
     if parameters:
