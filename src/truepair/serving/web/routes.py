@@ -84,6 +84,8 @@ ROUTES = [
 
 _ERROR = {"application/json": {"schema": _object(error={"type": "string"}, request={"type": "string"})}}
 
+_PARTS = {"kind": "like", "category": "new"}  # of addresses, in examples
+
 
 def documented(route: Route, user: Any, item: Any) -> dict[str, Any]:
     """What OpenAPI says about a route; examples name a user and an item of the model."""
@@ -101,9 +103,8 @@ def documented(route: Route, user: Any, item: Any) -> dict[str, Any]:
     ]
     for name in re.findall(r"{(\w+)", route.path):
         parameter = {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
-        if name in ("id", "user", "item"):
-            is_user = name == "user" or (name == "id" and "/users/" in route.path)
-            parameter["example"] = str(user if is_user else item)
+        is_user = name == "user" or (name == "id" and "/users/" in route.path)
+        parameter["example"] = _PARTS.get(name) or str(user if is_user else item)
         parameters.append(parameter)
     if parameters:
         found["parameters"] = parameters
