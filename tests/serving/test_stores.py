@@ -299,6 +299,7 @@ def write_until_killed(place, acknowledged, seed):
             n += 15
 
 
+@pytest.mark.long
 def test_nothing_acknowledged_is_lost_by_a_kill(server, tmp_path):
     acknowledged = tmp_path / "acknowledged"
     acknowledged.touch()

@@ -27,7 +27,7 @@ def serve(
         str | None,
         typer.Option(
             metavar="FILE|URL",
-            help="Where events, items and users are kept: an SQLite file, or postgresql://user@host/database. "
+            help="Where events, items and users are kept: an SQLite file, or postgresql://user@host/name. "
             "[default: beside the model, .events.sqlite]",
         ),
     ] = None,

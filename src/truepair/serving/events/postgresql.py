@@ -16,6 +16,7 @@ from psycopg import Cursor
 from truepair.data.sources.sql_urls import Database
 from truepair.errors import InputError
 from truepair.serving.events.connections import SCHEMA, Connection, Connections
+from truepair.serving.events.event import Event
 from truepair.serving.events.migrations import POSTGRESQL as MIGRATIONS
 from truepair.serving.events.reading import Row, StoreReader
 from truepair.serving.events.store import newer_version
@@ -23,6 +24,14 @@ from truepair.serving.events.watching import CHANNEL, Watcher
 from truepair.serving.events.writing import StoreWriter, Transaction
 
 _WRITERS = 0x74727065  # the number of the lock
+_INSERT_ALL = """
+    INSERT INTO events ("user", item, kind, weight, time, id, value, comment)
+    SELECT * FROM unnest(
+        %s::text[], %s::text[], %s::text[], %s::double precision[], %s::bigint[], %s::text[],
+        %s::double precision[], %s::text[]
+    )
+    ON CONFLICT DO NOTHING
+"""
 _SCHEMA_EXISTS = "SELECT 1 FROM pg_namespace WHERE nspname = %s"
 
 
@@ -120,6 +129,13 @@ class _Statements:
             return 0
         self._cursor.executemany(_marked(statement), rows)
         return self._cursor.rowcount
+
+    def insert(self, events: Sequence[Event]) -> int:
+        """How many of these events are new, and now stored; one statement for all."""
+        if not events:
+            return 0
+        columns = [list(column) for column in zip(*events, strict=True)]
+        return self._cursor.execute(_INSERT_ALL, columns).rowcount
 
 
 def _marked(query: str) -> Any:

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from truepair.errors import StorageError
+from truepair.serving.events.event import Event
 from truepair.serving.events.migrations import SQLITE as MIGRATIONS
 from truepair.serving.events.reading import Row, StoreReader
-from truepair.serving.events.writing import StoreWriter, Transaction
+from truepair.serving.events.writing import INSERT, StoreWriter, Transaction
 
 _APPLICATION = 0x74727065  # "trpe": what the file says it belongs to
 _WAIT = 10.0  # seconds for another process to finish its transaction
@@ -99,6 +100,10 @@ class _Statements:
     def do_all(self, statement: str, rows: Sequence[Sequence[Any]]) -> int:
         """How many rows a statement changed, done once for each of these values."""
         return max(self._database.executemany(statement, rows).rowcount, 0)
+
+    def insert(self, events: Sequence[Event]) -> int:
+        """How many of these events are new, and now stored."""
+        return self.do_all(INSERT, events)
 
 
 class EventReader(StoreReader):

@@ -12,7 +12,7 @@ from truepair.serving.events.reading import Row, StoreReader
 from truepair.serving.events.records import ItemRecord, UserRecord, item_row, user_row
 
 _VALUES = '("user", item, kind, weight, time, id, value, comment)'
-_INSERT = f"INSERT INTO events {_VALUES} VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+INSERT = f"INSERT INTO events {_VALUES} VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
 _INSERT_FIRST = f"""
     INSERT INTO events {_VALUES} SELECT ?, ?, ?, ?, ?, ?, ?, ?
     WHERE NOT EXISTS (SELECT 1 FROM events WHERE "user" = ? AND item = ? AND kind = ?)
@@ -20,7 +20,10 @@ _INSERT_FIRST = f"""
 """
 _ITEM_COLUMNS = ("hidden", "categories", "time", "labels", "comment")
 _USER_COLUMNS = ("labels", "comment")
-_COMPARED = {"time": "coalesce({0}.{1}, -9000000000000000000)"}  # a null equals nothing
+ITEM_ROW = ("item", "deleted", *_ITEM_COLUMNS)
+USER_ROW = ("user", "deleted", "forgotten", *_USER_COLUMNS)
+"""The columns of whole rows, as they are exported."""
+_COMPARED = {'"time"': "coalesce({0}.{1}, -9000000000000000000)"}  # a null equals nothing
 
 
 class Transaction(Protocol):
@@ -39,6 +42,10 @@ class Transaction(Protocol):
 
     def do_all(self, statement: str, rows: Sequence[Sequence[Any]]) -> int:
         """How many rows a statement changed, done once for each of these values."""
+        ...
+
+    def insert(self, events: Sequence[Event]) -> int:
+        """How many of these events are new, and now stored."""
         ...
 
 
@@ -106,7 +113,7 @@ class StoreWriter(ABC):
     def put_items(self, records: Sequence[ItemRecord]) -> int:
         """Store or replace records of items: how many changed."""
         with self.writing() as transaction:
-            return put_item_rows(transaction, records)
+            return put_items(transaction, [(record.item, 0, *item_row(record)[1:]) for record in records])
 
     def patch_item(self, item: str, **fields: Any) -> bool:
         """Change some fields of an item's record; False if there is none."""
@@ -132,7 +139,8 @@ class StoreWriter(ABC):
     def put_users(self, records: Sequence[UserRecord]) -> int:
         """Store or replace records of users: how many changed."""
         with self.writing() as transaction:
-            return put_user_rows(transaction, records)
+            rows = [(record.user, 0, *user_row(record)[1:]) for record in records]
+            return put_users(transaction, rows, ("user", "deleted", *_USER_COLUMNS))
 
     def patch_user(self, user: str, **fields: Any) -> bool:
         """Change some fields of a user's record; False if there is none."""
@@ -154,34 +162,40 @@ class StoreWriter(ABC):
             return bool(found)
 
 
-def put_item_rows(transaction: Transaction, records: Sequence[ItemRecord]) -> int:
-    """Store or replace records of items: how many changed."""
-    statement = _upsert("items", "item", _ITEM_COLUMNS)
-    changed = [record.item for record in records if transaction.do(statement, item_row(record))]
+def put_items(transaction: Transaction, rows: Sequence[Sequence[Any]]) -> int:
+    """Store or replace rows of ITEM_ROW: how many changed."""
+    statement = _upsert("items", ITEM_ROW)
+    changed = [row[0] for row in rows if transaction.do(statement, row)]
     _log(transaction, "item", changed)
     return len(changed)
 
 
-def put_user_rows(transaction: Transaction, records: Sequence[UserRecord]) -> int:
-    """Store or replace records of users: how many changed."""
-    return transaction.do_all(
-        _upsert("users", '"user"', _USER_COLUMNS), [user_row(record) for record in records]
-    )
+def put_users(
+    transaction: Transaction, rows: Sequence[Sequence[Any]], columns: Sequence[str] = USER_ROW
+) -> int:
+    """Store or replace rows of USER_ROW, or of some of its columns: how many changed."""
+    statement = _upsert("users", columns)
+    changed = [row[0] for row in rows if transaction.do(statement, row)]
+    _log(transaction, "user", changed)
+    return len(changed)
 
 
 def put_events(transaction: Transaction, events: Sequence[Event]) -> int:
     """Store events: how many are new."""
     transaction.touched.update(("user", event.user) for event in events)
-    return transaction.do_all(_INSERT, events)
+    return transaction.insert(events)
 
 
-def _upsert(table: str, id: str, columns: Sequence[str]) -> str:
-    marks = ", ".join("?" * (1 + len(columns)))
-    settings = ", ".join(f"{name} = excluded.{name}" for name in ("deleted", *columns))
-    compared = [_COMPARED.get(name, "{0}.{1}") for name in ("deleted", *columns)]
-    names = list(zip(compared, ("deleted", *columns), strict=True))
-    old = ", ".join(text.format(table, name) for text, name in names)
-    new = ", ".join(text.format("excluded", name) for text, name in names)
+def _upsert(table: str, names: Sequence[str]) -> str:
+    """A statement that inserts a row, or replaces one that differs; the first column is the id."""
+    id, *columns = [f'"{name}"' for name in names]
+    marks = ", ".join("?" * len(names))
+    settings = ", ".join(f"{name} = excluded.{name}" for name in columns)
+    texts = [_COMPARED.get(name, "{0}.{1}") for name in columns]
+    old, new = (
+        ", ".join(text.format(side, name) for text, name in zip(texts, columns, strict=True))
+        for side in (table, "excluded")
+    )
     return (
         f"INSERT INTO {table} ({id}, {', '.join(columns)}) VALUES ({marks}) "
         f"ON CONFLICT ({id}) DO UPDATE SET {settings} WHERE ({old}) <> ({new})"
