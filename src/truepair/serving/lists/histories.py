@@ -82,11 +82,11 @@ class Histories:
                 self._read(unread)
 
     def _read(self, users: Sequence[str]) -> bool:
-        """Whether the store could be read."""
-        if not users:
-            return True
+        """Whether there is a store that could be read."""
+        if self.reader is None:
+            return False
         try:
-            histories = {} if self.reader is None else self.reader.of_users(users)
+            histories = self.reader.of_users(users)
         except StorageError:
             self.store_failures += 1
             return False

@@ -55,6 +55,8 @@ class ItemFacts:
             self._hide()
 
     def _read(self, reader: StoreReader, item: str) -> None:
+        if item not in self._items.codes:
+            return  # the model cannot list it
         (self._unlisted.add if reader.is_unlisted(item) else self._unlisted.discard)(item)
         if self._records is not None:
             record = reader.item(item)
