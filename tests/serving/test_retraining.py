@@ -21,7 +21,6 @@ from truepair.serving.fresh.retraining import check_retrainable, retrain
 from truepair.serving.fresh.versions import Versions
 from truepair.serving.id_texts import IdTexts
 from truepair.serving.lists.histories import Histories
-from truepair.serving.lists.live_events import LiveEvents
 
 
 @pytest.fixture
@@ -117,8 +116,7 @@ def test_the_stronger_of_a_known_pair_and_an_event_counts(shop):
 def histories(learnt, shop, kinds):
     users, items = (IdTexts.of(ids, "id", 99) for ids in (learnt.seen_.user_ids, learnt.seen_.item_ids))
     people = Histories(learnt.model_, learnt.get_params(), users, items, Kinds(kinds))
-    LiveEvents(EventReader(shop.store_path)).attach(people)
-    people.reader.people = people  # it holds them weakly
+    people.reader = EventReader(shop.store_path)
     return people
 
 
@@ -151,7 +149,9 @@ def test_without_a_like_there_is_nothing_to_learn(shop, rows):
 def test_models_are_judged_as_they_are_served(shop):
     """The lists of a model for the judged people are those of `fold_in` with what they did until the cut."""
     for n in range(2):  # items that the model knows
-        others = {u: [i for i in range(u % 3, N_ITEMS, 3) if i not in likes] for u, likes in shop.likes.items()}
+        others = {
+            u: [i for i in range(u % 3, N_ITEMS, 3) if i not in likes] for u, likes in shop.likes.items()
+        }
         shop.add([(f"u{u}", f"i{items[n]}") for u, items in others.items()])
     shop.add_visits(4, 5, users=range(80))
     found = lessons(shop)
@@ -351,10 +351,22 @@ def test_after_a_rollback_the_same_candidate_does_not_come_back_by_itself(shop):
     assert newer.version in (2, None)
 
 
+def test_who_was_deleted_is_forgotten(shop):
+    shop.add_visits()
+    shop.store.delete_user("u1")
+    shop.store.delete_user("u2")
+    shop.add([("u2", "i3")])
+    shop.add_visits(8, 9, users=range(3, 90))
+    assert retrain(shop.plan()).decision == "promoted"
+    served = Recommender.load(Versions(shop.path).path(1))
+    assert "u1" not in served.seen_.user_ids.ids.to_pylist()
+    assert {item for user, item in pairs(served.seen_) if user == "u2"} <= {"i3"}
+
+
 def test_a_failure_changes_nothing(shop, monkeypatch):
     shop.add_visits()
     before = sorted(path.name for path in shop.folder.iterdir())
-    with pytest.raises(StorageError, match=r"nothing.sqlite cannot be used"):
+    with pytest.raises(InputError, match=r"there is no store .*nothing.sqlite"):
         retrain(shop.plan(store=str(shop.folder / "nothing.sqlite")))
 
     def full(self, path):

@@ -10,6 +10,9 @@ import pytest
 import truepair as tp
 from asking import asked
 from services import clicks, model, serve, table_of
+from truepair.errors import StorageError
+from truepair.serving.events.reading import StoreReader
+from truepair.serving.events.records import ItemRecord
 from truepair.serving.lists.served_model import Asked
 from worlds import two_tastes
 
@@ -100,12 +103,16 @@ def test_the_former_model_is_released(serve, model, other):
     client = serve(model)
     client.together(REQUESTS)
     gone = [weakref.ref(client.service.served), weakref.ref(client.service.served.people)]
+    readers = [client.service.served.people.reader, client.service.served.facts._reader]
     gc.collect()
     gc.disable()  # whatever was there at the start is never collected: running.py freezes it
     try:
         client.service.swap(other, 1)
         client.together(REQUESTS)
         assert [one() for one in gone] == [None, None]
+        for reader in readers:
+            with pytest.raises(StorageError, match="closed"):
+                reader.count()
     finally:
         gc.enable()
 
@@ -148,6 +155,26 @@ def test_events_of_before_count_for_everybody_after_a_start_and_after_a_swap(ser
             found = again.get(f"/v1/users/{user}/recommendations?k=24").json
             assert {row["item"] for row in found["items"]} == known[user] - {min(known[user])}
         again.service.swap(model, 1)
+
+
+def test_a_model_takes_over_while_the_store_is_down(serve, model, other, monkeypatch):
+    client = serve(model)
+    item = client.get("/v1/users/u3/recommendations?k=1").json["items"][0]["item"]
+    client.service.store.put_items([ItemRecord(item, hidden=True)])
+    assert item not in client.get("/v1/users/u3/recommendations?k=24").body.decode()
+
+    def down(self):
+        raise StorageError("it does not answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StoreReader, "unlisted_items", down)
+        client.service.swap(other, 1)
+        assert f'"{item}"' not in client.get("/v1/users/u3/recommendations?k=34").body.decode()
+    other_item = client.get("/v1/users/u3/recommendations?k=1").json["items"][0]["item"]
+    client.service.store.put_items([ItemRecord(other_item, hidden=True)])
+    left = client.get("/v1/users/u3/recommendations?k=34").body.decode()
+    assert f'"{item}"' not in left
+    assert f'"{other_item}"' not in left
 
 
 def test_counts_go_on_after_a_swap(serve, model, other):

@@ -86,7 +86,7 @@ def test_a_round_of_the_trainer(tmp_path):
     assert trainer.outcome(plan)["decision"] == "waited"
     failed = trainer.outcome({**plan, "store": str(tmp_path / "no" / "store")})
     assert failed["decision"] == "failed"
-    assert failed["reason"].startswith("StorageError: the store")
+    assert failed["reason"].startswith("InputError: there is no store")
     assert "retraining.py" in failed["trace"]
     from truepair.serving.fresh.versions import Versions
 

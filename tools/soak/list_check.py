@@ -13,6 +13,7 @@ import os
 import threading
 import time
 from collections import Counter, OrderedDict
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -23,6 +24,7 @@ from visitors import K, Record, Row
 
 from truepair.recommender.estimator import Recommender
 from truepair.serving.events.event import Kinds
+from truepair.serving.events.reading import History
 from truepair.serving.fresh.versions import Versions
 from truepair.serving.limits import Limits
 from truepair.serving.lists.served_model import Asked, ServedModel
@@ -38,12 +40,16 @@ class Rows:
     def __init__(self) -> None:
         self.user, self.rows = "", list[Row]()
 
-    def refresh(self) -> None:
-        """Nothing comes."""
+    def changed_users(self) -> set[str]:
+        """The person is another one each time."""
+        return {self.user}
 
-    def of_user(self, user: str) -> list[Row]:
+    def of_users(self, users: Sequence[str]) -> dict[str, History]:
         """The events of the person."""
-        return self.rows if user == self.user else []
+        return {self.user: History(self.rows)} if self.user in users and self.rows else {}
+
+    def close(self) -> None:
+        """There is nothing to close."""
 
 
 class Checker(threading.Thread):
@@ -138,9 +144,8 @@ class Checker(threading.Thread):
         served, rows = self.model(version), self._rows[version]
         if record.what in ("list", "person"):
             rows.user, rows.rows = record.asked, list(record.rows)
-            served.people.forget([record.asked])
             [found] = served.plain_lists([Asked(record.asked, K)])
-            served.people.forget([record.asked])
+            served.people.refresh()
             return served.model.seen.item_ids.outside(found.items).to_pylist()
         if record.what == "lists":
             return [row["item"] for row in table_rows(served.recommend(record.asked, {"k": K}))]

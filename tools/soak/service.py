@@ -35,6 +35,7 @@ from visitors import Record, Tally, Visitors
 
 import truepair as tp
 from truepair.reporting.figures import Curve, draw_curves, standalone
+from truepair.serving.fresh.retraining import reading
 from truepair.serving.fresh.versions import Versions
 
 _WARM_UP = 60.0  # seconds after which memory should not grow any more
@@ -257,11 +258,8 @@ class Soak:
 
     def _compared(self) -> tuple[int, int, int]:
         """Acknowledged events that are missing, events that are there twice, all events."""
-        from truepair.serving.fresh.retraining import open_events
-
-        reader = open_events(self.store)
-        table = reader.table()
-        reader.close()
+        with reading(self.store) as reader:
+            table = reader.table()
         names = ("user", "item", "kind")
         stored = Counter(zip(*(table[name].to_pylist() for name in names), strict=True))
         return len(self.tally.acknowledged - set(stored)), sum(n - 1 for n in stored.values()), len(table)

@@ -135,7 +135,7 @@ def _for_new_users(loss: Loss) -> Loss:
 def _means(items: Tensor, history: Interactions) -> Tensor:
     """The mean of each user's items: the right direction at once, and a function of the history alone.
 
-    Of few users by NumPy: PyTorch's threads would wait for each other, for milliseconds beside other programs.
+    Of few users by NumPy: beside other programs, PyTorch's threads wait for each other for milliseconds.
     """
     if items.device.type == "cpu" and history.n_users <= FEW:
         totals = np.zeros((history.n_users, items.shape[1]), items.numpy().dtype)

@@ -11,6 +11,7 @@ from truepair.cli.console import Console
 from truepair.cli.options import ModelFile, unpacked
 from truepair.cli.sources import kind_numbers
 from truepair.cli.table_files import check_output
+from truepair.data.sources.sql_urls import is_url
 from truepair.errors import InputError, check_number, check_whole
 
 
@@ -23,11 +24,19 @@ def serve(
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port; 0 takes a free one.")] = 8000,
     store: Annotated[
-        Path | None,
-        typer.Option(help="The SQLite file of the events. [default: beside the model, .events.sqlite]"),
+        str | None,
+        typer.Option(
+            metavar="FILE|URL",
+            help="Where events, items and users are kept: an SQLite file, or postgresql://user@host/name. "
+            "[default: beside the model, .events.sqlite]",
+        ),
     ] = None,
     items: Annotated[
-        str | None, typer.Option(metavar="TABLE", help="A file with one row an item, for where and quota.")
+        str | None,
+        typer.Option(
+            metavar="TABLE",
+            help="A file with one row an item, for where and quota. [default: the items of the store]",
+        ),
     ] = None,
     feedback: Annotated[
         str | None,
@@ -106,12 +115,13 @@ def serve(
     limits = Limits(body=max_body, k=max_k, users=max_users, events=max_events, seconds=timeout)
     known, kinds = Tokens.read(tokens), Kinds(kind_numbers(feedback) or Kinds().numbers)
     check_binding(host, known)
-    path = model.with_suffix(".events.sqlite") if store is None else store
-    if path.resolve() == model.resolve():
-        raise InputError(f"--store {path} is the model; give another file.")
-    check_output(path)
+    place = str(model.with_suffix(".events.sqlite")) if store is None else store
+    if not is_url(place):
+        if Path(place).resolve() == model.resolve():
+            raise InputError(f"--store {place} is the model; give another file.")
+        check_output(Path(place))
     schedule = Schedule.of(retrain, retrain_events)
-    plan = Plan(str(model), str(path), dict(kinds.numbers), cast(Any, retrain_by), judge_people)
+    plan = Plan(str(model), place, dict(kinds.numbers), cast(Any, retrain_by), judge_people)
     versions = Versions(model)
     state = versions.open()
     fitted = Recommender.load(versions.path(state.current))
@@ -121,13 +131,14 @@ def serve(
     log = Log(requests=log_requests, people=log_people)
     with bound_socket(host, port, known) as listening:
         service = Service(
-            fitted, path, items=table, kinds=kinds, tokens=known, limits=limits, log=log, gathered=gather
+            fitted, place, items=table, kinds=kinds, tokens=known, limits=limits, log=log, gathered=gather
         )
         service.served.version = state.current
         fresh = Freshness(service, versions, plan, schedule)
         n_events = service.reader.count()
         console.say(
-            f"{fitted.seen_.n_users:,} users, {fitted.seen_.n_items:,} items; {n_events:,} events in {path}"
+            f"{fitted.seen_.n_users:,} users, {fitted.seen_.n_items:,} items; {n_events:,} events in "
+            f"{service.store.name}"
         )
         if state.current:
             console.say(f"version {state.current} of the model, from {versions.folder}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from truepair.randomness import random_bits
 from truepair.recommender.estimator import Recommender
 from truepair.reporting.backtesting.judging import judge
 from truepair.serving.events.event import Kinds
+from truepair.serving.events.reading import History
 from truepair.serving.fresh.lessons import Lessons, Row, rows_by_user
 from truepair.serving.id_texts import IdTexts
 from truepair.serving.limits import Limits
@@ -40,15 +41,20 @@ class Judgement(NamedTuple):
 class _Past:
     """The events until some time, by user: what the service knew."""
 
-    def __init__(self, rows: dict[str, list[Row]]) -> None:
-        self._rows = rows
+    def __init__(self, rows: dict[str, list[Row]], forgotten: Collection[str]) -> None:
+        self._rows, self._forgotten = rows, forgotten
 
-    def refresh(self) -> None:
+    def changed_users(self) -> set[str]:
         """Nothing comes any more."""
+        return set()
 
-    def of_user(self, user: str) -> list[Row]:
-        """A person's events, oldest first."""
-        return self._rows.get(user, [])
+    def of_users(self, users: Sequence[str]) -> dict[str, History]:
+        """What was known about these people."""
+        known = (user for user in users if user in self._rows or user in self._forgotten)
+        return {user: History(self._rows.get(user, []), user in self._forgotten) for user in known}
+
+    def close(self) -> None:
+        """There is nothing to close."""
 
 
 def judged(
@@ -60,7 +66,7 @@ def judged(
     not learnt from. What a person knew by then is left out of the lists of both.
     """
     target, before = _in_common_codes(lessons, candidate, running)
-    past = _Past(rows_by_user(lessons.past))
+    past = _Past(rows_by_user(lessons.past), lessons.forgotten)
     new, old = (
         judge(_as_served(one, target, past, kinds), target, before, metric) for one in (candidate, running)
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -46,13 +46,22 @@ class Lessons(NamedTuple):
     """The number of the last event that is learnt."""
     last: int
     """The number of the last event."""
+    forgotten: Collection[str] = ()
+    """People of whom only events count, not what models have learnt."""
 
 
-def lessons_of(seen: Interactions, events: pa.Table, kinds: Kinds, until: int, judged: int) -> Lessons:
+def lessons_of(
+    seen: Interactions,
+    events: pa.Table,
+    kinds: Kinds,
+    until: int,
+    judged: int,
+    forgotten: Collection[str] = (),
+) -> Lessons:
     """Divide a table of events (`EventReader.table`).
 
     The model knows `seen`, and could learn from events until the number `until`. Events until `judged` have
-    judged before, and do not again.
+    judged before, and do not again. People who are `forgotten` were deleted: `seen` has none of their pairs.
     """
     usable = _usable(events, seen, kinds)
     numbers = usable["number"].to_numpy()
@@ -66,7 +75,9 @@ def lessons_of(seen: Interactions, events: pa.Table, kinds: Kinds, until: int, j
     people = [] if judging is None else [str(one) for one in judging.user_ids.ids.to_pylist()]
     past = before.filter(pc.is_in(before["user"], value_set=pa.array(people, pa.large_string())))
     n_pairs = 0 if learnt is None else _n_unknown(learnt, seen)
-    return Lessons(learnt, judging, past, known, n_pairs, len(events), len(new), len(after), cut, last)
+    return Lessons(
+        learnt, judging, past, known, n_pairs, len(events), len(new), len(after), cut, last, forgotten
+    )
 
 
 def _cut(new: Codes, until: int, judged: int) -> int:

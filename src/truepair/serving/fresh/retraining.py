@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +19,8 @@ from truepair.recommender.parts import parts_of
 from truepair.recommender.updating.facts import UPDATES
 from truepair.reporting.backtesting.strategies import restored
 from truepair.serving.events.event import Kinds
-from truepair.serving.events.store import EventReader
+from truepair.serving.events.opening import open_store
+from truepair.serving.events.reading import StoreReader
 from truepair.serving.fresh.decisions import Decision, now_text
 from truepair.serving.fresh.judging import Judgement, judged, n_people
 from truepair.serving.fresh.lessons import Lessons, lessons_of
@@ -49,9 +52,16 @@ class Plan:
         check_whole("--judge-people", self.people, 2)
 
 
-def open_events(store: str) -> EventReader:
-    """A reader of a store by its path."""
-    return EventReader(Path(store))
+@contextmanager
+def reading(store: str) -> Iterator[StoreReader]:
+    """A reader of the store of a path or a URL."""
+    opened = open_store(store, create=False)
+    reader = opened.reader()
+    try:
+        yield reader
+    finally:
+        reader.close()
+        opened.close()
 
 
 def check_retrainable(model: Recommender) -> None:
@@ -83,12 +93,13 @@ class _Round:
         """One round; the decision is on the disk when it is returned."""
         running = Recommender.load(self.versions.path(self.state.current))
         check_retrainable(running)
-        reader = open_events(self.plan.store)
-        events = reader.table()
-        reader.close()
+        with reading(self.plan.store) as reader:
+            events, forgotten = reader.table(), reader.forgotten_users()
         self.versions.attempt(len(events))
         state = self.state
-        lessons = lessons_of(running.seen_, events, self.kinds, state.until[state.current], state.judged)
+        learner = self._learner(running, forgotten)
+        until = state.until[state.current], state.judged
+        lessons = lessons_of(learner.seen_, events, self.kinds, *until, forgotten)
         self.decision = Decision(
             "waited", "", against=state.current, events=lessons.events, new_events=lessons.new_events,
             judged_events=lessons.judged_events, people=n_people(lessons), metric=running.metric,
@@ -96,7 +107,7 @@ class _Round:
         )  # fmt: skip
         if reason := self._too_little(lessons):
             return self._logged(self._decided("waited", reason))
-        by, candidate = self._trained(running, lessons)
+        by, candidate = self._trained(learner, lessons)
         found = judged(candidate, running, lessons, self.kinds, running.metric)
         self.decision = dataclasses.replace(self.decision, by=by, **_measured(found))
         return self._concluded(candidate, found, lessons)
@@ -112,17 +123,22 @@ class _Round:
             )
         return ""
 
-    def _trained(self, running: Recommender, lessons: Lessons) -> tuple[str, Recommender]:
+    def _learner(self, running: Recommender, forgotten: set[str]) -> Recommender:
+        """A copy of the model that has forgotten who was deleted."""
+        learner = Recommender.load(self.versions.path(self.state.current))
+        users = [user for user in running.seen_.user_ids.ids.to_pylist() if str(user) in forgotten]
+        return learner.forget(users=users) if users else learner
+
+    def _trained(self, learner: Recommender, lessons: Lessons) -> tuple[str, Recommender]:
         """A candidate, and how it was trained."""
         assert lessons.learnt is not None
-        if self.plan.by != "fit" and not (self.plan.by == "auto" and _is_much(running, lessons)):
-            candidate = Recommender.load(self.versions.path(self.state.current))
+        if self.plan.by != "fit" and not (self.plan.by == "auto" and _is_much(learner, lessons)):
             try:
-                return "update", candidate.update(lessons.learnt)
+                return "update", learner.update(lessons.learnt)
             except InputError:
                 if self.plan.by == "update":
                     raise
-        return "fit", _fitted(running, lessons.known)
+        return "fit", _fitted(learner, lessons.known)
 
     def _concluded(self, candidate: Recommender, found: Judgement, lessons: Lessons) -> Decision:
         one = found.comparison
