@@ -60,7 +60,7 @@ class Checker(threading.Thread):
         self.versions, self.folder, self.records = versions, folder, records
         self.changes: list[tuple[float, int]] = [(0.0, 0)]  # when a version was decided for
         self.reports: list[tuple[float, int]] = []  # when the service reported one
-        self.outages: list[tuple[float, float]] = []
+        self.outages: list[list[float]] = []  # from, until
         self.checked: Counter[str] = Counter()
         self.without_store = 0
         """Lists of people with events that lacked some while the store was down."""

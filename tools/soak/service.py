@@ -185,7 +185,8 @@ class Soak:
     def _crash_store(self) -> None:
         if self.server is None:
             return
-        start = time.time()
+        outage = [time.time() - 1, float("inf")]  # checks of answers go on meanwhile
+        self.checker.outages.append(outage)
         self.server.stop()
         time.sleep(self.options.outage)
         self.server.start()
@@ -194,7 +195,7 @@ class Soak:
                 self._asked("/health/ready")
                 break
             time.sleep(0.1)
-        self.checker.outages.append((start - 1, time.time() + 1))
+        outage[1] = time.time() + 1
 
     def _roll_back(self) -> None:
         """As soon as there is a model to return to."""
