@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -11,6 +11,7 @@ from truepair.cli.console import Console
 from truepair.cli.options import ModelFile, unpacked
 from truepair.cli.sources import kind_numbers
 from truepair.cli.table_files import check_output
+from truepair.data.sources.sql_urls import is_url
 from truepair.errors import InputError, check_number, check_whole
 
 
@@ -23,11 +24,19 @@ def serve(
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port; 0 takes a free one.")] = 8000,
     store: Annotated[
-        Path | None,
-        typer.Option(help="The SQLite file of the events. [default: beside the model, .events.sqlite]"),
+        str | None,
+        typer.Option(
+            metavar="FILE|URL",
+            help="Where events, items and users are kept: an SQLite file, or postgresql://user@host/name. "
+            "[default: beside the model, .events.sqlite]",
+        ),
     ] = None,
     items: Annotated[
-        str | None, typer.Option(metavar="TABLE", help="A file with one row an item, for where and quota.")
+        str | None,
+        typer.Option(
+            metavar="TABLE",
+            help="A file with one row an item, for where and quota. [default: the items of the store]",
+        ),
     ] = None,
     feedback: Annotated[
         str | None,
@@ -45,6 +54,23 @@ def serve(
             "TRUEPAIR_READ_TOKEN and the like are used too.",
         ),
     ] = None,
+    retrain: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Train a candidate this often, such as 6h or 30min, and serve it if it is not worse.",
+        ),
+    ] = None,
+    retrain_events: Annotated[
+        int | None, typer.Option(help="Train a candidate after so many new events.")
+    ] = None,
+    retrain_by: Annotated[
+        str,
+        typer.Option(help="update or fit; auto updates, and fits where much is new."),
+    ] = "auto",
+    judge_people: Annotated[
+        int, typer.Option(help="With fewer people to judge by, a candidate is not trained.")
+    ] = 30,
     max_body: Annotated[int, typer.Option(help="The most bytes of a request.")] = 1 << 20,
     max_k: Annotated[int, typer.Option(help="The longest list that may be asked for.")] = 1000,
     max_users: Annotated[int, typer.Option(help="The most people in one request.")] = 1000,
@@ -88,10 +114,14 @@ def serve(
     check_extra()
     from truepair.recommender.estimator import Recommender
     from truepair.serving.events.event import Kinds
+    from truepair.serving.fresh.retraining import Plan, check_retrainable
+    from truepair.serving.fresh.schedule import Schedule
+    from truepair.serving.fresh.versions import Versions
     from truepair.serving.limits import Limits
     from truepair.serving.lists.index_choice import IndexChoice
     from truepair.serving.lists.served_model import read_items
     from truepair.serving.web.app import Service
+    from truepair.serving.web.freshness import Freshness
     from truepair.serving.web.logs import Log
     from truepair.serving.web.running import bound_socket, run
     from truepair.serving.web.tokens import Tokens, check_binding
@@ -109,22 +139,35 @@ def serve(
     limits = Limits(body=max_body, k=max_k, users=max_users, events=max_events, seconds=timeout)
     known, kinds = Tokens.read(tokens), Kinds(kind_numbers(feedback) or Kinds().numbers)
     check_binding(host, known)
-    path = model.with_suffix(".events.sqlite") if store is None else store
-    if path.resolve() == model.resolve():
-        raise InputError(f"--store {path} is the model; give another file.")
-    check_output(path)
-    fitted = Recommender.load(model)
+    place = str(model.with_suffix(".events.sqlite")) if store is None else store
+    if not is_url(place):
+        if Path(place).resolve() == model.resolve():
+            raise InputError(f"--store {place} is the model; give another file.")
+        check_output(Path(place))
+    schedule = Schedule.of(retrain, retrain_events)
+    plan = Plan(str(model), place, dict(kinds.numbers), cast(Any, retrain_by), judge_people)
+    versions = Versions(model)
+    state = versions.open()
+    fitted = Recommender.load(versions.path(state.current))
+    if retrain is not None or retrain_events is not None:
+        check_retrainable(fitted)
     table = None if items is None else read_items(items, fitted.seen_.item_ids)
     log = Log(requests=log_requests, people=log_people)
     with bound_socket(host, port, known) as listening:
         service = Service(
-            fitted, path, items=table, kinds=kinds, tokens=known, limits=limits, log=log, gathered=gather,
+            fitted, place, items=table, kinds=kinds, tokens=known, limits=limits, log=log, gathered=gather,
             index=choice, rate=rate,
         )  # fmt: skip
+        service.served.version = state.current
+        fresh = Freshness(service, versions, plan, schedule)
         n_events = service.reader.count()
         console.say(
-            f"{fitted.seen_.n_users:,} users, {fitted.seen_.n_items:,} items; {n_events:,} events in {path}"
+            f"{fitted.seen_.n_users:,} users, {fitted.seen_.n_items:,} items; {n_events:,} events in "
+            f"{service.store.name}"
         )
         console.say(service.served.indexing.about)
+        if state.current:
+            console.say(f"version {state.current} of the model, from {versions.folder}")
+        fresh.start()
         run(service.application(), listening, limits, log, lambda at: console.say(f"serving {model} at {at}"))
     console.say("stopped")

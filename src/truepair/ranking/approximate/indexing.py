@@ -26,7 +26,7 @@ AUTO, EXACT = "auto", "exact"
 CHOICES = (AUTO, EXACT, *INDEXES)
 EXACT_UP_TO = 200_000
 """Items up to which `auto` does not build an index: exact lists are fast enough."""
-_DEPTHS = (20, 100, 500, 2000)
+_DEPTHS = (20, 40, 80, 160, 320, 640, 1280, 2560)
 _K = 10  # of the lists whose recall is checked in the end
 _FASTER = 2.0  # than exact lists, or `auto` does without the index
 _USERS = 128  # to choose by, and as many others to check by

@@ -15,12 +15,13 @@ from truepair.serving.limits import Limits
 from truepair.serving.web.logs import Log
 from truepair.serving.web.metrics import Metrics
 from truepair.serving.web.rates import RateLimit
-from truepair.serving.web.tokens import Tokens, is_loopback
+from truepair.serving.web.tokens import Tokens, credentials, is_loopback
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+_METHODS = ("GET", "POST", "HEAD", "PUT", "PATCH", "DELETE")
 _HEADERS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
 
 
@@ -91,11 +92,13 @@ class Guard:
     def _caller(self, scope: Scope, headers: dict[bytes, bytes]) -> bytes:
         """Who asks: a known token, or an address; tokens by chance would each be a new caller."""
         address: str = (scope.get("client") or ("",))[0]
-        return self.tokens.owner(headers.get(b"authorization", b"").decode("latin-1")) or address.encode()
+        names = (b"authorization", b"x-api-key")
+        given = {name.decode(): headers[name].decode("latin-1") for name in names if name in headers}
+        return self.tokens.owner(credentials(given)) or address.encode()
 
     def _count(self, scope: Scope, request: str, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path_format", "other")
-        method = scope["method"] if scope["method"] in ("GET", "POST", "HEAD") else "other"
+        method = scope["method"] if scope["method"] in _METHODS else "other"
         self.metrics.answered(method, route, status, seconds)
         facts = {"request": request, "method": method, "route": route, "status": status}
         self.log.request({**facts, "ms": round(seconds * 1000, 2)}, scope["path"])

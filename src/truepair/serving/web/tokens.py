@@ -15,8 +15,12 @@ from pathlib import Path
 from truepair.errors import InputError, did_you_mean
 from truepair.serving.refusals import RefusalError
 
-RIGHTS: dict[str, tuple[str, ...]] = {"read": ("read",), "write": ("write",), "admin": ("read", "write")}
-"""A kind of token -> what it allows: `read` lists, `write` events; `admin` both."""
+RIGHTS: dict[str, tuple[str, ...]] = {
+    "read": ("read",),
+    "write": ("write",),
+    "admin": ("read", "write", "admin"),
+}
+"""A kind of token -> what it allows: `read` lists, `write` events; `admin` both, and to change the model."""
 _SHORTEST = 16
 _REMEDY = "make one with: python -c 'import secrets; print(secrets.token_urlsafe(32))'"
 
@@ -83,6 +87,12 @@ class Tokens:
             if hmac.compare_digest(digest, asked):
                 found.append((kind, digest))
         return found[0] if found and scheme.lower() == "bearer" else (None, None)
+
+
+def credentials(headers: Mapping[str, str]) -> str | None:
+    """The header Authorization; a token in X-API-Key, as programs for Gorse send it, counts as one."""
+    key = headers.get("x-api-key")
+    return headers.get("authorization") or (f"Bearer {key}" if key else None)
 
 
 def check_binding(host: str, tokens: Tokens) -> None:
