@@ -28,7 +28,7 @@ def export(
     ],
     console: Console,
 ) -> None:
-    """Write a store to a folder: events.parquet, items.parquet, users.parquet.
+    """Write a store to a folder of Parquet files.
 
     They are of one moment, and the folder appears when all are written. A service may go on meanwhile.
     """
