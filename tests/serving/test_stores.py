@@ -276,8 +276,8 @@ def test_nobody_waits_for_a_server_that_stands_still(server):
 def test_a_socket_is_shut_after_its_deadline():
     deadlines = Deadlines()
     ours, theirs = socket.socketpair()
+    ours.settimeout(0.3)
     with deadlines.within(ours, 1000), pytest.raises(TimeoutError):
-        ours.settimeout(0.3)
         ours.recv(1)
     ours.settimeout(10)
     with deadlines.within(ours, 0):
