@@ -85,7 +85,7 @@ class Histories:
 
     def _with_events(self, user: str, events: dict[str, float]) -> Person | None:
         code = self.users.codes.get(user)
-        before = self._history(code) if code is not None else {}
+        before = self.history(code) if code is not None else {}
         after = dict(before)
         for item, weight in events.items():
             place = self.items.codes.get(item)
@@ -94,7 +94,7 @@ class Histories:
                 after[place] = weight if weight * old <= 0 else max(weight, old, key=abs)
         return None if after == before else self.folded(after)
 
-    def _history(self, code: int) -> dict[int, float]:
+    def history(self, code: int) -> dict[int, float]:
         """Item -> weight in training, below 0 for a dislike."""
         seen = self.model.seen
         pairs = slice(*seen.indptr[code : code + 2])
@@ -137,7 +137,7 @@ class Histories:
 
     def _own(self, code: int) -> Person:
         """A person of the model, without events."""
-        history = self._history(code)
+        history = self.history(code)
         items = np.array([item for item, weight in history.items() if weight > 0], np.int64)
         weights = np.array([weight for weight in history.values() if weight > 0], np.float64)
         disliked = np.array([item for item, weight in history.items() if weight < 0], np.int64)

@@ -37,6 +37,7 @@ class Route(NamedTuple):
     example: dict[str, Any] | None = None  # a body; ids of the model are filled in
     query: dict[str, Any] = {}  # noqa: RUF012, a tuple's field has no factory
     arrow: bool = False
+    listed: bool = True  # in OpenAPI
 
 
 _K = {"k": {"type": "integer", "minimum": 1, "default": 10}}

@@ -1,0 +1,74 @@
+"""Search: people by the beginning of their id, items by that or by words of their title."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from truepair.data.ids import Codes
+
+Mask = npt.NDArray[np.bool_]
+
+
+class Search:
+    """Ids and titles by code; a question looks through all of them, which takes milliseconds for 100,000."""
+
+    def __init__(
+        self, ids: Sequence[str], titles: Sequence[str | None], weights: npt.NDArray[np.int64] | None
+    ) -> None:
+        self._ids = pa.array([text.casefold() for text in ids], pa.large_string())
+        self._words: pa.Array | None = None
+        if any(titles):
+            self._words = pa.array([" " + plain(title or "") for title in titles], pa.large_string())
+        self._weights = weights
+
+    def find(self, query: str, limit: int) -> Codes:
+        """The codes of the best matches: the id itself, then by weight; without weights, by id.
+
+        An item matches if its id begins with the query, or if each word of the query begins a word of the
+        title; where no title matches so, if each is a part of the title.
+        """
+        if not query.strip():
+            return self._without_query(limit)
+        text = query.strip().casefold()
+        found = _mask(pc.starts_with(self._ids, text))
+        words = plain(query).split()
+        if self._words is not None and words:
+            begins = self._having([f" {word}" for word in words])
+            found = found | (begins if begins.any() else self._having(words))
+        codes = np.flatnonzero(found)
+        if self._weights is not None:
+            codes = codes[np.argsort(-self._weights[codes], kind="stable")]
+        exact = np.flatnonzero(_mask(pc.equal(self._ids, text)))
+        return np.concatenate([exact, codes[~np.isin(codes, exact)]])[:limit]
+
+    def _without_query(self, limit: int) -> Codes:
+        """The heaviest; without weights, some that are spread over all ids."""
+        n = len(self._ids)
+        if self._weights is not None:
+            return np.argsort(-self._weights, kind="stable")[:limit]
+        return np.unique(np.linspace(0, n - 1, min(limit, n)).astype(np.int64))
+
+    def _having(self, parts: Sequence[str]) -> Mask:
+        masks = [_mask(pc.match_substring(self._words, part)) for part in parts]
+        return np.asarray(np.logical_and.reduce(masks))
+
+
+def plain(text: str) -> str:
+    """Lower case without accents, and a space for all that is no letter and no digit.
+
+    >>> plain("Amélie (2001)")
+    'amelie  2001 '
+    """
+    letters = unicodedata.normalize("NFKD", text.casefold())
+    kept = (letter for letter in letters if not unicodedata.combining(letter))
+    return "".join(letter if letter.isalnum() else " " for letter in kept)
+
+
+def _mask(found: pa.Array) -> Mask:
+    return np.asarray(found.to_numpy(zero_copy_only=False), bool)
