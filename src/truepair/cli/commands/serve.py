@@ -144,7 +144,7 @@ def serve(
             console.say(f"{seen.n_users:,} users, {seen.n_items:,} items; {n_events:,} events in {path}")
 
             def ready(address: str) -> None:
-                console.say(f"serving {chosen.name} at {address}")
+                console.say(f"serving {chosen.what} at {address}")
                 if visitors is not None:
                     visitors.start(address)
                     service.closing.append(visitors.stop)
@@ -156,7 +156,8 @@ def serve(
 class _Chosen(NamedTuple):
     """What is served."""
 
-    name: str
+    what: str
+    name: str  # of the model
     model: Recommender
     items: pa.Table | None
     beside: tuple[str, Recommender] | None
@@ -174,8 +175,8 @@ def _given(model: Path | None, items: str | None, beside: Path | None, data_dir:
         raise InputError(f"--data-dir {data_dir} has no effect without --demo; leave it out.")
     fitted = Recommender.load(model)
     table = None if items is None else read_items(items, fitted.seen_.item_ids)
-    second = None if beside is None else (str(beside), Recommender.load(beside))
-    return _Chosen(str(model), fitted, table, second, model.with_suffix(".events.sqlite"))
+    second = None if beside is None else (beside.name, Recommender.load(beside))
+    return _Chosen(str(model), model.name, fitted, table, second, model.with_suffix(".events.sqlite"))
 
 
 def _demo(
@@ -197,7 +198,7 @@ def _demo(
     first, second = demo_models(world)
     table = read_items(world.items, first.seen_.item_ids)
     store = folder / "events.sqlite"
-    return _Chosen(f"the default model of {world.name}", first, table, ("EASE", second), store, world.future)
+    return _Chosen(world.name, "Default model", first, table, ("EASE", second), store, world.future)
 
 
 def _visitors(future: Sequence[tuple[Any, Any, str]], tokens: Tokens) -> tuple[Visitors | None, Tokens]:

@@ -47,7 +47,7 @@ class Visitors:
         """End after the request that runs."""
         self._stop.set()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(5)
 
     def _run(self, address: str) -> None:
         connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=10)

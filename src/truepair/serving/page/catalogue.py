@@ -53,12 +53,12 @@ class Catalogue:
     @cached_property
     def item_search(self) -> Search:
         """The items, the most popular first."""
-        return Search(list(self.items.codes), self.titles.texts, self.model.popularity)
+        return Search(list(self.items.codes), self.model.popularity, self.titles.texts, heaviest_first=True)
 
     @cached_property
     def user_search(self) -> Search:
         """The people, by id."""
-        return Search(list(self.users.codes), [], None)
+        return Search(list(self.users.codes), self.model.seen.user_counts)
 
     def find(self, what: str, query: str, limit: int) -> Codes:
         """The codes of `users` or `items` that match."""

@@ -16,19 +16,27 @@ Mask = npt.NDArray[np.bool_]
 
 
 class Search:
-    """Ids and titles by code; a question looks through all of them, which takes milliseconds for 100,000."""
+    """Ids and titles by code; a question looks through all of them, which takes milliseconds for 100,000.
+
+    Weights are how many interactions each has. What is found is in the order of the ids, or the heaviest
+    first.
+    """
 
     def __init__(
-        self, ids: Sequence[str], titles: Sequence[str | None], weights: npt.NDArray[np.int64] | None
+        self,
+        ids: Sequence[str],
+        weights: Codes,
+        titles: Sequence[str | None] = (),
+        heaviest_first: bool = False,
     ) -> None:
         self._ids = pa.array([text.casefold() for text in ids], pa.large_string())
         self._words: pa.Array | None = None
         if any(titles):
             self._words = pa.array([" " + plain(title or "") for title in titles], pa.large_string())
-        self._weights = weights
+        self._weights, self._heaviest_first = weights, heaviest_first
 
     def find(self, query: str, limit: int) -> Codes:
-        """The codes of the best matches: the id itself, then by weight; without weights, by id.
+        """The codes of the best matches, the id itself first.
 
         An item matches if its id begins with the query, or if each word of the query begins a word of the
         title; where no title matches so, if each is a part of the title.
@@ -42,17 +50,17 @@ class Search:
             begins = self._having([f" {word}" for word in words])
             found = found | (begins if begins.any() else self._having(words))
         codes = np.flatnonzero(found)
-        if self._weights is not None:
+        if self._heaviest_first:
             codes = codes[np.argsort(-self._weights[codes], kind="stable")]
         exact = np.flatnonzero(_mask(pc.equal(self._ids, text)))
         return np.concatenate([exact, codes[~np.isin(codes, exact)]])[:limit]
 
     def _without_query(self, limit: int) -> Codes:
-        """The heaviest; without weights, some that are spread over all ids."""
-        n = len(self._ids)
-        if self._weights is not None:
+        """The heaviest; or some that have interactions and are spread over all ids."""
+        if self._heaviest_first:
             return np.argsort(-self._weights, kind="stable")[:limit]
-        return np.unique(np.linspace(0, n - 1, min(limit, n)).astype(np.int64))
+        able = np.flatnonzero(self._weights)
+        return able[np.linspace(0, len(able) - 1, min(limit, len(able))).astype(np.int64)]
 
     def _having(self, parts: Sequence[str]) -> Mask:
         masks = [_mask(pc.match_substring(self._words, part)) for part in parts]

@@ -34,6 +34,8 @@ from truepair.serving.web.tokens import Tokens
 from truepair.storage.versions import package_version
 
 _TELEMETRY = ("tracing", "metrics", "logs", "operation_spans", "auto_configure")  # nothing is sent anywhere
+DECISIONS = "/v1/model/decisions"
+"""Where the log of decisions is, in a service that retrains its model."""
 GATHERED, GATHER_SECONDS = 64, 0.001
 """Requests in one product at most, and how long the first one waits for others."""
 
@@ -241,6 +243,7 @@ class Service:
                 "parameters": answers.plain_value(facts.get("parameters")),
                 "facts": shown_facts(facts),
                 "kinds": dict(self.kinds.numbers),
+                "decisions": any(route.path == DECISIONS for routes, _ in self.parts for route in routes),
                 "item_columns": None
                 if self.served.item_table is None
                 else self.served.item_table.column_names,
