@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,11 +16,7 @@ from truepair.cli.table_files import check_output
 from truepair.errors import InputError, check_number, check_whole
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from truepair.recommender.estimator import Recommender
-    from truepair.serving.demo.visitors import Visitors
-    from truepair.serving.web.tokens import Tokens
+    from truepair.serving.demo.files import DemoFiles
 
 
 @unpacked
@@ -32,7 +26,7 @@ def serve(
         typer.Argument(metavar="[MODEL]", help="A model file saved by `truepair fit`; none with --demo."),
     ] = None,
     *,
-    demo: Annotated[
+    demonstrate: Annotated[
         bool,
         typer.Option(
             "--demo",
@@ -105,8 +99,11 @@ def serve(
     from truepair.serving import check_extra
 
     check_extra()
+    from truepair.recommender.estimator import Recommender
+    from truepair.serving.demo.visitors import Visitors
     from truepair.serving.events.event import Kinds
     from truepair.serving.limits import Limits
+    from truepair.serving.lists.served_model import read_items
     from truepair.serving.page.adding import add_page
     from truepair.serving.web.app import Service
     from truepair.serving.web.logs import Log
@@ -122,92 +119,53 @@ def serve(
     limits = Limits(body=max_body, k=max_k, users=max_users, events=max_events, seconds=timeout)
     known, kinds = Tokens.read(tokens), Kinds(kind_numbers(feedback) or Kinds().numbers)
     check_binding(host, known)
-    with TemporaryDirectory(prefix="truepair-demo-") if demo else nullcontext("") as scratch:
-        chosen = (
-            _demo(model, items, beside, data_dir, Path(scratch), console)
-            if demo
-            else _given(model, items, beside, data_dir)
-        )
-        path = chosen.store if store is None else store
-        if model is not None and path.resolve() == model.resolve():
-            raise InputError(f"--store {path} is the model; give another file.")
-        check_output(path)
-        visitors, known = _visitors(chosen.future, known)
-        log = Log(requests=not demo if log_requests is None else log_requests, people=log_people)
-        with bound_socket(host, port, known) as listening:
-            service = Service(
-                chosen.model, path, items=chosen.items, kinds=kinds, tokens=known, limits=limits, log=log,
-                gathered=gather, name=chosen.name,
-            )  # fmt: skip
-            add_page(service, chosen.beside)
-            seen, n_events = chosen.model.seen_, service.reader.count()
-            console.say(f"{seen.n_users:,} users, {seen.n_items:,} items; {n_events:,} events in {path}")
-
-            def ready(address: str) -> None:
-                console.say(f"serving {chosen.what} at {address}")
-                if visitors is not None:
-                    visitors.start(address)
-                    service.closing.append(visitors.stop)
-
-            run(service.application(), listening, limits, log, ready)
-        console.say("stopped")
-
-
-class _Chosen(NamedTuple):
-    """What is served."""
-
-    what: str
-    name: str  # of the model
-    model: Recommender
-    items: pa.Table | None
-    beside: tuple[str, Recommender] | None
-    store: Path
-    future: Sequence[tuple[Any, Any, str]] = ()
-
-
-def _given(model: Path | None, items: str | None, beside: Path | None, data_dir: Path | None) -> _Chosen:
-    from truepair.recommender.estimator import Recommender
-    from truepair.serving.lists.served_model import read_items
-
+    demo = None
+    scratch: Any = nullcontext()
+    if demonstrate:
+        scratch = TemporaryDirectory(prefix="truepair-demo-")
+        demo = _demo(Path(scratch.name), data_dir, model, items, beside)
+        console.say(demo.note)
+        model, items, beside, log_requests = demo.model, str(demo.items), demo.beside, log_requests or False
     if model is None:
         raise InputError("there is no MODEL; give a model file saved by `truepair fit`, or --demo.")
-    if data_dir is not None:
+    if data_dir is not None and demo is None:
         raise InputError(f"--data-dir {data_dir} has no effect without --demo; leave it out.")
+    path = model.with_suffix(".events.sqlite") if store is None else store
+    if path.resolve() == model.resolve():
+        raise InputError(f"--store {path} is the model; give another file.")
+    check_output(path)
     fitted = Recommender.load(model)
     table = None if items is None else read_items(items, fitted.seen_.item_ids)
     second = None if beside is None else (beside.name, Recommender.load(beside))
-    return _Chosen(str(model), model.name, fitted, table, second, model.with_suffix(".events.sqlite"))
+    visitors = None if demo is None else Visitors(demo.future)
+    if visitors is not None:
+        known = visitors.with_token(known)
+    log = Log(requests=log_requests is not False, people=log_people)
+    with scratch, bound_socket(host, port, known) as listening:
+        service = Service(
+            fitted, path, items=table, kinds=kinds, tokens=known, limits=limits, log=log, gathered=gather,
+            name=model.name,
+        )  # fmt: skip
+        add_page(service, second)
+        n_events = service.reader.count()
+        console.say(
+            f"{fitted.seen_.n_users:,} users, {fitted.seen_.n_items:,} items; {n_events:,} events in {path}"
+        )
+
+        def ready(address: str) -> None:
+            console.say(f"serving {model if demo is None else demo.name} at {address}")
+            if visitors is not None:
+                visitors.start(address)
+                service.closing.append(visitors.stop)
+
+        run(service.application(), listening, limits, log, ready)
+    console.say("stopped")
 
 
-def _demo(
-    model: Path | None,
-    items: str | None,
-    beside: Path | None,
-    data_dir: Path | None,
-    folder: Path,
-    console: Console,
-) -> _Chosen:
-    from truepair.serving.demo.world import demo_models, demo_world
-    from truepair.serving.lists.served_model import read_items
+def _demo(folder: Path, data_dir: Path | None, *given: object) -> DemoFiles:
+    from truepair.serving.demo.files import demo_files
 
-    for name, value in {"MODEL": model, "--items": items, "--beside": beside}.items():
+    for name, value in zip(("MODEL", "--items", "--beside"), given, strict=True):
         if value is not None:
             raise InputError(f"{name} {value} has no effect with --demo, which brings its own; leave it out.")
-    world = demo_world(data_dir)
-    console.say(world.note)
-    first, second = demo_models(world)
-    table = read_items(world.items, first.seen_.item_ids)
-    store = folder / "events.sqlite"
-    return _Chosen(world.name, "Default model", first, table, ("EASE", second), store, world.future)
-
-
-def _visitors(future: Sequence[tuple[Any, Any, str]], tokens: Tokens) -> tuple[Visitors | None, Tokens]:
-    """Those of the demo; where tokens are needed, they get one that nobody else knows."""
-    from truepair.serving.demo.visitors import Visitors
-
-    if not future:
-        return None, tokens
-    if not tokens:
-        return Visitors(future), tokens
-    token = secrets.token_urlsafe(32)
-    return Visitors(future, token=token), tokens.with_one("admin", token)
+    return demo_files(folder, data_dir)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import http.client
 import json
 import random
+import secrets
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import count
 from typing import Any
 from urllib.parse import quote, urlsplit
+
+from truepair.serving.web.tokens import Tokens
 
 _NEW = 0.15  # the share of visits by somebody whom nobody knows
 
@@ -22,21 +25,21 @@ class Visitors:
     one of the first items of the list, and looks again.
     """
 
-    def __init__(
-        self,
-        future: Sequence[tuple[Any, Any, str]],
-        rate: float = 2.0,
-        token: str | None = None,
-        seed: int = 0,
-    ) -> None:
+    def __init__(self, future: Sequence[tuple[Any, Any, str]], rate: float = 2.0, seed: int = 0) -> None:
         self.rate, self.visits = rate, 0
         self._future, self._next = future, count()
         self._random = random.Random(seed)
         self._headers = {"content-type": "application/json"}
-        if token is not None:
-            self._headers["authorization"] = f"Bearer {token}"
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
+
+    def with_token(self, tokens: Tokens) -> Tokens:
+        """Tokens with one for the visitors, which nobody else knows; without any, none is needed."""
+        if not tokens:
+            return tokens
+        token = secrets.token_urlsafe(32)
+        self._headers["authorization"] = f"Bearer {token}"
+        return tokens.with_one("admin", token)
 
     def start(self, address: str) -> None:
         """Visit the service at this address until `stop`."""

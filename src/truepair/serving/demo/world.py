@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,24 +11,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from truepair.data.datasets.loading import cache_dir, load, load_titles
+from truepair.data.datasets.loading import load, load_titles
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 from truepair.data.simulation import simulate_world
 from truepair.data.split import Split
 from truepair.data.split_recipes import split_given, split_temporal
-from truepair.errors import DownloadError, StorageError
-from truepair.recommender.estimator import Recommender
-from truepair.storage.versions import package_version
+from truepair.errors import DownloadError
 
 LIKED = 4
 """Ratings from here on are likes; those up to 2 are dislikes when visitors act."""
 _FUTURE = 0.15  # the share of the newest likes, which no model learns from
-_METRIC = "ndcg@10"
-_SETTINGS: dict[str, Any] = {
-    "dim": 64, "epochs": 20, "temperature": 0.14, "popularity": 0.8, "learning_rate": 0.02, "auto": False,
-    "metric": _METRIC,
-}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,30 +93,3 @@ def _future(pairs: Interactions, order: Codes, kinds: Any) -> tuple[tuple[Any, A
     users = pairs.user_ids.outside(pairs.users[order]).to_pylist()
     items = pairs.item_ids.outside(pairs.items[order]).to_pylist()
     return tuple(zip(users, items, kinds[order].tolist(), strict=True))
-
-
-def demo_models(world: DemoWorld, folder: Path | None = None) -> tuple[Recommender, Recommender]:
-    """The default model, and EASE beside it: of the cache, or fitted in some seconds and kept there."""
-    folder = cache_dir() / "serve-demo" if folder is None else folder
-    return tuple(
-        _kept(folder, world, settings) for settings in (_SETTINGS, {"encoder": "ease", "metric": _METRIC})
-    )  # type: ignore[return-value]
-
-
-def _kept(folder: Path, world: DemoWorld, settings: dict[str, Any]) -> Recommender:
-    key = repr((world.split.hash, sorted(settings.items()), package_version("truepair")))
-    path = folder / f"{hashlib.blake2b(key.encode(), digest_size=12).hexdigest()}.truepair"
-    try:
-        if path.exists():
-            return Recommender.load(path)
-    except StorageError:  # of another version, or damaged: it is written again
-        pass
-    model = Recommender(**settings).fit(world.split)
-    k = int(_METRIC.partition("@")[2])
-    found = model.evaluate(world.split, ks=(k,))
-    names = [name for name in found.means if name.endswith(f"@{k}")]
-    model.facts_["metrics"] |= {f"test {name}": found.mean(name) for name in names}
-    model.facts_["intervals"] = {f"test {name}": list(found.interval(name)) for name in names}
-    folder.mkdir(parents=True, exist_ok=True)
-    model.save(path)
-    return model
