@@ -20,7 +20,7 @@ function metrics(rows) {
       "table",
       { class: "scores" },
       h("caption", { class: "unseen" }, "Scores of the model"),
-      h("thead", {}, h("tr", {}, ["Metric", "Part", "Mean", "95% interval", ""].map((text) => h("th", { scope: "col" }, text || h("span", { class: "unseen" }, "Picture"))))),
+      h("thead", {}, h("tr", {}, ["Metric", "Mean", "95% interval", ""].map((text) => h("th", { scope: "col" }, text || h("span", { class: "unseen" }, "Picture"))))),
       h(
         "tbody",
         {},
@@ -30,8 +30,7 @@ function metrics(rows) {
           return h(
             "tr",
             {},
-            h("th", { scope: "row" }, name),
-            h("td", {}, part),
+            h("th", { scope: "row" }, name, part && h("span", { class: "part" }, part)),
             h("td", { class: "number" }, number(row.value, 4)),
             h("td", { class: "number" }, low === null ? "–" : `${number(low, 4)} – ${number(high, 4)}`),
             h("td", { class: "drawn" }, interval(row.value, low, high, most)),
@@ -106,6 +105,12 @@ function time(text) {
   return Number.isNaN(moment.getTime()) ? String(text) : moment.toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "medium" });
 }
 
+function duration(seconds) {
+  const units = [[86_400, "day"], [3600, "hour"], [60, "minute"], [1, "second"]];
+  const [size, unit] = units.find(([one]) => seconds >= one) ?? [1, "second"];
+  return counted(Number((seconds / size).toPrecision(3)), unit);
+}
+
 const span = (one) => (one ? `${number(one.mean, 4)} [${number(one.low, 4)}, ${number(one.high, 4)}]` : "–");
 
 function decision(one) {
@@ -145,8 +150,21 @@ async function promotions(place, signal, logged) {
     put(place, error.status === 404 ? nothing(none) : failure(error));
     return;
   }
-  const running = Object.entries(found.running ?? {}).filter(([, value]) => value !== null && typeof value !== "object");
-  const back = h("button", { type: "button" }, "Roll back");
+  const running = found.running ?? {};
+  const planned = [
+    running.every_seconds && `every ${duration(running.every_seconds)}`,
+    running.every_events && `after ${counted(running.every_events, "new event")}`,
+  ].filter(Boolean);
+  const facts = [
+    ["Served", running.version === 0 ? "the model file" : `version ${shown(running.version)}`],
+    ["Retraining", planned.join(", ") || "none is planned: start with --retrain 6h"],
+    ["Next", running.next ? time(running.next) : null],
+    ["Now", running.training ? "a candidate is being trained" : null],
+    ["Trainings since the start", running.trainings],
+    ["Failed trainings", running.failures],
+  ].filter(([, value]) => value !== null && value !== undefined);
+  const former = (running.versions ?? []).length > 1;
+  const back = h("button", { type: "button", disabled: !former }, "Roll back");
   back.addEventListener("click", async () => {
     const agreed = await sure("Roll back?", "The former model is served from the next request on. An admin token is needed where there are tokens.", "Roll back");
     if (!agreed) return;
@@ -160,8 +178,8 @@ async function promotions(place, signal, logged) {
   });
   put(
     place,
-    running.length > 0 && pairs(running.map(([name, value]) => [name.replaceAll("_", " "), shown(value)]), "What is served"),
-    h("p", { class: "buttons" }, back),
+    pairs(facts.map(([name, value]) => [name, shown(value)]), "What is served"),
+    h("p", { class: "buttons" }, back, !former && h("span", { class: "hint" }, "There is no former model.")),
     found.decisions?.length ? h("ol", { class: "log", "aria-label": "Decisions, newest first" }, found.decisions.map(decision)) : nothing("No decision yet: the first one follows the first retraining."),
   );
 }
