@@ -16,7 +16,7 @@ from truepair.serving.web.logs import Log
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
 VIOLATIONS = """window.violations = [];
-document.addEventListener("securitypolicyviolation", (event) => window.violations.push(event.violatedDirective));
+document.addEventListener("securitypolicyviolation", (one) => window.violations.push(one.violatedDirective));
 window.alert = () => window.violations.push("alert");"""
 
 

@@ -1,16 +1,24 @@
 """The page in a real browser: every view, hostile names, keyboard, phone, tokens."""
 
 import pytest
+from test_safety import ADMIN, KEYS, READ, WRITE
 
 import truepair as tp
 from browsing import Watched, chromium, running_page
 from services import clicks
-from test_safety import ADMIN, KEYS, READ, WRITE
 from truepair.serving.lists.served_model import read_items
 
 SCRIPT = '<script>alert("1")</script>'
 HOSTILE = [SCRIPT, '"><img src=x onerror=alert(1)>', "שלום עולם ‮gnp.exe", "x" * 250, "🎬👩‍👩‍👧 a/b?c#d%20"]
-VIEWS = ["#/person", "#/person/u4", "#/item", "#/item/i3", "#/try?liked=i3&disliked=i4", "#/model", "#/service"]
+VIEWS = [
+    "#/person",
+    "#/person/u4",
+    "#/item",
+    "#/item/i3",
+    "#/try?liked=i3&disliked=i4",
+    "#/model",
+    "#/service",
+]
 
 
 @pytest.fixture(scope="module")
@@ -53,8 +61,7 @@ def watch(browser, base):
         one.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize(("width", "scheme"), [(360, "dark"), (1280, "light")])
 def test_every_view_without_an_error(watch, width, scheme):
     window = watch(viewport={"width": width, "height": 800}, color_scheme=scheme)
     for view in VIEWS:
@@ -66,6 +73,7 @@ def test_every_view_without_an_error(watch, width, scheme):
     assert (sum(map(int, ground[4:-1].split(","))) < 120) == (scheme == "dark")
 
 
+@pytest.mark.long
 def test_what_every_view_shows(watch):
     window = watch(viewport={"width": 1280, "height": 800})
     page = window.open("#/person/u4")
@@ -91,7 +99,9 @@ def test_names_are_text_whatever_they_hold(watch):
     for name in HOSTILE:
         for view in ("item", "person"):
             page = window.open("")
-            page.evaluate("([view, id]) => { location.hash = `#/${view}/${encodeURIComponent(id)}` }", [view, name])
+            page.evaluate(
+                "([view, id]) => { location.hash = `#/${view}/${encodeURIComponent(id)}` }", [view, name]
+            )
             window.until("(text) => document.querySelector('h1')?.textContent.includes(text)", name)
             window.wait()
             window.check()
@@ -118,7 +128,9 @@ def test_a_walk_by_keyboard(watch):
     assert outline == "solid"  # the focus can be seen
     page.keyboard.type("title of i1")
     page.locator("[role=option]").first.wait_for()
-    window.until("[...document.querySelectorAll('[role=option]')].every((one) => one.textContent.includes('of i1'))")
+    window.until(
+        "[...document.querySelectorAll('[role=option]')].every((one) => one.textContent.includes('of i1'))"
+    )
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowUp")
@@ -150,6 +162,7 @@ def test_a_walk_by_keyboard(watch):
     window.check()
 
 
+@pytest.mark.long
 def test_the_map_as_text_and_by_mouse(watch):
     window = watch(viewport={"width": 1280, "height": 900})
     page = window.open("#/item")
@@ -166,6 +179,7 @@ def test_the_map_as_text_and_by_mouse(watch):
     window.check()
 
 
+@pytest.mark.long
 def test_trying_items_changes_the_list(watch):
     window = watch(viewport={"width": 390, "height": 844})
     page = window.open("#/try")
@@ -173,9 +187,7 @@ def test_trying_items_changes_the_list(watch):
     popular = names.all_inner_texts()
     page.locator(".chips button").first.click()
     window.until("location.hash.includes('liked=')")
-    window.until(
-        "(old) => document.querySelector('.offered .rows a.title').textContent !== old", popular[0]
-    )
+    window.until("(old) => document.querySelector('.offered .rows a.title').textContent !== old", popular[0])
     assert page.get_by_text("because of").count() > 0
     assert page.get_by_role("button", name="Like", exact=True).get_attribute("aria-pressed") == "true"
     page.get_by_role("button", name="Dislike", exact=True).click()
@@ -189,6 +201,7 @@ def test_trying_items_changes_the_list(watch):
     window.check()
 
 
+@pytest.mark.long
 def test_the_switch_of_colours_is_remembered(watch):
     window = watch(color_scheme="light")
     page = window.open("#/person")
@@ -202,12 +215,13 @@ def test_the_switch_of_colours_is_remembered(watch):
     window.check()
 
 
+@pytest.mark.long
 def test_everything_has_a_name_for_a_screen_reader(watch):
     window = watch(viewport={"width": 1280, "height": 800})
     unnamed = """() => [...document.querySelectorAll("a, button, input, [role], section, nav, table, svg")]
       .filter((one) => !one.closest("dialog:not([open])") && one.getAttribute("aria-hidden") !== "true")
-      .filter((one) => !(one.getAttribute("aria-label") || one.getAttribute("aria-labelledby") || one.labels?.length
-        || one.textContent.trim() || one.querySelector("caption")))
+      .filter((one) => !(one.getAttribute("aria-label") || one.getAttribute("aria-labelledby")
+        || one.labels?.length || one.textContent.trim() || one.querySelector("caption")))
       .map((one) => one.outerHTML.slice(0, 120))"""
     heads = """() => [...document.querySelectorAll("table")].every((one) => one.querySelector("th[scope]"))"""
     twice = """() => { const ids = [...document.querySelectorAll("[id]")].map((one) => one.id);
@@ -222,6 +236,7 @@ def test_everything_has_a_name_for_a_screen_reader(watch):
     window.check()
 
 
+@pytest.mark.long
 def test_a_token_is_asked_for_and_kept_in_the_tab(data, browser, tmp_path):
     model = tp.Recommender(encoder="ease").fit(data)
     with running_page(model, tmp_path / "events.sqlite", tokens=KEYS) as address:
@@ -239,7 +254,9 @@ def test_a_token_is_asked_for_and_kept_in_the_tab(data, browser, tmp_path):
         page.goto(f"{address}/#/model")
         window.wait()
         assert page.evaluate("Object.values({...sessionStorage})") == [READ]
-        assert READ not in page.evaluate("JSON.stringify({...localStorage}) + document.cookie + location.href")
+        assert READ not in page.evaluate(
+            "JSON.stringify({...localStorage}) + document.cookie + location.href"
+        )
         assert page.evaluate("window.violations") == []
         window.close()
         other = Watched(browser, address)
@@ -251,6 +268,7 @@ def test_a_token_is_asked_for_and_kept_in_the_tab(data, browser, tmp_path):
         other.close()
 
 
+@pytest.mark.long
 def test_a_service_that_is_gone_says_what_to_do(watch):
     window = watch()
     page = window.open("#/person")
@@ -262,6 +280,7 @@ def test_a_service_that_is_gone_says_what_to_do(watch):
     page.locator(".lists .rows > li").first.wait_for()
 
 
+@pytest.mark.long
 def test_decisions_are_shown_and_a_rollback_asks_first(watch):
     window = watch()
     one = {"decision": "promoted", "reason": "not worse " + SCRIPT, "version": 3, "against": 2, "people": 120,
@@ -300,6 +319,7 @@ def test_decisions_are_shown_and_a_rollback_asks_first(watch):
     assert WRITE not in page.content()
 
 
+@pytest.mark.long
 def test_large_integers_stay_exact(browser, clicks, tmp_path):
     users = [2**53 + 1 + 2 * int(user[1:]) for user in clicks["user"]]
     model = tp.Recommender(encoder="ease").fit({"user": users, "item": clicks["item"]})

@@ -10,10 +10,10 @@ from urllib.parse import quote
 import numpy as np
 import pyarrow as pa
 import pytest
+from test_safety import ADMIN, KEYS, READ, WRITE, bearer
 
 import truepair as tp
 from services import clicks, integer_model, model, serve
-from test_safety import ADMIN, KEYS, READ, WRITE, bearer
 from truepair.errors import InputError, StorageError
 from truepair.serving.events.store import EventReader
 from truepair.serving.lists.served_model import ServedModel, read_items
@@ -31,7 +31,12 @@ TABLE = {
     "item": [f"i{n}" for n in range(23)],  # i23 has no row
     "year": [1990 + n for n in range(23)],
     "title": [*NAMES, *(f"Title {n}" for n in range(5, 23))],
-    "picture": ["https://pictures.example/0.png", "http://no.example/1.png", "javascript:alert(1)", *[None] * 20],
+    "picture": [
+        "https://pictures.example/0.png",
+        "http://no.example/1.png",
+        "javascript:alert(1)",
+        *[None] * 20,
+    ],
 }
 
 
@@ -455,7 +460,12 @@ def test_the_palette_has_contrast(scheme):
     colours = {name: pair[scheme] for name, *pair in found}
     grounds = ("ground", "surface", "raised")
     pairs = [(text, ground) for text in ("ink", "muted", "accent") for ground in grounds]
-    pairs += [("accent", "accent-soft"), ("accent-ink", "accent"), ("alarm", "alarm-soft"), ("alarm", "surface")]
+    pairs += [
+        ("accent", "accent-soft"),
+        ("accent-ink", "accent"),
+        ("alarm", "alarm-soft"),
+        ("alarm", "surface"),
+    ]
     for text, ground in pairs:
         assert contrast(colours[text], colours[ground]) >= 4.5, (text, ground)
     for ground in grounds[:2]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -14,9 +15,6 @@ from truepair.cli.options import DataDir, unpacked
 from truepair.cli.sources import kind_numbers
 from truepair.cli.table_files import check_output
 from truepair.errors import InputError, check_number, check_whole
-
-if TYPE_CHECKING:
-    from truepair.serving.demo.files import DemoFiles
 
 
 @unpacked
@@ -100,6 +98,7 @@ def serve(
 
     check_extra()
     from truepair.recommender.estimator import Recommender
+    from truepair.serving.demo.files import demo_files
     from truepair.serving.demo.visitors import Visitors
     from truepair.serving.events.event import Kinds
     from truepair.serving.limits import Limits
@@ -119,53 +118,59 @@ def serve(
     limits = Limits(body=max_body, k=max_k, users=max_users, events=max_events, seconds=timeout)
     known, kinds = Tokens.read(tokens), Kinds(kind_numbers(feedback) or Kinds().numbers)
     check_binding(host, known)
-    demo = None
-    scratch: Any = nullcontext()
-    if demonstrate:
-        scratch = TemporaryDirectory(prefix="truepair-demo-")
-        demo = _demo(Path(scratch.name), data_dir, model, items, beside)
-        console.say(demo.note)
-        model, items, beside, log_requests = demo.model, str(demo.items), demo.beside, log_requests or False
-    if model is None:
+    _check_demo(demonstrate, {"MODEL": model, "--items": items, "--beside": beside}, data_dir)
+    with _scratch(demonstrate) as folder:
+        demo = None if folder is None else demo_files(folder, data_dir)
+        if demo is not None:
+            console.say(demo.note)
+            model, items, beside = demo.model, str(demo.items), demo.beside
+        assert model is not None
+        path = model.with_suffix(".events.sqlite") if store is None else store
+        if path.resolve() == model.resolve():
+            raise InputError(f"--store {path} is the model; give another file.")
+        check_output(path)
+        fitted = Recommender.load(model)
+        table = None if items is None else read_items(items, fitted.seen_.item_ids)
+        second = None if beside is None else (beside.name, Recommender.load(beside))
+        visitors = None if demo is None else Visitors(demo.future)
+        if visitors is not None:
+            known = visitors.with_token(known)
+        log = Log(requests=demo is None if log_requests is None else log_requests, people=log_people)
+        with bound_socket(host, port, known) as listening:
+            service = Service(
+                fitted, path, items=table, kinds=kinds, tokens=known, limits=limits, log=log, gathered=gather,
+                name=model.name,
+            )  # fmt: skip
+            add_page(service, second)
+            seen, n_events = fitted.seen_, service.reader.count()
+            console.say(f"{seen.n_users:,} users, {seen.n_items:,} items; {n_events:,} events in {path}")
+
+            def ready(address: str) -> None:
+                console.say(f"serving {model if demo is None else demo.name} at {address}")
+                if visitors is not None:
+                    visitors.start(address)
+                    service.closing.append(visitors.stop)
+
+            run(service.application(), listening, limits, log, ready)
+        console.say("stopped")
+
+
+def _check_demo(demonstrate: bool, given: dict[str, object], data_dir: Path | None) -> None:
+    """Raise unless there is either a model or the demo, and nothing without effect."""
+    if not demonstrate and given["MODEL"] is None:
         raise InputError("there is no MODEL; give a model file saved by `truepair fit`, or --demo.")
-    if data_dir is not None and demo is None:
+    if not demonstrate and data_dir is not None:
         raise InputError(f"--data-dir {data_dir} has no effect without --demo; leave it out.")
-    path = model.with_suffix(".events.sqlite") if store is None else store
-    if path.resolve() == model.resolve():
-        raise InputError(f"--store {path} is the model; give another file.")
-    check_output(path)
-    fitted = Recommender.load(model)
-    table = None if items is None else read_items(items, fitted.seen_.item_ids)
-    second = None if beside is None else (beside.name, Recommender.load(beside))
-    visitors = None if demo is None else Visitors(demo.future)
-    if visitors is not None:
-        known = visitors.with_token(known)
-    log = Log(requests=log_requests is not False, people=log_people)
-    with scratch, bound_socket(host, port, known) as listening:
-        service = Service(
-            fitted, path, items=table, kinds=kinds, tokens=known, limits=limits, log=log, gathered=gather,
-            name=model.name,
-        )  # fmt: skip
-        add_page(service, second)
-        n_events = service.reader.count()
-        console.say(
-            f"{fitted.seen_.n_users:,} users, {fitted.seen_.n_items:,} items; {n_events:,} events in {path}"
-        )
-
-        def ready(address: str) -> None:
-            console.say(f"serving {model if demo is None else demo.name} at {address}")
-            if visitors is not None:
-                visitors.start(address)
-                service.closing.append(visitors.stop)
-
-        run(service.application(), listening, limits, log, ready)
-    console.say("stopped")
-
-
-def _demo(folder: Path, data_dir: Path | None, *given: object) -> DemoFiles:
-    from truepair.serving.demo.files import demo_files
-
-    for name, value in zip(("MODEL", "--items", "--beside"), given, strict=True):
-        if value is not None:
+    for name, value in given.items():
+        if demonstrate and value is not None:
             raise InputError(f"{name} {value} has no effect with --demo, which brings its own; leave it out.")
-    return demo_files(folder, data_dir)
+
+
+@contextmanager
+def _scratch(demonstrate: bool) -> Iterator[Path | None]:
+    """A folder for the files of the demo, which is removed in the end."""
+    if not demonstrate:
+        yield None
+        return
+    with TemporaryDirectory(prefix="truepair-demo-") as folder:
+        yield Path(folder)

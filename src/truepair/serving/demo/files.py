@@ -15,6 +15,7 @@ from truepair.data.datasets.loading import cache_dir
 from truepair.errors import StorageError
 from truepair.recommender.estimator import Recommender
 from truepair.serving.demo.world import DemoWorld, demo_world
+from truepair.storage.atomic import atomic_write
 from truepair.storage.versions import package_version
 
 _METRIC = "ndcg@10"
@@ -59,9 +60,10 @@ def _model(path: Path, world: DemoWorld, settings: dict[str, Any]) -> None:
         shutil.copyfile(kept, path)
         return
     fitted(world, settings).save(path)
-    with suppress(OSError):  # a cache that cannot be written costs the next start some seconds
+    with suppress(StorageError, OSError):  # a cache that cannot be written costs the next start some seconds
         kept.parent.mkdir(parents=True, exist_ok=True)
-        Recommender.load(path).save(kept)
+        with atomic_write(kept) as file:
+            file.write(path.read_bytes())
 
 
 def fitted(world: DemoWorld, settings: dict[str, Any]) -> Recommender:
