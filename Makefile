@@ -15,7 +15,7 @@ test: $(INSTALLED)
 pytest: $(INSTALLED)
 	$(BIN)/python -m pytest
 
-# Tests that start processes which load everything anew, or compile for a GPU: before a release
+# Tests that start processes which load everything anew, compile for a GPU, or draw figures twice: before a release
 test-long: $(INSTALLED)
 	$(BIN)/python -m pytest -m long
 

@@ -43,7 +43,9 @@ def serve(tmp_path):
     services = []
 
     def start(model, store="events.sqlite", prepare=lambda service: None, **options):
-        service = Service(model, tmp_path / store, **{"log": Log(io.StringIO()), **options})
+        service = Service(
+            model, store if "://" in store else tmp_path / store, **{"log": Log(io.StringIO()), **options}
+        )
         services.append(service)
         prepare(service)
         return Client(service)

@@ -1,4 +1,4 @@
-"""Pictures of the page for docs/serving.md, in Chromium: of `truepair serve --demo`, or of a service that runs.
+"""Pictures of the page for docs/serving.md, in Chromium: of `truepair serve --demo`, or of any service.
 
     python tools/screenshots.py [--at http://127.0.0.1:8000] [--into docs/pictures]
 

@@ -145,6 +145,35 @@ def test_titles_of_some_items(shop):
     assert client.post("/v1/titles", {"items": ["i"] * 1001}).status == 422
 
 
+def test_titles_of_the_store_are_those_of_this_moment(serve, model):
+    client = serve(model, prepare=add_page)
+    assert client.get("/v1/items/i3").json["title"] is None
+    places = client.get("/v1/map").json["x"]
+    client.post(
+        "/api/items", [{"ItemId": "i3", "Labels": {"title": BAD, "genre": "play"}, "Categories": ["a", "b"]}]
+    )
+    found = client.get("/v1/items/i3").json
+    assert found["title"] == BAD
+    assert found["facts"] == {"genre": "play", "categories": "a, b"}
+    assert [card["item"] for card in client.get("/v1/items?query=alert").json["items"]] == ["i3"]
+    assert BAD in client.get("/v1/map").json["titles"]
+    assert client.get("/v1/map").json["x"] == places  # the map itself is kept
+    assert not found["hidden"]
+    client.post("/api/items", [{"ItemId": "i3", "IsHidden": True}])
+    assert client.get("/v1/items/i3").json["hidden"]
+
+
+def test_people_who_were_forgotten_are_not_shown(serve, model, clicks):
+    client = serve(model, prepare=add_page)
+    user, item = clicks["user"][0], clicks["item"][0]
+    assert user in client.get(f"/v1/items/{item}").json["audience"]["some"]
+    client.service.store.delete_user(user)
+    assert user not in client.get(f"/v1/items/{item}").json["audience"]["some"]
+    assert user not in [row["user"] for row in client.get(f"/v1/users?query={user}").json["users"]]
+    found = client.get(f"/v1/users/{user}").json
+    assert (found["known"], found["items"]) == (False, [])
+
+
 # --- people -----------------------------------------------------------------------------------------------
 
 
@@ -172,10 +201,10 @@ def test_a_person_has_a_history_and_events(shop, model):
 def test_a_history_is_shown_without_the_store(shop, monkeypatch):
     client = shop()
 
-    def fails(self, user):
+    def fails(self, users):
         raise StorageError("gone")
 
-    monkeypatch.setattr(EventReader, "of_user", fails)
+    monkeypatch.setattr(EventReader, "of_users", fails)
     found = client.get("/v1/users/u4").json
     assert (found["n_items"], found["events"]) == (5, [])
 

@@ -7,6 +7,7 @@ import re
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -27,6 +28,11 @@ class IdTexts:
     """Code -> JSON: a number where ids are integers, else text without a character that HTML reads."""
     length: int
     """No id is longer."""
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Code -> text."""
+        return list(self.codes)
 
     @staticmethod
     def of(ids: IdMap, what: str, length: int) -> IdTexts:

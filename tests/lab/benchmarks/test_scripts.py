@@ -91,7 +91,7 @@ def test_the_figures_of_scaling_are_those_of_the_kept_measurements(tmp_path, mon
         assert b"<!-- an epoch by " in made.read_bytes()  # a title, drawn with the rest
 
 
-LONG = ("recommend_all.py", "import_time.py")  # they start processes
+LONG = ("recommend_all.py", "import_time.py", "serving.py")  # they start processes
 
 
 @pytest.mark.parametrize(

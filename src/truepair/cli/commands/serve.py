@@ -14,6 +14,7 @@ from truepair.cli.console import Console
 from truepair.cli.options import DataDir, unpacked
 from truepair.cli.sources import kind_numbers
 from truepair.cli.table_files import check_output
+from truepair.data.sources.sql_urls import is_url
 from truepair.errors import InputError, check_number, check_whole
 
 
@@ -44,14 +45,19 @@ def serve(
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port; 0 takes a free one.")] = 8000,
     store: Annotated[
-        Path | None,
-        typer.Option(help="The SQLite file of the events. [default: beside the model, .events.sqlite]"),
+        str | None,
+        typer.Option(
+            metavar="FILE|URL",
+            help="Where events, items and users are kept: an SQLite file, or postgresql://user@host/name. "
+            "[default: beside the model, .events.sqlite]",
+        ),
     ] = None,
     items: Annotated[
         str | None,
         typer.Option(
             metavar="TABLE",
-            help="One row an item: titles and pictures for the page, and columns for where and quota.",
+            help="One row an item: titles and pictures for the page, and columns for where and quota. "
+            "[default: the items of the store]",
         ),
     ] = None,
     feedback: Annotated[
@@ -125,10 +131,11 @@ def serve(
             console.say(demo.note)
             model, items, beside = demo.model, str(demo.items), demo.beside
         assert model is not None
-        path = model.with_suffix(".events.sqlite") if store is None else store
-        if path.resolve() == model.resolve():
-            raise InputError(f"--store {path} is the model; give another file.")
-        check_output(path)
+        place = str(model.with_suffix(".events.sqlite")) if store is None else store
+        if not is_url(place):
+            if Path(place).resolve() == model.resolve():
+                raise InputError(f"--store {place} is the model; give another file.")
+            check_output(Path(place))
         fitted = Recommender.load(model)
         table = None if items is None else read_items(items, fitted.seen_.item_ids)
         second = None if beside is None else (beside.name, Recommender.load(beside))
@@ -138,12 +145,14 @@ def serve(
         log = Log(requests=demo is None if log_requests is None else log_requests, people=log_people)
         with bound_socket(host, port, known) as listening:
             service = Service(
-                fitted, path, items=table, kinds=kinds, tokens=known, limits=limits, log=log, gathered=gather,
-                name=model.name,
+                fitted, place, items=table, kinds=kinds, tokens=known, limits=limits, log=log,
+                gathered=gather, name=model.name,
             )  # fmt: skip
             add_page(service, second)
             seen, n_events = fitted.seen_, service.reader.count()
-            console.say(f"{seen.n_users:,} users, {seen.n_items:,} items; {n_events:,} events in {path}")
+            console.say(
+                f"{seen.n_users:,} users, {seen.n_items:,} items; {n_events:,} events in {service.store.name}"
+            )
 
             def ready(address: str) -> None:
                 console.say(f"serving {model if demo is None else demo.name} at {address}")

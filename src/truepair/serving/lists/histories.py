@@ -22,7 +22,7 @@ from truepair.recommender.model_file import Model
 from truepair.recommender.new_users import fold_in_pairs
 from truepair.recommender.parts import Parameters, as_fitted
 from truepair.serving.events.event import Kinds
-from truepair.serving.events.store import EventReader
+from truepair.serving.events.reading import History, StoreReader
 from truepair.serving.id_texts import IdTexts
 
 _KEPT = 100_000  # people whose vectors stay in memory
@@ -46,7 +46,7 @@ class Histories:
         self.model, self.parameters = model, as_fitted(parameters, model.facts)
         self.users, self.items, self.kinds = users, items, kinds
         self.trained = history_of(model).users
-        self.reader: EventReader | None = None
+        self.reader: StoreReader | None = None
         self.fold_ins = 0
         """How many people were folded in."""
         self.store_failures = 0
@@ -69,30 +69,44 @@ class Histories:
     def person(self, user: str) -> Person | None:
         """A person with events that the model does not know; None for all others."""
         with self._lock:
-            if user in self._known:
-                self._known.move_to_end(user)
-                return self._known[user]
-            try:
-                rows = [] if self.reader is None else self.reader.of_user(user)
-            except StorageError:
-                self.store_failures += 1
+            if user not in self._known and not self._read([user]):
                 return None
-            found = self._with_events(user, self.kinds.merged(rows)) if rows else None
-            self._known[user] = found
-            if len(self._known) > _KEPT:
-                self._known.popitem(last=False)
-            return found
+            self._known.move_to_end(user)
+            return self._known[user]
 
-    def _with_events(self, user: str, events: dict[str, float]) -> Person | None:
-        code = self.users.codes.get(user)
+    def read(self, users: Iterable[str]) -> None:
+        """Read what several people did at once, which is quicker than one after the other."""
+        with self._lock:
+            unread = [user for user in dict.fromkeys(users) if user not in self._known]
+            if len(unread) > 1:
+                self._read(unread)
+
+    def _read(self, users: Sequence[str]) -> bool:
+        """Whether there is a store that could be read."""
+        if self.reader is None:
+            return False
+        try:
+            histories = self.reader.of_users(users)
+        except StorageError:
+            self.store_failures += 1
+            return False
+        for user in users:
+            history = histories.get(user)
+            self._known[user] = None if history is None else self._with_events(user, history)
+        while len(self._known) > _KEPT:
+            self._known.popitem(last=False)
+        return True
+
+    def _with_events(self, user: str, history: History) -> Person | None:
+        code = None if history.is_forgotten else self.users.codes.get(user)
         before = self.history(code) if code is not None else {}
         after = dict(before)
-        for item, weight in events.items():
+        for item, weight in self.kinds.merged(history.rows).items():
             place = self.items.codes.get(item)
             if place is not None:
                 old = before.get(place, 0.0)
                 after[place] = weight if weight * old <= 0 else max(weight, old, key=abs)
-        return None if after == before else self.folded(after)
+        return None if after == before and not history.is_forgotten else self.folded(after)
 
     def history(self, code: int) -> dict[int, float]:
         """Item -> weight in training, below 0 for a dislike."""
@@ -121,7 +135,9 @@ class Histories:
 
         `guests` are people by the histories of a request.
         """
-        people = {user: self.person(user) for user in dict.fromkeys(users)} | (guests or {})
+        users = list(dict.fromkeys(users))
+        self.read(users)
+        people = {user: self.person(user) for user in users} | (guests or {})
         known = [user for user, person in people.items() if person is not None or user in self.users.codes]
         if not known:  # a model has at least one user
             known = [next(iter(self.users.codes))]

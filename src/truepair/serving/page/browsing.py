@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -12,7 +12,7 @@ from fastapi.responses import Response
 
 from truepair.errors import InputError, StorageError
 from truepair.recommender.estimator import Recommender
-from truepair.serving.events.store import EventReader
+from truepair.serving.events.reading import History
 from truepair.serving.id_texts import escaped
 from truepair.serving.lists.served_model import Asked, ServedModel
 from truepair.serving.page.catalogue import Catalogue
@@ -123,13 +123,20 @@ class Browsing:
                     "fit both models from the same data."
                 )
         served = ServedModel(recommender, self.service.limits, self.service.kinds, first.item_table)
-        served.people.reader = reader = EventReader(self.service.store.path)  # each notices new events once
+        served.people.reader = reader = self.service.store.reader()  # each notices new events once
         self.service.closing.append(reader.close)
         return Beside(name, served)
 
     def catalogue(self, served: ServedModel) -> Catalogue:
-        """That of a model; freed with it."""
-        return self._catalogues.setdefault(served, Catalogue(served))
+        """That of a model, with the titles of this moment; freed with the model."""
+        first = self.service.served
+        table = first.item_table if first.item_table is not None else first.facts.table()
+        found = self._catalogues.get(served)
+        if found is None:
+            found = self._catalogues.setdefault(served, Catalogue(served, table))
+        if found.table is not table:
+            self._catalogues[served] = found = found.with_table(table)
+        return found
 
     # --- answers -----------------------------------------------------------------------------------------
 
@@ -140,7 +147,8 @@ class Browsing:
         def found() -> dict[str, Any]:
             catalogue, counts = self.catalogue(served), served.model.seen.user_counts
             codes = catalogue.find("users", query, limit).tolist()
-            rows = [{"user": catalogue.user(code), "items": int(counts[code])} for code in codes]
+            people = {catalogue.user(code): int(counts[code]) for code in codes}
+            rows = [{"user": user, "items": people[user]} for user in self._remembered(list(people))]
             return {"users": rows, "of": served.model.seen.n_users}
 
         return await _in_thread(found)
@@ -169,11 +177,9 @@ class Browsing:
 
         def found() -> dict[str, Any]:
             catalogue, code = self.catalogue(served), served.users.codes.get(user)
+            events, is_forgotten = self._stored([user]).get(user, History([]))
+            code = None if is_forgotten else code
             codes = [] if code is None else self._history(served, code)
-            try:
-                events = self.service.reader.of_user(user)
-            except StorageError:  # the history of training is still there
-                events = []
             newest = [
                 catalogue.card(item, kind=kind, weight=weight)
                 for item, kind, weight in events[::-1][:SHOWN]
@@ -188,6 +194,18 @@ class Browsing:
             }
 
         return await _in_thread(found)
+
+    def _stored(self, users: Sequence[str]) -> dict[str, History]:
+        """What the store knows about people; without a store that answers, nothing."""
+        try:
+            return self.service.reader.of_users(users)
+        except StorageError:  # the history of training is still there
+            return {}
+
+    def _remembered(self, users: list[Any]) -> list[Any]:
+        """These people without those who asked to be forgotten."""
+        known = self._stored([str(user) for user in users])
+        return [user for user in users if not known.get(str(user), History([])).is_forgotten]
 
     @staticmethod
     def _history(served: ServedModel, code: int) -> list[int]:
@@ -239,13 +257,15 @@ class Browsing:
 
         def found() -> dict[str, Any]:
             catalogue, popularity = self.catalogue(served), served.model.popularity
+            audience = catalogue.audience(code, _PEOPLE, _ALSO)
             return {
                 **catalogue.cards([code])[0],
                 "more_popular": int((popularity > popularity[code]).sum()),
                 "of": len(popularity),
                 "facts": catalogue.titles.facts(code),
                 "neighbours": self._neighbours(served, catalogue, text),
-                "audience": catalogue.audience(code, _PEOPLE, _ALSO),
+                "audience": {**audience, "some": self._remembered(audience["some"])},
+                "hidden": code in served.facts.hidden,
             }
 
         return await _in_thread(found)

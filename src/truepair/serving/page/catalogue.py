@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Iterable
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 import scipy.sparse as sp
 
 from truepair.data.ids import Codes
@@ -38,17 +40,26 @@ class Catalogue:
     It keeps no reference to the served model, so that one which was replaced can be freed.
     """
 
-    def __init__(self, served: ServedModel) -> None:
+    def __init__(self, served: ServedModel, table: pa.Table | None) -> None:
+        self.table = table
+        """The item table, for titles; one that changed needs another catalogue: `with_table`."""
         self.model, self.parameters = served.model, served.parameters
         self.users, self.items = served.users, served.items
-        self._table = served.item_table
         self._lock = threading.RLock()
 
     @cached_property
     def titles(self) -> Titles:
         """Those of the item table."""
         with self._lock:
-            return titles_of(self._table, self.model.seen.item_ids)
+            return titles_of(self.table, self.model.seen.item_ids)
+
+    def with_table(self, table: pa.Table | None) -> Catalogue:
+        """The same model with another item table; its map and its audiences are kept."""
+        other = copy.copy(self)
+        other.table = table
+        for name in ("titles", "item_search", "map_json"):
+            other.__dict__.pop(name, None)
+        return other
 
     @cached_property
     def item_search(self) -> Search:

@@ -33,7 +33,7 @@ class Titles(NamedTuple):
         if self.table is None or row < 0:
             return {}
         values = {name: self.table[name][row].as_py() for name in self.columns}
-        return {name: _short(value) for name, value in values.items() if value is not None}
+        return {name: _short(value) for name, value in values.items() if value not in (None, "", [])}
 
 
 def titles_of(table: pa.Table | None, ids: IdMap) -> Titles:
@@ -80,4 +80,6 @@ def _address(text: str) -> str | None:
 
 
 def _short(value: Any) -> Any:
+    if isinstance(value, list):
+        return ", ".join(map(str, value))[:_LONGEST]
     return value if isinstance(value, bool | int | float) else str(value)[:_LONGEST]

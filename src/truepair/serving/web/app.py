@@ -17,20 +17,22 @@ from starlette.exceptions import HTTPException
 from truepair.errors import InputError, StorageError
 from truepair.recommender.estimator import Recommender
 from truepair.serving.events.event import Event, Kinds, event_of
-from truepair.serving.events.store import EventReader, EventStore
+from truepair.serving.events.opening import open_store
 from truepair.serving.id_texts import escaped
 from truepair.serving.limits import Limits
 from truepair.serving.lists.gathering import Gathering
 from truepair.serving.lists.served_model import Asked, PlainList, ServedModel
 from truepair.serving.refusals import RefusalError
 from truepair.serving.web import answers
+from truepair.serving.web.gorse.answers import Gorse
+from truepair.serving.web.gorse.routes import GORSE_ROUTES
 from truepair.serving.web.guard import Guard
 from truepair.serving.web.logs import Log
 from truepair.serving.web.metrics import Metrics
 from truepair.serving.web.model_facts import shown_facts
 from truepair.serving.web.requests import checked, parsed, query_number
 from truepair.serving.web.routes import ROUTES, Route, documented
-from truepair.serving.web.tokens import Tokens
+from truepair.serving.web.tokens import Tokens, credentials
 from truepair.storage.versions import package_version
 
 _TELEMETRY = ("tracing", "metrics", "logs", "operation_spans", "auto_configure")  # nothing is sent anywhere
@@ -46,7 +48,7 @@ class Service:
     def __init__(
         self,
         recommender: Recommender,
-        store: Path,
+        store: Path | str,
         *,
         items: pa.Table | None = None,
         kinds: Kinds | None = None,
@@ -60,8 +62,10 @@ class Service:
         self.limits, self.tokens, self.kinds = limits or Limits(), tokens or Tokens(), kinds or Kinds()
         self.log = log or Log()
         self.served = ServedModel(recommender, self.limits, self.kinds, items)
-        self.store = EventStore(store)
-        self.served.people.reader = self.reader = EventReader(store)
+        self.store = open_store(store)
+        self.reader = self.store.reader()
+        self.served.people.reader = self.reader
+        self.served.facts.attach(self.store.reader())
         self.metrics = Metrics(self.served.people)
         self.lists_together: Gathering[Asked, PlainList] = Gathering(
             self.served.plain_lists, GATHER_SECONDS, gathered
@@ -70,7 +74,7 @@ class Service:
         self.events_together: Gathering[Sequence[Event], int] = Gathering(
             self.store.add, GATHER_SECONDS, 1024
         )
-        self.parts: list[tuple[Sequence[Route], object]] = [(ROUTES, self)]
+        self.parts: list[tuple[Sequence[Route], object]] = [(ROUTES, self), (GORSE_ROUTES, Gorse(self))]
         """Routes, and the object whose `answer_NAME` answers the route NAME."""
         self.closing: list[Callable[[], object]] = []
         """What is called first when the service ends."""
@@ -117,7 +121,7 @@ class Service:
         text = escaped(document)
 
         async def openapi(request: Request) -> Response:
-            self.tokens.check(request.headers.get("authorization"), "read")
+            self.tokens.check(credentials(request.headers), "read")
             return Response(text, media_type=answers.JSON)
 
         app.add_api_route("/openapi.json", openapi, methods=["GET"], include_in_schema=False)
@@ -130,18 +134,19 @@ class Service:
         async def endpoint(request: Request) -> Response:
             try:
                 if route.right is not None:
-                    self.tokens.check(request.headers.get("authorization"), route.right)
+                    self.tokens.check(credentials(request.headers), route.right)
                 for name in request.query_params:
-                    if name not in route.query:
+                    if name not in route.query and not route.any_query:
                         raise InputError(
                             f"{name!r:.60} is no parameter of this address; allowed: {[*route.query]}."
                         )
                 body: dict[str, Any] = {}
                 if route.fields is not None:
-                    body = checked(await self._body(request), route.fields, route.needed, self.limits)
+                    body = parsed(await self.raw_body(request))
+                    body = checked(body, route.fields, route.needed, self.limits)
                 return await answer(request, body)
             except InputError as error:
-                raise RefusalError(422, str(error)[:1000]) from None
+                raise RefusalError(route.refused, str(error)[:1000]) from None
             except RecursionError:
                 raise RefusalError(422, "the request is nested too deeply; send it flat.") from None
             except StorageError as error:
@@ -150,8 +155,8 @@ class Service:
 
         return endpoint
 
-    async def _body(self, request: Request) -> dict[str, Any]:
-        """The JSON object of a request, no larger and no slower than the limits."""
+    async def raw_body(self, request: Request) -> bytes:
+        """The body of a request in JSON, no larger and no slower than the limits."""
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != answers.JSON:
             raise RefusalError(415, f"content-type = {kind[:60]!r} is not known; send application/json.")
@@ -169,7 +174,7 @@ class Service:
             raise RefusalError(
                 408, f"the body did not arrive within {self.limits.body_seconds:g} s."
             ) from None
-        return parsed(b"".join(parts))
+        return b"".join(parts)
 
     def close(self) -> None:
         """Finish what is running, and close the store."""
@@ -177,8 +182,9 @@ class Service:
             close()
         self.lists_together.close()
         self.events_together.close()
-        self.store.close()
+        self.served.facts.close()
         self.reader.close()
+        self.store.close()
 
     # --- answers -----------------------------------------------------------------------------------------
 
@@ -196,19 +202,19 @@ class Service:
     async def answer_lists(self, request: Request, body: dict[str, Any]) -> Response:
         """Lists for several people."""
         users = body.pop("users")
-        table = await self._in_thread(self.served.recommend, users, body)
+        table = await self.in_thread(self.served.recommend, users, body)
         return self._table(request, table, partial(answers.grouped_json, by="user"))
 
     async def answer_session(self, request: Request, body: dict[str, Any]) -> Response:
         """A list for somebody with this history."""
         liked, disliked = body.pop("liked", []), body.pop("disliked", [])
-        table = await self._in_thread(self.served.session, liked, disliked, body)
+        table = await self.in_thread(self.served.session, liked, disliked, body)
         return self._table(request, table, partial(answers.rows_json, name="items"))
 
     async def answer_similar(self, request: Request, body: dict[str, Any]) -> Response:
         """The items that are most like this one."""
         item = self.served.items.text(request.path_params["id"])
-        table = await self._in_thread(self.served.similar, item, self._k(request))
+        table = await self.in_thread(self.served.similar, item, self._k(request))
         if answers.wants_arrow(request.headers.get("accept")):
             return _arrow(table)
         rows = answers.rows_json(table.drop_columns(["item"]), "items").decode()
@@ -216,7 +222,7 @@ class Service:
 
     async def answer_scores(self, request: Request, body: dict[str, Any]) -> Response:
         """Scores of pairs."""
-        table = await self._in_thread(self.served.scores, body["pairs"])
+        table = await self.in_thread(self.served.scores, body["pairs"])
         return self._table(request, table, partial(answers.rows_json, name="scores"))
 
     async def answer_events(self, request: Request, body: dict[str, Any]) -> Response:
@@ -256,7 +262,7 @@ class Service:
 
     async def answer_ready(self, request: Request, body: dict[str, Any]) -> Response:
         """Model and store can be used."""
-        await self._in_thread(self.reader.count)
+        await self.in_thread(self.reader.count)
         return _json({"status": "ready"})
 
     async def answer_metrics(self, request: Request, body: dict[str, Any]) -> Response:
@@ -272,7 +278,8 @@ class Service:
         return Response(to_json(table), media_type=answers.JSON)
 
     @staticmethod
-    async def _in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
+    async def in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
+        """What a function gives that may take some time."""
         return await asyncio.get_running_loop().run_in_executor(None, function, *arguments)
 
 

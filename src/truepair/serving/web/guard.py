@@ -20,6 +20,7 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+_METHODS = ("GET", "POST", "HEAD", "PUT", "PATCH", "DELETE")
 _HEADERS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
 
 
@@ -74,7 +75,7 @@ class Guard:
 
     def _count(self, scope: Scope, request: str, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path_format", "other")
-        method = scope["method"] if scope["method"] in ("GET", "POST", "HEAD") else "other"
+        method = scope["method"] if scope["method"] in _METHODS else "other"
         self.metrics.answered(method, route, status, seconds)
         facts = {"request": request, "method": method, "route": route, "status": status}
         self.log.request({**facts, "ms": round(seconds * 1000, 2)}, scope["path"])

@@ -81,6 +81,12 @@ class Tokens:
             raise RefusalError(403, f"a {kinds[0]} token does not allow this; a {right} token is needed.")
 
 
+def credentials(headers: Mapping[str, str]) -> str | None:
+    """The header Authorization; a token in X-API-Key, as programs for Gorse send it, counts as one."""
+    key = headers.get("x-api-key")
+    return headers.get("authorization") or (f"Bearer {key}" if key else None)
+
+
 def check_binding(host: str, tokens: Tokens) -> None:
     """Raise unless the service has tokens, or can be reached from this machine alone."""
     if not tokens and not is_loopback(host):

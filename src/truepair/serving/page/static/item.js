@@ -92,7 +92,7 @@ export async function show(page, { id, signal }) {
       "div",
       { class: "head" },
       found.picture && h("img", { class: "large", src: found.picture, alt: "", referrerpolicy: "no-referrer", onerror: (event) => event.target.remove() }),
-      h("h1", {}, named(found)),
+      h("h1", {}, named(found), found.hidden && h("span", { class: "tag" }, "hidden")),
       h("a", { class: "button", href: `#/try?liked=${encodeURIComponent(String(found.item))}` }, "Try it"),
     ),
     h("p", { class: "lead" }, `${counted(found.people, "person has", "people have")} it: number ${number(rank)} of ${number(found.of)} by popularity.`),
