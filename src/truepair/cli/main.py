@@ -140,7 +140,7 @@ add(
     "  truepair recommend model.truepair -k 20 -o sqlite:///shop.db --table lists",
 )
 add(app, "similar", similar, "similar model.truepair 50 181 -k 5")
-add(app, "serve", serve, "serve model.truepair --port 8000 --items items.csv")
+add(app, "serve", serve, "serve model.truepair --port 8000 --items items.csv\n  truepair serve --demo")
 add(app, "export", export, "export model.events.sqlite -o backup")
 add(
     app,
