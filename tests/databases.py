@@ -7,6 +7,7 @@ wheel itself would add a user to the machine; here the programs run as `nobody`.
 import importlib.util
 import os
 import shutil
+import signal
 import socket
 import sqlite3
 import subprocess
@@ -59,6 +60,22 @@ def start(address):
     settings = f"-h 127.0.0.1 -p {port} -k '' -F"  # no socket file, no waiting for the disk
     options = ["-w", "-l", folder / "log", "-o", settings]
     _run(program, "-D", folder / "data", *options, "start", cwd=folder)
+
+
+@contextmanager
+def frozen(url):
+    """A server that accepts connections and answers nothing, as on a machine that stands still."""
+    _, folder, _ = _servers[url.rpartition("@")[2].partition("/")[0]]
+    own = "select pid from pg_stat_activity where pid <> pg_backend_pid()"
+    others = [pid for (pid,) in execute(url, own)]
+    processes = [int((folder / "data" / "postmaster.pid").read_text().split()[0]), *others]
+    for process in processes:
+        os.kill(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for process in processes:
+            os.kill(process, signal.SIGCONT)
 
 
 def _create(programs, folder):

@@ -252,6 +252,25 @@ def test_a_store_that_is_away_fails_at_once_and_comes_back(server, monkeypatch):
     other.close()
 
 
+def test_nobody_waits_for_a_server_that_stands_still(server):
+    store = open_store(server)
+    reader = store.reader()
+    store.add([[event(1)]])
+    assert reader.count() == 1
+    with databases.frozen(server):
+        with pytest.raises(StorageError):
+            reader.of_user("u1")
+        assert store.connections.away.is_set()
+        with pytest.raises(StorageError, match="does not answer"):
+            store.add([[event(2)]])
+    end = time.monotonic() + 20
+    while store.connections.away.is_set():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    assert store.add([[event(2)]]) == [1]
+    store.close()
+
+
 def test_an_older_schema_is_migrated_and_a_newer_one_refused(server, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(postgresql_module, "MIGRATIONS", migrations.POSTGRESQL[:1])

@@ -21,6 +21,7 @@ from truepair.cli.commands.fit import fit
 from truepair.cli.commands.import_files import import_files
 from truepair.cli.commands.prior import prior
 from truepair.cli.commands.recommend import recommend
+from truepair.cli.commands.rollback import rollback
 from truepair.cli.commands.serve import serve
 from truepair.cli.commands.similar import similar
 from truepair.cli.commands.tune import tune
@@ -140,7 +141,14 @@ add(
     "  truepair recommend model.truepair -k 20 -o sqlite:///shop.db --table lists",
 )
 add(app, "similar", similar, "similar model.truepair 50 181 -k 5")
-add(app, "serve", serve, "serve model.truepair --port 8000 --items items.csv\n  truepair serve --demo")
+add(
+    app,
+    "serve",
+    serve,
+    "serve model.truepair --port 8000 --items items.csv\n  truepair serve model.truepair --retrain 6h\n"
+    "  truepair serve --demo",
+)
+add(app, "rollback", rollback, "rollback model.truepair")
 add(app, "export", export, "export model.events.sqlite -o backup")
 add(
     app,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -76,6 +76,23 @@ def serve(
             "TRUEPAIR_READ_TOKEN and the like are used too.",
         ),
     ] = None,
+    retrain: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Train a candidate this often, such as 6h or 30min, and serve it if it is not worse.",
+        ),
+    ] = None,
+    retrain_events: Annotated[
+        int | None, typer.Option(help="Train a candidate after so many new events.")
+    ] = None,
+    retrain_by: Annotated[
+        str,
+        typer.Option(help="update or fit; auto updates, and fits where much is new."),
+    ] = "auto",
+    judge_people: Annotated[
+        int, typer.Option(help="With fewer people to judge by, a candidate is not trained.")
+    ] = 30,
     max_body: Annotated[int, typer.Option(help="The most bytes of a request.")] = 1 << 20,
     max_k: Annotated[int, typer.Option(help="The longest list that may be asked for.")] = 1000,
     max_users: Annotated[int, typer.Option(help="The most people in one request.")] = 1000,
@@ -107,10 +124,14 @@ def serve(
     from truepair.serving.demo.files import demo_files
     from truepair.serving.demo.visitors import Visitors
     from truepair.serving.events.event import Kinds
+    from truepair.serving.fresh.retraining import Plan, check_retrainable
+    from truepair.serving.fresh.schedule import Schedule
+    from truepair.serving.fresh.versions import Versions
     from truepair.serving.limits import Limits
     from truepair.serving.lists.served_model import read_items
     from truepair.serving.page.adding import add_page
     from truepair.serving.web.app import Service
+    from truepair.serving.web.freshness import Freshness
     from truepair.serving.web.logs import Log
     from truepair.serving.web.running import bound_socket, run
     from truepair.serving.web.tokens import Tokens, check_binding
@@ -136,7 +157,13 @@ def serve(
             if Path(place).resolve() == model.resolve():
                 raise InputError(f"--store {place} is the model; give another file.")
             check_output(Path(place))
-        fitted = Recommender.load(model)
+        schedule = Schedule.of(retrain, retrain_events)
+        plan = Plan(str(model), place, dict(kinds.numbers), cast(Any, retrain_by), judge_people)
+        versions = Versions(model)
+        state = versions.open()
+        fitted = Recommender.load(versions.path(state.current))
+        if retrain is not None or retrain_events is not None:
+            check_retrainable(fitted)
         table = None if items is None else read_items(items, fitted.seen_.item_ids)
         second = None if beside is None else (beside.name, Recommender.load(beside))
         visitors = None if demo is None else Visitors(demo.future)
@@ -148,11 +175,16 @@ def serve(
                 fitted, place, items=table, kinds=kinds, tokens=known, limits=limits, log=log,
                 gathered=gather, name=model.name,
             )  # fmt: skip
+            service.served.version = state.current
+            fresh = Freshness(service, versions, plan, schedule)
             add_page(service, second)
             seen, n_events = fitted.seen_, service.reader.count()
             console.say(
                 f"{seen.n_users:,} users, {seen.n_items:,} items; {n_events:,} events in {service.store.name}"
             )
+            if state.current:
+                console.say(f"version {state.current} of the model, from {versions.folder}")
+            fresh.start()
 
             def ready(address: str) -> None:
                 console.say(f"serving {model if demo is None else demo.name} at {address}")

@@ -1,4 +1,4 @@
-"""Connections: a pool of connections to PostgreSQL that fails at once while the server is away."""
+"""Connections: a pool of connections to PostgreSQL that fails soon, and at once while the server is away."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 
 from truepair.data.sources.sql_urls import Database
 from truepair.errors import InputError, StorageError
+from truepair.serving.events.deadlines import Deadlines
 
 SCHEMA = "truepair"
 """The schema of the store's tables."""
+READING, WRITING = 2.0, 15.0
+"""Seconds that a query and a transaction may take."""
 _WAIT = 2.0  # seconds until a connection must be there
 _SETTINGS = f"""
     SET search_path TO {SCHEMA};
@@ -37,7 +40,8 @@ class Connections:
         self.is_watched = False
         self.away = threading.Event()
         """Set: the server does not answer, and nothing is tried but by the watcher."""
-        with explained(self.name):
+        self.deadlines = Deadlines()
+        with explained(self.name, self.deadlines.stop):
             psycopg.connect(self.address, **OPTIONS).close()  # says what is wrong; a pool only waits
         self._pool: ConnectionPool[Connection] = ConnectionPool(
             self.address,
@@ -45,19 +49,30 @@ class Connections:
             max_size=8,
             timeout=_WAIT,
             reconnect_timeout=0.5,
-            check=ConnectionPool.check_connection,
+            check=self._check,
             configure=configure,
             kwargs=OPTIONS,
             open=True,
         )
 
+    def _check(self, connection: Connection) -> None:
+        with self.deadlines.within(connection, READING):
+            ConnectionPool.check_connection(connection)
+
     @contextmanager
-    def connection(self) -> Iterator[Connection]:
-        """A connection; its errors are StorageErrors, and InputErrors about values that cannot be stored."""
+    def connection(self, seconds: float | None = READING) -> Iterator[Connection]:
+        """A connection for so many seconds.
+
+        Its errors are StorageErrors, and InputErrors about values that cannot be stored.
+        """
         if self.away.is_set():
             raise StorageError(f"the store {self.name} does not answer; it is tried again all the time.")
         with explained(self.name, self._failed), self._pool.connection() as connection:
-            yield connection
+            if seconds is None:
+                yield connection
+                return
+            with self.deadlines.within(connection, seconds):
+                yield connection
 
     def _failed(self) -> None:
         if self.is_watched:
@@ -66,6 +81,7 @@ class Connections:
     def close(self) -> None:
         """Close all connections."""
         self._pool.close(timeout=1)
+        self.deadlines.stop()
 
 
 OPTIONS: dict[str, Any] = {

@@ -15,7 +15,7 @@ from psycopg import Cursor
 
 from truepair.data.sources.sql_urls import Database
 from truepair.errors import InputError
-from truepair.serving.events.connections import SCHEMA, Connection, Connections
+from truepair.serving.events.connections import SCHEMA, WRITING, Connection, Connections
 from truepair.serving.events.event import Event
 from truepair.serving.events.migrations import POSTGRESQL as MIGRATIONS
 from truepair.serving.events.reading import Row, StoreReader
@@ -54,7 +54,7 @@ class PostgresqlStore(StoreWriter):
             raise
 
     def _migrate(self) -> None:
-        with self.connections.connection() as connection:
+        with self.connections.connection(None) as connection:
             if _version(connection) == len(MIGRATIONS):
                 return
             with _locked(connection):
@@ -71,9 +71,9 @@ class PostgresqlStore(StoreWriter):
                 connection.execute("INSERT INTO version VALUES (%s)", (len(MIGRATIONS),))
 
     @contextmanager
-    def writing(self) -> Iterator[Transaction]:
+    def writing(self, limited: bool = True) -> Iterator[Transaction]:
         """A transaction; what it touched is told to the readers of this process when it is committed."""
-        with self.connections.connection() as connection:
+        with self.connections.connection(WRITING if limited else None) as connection:
             with _locked(connection), connection.cursor() as cursor:
                 statements = _Statements(cursor)
                 yield statements
@@ -162,7 +162,7 @@ class PostgresqlReader(StoreReader):
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """Within this, every query of this thread sees the database as it was at the first one."""
-        with self._connections.connection() as connection, connection.transaction():
+        with self._connections.connection(None) as connection, connection.transaction():
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             self._pinned.connection = connection
             try:

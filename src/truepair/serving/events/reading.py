@@ -192,6 +192,10 @@ class StoreReader(ABC):
         query = f'SELECT "user", labels, comment FROM users WHERE deleted = 0{where} ORDER BY "user" LIMIT ?'
         return [user_record(row) for row in self.rows(query, (*values, limit))]
 
+    def forgotten_users(self) -> set[str]:
+        """All users who were deleted once."""
+        return {user for (user,) in self.rows('SELECT "user" FROM users WHERE forgotten = 1')}
+
     def is_forgotten(self, user: str) -> bool:
         """Whether a user was deleted once: what models know about the person does not count."""
         return bool(self.rows('SELECT 1 FROM users WHERE "user" = ? AND forgotten = 1', (user,)))

@@ -69,7 +69,7 @@ class EventStore(StoreWriter):
             raise
 
     @contextmanager
-    def writing(self) -> Iterator[Transaction]:
+    def writing(self, limited: bool = True) -> Iterator[Transaction]:
         """A transaction; readers notice by the file what it changes."""
         with self._lock, _explained(self.path), self._transaction():
             yield _Statements(self._database)

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 
 from truepair.errors import StorageError
-from truepair.serving.events.connections import OPTIONS, Connection, Connections, configure
+from truepair.serving.events.connections import OPTIONS, READING, Connection, Connections, configure
 
 CHANNEL = "truepair_store"
 _LOOK = 1.0  # seconds between looks without a notification
@@ -45,14 +45,14 @@ class Changes:
 class Watcher:
     """Waits for notifications of writers; sets and clears `Connections.away`."""
 
-    def __init__(self, connections: Connections) -> None:
-        self._connections = connections
+    def __init__(self, pool: Connections) -> None:
+        self._connections = pool
         self._subscribers: weakref.WeakSet[Changes] = weakref.WeakSet()  # one that is let go is forgotten
         self._lock = threading.Lock()
         self._stopped = threading.Event()
-        with connections.connection() as connection:
+        with pool.connection() as connection:
             self._last = {table: _last_number(connection, table) for table in ("events", "changes")}
-        connections.is_watched = True
+        pool.is_watched = True
         self._thread = threading.Thread(target=self._watch, daemon=True, name="truepair-store")
         self._thread.start()
 
@@ -78,8 +78,9 @@ class Watcher:
         while not self._stopped.is_set():
             try:
                 with psycopg.connect(self._connections.address, **OPTIONS) as connection:
-                    configure(connection)
-                    connection.execute(f"LISTEN {CHANNEL}")
+                    with self._connections.deadlines.within(connection, READING):
+                        configure(connection)
+                        connection.execute(f"LISTEN {CHANNEL}")
                     self._follow(connection)
             except Exception:  # the server is away, or about to be
                 self._connections.away.set()
@@ -87,7 +88,8 @@ class Watcher:
 
     def _follow(self, connection: Connection) -> None:
         while not self._stopped.is_set():
-            self._catch_up(connection)
+            with self._connections.deadlines.within(connection, READING):
+                self._catch_up(connection)
             self._connections.away.clear()  # after the subscribers know what they missed
             for _ in connection.notifies(timeout=_LOOK, stop_after=1):
                 pass

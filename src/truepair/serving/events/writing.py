@@ -56,8 +56,11 @@ class StoreWriter(ABC):
     """The store in messages, without a password."""
 
     @abstractmethod
-    def writing(self) -> AbstractContextManager[Transaction]:
-        """A transaction; readers of any process notice what it has touched."""
+    def writing(self, limited: bool = True) -> AbstractContextManager[Transaction]:
+        """A transaction; readers of any process notice what it has touched.
+
+        One that is `limited` fails if the store does not answer within some seconds.
+        """
 
     @abstractmethod
     def reader(self) -> StoreReader:

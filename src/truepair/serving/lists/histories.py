@@ -6,7 +6,7 @@ import dataclasses
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -22,10 +22,23 @@ from truepair.recommender.model_file import Model
 from truepair.recommender.new_users import fold_in_pairs
 from truepair.recommender.parts import Parameters, as_fitted
 from truepair.serving.events.event import Kinds
-from truepair.serving.events.reading import History, StoreReader
+from truepair.serving.events.reading import History
 from truepair.serving.id_texts import IdTexts
 
 _KEPT = 100_000  # people whose vectors stay in memory
+
+
+class Events(Protocol):
+    """Where histories read what people did: a store, or its events until some time."""
+
+    def changed_users(self) -> set[str]:
+        """Who did something since the last call."""
+
+    def of_users(self, users: Sequence[str]) -> dict[str, History]:
+        """The histories of those of these people of whom something is known."""
+
+    def close(self) -> None:
+        """Read no more."""
 
 
 class Person(NamedTuple):
@@ -46,7 +59,7 @@ class Histories:
         self.model, self.parameters = model, as_fitted(parameters, model.facts)
         self.users, self.items, self.kinds = users, items, kinds
         self.trained = history_of(model).users
-        self.reader: StoreReader | None = None
+        self.reader: Events | None = None
         self.fold_ins = 0
         """How many people were folded in."""
         self.store_failures = 0

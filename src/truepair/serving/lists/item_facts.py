@@ -28,12 +28,19 @@ class ItemFacts:
         self._records: dict[str, ItemRecord] | None = None  # read when they are needed first
         self._table: pa.Table | None = None
         self._changed: set[str] = set()
+        self._is_old = False  # the store did not answer when it was attached
         self._lock = threading.Lock()
 
-    def attach(self, reader: StoreReader) -> None:
-        """Use the records of this store."""
+    def attach(self, reader: StoreReader, former: ItemFacts | None = None) -> None:
+        """Use the records of this store. While it does not answer, those of the model before count."""
         with self._lock:
-            self._unlisted, self._records, self._table = reader.unlisted_items(), None, None
+            self._records, self._table = None, None
+            try:
+                self._unlisted = reader.unlisted_items()
+            except StorageError:
+                if former is None:
+                    raise
+                self._unlisted, self._is_old = set(former._unlisted), True
             self._reader = reader
             self._hide()
 
@@ -44,6 +51,9 @@ class ItemFacts:
         with self._lock:
             try:
                 self._changed |= self._reader.changed_items()
+                if self._is_old:
+                    self._unlisted, self._is_old = self._reader.unlisted_items(), False
+                    self._hide()
                 if not self._changed:
                     return
                 for item in sorted(self._changed):

@@ -78,6 +78,8 @@ class ServedModel:
         model = recommender.model_
         self.recommender, self.model, self.parameters = recommender, model, recommender.get_params()
         self.limits, self.item_table = limits, items
+        self.version = 0
+        """Which version of the model file this is: `fresh.versions`."""
         self.users = IdTexts.of(model.seen.user_ids, "user", limits.id_length)
         self.items = IdTexts.of(model.seen.item_ids, "item", limits.id_length)
         self.people = Histories(model, self.parameters, self.users, self.items, kinds)

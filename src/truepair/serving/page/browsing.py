@@ -122,9 +122,10 @@ class Browsing:
                     f"the {what} ids of {name} are {ids.ids.type}, and those of {self.service.name} {kind}; "
                     "fit both models from the same data."
                 )
-        served = ServedModel(recommender, self.service.limits, self.service.kinds, first.item_table)
-        served.people.reader = reader = self.service.store.reader()  # each notices new events once
-        self.service.closing.append(reader.close)
+        served = self.service.prepared(recommender)
+        self.service.closing.append(served.facts.close)
+        if served.people.reader is not None:
+            self.service.closing.append(served.people.reader.close)
         return Beside(name, served)
 
     def catalogue(self, served: ServedModel) -> Catalogue:

@@ -48,7 +48,7 @@ def import_files(
     """
     found = [part for source in sources for part in _opened(source, kind)]
     counts: dict[str, tuple[int, int]] = {}
-    with store.writing() as transaction:
+    with store.writing(limited=False) as transaction:
         for part, rows in found:
             for some in rows:
                 read, changed = counts.get(part.name, (0, 0))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from truepair.serving.id_texts import IdTexts, escaped
+from truepair.serving.id_texts import escaped
 from truepair.serving.lists.served_model import PlainList
 
 ARROW = "application/vnd.apache.arrow.stream"
@@ -25,24 +25,24 @@ def wants_arrow(accept: str | None) -> bool:
     return False
 
 
-def plain_json(found: PlainList, users: IdTexts, items: IdTexts) -> bytes:
+def plain_json(found: PlainList) -> bytes:
     """A list as JSON, from texts that are ready: json.dumps takes several times as long."""
-    names = items.as_json
+    names = found.served.items.as_json
     rows = [
         f'{{"item":{names[code]},"score":{score!r},"rank":{rank}}}'
         for rank, (code, score) in enumerate(zip(found.items.tolist(), found.scores.tolist(), strict=True), 1)
     ]
-    start = f'{{"user":{users.json(found.user)},"basis":"{found.basis}","items":['
+    start = f'{{"user":{found.served.users.json(found.user)},"basis":"{found.basis}","items":['
     return f"{start}{','.join(rows)}]}}".encode()
 
 
-def plain_table(found: PlainList, users: IdTexts, item_ids: Any) -> pa.Table:
+def plain_table(found: PlainList) -> pa.Table:
     """A list as a table of user, item, score, rank."""
     n = len(found.items)
     return pa.table(
         {
-            "user": users.typed([found.user] * n),
-            "item": item_ids.outside(found.items),
+            "user": found.served.users.typed([found.user] * n),
+            "item": found.served.model.seen.item_ids.outside(found.items),
             "score": found.scores,
             "rank": np.arange(1, n + 1),
         }

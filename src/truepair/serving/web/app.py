@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -18,6 +19,7 @@ from truepair.errors import InputError, StorageError
 from truepair.recommender.estimator import Recommender
 from truepair.serving.events.event import Event, Kinds, event_of
 from truepair.serving.events.opening import open_store
+from truepair.serving.events.reading import StoreReader
 from truepair.serving.id_texts import escaped
 from truepair.serving.limits import Limits
 from truepair.serving.lists.gathering import Gathering
@@ -61,14 +63,14 @@ class Service:
         self.name = name
         self.limits, self.tokens, self.kinds = limits or Limits(), tokens or Tokens(), kinds or Kinds()
         self.log = log or Log()
-        self.served = ServedModel(recommender, self.limits, self.kinds, items)
+        self.items = items
         self.store = open_store(store)
         self.reader = self.store.reader()
-        self.served.people.reader = self.reader
-        self.served.facts.attach(self.store.reader())
-        self.metrics = Metrics(self.served.people)
+        self.served = self.prepared(recommender)
+        """The model that answers. It may be replaced at any time: a request takes it once."""
+        self.metrics = Metrics(lambda: self.served.people)
         self.lists_together: Gathering[Asked, PlainList] = Gathering(
-            self.served.plain_lists, GATHER_SECONDS, gathered
+            lambda asked: self.served.plain_lists(asked), GATHER_SECONDS, gathered
         )
         self.lists_together.sizes = self.metrics.gathered
         self.events_together: Gathering[Sequence[Event], int] = Gathering(
@@ -78,6 +80,24 @@ class Service:
         """Routes, and the object whose `answer_NAME` answers the route NAME."""
         self.closing: list[Callable[[], object]] = []
         """What is called first when the service ends."""
+
+    def prepared(self, recommender: Recommender, former: ServedModel | None = None) -> ServedModel:
+        """A model made ready to be served, which takes seconds."""
+        made = ServedModel(recommender, self.limits, self.kinds, self.items)
+        people, facts = self.store.reader(), self.store.reader()  # each hears of every change once
+        weakref.finalize(made, _close, people, facts).atexit = False
+        made.people.reader = people
+        made.facts.attach(facts, None if former is None else former.facts)
+        return made
+
+    def swap(self, recommender: Recommender, version: int) -> None:
+        """Serve another model from the next request on; those that run end with the model they have."""
+        former = self.served
+        coming = self.prepared(recommender, former)
+        coming.version = version
+        coming.people.fold_ins = former.people.fold_ins
+        coming.people.store_failures = former.people.store_failures
+        self.served = coming
 
     def application(self) -> Any:
         """The ASGI application."""
@@ -183,6 +203,8 @@ class Service:
         self.lists_together.close()
         self.events_together.close()
         self.served.facts.close()
+        if self.served.people.reader is not None:
+            self.served.people.reader.close()
         self.reader.close()
         self.store.close()
 
@@ -193,11 +215,8 @@ class Service:
         user, k = self.served.users.text(request.path_params["id"]), self._k(request)
         found = await self.lists_together.ask(Asked(user, k))
         if answers.wants_arrow(request.headers.get("accept")):
-            ids = self.served.model.seen.item_ids
-            return _arrow(answers.plain_table(found, self.served.users, ids))
-        return Response(
-            answers.plain_json(found, self.served.users, self.served.items), media_type=answers.JSON
-        )
+            return _arrow(answers.plain_table(found))
+        return Response(answers.plain_json(found), media_type=answers.JSON)
 
     async def answer_lists(self, request: Request, body: dict[str, Any]) -> Response:
         """Lists for several people."""
@@ -213,12 +232,13 @@ class Service:
 
     async def answer_similar(self, request: Request, body: dict[str, Any]) -> Response:
         """The items that are most like this one."""
-        item = self.served.items.text(request.path_params["id"])
-        table = await self.in_thread(self.served.similar, item, self._k(request))
+        served = self.served
+        item = served.items.text(request.path_params["id"])
+        table = await self.in_thread(served.similar, item, self._k(request))
         if answers.wants_arrow(request.headers.get("accept")):
             return _arrow(table)
         rows = answers.rows_json(table.drop_columns(["item"]), "items").decode()
-        return Response(f'{{"item":{self.served.items.json(item)},{rows[1:]}', media_type=answers.JSON)
+        return Response(f'{{"item":{served.items.json(item)},{rows[1:]}', media_type=answers.JSON)
 
     async def answer_scores(self, request: Request, body: dict[str, Any]) -> Response:
         """Scores of pairs."""
@@ -227,7 +247,8 @@ class Service:
 
     async def answer_events(self, request: Request, body: dict[str, Any]) -> Response:
         """Store what people did; when this is answered, it is on the disk."""
-        users, items = self.served.users, self.served.items
+        served = self.served
+        users, items = served.users, served.items
         found = [event_of(event, users, items, self.kinds) for event in body["events"]]
         stored = await self.events_together.ask(found)
         self.metrics.events.labels("stored").inc(stored)
@@ -236,11 +257,13 @@ class Service:
 
     async def answer_model(self, request: Request, body: dict[str, Any]) -> Response:
         """Facts about the model."""
-        seen, facts = self.served.model.seen, self.served.model.facts
+        served = self.served
+        seen, facts = served.model.seen, served.model.facts
         return _json(
             {
                 "truepair": package_version("truepair"),
                 "name": self.name,
+                "version": served.version,
                 "users": seen.n_users,
                 "items": seen.n_items,
                 "pairs": len(seen),
@@ -250,9 +273,7 @@ class Service:
                 "facts": shown_facts(facts),
                 "kinds": dict(self.kinds.numbers),
                 "decisions": any(route.path == DECISIONS for routes, _ in self.parts for route in routes),
-                "item_columns": None
-                if self.served.item_table is None
-                else self.served.item_table.column_names,
+                "item_columns": None if served.item_table is None else served.item_table.column_names,
             }
         )
 
@@ -281,6 +302,11 @@ class Service:
     async def in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
         """What a function gives that may take some time."""
         return await asyncio.get_running_loop().run_in_executor(None, function, *arguments)
+
+
+def _close(*readers: StoreReader) -> None:
+    for reader in readers:
+        reader.close()
 
 
 def _json(value: Any) -> Response:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from truepair.serving.lists.histories import Histories
@@ -13,7 +15,7 @@ _SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 class Metrics:
     """Counters and times of one process."""
 
-    def __init__(self, people: Histories) -> None:
+    def __init__(self, people: Callable[[], Histories]) -> None:
         self.registry = CollectorRegistry()
         labels = ("method", "route", "status")
         self._requests = Counter(
@@ -31,9 +33,9 @@ class Metrics:
             "truepair_gathered_requests", "Requests in one product", buckets=_SIZES, registry=self.registry
         )
         folded = Gauge("truepair_fold_ins", "People who were folded in", registry=self.registry)
-        folded.set_function(lambda: people.fold_ins)
+        folded.set_function(lambda: people().fold_ins)
         failed = Gauge("truepair_store_failures", "Failed readings of the store", registry=self.registry)
-        failed.set_function(lambda: people.store_failures)
+        failed.set_function(lambda: people().store_failures)
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request."""

@@ -15,8 +15,12 @@ from pathlib import Path
 from truepair.errors import InputError, did_you_mean
 from truepair.serving.refusals import RefusalError
 
-RIGHTS: dict[str, tuple[str, ...]] = {"read": ("read",), "write": ("write",), "admin": ("read", "write")}
-"""A kind of token -> what it allows: `read` lists, `write` events; `admin` both."""
+RIGHTS: dict[str, tuple[str, ...]] = {
+    "read": ("read",),
+    "write": ("write",),
+    "admin": ("read", "write", "admin"),
+}
+"""A kind of token -> what it allows: `read` lists, `write` events; `admin` both, and to change the model."""
 _SHORTEST = 16
 _REMEDY = "make one with: python -c 'import secrets; print(secrets.token_urlsafe(32))'"
 
