@@ -31,12 +31,15 @@ from truepair.serving.web.gorse.routes import GORSE_ROUTES
 from truepair.serving.web.guard import Guard
 from truepair.serving.web.logs import Log
 from truepair.serving.web.metrics import Metrics
+from truepair.serving.web.model_facts import shown_facts
 from truepair.serving.web.requests import checked, parsed, query_number
 from truepair.serving.web.routes import ROUTES, Route, documented
 from truepair.serving.web.tokens import Tokens, credentials
 from truepair.storage.versions import package_version
 
 _TELEMETRY = ("tracing", "metrics", "logs", "operation_spans", "auto_configure")  # nothing is sent anywhere
+DECISIONS = "/v1/model/decisions"
+"""Where the log of decisions is, in a service that retrains its model."""
 GATHERED, GATHER_SECONDS = 64, 0.001
 """Requests in one product at most, and how long the first one waits for others."""
 
@@ -55,7 +58,9 @@ class Service:
         limits: Limits | None = None,
         log: Log | None = None,
         gathered: int = GATHERED,
+        name: str = "model",
     ) -> None:
+        self.name = name
         self.limits, self.tokens, self.kinds = limits or Limits(), tokens or Tokens(), kinds or Kinds()
         self.log = log or Log()
         self.items = items
@@ -111,13 +116,15 @@ class Service:
             ids.ids[0].as_py() for ids in (self.served.model.seen.user_ids, self.served.model.seen.item_ids)
         )
         ids = [one if isinstance(one, int) else str(one) for one in (user, item)]
-        for routes, answering in self.parts:
-            for route in routes:
-                answer = self._answering(route, getattr(answering, f"answer_{route.name}"))
-                app.add_api_route(
-                    route.path, answer, methods=[route.method], name=route.name, response_model=None,
-                    openapi_extra=documented(route, *ids), response_class=Response,
-                )  # fmt: skip
+        every = [(route, answering) for routes, answering in self.parts for route in routes]
+        # an id may hold anything, even a slash, so an address that ends with one comes after all others
+        for route, answering in sorted(every, key=lambda one: one[0].path.endswith("{id:path}")):
+            answer = self._answering(route, getattr(answering, f"answer_{route.name}"))
+            app.add_api_route(
+                route.path, answer, methods=[route.method], name=route.name, response_model=None,
+                openapi_extra=documented(route, *ids), response_class=Response,
+                include_in_schema=route.listed,
+            )  # fmt: skip
         self._add_document(app)
         for error, handler in ((HTTPException, _refused), (RefusalError, _refused), (Exception, _failed)):
             app.add_exception_handler(error, handler)
@@ -255,14 +262,17 @@ class Service:
         return _json(
             {
                 "truepair": package_version("truepair"),
+                "name": self.name,
                 "version": served.version,
                 "users": seen.n_users,
                 "items": seen.n_items,
                 "pairs": len(seen),
                 "user_ids": str(seen.user_ids.ids.type),
                 "item_ids": str(seen.item_ids.ids.type),
-                "parameters": facts.get("parameters"),
+                "parameters": answers.plain_value(facts.get("parameters")),
+                "facts": shown_facts(facts),
                 "kinds": dict(self.kinds.numbers),
+                "decisions": any(route.path == DECISIONS for routes, _ in self.parts for route in routes),
                 "item_columns": None if served.item_table is None else served.item_table.column_names,
             }
         )
