@@ -165,7 +165,11 @@ FIRST: dict[str, dict[str, Any]] = {
     INFONCE: {"encoder.dim": 512, "batch_size": 256, "encoder.popularity": 0.8},
 }
 # contestants of a large case that are run without a search where none was made: see `without_search`
-UNSEARCHED: tuple[Model, ...] = (*(("mf", loss) for loss in (*_LOSSES[1:], CONTROL)), ("mf+ease", INFONCE))
+UNSEARCHED: tuple[Model, ...] = (
+    *(("mf", loss) for loss in (*_LOSSES[1:], CONTROL)),
+    *(("lightgcn", loss) for loss in _LOSSES[1:]),
+    *((f"{encoder}+ease", loss) for encoder in ("mf", "lightgcn") for loss in _LOSSES),
+)
 
 
 def space_of(encoder: str, method: str, large: bool, temperature: float = 0.1) -> dict[str, Searched]:

@@ -34,6 +34,7 @@ from truepair_lab.quality.contestants import (
     parts_of,
     taken_over,
 )
+from truepair_lab.lines import TrialLine
 from truepair_lab.quality.settled import Settings
 from truepair_lab.searching import Searched
 
@@ -54,7 +55,7 @@ _WEIGHTS, _WEIGHTS_LARGE = (0.03, 0.1, 0.3, 0.8, 2.0, 8.0), (0.1, 0.2, 0.4, 0.8)
 _LARGE: dict[str, tuple[Named, ...]] = {
     DPL: tuple(
         {"loss.tau": tau, "loss.margin": margin}
-        for tau, margin in ((0.2, 8.5), (0.05, 7.0), (0.05, 10.5), (0.2, 10.5))
+        for tau, margin in ((0.05, 7.0), (0.05, 10.5))
     ),
     # the larger, the nearer to the softmax over the unlabelled
     BSL: tuple({"loss.positive_temperature": t} for t in (3.0, 8.0, 24.0, 64.0)),
@@ -118,6 +119,14 @@ def plan_of(case: str, model: Model, settings: Settings) -> Plan:
     space = own_space(model[1], taken["loss.temperature"])
     shared = {name: taken[name] for name in SHARED_SMALL}
     return Plan(fixed_of(*model, False) | shared, space=space, drawn=_DRAWN)
+
+
+def beyond(plan: Plan, best: TrialLine) -> tuple[Named, ...]:
+    """Twice and four times the highest named weight of a blend, if that is the best."""
+    highest = max((each.get("plus_weight", 0.0) for each in plan.named), default=0.0)
+    if not highest or best.parameters.get("plus_weight", 0.0) < highest * 0.99:
+        return ()
+    return tuple({"plus_weight": highest * times} for times in (2.0, 4.0))
 
 
 def _of_blend(large: bool, model: Model, run: Mapping[str, Any], ease: Mapping[str, Any]) -> Plan:

@@ -43,7 +43,7 @@ from truepair_lab.quality.contestants import (
     twin_of,
 )
 from truepair_lab.quality.ials_runner import IalsRunner
-from truepair_lab.quality.late import is_late, more_trials, plan_of
+from truepair_lab.quality.late import beyond, is_late, more_trials, plan_of
 from truepair_lab.quality.part_scores import PartLine, ResampledValidation, part_file, read_contest
 from truepair_lab.quality.settled import (
     Settings,
@@ -147,6 +147,7 @@ def late_search(case: Case, model: Model, out: Path) -> TrialLine:
     ended = partial(_keep, case, quest, out)
     if plan.named:
         run_named(quest, plan.named, out, ended)
+        run_named(quest, beyond(plan, quest.best(out)), out, ended)
     else:
         together = 4 if torch.cuda.is_available() and parts is None else 1
         go_on(quest, out, plan.drawn, ended, together=together)
@@ -263,7 +264,7 @@ def _best_trials(trials: Sequence[TrialLine], case: str, model: Model) -> list[T
     own = [t for t in trials if _place(t) == (case, *model) and t.state == "complete" and t.score is not None]
     own.sort(key=lambda trial: (-(trial.score or 0.0), trial.number))
     few = is_late(case, model) and parts_of(model) is None  # one of many that a late family has
-    most = 1 if few else scored_again(model, CASES[case].large) + len(more_trials(case, model))
+    most = 1 if few else scored_again(model, CASES[case].large) + bool(more_trials(case, model))
     return own[:most]
 
 
