@@ -91,9 +91,7 @@ def drawn(
     return {name: _value(domain, asked[name]) for name, domain in wide.items()}
 
 
-def _run(
-    quest: Quest, trials: Sequence[tuple[int, dict[str, Any], Sequence[Any]]], ended: Ended
-) -> None:
+def _run(quest: Quest, trials: Sequence[tuple[int, dict[str, Any], Sequence[Any]]], ended: Ended) -> None:
     """Run trials and hand each over as it ends."""
 
     def settle(number: int, parameters: dict[str, Any]) -> Callable[[Outcome], None]:
@@ -140,6 +138,3 @@ def _place(domain: Domain, value: Any) -> Any:
 
 def _value(domain: Domain, place: Any) -> Any:
     return domain.unscaled(place) if isinstance(domain, Powers) else place
-
-
-

@@ -279,14 +279,15 @@ def trials_of(model: Model, space: Mapping[str, Searched], large: bool) -> int:
 
 
 def equal_trials(model: Model, trials: int, counts: Mapping[Model, int], large: bool = False) -> int:
-    """As many trials as give the family of a reference point those of the full-catalogue family, if these are
-    more; `counts` has the trials of each contestant of the case. In a large case `TRIALS_LARGE` says it."""
+    """As many trials as give the family of a reference point those of the full-catalogue family that train,
+    if these are more; `counts` has the trials of each contestant of the case. Weights of blends train nothing
+    and do not count. In a large case `TRIALS_LARGE` says it."""
     if large:
         return trials
     family = next((of for name, of in FAMILIES.items() if name != FULL_FAMILY and model == of[-1]), ())
     if not family:
         return trials
-    wanted = sum(counts.get(each, 0) for each in FAMILIES[FULL_FAMILY])
+    wanted = sum(counts.get(each, 0) for each in FAMILIES[FULL_FAMILY] if parts_of(each) is None)
     return max(trials, wanted - sum(counts.get(each, 0) for each in family[:-1]))
 
 

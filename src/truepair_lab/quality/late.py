@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from truepair.tuning import Range
+from truepair_lab.lines import TrialLine
 from truepair_lab.quality.blends import best_of
 from truepair_lab.quality.cases import CASES
 from truepair_lab.quality.contestants import (
@@ -34,7 +35,6 @@ from truepair_lab.quality.contestants import (
     parts_of,
     taken_over,
 )
-from truepair_lab.lines import TrialLine
 from truepair_lab.quality.settled import Settings
 from truepair_lab.searching import Searched
 
@@ -53,10 +53,7 @@ _DRAWN, _DRAWN_WITH_EASE = 8, 40  # trials of a loss in a small case; of a blend
 # of a blend, in units in which cosines are 1
 _WEIGHTS, _WEIGHTS_LARGE = (0.03, 0.1, 0.3, 0.8, 2.0, 8.0), (0.1, 0.2, 0.4, 0.8)
 _LARGE: dict[str, tuple[Named, ...]] = {
-    DPL: tuple(
-        {"loss.tau": tau, "loss.margin": margin}
-        for tau, margin in ((0.05, 7.0), (0.05, 10.5))
-    ),
+    DPL: tuple({"loss.tau": tau, "loss.margin": margin} for tau, margin in ((0.05, 7.0), (0.05, 10.5))),
     # the larger, the nearer to the softmax over the unlabelled
     BSL: tuple({"loss.positive_temperature": t} for t in (3.0, 8.0, 24.0, 64.0)),
 }
@@ -138,4 +135,3 @@ def _of_blend(large: bool, model: Model, run: Mapping[str, Any], ease: Mapping[s
     first = {name: value for name, value in own.items() if name in _EASE and _EASE[name].contains(value)}
     space = {"plus_weight": Range(0.02 * scale, 20.0 * scale, log=True), **_EASE}
     return Plan({}, space=space, drawn=_DRAWN_WITH_EASE, first=first)
-
