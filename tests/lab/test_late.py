@@ -109,15 +109,13 @@ def test_the_first_trial_is_what_is_named_and_later_ones_learn(tmp_path: Path) -
     pytest.importorskip("optuna")
     space = {"x": Range(0.0, 10.0), "n": Powers(16, 64), "kind": Choice(("a", "b"))}
     assert drawn(space, [], 0, {"x": 2.0}) == {"x": 2.0, "n": 32, "kind": "a"}
-    kept = [
-        line(n, x, 1 - (x - 3) ** 2) for n, x in enumerate((1.0, 2.9, 3.0, 3.1, 3.2, 8.0, 9.0, 2.8, 10.0))
-    ]
-    near = [drawn({"x": Range(0.0, 10.0)}, kept, number, {})["x"] for number in range(9, 29)]
+    kept = [line(n, n / 2, 1 - (n / 2 - 3) ** 2) for n in range(21)]
+    near = [drawn({"x": Range(0.0, 10.0)}, kept, number, {})["x"] for number in range(21, 41)]
     assert sum(abs(x - 3) < 2 for x in near) > 12
-    assert near == [drawn({"x": Range(0.0, 10.0)}, kept, n, {})["x"] for n in range(9, 29)]
+    assert near == [drawn({"x": Range(0.0, 10.0)}, kept, n, {})["x"] for n in range(21, 41)]
     # an earlier search had extended the range
     wide = [replace(each, parameters={"loss": "bpr", "x": 30.0}) for each in kept[:1]] + kept[1:]
-    assert 0 <= drawn({"x": Range(0.0, 10.0)}, wide, 9, {})["x"] <= 30
+    assert 0 <= drawn({"x": Range(0.0, 10.0)}, wide, 21, {})["x"] <= 30
 
 
 # --- plans ---------------------------------------------------------------------------------------------
