@@ -155,6 +155,13 @@ def test_a_small_case_s_loss_takes_over_what_it_shares_with_infonce() -> None:
     assert halved.high == settings["kuairec", "mf", INFONCE]["parameters"]["loss.temperature"]
 
 
+def test_settings_of_older_lines_keep_their_temperature() -> None:
+    """Lines of before have no temperature of the encoder: it was 1, and the default is another one now."""
+    older = {"encoder": "mf", "loss": "infonce", "loss.temperature": 0.2}
+    settings = {("ml-1m", "mf", INFONCE): {"parameters": older, "epoch": 5}}
+    assert late.plan_of("ml-1m", ("lightgcn", INFONCE), settings).fixed["encoder.temperature"] == 1.0
+
+
 def test_weights_go_on_where_the_highest_is_the_best() -> None:
     run = {"parameters": {"encoder.temperature": 0.1}, "epoch": 5}
     plan = late._of_blend(True, ("mf+ease", "exact-dpl"), run, {"parameters": {}})

@@ -951,11 +951,8 @@ def test_the_final_runs_are_those_that_were_settled_before() -> None:
     lines = read_contest(folder)
     now = {place for place, entry in CASES.items() if not entry.former}
     chosen = {" ".join(p): best for p, best in settled.chosen_settings(lines).items() if p[0] in now}
-    for place, best in written.items():  # further parts were scored later; they changed nothing
-        assert {k: chosen[place][k] for k in ("parameters", "epoch")} == {
-            k: best[k] for k in ("parameters", "epoch")
-        }
-    assert chosen.keys() == written.keys()
+    for place, best in chosen.items():  # some were scored on further parts later: that changed nothing
+        assert (best["parameters"], best["epoch"]) == (written[place]["parameters"], written[place]["epoch"])
     runs = {" ".join(place) for place in settled.current_runs(lines) if place[0] in now}
     assert runs <= set(written)
 

@@ -25,7 +25,7 @@ from truepair_lab.lines import digest
 from truepair_lab.quality.settled import STOP, blend_parameters, final_parameters
 
 Parameters = Mapping[str, Any]
-_BEFORE = {"encoder.temperature": 1.0}  # of lines that were written before it was among the parameters
+BEFORE = {"encoder.temperature": 1.0}  # of lines that were written before it was among the parameters
 
 
 class StopAfter:
@@ -79,13 +79,13 @@ def _job(parameters: Parameters, train: Interactions, seed: int) -> tuple[Job, S
     parameters = dict(parameters)
     stop = StopAfter(parameters.pop(STOP))
     # it is asked after every epoch: the chosen one need not be one that was validated
-    job = Recommender.of(_BEFORE | parameters | {"validate_every": 1}).job(train)
+    job = Recommender.of(BEFORE | parameters | {"validate_every": 1}).job(train)
     return replace(job, settings=replace(job.settings, seed=seed)), stop
 
 
 def _with_ease(parameters: Parameters, result: FitResult, train: Interactions) -> Fitted:
     """The matrices on the device; of a blend, with EASE."""
-    model = Recommender.of(_BEFORE | {name: parameters[name] for name in parameters if name != STOP})
+    model = Recommender.of(BEFORE | {name: parameters[name] for name in parameters if name != STOP})
     device, ease = model.job(train).settings.torch_device(), model.blended_form()
     if ease is None:
         return result.users.to(device), result.items.to(device), result
@@ -133,7 +133,7 @@ class BlendRunner:
 
     def _blend(self, parameters: Parameters) -> tuple[Any, Tensor]:
         users, items, _ = self._run
-        model = Recommender.of(_BEFORE | parameters)
+        model = Recommender.of({**BEFORE, **parameters})
         form = model.blended_form()
         assert form is not None
         ease = _solved_ease(form, self.train, items.device)

@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from truepair.tuning import Range
+from truepair.tuning.domains import domain_of
 from truepair_lab.lines import TrialLine
-from truepair_lab.quality.blends import best_of
+from truepair_lab.quality.blends import BEFORE, best_of
 from truepair_lab.quality.cases import CASES
 from truepair_lab.quality.contestants import (
     BLEND_SUFFIX,
@@ -68,7 +69,7 @@ _PLAIN: Named = {
 }  # fmt: skip
 _LIKE_PLAIN: dict[str, tuple[Named, ...]] = {
     case: tuple(
-        _PLAIN | {"batch_size": batch, "encoder.temperature": t, "encoder.popularity": popularity}
+        {**_PLAIN, "batch_size": batch, "encoder.temperature": t, "encoder.popularity": popularity}
         for t in temperatures
         for popularity in (0.4, 0.8)
     )
@@ -109,7 +110,7 @@ def plan_of(case: str, model: Model, settings: Settings) -> Plan:
     if model[0] == "lightgcn":
         taken = best_of(settings, (case, "mf", model[1]))["parameters"]
         hops = (1, 2) if CASES[case].large and model[1] != INFONCE else (1, 2, 3)
-        return Plan({**taken, "encoder": "lightgcn"}, tuple({"encoder.hops": n} for n in hops))
+        return Plan({**BEFORE, **taken, "encoder": "lightgcn"}, tuple({"encoder.hops": n} for n in hops))
     taken = best_of(settings, (case, "mf", INFONCE))["parameters"]
     if CASES[case].large:
         return Plan(taken_over(model, taken), _LARGE[model[1]])
@@ -132,6 +133,7 @@ def _of_blend(large: bool, model: Model, run: Mapping[str, Any], ease: Mapping[s
         weights = _WEIGHTS_LARGE if large else _WEIGHTS
         return Plan({}, tuple({"plus_weight": weight * scale} for weight in weights))
     own = {f"plus.{name.removeprefix('encoder.')}": v for name, v in ease["parameters"].items()}
-    first = {name: value for name, value in own.items() if name in _EASE and _EASE[name].contains(value)}
+    inside = {name for name in _EASE if name in own and domain_of(_EASE[name]).contains(own[name])}
+    first = {name: own[name] for name in inside}
     space = {"plus_weight": Range(0.02 * scale, 20.0 * scale, log=True), **_EASE}
     return Plan({}, space=space, drawn=_DRAWN_WITH_EASE, first=first)
