@@ -295,10 +295,11 @@ after others had been judged; they were tried on validation first. Dot products 
 figures of cosines there had been seen: give that row less weight. The choice by several parts, too, replaced
 a choice by the first part alone after test figures had been seen. By the first part full-catalogue training
 would choose LightGCN with InfoNCE-posterior + EASE on MovieLens-100k. On Coat iALS was first evaluated by
-mistake with settings that were chosen among 33 of its 407 trials at that time; these runs are not in the lines and decided nothing. On MovieLens-100k
-iALS was first evaluated with the choice among its first 66 trials (.4534). The search then went on, by the
-same rule, to the number of trials that the other families have. The settings that had been scored on the
-further parts by then stayed candidates; without them the choice is the same.
+mistake with settings that were chosen among 33 of its 407 trials at that time; these runs are not in the
+lines and decided nothing. On MovieLens-100k iALS was first evaluated with the choice among its first 66
+trials (.4534). The search then went on, by the same rule, to the number of trials that the other families
+have. The settings that had been scored on the further parts by then stayed candidates; without them the
+choice is the same.
 
 On Gowalla and Yelp2018 the former protocol had evaluated its contestants on the same test parts. A prototype
 of MF with InfoNCE, t = .1 and γ = .85, had been evaluated on Gowalla's test part (.1951 / .1632), and so had
