@@ -145,7 +145,8 @@ add(
     app,
     "serve",
     serve,
-    "serve model.truepair --port 8000 --items items.csv\n  truepair serve model.truepair --retrain 6h",
+    "serve model.truepair --port 8000 --items items.csv\n  truepair serve model.truepair --retrain 6h\n"
+    "  truepair serve --demo",
 )
 add(app, "rollback", rollback, "rollback model.truepair")
 add(app, "export", export, "export model.events.sqlite -o backup")

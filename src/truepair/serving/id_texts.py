@@ -80,6 +80,10 @@ class IdTexts:
             return self.as_json[code]
         return text if pa.types.is_integer(self.kind) else escaped(text)
 
+    def value(self, text: str) -> str | int:
+        """An id as a value for JSON: an integer where the model's ids are integers."""
+        return int(text) if pa.types.is_integer(self.kind) else text
+
     def _integer(self, text: str) -> str:
         low, high = (-(2**63), 2**63 - 1) if self.kind == pa.int64() else (0, 2**64 - 1)
         if re.fullmatch(r"[+-]?[0-9]{1,20}", text) and low <= int(text) <= high:

@@ -112,7 +112,7 @@ class Histories:
 
     def _with_events(self, user: str, history: History) -> Person | None:
         code = None if history.is_forgotten else self.users.codes.get(user)
-        before = self._history(code) if code is not None else {}
+        before = self.history(code) if code is not None else {}
         after = dict(before)
         for item, weight in self.kinds.merged(history.rows).items():
             place = self.items.codes.get(item)
@@ -121,7 +121,7 @@ class Histories:
                 after[place] = weight if weight * old <= 0 else max(weight, old, key=abs)
         return None if after == before and not history.is_forgotten else self.folded(after)
 
-    def _history(self, code: int) -> dict[int, float]:
+    def history(self, code: int) -> dict[int, float]:
         """Item -> weight in training, below 0 for a dislike."""
         seen = self.model.seen
         pairs = slice(*seen.indptr[code : code + 2])
@@ -166,7 +166,7 @@ class Histories:
 
     def _own(self, code: int) -> Person:
         """A person of the model, without events."""
-        history = self._history(code)
+        history = self.history(code)
         items = np.array([item for item, weight in history.items() if weight > 0], np.int64)
         weights = np.array([weight for weight in history.values() if weight > 0], np.float64)
         disliked = np.array([item for item, weight in history.items() if weight < 0], np.int64)

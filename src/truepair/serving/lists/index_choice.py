@@ -12,8 +12,10 @@ from truepair.data.interactions import Interactions
 from truepair.errors import check_choice, check_number, settle
 from truepair.evaluation.metrics import Mask
 from truepair.models.factor_matrices import Rows, take_rows
-from truepair.ranking.approximate.indexing import AUTO, CHOICES, Indexing, People, index_items
+from truepair.ranking.approximate.indexing import AUTO, CHOICES, EXACT, Indexing, People, index_items
 from truepair.ranking.prepared_items import PreparedItems
+
+__all__ = ["AUTO", "CHOICES", "EXACT", "IndexChoice"]
 
 _PEOPLE = 256  # by whose lists the recall is measured
 

@@ -66,16 +66,17 @@ def rows_json(table: pa.Table, name: str) -> bytes:
 
 def table_rows(table: pa.Table) -> list[dict[str, Any]]:
     """The rows as values of JSON: UUIDs as text, and null for a number that JSON does not have."""
-    return [{name: _plain(value) for name, value in row.items()} for row in table.to_pylist()]
+    return [{name: plain_value(value) for name, value in row.items()} for row in table.to_pylist()]
 
 
-def _plain(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
+    """A value as JSON can say it."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, list):
-        return [_plain(one) for one in value]
+        return [plain_value(one) for one in value]
     if isinstance(value, dict):
-        return {name: _plain(one) for name, one in value.items()}
+        return {name: plain_value(one) for name, one in value.items()}
     return value if value is None or isinstance(value, str | int | bool) else str(value)
 
 

@@ -24,7 +24,7 @@ from truepair.serving.events.reading import StoreReader
 from truepair.serving.id_texts import escaped
 from truepair.serving.limits import Limits
 from truepair.serving.lists.gathering import Gathering
-from truepair.serving.lists.index_choice import IndexChoice
+from truepair.serving.lists.index_choice import EXACT, IndexChoice
 from truepair.serving.lists.served_model import Asked, PlainList, ServedModel
 from truepair.serving.refusals import RefusalError
 from truepair.serving.web import answers
@@ -33,6 +33,7 @@ from truepair.serving.web.gorse.routes import GORSE_ROUTES
 from truepair.serving.web.guard import Guard
 from truepair.serving.web.logs import Log
 from truepair.serving.web.metrics import Metrics
+from truepair.serving.web.model_facts import shown_facts
 from truepair.serving.web.rates import RateLimit
 from truepair.serving.web.requests import checked, parsed, query_number
 from truepair.serving.web.routes import ROUTES, Route, documented
@@ -40,6 +41,8 @@ from truepair.serving.web.tokens import Tokens, credentials
 from truepair.storage.versions import package_version
 
 _TELEMETRY = ("tracing", "metrics", "logs", "operation_spans", "auto_configure")  # nothing is sent anywhere
+DECISIONS = "/v1/model/decisions"
+"""Where the log of decisions is, in a service that retrains its model."""
 GATHERED, GATHER_SECONDS = 64, 0.001
 """Requests in one product at most, and how long the first one waits for others."""
 
@@ -60,7 +63,9 @@ class Service:
         gathered: int = GATHERED,
         index: IndexChoice | None = None,
         rate: float | None = None,
+        name: str = "model",
     ) -> None:
+        self.name = name
         self.limits, self.tokens, self.kinds = limits or Limits(), tokens or Tokens(), kinds or Kinds()
         self.log = log or Log()
         self.items, self.index = items, index
@@ -83,9 +88,12 @@ class Service:
         self.closing: list[Callable[[], object]] = []
         """What is called first when the service ends."""
 
-    def prepared(self, recommender: Recommender, former: ServedModel | None = None) -> ServedModel:
-        """A model made ready to be served, which takes seconds."""
-        made = ServedModel(recommender, self.limits, self.kinds, self.items, self.index)
+    def prepared(
+        self, recommender: Recommender, former: ServedModel | None = None, with_index: bool = True
+    ) -> ServedModel:
+        """A model made ready to be served, which takes seconds, or minutes with an index."""
+        index = self.index if with_index else IndexChoice(EXACT)
+        made = ServedModel(recommender, self.limits, self.kinds, self.items, index)
         people, facts = self.store.reader(), self.store.reader()  # each hears of every change once
         weakref.finalize(made, _close, people, facts).atexit = False
         made.people.reader = people
@@ -118,13 +126,15 @@ class Service:
             ids.ids[0].as_py() for ids in (self.served.model.seen.user_ids, self.served.model.seen.item_ids)
         )
         ids = [one if isinstance(one, int) else str(one) for one in (user, item)]
-        for routes, answering in self.parts:
-            for route in routes:
-                answer = self._answering(route, getattr(answering, f"answer_{route.name}"))
-                app.add_api_route(
-                    route.path, answer, methods=[route.method], name=route.name, response_model=None,
-                    openapi_extra=documented(route, *ids), response_class=Response,
-                )  # fmt: skip
+        every = [(route, answering) for routes, answering in self.parts for route in routes]
+        # an id may hold anything, even a slash, so an address that ends with one comes after all others
+        for route, answering in sorted(every, key=lambda one: one[0].path.endswith("{id:path}")):
+            answer = self._answering(route, getattr(answering, f"answer_{route.name}"))
+            app.add_api_route(
+                route.path, answer, methods=[route.method], name=route.name, response_model=None,
+                openapi_extra=documented(route, *ids), response_class=Response,
+                include_in_schema=route.listed,
+            )  # fmt: skip
         self._add_document(app)
         for error, handler in ((HTTPException, _refused), (RefusalError, _refused), (Exception, _failed)):
             app.add_exception_handler(error, handler)
@@ -270,15 +280,18 @@ class Service:
         return _json(
             {
                 "truepair": package_version("truepair"),
+                "name": self.name,
                 "version": served.version,
                 "users": seen.n_users,
                 "items": seen.n_items,
                 "pairs": len(seen),
                 "user_ids": str(seen.user_ids.ids.type),
                 "item_ids": str(seen.item_ids.ids.type),
-                "parameters": facts.get("parameters"),
+                "parameters": answers.plain_value(facts.get("parameters")),
+                "facts": shown_facts(facts),
                 "kinds": dict(self.kinds.numbers),
                 "index": {"kind": served.indexing.kind, "recall": served.indexing.recall},
+                "decisions": any(route.path == DECISIONS for routes, _ in self.parts for route in routes),
                 "item_columns": None if served.item_table is None else served.item_table.column_names,
             }
         )

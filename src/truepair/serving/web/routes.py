@@ -41,6 +41,7 @@ class Route(NamedTuple):
     body: dict[str, Any] | None = None  # the schema of a body that the answering function reads itself
     refused: int = 422  # the status where a value cannot be used
     any_query: bool = False  # parameters that are not known are ignored
+    listed: bool = True  # in OpenAPI
 
 
 _K = {"k": {"type": "integer", "minimum": 1, "default": 10}}

@@ -59,6 +59,10 @@ class Tokens:
                 tokens.setdefault(kind, []).append(text)
         return Tokens.of(tokens)
 
+    def with_one(self, kind: str, text: str) -> Tokens:
+        """These tokens and one more."""
+        return Tokens((*self.digests, (kind, _digest(text))))
+
     def __bool__(self) -> bool:
         return bool(self.digests)
 
