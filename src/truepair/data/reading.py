@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 
 from truepair.data.columns import Column, Raw, find_columns, identifiers, numbers, timestamps
 from truepair.data.ids import Codes, IdMap
-from truepair.data.interactions import Interactions, Step, Values
+from truepair.data.interactions import Interactions, Step, Values, trusted_interactions
+from truepair.data.pairs import DUPLICATES, Repeats, codes_of, merge, part_dislikes, repeats
 from truepair.data.sources.file_opening import expanded
 from truepair.data.sources.formats import FORMATS, open_path
 from truepair.data.sources.in_memory import memory_source
@@ -24,11 +25,10 @@ from truepair.data.sources.sql_urls import find_database
 from truepair.data.weighting import Weighting, kind_texts
 from truepair.errors import InputError, check_choice, check_number, check_whole
 
-DUPLICATES = ("last", "first", "max", "strongest", "sum", "error")
-"""Policies for rows that repeat a pair."""
-
 MISSING = ("error", "drop")
 """Policies for rows with a missing value."""
+
+_ROW = "row"  # the column of the rows' numbers in the source, where rows were removed
 
 
 def read_interactions(
@@ -118,7 +118,6 @@ def read_interactions(
         columns = _columns(raw, at)
     if chronological:
         columns["time"] = _row_numbers(raw, at, len(columns["user"]))
-    columns["row"] = pa.array(np.arange(len(columns["user"])))  # for messages, which name the row
     rows = _Rows(raw.source, columns, list(raw.steps))
     rows = _without_missing(rows, raw, missing)
     rows = _weighted(rows, raw, weighting)
@@ -127,10 +126,7 @@ def read_interactions(
         if "disliked" in rows.columns:
             liked = pc.or_(liked, rows.columns["disliked"])
         rows = rows.filter(liked, f"rating below {least:g}")
-    rows, dislikes_of = _without_dislikes(rows, duplicates)
     found = _interactions(rows, duplicates, weighting)
-    if dislikes_of is not None:
-        found = found.with_disliked(*dislikes_of)
     if chronological and raw.order == "user":
         found = _in_order_of_users(found)
     if items is not None:
@@ -196,7 +192,10 @@ def _columns(raw: Raw, at: Mapping[str, int]) -> dict[str, pa.Array]:
     parse = {"user": identifiers, "item": identifiers, "time": timestamps, "kind": _kinds}
     values = dict(zip(at, raw.read(list(at.values())), strict=True))
     # a column is let go as soon as it is parsed: a large source is not in memory twice
-    columns = {role: parse.get(role, numbers)(raw, role, values.pop(role)) for role in at}
+    columns = {}
+    for role in at:
+        columns[role] = parse.get(role, numbers)(raw, role, values.pop(role))
+        pa.default_memory_pool().release_unused()
     lengths = {role: len(column) for role, column in columns.items()}
     if len(set(lengths.values())) > 1:
         counts = ", ".join(f"{role} {length:,}" for role, length in lengths.items())
@@ -237,7 +236,7 @@ def _in_order_of_users(found: Interactions) -> Interactions:
 
 
 def _without_missing(rows: _Rows, raw: Raw, missing: str) -> _Rows:
-    absent = {role: _absent(column) for role, column in rows.columns.items()}
+    absent = {role: absent_rows(column) for role, column in rows.columns.items() if _may_be_absent(column)}
     absent = {role: mask for role, mask in absent.items() if mask.any()}
     if not absent:
         return rows
@@ -248,12 +247,17 @@ def _without_missing(rows: _Rows, raw: Raw, missing: str) -> _Rows:
             f"empty), the first at {raw.place(int(mask.argmax()))}; correct them, or pass missing='drop' to "
             "remove them."
         )
-    return rows.filter(
-        pa.array(~np.logical_or.reduce(list(absent.values()))), f"missing {' or '.join(absent)}"
-    )
+    present = ~np.logical_or.reduce(list(absent.values()))
+    rows.columns[_ROW] = pa.array(np.arange(len(present)))  # messages name the row of the source
+    return rows.filter(pa.array(present), f"missing {' or '.join(absent)}")
 
 
-def _absent(column: pa.Array) -> npt.NDArray[np.bool_]:
+def _may_be_absent(column: pa.Array) -> bool:
+    return bool(column.null_count) or bool(pa.types.is_floating(column.type))
+
+
+def absent_rows(column: pa.Array) -> npt.NDArray[np.bool_]:
+    """Whether the value of each row is null, NaN or infinite."""
     present = column.is_valid()
     if pa.types.is_floating(column.type):
         present = pc.is_finite(column).fill_null(False)
@@ -301,12 +305,12 @@ def _check_columns(
 def _weighted(rows: _Rows, raw: Raw, weighting: Weighting) -> _Rows:
     """The rows with the columns weight (above 0), decayed and disliked, where the options ask for them."""
     columns = dict(rows.columns)
-    line = columns.pop("row").to_numpy()
-    found = weighting.row_values(columns, raw, lambda row: raw.place(int(line[row])))
+    line = columns.pop(_ROW).to_numpy() if _ROW in columns else None
+    found = weighting.row_values(columns, raw, lambda row: raw.place(row if line is None else int(line[row])))
     columns.pop("kind", None)
     weight = found.weight
     if found.decay is not None:
-        weight = np.ones(len(line)) if weight is None else weight
+        weight = np.ones(len(columns["user"])) if weight is None else weight
         columns["decayed"] = pa.array(weight * found.decay)
     columns |= {} if weight is None else {"weight": pa.array(weight)}
     columns |= {} if found.disliked is None else {"disliked": pa.array(found.disliked)}
@@ -331,81 +335,65 @@ def _core(found: Interactions, cores: tuple[int, int], source: str) -> Interacti
 # --- repeated pairs and ids ------------------------------------------------------------------------
 
 
-def _without_dislikes(rows: _Rows, duplicates: str) -> tuple[_Rows, tuple[pa.Array, pa.Array] | None]:
-    """The rows of likes, and (users, items) of the dislikes; of a pair with both, its deciding row counts."""
-    columns = dict(rows.columns)
-    if "disliked" not in columns:
-        return rows, None
-    disliked = np.asarray(columns.pop("disliked").to_numpy(zero_copy_only=False), dtype=bool)
-    users, items = (IdMap.of(columns[role], role).codes(columns[role], role) for role in ("user", "item"))
-    key = users * (int(items.max()) + 1) + items
-    extra: dict[str, Values] = {
-        role: columns[role].to_numpy() for role in ("time", "rating") if role in columns
-    }
-    order, starts = _group_pairs(key, extra, "last" if duplicates == "strongest" else duplicates)
-    sizes = np.diff(starts, append=len(key))
-    deciding = order[starts if duplicates == "first" else starts + sizes - 1]
-    is_disliked = np.empty(len(key), dtype=bool)
-    is_disliked[order] = np.repeat(disliked[deciding], sizes)
-    if is_disliked.all():
-        raise InputError(f"{rows.source}: all {len(key):,} rows are dislikes; give at least one like.")
-    chosen = pa.array(deciding[disliked[deciding]])
-    kept = pa.array(~is_disliked & ~disliked)
-    likes = {role: column.filter(kept) for role, column in columns.items()}
-    found = columns["user"].take(chosen), columns["item"].take(chosen)
-    return _Rows(rows.source, likes, rows.steps), found if len(chosen) else None
-
-
 def _interactions(rows: _Rows, duplicates: str, weighting: Weighting) -> Interactions:
-    user_ids, item_ids = (IdMap.of(rows.columns[role], role) for role in ("user", "item"))
-    users = user_ids.codes(rows.columns["user"], "user")
-    items = item_ids.codes(rows.columns["item"], "item")
-    extra = {role: column.to_numpy() for role, column in rows.columns.items() if role not in ("user", "item")}
-    key = users * len(item_ids) + items
-    order, starts = _group_pairs(key, extra, duplicates)
-    steps = list(rows.steps)
-    if duplicates == "sum":
-        extra = _sum_weights(extra, order, starts)
-    if removed := len(key) - len(starts):
-        if duplicates == "error":
-            _raise_repeats(rows, order, starts)
-        steps.append(Step(f"repeated pair ({duplicates} kept)", removed))
-    ends = np.append(starts[1:], len(key)) - 1
-    chosen = order[starts if duplicates == "first" else ends]
-    columns: dict[str, Any] = {role: column[chosen] for role, column in extra.items()}
-    decayed = columns.pop("decayed", None)
-    if "weight" in columns:
-        columns["weight"] = weighting.pair_weights(columns["weight"], decayed)
-    return Interactions(users[chosen], items[chosen], user_ids, item_ids, **columns, history=tuple(steps))
+    columns, steps = dict(rows.columns), list(rows.steps)
+    # columns are let go as soon as they are coded: a large source is not in memory twice
+    user_ids, user_codes = IdMap.encode(columns.pop("user"), "user")
+    item_ids, item_codes = IdMap.encode(columns.pop("item"), "item")
+    rows.columns.clear()
+    pa.default_memory_pool().release_unused()
+    keys = user_codes.astype(np.int64)
+    keys *= len(item_ids)
+    keys += item_codes
+    del user_codes, item_codes
+    extra = {role: column.to_numpy(zero_copy_only=False) for role, column in columns.items()}
+    keys, extra, disliked = _without_dislikes(rows.source, keys, extra, duplicates)
+    if duplicates == "error" and (found := repeats(keys)) is not None:
+        raise repeats_error(rows.source, found, user_ids, item_ids)
+    merged = merge(keys, extra, duplicates, weighting)
+    del keys, extra
+    if merged.removed:
+        steps.append(Step(f"repeated pair ({duplicates} kept)", merged.removed))
+    if disliked is not None:
+        steps.append(dislikes_note(len(disliked)))
+    users, items = codes_of(merged.keys, len(item_ids))
+    fields: dict[str, Any] = {**merged.columns, "history": tuple(steps), "disliked": disliked}
+    return trusted_interactions(users, items, user_ids, item_ids, **fields)
 
 
-def _group_pairs(key: Codes, extra: Mapping[str, Values], duplicates: str) -> tuple[Codes, Codes]:
-    """The order of rows with equal pairs adjacent and the preferred row last; the start of each pair."""
-    by = {"max": ("time", "rating"), "strongest": ("time", "weight"), "error": ()}.get(duplicates, ("time",))
-    order = np.lexsort([*(extra[role] for role in by if role in extra), key])
-    return order, np.flatnonzero(np.diff(key[order], prepend=-1))
+def _without_dislikes(
+    source: str, keys: Codes, extra: dict[str, Values], duplicates: str
+) -> tuple[Codes, dict[str, Values], Codes | None]:
+    """The keys and columns of likes, and the keys of disliked pairs; None if there are none."""
+    if "disliked" not in extra:
+        return keys, extra, None
+    disliked = np.asarray(extra.pop("disliked"), dtype=bool)
+    liked, disliked_keys = part_dislikes(keys, extra, disliked, duplicates)
+    if not liked.any():
+        raise only_dislikes_error(source, len(keys))
+    extra = {role: column[liked] for role, column in extra.items()}
+    return keys[liked], extra, disliked_keys if len(disliked_keys) else None
 
 
-def _sum_weights(extra: Mapping[str, Values], order: Codes, starts: Codes) -> dict[str, Values]:
-    """The columns, where each row has the total weight of its pair, and the total of its decayed weights."""
-    found = {"weight": np.asarray(extra.get("weight", np.ones(len(order))), dtype=np.float64)}
-    found |= {"decayed": np.asarray(extra["decayed"])} if "decayed" in extra else {}
-    sizes = np.diff(starts, append=len(order))
-    totals: dict[str, Values] = {}
-    for name, weight in found.items():
-        totals[name] = np.empty_like(weight)
-        totals[name][order] = np.repeat(np.add.reduceat(weight[order], starts), sizes)
-    return {**extra, **totals}
+def dislikes_note(n: int) -> Step:
+    """The note on the number of dislikes."""
+    return Step(f"{n:,} pairs are dislikes", 0, note=True)
 
 
-def _raise_repeats(rows: _Rows, order: Codes, starts: Codes) -> None:
-    sizes = np.diff(starts, append=len(order))
-    firsts = np.where(sizes > 1, order[starts], len(order))  # in row order within a pair
-    group = int(firsts.argmin())
-    user, item = (rows.columns[role][int(firsts[group])].as_py() for role in ("user", "item"))
-    raise InputError(
-        f"{rows.source}: user {user!r} and item {item!r} occur in {sizes[group]:,} rows, and "
-        f"{(sizes > 1).sum() - 1:,} other pairs are repeated; "
+def only_dislikes_error(source: str, n: int) -> InputError:
+    """The error where no row is a like."""
+    return InputError(f"{source}: all {n:,} rows are dislikes; give at least one like.")
+
+
+def repeats_error(source: str, found: Repeats, user_ids: IdMap, item_ids: IdMap) -> InputError:
+    """The error of duplicates = "error"."""
+    user, item = (
+        ids.ids[code].as_py()
+        for ids, code in zip((user_ids, item_ids), divmod(found.key, len(item_ids)), strict=True)
+    )
+    return InputError(
+        f"{source}: user {user!r} and item {item!r} occur in {found.rows:,} rows, and "
+        f"{found.others:,} other pairs are repeated; "
         f"merge them: pass duplicates = one of {', '.join(map(repr, DUPLICATES[:-1]))}."
     )
 

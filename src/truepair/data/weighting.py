@@ -63,9 +63,9 @@ class Weighting:
 
     def row_values(self, columns: Mapping[str, pa.Array], raw: Raw, place: Place) -> RowValues:
         """The weights, factors and dislikes of rows without missing values; an error names the row."""
-        n = len(columns["user"])
         weight = columns["weight"].to_numpy() if "weight" in columns else None
-        disliked, ignored = np.zeros(n, dtype=bool), None
+        disliked: Mask | None = None
+        ignored = None
         if self.feedback is not None:
             of_kind = self._of_kinds(columns["kind"], raw, place)
             ignored, disliked = of_kind == 0, of_kind < 0
@@ -78,9 +78,10 @@ class Weighting:
         if weight is not None:
             _check_signs(weight, raw, place, "With dislikes=True, a weight below 0 is a dislike")
         if self.max_disliked_rating is not None:
-            disliked = disliked | (columns["rating"].to_numpy() <= self.max_disliked_rating)
+            low = columns["rating"].to_numpy() <= self.max_disliked_rating
+            disliked = low if disliked is None else disliked | low
         decay = None if self.half_life is None else self._decay(columns["time"], raw, place)
-        return RowValues(weight, decay, disliked if disliked.any() else None, ignored)
+        return RowValues(weight, decay, None if disliked is None or not disliked.any() else disliked, ignored)
 
     def _of_kinds(self, kinds: pa.Array, raw: Raw, place: Place) -> Floats:
         """The number of each row's kind."""

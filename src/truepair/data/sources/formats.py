@@ -186,6 +186,11 @@ def _dataset(files: list[Path], kind: str, source: Path) -> Raw:
         data = pa_dataset.dataset([str(path) for path in files], format=kind, **folder)
         names = data.schema.names
 
+    def read_parquet(chosen: list[str]) -> pa.Table:
+        # without a buffer of what comes next, which helps with remote files only
+        options = pa_dataset.ParquetFragmentScanOptions(pre_buffer=False)
+        return data.to_table(columns=chosen, fragment_scan_options=options)
+
     def read_arrow(chosen: list[str]) -> pa.Table:
         parts = []
         for fragment in data.get_fragments():
@@ -201,7 +206,7 @@ def _dataset(files: list[Path], kind: str, source: Path) -> Raw:
     def read(positions: Sequence[int]) -> Sequence[Any]:
         chosen = [names[at] for at in positions]
         with read_errors(source, what):
-            table = data.to_table(columns=chosen) if kind == "parquet" else read_arrow(chosen)
+            table = read_parquet(chosen) if kind == "parquet" else read_arrow(chosen)
             _validate(table)
             return list(table.columns)
 
