@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import MISSING, dataclass, field, replace
 from dataclasses import fields as dataclass_fields
 from functools import cached_property
@@ -21,6 +21,9 @@ TIME_KINDS = ("clock", "order")
 """Kinds of times: "clock" is comparable among all pairs, "order" is a position among one user's pairs."""
 
 Values = npt.NDArray[np.float64] | npt.NDArray[np.int64]
+
+EXTRA = ("rating", "weight", "time")
+"""Columns beside the pairs."""
 
 _CHUNK = 1 << 20  # values that are hashed at once: 32-bit codes are widened for it
 
@@ -200,10 +203,7 @@ class Interactions:
 
     def pairs_only(self, *, weights: bool = False) -> Interactions:
         """The same pairs and dislikes without rating and time; `weights` keeps the weights."""
-        weight = self.weight if weights else None
-        ids = self.user_ids, self.item_ids
-        kept = {name: self.__dict__[name] for name in _OF_PAIRS if name in self.__dict__}
-        return trusted_interactions(self.users, self.items, *ids, kept, weight=weight, disliked=self.disliked)
+        return without_columns(self, ("rating", "time") if weights else EXTRA, history=())
 
     def with_min_rating(self, least: float) -> Interactions:
         """Only rows with a rating of `least` or more. Users and items without a remaining row are removed."""
@@ -344,7 +344,7 @@ class Interactions:
         return self.n_users, self.n_items
 
     def _extra_columns(self) -> dict[str, Values]:
-        columns = {name: getattr(self, name) for name in ("rating", "weight", "time")}
+        columns = {name: getattr(self, name) for name in EXTRA}
         return {name: np.asarray(column) for name, column in columns.items() if column is not None}
 
     def _shown_name(self, column: str) -> str:
@@ -367,6 +367,15 @@ class Interactions:
             f"<Interactions: {self.n_users:,} users x {self.n_items:,} items, {len(self):,} pairs, "
             f"density {self.density:.2%}{extra}>"
         )
+
+
+def without_columns(whole: Interactions, columns: Collection[str], **fields: Any) -> Interactions:
+    """The same pairs and dislikes without these columns, on the same arrays; `fields` are changed."""
+    kept: dict[str, Any] = {name: getattr(whole, name) for name in EXTRA if name not in columns}
+    kept |= {"time_kind": whole.time_kind if kept.get("time") is not None else "clock"}
+    kept |= {"disliked": whole.disliked, "history": whole.history, **fields}
+    cached = {name: whole.__dict__[name] for name in _OF_PAIRS if name in whole.__dict__}
+    return trusted_interactions(whole.users, whole.items, whole.user_ids, whole.item_ids, cached, **kept)
 
 
 _OF_PAIRS = ("indptr", "user_counts", "item_counts", "keys")

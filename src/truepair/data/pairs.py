@@ -70,15 +70,16 @@ def codes_of(keys: Codes, n_items: int) -> tuple[Codes, Codes]:
     return users, keys
 
 
-def repeats(keys: Codes) -> Repeats | None:
-    """The repeated pair that occurs first; None if all are distinct."""
+def repeats(keys: Codes, rows: Codes | None = None) -> Repeats | None:
+    """The repeated pair that occurs first; None if all are distinct. `rows` are the rows' numbers, rising
+    within each pair; by default, 0, 1, …"""
     order, ordered, starts = group(keys, {}, "error")
     sizes = np.diff(starts, append=len(keys))
     if not (several := sizes > 1).any():
         return None
-    firsts = np.where(several, order[starts], len(keys))  # in row order within a pair
-    at = int(firsts.argmin())
-    return Repeats(int(ordered[starts[at]]), int(firsts[at]), int(sizes[at]), int(several.sum()) - 1)
+    first_rows = order[starts] if rows is None else rows[order[starts]]
+    at = int(np.where(several, first_rows, np.iinfo(np.int64).max).argmin())
+    return Repeats(int(ordered[starts[at]]), int(first_rows[at]), int(sizes[at]), int(several.sum()) - 1)
 
 
 def part_dislikes(

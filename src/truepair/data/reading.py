@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -15,13 +15,22 @@ import pyarrow.compute as pc
 
 from truepair.data.columns import Column, Raw, find_columns, identifiers, numbers, timestamps
 from truepair.data.ids import Codes, IdMap
-from truepair.data.interactions import Interactions, Step, Values, trusted_interactions
+from truepair.data.interactions import (
+    EXTRA,
+    Interactions,
+    Step,
+    Values,
+    trusted_interactions,
+    without_columns,
+)
 from truepair.data.pairs import DUPLICATES, Repeats, codes_of, merge, part_dislikes, repeats
+from truepair.data.prepared.opening import is_prepared, open_prepared
 from truepair.data.sources.file_opening import expanded
 from truepair.data.sources.formats import FORMATS, open_path
 from truepair.data.sources.in_memory import memory_source
 from truepair.data.sources.sql import open_query
 from truepair.data.sources.sql_urls import find_database
+from truepair.data.split import Split
 from truepair.data.weighting import Weighting, kind_texts
 from truepair.errors import InputError, check_choice, check_number, check_whole
 
@@ -98,49 +107,145 @@ def read_interactions(
     >>> read_interactions({"user": ["ann", "bob", "bob"], "item": [7, 7, 9]})
     <Interactions: 2 users x 2 items, 3 pairs, density 75.00%>
     """
-    weighting = Weighting(half_life, now, feedback, counts, dislikes, max_disliked_rating)
-    if duplicates is None:
-        duplicates = "last" if feedback is None else "strongest"
-    check_choice("duplicates", duplicates, DUPLICATES)
-    check_choice("missing", missing, MISSING)
-    least = None if min_rating is None else check_number("min_rating", min_rating)
-    cores = None if core is None else _checked_core(core)
-    given = {"user": user, "item": item, "rating": rating, "weight": weight, "time": time}
-    if feedback is not None:
-        given["kind"] = kind
-    elif kind is not None and kind is not False:
-        raise InputError(f"kind = {kind!r} has no effect without feedback; leave it out, or add feedback.")
-    if not isinstance(chronological, bool):
-        raise InputError(f"chronological = {chronological!r:.60} is not allowed; pass True or False.")
-    with closing(_open(source, given, query, format=format, header=header, encoding=encoding)) as raw:
-        at = find_columns(raw, given)
-        _check_columns(raw, at, least, duplicates, weighting, chronological)
-        columns = _columns(raw, at)
+    options = ReadOptions(
+        user=user,
+        item=item,
+        rating=rating,
+        weight=weight,
+        time=time,
+        chronological=chronological,
+        query=query,
+        format=format,
+        header=header,
+        encoding=encoding,
+        min_rating=min_rating,
+        duplicates=duplicates,
+        missing=missing,
+        core=core,
+        items=items,
+        kind=kind,
+        feedback=feedback,
+        half_life=half_life,
+        now=now,
+        counts=counts,
+        dislikes=dislikes,
+        max_disliked_rating=max_disliked_rating,
+    )
+    if is_prepared(source):
+        return _prepared(source, options)
+    with closing(options.open(source)) as raw:
+        at = options.find_columns(raw)
+        columns = read_columns(raw, at)
     if chronological:
-        columns["time"] = _row_numbers(raw, at, len(columns["user"]))
+        columns["time"] = pa.array(np.arange(len(columns["user"])))
     rows = _Rows(raw.source, columns, list(raw.steps))
     rows = _without_missing(rows, raw, missing)
-    rows = _weighted(rows, raw, weighting)
-    if least is not None:
-        liked = pc.greater_equal(rows.columns["rating"], least)
+    rows = _weighted(rows, raw, options.weighting)
+    if min_rating is not None:
+        liked = pc.greater_equal(rows.columns["rating"], float(min_rating))
         if "disliked" in rows.columns:
             liked = pc.or_(liked, rows.columns["disliked"])
-        rows = rows.filter(liked, f"rating below {least:g}")
-    found = _interactions(rows, duplicates, weighting)
+        rows = rows.filter(liked, f"rating below {min_rating:g}")
+    found = _interactions(rows, options.policy, options.weighting)
     if chronological and raw.order == "user":
         found = _in_order_of_users(found)
     if items is not None:
-        if cores is not None:
+        return found.with_items(catalogue_ids(items, found.item_ids.ids.type))
+    return found if options.cores is None else _core(found, options.cores, raw.source)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadOptions:
+    """The options of `read_interactions`, checked."""
+
+    user: Column = None
+    item: Column = None
+    rating: Column = None
+    weight: Column = None
+    time: Column = None
+    chronological: bool = False
+    query: str | None = None
+    format: str | None = None
+    header: bool | None = None
+    encoding: str = "utf-8"
+    min_rating: float | None = None
+    duplicates: str | None = None
+    missing: str = "error"
+    core: int | tuple[int, int] | None = None
+    items: Any = None
+    kind: Column = None
+    feedback: Mapping[str, float] | None = None
+    half_life: str | None = None
+    now: Any = None
+    counts: str | None = None
+    dislikes: bool = False
+    max_disliked_rating: float | None = None
+
+    def __post_init__(self) -> None:
+        self.weighting  # noqa: B018, checks its options
+        check_choice("duplicates", self.policy, DUPLICATES)
+        check_choice("missing", self.missing, MISSING)
+        if self.min_rating is not None:
+            check_number("min_rating", self.min_rating)
+        if self.cores is not None and self.items is not None:
             raise InputError("core removes items, and items adds those that nobody has; use one of them.")
-        return found.with_items(_catalogue(items, found.item_ids))
-    return found if cores is None else _core(found, cores, raw.source)
+        if self.feedback is None and self.kind is not None and self.kind is not False:
+            raise InputError(
+                f"kind = {self.kind!r} has no effect without feedback; leave it out, or add feedback."
+            )
+        if not isinstance(self.chronological, bool):
+            raise InputError(
+                f"chronological = {self.chronological!r:.60} is not allowed; pass True or False."
+            )
+        if self.format is not None:
+            check_choice("format", self.format, FORMATS)
+
+    @property
+    def weighting(self) -> Weighting:
+        """What makes weights and dislikes."""
+        return Weighting(
+            self.half_life, self.now, self.feedback, self.counts, self.dislikes, self.max_disliked_rating
+        )
+
+    @property
+    def policy(self) -> str:
+        """The policy for repeated rows."""
+        if self.duplicates is not None:
+            return self.duplicates
+        return "last" if self.feedback is None else "strongest"
+
+    @property
+    def cores(self) -> tuple[int, int] | None:
+        """The least number of items of a user and of users of an item."""
+        if self.core is None:
+            return None
+        users, items = self.core if isinstance(self.core, tuple) and len(self.core) == 2 else [self.core] * 2
+        remedy = "Pass one number, or (least items per user, least users per item)."
+        return check_whole("core", users, 1, remedy=remedy), check_whole("core", items, 1, remedy=remedy)
+
+    @property
+    def _given(self) -> dict[str, Column]:
+        roles = ("user", "item", "rating", "weight", "time", *(["kind"] if self.feedback is not None else []))
+        return {role: getattr(self, role) for role in roles}
+
+    def open(self, source: Any) -> Raw:
+        """The raw columns of the source; `close` them."""
+        text: dict[str, Any] = {"format": self.format, "header": self.header, "encoding": self.encoding}
+        return _open(source, self._given, self.query, **text)
+
+    def find_columns(self, raw: Raw) -> dict[str, int]:
+        """Role -> column position. An error if an option needs a column that is not there."""
+        at = find_columns(raw, self._given)
+        least = None if self.min_rating is None else float(self.min_rating)
+        _check_columns(raw, at, least, self.policy, self.weighting, self.chronological)
+        if self.chronological:
+            _check_order(raw, at)
+        return at
 
 
 def _open(
     source: Any, given: Mapping[str, Column], query: str | None, format: str | None, **text: Any
 ) -> Raw:
-    if format is not None:
-        check_choice("format", format, FORMATS)
     is_text = isinstance(source, str | os.PathLike)
     if is_text and (database := find_database(source)) is not None:
         _refuse_for_databases(database.shown, format=format, **text)
@@ -161,6 +266,23 @@ def _refuse_for_databases(shown: str, format: str | None, header: bool | None, e
             raise InputError(
                 f"{name} = {value!r} works with files only, and {shown} is a database; leave it out."
             )
+
+
+def _prepared(source: Any, options: ReadOptions) -> Interactions:
+    """The interactions of a prepared folder, which takes no options: they were given to `prepare`."""
+    without = [role for role in EXTRA if getattr(options, role) is False]
+    for each in fields(options):
+        value = getattr(options, each.name)
+        if value is not None and each.name not in without and (each.default is None or value != each.default):
+            raise InputError(
+                f"{each.name} = {value!r:.60} has no effect on {source}, which is prepared; give it to "
+                "`prepare`."
+            )
+    found = open_prepared(source)
+    if isinstance(found, Split):
+        parts = ", ".join(f"{source}/{name}" for name in found.parts)
+        raise InputError(f"{source} is a split; give one of its parts ({parts}), or use open_prepared.")
+    return without_columns(found, without) if without else found
 
 
 # --- cleaning --------------------------------------------------------------------------------------
@@ -188,7 +310,8 @@ class _Rows:
         return _Rows(self.source, columns, [*self.steps, Step(what, total - left, *removed_ids)])
 
 
-def _columns(raw: Raw, at: Mapping[str, int]) -> dict[str, pa.Array]:
+def read_columns(raw: Raw, at: Mapping[str, int]) -> dict[str, pa.Array]:
+    """All rows, parsed by their roles."""
     parse = {"user": identifiers, "item": identifiers, "time": timestamps, "kind": _kinds}
     values = dict(zip(at, raw.read(list(at.values())), strict=True))
     # a column is let go as soon as it is parsed: a large source is not in memory twice
@@ -211,8 +334,8 @@ def _kinds(raw: Raw, role: str, values: Any) -> pa.Array:
     return kind_texts(raw, values)
 
 
-def _row_numbers(raw: Raw, at: Mapping[str, int], n: int) -> pa.Array:
-    """The rows' numbers as times; an error where there is a time column, or where rows have no order."""
+def _check_order(raw: Raw, at: Mapping[str, int]) -> None:
+    """Raise where rows' numbers cannot be times: there is a time column, or rows have no order."""
     if "time" in at:
         raise InputError(
             f"chronological = True makes the order of rows the time, but {raw.source} has the time column "
@@ -222,7 +345,6 @@ def _row_numbers(raw: Raw, at: Mapping[str, int], n: int) -> pa.Array:
         raise InputError(
             f"chronological = True: {raw.source} is a matrix, and its entries have no order; leave it out."
         )
-    return pa.array(np.arange(n))
 
 
 def _in_order_of_users(found: Interactions) -> Interactions:
@@ -242,14 +364,18 @@ def _without_missing(rows: _Rows, raw: Raw, missing: str) -> _Rows:
         return rows
     if missing == "error":
         role, mask = next(iter(absent.items()))
-        raise InputError(
-            f"{raw.source}: {mask.sum():,} of {len(mask):,} rows have no {role} (null, NaN, infinite or "
-            f"empty), the first at {raw.place(int(mask.argmax()))}; correct them, or pass missing='drop' to "
-            "remove them."
-        )
+        raise missing_error(raw, role, int(mask.sum()), int(mask.argmax()), len(mask))
     present = ~np.logical_or.reduce(list(absent.values()))
     rows.columns[_ROW] = pa.array(np.arange(len(present)))  # messages name the row of the source
     return rows.filter(pa.array(present), f"missing {' or '.join(absent)}")
+
+
+def missing_error(raw: Raw, role: str, count: int, first: int, total: int) -> InputError:
+    """The error of missing = "error"."""
+    return InputError(
+        f"{raw.source}: {count:,} of {total:,} rows have no {role} (null, NaN, infinite or empty), the first "
+        f"at {raw.place(first)}; correct them, or pass missing='drop' to remove them."
+    )
 
 
 def _may_be_absent(column: pa.Array) -> bool:
@@ -314,15 +440,10 @@ def _weighted(rows: _Rows, raw: Raw, weighting: Weighting) -> _Rows:
         columns["decayed"] = pa.array(weight * found.decay)
     columns |= {} if weight is None else {"weight": pa.array(weight)}
     columns |= {} if found.disliked is None else {"disliked": pa.array(found.disliked)}
-    steps = [*rows.steps, *weighting.steps(columns.get("time"), raw)]
+    newest = columns["time"].to_numpy().max() if "time" in columns else None
+    steps = [*rows.steps, *weighting.steps(newest, raw)]
     made = _Rows(rows.source, columns, steps)
     return made if found.ignored is None else made.filter(pa.array(~found.ignored), "kind with the number 0")
-
-
-def _checked_core(core: int | tuple[int, int]) -> tuple[int, int]:
-    users, items = core if isinstance(core, tuple) and len(core) == 2 else (core, core)
-    remedy = "Pass one number, or (least items per user, least users per item)."
-    return check_whole("core", users, 1, remedy=remedy), check_whole("core", items, 1, remedy=remedy)
 
 
 def _core(found: Interactions, cores: tuple[int, int], source: str) -> Interactions:
@@ -349,7 +470,8 @@ def _interactions(rows: _Rows, duplicates: str, weighting: Weighting) -> Interac
     extra = {role: column.to_numpy(zero_copy_only=False) for role, column in columns.items()}
     keys, extra, disliked = _without_dislikes(rows.source, keys, extra, duplicates)
     if duplicates == "error" and (found := repeats(keys)) is not None:
-        raise repeats_error(rows.source, found, user_ids, item_ids)
+        user, item = divmod(found.key, len(item_ids))
+        raise repeats_error(rows.source, found, user_ids.ids[user].as_py(), item_ids.ids[item].as_py())
     merged = merge(keys, extra, duplicates, weighting)
     del keys, extra
     if merged.removed:
@@ -357,8 +479,8 @@ def _interactions(rows: _Rows, duplicates: str, weighting: Weighting) -> Interac
     if disliked is not None:
         steps.append(dislikes_note(len(disliked)))
     users, items = codes_of(merged.keys, len(item_ids))
-    fields: dict[str, Any] = {**merged.columns, "history": tuple(steps), "disliked": disliked}
-    return trusted_interactions(users, items, user_ids, item_ids, **fields)
+    more: dict[str, Any] = {**merged.columns, "history": tuple(steps), "disliked": disliked}
+    return trusted_interactions(users, items, user_ids, item_ids, **more)
 
 
 def _without_dislikes(
@@ -385,12 +507,8 @@ def only_dislikes_error(source: str, n: int) -> InputError:
     return InputError(f"{source}: all {n:,} rows are dislikes; give at least one like.")
 
 
-def repeats_error(source: str, found: Repeats, user_ids: IdMap, item_ids: IdMap) -> InputError:
-    """The error of duplicates = "error"."""
-    user, item = (
-        ids.ids[code].as_py()
-        for ids, code in zip((user_ids, item_ids), divmod(found.key, len(item_ids)), strict=True)
-    )
+def repeats_error(source: str, found: Repeats, user: Any, item: Any) -> InputError:
+    """The error of duplicates = "error": the first pair that is repeated."""
     return InputError(
         f"{source}: user {user!r} and item {item!r} occur in {found.rows:,} rows, and "
         f"{found.others:,} other pairs are repeated; "
@@ -401,8 +519,8 @@ def repeats_error(source: str, found: Repeats, user_ids: IdMap, item_ids: IdMap)
 # --- the catalogue ---------------------------------------------------------------------------------
 
 
-def _catalogue(items: Any, known: IdMap) -> Any:
-    """Ids as they are; the lines of a file as ids of the type of the known ones."""
+def catalogue_ids(items: Any, kind: pa.DataType) -> Any:
+    """Ids as they are; the lines of a file as ids of this type, that of the known ones."""
     if not isinstance(items, str | os.PathLike):
         return items
     try:
@@ -410,7 +528,6 @@ def _catalogue(items: Any, known: IdMap) -> Any:
     except (OSError, UnicodeDecodeError, ValueError) as error:
         raise InputError(f"cannot read the items in {items}: {error}.") from error
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    kind = known.ids.type
     if not lines:
         raise InputError(f"{items} names no item; write one id a line.")
     try:
