@@ -159,7 +159,7 @@ class IdMap:
 
     def union(self, other: IdMap, what: str = "id") -> IdMap:
         """The map of the ids of both maps."""
-        if not len(self) or not len(other):
+        if self is other or not len(self) or not len(other):
             return self if len(self) else other
         wide = other.ids.type if self.ids.type == pa.int64() else self.ids.type
         both = [_cast_ids(ids, wide, what) for ids in (self.ids, other.ids)]

@@ -80,7 +80,7 @@ class Interactions:
             raise InputError(
                 f"{len(users)} users but {len(items)} items; give one user and one item for each row."
             )
-        key = _keys(users, items, self.n_items)
+        key = pair_keys(users, items, self.n_items)
         order = None if (key[1:] > key[:-1]).all() else np.argsort(key, kind="stable")
         if order is not None and (repeated := int((np.diff(key[order]) == 0).sum())):
             raise InputError(
@@ -140,14 +140,14 @@ class Interactions:
     @cached_property
     def keys(self) -> Codes:
         """user·n_items + item of each pair, in increasing order."""
-        return _read_only(_keys(self.users, self.items, self.n_items))
+        return _read_only(pair_keys(self.users, self.items, self.n_items))
 
     def has(self, users: npt.ArrayLike, items: npt.ArrayLike) -> npt.NDArray[np.bool_]:
         """Whether each (user, item), given by codes, is an interaction; shapes broadcast."""
         users, items = np.asarray(users), np.asarray(items)
         if not len(self) or not users.size or not items.size:
             return np.zeros(np.broadcast_shapes(users.shape, items.shape), dtype=bool)
-        wanted = _keys(users, items, self.n_items)
+        wanted = pair_keys(users, items, self.n_items)
         places = np.minimum(np.searchsorted(self.keys, wanted), len(self) - 1)
         return np.asarray(self.keys[places] == wanted)
 
@@ -199,7 +199,11 @@ class Interactions:
     def take(self, rows: npt.NDArray[np.bool_] | Codes) -> Interactions:
         """Only these rows (a mask or positions). The users, the items and their codes do not change."""
         columns: dict[str, Any] = {name: column[rows] for name, column in self._extra_columns().items()}
-        return replace(self, users=self.users[rows], items=self.items[rows], **columns)
+        users, items = self.users[rows], self.items[rows]
+        if rows.dtype != bool:
+            return replace(self, users=users, items=items, **columns)
+        same: dict[str, Any] = {name: getattr(self, name) for name in ("history", "time_kind", "disliked")}
+        return trusted_interactions(users, items, self.user_ids, self.item_ids, **columns, **same)
 
     def pairs_only(self, *, weights: bool = False) -> Interactions:
         """The same pairs and dislikes without rating and time; `weights` keeps the weights."""
@@ -382,6 +386,12 @@ _OF_PAIRS = ("indptr", "user_counts", "item_counts", "keys")
 """Cached properties that depend on pairs only."""
 
 
+def pair_keys(users: npt.NDArray[Any], items: npt.NDArray[Any], n_items: int) -> Codes:
+    """user·n_items + item, in 64 bits whatever the codes have."""
+    keys = np.multiply(users, n_items, dtype=np.int64)
+    return np.asarray(np.add(keys, items, out=keys if keys.ndim and keys.shape == items.shape else None))
+
+
 def trusted_interactions(
     users: Any,
     items: Any,
@@ -402,12 +412,6 @@ def trusted_interactions(
         object.__setattr__(made, name, _read_only(value) if is_array else value)
     made.__dict__.update(cached or {})
     return made
-
-
-def _keys(users: npt.NDArray[Any], items: npt.NDArray[Any], n_items: int) -> Codes:
-    """user·n_items + item, in 64 bits whatever the codes have."""
-    keys = np.multiply(users, n_items, dtype=np.int64)
-    return np.asarray(np.add(keys, items, out=keys if keys.ndim and keys.shape == items.shape else None))
 
 
 def checked_weights(weight: Values) -> Values:

@@ -276,6 +276,8 @@ def _with_common_ids(parts: dict[str, Interactions]) -> dict[str, Interactions]:
 
 
 def _recode(part: Interactions, user_ids: IdMap, item_ids: IdMap) -> Interactions:
+    if part.user_ids is user_ids and part.item_ids is item_ids:
+        return part
     users, items = user_ids.find(part.user_ids, "user"), item_ids.find(part.item_ids, "item")
     return replace(
         part,

@@ -133,6 +133,7 @@ def _for_new_users(loss: Loss) -> Loss:
 
 def _means(items: Tensor, history: Interactions) -> Tensor:
     """The mean of each user's items: the right direction at once, and a function of the history alone."""
-    users, rows = (torch.tensor(x, device=items.device) for x in (history.users, history.items))
+    codes = history.users, history.items
+    users, rows = (torch.tensor(x, dtype=torch.int64, device=items.device) for x in codes)
     sums = items.new_zeros(history.n_users, items.shape[1]).index_add_(0, users, items[rows])
     return sums / torch.bincount(users, minlength=history.n_users).clamp(min=1)[:, None]

@@ -42,11 +42,14 @@ Numbers = npt.NDArray[Any]
 # --- what was removed ------------------------------------------------------------------------------
 
 
-def removed_steps(work: Work, staged: dict[str, Any], raw: Raw, options: ReadOptions) -> list[Step]:
-    """The steps of reading until rows are merged; an error where no row is left."""
+def removed_steps(
+    work: Work, staged: dict[str, Any], raw: Raw, options: ReadOptions
+) -> tuple[list[Step], Clock | None]:
+    """The steps before rows are merged, and the clock of a half-life; an error if no row is left."""
     counts = dict(work.db.execute("select mark, count(*) from rows group by mark").fetchall())
     left = {role: _last_marks(work, role) for role in ("user", "item")} if set(counts) != {0} else {}
     steps, total = [Step(**step) for step in staged["steps"]], staged["rows"]
+    clock: Clock | None = None
     for mark, what in (
         (MISSING, f"missing {' or '.join(staged['absent'])}"),
         (IGNORED, "kind with the number 0"),
@@ -62,8 +65,9 @@ def removed_steps(work: Work, staged: dict[str, Any], raw: Raw, options: ReadOpt
             steps.append(Step(what, rows, *(left[role].get(mark, 0) for role in ("user", "item"))))
         if mark == MISSING:
             newest = work.value("select max(time) from rows where mark <> 1") if options.half_life else None
+            clock = None if newest is None else _clock(work, raw, options, newest)
             steps += options.weighting.steps(newest, raw)
-    return steps
+    return steps, clock
 
 
 def _last_marks(work: Work, role: str) -> dict[int, int]:
@@ -74,11 +78,9 @@ def _last_marks(work: Work, role: str) -> dict[int, int]:
     )
 
 
-def clock_of(work: Work, raw: Raw, options: ReadOptions) -> Clock | None:
+def _clock(work: Work, raw: Raw, options: ReadOptions, newest: float) -> Clock:
     """The clock of the half-life; an error for a time after now."""
-    if options.half_life is None:
-        return None
-    clock = options.weighting.clock(work.value("select max(time) from rows where mark <> 1"), raw)
+    clock = options.weighting.clock(newest, raw)
     late = f"from rows where mark <> 1 and time / cast({clock.per_second!r} as double) > {clock.now!r}"
     if work.value(f"select count(*) {late}"):
         found, row = work.value(f"select time, row {late} order by row limit 1")

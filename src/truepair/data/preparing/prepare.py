@@ -16,7 +16,7 @@ from truepair.data.prepared.array_files import ArrayFile
 from truepair.data.prepared.manifest import VERSION, Manifest, Part, write_manifest
 from truepair.data.prepared.opening import is_prepared, open_prepared, part_of
 from truepair.data.preparing.core import write_core
-from truepair.data.preparing.merging import clock_of, merge_steps, removed_steps, write_id_maps, write_pairs
+from truepair.data.preparing.merging import merge_steps, removed_steps, write_id_maps, write_pairs
 from truepair.data.preparing.pair_files import PairFiles
 from truepair.data.preparing.parts import write_split
 from truepair.data.preparing.staging import stage
@@ -107,8 +107,7 @@ class _Preparing:
     def run(self, shares: tuple[float, float] | None, seed: int) -> None:
         """All steps until the arrays are there."""
         staged, raw = self._staged()
-        clock = clock_of(self.work, raw, self.options)
-        steps = removed_steps(self.work, staged, raw, self.options)
+        steps, clock = removed_steps(self.work, staged, raw, self.options)
         with self._step("ids"):
             maps = self.work.finished("ids")
             if maps is None:
