@@ -20,7 +20,7 @@ from truepair.data.preparing.merging import merge_steps, removed_steps, write_id
 from truepair.data.preparing.pair_files import PairFiles
 from truepair.data.preparing.parts import write_split
 from truepair.data.preparing.staging import stage
-from truepair.data.preparing.work import Work, arrays_of, memory_bytes
+from truepair.data.preparing.work import Work, arrays_of, database_errors, memory_bytes
 from truepair.data.reading import ReadOptions
 from truepair.data.sources.file_opening import expanded
 from truepair.data.sources.sql_urls import find_database, without_password
@@ -76,7 +76,8 @@ def prepare_interactions(
     if os.path.lexists(target):
         raise StorageError(f"{target} exists; remove it, or choose another folder.")
     job = _job(source, options, test, valid, seed)
-    with Work(target, job, limit, None if temp is None else expanded(temp)) as work:
+    failing = database_errors(f"preparing {target} fails")
+    with failing, Work(target, job, limit, None if temp is None else expanded(temp)) as work:
         made = _Preparing(work, source, chosen, progress)
         made.run(None if test is None else (test, valid), seed)
         made.publish(target)
