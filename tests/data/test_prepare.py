@@ -215,6 +215,43 @@ def test_databases_and_folders_of_files(tmp_path):
         check_same(tp.read_interactions(source, **options), made)
 
 
+@pytest.mark.usefixtures("small_blocks")
+def test_text_becomes_what_all_of_it_can_be(tmp_path):
+    for name, users, times in (
+        ("a", ["1", "2", "3"] * 40, ["5"] * 119 + ["7.5"]),
+        ("b", ["1", "2", "3"] * 39 + ["x", "007", "4"], ["2024-05-01"] * 119 + [""]),
+        (
+            "c",
+            [str(2**63 + n) for n in range(120)],
+            ["2024-05-01 10:00:00.123456789"] * 60 + ["2024-05-02"] * 60,
+        ),
+    ):
+        rows = "".join(
+            f"{user},i{at},{time}\n" for at, (user, time) in enumerate(zip(users, times, strict=True))
+        )
+        (tmp_path / f"{name}.csv").write_text("user,item,time\n" + rows)
+        made = tp.prepare_interactions(
+            tmp_path / f"{name}.csv", tmp_path / name, memory=MEMORY, missing="drop"
+        )
+        check_same(tp.read_interactions(tmp_path / f"{name}.csv", missing="drop"), made)
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_the_last_of_many_repeated_rows_is_kept(tmp_path):
+    rng = np.random.default_rng(3)
+    table = {"user": rng.integers(0, 3, 300), "item": rng.integers(0, 3, 300), "rating": np.arange(300.0)}
+    check_same(tp.read_interactions(table), tp.prepare_interactions(table, tmp_path / "f", memory=MEMORY))
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_the_core_is_repeated_until_nothing_changes(tmp_path):
+    # a chain: each that leaves makes the next one leave
+    table = {"user": [0, 1, 1, 2, 2, 3, 3, 8, 8, 9, 9], "item": [0, 0, 1, 1, 2, 2, 3, 8, 9, 8, 9]}
+    made = tp.prepare_interactions(table, tmp_path / "f", memory=MEMORY, core=2)
+    check_same(tp.read_interactions(table, core=2), made)
+    assert made.user_ids.ids.to_pylist() == [8, 9]
+
+
 # --- bad input -------------------------------------------------------------------------------------
 
 
