@@ -89,17 +89,14 @@ def test_a_flipped_bit_is_noticed_when_asked(folder, file):
 
 
 def test_changed_values_with_a_fitting_checksum_are_noticed_by_their_order(folder):
-    for values, message in (
-        ([0, 0, 1, 5], "not codes in rising order"),
-        ([1, 0, 1, 1], "popularity do not fit"),
-    ):
+    for values in ([0, 0, 1, 5], [0, 1, 0, 1], [1, 0, 1, 1]):
         file = write_array(folder, "all/items.npy", np.array(values, np.int32))
         arrays = json.loads((folder / NAME).read_text())["arrays"]
         arrays["all/items"]["digest"] = file.digest
         rewritten(folder, arrays=arrays)
         with pytest.raises(StorageError, match="is damaged") as error:
             tp.open_prepared(folder, verify=True)
-        assert "not codes in rising order, or starts or popularity" in str(error.value), message
+        assert "not codes in rising order, or starts or popularity" in str(error.value), values
 
 
 def test_the_hash_of_the_manifest_is_compared(folder):

@@ -198,6 +198,8 @@ class Interactions:
 
     def take(self, rows: npt.NDArray[np.bool_] | Codes) -> Interactions:
         """Only these rows (a mask or positions). The users, the items and their codes do not change."""
+        rows = np.asarray(rows)
+        rows = rows if len(rows) else rows.astype(np.int64)  # an empty list is one of floats
         columns: dict[str, Any] = {name: column[rows] for name, column in self._extra_columns().items()}
         users, items = self.users[rows], self.items[rows]
         if rows.dtype != bool:

@@ -93,7 +93,7 @@ def open_array(folder: Path, described: ArrayFile) -> npt.NDArray[Any]:
         )
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError, SyntaxError, TypeError, OverflowError) as error:
+    except Exception as error:  # NumPy's parser of headers raises errors of every type
         raise StorageError(f"{path} is damaged: {error!s:.300}; prepare it again.") from error
     if not isinstance(array, np.ndarray) or (array.dtype.str, array.shape) != (
         described.dtype,

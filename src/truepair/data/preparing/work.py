@@ -49,7 +49,7 @@ class Work:
         self._spill = (self.folder if temp is None else temp) / _SPILL
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self.db = _connect(self.folder / _DATABASE, memory, self._spill)
+            self.db = _without_bar(_connect(self.folder / _DATABASE, memory, self._spill))
         except OSError as error:
             raise StorageError(f"cannot write to {self.folder}: {error.strerror or error}.") from error
         self._steps = self._kept(job)
@@ -119,7 +119,8 @@ class Work:
         while True:
             with database_errors("preparing fails"):
                 if reader is None:
-                    reader = pa.RecordBatchReader.from_stream(self.db.cursor().sql(sql).to_arrow_reader(rows))
+                    found = _without_bar(self.db.cursor()).sql(sql).to_arrow_reader(rows)
+                    reader = pa.RecordBatchReader.from_stream(found)
                 if (batch := next(reader, None)) is None:
                     return
             yield batch
@@ -165,6 +166,12 @@ def _connect(path: Path, memory: int, spill: Path) -> Any:
             ) from error
         _remove_database(path)  # damaged: nothing of it can be used
         return duckdb.connect(str(path), config=settings)
+
+
+def _without_bar(connection: Any) -> Any:
+    """The connection, which prints no progress: that would be on stdout, among results."""
+    connection.execute("set enable_progress_bar = false")
+    return connection
 
 
 def _remove_database(path: Path) -> None:
