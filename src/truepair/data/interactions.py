@@ -198,11 +198,11 @@ class Interactions:
 
     def take(self, rows: npt.NDArray[np.bool_] | Codes) -> Interactions:
         """Only these rows (a mask or positions). The users, the items and their codes do not change."""
-        rows = np.asarray(rows)
-        rows = rows if len(rows) else rows.astype(np.int64)  # an empty list is one of floats
-        columns: dict[str, Any] = {name: column[rows] for name, column in self._extra_columns().items()}
-        users, items = self.users[rows], self.items[rows]
-        if rows.dtype != bool:
+        chosen: Any = np.asarray(rows)
+        chosen = chosen if len(chosen) else chosen.astype(np.int64)  # an empty list is one of floats
+        columns: dict[str, Any] = {name: column[chosen] for name, column in self._extra_columns().items()}
+        users, items = self.users[chosen], self.items[chosen]
+        if chosen.dtype != bool:
             return replace(self, users=users, items=items, **columns)
         same: dict[str, Any] = {name: getattr(self, name) for name in ("history", "time_kind", "disliked")}
         return trusted_interactions(users, items, self.user_ids, self.item_ids, **columns, **same)
