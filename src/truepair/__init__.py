@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from truepair.data.datasets.loading import load as _load
     from truepair.data.drift import simulate_drift as simulate_drift
     from truepair.data.interactions import Interactions as Interactions
+    from truepair.data.prepared.opening import open_prepared as open_prepared
+    from truepair.data.preparing.prepare import prepare_interactions as prepare_interactions
     from truepair.data.reading import read_interactions as read_interactions
     from truepair.data.simulation import simulate_world as simulate_world
     from truepair.data.sources.sql_writing import write_table as write_table
@@ -96,6 +98,8 @@ __version__ = "0.2.0"
 
 _MODULES = {  # module -> its public names
     "data.interactions": "Interactions",
+    "data.prepared.opening": "open_prepared",
+    "data.preparing.prepare": "prepare_interactions",
     "data.reading": "read_interactions",
     "data.sources.sql_writing": "write_table",
     "data.simulation": "simulate_world",

@@ -33,9 +33,9 @@ def stream_key(seed: int, *path: int) -> int:
     return key
 
 
-def random_bits(key: int, n: int) -> npt.NDArray[np.uint64]:
-    """`n` random 64-bit words of the stream `key`."""
-    x = np.arange(1, n + 1, dtype=np.uint64)
+def random_bits(key: int, n: int, first: int = 0) -> npt.NDArray[np.uint64]:
+    """`n` random 64-bit words of the stream `key`, from the position `first` on; all of a stream differ."""
+    x = np.arange(first + 1, first + n + 1, dtype=np.uint64)
     x *= np.uint64(_GAMMA)
     x += np.uint64(key)
     for shift, factor in _MIX:

@@ -111,7 +111,18 @@ COMMANDS |= {
 
 def test_the_commands_are_those_of_the_docs():
     names = ["add-items", "backtest", "compare", "data", "demo", "doctor", "evaluate", "export", "fit"]
-    names += ["import", "lab", "prior", "recommend", "rollback", "serve", "similar", "tune", "update"]
+    names += [
+        "import",
+        "lab",
+        "prepare",
+        "prior",
+        "recommend",
+        "rollback",
+        "serve",
+        "similar",
+        "tune",
+        "update",
+    ]
     assert sorted(ROOT.commands) == names
     assert sorted(LAB.commands) == ["bench", "paper", "plain", "prior-study", "quality", "theory", "truth"]
     assert sorted(ROOT.commands["data"].commands) == ["fetch", "info", "list"]

@@ -172,3 +172,22 @@ def test_codes_of_any_shape_and_nobody() -> None:
     assert ids.outside(np.array([[2, 0], [1, -1]])).to_pylist() == ["c", "a", "b", None]
     with pytest.raises(InputError, match="codes go from -2 to 3; allowed are -1 to 2"):
         ids.outside([-2, 3])
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [5, 3, 5, 9],
+        [-4, 2**40, -4],
+        pa.array([2**63 + 2, 2**63 + 1, 2**63 + 2], pa.uint64()),
+        pa.array([-(2**63), 2**63 - 1]),
+        ["b", "a", "ä", "b"],
+        [b"\xff", b"", b"\xff"],
+        pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"b" * 16, b"a" * 16], pa.binary(16))),
+        pa.array([], pa.int64()),
+    ],
+)
+def test_encoding_is_the_map_and_its_codes(values):
+    ids, codes = IdMap.encode(values)
+    assert ids == IdMap.of(values)
+    assert codes.tolist() == ids.codes(values).tolist()

@@ -19,6 +19,7 @@ from truepair.cli.commands.evaluate import evaluate
 from truepair.cli.commands.export import export
 from truepair.cli.commands.fit import fit
 from truepair.cli.commands.import_files import import_files
+from truepair.cli.commands.prepare import prepare
 from truepair.cli.commands.prior import prior
 from truepair.cli.commands.recommend import recommend
 from truepair.cli.commands.rollback import rollback
@@ -130,6 +131,13 @@ add(
     fit,
     "fit clicks.csv -o model.truepair --min-rating 4 --set encoder.temperature=0.2\n"
     "  truepair fit sqlite:///shop.db --query 'select user_id, item_id from clicks' -o model.truepair",
+)
+add(
+    app,
+    "prepare",
+    prepare,
+    "prepare clicks/ -o clicks.prepared --memory 4GB --test 0.2\n"
+    "  truepair fit clicks.prepared -o model.truepair --test given",
 )
 add(app, "evaluate", evaluate, "evaluate model.truepair next_week.csv -k 5,10,20")
 add(app, "update", update, "update model.truepair today.csv -o model.truepair --forget expired.txt")

@@ -25,7 +25,8 @@ SourceText = Annotated[
     str,
     typer.Argument(
         metavar="SOURCE",
-        help="A file, a folder of Parquet files, the URL of a database, or the name of a dataset.",
+        help="A file, a folder of Parquet files, a prepared folder, the URL of a database, or the name of a "
+        "dataset.",
     ),
 ]
 WithoutOptimizer = Annotated[

@@ -58,7 +58,7 @@ class Reading:
     encoding: Annotated[str | None, typer.Option(help="The encoding of the file. [default: UTF-8]")] = None
     duplicates: Annotated[
         str | None,
-        typer.Option(help="Which row of a repeated pair to keep: {truepair.data.reading.DUPLICATES}."),
+        typer.Option(help="Which row of a repeated pair to keep: {truepair.data.pairs.DUPLICATES}."),
     ] = None
     missing: Annotated[
         str | None,
@@ -110,7 +110,7 @@ class Reading:
         if (dataset := find_source(source)) is None:
             from truepair.data.reading import read_interactions
 
-            return read_interactions(source, **self._for_files())
+            return read_interactions(source, **self.for_files())
         self._refuse_for(dataset)
         from truepair.data.datasets.loading import load
 
@@ -137,11 +137,32 @@ class Reading:
         """
         from truepair.recommender.holdout import with_validation
 
-        return with_validation(self._whole_split(source, test, seed, progress), valid, seed, hold_out)
+        found = self._whole_split(source, test, seed, progress)
+        if found.valid is not None:  # of a prepared folder
+            return found
+        return with_validation(found, valid, seed, hold_out)
+
+    def prepared_split(self, source: str) -> Split | None:
+        """The split of a prepared folder; None if it has none, and for every other source."""
+        from truepair.data.prepared.opening import is_prepared, open_prepared
+        from truepair.data.split import Split
+
+        if not is_prepared(source) or not isinstance(found := open_prepared(source), Split):
+            return None
+        for name, value in self.for_files().items():
+            raise InputError(
+                f"{name} = {value!r:.60} has no effect on {source}, which is prepared; give it to "
+                "`truepair prepare`."
+            )
+        return found
 
     def _whole_split(self, source: str, test: str | None, seed: int, progress: bool) -> Split:
         from truepair.data.split_recipes import split_given, split_random
 
+        if (prepared := self.prepared_split(source)) is not None:
+            if test not in (None, "given"):
+                raise InputError(f"test = {test!r}: {source} has a test part; use --test given.")
+            return prepared
         dataset, disliked = find_source(source), self.max_disliked_rating is not None
         filtered = self.min_rating is not None or self.core is not None or disliked
         if test is None:
@@ -175,7 +196,8 @@ class Reading:
             raise InputError(f"min_rating = {self.min_rating:g}: {source} has no ratings; leave it out.")
         return part.take(part.rating >= self.min_rating)
 
-    def _for_files(self) -> dict[str, Any]:
+    def for_files(self) -> dict[str, Any]:
+        """The options of `read_interactions` that are given."""
         roles = ("user", "item", "rating", "weight", "time", "kind")
         names = (
             "chronological",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -46,6 +46,17 @@ BY_POSITION = ("user", "item", "rating", "time")
 """The roles of columns without a header, in order."""
 
 
+INTEGER_TYPES = (pa.int64(), pa.uint64())
+"""What ids of text files become, if they can."""
+
+TIME_TYPES = (
+    pa.int64(),
+    pa.float64(),
+    *(pa.timestamp(unit, zone) for unit in ("us", "ns") for zone in (None, "UTC")),
+)
+"""What times of text become: the first type that fits all of a column."""
+
+
 def _row_number(row: int) -> str:
     return f"row {row + 1} (counting from 1)"
 
@@ -73,6 +84,8 @@ class Raw:
     """What was removed when the source was opened."""
     order: Literal["rows", "user", "none"] = "rows"
     """What the order of the rows may mean: an order of all rows, of each user's rows, or nothing."""
+    batches: Callable[[Sequence[int]], Iterator[Sequence[pa.Array]]] | None = None
+    """Column positions -> those columns, a batch of rows at a time; None if they come at once only."""
     close: Callable[[], None] = _nothing
     """Ends the connection to a database."""
 
@@ -125,6 +138,12 @@ def find_columns(raw: Raw, given: Mapping[str, Column]) -> dict[str, int]:
 
 def identifiers(raw: Raw, role: str, values: Any) -> pa.Array:
     """Canonical ids; the empty string is null. Text becomes integers where the source has text only."""
+    ids = cleaned_ids(raw, role, values)
+    return ids if raw.typed or not is_text(ids.type) else _as_integers(ids)
+
+
+def cleaned_ids(raw: Raw, role: str, values: Any) -> pa.Array:
+    """Canonical ids; the empty string is null. Text stays text."""
     ids = canonical_ids(values, role)
     if not is_text(ids.type):
         return ids
@@ -133,7 +152,7 @@ def identifiers(raw: Raw, role: str, values: Any) -> pa.Array:
     absent = pc.is_in(ids, pa.array([""] if raw.typed else ["", *MISSING_TEXT], ids.type))
     if pc.any(absent).as_py():
         ids = pc.if_else(absent, None, ids)
-    return ids if raw.typed else _as_integers(ids)
+    return ids
 
 
 def numbers(raw: Raw, role: str, values: Any) -> pa.Array:
@@ -148,13 +167,16 @@ def timestamps(raw: Raw, role: str, values: Any) -> pa.Array:
     """Times: integers as int64, floats as float64, dates and ISO text as int64 microseconds since 1970."""
     array = _days(values) if getattr(values, "dtype", None) == "datetime64[D]" else to_arrow(values, role)
     if is_text(array.type):
-        kinds = [pa.int64(), pa.float64()]
-        kinds += [pa.timestamp(unit, zone) for unit in ("us", "ns") for zone in (None, "UTC")]
-        array = _parse(raw, role, array, kinds, "a number or an ISO date such as 2024-05-31 23:59:00")
+        array = parse_times(raw, role, array, TIME_TYPES)
     if pa.types.is_date(array.type) or pa.types.is_timestamp(array.type):
         return _microseconds(raw, role, array)
     whole = pa.types.is_integer(array.type) or pa.types.is_null(array.type)
     return _convert(raw, role, array, pa.int64() if whole else pa.float64())
+
+
+def parse_times(raw: Raw, role: str, text: pa.Array, kinds: Sequence[pa.DataType]) -> pa.Array:
+    """Text as the first of these types that all of it can be cast to."""
+    return _parse(raw, role, text, kinds, "a number or an ISO date such as 2024-05-31 23:59:00")
 
 
 def _days(values: Any) -> pa.Array:
@@ -215,14 +237,15 @@ def _by_name(raw: Raw, role: str, taken: set[int]) -> int | None:
 
 def _as_integers(text: pa.Array) -> pa.Array:
     """Integers if each of them prints as the same text again ("007" does not), else the text."""
-    for kind in (pa.int64(), pa.uint64()):
-        try:
-            whole = text.cast(kind)
-        except pa.ArrowInvalid:
-            continue
-        if whole.cast(text.type).equals(text):
-            return whole
-    return text
+    return next((text.cast(kind) for kind in INTEGER_TYPES if prints_again(text, kind)), text)
+
+
+def prints_again(text: pa.Array, kind: pa.DataType) -> bool:
+    """Whether all of the text are integers of this type that print as the same text."""
+    try:
+        return bool(text.cast(kind).cast(text.type).equals(text))
+    except pa.ArrowInvalid:
+        return False
 
 
 def _convert(raw: Raw, role: str, array: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -232,7 +255,7 @@ def _convert(raw: Raw, role: str, array: pa.Array, kind: pa.DataType) -> pa.Arra
         raise InputError(f"{raw.source}: {role} of type {array.type} cannot be used: {error}.") from error
 
 
-def _parse(raw: Raw, role: str, text: pa.Array, kinds: list[pa.DataType], expected: str) -> pa.Array:
+def _parse(raw: Raw, role: str, text: pa.Array, kinds: Sequence[pa.DataType], expected: str) -> pa.Array:
     text = pc.utf8_trim_whitespace(text)
     text = pc.if_else(pc.equal(text, ""), None, text)
     for kind in kinds:

@@ -107,6 +107,24 @@ class IdMap:
         return IdMap(distinct.take(pc.sort_indices(_storage(distinct))))
 
     @staticmethod
+    def encode(values: Any, what: str = "id") -> tuple[IdMap, npt.NDArray[np.int32]]:
+        """The map of the distinct ids in `values`, and the code of each value.
+
+        >>> IdMap.encode(["b", "a", "b"])[1]
+        array([1, 0, 1], dtype=int32)
+        """
+        array = canonical_ids(values, what)
+        if array.null_count:
+            raise InputError(f"{array.null_count} {what} ids are missing (null or NaN); remove those rows.")
+        if pa.types.is_integer(array.type) and (found := _encode_dense(array)) is not None:
+            return found
+        encoded = _storage(array).dictionary_encode()
+        order = pc.sort_indices(encoded.dictionary)
+        codes = np.empty(len(order), dtype=np.int32)
+        codes[order.to_numpy()] = np.arange(len(order), dtype=np.int32)
+        return IdMap(_restored(encoded.dictionary.take(order), array.type)), codes[encoded.indices.to_numpy()]
+
+    @staticmethod
     def range(n: int) -> IdMap:
         """The ids 0 … n-1, for matrices whose rows have no names."""
         return IdMap(pa.array(np.arange(n, dtype=np.int64)))
@@ -141,7 +159,7 @@ class IdMap:
 
     def union(self, other: IdMap, what: str = "id") -> IdMap:
         """The map of the ids of both maps."""
-        if not len(self) or not len(other):
+        if self is other or not len(self) or not len(other):
             return self if len(self) else other
         wide = other.ids.type if self.ids.type == pa.int64() else self.ids.type
         both = [_cast_ids(ids, wide, what) for ids in (self.ids, other.ids)]
@@ -150,12 +168,19 @@ class IdMap:
     def digest(self) -> bytes:
         """A checksum of the ids that does not depend on the machine."""
         plain = _storage(self.ids)
+        digest = hashlib.blake2b(str(self.ids.type).encode() + b"\0", digest_size=16)
         if pa.types.is_integer(plain.type):
-            content = plain.to_numpy().astype("<i8" if plain.type == pa.int64() else "<u8").tobytes()
+            digest.update(
+                plain.to_numpy().astype("<i8" if plain.type == pa.int64() else "<u8", copy=False).data
+            )
         else:
             plain = plain.cast(pa.large_binary())
-            content = pc.binary_length(plain).to_numpy().astype("<i8").tobytes() + b"".join(plain.to_pylist())
-        return hashlib.blake2b(str(self.ids.type).encode() + b"\0" + content, digest_size=16).digest()
+            digest.update(pc.binary_length(plain).to_numpy().astype("<i8", copy=False).data)
+            starts = np.frombuffer(plain.buffers()[1], np.int64, len(plain) + 1, 8 * plain.offset)
+            content = plain.buffers()[2]
+            if content is not None:
+                digest.update(memoryview(content)[int(starts[0]) : int(starts[-1])])
+        return digest.digest()
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -227,9 +252,30 @@ def _cast_ids(array: pa.Array, kind: pa.DataType, what: str) -> pa.Array:
     return pc.if_else(fits, array, None).cast(kind)
 
 
+def _encode_dense(array: pa.Array) -> tuple[IdMap, npt.NDArray[np.int32]] | None:
+    """The map and the codes by a table of all integers from the lowest to the highest; None if it is long."""
+    values = array.to_numpy()
+    if not len(values):
+        return None
+    low, high = int(values.min()), int(values.max())
+    if high - low >= 4 * len(values) + 1024:
+        return None
+    places = values if low == 0 else values - values.dtype.type(low)
+    present = np.zeros(high - low + 1, dtype=bool)
+    present[places] = True
+    ids = np.flatnonzero(present).astype(values.dtype)
+    ids += values.dtype.type(low)
+    code_at = np.cumsum(present, dtype=np.int32)
+    code_at -= np.int32(1)
+    return IdMap(pa.array(ids, array.type)), code_at[places]
+
+
 def _distinct(array: pa.Array) -> pa.Array:
-    plain = _storage(array).unique()  # Arrow has no `unique` for extension types such as uuid
-    kind = array.type
+    return _restored(_storage(array).unique(), array.type)  # there is no `unique` for types such as uuid
+
+
+def _restored(plain: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The array of this type, from its storage."""
     return pa.ExtensionArray.from_storage(kind, plain) if isinstance(kind, pa.BaseExtensionType) else plain
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping
+from dataclasses import MISSING, dataclass, field, replace
+from dataclasses import fields as dataclass_fields
 from functools import cached_property
 from typing import Any, Literal
 
@@ -19,6 +21,11 @@ TIME_KINDS = ("clock", "order")
 """Kinds of times: "clock" is comparable among all pairs, "order" is a position among one user's pairs."""
 
 Values = npt.NDArray[np.float64] | npt.NDArray[np.int64]
+
+EXTRA = ("rating", "weight", "time")
+"""Columns beside the pairs."""
+
+_CHUNK = 1 << 20  # values that are hashed at once: 32-bit codes are widened for it
 
 
 @dataclass(frozen=True)
@@ -73,8 +80,8 @@ class Interactions:
             raise InputError(
                 f"{len(users)} users but {len(items)} items; give one user and one item for each row."
             )
-        key = users * self.n_items + items
-        order = None if (np.diff(key) > 0).all() else np.argsort(key, kind="stable")
+        key = pair_keys(users, items, self.n_items)
+        order = None if (key[1:] > key[:-1]).all() else np.argsort(key, kind="stable")
         if order is not None and (repeated := int((np.diff(key[order]) == 0).sum())):
             raise InputError(
                 f"{repeated} rows repeat a (user, item) pair; use `read_interactions`, which merges them."
@@ -86,9 +93,8 @@ class Interactions:
                     f"{name} has {len(column)} values for {len(users)} rows; give one value for each row."
                 )
             if name == "weight":
-                _check_weights(column)
-            column = column.copy() if order is None else column[order]
-            object.__setattr__(self, name, _read_only(column))
+                checked_weights(column)
+            object.__setattr__(self, name, _read_only(column if order is None else column[order]))
         if self.disliked is not None:
             object.__setattr__(self, "disliked", self._checked_dislikes(self.disliked))
 
@@ -134,13 +140,14 @@ class Interactions:
     @cached_property
     def keys(self) -> Codes:
         """user·n_items + item of each pair, in increasing order."""
-        return _read_only(self.users * self.n_items + self.items)
+        return _read_only(pair_keys(self.users, self.items, self.n_items))
 
     def has(self, users: npt.ArrayLike, items: npt.ArrayLike) -> npt.NDArray[np.bool_]:
         """Whether each (user, item), given by codes, is an interaction; shapes broadcast."""
-        wanted = np.asarray(users) * self.n_items + np.asarray(items)
-        if not len(self):
-            return np.zeros(wanted.shape, dtype=bool)
+        users, items = np.asarray(users), np.asarray(items)
+        if not len(self) or not users.size or not items.size:
+            return np.zeros(np.broadcast_shapes(users.shape, items.shape), dtype=bool)
+        wanted = pair_keys(users, items, self.n_items)
         places = np.minimum(np.searchsorted(self.keys, wanted), len(self) - 1)
         return np.asarray(self.keys[places] == wanted)
 
@@ -181,22 +188,28 @@ class Interactions:
             extra.pop("time", None)
         extra |= {} if self.disliked is None else {"disliked": self.disliked}
         for name, column in {"users": self.users, "items": self.items, **extra}.items():
-            little = column.astype(column.dtype.newbyteorder("<"), copy=False)
-            digest.update(name.encode() + little.dtype.str.encode() + little.tobytes())
+            kind = np.dtype("<f8" if column.dtype.kind == "f" else "<i8")
+            digest.update(name.encode() + kind.str.encode())
+            for first in range(0, len(column), _CHUNK):
+                digest.update(column[first : first + _CHUNK].astype(kind, copy=False).data)
         return digest.hexdigest()
 
     # --- subsets ---------------------------------------------------------------------------------
 
     def take(self, rows: npt.NDArray[np.bool_] | Codes) -> Interactions:
         """Only these rows (a mask or positions). The users, the items and their codes do not change."""
-        columns: dict[str, Any] = {name: column[rows] for name, column in self._extra_columns().items()}
-        return replace(self, users=self.users[rows], items=self.items[rows], **columns)
+        chosen: Any = np.asarray(rows)
+        chosen = chosen if len(chosen) else chosen.astype(np.int64)  # an empty list is one of floats
+        columns: dict[str, Any] = {name: column[chosen] for name, column in self._extra_columns().items()}
+        users, items = self.users[chosen], self.items[chosen]
+        if chosen.dtype != bool:
+            return replace(self, users=users, items=items, **columns)
+        same: dict[str, Any] = {name: getattr(self, name) for name in ("history", "time_kind", "disliked")}
+        return trusted_interactions(users, items, self.user_ids, self.item_ids, **columns, **same)
 
     def pairs_only(self, *, weights: bool = False) -> Interactions:
         """The same pairs and dislikes without rating and time; `weights` keeps the weights."""
-        weight = self.weight if weights else None
-        ids = self.user_ids, self.item_ids
-        return Interactions(self.users, self.items, *ids, weight=weight, disliked=self.disliked)
+        return without_columns(self, ("rating", "time") if weights else EXTRA, history=())
 
     def with_min_rating(self, least: float) -> Interactions:
         """Only rows with a rating of `least` or more. Users and items without a remaining row are removed."""
@@ -337,7 +350,7 @@ class Interactions:
         return self.n_users, self.n_items
 
     def _extra_columns(self) -> dict[str, Values]:
-        columns = {name: getattr(self, name) for name in ("rating", "weight", "time")}
+        columns = {name: getattr(self, name) for name in EXTRA}
         return {name: np.asarray(column) for name, column in columns.items() if column is not None}
 
     def _shown_name(self, column: str) -> str:
@@ -362,12 +375,56 @@ class Interactions:
         )
 
 
-def _check_weights(weight: Values) -> None:
+def without_columns(whole: Interactions, columns: Collection[str], **fields: Any) -> Interactions:
+    """The same pairs and dislikes without these columns, on the same arrays; `fields` are changed."""
+    kept: dict[str, Any] = {name: getattr(whole, name) for name in EXTRA if name not in columns}
+    kept |= {"time_kind": whole.time_kind if kept.get("time") is not None else "clock"}
+    kept |= {"disliked": whole.disliked, "history": whole.history, **fields}
+    cached = {name: whole.__dict__[name] for name in _OF_PAIRS if name in whole.__dict__}
+    return trusted_interactions(whole.users, whole.items, whole.user_ids, whole.item_ids, cached, **kept)
+
+
+_OF_PAIRS = ("indptr", "user_counts", "item_counts", "keys")
+"""Cached properties that depend on pairs only."""
+
+
+def pair_keys(users: npt.NDArray[Any], items: npt.NDArray[Any], n_items: int) -> Codes:
+    """user·n_items + item, in 64 bits whatever the codes have."""
+    keys = np.multiply(users, n_items, dtype=np.int64)
+    return np.asarray(np.add(keys, items, out=keys if keys.ndim and keys.shape == items.shape else None))
+
+
+def trusted_interactions(
+    users: Any,
+    items: Any,
+    user_ids: IdMap,
+    item_ids: IdMap,
+    cached: Mapping[str, Any] | None = None,
+    **fields: Any,
+) -> Interactions:
+    """Interactions of arrays that are known to be right: they are neither checked nor copied, and must not
+    change. `users` and `items` may be of 32 bits. `cached` has values of properties, such as the hash."""
+    made = object.__new__(Interactions)
+    defaults = {
+        each.name: each.default for each in dataclass_fields(Interactions) if each.default is not MISSING
+    }
+    named = {**defaults, "users": users, "items": items, "user_ids": user_ids, "item_ids": item_ids, **fields}
+    for name, value in named.items():
+        is_array = isinstance(value, np.ndarray)
+        object.__setattr__(made, name, _read_only(value) if is_array else value)
+    made.__dict__.update(cached or {})
+    return made
+
+
+def checked_weights(weight: Values) -> Values:
+    """The weights as floats or integers of 64 bits; an error unless all are finite and above 0."""
+    weight = _checked_values("weight", weight)
     if len(weight) and weight.min() <= 0:
         raise InputError(
             f"{int((weight <= 0).sum()):,} weights are not above 0, the lowest is {weight.min():g}; remove "
             "these pairs, or read without weights: weight=False (--weight -)."
         )
+    return weight
 
 
 def _checked_codes(name: str, codes: npt.ArrayLike, n: int) -> Codes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -15,20 +15,29 @@ import pyarrow.compute as pc
 
 from truepair.data.columns import Column, Raw, find_columns, identifiers, numbers, timestamps
 from truepair.data.ids import Codes, IdMap
-from truepair.data.interactions import Interactions, Step, Values
+from truepair.data.interactions import (
+    EXTRA,
+    Interactions,
+    Step,
+    Values,
+    trusted_interactions,
+    without_columns,
+)
+from truepair.data.pairs import DUPLICATES, Repeats, codes_of, merge, part_dislikes, repeats
+from truepair.data.prepared.opening import is_prepared, open_prepared
 from truepair.data.sources.file_opening import expanded
 from truepair.data.sources.formats import FORMATS, open_path
 from truepair.data.sources.in_memory import memory_source
 from truepair.data.sources.sql import open_query
 from truepair.data.sources.sql_urls import find_database
+from truepair.data.split import Split
 from truepair.data.weighting import Weighting, kind_texts
 from truepair.errors import InputError, check_choice, check_number, check_whole
 
-DUPLICATES = ("last", "first", "max", "strongest", "sum", "error")
-"""Policies for rows that repeat a pair."""
-
 MISSING = ("error", "drop")
 """Policies for rows with a missing value."""
+
+_ROW = "row"  # the column of the rows' numbers in the source, where rows were removed
 
 
 def read_interactions(
@@ -98,53 +107,145 @@ def read_interactions(
     >>> read_interactions({"user": ["ann", "bob", "bob"], "item": [7, 7, 9]})
     <Interactions: 2 users x 2 items, 3 pairs, density 75.00%>
     """
-    weighting = Weighting(half_life, now, feedback, counts, dislikes, max_disliked_rating)
-    if duplicates is None:
-        duplicates = "last" if feedback is None else "strongest"
-    check_choice("duplicates", duplicates, DUPLICATES)
-    check_choice("missing", missing, MISSING)
-    least = None if min_rating is None else check_number("min_rating", min_rating)
-    cores = None if core is None else _checked_core(core)
-    given = {"user": user, "item": item, "rating": rating, "weight": weight, "time": time}
-    if feedback is not None:
-        given["kind"] = kind
-    elif kind is not None and kind is not False:
-        raise InputError(f"kind = {kind!r} has no effect without feedback; leave it out, or add feedback.")
-    if not isinstance(chronological, bool):
-        raise InputError(f"chronological = {chronological!r:.60} is not allowed; pass True or False.")
-    with closing(_open(source, given, query, format=format, header=header, encoding=encoding)) as raw:
-        at = find_columns(raw, given)
-        _check_columns(raw, at, least, duplicates, weighting, chronological)
-        columns = _columns(raw, at)
+    options = ReadOptions(
+        user=user,
+        item=item,
+        rating=rating,
+        weight=weight,
+        time=time,
+        chronological=chronological,
+        query=query,
+        format=format,
+        header=header,
+        encoding=encoding,
+        min_rating=min_rating,
+        duplicates=duplicates,
+        missing=missing,
+        core=core,
+        items=items,
+        kind=kind,
+        feedback=feedback,
+        half_life=half_life,
+        now=now,
+        counts=counts,
+        dislikes=dislikes,
+        max_disliked_rating=max_disliked_rating,
+    )
+    if is_prepared(source):
+        return _prepared(source, options)
+    with closing(options.open(source)) as raw:
+        at = options.find_columns(raw)
+        columns = read_columns(raw, at)
     if chronological:
-        columns["time"] = _row_numbers(raw, at, len(columns["user"]))
-    columns["row"] = pa.array(np.arange(len(columns["user"])))  # for messages, which name the row
+        columns["time"] = pa.array(np.arange(len(columns["user"])))
     rows = _Rows(raw.source, columns, list(raw.steps))
     rows = _without_missing(rows, raw, missing)
-    rows = _weighted(rows, raw, weighting)
-    if least is not None:
-        liked = pc.greater_equal(rows.columns["rating"], least)
+    rows = _weighted(rows, raw, options.weighting)
+    if min_rating is not None:
+        liked = pc.greater_equal(rows.columns["rating"], float(min_rating))
         if "disliked" in rows.columns:
             liked = pc.or_(liked, rows.columns["disliked"])
-        rows = rows.filter(liked, f"rating below {least:g}")
-    rows, dislikes_of = _without_dislikes(rows, duplicates)
-    found = _interactions(rows, duplicates, weighting)
-    if dislikes_of is not None:
-        found = found.with_disliked(*dislikes_of)
+        rows = rows.filter(liked, f"rating below {min_rating:g}")
+    found = _interactions(rows, options.policy, options.weighting)
     if chronological and raw.order == "user":
         found = _in_order_of_users(found)
     if items is not None:
-        if cores is not None:
+        return found.with_items(catalogue_ids(items, found.item_ids.ids.type))
+    return found if options.cores is None else _core(found, options.cores, raw.source)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadOptions:
+    """The options of `read_interactions`, checked."""
+
+    user: Column = None
+    item: Column = None
+    rating: Column = None
+    weight: Column = None
+    time: Column = None
+    chronological: bool = False
+    query: str | None = None
+    format: str | None = None
+    header: bool | None = None
+    encoding: str = "utf-8"
+    min_rating: float | None = None
+    duplicates: str | None = None
+    missing: str = "error"
+    core: int | tuple[int, int] | None = None
+    items: Any = None
+    kind: Column = None
+    feedback: Mapping[str, float] | None = None
+    half_life: str | None = None
+    now: Any = None
+    counts: str | None = None
+    dislikes: bool = False
+    max_disliked_rating: float | None = None
+
+    def __post_init__(self) -> None:
+        self.weighting  # noqa: B018, checks its options
+        check_choice("duplicates", self.policy, DUPLICATES)
+        check_choice("missing", self.missing, MISSING)
+        if self.min_rating is not None:
+            check_number("min_rating", self.min_rating)
+        if self.cores is not None and self.items is not None:
             raise InputError("core removes items, and items adds those that nobody has; use one of them.")
-        return found.with_items(_catalogue(items, found.item_ids))
-    return found if cores is None else _core(found, cores, raw.source)
+        if self.feedback is None and self.kind is not None and self.kind is not False:
+            raise InputError(
+                f"kind = {self.kind!r} has no effect without feedback; leave it out, or add feedback."
+            )
+        if not isinstance(self.chronological, bool):
+            raise InputError(
+                f"chronological = {self.chronological!r:.60} is not allowed; pass True or False."
+            )
+        if self.format is not None:
+            check_choice("format", self.format, FORMATS)
+
+    @property
+    def weighting(self) -> Weighting:
+        """What makes weights and dislikes."""
+        return Weighting(
+            self.half_life, self.now, self.feedback, self.counts, self.dislikes, self.max_disliked_rating
+        )
+
+    @property
+    def policy(self) -> str:
+        """The policy for repeated rows."""
+        if self.duplicates is not None:
+            return self.duplicates
+        return "last" if self.feedback is None else "strongest"
+
+    @property
+    def cores(self) -> tuple[int, int] | None:
+        """The least number of items of a user and of users of an item."""
+        if self.core is None:
+            return None
+        users, items = self.core if isinstance(self.core, tuple) and len(self.core) == 2 else [self.core] * 2
+        remedy = "Pass one number, or (least items per user, least users per item)."
+        return check_whole("core", users, 1, remedy=remedy), check_whole("core", items, 1, remedy=remedy)
+
+    @property
+    def _given(self) -> dict[str, Column]:
+        roles = ("user", "item", "rating", "weight", "time", *(["kind"] if self.feedback is not None else []))
+        return {role: getattr(self, role) for role in roles}
+
+    def open(self, source: Any) -> Raw:
+        """The raw columns of the source; `close` them."""
+        text: dict[str, Any] = {"format": self.format, "header": self.header, "encoding": self.encoding}
+        return _open(source, self._given, self.query, **text)
+
+    def find_columns(self, raw: Raw) -> dict[str, int]:
+        """Role -> column position. An error if an option needs a column that is not there."""
+        at = find_columns(raw, self._given)
+        least = None if self.min_rating is None else float(self.min_rating)
+        _check_columns(raw, at, least, self.policy, self.weighting, self.chronological)
+        if self.chronological:
+            _check_order(raw, at)
+        return at
 
 
 def _open(
     source: Any, given: Mapping[str, Column], query: str | None, format: str | None, **text: Any
 ) -> Raw:
-    if format is not None:
-        check_choice("format", format, FORMATS)
     is_text = isinstance(source, str | os.PathLike)
     if is_text and (database := find_database(source)) is not None:
         _refuse_for_databases(database.shown, format=format, **text)
@@ -165,6 +266,23 @@ def _refuse_for_databases(shown: str, format: str | None, header: bool | None, e
             raise InputError(
                 f"{name} = {value!r} works with files only, and {shown} is a database; leave it out."
             )
+
+
+def _prepared(source: Any, options: ReadOptions) -> Interactions:
+    """The interactions of a prepared folder, which takes no options: they were given to `prepare`."""
+    without = [role for role in EXTRA if getattr(options, role) is False]
+    for each in fields(options):
+        value = getattr(options, each.name)
+        if value is not None and each.name not in without and (each.default is None or value != each.default):
+            raise InputError(
+                f"{each.name} = {value!r:.60} has no effect on {source}, which is prepared; give it to "
+                "`prepare`."
+            )
+    found = open_prepared(source)
+    if isinstance(found, Split):
+        parts = ", ".join(f"{source}/{name}" for name in found.parts)
+        raise InputError(f"{source} is a split; give one of its parts ({parts}), or use open_prepared.")
+    return without_columns(found, without) if without else found
 
 
 # --- cleaning --------------------------------------------------------------------------------------
@@ -192,11 +310,15 @@ class _Rows:
         return _Rows(self.source, columns, [*self.steps, Step(what, total - left, *removed_ids)])
 
 
-def _columns(raw: Raw, at: Mapping[str, int]) -> dict[str, pa.Array]:
+def read_columns(raw: Raw, at: Mapping[str, int]) -> dict[str, pa.Array]:
+    """All rows, parsed by their roles."""
     parse = {"user": identifiers, "item": identifiers, "time": timestamps, "kind": _kinds}
     values = dict(zip(at, raw.read(list(at.values())), strict=True))
     # a column is let go as soon as it is parsed: a large source is not in memory twice
-    columns = {role: parse.get(role, numbers)(raw, role, values.pop(role)) for role in at}
+    columns = {}
+    for role in at:
+        columns[role] = parse.get(role, numbers)(raw, role, values.pop(role))
+        pa.default_memory_pool().release_unused()
     lengths = {role: len(column) for role, column in columns.items()}
     if len(set(lengths.values())) > 1:
         counts = ", ".join(f"{role} {length:,}" for role, length in lengths.items())
@@ -212,8 +334,8 @@ def _kinds(raw: Raw, role: str, values: Any) -> pa.Array:
     return kind_texts(raw, values)
 
 
-def _row_numbers(raw: Raw, at: Mapping[str, int], n: int) -> pa.Array:
-    """The rows' numbers as times; an error where there is a time column, or where rows have no order."""
+def _check_order(raw: Raw, at: Mapping[str, int]) -> None:
+    """Raise where rows' numbers cannot be times: there is a time column, or rows have no order."""
     if "time" in at:
         raise InputError(
             f"chronological = True makes the order of rows the time, but {raw.source} has the time column "
@@ -223,7 +345,6 @@ def _row_numbers(raw: Raw, at: Mapping[str, int], n: int) -> pa.Array:
         raise InputError(
             f"chronological = True: {raw.source} is a matrix, and its entries have no order; leave it out."
         )
-    return pa.array(np.arange(n))
 
 
 def _in_order_of_users(found: Interactions) -> Interactions:
@@ -237,23 +358,32 @@ def _in_order_of_users(found: Interactions) -> Interactions:
 
 
 def _without_missing(rows: _Rows, raw: Raw, missing: str) -> _Rows:
-    absent = {role: _absent(column) for role, column in rows.columns.items()}
+    absent = {role: absent_rows(column) for role, column in rows.columns.items() if _may_be_absent(column)}
     absent = {role: mask for role, mask in absent.items() if mask.any()}
     if not absent:
         return rows
     if missing == "error":
         role, mask = next(iter(absent.items()))
-        raise InputError(
-            f"{raw.source}: {mask.sum():,} of {len(mask):,} rows have no {role} (null, NaN, infinite or "
-            f"empty), the first at {raw.place(int(mask.argmax()))}; correct them, or pass missing='drop' to "
-            "remove them."
-        )
-    return rows.filter(
-        pa.array(~np.logical_or.reduce(list(absent.values()))), f"missing {' or '.join(absent)}"
+        raise missing_error(raw, role, int(mask.sum()), int(mask.argmax()), len(mask))
+    present = ~np.logical_or.reduce(list(absent.values()))
+    rows.columns[_ROW] = pa.array(np.arange(len(present)))  # messages name the row of the source
+    return rows.filter(pa.array(present), f"missing {' or '.join(absent)}")
+
+
+def missing_error(raw: Raw, role: str, count: int, first: int, total: int) -> InputError:
+    """The error of missing = "error"."""
+    return InputError(
+        f"{raw.source}: {count:,} of {total:,} rows have no {role} (null, NaN, infinite or empty), the first "
+        f"at {raw.place(first)}; correct them, or pass missing='drop' to remove them."
     )
 
 
-def _absent(column: pa.Array) -> npt.NDArray[np.bool_]:
+def _may_be_absent(column: pa.Array) -> bool:
+    return bool(column.null_count) or bool(pa.types.is_floating(column.type))
+
+
+def absent_rows(column: pa.Array) -> npt.NDArray[np.bool_]:
+    """Whether the value of each row is null, NaN or infinite."""
     present = column.is_valid()
     if pa.types.is_floating(column.type):
         present = pc.is_finite(column).fill_null(False)
@@ -301,24 +431,19 @@ def _check_columns(
 def _weighted(rows: _Rows, raw: Raw, weighting: Weighting) -> _Rows:
     """The rows with the columns weight (above 0), decayed and disliked, where the options ask for them."""
     columns = dict(rows.columns)
-    line = columns.pop("row").to_numpy()
-    found = weighting.row_values(columns, raw, lambda row: raw.place(int(line[row])))
+    line = columns.pop(_ROW).to_numpy() if _ROW in columns else None
+    found = weighting.row_values(columns, raw, lambda row: raw.place(row if line is None else int(line[row])))
     columns.pop("kind", None)
     weight = found.weight
     if found.decay is not None:
-        weight = np.ones(len(line)) if weight is None else weight
+        weight = np.ones(len(columns["user"])) if weight is None else weight
         columns["decayed"] = pa.array(weight * found.decay)
     columns |= {} if weight is None else {"weight": pa.array(weight)}
     columns |= {} if found.disliked is None else {"disliked": pa.array(found.disliked)}
-    steps = [*rows.steps, *weighting.steps(columns.get("time"), raw)]
+    newest = columns["time"].to_numpy().max() if "time" in columns else None
+    steps = [*rows.steps, *weighting.steps(newest, raw)]
     made = _Rows(rows.source, columns, steps)
     return made if found.ignored is None else made.filter(pa.array(~found.ignored), "kind with the number 0")
-
-
-def _checked_core(core: int | tuple[int, int]) -> tuple[int, int]:
-    users, items = core if isinstance(core, tuple) and len(core) == 2 else (core, core)
-    remedy = "Pass one number, or (least items per user, least users per item)."
-    return check_whole("core", users, 1, remedy=remedy), check_whole("core", items, 1, remedy=remedy)
 
 
 def _core(found: Interactions, cores: tuple[int, int], source: str) -> Interactions:
@@ -331,81 +456,62 @@ def _core(found: Interactions, cores: tuple[int, int], source: str) -> Interacti
 # --- repeated pairs and ids ------------------------------------------------------------------------
 
 
-def _without_dislikes(rows: _Rows, duplicates: str) -> tuple[_Rows, tuple[pa.Array, pa.Array] | None]:
-    """The rows of likes, and (users, items) of the dislikes; of a pair with both, its deciding row counts."""
-    columns = dict(rows.columns)
-    if "disliked" not in columns:
-        return rows, None
-    disliked = np.asarray(columns.pop("disliked").to_numpy(zero_copy_only=False), dtype=bool)
-    users, items = (IdMap.of(columns[role], role).codes(columns[role], role) for role in ("user", "item"))
-    key = users * (int(items.max()) + 1) + items
-    extra: dict[str, Values] = {
-        role: columns[role].to_numpy() for role in ("time", "rating") if role in columns
-    }
-    order, starts = _group_pairs(key, extra, "last" if duplicates == "strongest" else duplicates)
-    sizes = np.diff(starts, append=len(key))
-    deciding = order[starts if duplicates == "first" else starts + sizes - 1]
-    is_disliked = np.empty(len(key), dtype=bool)
-    is_disliked[order] = np.repeat(disliked[deciding], sizes)
-    if is_disliked.all():
-        raise InputError(f"{rows.source}: all {len(key):,} rows are dislikes; give at least one like.")
-    chosen = pa.array(deciding[disliked[deciding]])
-    kept = pa.array(~is_disliked & ~disliked)
-    likes = {role: column.filter(kept) for role, column in columns.items()}
-    found = columns["user"].take(chosen), columns["item"].take(chosen)
-    return _Rows(rows.source, likes, rows.steps), found if len(chosen) else None
-
-
 def _interactions(rows: _Rows, duplicates: str, weighting: Weighting) -> Interactions:
-    user_ids, item_ids = (IdMap.of(rows.columns[role], role) for role in ("user", "item"))
-    users = user_ids.codes(rows.columns["user"], "user")
-    items = item_ids.codes(rows.columns["item"], "item")
-    extra = {role: column.to_numpy() for role, column in rows.columns.items() if role not in ("user", "item")}
-    key = users * len(item_ids) + items
-    order, starts = _group_pairs(key, extra, duplicates)
-    steps = list(rows.steps)
-    if duplicates == "sum":
-        extra = _sum_weights(extra, order, starts)
-    if removed := len(key) - len(starts):
-        if duplicates == "error":
-            _raise_repeats(rows, order, starts)
-        steps.append(Step(f"repeated pair ({duplicates} kept)", removed))
-    ends = np.append(starts[1:], len(key)) - 1
-    chosen = order[starts if duplicates == "first" else ends]
-    columns: dict[str, Any] = {role: column[chosen] for role, column in extra.items()}
-    decayed = columns.pop("decayed", None)
-    if "weight" in columns:
-        columns["weight"] = weighting.pair_weights(columns["weight"], decayed)
-    return Interactions(users[chosen], items[chosen], user_ids, item_ids, **columns, history=tuple(steps))
+    columns, steps = dict(rows.columns), list(rows.steps)
+    # columns are let go as soon as they are coded: a large source is not in memory twice
+    user_ids, user_codes = IdMap.encode(columns.pop("user"), "user")
+    item_ids, item_codes = IdMap.encode(columns.pop("item"), "item")
+    rows.columns.clear()
+    pa.default_memory_pool().release_unused()
+    keys = user_codes.astype(np.int64)
+    keys *= len(item_ids)
+    keys += item_codes
+    del user_codes, item_codes
+    extra = {role: column.to_numpy(zero_copy_only=False) for role, column in columns.items()}
+    keys, extra, disliked = _without_dislikes(rows.source, keys, extra, duplicates)
+    if duplicates == "error" and (found := repeats(keys)) is not None:
+        user, item = divmod(found.key, len(item_ids))
+        raise repeats_error(rows.source, found, user_ids.ids[user].as_py(), item_ids.ids[item].as_py())
+    merged = merge(keys, extra, duplicates, weighting)
+    del keys, extra
+    if merged.removed:
+        steps.append(Step(f"repeated pair ({duplicates} kept)", merged.removed))
+    if disliked is not None:
+        steps.append(dislikes_note(len(disliked)))
+    users, items = codes_of(merged.keys, len(item_ids))
+    more: dict[str, Any] = {**merged.columns, "history": tuple(steps), "disliked": disliked}
+    return trusted_interactions(users, items, user_ids, item_ids, **more)
 
 
-def _group_pairs(key: Codes, extra: Mapping[str, Values], duplicates: str) -> tuple[Codes, Codes]:
-    """The order of rows with equal pairs adjacent and the preferred row last; the start of each pair."""
-    by = {"max": ("time", "rating"), "strongest": ("time", "weight"), "error": ()}.get(duplicates, ("time",))
-    order = np.lexsort([*(extra[role] for role in by if role in extra), key])
-    return order, np.flatnonzero(np.diff(key[order], prepend=-1))
+def _without_dislikes(
+    source: str, keys: Codes, extra: dict[str, Values], duplicates: str
+) -> tuple[Codes, dict[str, Values], Codes | None]:
+    """The keys and columns of likes, and the keys of disliked pairs; None if there are none."""
+    if "disliked" not in extra:
+        return keys, extra, None
+    disliked = np.asarray(extra.pop("disliked"), dtype=bool)
+    liked, disliked_keys = part_dislikes(keys, extra, disliked, duplicates)
+    if not liked.any():
+        raise only_dislikes_error(source, len(keys))
+    extra = {role: column[liked] for role, column in extra.items()}
+    return keys[liked], extra, disliked_keys if len(disliked_keys) else None
 
 
-def _sum_weights(extra: Mapping[str, Values], order: Codes, starts: Codes) -> dict[str, Values]:
-    """The columns, where each row has the total weight of its pair, and the total of its decayed weights."""
-    found = {"weight": np.asarray(extra.get("weight", np.ones(len(order))), dtype=np.float64)}
-    found |= {"decayed": np.asarray(extra["decayed"])} if "decayed" in extra else {}
-    sizes = np.diff(starts, append=len(order))
-    totals: dict[str, Values] = {}
-    for name, weight in found.items():
-        totals[name] = np.empty_like(weight)
-        totals[name][order] = np.repeat(np.add.reduceat(weight[order], starts), sizes)
-    return {**extra, **totals}
+def dislikes_note(n: int) -> Step:
+    """The note on the number of dislikes."""
+    return Step(f"{n:,} pairs are dislikes", 0, note=True)
 
 
-def _raise_repeats(rows: _Rows, order: Codes, starts: Codes) -> None:
-    sizes = np.diff(starts, append=len(order))
-    firsts = np.where(sizes > 1, order[starts], len(order))  # in row order within a pair
-    group = int(firsts.argmin())
-    user, item = (rows.columns[role][int(firsts[group])].as_py() for role in ("user", "item"))
-    raise InputError(
-        f"{rows.source}: user {user!r} and item {item!r} occur in {sizes[group]:,} rows, and "
-        f"{(sizes > 1).sum() - 1:,} other pairs are repeated; "
+def only_dislikes_error(source: str, n: int) -> InputError:
+    """The error where no row is a like."""
+    return InputError(f"{source}: all {n:,} rows are dislikes; give at least one like.")
+
+
+def repeats_error(source: str, found: Repeats, user: Any, item: Any) -> InputError:
+    """The error of duplicates = "error": the first pair that is repeated."""
+    return InputError(
+        f"{source}: user {user!r} and item {item!r} occur in {found.rows:,} rows, and "
+        f"{found.others:,} other pairs are repeated; "
         f"merge them: pass duplicates = one of {', '.join(map(repr, DUPLICATES[:-1]))}."
     )
 
@@ -413,8 +519,8 @@ def _raise_repeats(rows: _Rows, order: Codes, starts: Codes) -> None:
 # --- the catalogue ---------------------------------------------------------------------------------
 
 
-def _catalogue(items: Any, known: IdMap) -> Any:
-    """Ids as they are; the lines of a file as ids of the type of the known ones."""
+def catalogue_ids(items: Any, kind: pa.DataType) -> Any:
+    """Ids as they are; the lines of a file as ids of this type, that of the known ones."""
     if not isinstance(items, str | os.PathLike):
         return items
     try:
@@ -422,7 +528,6 @@ def _catalogue(items: Any, known: IdMap) -> Any:
     except (OSError, UnicodeDecodeError, ValueError) as error:
         raise InputError(f"cannot read the items in {items}: {error}.") from error
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    kind = known.ids.type
     if not lines:
         raise InputError(f"{items} names no item; write one id a line.")
     try:

@@ -34,9 +34,9 @@ def split_random(interactions: Interactions, test: float = 0.2, valid: float = 0
       note: 2 test pairs of 2 items that train does not have
       note: 2 test users without a pair in train (2 pairs)>
     """
-    test, valid, seed = _check_test(test), _check_valid(valid), _check_seed(seed)
-    in_test = _draw_share(np.ones(len(interactions), dtype=bool), test, _draw_key(seed, "test"))
-    in_valid = _draw_share(~in_test, valid, _draw_key(seed, "valid"))
+    test, valid, seed = check_shares(test, valid, seed)
+    in_test = _draw_share(np.ones(len(interactions), dtype=bool), test, draw_key(seed, "test"))
+    in_valid = _draw_share(~in_test, valid, draw_key(seed, "valid"))
     recipe = f"random(test={test}, valid={valid}, seed={seed})"
     return _split(interactions, in_test, in_valid if valid else None, recipe)
 
@@ -54,7 +54,7 @@ def split_random_per_user(
     n = interactions.user_counts
     n_test = _at_most_all_but_one(_share_of(n, test), n)
     n_valid = _at_most_all_but_one(_share_of(n - n_test, valid), n - n_test)
-    position = _position_in_user(interactions, random_bits(_draw_key(seed, "test"), len(interactions)))
+    position = _position_in_user(interactions, random_bits(draw_key(seed, "test"), len(interactions)))
     recipe = f"random_per_user(test={test}, valid={valid}, seed={seed})"
     none = int(((n > 1) & (n_test == 0)).sum())
     remarks = (*_single_pair_note(n), *counted_note(none, "user", "with too few pairs to have one in test"))
@@ -72,7 +72,7 @@ def split_leave_last_out(interactions: Interactions, last: int = 1, valid: int =
     n = interactions.user_counts
     n_test = _at_most_all_but_one(np.full_like(n, last), n)
     n_valid = _at_most_all_but_one(np.full_like(n, valid), n - n_test)
-    ties = random_bits(_draw_key(seed, "ties"), len(interactions))
+    ties = random_bits(draw_key(seed, "ties"), len(interactions))
     position = _position_in_user(interactions, ties, _times(interactions, "split_leave_last_out"))
     from_the_end = (n - 1)[interactions.users] - position
     recipe = f"leave_last_out(last={last}, valid={valid}, seed={seed})"
@@ -114,12 +114,12 @@ def k_folds(interactions: Interactions, k: int = 5, valid: float = 0.0, seed: in
     n, valid, seed = len(interactions), _check_valid(valid), _check_seed(seed)
     k = check_whole("k", k, 2, max(n, 2), f"There are {n:,} pairs, and each fold needs at least one.")
     fold_of = np.empty(n, dtype=np.int64)
-    fold_of[random_order(_draw_key(seed, "test"), n)] = np.arange(n) % k
+    fold_of[random_order(draw_key(seed, "test"), n)] = np.arange(n) % k
     return [
         _split(
             interactions,
             fold_of == fold,
-            _draw_share(fold_of != fold, valid, _draw_key(seed, "valid", fold)) if valid else None,
+            _draw_share(fold_of != fold, valid, draw_key(seed, "valid", fold)) if valid else None,
             f"k_folds(k={k}, valid={valid}, seed={seed})[{fold}]",
         )
         for fold in range(k)
@@ -150,7 +150,7 @@ def split_given(
     parts, remarks = _without_overlap(parts, overlap)
     train, test, valid = parts["train"], parts["test"], parts.get("valid")
     if holdout:
-        in_valid = _draw_share(np.ones(len(train), dtype=bool), holdout, _draw_key(seed, "valid"))
+        in_valid = _draw_share(np.ones(len(train), dtype=bool), holdout, draw_key(seed, "valid"))
         train, valid = train.take(~in_valid), train.take(in_valid)
     recipe = f"given(holdout={holdout}, seed={seed})" if holdout else "given()"
     return Split(train, valid, test, recipe, remarks)
@@ -169,7 +169,7 @@ def last_of_each_user(interactions: Interactions, share: float, seed: int) -> Ma
     """The latest min(⌊n·share + ½⌋, n-1) of every user's n pairs; equal times are in a random order."""
     n = interactions.user_counts
     held_out = _at_most_all_but_one(_share_of(n, share), n)
-    ties = random_bits(_draw_key(seed, "ties"), len(interactions))
+    ties = random_bits(draw_key(seed, "ties"), len(interactions))
     position = _position_in_user(interactions, ties, _times(interactions, "hold_out = 'last'"))
     return position >= (n - held_out)[interactions.users]
 
@@ -199,7 +199,8 @@ def _split_by_position(
     return _split(whole, in_test, in_valid, recipe, remarks)
 
 
-def _draw_key(seed: int, draw: str, fold: int = 0) -> int:
+def draw_key(seed: int, draw: str, fold: int = 0) -> int:
+    """The key of the random numbers of a draw."""
     # The name keeps other parts of the library with the same seed from drawing the same numbers.
     return stream_key(seed, int.from_bytes(b"split", "big"), int.from_bytes(draw.encode(), "big"), fold)
 
@@ -275,6 +276,8 @@ def _with_common_ids(parts: dict[str, Interactions]) -> dict[str, Interactions]:
 
 
 def _recode(part: Interactions, user_ids: IdMap, item_ids: IdMap) -> Interactions:
+    if part.user_ids is user_ids and part.item_ids is item_ids:
+        return part
     users, items = user_ids.find(part.user_ids, "user"), item_ids.find(part.item_ids, "item")
     return replace(
         part,
@@ -321,6 +324,11 @@ def _size_note(name: str, rows: Mask, n: int, share: float) -> tuple[str, ...]:
 
 
 # --- checks ----------------------------------------------------------------------------------------
+
+
+def check_shares(test: float, valid: float, seed: int) -> tuple[float, float, int]:
+    """The options of `split_random`, checked."""
+    return _check_test(test), _check_valid(valid), _check_seed(seed)
 
 
 def _check_test(share: float) -> float:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from truepair.data.columns import Raw, timestamps
 from truepair.data.durations import UNITS, total_seconds, units_per_second
 from truepair.data.ids import is_text, to_arrow
-from truepair.data.interactions import Step
+from truepair.data.interactions import Step, Values
 from truepair.errors import InputError, check_number, check_type
 
 Floats = npt.NDArray[np.float64]
@@ -35,6 +35,25 @@ class RowValues(NamedTuple):
     decay: Floats | None  # the factor of the half-life
     disliked: Mask | None
     ignored: Mask | None  # rows of a kind with the number 0
+
+
+class Clock(NamedTuple):
+    """What turns times into ages."""
+
+    per_second: float  # units of the time column
+    now: float  # seconds since 1970
+
+    def seconds(self, times: Values) -> Floats:
+        """Times in seconds since 1970."""
+        return np.asarray(times.astype(np.float64) / self.per_second)
+
+    def late(self, source: str, found: float, place: str) -> InputError:
+        """The error of a time after now."""
+        moment = shown_time(float(found) / self.per_second)
+        return InputError(
+            f"{source}: time {found} at {place} ({moment}) is after now = {shown_time(self.now)}; correct "
+            "it, or pass a later now=…."
+        )
 
 
 @dataclass(frozen=True)
@@ -63,9 +82,9 @@ class Weighting:
 
     def row_values(self, columns: Mapping[str, pa.Array], raw: Raw, place: Place) -> RowValues:
         """The weights, factors and dislikes of rows without missing values; an error names the row."""
-        n = len(columns["user"])
         weight = columns["weight"].to_numpy() if "weight" in columns else None
-        disliked, ignored = np.zeros(n, dtype=bool), None
+        disliked: Mask | None = None
+        ignored = None
         if self.feedback is not None:
             of_kind = self._of_kinds(columns["kind"], raw, place)
             ignored, disliked = of_kind == 0, of_kind < 0
@@ -78,9 +97,10 @@ class Weighting:
         if weight is not None:
             _check_signs(weight, raw, place, "With dislikes=True, a weight below 0 is a dislike")
         if self.max_disliked_rating is not None:
-            disliked = disliked | (columns["rating"].to_numpy() <= self.max_disliked_rating)
+            low = columns["rating"].to_numpy() <= self.max_disliked_rating
+            disliked = low if disliked is None else disliked | low
         decay = None if self.half_life is None else self._decay(columns["time"], raw, place)
-        return RowValues(weight, decay, disliked if disliked.any() else None, ignored)
+        return RowValues(weight, decay, None if disliked is None or not disliked.any() else disliked, ignored)
 
     def _of_kinds(self, kinds: pa.Array, raw: Raw, place: Place) -> Floats:
         """The number of each row's kind."""
@@ -99,37 +119,45 @@ class Weighting:
         return numbers
 
     def _decay(self, times: pa.Array, raw: Raw, place: Place) -> Floats:
-        assert self.half_life is not None
-        seconds = in_seconds(times.to_numpy().astype(np.float64), raw.source)
-        now = self._now(seconds, raw)
-        if (late := seconds > now).any():
+        values = times.to_numpy()
+        clock = self.clock(values.max(), raw)
+        if (late := clock.seconds(values) > clock.now).any():
             row = int(late.argmax())
-            raise InputError(
-                f"{raw.source}: time {times[row].as_py()} at {place(row)} "
-                f"({shown_time(float(seconds[row]))}) is after now = {shown_time(now)}; correct it, or "
-                "pass a later now=…."
-            )
-        return np.maximum(np.exp2(-(now - seconds) / seconds_of(self.half_life)), _SMALLEST)
+            raise clock.late(raw.source, values[row], place(row))
+        return self.decay(values, clock)
 
-    def _now(self, seconds: Floats, raw: Raw) -> float:
+    def decay(self, times: Values, clock: Clock) -> Floats:
+        """The factor of each time."""
+        assert self.half_life is not None
+        ages = clock.now - clock.seconds(times)
+        return np.maximum(np.exp2(-ages / seconds_of(self.half_life)), _SMALLEST)
+
+    def clock(self, newest: float, raw: Raw) -> Clock:
+        """The unit of the times, of which this is the newest, and `now`."""
+        newest = float(newest)
+        per_second = clock_unit(newest, raw.source)
+        return Clock(per_second, self._now(newest / per_second, raw))
+
+    def _now(self, newest: float, raw: Raw) -> float:
         """`now` in seconds since 1970; the newest time, unless that is in the future, if it is not given."""
         if self.now is None:
-            return min(float(seconds.max()), time.time() + _SPARE)
+            return min(newest, time.time() + _SPARE)
         try:
             found = timestamps(raw, "now", [self.now])
         except InputError:
             raise InputError(
                 f"now = {self.now!r:.60} is no time; give a date such as '2024-05-31', or a number."
             ) from None
-        return float(in_seconds(found.to_numpy().astype(np.float64), "now")[0])
+        given = float(found.to_numpy()[0])
+        return given / clock_unit(given, "now")
 
     def pair_weights(self, total: Floats, decayed: Floats | None) -> Floats:
         """The weight of each pair, from the sum of its rows' weights and of their decayed weights."""
         counted = total if self.counts is None else count_function(self.counts)(total)
         return counted if decayed is None else counted * (decayed / total)
 
-    def steps(self, times: pa.Array | None, raw: Raw) -> list[Step]:
-        """What was done, as notes of the report."""
+    def steps(self, newest: float | None, raw: Raw) -> list[Step]:
+        """What was done, as notes of the report; `newest` is the newest time, if there are times."""
         notes = []
         if self.feedback is not None:
             numbers = ", ".join(f"{kind} {number:g}" for kind, number in self.feedback.items())
@@ -139,8 +167,8 @@ class Weighting:
             notes.append(
                 "weight: 1 + log(count)" if self.counts == "log" else f"weight: count, at most {cap}"
             )
-        if self.half_life is not None and times is not None:
-            now = self._now(in_seconds(times.to_numpy().astype(np.float64), raw.source), raw)
+        if self.half_life is not None and newest is not None:
+            now = self.clock(newest, raw).now
             notes.append(f"weight halved for every {self.half_life} before {shown_time(now)}")
         return [Step(note, 0, note=True) for note in notes]
 
@@ -160,15 +188,14 @@ def seconds_of(half_life: str) -> float:
     return seconds
 
 
-def in_seconds(times: Floats, source: str) -> Floats:
-    """Times since 1970 in seconds; their size says whether they are seconds, or ms, µs or ns."""
-    newest = float(times.max())
+def clock_unit(newest: float, source: str) -> float:
+    """Units of times since 1970 in a second: their size says whether they are seconds, or ms, µs or ns."""
     if (per_second := units_per_second(newest)) is None:
         raise InputError(
             f"{source}: the newest time is {newest:g}, and half_life needs dates, or times since 1970 in "
             "seconds, ms, µs or ns; convert the column."
         )
-    return times / per_second
+    return per_second
 
 
 def shown_time(seconds: float) -> str:

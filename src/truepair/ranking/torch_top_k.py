@@ -72,7 +72,7 @@ def _pairs_of(
 
 
 def _on_device(array: Codes, device: torch.device) -> torch.Tensor:
-    return torch.tensor(array, device=device)
+    return torch.tensor(array, dtype=torch.int64, device=device)
 
 
 def _block_for(n_items: int, device: torch.device) -> int:

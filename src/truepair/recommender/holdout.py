@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from truepair.data.ids import Codes
-from truepair.data.interactions import Interactions
+from truepair.data.interactions import Interactions, pair_keys, without_columns
+from truepair.data.prepared.opening import is_prepared, open_prepared
 from truepair.data.reading import read_interactions
 from truepair.data.split import Mask, Split
 from truepair.data.split_recipes import last_of_each_user, split_given, split_random, split_temporal
@@ -99,6 +100,8 @@ def with_validation(split: Split, share: float, seed: int, how: str = "auto") ->
 
 def split_for_fitting(interactions: Any, valid: Any, share: float, seed: int, how: str = "auto") -> Split:
     """A Split as it is; else the train part and the given validation part, or a share held out."""
+    if is_prepared(interactions):
+        interactions = open_prepared(interactions)
     if isinstance(interactions, Split):
         if valid is not None:
             raise InputError("a Split was given, and valid too; put the validation part into the split.")
@@ -118,14 +121,16 @@ def as_interactions(source: Any) -> Interactions:
 def joined(parts: Sequence[Interactions]) -> Interactions:
     """The pairs of all parts, which share their ids; times of one kind, if all have them. Where a part has
     weights, pairs of parts without have the weight 1."""
-    users, items = (np.concatenate([getattr(part, name) for part in parts]) for name in ("users", "items"))
     first = parts[0]
+    if len(parts) == 1:
+        return without_columns(first, ("rating",), history=())
+    users, items = (np.concatenate([getattr(part, name) for part in parts]) for name in ("users", "items"))
     times = [part.time for part in parts if part.time is not None and part.time_kind == first.time_kind]
     time: Any = np.concatenate(times) if len(times) == len(parts) else None
     weights = [np.ones(len(part)) if part.weight is None else part.weight for part in parts]
     weight: Any = np.concatenate(weights) if any(part.weight is not None for part in parts) else None
     extra: dict[str, Any] = {"weight": weight, "time": time, "time_kind": first.time_kind}
-    extra["disliked"] = _joined_dislikes(parts, users * first.n_items + items)
+    extra["disliked"] = _joined_dislikes(parts, pair_keys(users, items, first.n_items))
     return Interactions(users, items, first.user_ids, first.item_ids, **extra)
 
 

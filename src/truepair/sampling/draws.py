@@ -53,7 +53,9 @@ class Draws:
         def on_device(array: np.ndarray[tuple[int], np.dtype[np.generic]]) -> Tensor:
             return torch.as_tensor(np.array(array), device=self.device)
 
-        users, items, indptr = interactions.users, interactions.items, interactions.indptr
+        # of 64 bits: those of prepared data may have 32, and products with them need more
+        users, items = (np.asarray(codes, np.int64) for codes in (interactions.users, interactions.items))
+        indptr = interactions.indptr
         popularity = interactions.item_counts if popularity is None else popularity
         weights = _whole_weights(sampler.item_weights(popularity), self.n_users)
         ends = np.cumsum(weights)  # [n_items]

@@ -89,12 +89,17 @@ def flush_to_disk(file: IO[bytes]) -> None:
 def move_into_place(unfinished: Path, path: Path) -> None:
     """Rename a file that is flushed to disk, and flush the folder."""
     os.replace(unfinished, path)
+    flush_folder(path.parent)
+
+
+def flush_folder(folder: Path) -> None:
+    """Have the names of a folder's files on the disk."""
     with suppress(OSError):  # not every system can flush a folder
-        folder = os.open(path.parent, os.O_RDONLY)
+        opened = os.open(folder, os.O_RDONLY)
         try:
-            os.fsync(folder)
+            os.fsync(opened)
         finally:
-            os.close(folder)
+            os.close(opened)
 
 
 def _resolved(path: Path) -> Path:

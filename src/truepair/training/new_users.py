@@ -144,6 +144,7 @@ def _means(items: Tensor, history: Interactions) -> Tensor:
         totals = np.zeros((history.n_users, items.shape[1]), items.numpy().dtype)
         np.add.at(totals, history.users, items.numpy()[history.items])
         return torch.from_numpy(totals / np.maximum(history.user_counts, 1)[:, None].astype(totals.dtype))
-    users, rows = (torch.tensor(x, device=items.device) for x in (history.users, history.items))
+    codes = history.users, history.items
+    users, rows = (torch.tensor(x, dtype=torch.int64, device=items.device) for x in codes)
     sums = items.new_zeros(history.n_users, items.shape[1]).index_add_(0, users, items[rows])
     return sums / torch.bincount(users, minlength=history.n_users).clamp(min=1)[:, None]

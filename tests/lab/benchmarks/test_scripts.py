@@ -35,6 +35,10 @@ CALLS = {
         ["--data", "{data}", "--seeds", "1", "--epochs", "1", "--only", "MF BPR"],
         ["MF BPR: NDCG@20", "authors' program 0.4196"],
     ),
+    "prepare.py": (
+        ["--rows", "1e4", "--ids", "text", "--folder", "{data}", "--out", "{data}/measured.json"],
+        ["| prepare | text | 10,000 |", "| read | text | 10,000 |"],
+    ),
     "reading.py": (["--data", "{data}"], ["ml-100k/u.data: <Interactions", "gowalla/train.txt: not in"]),
     "serving.py": (
         ["--quick"],

@@ -63,7 +63,7 @@ def evaluate(
     fitted = Recommender.load(model)
     metric = metric or fitted.metric
     options: dict[str, Any] = {"ks": sorted({*whole_numbers("k", k), _length(metric)}), "cold": cold}
-    given = reading.interactions(source, not console.quiet) if source else judged(reading, str(candidates))
+    given = _pairs(reading, source, console) if source else judged(reading, str(candidates))
     fitted.model_ = with_more_users(fitted.model_, given.user_ids)
     target, left_out = held_out(given, fitted.seen_)
     if candidates is None:
@@ -75,6 +75,12 @@ def evaluate(
     remarks = [f"{count:,} pairs left out: {why}" for why, count in left_out.items() if count]
     text = f"{metric} {found.mean(metric):.4f} [{low:.4f}, {high:.4f}] (95% over users)"
     console.give("\n".join([found.table(), *remarks, text]), facts)
+
+
+def _pairs(reading: Reading, source: str, console: Console) -> Interactions:
+    """The pairs of the source; of a prepared split, its test part."""
+    split = reading.prepared_split(source)
+    return reading.interactions(source, not console.quiet) if split is None else split.test
 
 
 def _length(metric: str) -> int:

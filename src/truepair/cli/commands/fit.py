@@ -106,7 +106,7 @@ def _checkpoint(model: Recommender, output: Path, given: Path | None) -> Path | 
 
 def _read(model: Recommender, source: str, test: str | None, reading: Reading, console: Console) -> Any:
     if test is None:
-        data = reading.interactions(source, progress=not console.quiet)
+        data = reading.prepared_split(source) or reading.interactions(source, progress=not console.quiet)
         console.say(described(data))
         return data
     share = model.held_out

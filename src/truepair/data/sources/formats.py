@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,9 @@ from truepair.data.sources.text import (
     read_recbole,
 )
 from truepair.errors import InputError, check_choice, did_you_mean
+
+BATCH = 1 << 17
+"""Rows of a batch, where a file is read in batches."""
 
 
 def open_path(
@@ -186,6 +189,11 @@ def _dataset(files: list[Path], kind: str, source: Path) -> Raw:
         data = pa_dataset.dataset([str(path) for path in files], format=kind, **folder)
         names = data.schema.names
 
+    def read_parquet(chosen: list[str]) -> pa.Table:
+        # without a buffer of what comes next, which helps with remote files only
+        options = pa_dataset.ParquetFragmentScanOptions(pre_buffer=False)
+        return data.to_table(columns=chosen, fragment_scan_options=options)
+
     def read_arrow(chosen: list[str]) -> pa.Table:
         parts = []
         for fragment in data.get_fragments():
@@ -198,14 +206,27 @@ def _dataset(files: list[Path], kind: str, source: Path) -> Raw:
             parts.append(pa.table({name: to_arrow(part[name], name) for name in found}))
         return pa.concat_tables(parts, promote_options="permissive").select(chosen)
 
+    def batches(positions: Sequence[int]) -> Iterator[Sequence[pa.Array]]:
+        chosen = [names[at] for at in positions]
+        options = pa_dataset.ParquetFragmentScanOptions(pre_buffer=False)
+        ahead = {"batch_size": BATCH, "batch_readahead": 2, "fragment_readahead": 1}
+        with read_errors(source, what):
+            found = data.to_batches(columns=chosen, fragment_scan_options=options, **ahead)
+        while True:
+            with read_errors(source, what):
+                if (batch := next(found, None)) is None:
+                    return
+                _validate(pa.Table.from_batches([batch]))
+            yield [batch.column(name) for name in chosen]
+
     def read(positions: Sequence[int]) -> Sequence[Any]:
         chosen = [names[at] for at in positions]
         with read_errors(source, what):
-            table = data.to_table(columns=chosen) if kind == "parquet" else read_arrow(chosen)
+            table = read_parquet(chosen) if kind == "parquet" else read_arrow(chosen)
             _validate(table)
             return list(table.columns)
 
-    return Raw(str(source), names, read)
+    return Raw(str(source), names, read, batches=batches if kind == "parquet" else None)
 
 
 def _npz(file: File) -> Raw:

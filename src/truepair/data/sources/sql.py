@@ -36,21 +36,32 @@ def open_query(database: Database, query: str | None) -> Raw:
         opened.close()
         raise
 
-    def read(positions: Sequence[int]) -> Sequence[Any]:
+    def fetched(positions: Sequence[int]) -> Iterator[list[pa.Array]]:
         for at in positions:
             _check_type(database, reader.schema.field(at))
-        parts: list[list[pa.Array]] = [[] for _ in positions]
-        failed = errors_of(database, "reading the rows fails", "correct the query, or try again")
-        with _mixed_types(database, names), failed:
-            for batch in reader:
+        while True:
+            failed = errors_of(database, "reading the rows fails", "correct the query, or try again")
+            with _mixed_types(database, names), failed:
+                if (batch := next(reader, None)) is None:
+                    return
                 batch.validate(full=True)
-                for part, at in zip(parts, positions, strict=True):
-                    part.append(_copied(batch.column(at)))
+                found = [_copied(batch.column(at)) for at in positions]
+            yield found
+
+    def batches(positions: Sequence[int]) -> Iterator[Sequence[pa.Array]]:
+        for found in fetched(positions):
+            yield [_plain(pa.chunked_array([column])) for column in found]
+
+    def read(positions: Sequence[int]) -> Sequence[Any]:
+        parts: list[list[pa.Array]] = [[] for _ in positions]
+        for found in fetched(positions):
+            for part, column in zip(parts, found, strict=True):
+                part.append(column)
         kinds = [reader.schema.field(at).type for at in positions]
         return [_plain(pa.chunked_array(part, kind)) for part, kind in zip(parts, kinds, strict=True)]
 
     source = database.shown if database.table is None else f"{database.shown}#{database.table}"
-    return Raw(source, names, read, close=opened.close)
+    return Raw(source, names, read, batches=batches, close=opened.close)
 
 
 def _query(database: Database, query: str | None) -> str:

@@ -70,6 +70,7 @@ def read_delimited(
         partial(lines.place, header=header),
         typed=False,
         note=_note(header, len(names)),
+        batches=partial(lines.batches, header=header, width=len(names)),
     )
 
 
@@ -108,6 +109,24 @@ class _Lines:
 
     def columns(self, positions: Sequence[int], header: bool, width: int) -> Sequence[Any]:
         """The columns at `positions`, read by Arrow."""
+        stream, options = self._arrow_options(positions, header, width)
+        try:
+            return list(pa_csv.read_csv(stream, *options).columns)
+        except pa.ArrowInvalid as error:
+            raise self._field_count_error(width, error) from error
+
+    def batches(self, positions: Sequence[int], header: bool, width: int) -> Iterator[Sequence[pa.Array]]:
+        """The columns at `positions`, a block of lines at a time."""
+        stream, options = self._arrow_options(positions, header, width)
+        try:
+            with pa_csv.open_csv(stream, *options) as reader:
+                for batch in reader:
+                    yield list(batch.columns)
+        except pa.ArrowInvalid as error:
+            raise self._field_count_error(width, error) from error
+
+    def _arrow_options(self, positions: Sequence[int], header: bool, width: int) -> tuple[Any, Any]:
+        """The text as a stream, and how Arrow reads it."""
         keys = [str(at) for at in range(width)]
         read = pa_csv.ReadOptions(column_names=keys, skip_rows_after_names=int(header), block_size=_BLOCK)
         parse = pa_csv.ParseOptions(
@@ -122,11 +141,7 @@ class _Lines:
         if self.quoted and self.text.count(b'"') % 2:
             self._check_last_quote()
         # a leading blank line would be skipped in place of the header
-        stream = pa.BufferReader(self.text.lstrip(b"\r\n"))
-        try:
-            return list(pa_csv.read_csv(stream, read, parse, convert).columns)
-        except pa.ArrowInvalid as error:
-            raise self._field_count_error(width, error) from error
+        return pa.BufferReader(self.text.lstrip(b"\r\n")), (read, parse, convert)
 
     def place(self, row: int, header: bool) -> str:
         """The physical line of a row."""

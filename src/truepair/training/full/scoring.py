@@ -114,7 +114,7 @@ class Blocks:
         self.n_saturated_users = int(((counts > 0) & (free == 0)).sum())
         self.n_anchors = int(counts[free > 0].sum())
         self.counts, self.indptr = (torch.tensor(x, device=device) for x in (counts, data.indptr))
-        self.items = torch.tensor(data.items, device=device)
+        self.items = torch.tensor(data.items, dtype=torch.int64, device=device)
         tau = torch.tensor(getattr(loss, "tau", 0.0), dtype=torch.float64, device=device)
         self.tau = tau.expand(data.n_users) if tau.ndim == 0 else tau
         self.weights = weights_of(loss, device)

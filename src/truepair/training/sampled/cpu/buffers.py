@@ -48,8 +48,8 @@ def neighbours_of(interactions: Interactions, hops: int, dim: int) -> tuple[Neig
     """The two sides of the graph: the items of each user, the users of each item."""
     by_item = np.argsort(interactions.items, kind="stable")
     return (
-        _neighbours(interactions.user_counts, interactions.items, hops, dim),
-        _neighbours(interactions.item_counts, interactions.users[by_item], hops, dim),
+        _neighbours(interactions.user_counts, np.asarray(interactions.items, np.int64), hops, dim),
+        _neighbours(interactions.item_counts, np.asarray(interactions.users, np.int64)[by_item], hops, dim),
     )
 
 

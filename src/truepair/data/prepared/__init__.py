@@ -1,0 +1,1 @@
+"""Prepared data: interactions in a folder of memory-mapped arrays."""

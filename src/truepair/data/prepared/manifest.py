@@ -1,0 +1,217 @@
+"""The manifest of a prepared folder: what is in it, as JSON with a checksum. docs/prepare.md has it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from truepair.data.interactions import EXTRA, TIME_KINDS, Step
+from truepair.data.prepared.array_files import ArrayFile
+from truepair.errors import InputError, StorageError
+from truepair.storage.atomic import atomic_write
+from truepair.storage.plain_values import every_value
+
+KIND = "truepair prepared interactions"
+VERSION = 1
+NAME = "manifest.json"
+
+WHOLE = ("all",)
+SPLIT = ("train", "valid", "test")
+"""Names of parts: a folder has all pairs in one, or train, perhaps valid, and test."""
+
+ID_TYPES = ("int64", "uint64", "text", "bytes", "uuid")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part: its pairs and the hash of its `Interactions`; None if the writer did not compute it."""
+
+    pairs: int
+    hash: str | None = None
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a folder holds."""
+
+    users: int
+    items: int
+    user_type: str
+    item_type: str
+    parts: dict[str, Part]
+    arrays: dict[str, ArrayFile]
+    """Path without .npy -> the file."""
+    time_kind: str = "clock"
+    recipe: str | None = None
+    """Of the split."""
+    history: tuple[Step, ...] = ()
+    about: dict[str, Any] = field(default_factory=dict)
+    """Source, options and versions, for people."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The content of the file, without its checksum."""
+        arrays = {name: {**asdict(file), "shape": list(file.shape)} for name, file in self.arrays.items()}
+        for described in arrays.values():
+            described.pop("file")
+        return {
+            "kind": KIND,
+            "version": VERSION,
+            "users": self.users,
+            "items": self.items,
+            "user_ids": self.user_type,
+            "item_ids": self.item_type,
+            "parts": {name: asdict(part) for name, part in self.parts.items()},
+            "time_kind": self.time_kind,
+            "recipe": self.recipe,
+            "history": [asdict(step) for step in self.history],
+            "about": self.about,
+            "arrays": arrays,
+        }
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write it last: a folder without it is incomplete."""
+    content = manifest.to_json()
+    text = json.dumps({**content, "digest": _digest(content)}, indent=1, ensure_ascii=False, allow_nan=False)
+    with atomic_write(folder / NAME) as file:
+        file.write(text.encode())
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of a folder; anything wrong with it is a StorageError."""
+    path = folder / NAME
+    try:
+        content = json.loads(path.read_bytes(), parse_constant=_refuse)
+        every_value(content)  # raises if they are nested too deeply
+    except (OSError, ValueError, RecursionError, InputError) as error:
+        raise StorageError(f"{path} cannot be read: {error!s:.300}. It is damaged or foreign.") from error
+    if not isinstance(content, dict) or content.get("kind") != KIND:
+        raise StorageError(f"{path} is not the manifest of prepared interactions; give another folder.")
+    version = content.get("version")
+    if isinstance(version, int) and version > VERSION:
+        raise StorageError(
+            f"{folder} was prepared in version {version}; this truepair reads up to {VERSION}; upgrade it."
+        )
+    digest = content.pop("digest", None)
+    if digest is not None and digest != _digest(content):
+        raise StorageError(f"{path} is damaged: its checksum does not match its content; prepare it again.")
+    try:
+        made = _from_json(content)
+        _check(made)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise StorageError(f"{path} is damaged or foreign: {error!r:.300}; prepare it again.") from error
+    return made
+
+
+def _from_json(content: dict[str, Any]) -> Manifest:
+    if content["version"] != VERSION:
+        raise ValueError(f"version {content['version']!r:.20} never existed")
+    arrays = {
+        name: ArrayFile(
+            f"{name}.npy",
+            str(one["dtype"]),
+            tuple(map(_count, one["shape"])),
+            _count(one["bytes"]),
+            one["digest"],
+        )
+        for name, one in content["arrays"].items()
+    }
+    return Manifest(
+        _count(content["users"]),
+        _count(content["items"]),
+        content["user_ids"],
+        content["item_ids"],
+        {name: Part(_count(one["pairs"]), one["hash"]) for name, one in content["parts"].items()},
+        arrays,
+        content["time_kind"],
+        content["recipe"],
+        tuple(_step(**step) for step in content["history"]),
+        dict(content["about"]),
+    )
+
+
+def _check(made: Manifest) -> None:
+    """Raise a ValueError unless names, types and shapes fit together."""
+    names = tuple(made.parts)
+    if names != WHOLE and not (set(names) <= set(SPLIT) and {"train", "test"} <= set(names)):
+        raise ValueError(f"parts {names!r:.80}")
+    for kind in (made.user_type, made.item_type):
+        if kind not in ID_TYPES:
+            raise ValueError(f"ids of type {kind!r:.20}")
+    if made.time_kind not in TIME_KINDS:
+        raise ValueError(f"time_kind {made.time_kind!r:.20}")
+    for step in made.history:
+        if not isinstance(step.what, str):
+            raise ValueError(f"a step {step.what!r:.40}")
+    expected = expected_arrays(made)
+    for name, allowed in expected.items():
+        one = made.arrays.get(name)
+        if one is None:
+            if not name.endswith(EXTRA) and name != "disliked":
+                raise ValueError(f"{name} is not among its arrays")
+        elif one.dtype not in allowed.dtypes or not allowed.fits(one.shape):
+            raise ValueError(f"{name} has the type {one.dtype!r:.20} and the shape {one.shape!r:.60}")
+    if unknown := set(made.arrays) - set(expected):
+        raise ValueError(f"unknown arrays {sorted(unknown)!r:.80}")
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Types and shape of an array; None is any length."""
+
+    dtypes: tuple[str, ...]
+    shape: tuple[int | None, ...]
+
+    def fits(self, shape: tuple[int, ...]) -> bool:
+        """Whether an array may have this shape."""
+        return len(shape) == len(self.shape) and all(
+            want is None or want == have for want, have in zip(self.shape, shape, strict=True)
+        )
+
+
+_CODES = ("<i4", "<i8")
+_NUMBERS = ("<f8", "<i8")
+
+
+def expected_arrays(made: Manifest) -> dict[str, Expected]:
+    """All arrays that such a folder may have; ratings, weights, times and dislikes may be absent."""
+    found: dict[str, Expected] = {}
+    for who, n, kind in (("user", made.users, made.user_type), ("item", made.items, made.item_type)):
+        found |= _id_arrays(f"{who}_ids", n, kind)
+    for name, part in made.parts.items():
+        found |= {f"{name}/{code}": Expected(_CODES, (part.pairs,)) for code in ("users", "items")}
+        found[f"{name}/starts"] = Expected(("<i8",), (made.users + 1,))
+        found[f"{name}/popularity"] = Expected(("<i8",), (made.items,))
+        found |= {f"{name}/{column}": Expected(_NUMBERS, (part.pairs,)) for column in EXTRA}
+    return {**found, "disliked": Expected(("<i8",), (None,))}
+
+
+def _id_arrays(name: str, n: int, kind: str) -> dict[str, Expected]:
+    if kind == "uuid":
+        return {f"{name}/values": Expected(("|u1",), (n, 16))}
+    if kind in ("int64", "uint64"):
+        return {f"{name}/values": Expected(("<i8" if kind == "int64" else "<u8",), (n,))}
+    starts = Expected(("<i8",), (n + 1,))
+    return {f"{name}/values": Expected(("|u1",), (None,)), f"{name}/starts": starts}
+
+
+def _step(what: str, rows: int, users: int, items: int, note: bool) -> Step:
+    return Step(what, _count(rows), _count(users), _count(items), note=bool(note))
+
+
+def _count(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 62:
+        raise ValueError(f"{value!r:.40} is no count")
+    return value
+
+
+def _digest(content: dict[str, Any]) -> str:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"it holds {constant}, which JSON does not have")

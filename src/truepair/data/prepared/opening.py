@@ -1,0 +1,156 @@
+"""Opening a prepared folder: Interactions or a Split on its memory maps; nothing is copied."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from truepair.data.ids import IdMap
+from truepair.data.interactions import EXTRA, Interactions, trusted_interactions
+from truepair.data.prepared.array_files import open_array, verify_array
+from truepair.data.prepared.id_files import open_ids
+from truepair.data.prepared.manifest import NAME, SPLIT, WHOLE, Manifest, read_manifest
+from truepair.data.split import Split, disjoint_split
+from truepair.errors import StorageError
+
+_AT_ONCE = 1 << 22  # pairs that are checked at once
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+def is_prepared(source: Any) -> bool:
+    """Whether `source` is the path of a prepared folder, or of one of its parts, such as FOLDER/test."""
+    if not isinstance(source, str | os.PathLike):
+        return False
+    try:
+        folder, _ = _folder_and_part(Path(source).expanduser())
+    except (OSError, RuntimeError, ValueError):  # no such person; a NUL in the name
+        return False
+    return folder is not None
+
+
+def open_prepared(folder: str | Path, *, verify: bool = False) -> Interactions | Split:
+    """The interactions of a folder that `prepare` made, or its split; FOLDER/test is its test part alone.
+
+    The arrays are memory maps: opening takes milliseconds whatever their length, and pages are read when they
+    are used. Codes of users and items have 32 bits where that is enough. The sizes of all files are compared
+    with the manifest. `verify=True` also reads every byte and compares checksums, so that a flipped bit is
+    noticed, and checks that all codes are in range and sorted.
+    """
+    path = Path(folder).expanduser()
+    root, part = _folder_and_part(path)
+    if root is None:
+        raise _no_folder(path)
+    manifest = read_manifest(root)
+    arrays = {name: open_array(root, file) for name, file in manifest.arrays.items()}
+    if verify:
+        for file in manifest.arrays.values():
+            verify_array(root, file)
+    users = open_ids(root, "user_ids", manifest.user_type, arrays)
+    items = open_ids(root, "item_ids", manifest.item_type, arrays)
+    names = manifest.parts if part is None else [part]
+    found = {name: _interactions(root, name, manifest, arrays, users, items) for name in names}
+    if verify:
+        for name, each in found.items():
+            _verify(root / name, each, manifest.parts[name].hash)
+    if part is not None:
+        return found[part]
+    if "all" in found:
+        return found["all"]
+    return disjoint_split(found["train"], found.get("valid"), found["test"], manifest.recipe or "given()")
+
+
+def part_of(root: Path, manifest: Manifest, name: str) -> Interactions:
+    """One part of a folder whose manifest is known."""
+    arrays = {each: open_array(root, file) for each, file in manifest.arrays.items()}
+    users = open_ids(root, "user_ids", manifest.user_type, arrays)
+    items = open_ids(root, "item_ids", manifest.item_type, arrays)
+    return _interactions(root, name, manifest, arrays, users, items)
+
+
+def _folder_and_part(path: Path) -> tuple[Path | None, str | None]:
+    if (path / NAME).is_file():
+        return path, None
+    if path.name in (*WHOLE, *SPLIT) and (path.parent / NAME).is_file() and path.is_dir():
+        return path.parent, path.name
+    return None, None
+
+
+def _no_folder(path: Path) -> StorageError:
+    if path.is_file():
+        return StorageError(f"{path} is a file, not a prepared folder; make one with `truepair prepare`.")
+    if not path.is_dir():
+        return StorageError(f"there is no prepared folder at {path}; check the path.")
+    return StorageError(
+        f"{path} has no {NAME}: it is incomplete, or no prepared folder; make one with `truepair prepare`."
+    )
+
+
+def _interactions(
+    root: Path, name: str, manifest: Manifest, arrays: Arrays, users: IdMap, items: IdMap
+) -> Interactions:
+    if name not in manifest.parts:
+        raise StorageError(f"{root} has no part {name!r}; its parts are {', '.join(manifest.parts)}.")
+    starts = arrays[f"{name}/starts"]
+    counts = np.diff(starts)
+    if starts[0] != 0 or starts[-1] != manifest.parts[name].pairs or (counts < 0).any():
+        raise StorageError(f"{root}/{name}/starts.npy is damaged: its values do not rise from 0 to the end.")
+    columns: dict[str, Any] = {
+        column: arrays[f"{name}/{column}"] for column in EXTRA if f"{name}/{column}" in arrays
+    }
+    cached: dict[str, Any] = {
+        "indptr": starts,
+        "user_counts": counts,
+        "item_counts": arrays[f"{name}/popularity"],
+    }
+    if (known := manifest.parts[name].hash) is not None:
+        cached["hash"] = known
+    disliked = arrays.get("disliked")
+    return trusted_interactions(
+        arrays[f"{name}/users"],
+        arrays[f"{name}/items"],
+        users,
+        items,
+        cached,
+        **columns,
+        history=manifest.history,
+        time_kind=manifest.time_kind,
+        disliked=disliked if disliked is not None and len(disliked) else None,
+    )
+
+
+def _verify(place: Path, found: Interactions, known: str | None) -> None:
+    """Raise unless pairs are in range and sorted, counts are theirs, and the hash is the manifest's."""
+    if not _in_order(found):
+        raise StorageError(
+            f"{place} is damaged: its pairs are not codes in rising order, or starts or popularity do not "
+            "fit to them; prepare it again."
+        )
+    plain = {name: getattr(found, name) for name in (*EXTRA, "time_kind", "disliked")}
+    anew = trusted_interactions(found.users, found.items, found.user_ids, found.item_ids, **plain)
+    if known is not None and anew.hash != known:
+        raise StorageError(f"{place} is damaged: its hash is not the manifest's; prepare it again.")
+
+
+def _in_order(found: Interactions) -> bool:
+    """Whether pairs are in range and rise, and starts and popularity count them; a chunk at a time."""
+    popularity, counts, last = np.zeros(found.n_items, np.int64), np.zeros(found.n_users, np.int64), -1
+    for first in range(0, len(found), _AT_ONCE):
+        users, items = (
+            codes[first : first + _AT_ONCE].astype(np.int64) for codes in (found.users, found.items)
+        )
+        for codes, n in ((users, found.n_users), (items, found.n_items)):
+            if codes.min() < 0 or codes.max() >= n:
+                return False
+        keys = users * found.n_items + items
+        if keys[0] <= last or (np.diff(keys) <= 0).any():
+            return False
+        last = int(keys[-1])
+        popularity += np.bincount(items, minlength=found.n_items)
+        low = int(users[0])
+        counts[low : int(users[-1]) + 1] += np.bincount(users - low)
+    return np.array_equal(popularity, found.item_counts) and np.array_equal(counts, found.user_counts)

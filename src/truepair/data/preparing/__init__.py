@@ -1,0 +1,1 @@
+"""Preparing: any source -> a folder of memory-mapped arrays, out of core on DuckDB."""
