@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from torch import Tensor
-
 from truepair.errors import StorageError
 from truepair.sampling import Matrices
 from truepair.training.checkpoints import check_epochs, check_same_job, checked_contents, describe_job
 from truepair.training.distributed import checkpoints
 from truepair.training.distributed.agreement import check_agreement
-from truepair.training.distributed.collectives import Group
-from truepair.training.distributed.shards import Shard
+from truepair.training.distributed.shards import Shard, ShardedMatrices
 from truepair.training.distributed.trainer import ShardTrainer
 from truepair.training.job import Job
 from truepair.training.loop import Run
@@ -27,16 +24,6 @@ class ShardedState(EpochState):
     def __init__(self, epoch: int, loss: float, trainer: ShardTrainer) -> None:
         super().__init__(epoch, loss, trainer.matrices)
         self.shards = ShardedMatrices(trainer.group, *trainer.parts(), trainer.user_shard, trainer.item_shard)
-
-
-class ShardedMatrices:
-    """A rank's rows of the two matrices, and which rows they are."""
-
-    def __init__(
-        self, group: Group, users: Tensor, items: Tensor, user_shard: Shard, item_shard: Shard
-    ) -> None:
-        self.group, self.users, self.items = group, users, items
-        self.user_shard, self.item_shard = user_shard, item_shard
 
 
 class DistributedRun(Run):

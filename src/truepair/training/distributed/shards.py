@@ -11,6 +11,7 @@ from torch import Tensor
 
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
+from truepair.training.distributed.collectives import Group
 
 _ROWS = 1 << 14  # drawn at a time; a multiple of 16, by which PyTorch draws normal numbers
 
@@ -71,6 +72,16 @@ def _normal_rows(shard: Shard, dim: int, generator: torch.Generator) -> Tensor:
         if first < last:
             found[first - shard.first : last - shard.first] = piece[first - start : last - start]
     return found * math.sqrt(2 / (shard.n + dim))
+
+
+class ShardedMatrices(NamedTuple):
+    """A rank's rows of the matrices of users and items, and which rows they are."""
+
+    group: Group
+    users: Tensor
+    items: Tensor
+    user_shard: Shard
+    item_shard: Shard
 
 
 class ShardPairs(NamedTuple):
