@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load as load_tensors
@@ -72,8 +73,8 @@ def save(
     try:
         with _as_alone(group):
             save_tensors(pieces, storage_writer=FileSystemWriter(folder), no_dist=group.size == 1)
-    except Exception as error:  # of several types, by what failed and where
-        problem = _reason(error)
+    except (Exception, CheckpointException) as error:  # the second is not an Exception
+        problem = reason(error)
     _check_all(group, problem, path)
     _on_first(group, lambda: _commit(path, folder, facts), path)
 
@@ -121,17 +122,17 @@ def _on_first(group: Group, action: Callable[[], None], path: Path) -> None:
         try:
             action()
         except (OSError, StorageError) as error:
-            problem = _reason(error)
+            problem = reason(error)
     _check_all(group, problem, path)
 
 
-def _reason(error: BaseException) -> str:
+def reason(error: BaseException) -> str:
     """The innermost reason: torch.distributed.checkpoint wraps those of all ranks in one."""
     failures = getattr(error, "failures", None)
     if isinstance(failures, dict) and failures:
-        rank, wrapped = next(iter(failures.items()))
+        wrapped = next(iter(failures.values()))
         inner = wrapped[0] if isinstance(wrapped, tuple) else wrapped
-        return f"{_reason(inner)} (rank {rank})"
+        return reason(inner)
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     lines = str(error).strip().splitlines()

@@ -83,7 +83,7 @@ def _join(device: torch.device) -> Group:
         timeout=timeout,
     )
     atexit.register(leave)
-    roll = RollCall(PrefixStore(f"{attempt}/roll", store), rank, size)
+    roll = RollCall(PrefixStore(f"{attempt}/roll", store), rank, size, min(_ROLL_CALL, _seconds()))
     return Group(rank, size, place=None if over_nccl else _MAIN_MEMORY, absent=roll.absent)
 
 
@@ -93,7 +93,7 @@ class RollCall:
     A rank that hangs, or has ended, does not sign. Nothing is sent while all goes well.
     """
 
-    def __init__(self, store: Any, rank: int, size: int, seconds: float = _ROLL_CALL) -> None:
+    def __init__(self, store: Any, rank: int, size: int, seconds: float) -> None:
         self.store, self.rank, self.size, self.seconds = store, rank, size, seconds
 
     def absent(self) -> list[int]:

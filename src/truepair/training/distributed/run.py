@@ -81,8 +81,8 @@ class DistributedRun(Run):
             tensors = checkpoints.read_rows(path, facts, self.shard_of)
             contents = checked_contents(tensors, facts, self.job, self.trainer, self._rows())
             self.trainer.restore(contents.state)
-        except Exception as error:  # PyTorch has no one type of error for files that it cannot read
-            problem = f"{type(error).__name__}: {error}"
+        except (Exception, checkpoints.CheckpointException) as error:  # PyTorch has no one type for files
+            problem = checkpoints.reason(error)
         for rank, text in enumerate(self.group.texts(problem)):
             if text:
                 raise StorageError(

@@ -4,31 +4,31 @@ import os
 import pickle
 import socket
 import tempfile
-import traceback
 from contextlib import closing
 from pathlib import Path
 
 import processes
 
 
-def on_ranks(n, function, *args, rank_of_call=True):
+def on_ranks(n, function, *args, **variables):
     """What `function(*args)` returns on each of `n` ranks; it lies at the top of a module.
 
-    An exception of a rank takes the place of its result.
+    An exception of a rank takes the place of its result. `variables` are those of the environment.
     """
     with tempfile.TemporaryDirectory() as folder:
-        port = free_port()
-        started = [processes.start(_work, rank, n, port, folder, function, args) for rank in range(n)]
+        environment = {"WORLD_SIZE": n, "LOCAL_WORLD_SIZE": n, "MASTER_ADDR": "127.0.0.1"}
+        environment |= {"MASTER_PORT": free_port(), **variables}
+        started = [processes.start(_work, rank, environment, folder, function, args) for rank in range(n)]
         for process in started:
-            process.join(120)
+            process.join(100)
             if process.exitcode is None:
                 process.kill()
         return [_result(Path(folder, str(rank)), process) for rank, process in enumerate(started)]
 
 
-def values(n, function, *args):
+def values(n, function, *args, **variables):
     """The same; an exception of a rank is raised."""
-    found = on_ranks(n, function, *args)
+    found = on_ranks(n, function, *args, **variables)
     for each in found:
         if isinstance(each, BaseException):
             raise each
@@ -47,22 +47,19 @@ def _result(path, process):
     return pickle.loads(path.read_bytes())
 
 
-def _work(rank, size, port, folder, function, args):
+def _work(rank, environment, folder, function, args):
     import torch
 
     torch.set_num_threads(1)
-    os.environ |= {
-        "RANK": str(rank),
-        "LOCAL_RANK": str(rank),
-        "WORLD_SIZE": str(size),
-        "LOCAL_WORLD_SIZE": str(size),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-    }
+    os.environ |= {name: str(value) for name, value in environment.items()}
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank)}
     try:
         found = function(*args)
     except Exception as error:
-        error.add_note(traceback.format_exc())
         found = error
-    Path(folder, f"{rank}.new").write_bytes(pickle.dumps(found))
+    try:
+        content = pickle.dumps(found)
+    except Exception:  # an error that does not pickle
+        content = pickle.dumps(RuntimeError(repr(found)))
+    Path(folder, f"{rank}.new").write_bytes(content)
     os.replace(Path(folder, f"{rank}.new"), Path(folder, str(rank)))
