@@ -74,7 +74,7 @@ def save(
         with _as_alone(group):
             save_tensors(pieces, storage_writer=FileSystemWriter(folder), no_dist=group.size == 1)
     except (Exception, CheckpointException) as error:  # the second is not an Exception
-        problem = reason(error)
+        problem = f"{reason(error)} on rank {_first_failure(error, group.rank)}"
     _check_all(group, problem, path)
     _on_first(group, lambda: _commit(path, folder, facts), path)
 
@@ -109,10 +109,9 @@ def _folder_in(path: Path) -> str | None:
 
 def _check_all(group: Group, problem: str, path: Path) -> None:
     """An error on all ranks if one of them has a problem."""
-    for rank, text in enumerate(group.texts(problem)):
-        if text:
-            before = "the one before it is untouched" if _folder_in(path) else "there was none before"
-            raise StorageError(f"cannot write the checkpoint {path} on rank {rank}: {text}; {before}.")
+    if found := next(filter(None, group.texts(problem)), ""):
+        before = "the one before it is untouched" if _folder_in(path) else "there was none before"
+        raise StorageError(f"cannot write the checkpoint {path}: {found}; {before}.")
 
 
 def _on_first(group: Group, action: Callable[[], None], path: Path) -> None:
@@ -124,6 +123,11 @@ def _on_first(group: Group, action: Callable[[], None], path: Path) -> None:
         except (OSError, StorageError) as error:
             problem = reason(error)
     _check_all(group, problem, path)
+
+
+def _first_failure(error: BaseException, rank: int) -> int:
+    """The rank on which it failed, where torch.distributed.checkpoint says so; else this one."""
+    return next(iter(getattr(error, "failures", None) or [rank]))
 
 
 def reason(error: BaseException) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from torch.distributed.checkpoint.api import CheckpointException
+
 from truepair.errors import StorageError
 from truepair.sampling import Matrices
 from truepair.training.checkpoints import check_epochs, check_same_job, checked_contents, describe_job
@@ -81,7 +83,7 @@ class DistributedRun(Run):
             tensors = checkpoints.read_rows(path, facts, self.shard_of)
             contents = checked_contents(tensors, facts, self.job, self.trainer, self._rows())
             self.trainer.restore(contents.state)
-        except (Exception, checkpoints.CheckpointException) as error:  # PyTorch has no one type for files
+        except (Exception, CheckpointException) as error:  # PyTorch has no one type for files
             problem = checkpoints.reason(error)
         for rank, text in enumerate(self.group.texts(problem)):
             if text:
