@@ -127,7 +127,7 @@ def _on_first(group: Group, action: Callable[[], None], path: Path) -> None:
 
 def _first_failure(error: BaseException, rank: int) -> int:
     """The rank on which it failed, where torch.distributed.checkpoint says so; else this one."""
-    return next(iter(getattr(error, "failures", None) or [rank]))
+    return int(next(iter(getattr(error, "failures", None) or [rank])))
 
 
 def reason(error: BaseException) -> str:
