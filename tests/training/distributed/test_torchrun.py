@@ -1,8 +1,10 @@
 """`torchrun … -m truepair fit`: one model, one output; ranks that are killed go on from the checkpoint."""
 
+import itertools
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,17 +16,18 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-import processes
-from ranks import _work, free_port, values
+from ranks import on_ranks, values
 from truepair.cli.console import Console
 from truepair.cli.main import app
 from truepair.cli.ranks import Ranks
-from truepair.errors import InputError
+from truepair.errors import InputError, TruepairError
 from truepair.losses import InfoNCE
 from truepair.models.encoders import MF
 from truepair.recommender.estimator import Recommender
 from truepair.sampling import Full
 from truepair.training import Job, Settings, fit
+from truepair.training.distributed.collectives import Group
+from truepair.training.distributed.processes import rank_of_process
 from worlds import two_tastes
 
 OPTIONS = [
@@ -116,7 +119,7 @@ def test_only_the_first_rank_prints(monkeypatch):
 
 # --- kills -----------------------------------------------------------------------------------------------
 
-SETTINGS = Settings(epochs=60, batch_size=10, learning_rate=0.02, device="cpu")
+SETTINGS = Settings(epochs=60, batch_size=20, learning_rate=0.02, device="cpu")
 JOB = Job(MF(dim=4), InfoNCE(), Full(), two_tastes(), SETTINGS)
 
 
@@ -125,26 +128,45 @@ def trained(path, engine="distributed"):
     return result.users, result.items
 
 
+MOMENTS = {
+    "in a collective": (Group, "_timed", 80),
+    "while tensors are flushed": (os, "fsync", 6),
+    "while files are put in place": (os, "replace", 4),
+    "while the old folder is removed": (shutil, "rmtree", 4),
+}
+
+
+def trained_until_killed(path, victim, moment, count):
+    """The rank `victim` kills itself, as SIGKILL does, at the named moment."""
+    if rank_of_process() == victim:
+        owner, name, _ = MOMENTS[moment]
+        original, left = getattr(owner, name), itertools.count(count, -1)
+
+        def counted(*args, **kwargs):
+            if not next(left):
+                os.kill(os.getpid(), signal.SIGKILL)
+            return original(*args, **kwargs)
+
+        setattr(owner, name, counted)
+    return trained(path)
+
+
 @pytest.mark.long
 def test_ranks_killed_at_twenty_moments_go_on(tmp_path):
-    """As torchrun does it: when one rank is killed, all are started anew."""
-    chance, path, results = random.Random(0), tmp_path / "run.checkpoint", tmp_path / "results"
-    results.mkdir()
-    reached = []
+    """As torchrun does it: when a rank is killed, all are started anew."""
+    chance, path = random.Random(0), tmp_path / "run.checkpoint"
+    reached = [0]
     for _ in range(20):
-        environment = {"WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1"}
-        environment["MASTER_PORT"] = free_port()
-        ranks = [processes.start(_work, rank, environment, results, trained, (path,)) for rank in range(2)]
-        time.sleep(chance.uniform(1.0, 4.0))
-        order = chance.sample(ranks, 2)
-        for process in order:
-            process.kill()
-        for process in ranks:
-            process.join()
+        moment, victim = chance.choice(list(MOMENTS)), chance.randrange(2)
+        victim = victim if moment in list(MOMENTS)[:2] else 0  # the others are rank 0's
+        count = chance.randrange(MOMENTS[moment][2])
+        found = on_ranks(2, trained_until_killed, path, victim, moment, count, TRUEPAIR_TIMEOUT="5")
+        assert str(found[victim]) == f"rank {victim} ended with -9", found
+        assert isinstance(found[1 - victim], TruepairError), found
         facts = path / "run.json"
         reached.append(len(json.loads(facts.read_text())["history"]) if facts.exists() else 0)
     assert reached == sorted(reached)
-    assert 0 < reached[-1] < SETTINGS.epochs, reached
+    assert 5 < reached[-1] < SETTINGS.epochs, reached
     expected = trained(None, "full")
     for found in values(2, trained, path):
         for a, b in zip(found, expected, strict=True):

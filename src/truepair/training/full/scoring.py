@@ -16,13 +16,13 @@ from torch import Tensor
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 from truepair.losses import Loss
+from truepair.losses.posterior_weights import weights_of
 from truepair.randomness import random_words
 from truepair.sampling import Full, Matrices
 from truepair.sampling.batch import epoch_batches
 from truepair.training.full.block import ONE_PART, Block, Totals
 from truepair.training.full.losses import RowLosses, row_losses
 from truepair.training.full.pair_sums import PairSums, pair_sums
-from truepair.training.posterior_weights import weights_of
 
 
 class ScoredBlock(NamedTuple):
