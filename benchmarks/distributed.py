@@ -56,7 +56,8 @@ def world(args: argparse.Namespace) -> Split:
 def job_of(args: argparse.Namespace, split: Split) -> Job:
     encoder = MF(dim=args.dim, scoring="cosine", temperature=0.15)
     settings = Settings(epochs=args.epochs, batch_size=args.batch, learning_rate=0.005, device="cpu")
-    return Job(encoder, LOSSES[args.loss](), Full(columns=args.columns), split.train, settings)
+    loss = LOSSES[args.loss]().with_density(split.train.density)
+    return Job(encoder, loss, Full(columns=args.columns), split.train, settings)
 
 
 def bytes_sent() -> int:
@@ -131,7 +132,10 @@ def main() -> None:
     assert split.valid is not None
     score = Validation(split.valid, split.train, "ndcg@20").score(*alone.matrices())
     scores, width = alone.users @ alone.items.T, args.dim
-    print(f"{split.train}, {args.loss}, batch of {args.batch} users, d = {width}, {args.epochs} epochs")
+    print(
+        f"{split.train}, {args.loss}, batch of {args.batch} users, d = {width}, {args.epochs} epochs, "
+        f"NDCG@20 {score:.4f}"
+    )
     print(f"2·B·d numbers take {2 * args.batch * width * 4 / 1e3:,.0f} kB; "
           f"2·items·d would take {2 * args.items * width * 4 / 1e3:,.0f} kB")  # fmt: skip
     print("ranks  largest difference of scores  of NDCG@20   kB sent a step: counted  on sockets"

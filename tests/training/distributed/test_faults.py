@@ -58,6 +58,7 @@ def other_validation():
     fit(job(), [None, lambda state: 1.0][rank_of_process()], engine="distributed")
 
 
+@pytest.mark.long
 def test_a_rank_that_hangs_is_named():
     first, _ = on_ranks(2, hanging, 4, TRUEPAIR_TIMEOUT="1")
     assert isinstance(first, TrainingError)

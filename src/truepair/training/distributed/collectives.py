@@ -71,8 +71,12 @@ class Group:
         """The sum over ranks of the rank's own part of `whole` [size · n, …]. [n, …]"""
         if self.size == 1:
             return whole
+        n_bytes = (self.size - 1) * _bytes(whole) // self.size
+        if self._place is not None and self._place.type == "cpu":  # gloo reduces for all and drops the rest
+            parts = self._exchange(dist.all_to_all_single, torch.empty_like(whole), whole, n_bytes)
+            return parts.view(self.size, -1, *whole.shape[1:]).sum(dim=0)
         found = whole.new_empty(len(whole) // self.size, *whole.shape[1:])
-        return self._exchange(_reduce_scatter, found, whole, (self.size - 1) * _bytes(found))
+        return self._exchange(_reduce_scatter, found, whole, n_bytes)
 
     def sum(self, part: Tensor) -> Tensor:
         """The sum over ranks, of a tensor of one shape."""
