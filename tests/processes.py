@@ -13,6 +13,7 @@ _server.set_forkserver_preload(
         "truepair.evaluation",
         "truepair.recommender",
         "truepair.training",
+        "truepair.training.distributed.run",
         "truepair.tuning.search_loop",
     ]
 )

@@ -50,12 +50,15 @@ def random_order(key: int, n: int) -> npt.NDArray[np.int64]:
     return np.argsort(random_bits(key, n), kind="stable")
 
 
-def random_words(key: int, shape: tuple[int, ...], device: torch.device) -> torch.Tensor:
-    """The words of `random_bits` as non-negative int64: 63 bits each, the lowest bit is dropped."""
+def random_words(key: int, shape: tuple[int, ...], device: torch.device, first: int = 0) -> torch.Tensor:
+    """The words of `random_bits` as non-negative int64: 63 bits each, the lowest bit is dropped.
+
+    `first` leaves out so many words of the stream.
+    """
     import torch
 
     n = int(np.prod(shape))
-    x = torch.arange(1, n + 1, dtype=torch.int64, device=device)
+    x = torch.arange(first + 1, first + n + 1, dtype=torch.int64, device=device)
     x = x.mul_(_signed(_GAMMA)).add_(_signed(key))
     for shift, factor in _MIX:
         x = x.bitwise_xor_(_logical_shift(x, shift)).mul_(_signed(factor))

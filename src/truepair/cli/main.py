@@ -29,6 +29,7 @@ from truepair.cli.commands.tune import tune
 from truepair.cli.commands.update import update
 from truepair.cli.interruption import EXIT_CODE, interrupt_raises
 from truepair.cli.options import Command
+from truepair.cli.ranks import Ranks
 from truepair.data.sources.sql_urls import without_password
 from truepair.errors import TruepairError
 from truepair.storage.versions import package_version
@@ -60,7 +61,9 @@ class Group(TyperGroup):
         except BrokenPipeError:
             raise  # the reader of stdout has closed it
         except (TruepairError, OSError) as error:
-            typer.echo(f"truepair: {error}", err=True)
+            ranks = Ranks.here()
+            who = "truepair" if ranks.size == 1 else f"truepair (rank {ranks.rank})"
+            typer.echo(f"{who}: {error}", err=True)
             raise typer.Exit(1) from error
         except KeyboardInterrupt:
             typer.echo("interrupted", err=True)
@@ -130,7 +133,8 @@ add(
     "fit",
     fit,
     "fit clicks.csv -o model.truepair --min-rating 4 --set encoder.temperature=0.2\n"
-    "  truepair fit sqlite:///shop.db --query 'select user_id, item_id from clicks' -o model.truepair",
+    "  truepair fit sqlite:///shop.db --query 'select user_id, item_id from clicks' -o model.truepair\n"
+    "  torchrun --nproc-per-node 2 -m truepair fit clicks.csv -o model.truepair",
 )
 add(
     app,

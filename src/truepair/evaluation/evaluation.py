@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -14,10 +14,11 @@ from truepair.data.split import Split
 from truepair.errors import InputError, check_choice, check_type, check_whole
 from truepair.evaluation.cold import Cold, history_of
 from truepair.evaluation.judged import Judged
-from truepair.evaluation.metrics import CATALOGUE_METRICS, METRICS, Floats, Mask, parse_metric
+from truepair.evaluation.metrics import CATALOGUE_METRICS, METRICS, Floats, Hits, Mask, parse_metric
 from truepair.evaluation.results import Evaluation
 from truepair.evaluation.task import Task
 from truepair.ranking.selection import Exclude, Matrix, as_masks
+from truepair.ranking.sharded_top_k import sharded_top_k
 
 
 class HasMatrices(Protocol):
@@ -198,13 +199,24 @@ class Validation:
 
     def values(self, users: Matrix, items: Matrix) -> Floats:
         """The metric of each user who counts."""
-        name, k = parse_metric(self.metric)
-        _, hits = self._task.ranked(users, items, k)
+        _, k = parse_metric(self.metric)
+        return self._values(self._task.ranked(users, items, k)[1])
+
+    def _values(self, hits: Hits) -> Floats:
+        name, _ = parse_metric(self.metric)
         return METRICS[name](hits, self._task.n_target)[_counted(self._task)]
 
     def __call__(self, model: HasMatrices) -> float:
-        """The score of the matrices that the model has now."""
-        return self.score(*model.matrices())
+        """The score of the matrices that the model has now.
+
+        Matrices that are divided among processes are ranked where they are.
+        """
+        shards = getattr(model, "shards", None)
+        if shards is None:
+            return self.score(*model.matrices())
+        _, k = parse_metric(self.metric)
+        _, hits = self._task.listed(partial(sharded_top_k, shards), k)
+        return float(self._values(hits).mean())
 
     def __repr__(self) -> str:
         return f"<Validation: {self.metric} over {len(self.target):,} pairs>"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from truepair.errors import InputError, check_type
 from truepair.evaluation.cold import Cold, History, check_cold
 from truepair.evaluation.metrics import Hits, Mask
 from truepair.models.factor_matrices import n_rows
-from truepair.ranking.selection import Exclude, Matrix, as_masks, check_shapes, has_pairs, top_k
+from truepair.ranking.selection import Exclude, Matrix, TopK, as_masks, check_shapes, has_pairs, top_k
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,8 +71,12 @@ class Task:
         Users without a trained pair get the most popular items, unless the policy is "model".
         """
         check_shapes((n_rows(users), n_rows(items)), [self.target], "target")
+        return self.listed(partial(top_k, users, items), k)
+
+    def listed(self, best_items: Callable[..., TopK], k: int) -> tuple[Codes, Hits]:
+        """The same, from a function that lists items as `top_k` does."""
         ranked = np.ones(len(self.users), dtype=bool) if self.cold == "model" else ~self.is_cold
-        best = top_k(users, items, k, rows=self.users[ranked], exclude=self.masks).items
+        best = best_items(k, rows=self.users[ranked], exclude=self.masks).items
         listed = np.empty((len(self.users), k), dtype=np.int64)
         listed[ranked] = best
         if not ranked.all():

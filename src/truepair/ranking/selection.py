@@ -64,15 +64,28 @@ def top_k(
     check_shapes((n_users, n_items), masks)
     masks = (*masks, *(mask.dislikes for mask in masks if mask.dislikes is not None))
     block = None if block is None else check_whole("block", block, 1)
+    return ranked(user_matrix, item_matrix, tie_order(n_items), k, codes, masks, block)
+
+
+def ranked(
+    users: Rows,
+    items: Rows,
+    order: Codes,
+    k: int,
+    codes: Codes,
+    masks: tuple[Interactions, ...],
+    block: int | None = None,
+) -> TopK:
+    """`top_k` without its checks; of equal scores, the item that comes first in `order` comes first."""
     with torch.inference_mode():
         if (
-            isinstance(user_matrix, torch.Tensor)
-            and isinstance(item_matrix, torch.Tensor)
-            and item_matrix.device.type == "cpu"
+            isinstance(users, torch.Tensor)
+            and isinstance(items, torch.Tensor)
+            and items.device.type == "cpu"
             and compiled_module() is not None
         ):
-            return _rank_compiled(user_matrix, item_matrix, k, codes, masks, block)
-        return TopK(*rank_in_blocks(user_matrix, item_matrix, tie_order(n_items), k, codes, masks, block))
+            return _rank_compiled(users, items, order, k, codes, masks, block)
+        return TopK(*rank_in_blocks(users, items, order, k, codes, masks, block))
 
 
 def as_masks(exclude: Exclude | None) -> tuple[Interactions, ...]:
@@ -138,18 +151,17 @@ def has_pairs(part: Interactions, users: Codes, items: Codes) -> npt.NDArray[np.
 def _rank_compiled(
     users: torch.Tensor,
     items: torch.Tensor,
+    order: Codes,
     k: int,
     codes: Codes,
     masks: tuple[Interactions, ...],
     block: int | None,
 ) -> TopK:
-    compiled, n_items = compiled_module(), len(items)
+    compiled = compiled_module()
     matrices = [np.ascontiguousarray(matrix.cpu().numpy()) for matrix in (users, items)]
     masked = _masked_items(compiled, masks, codes)
     block = compiled.BLOCK if block is None else block
-    return TopK(
-        *compiled.rank_on_cpu(*matrices, tie_order(n_items), k, codes, masked, block, torch.get_num_threads())
-    )
+    return TopK(*compiled.rank_on_cpu(*matrices, order, k, codes, masked, block, torch.get_num_threads()))
 
 
 def _masked_items(compiled: Any, masks: tuple[Interactions, ...], codes: Codes) -> tuple[Codes, Codes, Codes]:

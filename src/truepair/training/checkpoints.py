@@ -98,15 +98,23 @@ class Contents(NamedTuple):
 
 
 def checked_contents(
-    tensors: Mapping[str, Tensor], facts: Mapping[str, Any], job: Job, trainer: Trainer
+    tensors: Mapping[str, Tensor],
+    facts: Mapping[str, Any],
+    job: Job,
+    trainer: Trainer,
+    n_rows: tuple[int, int] | None = None,
 ) -> Contents:
-    """The contents of a checkpoint of this job; a ValueError says what does not fit."""
+    """The contents of a checkpoint of this job; a ValueError says what does not fit.
+
+    `n_rows` are the numbers of users and items whose vectors the tensors have; by default, of all.
+    """
     history = _history(facts.get("history"))
     best = _best(facts.get("best"), history)
     layouts = {f"trainer.{name}": layout for name, layout in _state_layouts(trainer).items()}
     if best is not None:
         width = job.encoder.dim + bool(job.encoder.popularity)
-        for name, rows in (("users", job.interactions.n_users), ("items", job.interactions.n_items)):
+        of_all = job.interactions.n_users, job.interactions.n_items
+        for name, rows in zip(("users", "items"), n_rows or of_all, strict=True):
             layouts[f"best.{name}"] = (rows, width), torch.float32
     before = 0 if job.start is None else job.start.steps
     _check_tensors(tensors, layouts, most_steps=before + len(history) * trainer.steps)

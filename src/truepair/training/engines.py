@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from truepair.errors import InputError, check_choice
 from truepair.storage.old_names import current_value
+from truepair.training.distributed.engine import DISTRIBUTED
 from truepair.training.full.engine import FULL
 from truepair.training.job import Job
 from truepair.training.reference.engine import REFERENCE
@@ -19,6 +20,7 @@ ENGINES: dict[str, Engine] = {
     "cpu": CPU,
     "cpu-fast": CPU_FAST,
     "full": FULL,
+    "distributed": DISTRIBUTED,
     "reference": REFERENCE,
 }
 AUTO = "auto"

@@ -14,6 +14,7 @@ from truepair.data.interactions import Interactions
 from truepair.errors import InputError, TrainingError, check_type
 from truepair.losses import InfoNCEPosterior, Loss
 from truepair.sampling import Full, Sampler
+from truepair.training.distributed.processes import rank_of_process
 from truepair.training.engines import AUTO, ENGINES, choose_engine
 from truepair.training.job import Job
 from truepair.training.loop import Run, run_to_the_end
@@ -49,18 +50,29 @@ def fit(
     the validation score: the matrices of the best epoch are kept, and `settings.patience` counts from it.
     `checkpoint` names a file to save to after every `checkpoint_every` epochs; if the file exists, the run
     continues from it, and on the CPU ends with the same bits as a run that was never interrupted.
-    `engine` is one of `ENGINES`, or "auto": see `choose_engine`.
+    `engine` is one of `ENGINES`, or "auto": see `choose_engine`. With "distributed" every process of
+    torchrun calls this function with an equal job, `on_epoch` is called on all of them, and each gets the
+    whole result; the checkpoint is a folder.
     `keep_start` keeps the vectors and Adam's moments as the result's `start`, from which another job can
     start; there is none if the matrices are not those of the last epoch.
     """
     job = _checked(job, on_epoch)
     engine = choose_engine(job, engine)
+    progress = progress and (engine != "distributed" or rank_of_process() == 0)
     if progress:
         print(f"engine: {engine}", file=sys.stderr)
     _process["has trained"] = True
     trainer = ENGINES[engine].start(job)
-    run = Run(job, engine, trainer, on_epoch, Path(checkpoint) if checkpoint is not None else None)
+    kind = Run if engine != "distributed" else _distributed_run()
+    run = kind(job, engine, trainer, on_epoch, Path(checkpoint) if checkpoint is not None else None)
     return run_to_the_end(run, checkpoint_every, progress, keep_start)
+
+
+def _distributed_run() -> type[Run]:
+    """The run of several processes; loaded late, because PyTorch's checkpoints take a while to import."""
+    from truepair.training.distributed.run import DistributedRun
+
+    return DistributedRun
 
 
 def fit_many(

@@ -6,6 +6,7 @@ import math
 import time
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
@@ -53,9 +54,7 @@ class Run:
         if job.start is not None:
             trainer.begin(job.start)
         if checkpoint is not None:
-            remove_unfinished(checkpoint)
-        if checkpoint is not None and checkpoint.exists():
-            self.restore(checkpoint)
+            self.continue_from(checkpoint)
 
     @property
     def epoch(self) -> int:
@@ -117,9 +116,10 @@ class Run:
         if self.on_epoch is None or (epoch % settings.validate_every and epoch != self.last_epoch):
             return None
         try:
-            score = self.on_epoch(EpochState(epoch, loss, self.trainer.matrices))
+            score = self.on_epoch(self.state_after(epoch, loss))
         except StopTraining as stop:
             score, self.stopped = stop.score, True
+        score = self.agreed(score)
         if score is None:
             return None
         if isinstance(score, str) or not math.isfinite(score):
@@ -127,8 +127,24 @@ class Run:
                 f"the validation score is {score!r} after epoch {epoch}; it must be a number."
             )
         if self.best is None or score > self.best[1]:
-            self.best = epoch, float(score), self.trainer.matrices()
+            self.best = epoch, float(score), self.kept()
         return float(score)
+
+    def state_after(self, epoch: int, loss: float) -> EpochState:
+        """What `on_epoch` sees."""
+        return EpochState(epoch, loss, self.trainer.matrices)
+
+    def agreed(self, score: float | None) -> float | None:
+        """The score that counts, and whether the run has stopped: a process alone agrees with itself."""
+        return score
+
+    def kept(self) -> Matrices:
+        """The matrices to keep of the best epoch."""
+        return self.trainer.matrices()
+
+    def whole(self, kept: Matrices) -> Matrices:
+        """The matrices of a result, from those that were kept."""
+        return kept
 
     def patience_is_over(self) -> bool:
         """Whether the best epoch lies too far back."""
@@ -142,7 +158,8 @@ class Run:
 
         Parameters and moments are those of the last epoch, so a result of an earlier one has no `start`.
         """
-        epoch, _, (users, items) = self.best or (self.epoch, 0.0, self.trainer.matrices())
+        epoch, _, kept = self.best or (self.epoch, 0.0, self.kept())
+        users, items = self.whole(kept)
         return FitResult(
             users=users.cpu(),
             items=items.cpu(),
@@ -158,19 +175,28 @@ class Run:
 
     # --- checkpoints -------------------------------------------------------------------------------
 
+    def continue_from(self, path: Path) -> None:
+        """Go on from a checkpoint, where there is one."""
+        remove_unfinished(path)
+        if path.exists():
+            self.restore(path)
+
     def save(self) -> None:
         """Write the checkpoint."""
         assert self.checkpoint is not None
         tensors = {f"trainer.{name}": value for name, value in self.trainer.state().items()}
         if self.best is not None:
             tensors |= {"best.users": self.best[2][0], "best.items": self.best[2][1]}
-        facts = {
+        save_checkpoint(self.checkpoint, tensors, self.facts())
+        self.saved = self.epoch
+
+    def facts(self) -> dict[str, Any]:
+        """What a checkpoint says beside its tensors."""
+        return {
             "job": describe_job(self.job, self.on_epoch) | {"engine": self.engine},
             "history": [asdict(record) for record in self.history],
             "best": None if self.best is None else self.best[:2],
         }
-        save_checkpoint(self.checkpoint, tensors, facts)
-        self.saved = self.epoch
 
     def restore(self, path: Path) -> None:
         """Go on from a checkpoint of the same job."""

@@ -39,8 +39,12 @@ class ModuleTrainer(ABC):
 
     def __init__(self, job: Job) -> None:
         self.job, self.device = with_dislikes(job), job.settings.torch_device()
-        self.model = job.encoder.start(job.interactions, job.settings.seed, self.device)
+        self.model = self.started()
         self.optimizer = self.optimizer_of(self.model.parameters())
+
+    def started(self) -> StartedEncoder:
+        """The model with its first parameters."""
+        return self.job.encoder.start(self.job.interactions, self.job.settings.seed, self.device)
 
     def optimizer_of(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
         """The optimizer of the settings for these parameters."""

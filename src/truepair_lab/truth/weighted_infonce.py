@@ -19,13 +19,13 @@ import torch
 from truepair.errors import InputError, TrainingError, check_whole
 from truepair.evaluation.evaluation import Validation
 from truepair.losses import InfoNCE, InfoNCEPosterior
+from truepair.losses.posterior_weights import weights_of
 from truepair.models.encoders import MF
 from truepair.prior import estimate_prior
 from truepair.prior.calibration import calibrate
 from truepair.recommender.holdout import joined
 from truepair.sampling import Full
 from truepair.training import FitResult, Job, Settings, fit
-from truepair.training.posterior_weights import weights_of
 from truepair_lab import store
 from truepair_lab.truth.cases import TruthCase, mask_of
 from truepair_lab.truth.fitting import one_thread

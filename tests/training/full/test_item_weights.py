@@ -9,11 +9,11 @@ import torch
 from blocks import block_of, shares_of, told, world
 from truepair.errors import InputError, StorageError
 from truepair.losses import DPL, InfoNCE, InfoNCEPosterior
+from truepair.losses.posterior_weights import ItemWeights, weights_of
 from truepair.models.encoders import MF
 from truepair.sampling import DNS, Full, Popularity, Uniform
 from truepair.training import Job, Settings, StopTraining, fit, fit_many, fold_in
 from truepair.training.full.scoring import Blocks
-from truepair.training.posterior_weights import ItemWeights, weights_of
 from worlds import posterior_of, two_tastes
 
 pytestmark = pytest.mark.usefixtures("one_thread")

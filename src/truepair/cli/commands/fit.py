@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,7 @@ import typer
 from truepair.cli.configuration import Training
 from truepair.cli.console import Console
 from truepair.cli.options import SourceText, WithoutOptimizer, unpacked
+from truepair.cli.ranks import Ranks
 from truepair.cli.sources import Reading, described
 from truepair.cli.table_files import check_output
 from truepair.data.sources.sql_urls import without_password
@@ -65,10 +67,14 @@ def fit(
 ) -> None:
     """Train a model on a file, a database or a dataset, and save it.
 
-    After Ctrl-C, the same command continues from the checkpoint.
+    After Ctrl-C, the same command continues from the checkpoint. Started by torchrun, the processes train
+    one model together (--engine distributed): torchrun --nproc-per-node 2 -m truepair fit …
     """
     check_output(output)
+    ranks = Ranks.here()
+    console = ranks.console(console)
     model = training.recommender(loss=loss)
+    ranks.prepare(model, budget)
     kept = _checkpoint(model, output, checkpoint)
     data = _read(model, source, test, reading, console)
     if kept is not None and kept.exists():
@@ -76,17 +82,20 @@ def fit(
     try:
         tables = {"item_features": item_features, "user_features": user_features}
         model.fit(data, budget=budget, checkpoint=kept, progress=not console.quiet, **tables)
+        if not ranks.is_first:
+            return
         tested = _tested(model, data) if test is not None else {}
         model.save(output, updatable=not no_optimizer)
     except KeyboardInterrupt:
-        _show_how_to_continue(kept, ctx.meta["truepair.args"])
+        if ranks.is_first:
+            _show_how_to_continue(kept, ctx.meta["truepair.args"])
         raise typer.Exit(130) from None
     if kept is not None:
         from truepair.recommender.automatic.settings_file import settings_file
 
         for left in (kept, settings_file(kept)):
             with contextlib.suppress(OSError):
-                left.unlink()
+                shutil.rmtree(left) if left.is_dir() else left.unlink()
     facts = {"source": without_password(source), "model": str(output), **_facts(model), "test": tested}
     console.done(_summary(model, tested, output), facts)
 
@@ -98,7 +107,8 @@ def _checkpoint(model: Recommender, output: Path, given: Path | None) -> Path | 
             raise InputError(f"--checkpoint {given} has no effect: {closed} is not trained; leave it out.")
         return None
     kept = given or output.with_name(output.name + ".checkpoint")
-    check_output(kept)
+    if model.engine != "distributed" or not kept.is_dir():  # there it is a folder
+        check_output(kept)
     if kept == output:
         raise InputError(f"--checkpoint and --output are both {output}; use two different files.")
     return kept

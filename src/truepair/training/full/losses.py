@@ -80,7 +80,7 @@ class _Exponents:
         self.x = block.scores * factor
         if block.log_weights is not None:
             self.x += block.log_weights
-        self.log_sum = self.x.logsumexp(dim=1)  # [B]
+        self.log_sum = block.log_sum_exp(self.x)  # [B]
         self.log_mean = self.log_sum - block.log_total_weight()  # [B]
 
     def gradient(self, by_mean: Tensor) -> Tensor:
@@ -149,7 +149,7 @@ def _pointwise(loss: Pointwise, block: Block, share: Tensor, sums: PairSums) -> 
     weights = row_weights(block, 0.0) * loss.weight  # [B, C], 0 at the user's own items
     value, slope = loss.unlabelled(block.scores.masked_fill(block.scores == -math.inf, 0.0))
     of_pos, by_pos = loss.positive(block.pos)
-    total = of_pos + (weights * value).sum(dim=1)[block.rows]
+    total = of_pos + block.totals.sum((weights * value).sum(dim=1))[block.rows]
     return RowLosses(total, None, share * by_pos, weights * slope * block.sum(share)[:, None])
 
 

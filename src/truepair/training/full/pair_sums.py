@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812, the name everybody uses
 from torch import Tensor
 
-from truepair.training.full.block import Block
+from truepair.training.full.block import ONE_PART, Block
 
 SIGMOID, SOFTPLUS, POWER = range(3)
 FARTHEST = 80.0  # e^{−80} is still a number in float32; beyond it, φ and φ' keep their ratio
@@ -87,11 +87,14 @@ def pair_sums(block: Block, kernel: Kernel, beta: float, with_own: bool) -> Pair
 
 
 def row_weights(block: Block, beta: float) -> Tensor:
-    """w [B, C]: ω e^{βs}, with sum 1 over each row's unlabelled columns."""
+    """w [B, C]: ω e^{βs}, with sum 1 over each row's unlabelled columns in all parts of the catalogue."""
     exponent = block.scores * beta if beta else torch.zeros_like(block.scores)
     if block.log_weights is not None:
         exponent = exponent + block.log_weights
-    return torch.softmax(exponent.masked_fill(block.scores == -math.inf, -math.inf), dim=1).nan_to_num(0.0)
+    exponent = exponent.masked_fill(block.scores == -math.inf, -math.inf)
+    if block.totals is not ONE_PART:
+        return (exponent - block.log_sum_exp(exponent)[:, None]).exp()
+    return torch.softmax(exponent, dim=1).nan_to_num(0.0)
 
 
 def _sums(block: Block, kernel: Kernel, weights: Tensor) -> Sums:

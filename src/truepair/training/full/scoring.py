@@ -16,13 +16,13 @@ from torch import Tensor
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 from truepair.losses import Loss
+from truepair.losses.posterior_weights import weights_of
 from truepair.randomness import random_words
 from truepair.sampling import Full, Matrices
 from truepair.sampling.batch import epoch_batches
-from truepair.training.full.block import Block
+from truepair.training.full.block import ONE_PART, Block, Totals
 from truepair.training.full.losses import RowLosses, row_losses
 from truepair.training.full.pair_sums import PairSums, pair_sums
-from truepair.training.posterior_weights import weights_of
 
 
 class ScoredBlock(NamedTuple):
@@ -77,6 +77,9 @@ class Selection(NamedTuple):
 
 class Blocks:
     """The interactions on a device, and blocks of users with their scores."""
+
+    totals: Totals = ONE_PART
+    user_counts: Tensor | None = None  # [n_users], if `counts` has only a part of the interactions
 
     def __init__(
         self,
@@ -160,8 +163,8 @@ class Blocks:
             scores.masked_fill_(~negatives, -math.inf)
         idle = None
         if columns is not None:
-            idle = scores.amax(dim=1) == -math.inf
-            scores[idle, 0] = low if self.on_cpu else 0.0  # whatever comes of it is not used
+            idle = self.totals.max(self.best(scores)) == -math.inf
+            scores[idle, :1] = low if self.on_cpu else 0.0  # whatever comes of it is not used
         block = Block(
             users=users,
             scores=scores,
@@ -174,6 +177,8 @@ class Blocks:
             log_weights=self.log_weights(selection),
             low=low,
             high=high,
+            totals=self.totals,
+            row_counts=None if self.user_counts is None else self.user_counts[users],
         )
         return ScoredBlock(block, items, columns, user_vectors, item_vectors, idle)
 
@@ -219,6 +224,10 @@ class Blocks:
         places = column_of[items]
         drawn = places >= 0
         return (rows * len(columns) + places)[drawn]
+
+    def best(self, scores: Tensor) -> Tensor:
+        """The highest score of each row; −∞ without columns. [B]"""
+        return scores.amax(dim=1) if scores.shape[1] else scores.new_full((len(scores),), -math.inf)
 
     def range(self, scores: Tensor, pos: Tensor) -> tuple[float, float]:
         """Within which all scores lie; known on the CPU alone, where histograms are made."""

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from truepair.losses import InfoNCEPosterior, Rows
+from truepair.losses.posterior_weights import weights_of
 from truepair.sampling import Draws
 from truepair.sampling.batch import epoch_batches
 from truepair.training.job import Job
 from truepair.training.module_trainer import ModuleTrainer, l2_penalty
-from truepair.training.posterior_weights import weights_of
 
 
 class FullReferenceTrainer(ModuleTrainer):

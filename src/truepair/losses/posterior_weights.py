@@ -11,8 +11,9 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from truepair.losses import InfoNCEPosterior, Loss
+from truepair.losses.base import Loss
 from truepair.losses.positive_probability import Posterior
+from truepair.losses.posterior_weighted import InfoNCEPosterior
 
 
 class ItemWeights:

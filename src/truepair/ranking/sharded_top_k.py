@@ -1,0 +1,81 @@
+"""Top-k where users and items are divided among ranks: the best of each rank, gathered and merged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from truepair.data.ids import Codes, IdMap
+from truepair.data.interactions import Interactions
+from truepair.ranking.selection import Exclude, TopK, as_masks, ranked, tie_order
+from truepair.training.distributed.exchange import Exchange
+from truepair.training.distributed.shards import Shard, ShardedMatrices
+
+_USERS = 8192  # whose vectors are gathered at a time
+
+
+def sharded_top_k(
+    shards: ShardedMatrices, k: int, *, rows: npt.ArrayLike | None = None, exclude: Exclude | None = None
+) -> TopK:
+    """`top_k` of matrices that are divided among ranks; all of them call it, and all get all lists.
+
+    Ties are broken as `top_k` does it, so that on the CPU the lists are those of one process.
+    """
+    items, order = shards.item_shard, tie_order(shards.item_shard.n)
+    column = np.empty(items.n + 1, np.int64)
+    column[order], column[-1] = np.arange(items.n), items.n  # item -> column; an empty place comes last
+    own_order = order[(order >= items.first) & (order < items.last)] - items.first
+    masks = as_masks(exclude)
+    masks = (*masks, *(mask.dislikes for mask in masks if mask.dislikes is not None))
+    codes = np.arange(shards.user_shard.n) if rows is None else np.asarray(rows, dtype=np.int64)
+    found = [
+        _of_block(shards, k, codes[start : start + _USERS], own_order, torch.from_numpy(column), masks)
+        for start in range(0, len(codes), _USERS)
+    ]
+    empty = [np.empty((0, k), np.int64)], [np.empty((0, k), np.float32)]
+    listed, scores = zip(*found, strict=True) if found else empty
+    return TopK(np.concatenate(listed), np.concatenate(scores))
+
+
+def _of_block(
+    shards: ShardedMatrices, k: int, codes: Codes, order: Codes, column: Tensor, masks: Sequence[Interactions]
+) -> tuple[Codes, npt.NDArray[np.float32]]:
+    """The lists of some users."""
+    group, items, n = shards.group, shards.item_shard, len(codes)
+    device = shards.items.device
+    exchange = Exchange(group, shards.user_shard, torch.from_numpy(codes).to(device))
+    vectors = exchange.gather(shards.users[exchange.rows])  # [n, d]
+    own_masks = tuple(_own_pairs(mask, codes, items) for mask in masks)
+    best = ranked(vectors, shards.items, order, min(k, len(items)), np.arange(n), own_masks)
+    listed = torch.full((n, k), -1, dtype=torch.int64)
+    scores = torch.full((n, k), -torch.inf)
+    width = best.items.shape[1]
+    listed[:, :width] = torch.from_numpy(np.where(best.items >= 0, best.items + items.first, -1))
+    scores[:, :width] = torch.from_numpy(best.scores)
+    listed, scores = (_side_by_side(group.gather(part), group.size) for part in (listed, scores + 0.0))
+    places = column[listed].sort(dim=1).indices  # -1 is the last of `column`
+    listed, scores = listed.gather(1, places), scores.gather(1, places)
+    scores, places = scores.sort(dim=1, descending=True, stable=True)
+    return listed.gather(1, places)[:, :k].numpy(), scores[:, :k].numpy()
+
+
+def _side_by_side(gathered: Tensor, size: int) -> Tensor:
+    """The lists of all ranks [size · n, k] in one row for each user. [n, size · k]"""
+    lists = gathered.view(size, -1, gathered.shape[1])
+    return lists.transpose(0, 1).reshape(lists.shape[1], -1)
+
+
+def _own_pairs(mask: Interactions, codes: Codes, items: Shard) -> Interactions:
+    """The pairs of these users with items of the shard; users are counted in the order of `codes`."""
+    starts = mask.indptr[codes]
+    counts = mask.indptr[codes + 1] - starts
+    users = np.repeat(np.arange(len(codes)), counts)
+    places = np.arange(len(users)) + np.repeat(starts - (np.cumsum(counts) - counts), counts)
+    listed = mask.items[places]
+    here = (listed >= items.first) & (listed < items.last)
+    ids = IdMap.range(len(codes)), IdMap.range(len(items))
+    return Interactions(users[here], listed[here] - items.first, *ids)

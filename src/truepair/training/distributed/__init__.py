@@ -1,0 +1,1 @@
+"""Full-catalogue training over several processes: users and items are divided by rows."""

@@ -1,0 +1,50 @@
+"""Agreement: ranks that would not train the same thing are refused before they begin."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from truepair.errors import InputError
+from truepair.storage.versions import package_version
+from truepair.training.distributed.collectives import Group
+
+_PACKAGE = Path(__file__).parents[2]
+_PACKAGES = ("torch", "numpy")
+
+
+def check_agreement(group: Group, facts: Mapping[str, Any]) -> None:
+    """An error on all ranks if one has other facts than rank 0; it names the rank and what differs."""
+    if group.size == 1:
+        return
+    of_ranks = [json.loads(text) for text in group.texts(json.dumps(facts, default=str))]
+    for rank, found in enumerate(of_ranks):
+        differing = [name for name in {**of_ranks[0], **found} if found.get(name) != of_ranks[0].get(name)]
+        if differing:
+            shown = "; ".join(
+                f"{name} is {found.get(name)!r:.80} there and {of_ranks[0].get(name)!r:.80} on rank 0"
+                for name in differing[:5]
+            )
+            raise InputError(
+                f"rank {rank} would not train the same model as rank 0: {shown}. Start all ranks with the "
+                "same command, data and installation."
+            )
+
+
+def facts_of_code() -> dict[str, Any]:
+    """Versions of packages, and a checksum of truepair's own source."""
+    versions = {f"version of {name}": package_version(name) for name in ("truepair", *_PACKAGES)}
+    return versions | {"source of truepair": source_digest(_PACKAGE)}
+
+
+@cache
+def source_digest(package: Path) -> str:
+    """A checksum of all Python files of a package."""
+    digest = hashlib.blake2b(digest_size=8)
+    for path in sorted(package.rglob("*.py")):
+        digest.update(str(path.relative_to(package)).encode() + path.read_bytes())
+    return digest.hexdigest()

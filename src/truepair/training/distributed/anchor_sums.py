@@ -1,0 +1,100 @@
+"""Pair sums where each rank has a part of the anchors and a part of the columns of every row.
+
+The scores of all anchors are gathered. Each rank sums over its own columns for every anchor, and the sums of
+an anchor are added up where the anchor is.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F  # noqa: N812, the name everybody uses
+from torch import Tensor
+
+from truepair.training.distributed.collectives import Group
+from truepair.training.full.block import ONE_PART, Block
+from truepair.training.full.pair_sums import Kernel, Pairs, PairSums, Sums
+
+
+class ShardedSums:
+    """A `PairSums` of blocks that are divided among ranks, by one of blocks that are not."""
+
+    def __init__(self, group: Group, inner: PairSums) -> None:
+        self.group, self.inner = group, inner
+
+    def __call__(self, block: Block, kernel: Kernel, beta: float, with_own: bool) -> Pairs:
+        """Sums with weights ∝ ω e^{βs}, no gradient through the weights."""
+        if self.group.size == 1:
+            return self.inner(block, kernel, beta, with_own)
+        anchors = _Anchors(self.group, block)
+        whole = anchors.block(block)
+        share = _share_of_part(block, beta)[whole.rows]  # [all A]
+        other, own = self.inner(whole, kernel, beta, with_own)
+        value, slope = anchors.reduced(torch.stack([other.value * share, other.slope * share], dim=1)).T
+
+        def spread(alpha: Tensor) -> Tensor:
+            return other.spread(anchors.gathered(alpha) * share)
+
+        found = Sums(value.contiguous(), slope.contiguous(), spread)
+        return Pairs(found, None if own is None else anchors.own_part(own))
+
+
+def _share_of_part(block: Block, beta: float) -> Tensor:
+    """The share of a row's weight that lies on the columns of this rank. [B]"""
+    unlabelled = block.scores > -math.inf
+    if not beta and block.log_weights is None:
+        return unlabelled.sum(dim=1) / block.n_unlabelled
+    exponents = torch.where(unlabelled, beta * block.scores, -math.inf)
+    if block.log_weights is not None:
+        exponents += block.log_weights
+    return (exponents.logsumexp(dim=1) - block.log_sum_exp(exponents)).exp()
+
+
+class _Anchors:
+    """Where the anchors of all ranks stand: in the order of the rows, and in a row in that of the ranks."""
+
+    def __init__(self, group: Group, block: Block) -> None:
+        self.group, self.pos = group, block.pos
+        counts = group.gather(block.starts.diff()[None])  # [size, B]
+        lengths = counts.sum(dim=1)
+        self.width = int(lengths.max())
+        device, rows = counts.device, torch.arange(counts.shape[1], device=counts.device)
+        ranks = torch.repeat_interleave(torch.arange(group.size, device=device), lengths)
+        firsts = lengths.cumsum(0) - lengths
+        sent = ranks * self.width + torch.arange(len(ranks), device=device) - firsts[ranks]
+        rows_of_all = torch.cat([torch.repeat_interleave(rows, each) for each in counts])
+        order = rows_of_all.argsort(stable=True)
+        self.rows, self.places = rows_of_all[order], sent[order]  # [all A]
+        self.starts = F.pad(counts.sum(dim=0).cumsum(0), (1, 0))
+        self.mine = (ranks[order] == group.rank).nonzero()[:, 0]  # [A]
+
+    def block(self, block: Block) -> Block:
+        """The block with all anchors, as one that is not divided."""
+        return block._replace(
+            pos=self.gathered(block.pos),
+            rows=self.rows,
+            starts=self.starts,
+            totals=ONE_PART,
+            row_counts=None,
+        )
+
+    def gathered(self, values: Tensor) -> Tensor:
+        """Values of all anchors [all A], from those of the rank's own [A]."""
+        part = values.new_zeros(self.width)
+        part[: len(values)] = values
+        return self.group.gather(part)[self.places]
+
+    def reduced(self, values: Tensor) -> Tensor:
+        """The sums over ranks of values [all A, n], for the rank's own anchors. [A, n]"""
+        parts = values.new_zeros(self.group.size * self.width, values.shape[1])
+        parts[self.places] = values
+        return self.group.reduce_scatter(parts)[: len(self.pos)]
+
+    def own_part(self, own: Sums) -> Sums:
+        """The sums over the user's own items, which every rank computes for all anchors: those of its own."""
+
+        def spread(alpha: Tensor) -> Tensor:
+            return own.spread(self.gathered(alpha))[self.mine]
+
+        return Sums(own.value[self.mine], own.slope[self.mine], spread)

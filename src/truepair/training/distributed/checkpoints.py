@@ -1,0 +1,235 @@
+"""Checkpoints of many ranks, by torch.distributed.checkpoint: each rank writes its own rows.
+
+A checkpoint is a folder:
+
+    run.json        the job, the history, and the name of the folder below that holds the tensors
+    epoch-000005/   of torch.distributed.checkpoint; a tensor "item:250-500" has these rows of the items
+
+run.json is replaced last and at once, so that at every moment it names tensors that are whole. Any number of
+ranks can go on from it: each reads the pieces that its rows lie in. PyTorch keeps the index of the tensors as
+a pickle, so open only checkpoints that you trust.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
+from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+from torch.distributed.checkpoint.state_dict_loader import load as load_tensors
+from torch.distributed.checkpoint.state_dict_saver import save as save_tensors
+
+from truepair.errors import StorageError
+from truepair.storage.atomic import atomic_write
+from truepair.training.distributed.collectives import Group
+from truepair.training.distributed.shards import Shard
+
+KIND, VERSION = "truepair distributed checkpoint", 1
+_FACTS, _FOLDER = "run.json", "epoch-"
+
+
+class Piece(NamedTuple):
+    """The rows first … last − 1 of a table in a checkpoint; a table without rows is one number."""
+
+    name: str
+    first: int
+    last: int
+    key: str
+
+
+def key_of(name: str, first: int, last: int) -> str:
+    """The name of these rows of a table."""
+    return f"{name}:{first}-{last}"
+
+
+def save(
+    path: Path,
+    tensors: Mapping[str, Tensor],
+    shard_of: Callable[[str], Shard],
+    facts: Mapping[str, Any],
+    epoch: int,
+    group: Group,
+) -> None:
+    """Write a checkpoint; if that fails on any rank, the old one is still there."""
+    folder = path / f"{_FOLDER}{epoch:06d}"
+    _on_first(group, lambda: _make_room(path, folder), path)
+    pieces: dict[str, Any] = {}
+    for name, tensor in tensors.items():
+        shard = shard_of(name)
+        if tensor.ndim:
+            pieces[key_of(name, shard.first, shard.last)] = tensor.detach()
+        elif group.is_first:
+            pieces[name] = tensor.detach()
+    problem = ""
+    try:
+        with _as_alone(group):
+            save_tensors(pieces, storage_writer=FileSystemWriter(folder), no_dist=group.size == 1)
+    except (Exception, CheckpointException) as error:  # the second is not an Exception
+        problem = f"{reason(error)} on rank {_first_failure(error, group.rank)}"
+    _check_all(group, problem, path)
+    _on_first(group, lambda: _commit(path, folder, facts), path)
+
+
+def _make_room(path: Path, folder: Path) -> None:
+    if path.exists() and not path.is_dir():
+        raise StorageError(f"{path} is a file of another engine; give another path, or delete it.")
+    path.mkdir(parents=True, exist_ok=True)
+    committed = _folder_in(path)
+    for other in path.glob(f"{_FOLDER}*"):  # of a run that was killed while it wrote
+        if other.name != committed:
+            shutil.rmtree(other)
+    if folder.exists():
+        raise StorageError(f"{folder} exists already; give another path, or delete {path}.")
+
+
+def _commit(path: Path, folder: Path, facts: Mapping[str, Any]) -> None:
+    stated = {"kind": KIND, "version": VERSION, "folder": folder.name, **facts}
+    with atomic_write(path / _FACTS, "the checkpoint") as file:
+        file.write(json.dumps(stated).encode())
+    for other in path.glob(f"{_FOLDER}*"):
+        if other != folder:
+            shutil.rmtree(other, ignore_errors=True)
+
+
+def _folder_in(path: Path) -> str | None:
+    try:
+        return str(json.loads((path / _FACTS).read_bytes())["folder"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _check_all(group: Group, problem: str, path: Path) -> None:
+    """An error on all ranks if one of them has a problem."""
+    if found := next(filter(None, group.texts(problem)), ""):
+        before = "the one before it is untouched" if _folder_in(path) else "there was none before"
+        raise StorageError(f"cannot write the checkpoint {path}: {found}; {before}.")
+
+
+def _on_first(group: Group, action: Callable[[], None], path: Path) -> None:
+    """Rank 0 does it; if it fails, all ranks raise."""
+    problem = ""
+    if group.is_first:
+        try:
+            action()
+        except (OSError, StorageError) as error:
+            problem = reason(error)
+    _check_all(group, problem, path)
+
+
+def _first_failure(error: BaseException, rank: int) -> int:
+    """The rank on which it failed, where torch.distributed.checkpoint says so; else this one."""
+    return int(next(iter(getattr(error, "failures", None) or [rank])))
+
+
+def reason(error: BaseException) -> str:
+    """The innermost reason: torch.distributed.checkpoint wraps those of all ranks in one."""
+    failures = getattr(error, "failures", None)
+    if isinstance(failures, dict) and failures:
+        wrapped = next(iter(failures.values()))
+        inner = wrapped[0] if isinstance(wrapped, tuple) else wrapped
+        return reason(inner)
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    lines = str(error).strip().splitlines()
+    return lines[-1] if lines else type(error).__name__
+
+
+# --- reading -------------------------------------------------------------------------------------------
+
+
+def read_facts(path: Path, group: Group) -> dict[str, Any] | None:
+    """What the checkpoint says, as rank 0 sees it; None if there is none."""
+    text = group.text_of_first(_facts_text(path) if group.is_first else None)
+    if not text:
+        return None
+    try:
+        facts = json.loads(text)
+        known = facts["kind"] == KIND and facts["version"] == VERSION and isinstance(facts["job"], dict)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        known = False
+    if not known:
+        raise StorageError(
+            f"{path} is no checkpoint of engine 'distributed' that this version can read. Give another "
+            "path, or delete it to start anew."
+        )
+    return dict(facts)
+
+
+def _facts_text(path: Path) -> str:
+    if not path.exists():
+        return ""
+    try:
+        return (path / _FACTS).read_text() or "{}"
+    except FileNotFoundError:  # killed before the first checkpoint was whole
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        return json.dumps({"unreadable": str(error)})
+
+
+def read_rows(path: Path, facts: Mapping[str, Any], shard_of: Callable[[str], Shard]) -> dict[str, Tensor]:
+    """The rank's own rows of all tensors of a checkpoint; ValueError if one is not whole."""
+    folder = path / str(facts.get("folder"))
+    if not folder.name.startswith(_FOLDER) or folder.parent != path:
+        raise ValueError(f"its folder is {facts.get('folder')!r}")
+    stored = FileSystemReader(folder).read_metadata().state_dict_metadata
+    tables: dict[str, list[Piece]] = {}
+    for key in stored:
+        piece = _piece(key)
+        tables.setdefault(piece.name, []).append(piece)
+    return {name: _rows(folder, stored, pieces, shard_of(name)) for name, pieces in tables.items()}
+
+
+def _piece(key: str) -> Piece:
+    name, _, rows = key.partition(":")
+    if not rows:
+        return Piece(name, 0, 0, key)
+    first, last = rows.split("-")
+    return Piece(name, int(first), int(last), key)
+
+
+def _rows(folder: Path, stored: Mapping[str, Any], pieces: list[Piece], shard: Shard) -> Tensor:
+    """The shard's rows of one table, a piece at a time."""
+    if pieces[0].key == pieces[0].name:
+        return _read(folder, stored, pieces[0])
+    found, have = None, shard.first
+    for piece in sorted(pieces, key=lambda one: one.first):
+        first, last = max(piece.first, shard.first), min(piece.last, shard.last)
+        if first >= last:
+            continue
+        content = _read(folder, stored, piece)
+        if first != have or len(content) != piece.last - piece.first:
+            raise ValueError(f"{piece.name} has no rows from {have} on")
+        found = content.new_empty(len(shard), *content.shape[1:]) if found is None else found
+        found[first - shard.first : last - shard.first] = content[first - piece.first : last - piece.first]
+        have = last
+    if found is None or have != shard.last:
+        raise ValueError(f"{pieces[0].name} has no rows from {have} to {shard.last}")
+    return found
+
+
+def _read(folder: Path, stored: Mapping[str, Any], piece: Piece) -> Tensor:
+    about = stored[piece.key]
+    if not isinstance(about, TensorStorageMetadata):
+        raise ValueError(f"{piece.name} is not a tensor")
+    content = torch.empty(about.size, dtype=about.properties.dtype)
+    with _as_alone(None):
+        load_tensors({piece.key: content}, storage_reader=FileSystemReader(folder), no_dist=True)
+    return content
+
+
+@contextmanager
+def _as_alone(group: Group | None) -> Iterator[None]:
+    """PyTorch warns that it reads or writes without other ranks, which is what is meant here."""
+    with warnings.catch_warnings():
+        if group is None or group.size == 1:
+            warnings.filterwarnings("ignore", "torch.distributed is disabled")
+        yield

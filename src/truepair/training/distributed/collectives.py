@@ -1,0 +1,152 @@
+"""Collectives: the few ways in which the processes of a run exchange tensors, with their traffic counted.
+
+Only plain collectives of PyTorch are used. A tensor on CUDA goes over NCCL, or over gloo by way of main
+memory where several processes share a device, which NCCL does not allow.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from truepair.errors import TrainingError
+
+# PyTorch 2.13 has new names for these two; 2.11 has the old ones only
+_gather: Any = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+_reduce_scatter: Any = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+
+
+@dataclass
+class Traffic:
+    """What one rank has sent and how long it was in collectives.
+
+    Bytes are those of the ring algorithms: a rank of R sends (R − 1) parts to gather or to reduce and
+    scatter, and twice as much to reduce for all. Collectives of NCCL return before they are done, so there
+    the seconds say little.
+    """
+
+    calls: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+
+
+class Group:
+    """The ranks of a run. A group of one rank needs no process group, and sends nothing."""
+
+    def __init__(
+        self,
+        rank: int = 0,
+        size: int = 1,
+        *,
+        place: torch.device | None = None,
+        absent: Callable[[], list[int]] | None = None,
+    ) -> None:
+        """`place` is where tensors must be to be sent; None: where they are.
+
+        `absent` finds the ranks that do not answer, after a collective has failed.
+        """
+        self.rank, self.size = rank, size
+        self._place, self._absent = place, absent
+        self.traffic = Traffic()
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this rank prints and writes files."""
+        return self.rank == 0
+
+    def gather(self, part: Tensor) -> Tensor:
+        """The parts [n, …] of all ranks, all of one shape, in the order of the ranks. [size · n, …]"""
+        if self.size == 1:
+            return part
+        found = part.new_empty(self.size * len(part), *part.shape[1:])
+        return self._exchange(_gather, found, part, (self.size - 1) * _bytes(part))
+
+    def reduce_scatter(self, whole: Tensor) -> Tensor:
+        """The sum over ranks of the rank's own part of `whole` [size · n, …]. [n, …]"""
+        if self.size == 1:
+            return whole
+        n_bytes = (self.size - 1) * _bytes(whole) // self.size
+        if self._place is not None and self._place.type == "cpu":  # gloo reduces for all and drops the rest
+            parts = self._exchange(dist.all_to_all_single, torch.empty_like(whole), whole, n_bytes)
+            return parts.view(self.size, -1, *whole.shape[1:]).sum(dim=0)
+        found = whole.new_empty(len(whole) // self.size, *whole.shape[1:])
+        return self._exchange(_reduce_scatter, found, whole, n_bytes)
+
+    def sum(self, part: Tensor) -> Tensor:
+        """The sum over ranks, of a tensor of one shape."""
+        return self._reduced(part, dist.ReduceOp.SUM)
+
+    def max(self, part: Tensor) -> Tensor:
+        """The largest over ranks, of each number of a tensor of one shape."""
+        return self._reduced(part, dist.ReduceOp.MAX)
+
+    def texts(self, text: str) -> list[str]:
+        """The texts of all ranks."""
+        if self.size == 1:
+            return [text]
+        content = torch.tensor(list(text.encode()), dtype=torch.uint8)
+        lengths = self.gather(torch.tensor([len(content)]))
+        padded = torch.zeros(int(lengths.max()), dtype=torch.uint8)
+        padded[: len(content)] = content
+        rows = self.gather(padded[None])
+        return [bytes(row[:n].tolist()).decode() for row, n in zip(rows, lengths.tolist(), strict=True)]
+
+    def text_of_first(self, text: str | None) -> str:
+        """The text of rank 0, on all ranks; the others give None."""
+        return self.texts(text or "")[0]
+
+    def _reduced(self, part: Tensor, operation: Any) -> Tensor:
+        if self.size == 1:
+            return part
+        whole = self._staged(part).clone()
+
+        def reduce() -> None:
+            dist.all_reduce(whole, op=operation)
+
+        self._timed(reduce, 2 * (self.size - 1) * _bytes(part) // self.size)
+        return whole.to(part.device)
+
+    def _exchange(self, operation: Any, found: Tensor, given: Tensor, n_bytes: int) -> Tensor:
+        to, source = self._staged(found), self._staged(given).contiguous()
+        self._timed(lambda: operation(to, source), n_bytes)
+        return to.to(found.device)
+
+    def _staged(self, tensor: Tensor) -> Tensor:
+        """The tensor where the backend can reach it."""
+        return tensor if self._place is None else tensor.to(self._place)
+
+    def _timed(self, operation: Callable[[], Any], n_bytes: int) -> None:
+        began = time.perf_counter()
+        try:
+            operation()
+        except RuntimeError as error:
+            raise self.failure(error) from error
+        self.traffic.seconds += time.perf_counter() - began
+        self.traffic.calls += 1
+        self.traffic.bytes += n_bytes
+
+    def failure(self, error: BaseException) -> TrainingError:
+        """What to say of a collective that failed: which ranks do not answer."""
+        absent = [] if self._absent is None else self._absent()
+        text = str(error).strip().splitlines()
+        why = f"{type(error).__name__}: {text[0] if text else ''}"
+        if not absent:
+            return TrainingError(f"rank {self.rank} of {self.size} lost the other ranks ({why:.300}).")
+        names = ", ".join(map(str, absent))
+        ranks = (
+            f"rank {names} of {self.size} does" if len(absent) == 1 else f"ranks {names} of {self.size} do"
+        )
+        return TrainingError(
+            f"{ranks} not answer: the process has ended, or it hangs; see its output. "
+            f"Rank {self.rank} waited for it ({why:.300})."
+        )
+
+
+def _bytes(tensor: Tensor) -> int:
+    return tensor.numel() * tensor.element_size()

@@ -1,0 +1,126 @@
+"""The processes of a run: how a process finds the others, and who does not answer."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import time
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed import PrefixStore  # type: ignore[attr-defined]
+from torch.distributed.rendezvous import rendezvous
+
+from truepair.errors import InputError
+from truepair.training.distributed.collectives import Group
+
+TIMEOUT = "TRUEPAIR_TIMEOUT"
+"""The environment variable with the seconds after which a rank that does not answer is given up."""
+_DEFAULT_TIMEOUT = 600.0
+_ROLL_CALL = 10.0  # seconds in which a rank that is alive answers
+_MAIN_MEMORY = torch.device("cpu")
+_joined: dict[str, Group] = {}
+
+
+def n_processes() -> int:
+    """How many processes this one trains with: those of PyTorch's process group, or of torchrun."""
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_world_size()
+    return _whole("WORLD_SIZE", 1)
+
+
+def rank_of_process() -> int:
+    """Which of them this one is."""
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_rank()
+    return _whole("RANK", 0)
+
+
+def device_of(device: torch.device) -> torch.device:
+    """The device of this process: by its rank on the machine where there are several."""
+    if device.type != "cuda" or device.index is not None:
+        return device
+    return torch.device("cuda", _whole("LOCAL_RANK", 0) % torch.cuda.device_count())
+
+
+def group_of(device: torch.device) -> Group:
+    """The ranks of this run; joins them the first time."""
+    if n_processes() == 1:
+        return Group()
+    if not dist.is_available():
+        raise InputError("this PyTorch has no torch.distributed; install one that has, or train alone.")
+    key = str(device)
+    if key not in _joined:
+        _joined[key] = _join(device)
+    return _joined[key]
+
+
+def leave() -> None:
+    """Leave the process group, as at the end of the process."""
+    _joined.clear()
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def _join(device: torch.device) -> Group:
+    shares_device = device.type == "cuda" and _whole("LOCAL_WORLD_SIZE", 1) > torch.cuda.device_count()
+    over_nccl = device.type == "cuda" and not shares_device
+    if dist.is_initialized():  # by the caller, or by an engine such as Ray
+        has_nccl = "nccl" in str(dist.get_backend())
+        return Group(dist.get_rank(), dist.get_world_size(), place=device if has_nccl else _MAIN_MEMORY)
+    if over_nccl:
+        torch.cuda.set_device(device)
+    timeout = timedelta(seconds=_seconds())
+    store, rank, size = next(rendezvous("env://", timeout=timeout))
+    attempt = f"truepair/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
+    dist.init_process_group(
+        "cpu:gloo,cuda:nccl" if over_nccl else "gloo",
+        store=PrefixStore(f"{attempt}/group", store),
+        rank=rank,
+        world_size=size,
+        timeout=timeout,
+    )
+    atexit.register(leave)
+    roll = RollCall(PrefixStore(f"{attempt}/roll", store), rank, size, min(_ROLL_CALL, _seconds()))
+    return Group(rank, size, place=None if over_nccl else _MAIN_MEMORY, absent=roll.absent)
+
+
+class RollCall:
+    """Who is still there after a collective has failed: every rank that notices it signs a list.
+
+    A rank that hangs, or has ended, does not sign. Nothing is sent while all goes well.
+    """
+
+    def __init__(self, store: Any, rank: int, size: int, seconds: float) -> None:
+        self.store, self.rank, self.size, self.seconds = store, rank, size, seconds
+
+    def absent(self) -> list[int]:
+        """The ranks that have not signed in time; none if the list cannot be reached."""
+        missing = [rank for rank in range(self.size) if rank != self.rank]
+        try:
+            self.store.set(f"{self.rank}", "here")
+            end = time.monotonic() + self.seconds
+            while missing and time.monotonic() < end:
+                missing = [rank for rank in missing if not self.store.check([f"{rank}"])]
+                time.sleep(0.05)
+        except RuntimeError:  # the process that keeps the list has ended
+            return []
+        return missing
+
+
+def _seconds() -> float:
+    text = os.environ.get(TIMEOUT, str(_DEFAULT_TIMEOUT))
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < 1e7:
+        raise InputError(f"{TIMEOUT} = {text!r} must be a number of seconds above 0, such as 600.")
+    return seconds
+
+
+def _whole(name: str, default: int) -> int:
+    text = os.environ.get(name, "")
+    return int(text) if text.isdecimal() else default

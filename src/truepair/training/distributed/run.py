@@ -1,0 +1,105 @@
+"""The run of all ranks: they validate, stop and write checkpoints together."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from torch.distributed.checkpoint.api import CheckpointException
+
+from truepair.errors import StorageError
+from truepair.sampling import Matrices
+from truepair.training.checkpoints import check_epochs, check_same_job, checked_contents, describe_job
+from truepair.training.distributed import checkpoints
+from truepair.training.distributed.agreement import check_agreement
+from truepair.training.distributed.shards import Shard, ShardedMatrices
+from truepair.training.distributed.trainer import ShardTrainer
+from truepair.training.job import Job
+from truepair.training.loop import Run
+from truepair.training.result import EpochState, OnEpoch
+from truepair.training.trainer import Trainer
+
+
+class ShardedState(EpochState):
+    """What `on_epoch` sees on every rank; whoever can rank by shards need not gather the matrices."""
+
+    def __init__(self, epoch: int, loss: float, trainer: ShardTrainer) -> None:
+        super().__init__(epoch, loss, trainer.matrices)
+        self.shards = ShardedMatrices(trainer.group, *trainer.parts(), trainer.user_shard, trainer.item_shard)
+
+
+class DistributedRun(Run):
+    """A `Run` on one of the ranks. `best` holds the rank's own rows; a result holds the whole matrices."""
+
+    trainer: ShardTrainer
+
+    def __init__(
+        self, job: Job, engine: str, trainer: Trainer, on_epoch: OnEpoch | None, checkpoint: Path | None
+    ) -> None:
+        assert isinstance(trainer, ShardTrainer)
+        self.group = trainer.group
+        described = describe_job(job, on_epoch) | {
+            "checkpoint": str(checkpoint),
+            "epochs": job.settings.epochs,
+        }
+        check_agreement(self.group, described)
+        super().__init__(job, engine, trainer, on_epoch, checkpoint)
+
+    def state_after(self, epoch: int, loss: float) -> EpochState:
+        """What `on_epoch` sees on every rank."""
+        return ShardedState(epoch, loss, self.trainer)
+
+    def agreed(self, score: float | None) -> float | None:
+        """Rank 0's: a rounding elsewhere must not make one rank stop before the others."""
+        said = json.dumps([None if score is None else float(score), self.stopped])
+        score, self.stopped = json.loads(self.group.text_of_first(said))
+        return score
+
+    def kept(self) -> Matrices:
+        """The rank's own rows."""
+        return self.trainer.parts()
+
+    def whole(self, kept: Matrices) -> Matrices:
+        """The rows of all ranks."""
+        return self.trainer.whole(kept)
+
+    # --- checkpoints -------------------------------------------------------------------------------
+
+    def shard_of(self, name: str) -> Shard:
+        """The rows of a tensor of the checkpoint that this rank has."""
+        of_users = name.endswith((".user", ".users")) or ".optimizer.0." in name
+        return self.trainer.user_shard if of_users else self.trainer.item_shard
+
+    def continue_from(self, path: Path) -> None:
+        """Go on from a checkpoint, of any number of ranks, where there is one."""
+        facts = checkpoints.read_facts(path, self.group)
+        if facts is None:
+            return
+        job = describe_job(self.job, self.on_epoch) | {"engine": self.engine}
+        check_same_job(path, facts["job"], job)
+        check_epochs(path, facts, self.job.settings.epochs)
+        problem = ""
+        try:
+            tensors = checkpoints.read_rows(path, facts, self.shard_of)
+            contents = checked_contents(tensors, facts, self.job, self.trainer, self._rows())
+            self.trainer.restore(contents.state)
+        except (Exception, CheckpointException) as error:  # PyTorch has no one type for files
+            problem = checkpoints.reason(error)
+        for rank, text in enumerate(self.group.texts(problem)):
+            if text:
+                raise StorageError(
+                    f"{path} is not a whole checkpoint (rank {rank}): {text:.300}. Delete it to start anew."
+                )
+        self.history, self.best, self.saved = contents.history, contents.best, len(contents.history)
+
+    def _rows(self) -> tuple[int, int]:
+        return len(self.trainer.user_shard), len(self.trainer.item_shard)
+
+    def save(self) -> None:
+        """Write the checkpoint: each rank its own rows."""
+        assert self.checkpoint is not None
+        tensors = {f"trainer.{name}": value for name, value in self.trainer.state().items()}
+        if self.best is not None:
+            tensors |= {"best.users": self.best[2][0], "best.items": self.best[2][1]}
+        checkpoints.save(self.checkpoint, tensors, self.shard_of, self.facts(), self.epoch, self.group)
+        self.saved = self.epoch

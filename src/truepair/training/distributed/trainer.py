@@ -1,0 +1,154 @@
+"""A rank's part of a run: its users, its items, their optimizer, and its part of every step.
+
+A step gathers the vectors of the block's users. Each rank scores them against its own items and adds up with
+the others what a row needs of all items. The gradients of users are summed and sent back to the ranks that
+have them; those of items stay where they are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor, nn
+
+from truepair.models.encoders import Encoder, StartedEncoder
+from truepair.models.start import Side, Start
+from truepair.sampling import Full, Matrices
+from truepair.training.distributed.anchor_sums import ShardedSums
+from truepair.training.distributed.blocks import ShardBlocks
+from truepair.training.distributed.collectives import Group
+from truepair.training.distributed.exchange import Exchange
+from truepair.training.distributed.shards import Shard, ShardPairs, first_vectors
+from truepair.training.full.losses import RowLosses
+from truepair.training.full.scoring import sums_for
+from truepair.training.full.step_work import step_work, threads_for
+from truepair.training.job import Job
+from truepair.training.module_trainer import ModuleTrainer, l2_penalty
+from truepair.training.trainer import EpochTotals
+
+
+class ShardModel(StartedEncoder):
+    """The vectors of a rank's users and items; the encoder is matrix factorisation."""
+
+    def __init__(self, encoder: Encoder, user: Tensor, item: Tensor, addition: Tensor | None) -> None:
+        nn.Module.__init__(self)  # the vectors of all users and items may not fit
+        self.encoder, self.graph, self.hops = encoder, None, 0
+        self.register_buffer("addition", addition, persistent=False)
+        self.user, self.item = nn.Parameter(user), nn.Parameter(item)
+
+
+class ShardTrainer(ModuleTrainer):
+    """One rank of a run, with the sampler `Full`."""
+
+    def __init__(self, job: Job, group: Group) -> None:
+        assert isinstance(job.sampler, Full)
+        data, self.group = job.interactions, group
+        self.user_shard = Shard(data.n_users, group.size, group.rank)
+        self.item_shard = Shard(data.n_items, group.size, group.rank)
+        super().__init__(job)
+        pairs = ShardPairs.of(data, self.item_shard)
+        weights = job.anchor_weights
+        if weights is not None and pairs.places is not None:
+            weights = weights[pairs.places]
+        self.blocks = ShardBlocks(
+            pairs, self.item_shard, self.job.loss, job.sampler, group, self.device, weights
+        )
+        self.n_anchors, self.n_saturated_users = self.blocks.n_anchors, self.blocks.n_saturated_users
+        self.steps = math.ceil(len(self.blocks.users) / job.settings.batch_size)
+        self.sums = ShardedSums(group, sums_for(job.sampler, self.device))
+        size = data.n_users // group.size, data.n_items // group.size, len(data) // group.size
+        self.work = step_work(*size, job.settings.batch_size, job.encoder.dim)
+
+    def started(self) -> StartedEncoder:
+        """The model of this rank with its first parameters: rows of those of one process."""
+        encoder, data = self.job.encoder, self.job.interactions
+        vectors = first_vectors(self.user_shard, self.item_shard, encoder.dim, self.job.settings.seed)
+        addition = encoder.addition(data)
+        addition = None if addition is None else self.item_shard.take(addition).clone()
+        return ShardModel(encoder, *vectors, addition).to(self.device)
+
+    # --- an epoch ----------------------------------------------------------------------------------
+
+    def train(self, epoch: int, rate: float, advance: Callable[[int], None]) -> EpochTotals:
+        """All anchors once; the totals are those of all ranks."""
+        with threads_for(self.work):
+            part = super().train(epoch, rate, advance)
+        clamped = None if part.clamped is None else int(self.group.sum(torch.tensor(part.clamped)))
+        return EpochTotals(self.group.sum(part.losses), clamped)
+
+    def batches(self, epoch: int) -> Iterator[Tensor]:
+        """The users of each step, the same on all ranks."""
+        return self.blocks.epoch(self.job.settings.seed, epoch, self.job.settings.batch_size)
+
+    def train_step(self, users: Tensor, key: int) -> RowLosses:
+        """Score, differentiate, update; the losses are those of the rank's own anchors."""
+        selection = self.blocks.select(users, key)
+        exchange = Exchange(self.group, self.user_shard, users)
+        own_vectors, item_vectors = self.model(exchange.rows, selection.needed)  # [own, d], [items, d]
+        user_vectors = exchange.gather(own_vectors.detach())  # [B, d]
+        scored = self.blocks.scored(selection, user_vectors, item_vectors.detach())
+        n_anchors = int(self.blocks.user_counts[users].sum())
+        share = torch.full_like(scored.block.pos, 1 / n_anchors)
+        share = share if selection.weights is None else share * selection.weights
+        losses = scored.losses(self.job.loss, share, self.sums)
+        by_user, by_item = scored.gradients(losses)
+        self.optimizer.zero_grad()
+        if self.job.settings.l2_users or self.job.settings.l2_items:
+            of_users = scored.block.sum(share)[exchange.mine]
+            penalty = l2_penalty(self.model, self.job.settings, exchange.rows, of_users)
+            assert isinstance(penalty, Tensor)
+            penalty.backward()  # type: ignore[no-untyped-call]
+        torch.autograd.backward([own_vectors, item_vectors], [exchange.reduce(by_user), by_item])
+        self.optimizer.step()
+        return losses if selection.weights is None else losses._replace(loss=losses.loss * selection.weights)
+
+    # --- all ranks ---------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def parts(self) -> Matrices:
+        """Copies of the rank's own rows of the two matrices."""
+        return super().matrices()
+
+    def matrices(self) -> Matrices:
+        """Copies of the two matrices, whole, on every rank; all ranks must ask."""
+        return self.whole(self.parts())
+
+    def whole(self, parts: Matrices) -> Matrices:
+        """The two matrices of all ranks, from the parts of each."""
+        users, items = parts
+        return self._joined(users, self.user_shard), self._joined(items, self.item_shard)
+
+    def is_finite(self) -> bool:
+        """Whether every parameter of every rank is a finite number."""
+        return not int(self.group.max(torch.tensor(int(not super().is_finite()))))
+
+    def begin(self, start: Start) -> None:
+        """Start from the rank's own rows of these vectors and moments."""
+        sides = zip((start.users, start.items), (self.user_shard, self.item_shard), strict=True)
+        users, items = (
+            Side(*(None if table is None else shard.take(table) for table in side))  # type: ignore[arg-type]
+            for side, shard in sides
+        )
+        super().begin(Start(users, items, start.steps))
+
+    def reached(self) -> Start:
+        """The vectors and moments now, whole, on every rank."""
+        part = super().reached()
+        sides = zip((part.users, part.items), (self.user_shard, self.item_shard), strict=True)
+        users, items = (
+            Side(*(None if table is None else self._joined(table, shard) for table in side))  # type: ignore[arg-type]
+            for side, shard in sides
+        )
+        return Start(users, items, part.steps)
+
+    def _joined(self, part: Tensor, shard: Shard) -> Tensor:
+        """The whole table, from the rank's own rows."""
+        if self.group.size == 1:
+            return part
+        padded = part.new_zeros(shard.longest, *part.shape[1:])
+        padded[: len(part)] = part
+        pieces = self.group.gather(padded).view(shard.size, shard.longest, *part.shape[1:])
+        bounds = shard.bounds
+        return torch.cat([piece[: bounds[r + 1] - bounds[r]] for r, piece in enumerate(pieces)])
