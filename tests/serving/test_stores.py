@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import threading
 import time
 from contextlib import suppress
@@ -13,6 +14,7 @@ import processes
 from truepair.errors import InputError, StorageError
 from truepair.serving.events import migrations
 from truepair.serving.events import postgresql as postgresql_module
+from truepair.serving.events.deadlines import Deadlines
 from truepair.serving.events.event import Event
 from truepair.serving.events.opening import open_store
 from truepair.serving.events.records import ItemRecord, UserRecord
@@ -269,6 +271,20 @@ def test_nobody_waits_for_a_server_that_stands_still(server):
         time.sleep(0.01)
     assert store.add([[event(2)]]) == [1]
     store.close()
+
+
+def test_a_socket_is_shut_after_its_deadline():
+    deadlines = Deadlines()
+    ours, theirs = socket.socketpair()
+    ours.settimeout(0.3)
+    with deadlines.within(ours, 1000), pytest.raises(TimeoutError):
+        ours.recv(1)
+    ours.settimeout(10)
+    with deadlines.within(ours, 0):
+        assert ours.recv(1) == b""  # nobody has written
+    deadlines.stop()
+    ours.close()
+    theirs.close()
 
 
 def test_an_older_schema_is_migrated_and_a_newer_one_refused(server, monkeypatch):

@@ -122,7 +122,8 @@ class Checker(threading.Thread):
             end = float("inf")
             if place + 1 < len(changes):
                 following = changes[place + 1][0]
-                end = min((when for when, _ in self.reports if when >= following), default=end)
+                others = (when for when, served in self.reports if when >= following and served != version)
+                end = min(others, default=end)  # one that was being loaded may still come for a moment
             if start <= ended and began <= end:
                 found.append(version)
         return found

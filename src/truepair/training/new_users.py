@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.util import find_spec
 
 import numpy as np
 import torch
@@ -16,7 +17,6 @@ from truepair.models.encoders import Encoder
 from truepair.randomness import stream_key
 from truepair.sampling import Full, Sampler, pair_scores
 from truepair.training.dislikes import draws_of, loss_with_dislikes, weights_at
-from truepair.training.full.new_user_rows import RowFoldIn
 from truepair.training.full.scoring import Blocks, sums_for
 from truepair.training.job import Job
 from truepair.training.module_trainer import l2_of_users
@@ -48,12 +48,14 @@ def fold_in(
         loss = loss_with_dislikes(loss, Job(encoder, loss, sampler, history, settings))
     items = items.to(device)
     width = items.shape[1] - bool(encoder.popularity)  # not encoder.dim, which may have been changed since
-    vectors = nn.Parameter(_means(items, history)[:, :width])
     rates = [RATE * (1 - step / STEPS) for step in range(STEPS)]
     by_row = history.n_users <= FEW and isinstance(sampler, Full) and _fits_rows(sampler, items)
     if type(loss) is InfoNCE and by_row:
+        from truepair.training.full.new_user_rows import RowFoldIn  # it loads Numba
+
         rows = RowFoldIn(items.numpy(), encoder, loss.temperature, settings, float(popularity.sum()))
-        return encoder.scaled(torch.from_numpy(rows.vectors(vectors.detach().numpy(), history, rates)))
+        return encoder.scaled(torch.from_numpy(rows.vectors(history, rates)))
+    vectors = nn.Parameter(_means(items, history)[:, :width])
     optimizer = torch.optim.Adam([vectors], lr=RATE, weight_decay=settings.weight_decay)
     if isinstance(sampler, Full):
         gradient = _from_rows(items, loss, sampler, history, settings, popularity)
@@ -72,8 +74,9 @@ def fold_in(
 
 
 def _fits_rows(sampler: Full, items: Tensor) -> bool:
-    """Whether every item is a column, in main memory."""
-    return items.device.type == "cpu" and sampler.columns_of(len(items)) is None
+    """Whether every item is a column, in main memory, and compiled code can be used."""
+    in_memory = items.device.type == "cpu" and sampler.columns_of(len(items)) is None
+    return in_memory and find_spec("numba") is not None
 
 
 # (vectors [n_users, d], share of a loss, key) -> gradient [n_users, d]

@@ -28,9 +28,10 @@ def export(
     ],
     console: Console,
 ) -> None:
-    """Write a store to a folder: events.parquet, items.parquet, users.parquet.
+    """Write a store to a folder of Parquet files.
 
-    They are of one moment, and the folder appears when all are written. A service may go on meanwhile.
+    events.parquet, items.parquet and users.parquet are of one moment, and the folder appears
+    when all are written. A service may go on meanwhile.
     """
     from truepair.serving.events.opening import open_store
     from truepair.serving.transfer.exporting import export_store

@@ -15,7 +15,7 @@ from truepair.cli.options import DataDir, unpacked
 from truepair.cli.sources import kind_numbers
 from truepair.cli.table_files import check_output
 from truepair.data.sources.sql_urls import is_url
-from truepair.errors import InputError, check_number, check_whole
+from truepair.errors import InputError, check_choice, check_number, check_whole
 
 
 @unpacked
@@ -99,6 +99,25 @@ def serve(
     max_events: Annotated[int, typer.Option(help="The most events in one request.")] = 1000,
     timeout: Annotated[float, typer.Option(help="Seconds until a request is answered, or refused.")] = 30.0,
     gather: Annotated[int, typer.Option(help="The most requests for lists that are computed together.")] = 64,
+    index: Annotated[
+        str,
+        typer.Option(
+            help="How lists are searched: exact, ivf, hnsw, or auto: exact up to 200,000 items, ivf above. "
+            "An index needs the extra ann."
+        ),
+    ] = "auto",
+    recall: Annotated[
+        float,
+        typer.Option(help="The share of the exact lists that an index must find, or lists are exact."),
+    ] = 0.99,
+    rate: Annotated[
+        float | None,
+        typer.Option(
+            metavar="N",
+            help="The most requests a second for each token, or for each address without tokens. "
+            "[default: no limit]",
+        ),
+    ] = None,
     log_requests: Annotated[
         bool | None,
         typer.Option(
@@ -128,6 +147,7 @@ def serve(
     from truepair.serving.fresh.schedule import Schedule
     from truepair.serving.fresh.versions import Versions
     from truepair.serving.limits import Limits
+    from truepair.serving.lists.index_choice import CHOICES, IndexChoice
     from truepair.serving.lists.served_model import read_items
     from truepair.serving.page.adding import add_page
     from truepair.serving.web.app import Service
@@ -142,6 +162,10 @@ def serve(
     for name, size in sizes.items():
         check_whole(name, size, 1)
     check_number("--timeout", timeout, 0, open_low=True)
+    check_number("--recall", recall, 0, 1, open_low=True)
+    if rate is not None:
+        check_number("--rate", rate, 0, 1e6, open_low=True)
+    check_choice("--index", index, CHOICES)
     limits = Limits(body=max_body, k=max_k, users=max_users, events=max_events, seconds=timeout)
     known, kinds = Tokens.read(tokens), Kinds(kind_numbers(feedback) or Kinds().numbers)
     check_binding(host, known)
@@ -157,6 +181,7 @@ def serve(
             if Path(place).resolve() == model.resolve():
                 raise InputError(f"--store {place} is the model; give another file.")
             check_output(Path(place))
+        choice = IndexChoice(index, recall, model.with_suffix(".index"), console.say)
         schedule = Schedule.of(retrain, retrain_events)
         plan = Plan(str(model), place, dict(kinds.numbers), cast(Any, retrain_by), judge_people)
         versions = Versions(model)
@@ -173,7 +198,7 @@ def serve(
         with bound_socket(host, port, known) as listening:
             service = Service(
                 fitted, place, items=table, kinds=kinds, tokens=known, limits=limits, log=log,
-                gathered=gather, name=model.name,
+                gathered=gather, name=model.name, index=choice, rate=rate,
             )  # fmt: skip
             service.served.version = state.current
             fresh = Freshness(service, versions, plan, schedule)
@@ -182,6 +207,7 @@ def serve(
             console.say(
                 f"{seen.n_users:,} users, {seen.n_items:,} items; {n_events:,} events in {service.store.name}"
             )
+            console.say(service.served.indexing.about)
             if state.current:
                 console.say(f"version {state.current} of the model, from {versions.folder}")
             fresh.start()

@@ -16,7 +16,9 @@ import torch
 from truepair.data.ids import Codes, IdMap
 from truepair.data.tables.id_table import IdTable
 from truepair.errors import InputError
+from truepair.evaluation.metrics import Mask
 from truepair.models.factor_matrices import Rows, take_rows
+from truepair.ranking.approximate.indexed_items import IndexedItems
 from truepair.ranking.prepared_items import PreparedItems
 from truepair.recommender import lists
 from truepair.recommender.candidates import Candidates
@@ -25,6 +27,7 @@ from truepair.serving.events.event import Kinds
 from truepair.serving.id_texts import IdTexts
 from truepair.serving.limits import Limits
 from truepair.serving.lists.histories import Histories, stacked
+from truepair.serving.lists.index_choice import IndexChoice
 from truepair.serving.lists.item_facts import ItemFacts
 from truepair.serving.refusals import RefusalError
 
@@ -73,7 +76,12 @@ class ServedModel:
     """A model ready to be asked: its ids as text, its items in order, and its people with their events."""
 
     def __init__(
-        self, recommender: Recommender, limits: Limits, kinds: Kinds, items: pa.Table | None = None
+        self,
+        recommender: Recommender,
+        limits: Limits,
+        kinds: Kinds,
+        items: pa.Table | None = None,
+        index: IndexChoice | None = None,
     ) -> None:
         model = recommender.model_
         self.recommender, self.model, self.parameters = recommender, model, recommender.get_params()
@@ -87,7 +95,12 @@ class ServedModel:
         self._candidates = Candidates.of(model, None, None, "popular")
         self._place = np.full(model.seen.n_items, -1)
         self._place[self._candidates.codes] = np.arange(len(self._candidates.codes))
-        self._by_vectors = PreparedItems.of(self._candidates.items)
+        exact = PreparedItems.of(self._candidates.items)
+        self.indexing = (index or IndexChoice()).applied(
+            exact, model.users, self.people.trained, self._candidates.seen
+        )
+        """The items, with an index or without, and a sentence about it."""
+        self._by_vectors = self.indexing.items
         total = max(self._candidates.popularity.sum(), 1)
         shares = (self._candidates.popularity / total).astype(np.float32)[:, None]
         self._by_popularity = PreparedItems.of(torch.from_numpy(shares))
@@ -122,7 +135,10 @@ class ServedModel:
             k = min(max(asked[place].k for place in places), len(self._candidates.codes))
             some = [people[place] for place in places]
             vectors = torch.ones(len(some), 1) if is_popular else self._vectors(some)
-            best = prepared.top_k(vectors, k, [_both(one.hidden, hidden) for one in some])
+            if isinstance(prepared, IndexedItems):
+                best = prepared.top_k(vectors, k, [one.hidden for one in some], self._allowed(hidden))
+            else:
+                best = prepared.top_k(vectors, k, [_both(one.hidden, hidden) for one in some])
             lengths = (best.items >= 0).sum(axis=1).tolist()
             codes = self._candidates.codes[best.items]
             for row, place in enumerate(places):
@@ -135,6 +151,14 @@ class ServedModel:
                     self,
                 )
         return found  # type: ignore[return-value]
+
+    def _allowed(self, hidden: Codes) -> Mask | None:
+        """Which candidates may be listed at all; None: all."""
+        if not len(hidden):
+            return None
+        found = np.ones(len(self._candidates.codes), dtype=bool)
+        found[hidden] = False
+        return found
 
     def _person(self, user: str) -> _Somebody:
         person, code = self.people.person(user), self.users.codes.get(user)

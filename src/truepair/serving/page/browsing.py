@@ -122,7 +122,7 @@ class Browsing:
                     f"the {what} ids of {name} are {ids.ids.type}, and those of {self.service.name} {kind}; "
                     "fit both models from the same data."
                 )
-        served = self.service.prepared(recommender)
+        served = self.service.prepared(recommender, with_index=False)  # it is looked at, not asked often
         self.service.closing.append(served.facts.close)
         if served.people.reader is not None:
             self.service.closing.append(served.people.reader.close)

@@ -14,6 +14,7 @@ import pyarrow as pa
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from truepair.errors import InputError, StorageError
 from truepair.recommender.estimator import Recommender
@@ -23,6 +24,7 @@ from truepair.serving.events.reading import StoreReader
 from truepair.serving.id_texts import escaped
 from truepair.serving.limits import Limits
 from truepair.serving.lists.gathering import Gathering
+from truepair.serving.lists.index_choice import EXACT, IndexChoice
 from truepair.serving.lists.served_model import Asked, PlainList, ServedModel
 from truepair.serving.refusals import RefusalError
 from truepair.serving.web import answers
@@ -32,6 +34,7 @@ from truepair.serving.web.guard import Guard
 from truepair.serving.web.logs import Log
 from truepair.serving.web.metrics import Metrics
 from truepair.serving.web.model_facts import shown_facts
+from truepair.serving.web.rates import RateLimit
 from truepair.serving.web.requests import checked, parsed, query_number
 from truepair.serving.web.routes import ROUTES, Route, documented
 from truepair.serving.web.tokens import Tokens, credentials
@@ -58,17 +61,21 @@ class Service:
         limits: Limits | None = None,
         log: Log | None = None,
         gathered: int = GATHERED,
+        index: IndexChoice | None = None,
+        rate: float | None = None,
         name: str = "model",
     ) -> None:
         self.name = name
         self.limits, self.tokens, self.kinds = limits or Limits(), tokens or Tokens(), kinds or Kinds()
         self.log = log or Log()
-        self.items = items
+        self.items, self.index = items, index
         self.store = open_store(store)
         self.reader = self.store.reader()
         self.served = self.prepared(recommender)
         """The model that answers. It may be replaced at any time: a request takes it once."""
         self.metrics = Metrics(lambda: self.served.people)
+        self.metrics.show_index(lambda: self.served.indexing)
+        self.rates = None if rate is None else RateLimit(rate)
         self.lists_together: Gathering[Asked, PlainList] = Gathering(
             lambda asked: self.served.plain_lists(asked), GATHER_SECONDS, gathered
         )
@@ -81,9 +88,12 @@ class Service:
         self.closing: list[Callable[[], object]] = []
         """What is called first when the service ends."""
 
-    def prepared(self, recommender: Recommender, former: ServedModel | None = None) -> ServedModel:
-        """A model made ready to be served, which takes seconds."""
-        made = ServedModel(recommender, self.limits, self.kinds, self.items)
+    def prepared(
+        self, recommender: Recommender, former: ServedModel | None = None, with_index: bool = True
+    ) -> ServedModel:
+        """A model made ready to be served, which takes seconds, or minutes with an index."""
+        index = self.index if with_index else IndexChoice(EXACT)
+        made = ServedModel(recommender, self.limits, self.kinds, self.items, index)
         people, facts = self.store.reader(), self.store.reader()  # each hears of every change once
         weakref.finalize(made, _close, people, facts).atexit = False
         made.people.reader = people
@@ -128,13 +138,19 @@ class Service:
         self._add_document(app)
         for error, handler in ((HTTPException, _refused), (RefusalError, _refused), (Exception, _failed)):
             app.add_exception_handler(error, handler)
-        return Guard(app, self.limits, self.metrics, self.log, loopback_only=not self.tokens)
+        return Guard(
+            app, self.limits, self.metrics, self.log,
+            loopback_only=not self.tokens, rates=self.rates, tokens=self.tokens,
+        )  # fmt: skip
 
     def _add_document(self, app: FastAPI) -> None:
         document: dict[str, Any] = app.openapi()
-        document["components"] = {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}}
+        if self.tokens:
+            document["components"] = {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}}
         for methods in document["paths"].values():
             for method in methods.values():
+                if not self.tokens:
+                    method.pop("security", None)
                 method["responses"].pop("422", None)
                 if isinstance(method["responses"].get("200"), dict):
                     method["responses"]["200"]["content"].pop("", None)
@@ -190,6 +206,8 @@ class Service:
                             413, f"the body has more than {self.limits.body:,} bytes; send several requests."
                         )
                     parts.append(part)
+        except ClientDisconnect:
+            raise RefusalError(400, "the connection was closed before the body was complete.") from None
         except TimeoutError:
             raise RefusalError(
                 408, f"the body did not arrive within {self.limits.body_seconds:g} s."
@@ -272,6 +290,7 @@ class Service:
                 "parameters": answers.plain_value(facts.get("parameters")),
                 "facts": shown_facts(facts),
                 "kinds": dict(self.kinds.numbers),
+                "index": {"kind": served.indexing.kind, "recall": served.indexing.recall},
                 "decisions": any(route.path == DECISIONS for routes, _ in self.parts for route in routes),
                 "item_columns": None if served.item_table is None else served.item_table.column_names,
             }

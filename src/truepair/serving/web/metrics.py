@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from truepair.ranking.approximate.faiss_indexes import INDEXES
+from truepair.ranking.approximate.indexing import Indexing
 from truepair.serving.lists.histories import Histories
 
 _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
@@ -42,6 +45,20 @@ class Metrics:
         self._requests.labels(method, route, status).inc()
         self._seconds.labels(route).observe(seconds)
 
+    def show_index(self, indexing: Callable[[], Indexing]) -> None:
+        """Report the index of the model that is served: its measured recall, and how many items it has."""
+        recall = Gauge(
+            "truepair_index_recall",
+            "Share of exact lists that the index finds, measured; 1 without one",
+            registry=self.registry,
+        )
+        recall.set_function(lambda: indexing().recall)
+        size = Gauge(
+            "truepair_index_items", "Items in the index by its kind", ("kind",), registry=self.registry
+        )
+        for kind in INDEXES:
+            size.labels(kind).set_function(partial(_size_if, indexing, kind))
+
     def gathered(self, size: int) -> None:
         """Count a product of so many requests."""
         self._gathered.observe(size)
@@ -49,3 +66,8 @@ class Metrics:
     def text(self) -> bytes:
         """All of them, in the format of Prometheus."""
         return generate_latest(self.registry)
+
+
+def _size_if(indexing: Callable[[], Indexing], kind: str) -> int:
+    """How many items the index has, if it is of this kind."""
+    return indexing().size if indexing().kind == kind else 0

@@ -97,6 +97,10 @@ def documented(route: Route, user: Any, item: Any) -> dict[str, Any]:
         content[ARROW] = {"schema": {"type": "string", "format": "binary"}}
     responses: dict[str, Any] = {"200": {"description": route.about, "content": content}}
     responses["4XX"] = {"description": "The request cannot be served; `error` says why.", "content": _ERROR}
+    responses["503"] = {
+        "description": "The store or the service is too busy now; try again.",
+        "content": _ERROR,
+    }
     found: dict[str, Any] = {"summary": route.about, "responses": responses}
     parameters: list[dict[str, Any]] = [
         {"name": name, "in": "query", "required": False, "schema": schema}

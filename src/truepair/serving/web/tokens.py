@@ -73,16 +73,24 @@ class Tokens:
         """
         if not self.digests:
             return
-        scheme, _, text = (header or "").partition(" ")
-        asked, kinds = _digest(text.strip()), []
-        for kind, digest in self.digests:
-            if hmac.compare_digest(digest, asked):
-                kinds.append(kind)
-        if scheme.lower() != "bearer" or not kinds:
+        kind = self._found(header)[0]
+        if kind is None:
             remedy = "send the header 'Authorization: Bearer TOKEN'"
             raise RefusalError(401, f"a {right} token is needed; {remedy}.", {"www-authenticate": "Bearer"})
-        if right not in RIGHTS[kinds[0]]:
-            raise RefusalError(403, f"a {kinds[0]} token does not allow this; a {right} token is needed.")
+        if right not in RIGHTS[kind]:
+            raise RefusalError(403, f"a {kind} token does not allow this; a {right} token is needed.")
+
+    def owner(self, header: str | None) -> bytes | None:
+        """The digest of the token in the header, if it is a known one."""
+        return self._found(header)[1]
+
+    def _found(self, header: str | None) -> tuple[str, bytes] | tuple[None, None]:
+        scheme, _, text = (header or "").partition(" ")
+        asked, found = _digest(text.strip()), []
+        for kind, digest in self.digests:
+            if hmac.compare_digest(digest, asked):
+                found.append((kind, digest))
+        return found[0] if found and scheme.lower() == "bearer" else (None, None)
 
 
 def credentials(headers: Mapping[str, str]) -> str | None:
