@@ -99,7 +99,7 @@ def test_what_is_learnt_is_what_the_service_counts(shop):
         people = histories(learnt, shop, kinds)
         for user in ("u0", "new", "u1"):
             assert people.person(user) is None
-        assert people._history(learnt.seen_.user_ids.find(["u0"])[0]) == {
+        assert people.history(learnt.seen_.user_ids.find(["u0"])[0]) == {
             code(learnt, item): weight
             for item, weight in {has[0]: 1.0, has[1]: -1.0, has[2]: 1.0, has[3]: 1.0, "x1": 30.0, "x2": 0.3,
                                  "x3": -1.0}.items()

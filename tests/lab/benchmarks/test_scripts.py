@@ -30,6 +30,7 @@ CALLS = {
         ["--quick", "--limit", "1", "--out", "{data}/lines"],
         ["slow drift | default batches | update", "periods 2 on"],
     ),
+    "lists_on_gpu.py": (["--quick"], ["k =  10, cpu :"]),
     "memory.py": (["--tiny"], ["bytes a user", "users, 3 items", ": 2.37 GB"]),
     "ml100k_paper_split.py": (
         ["--data", "{data}", "--seeds", "1", "--epochs", "1", "--only", "MF BPR"],

@@ -188,7 +188,7 @@ export async function show(page, { signal }) {
   put(page, h("h1", {}, "Model"), skeleton(10));
   const found = await ask("/v1/model", { signal });
   const facts = found.facts ?? {};
-  const log = h("div", {}, skeleton(3));
+  const log = h("div", { class: "spaced" }, skeleton(3));
   const settings = Object.entries(found.parameters ?? {}).map(([name, value]) => [name, shown(value)]);
   const data = [
     ["Users", number(found.users)],
