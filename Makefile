@@ -7,7 +7,7 @@ INSTALLED = $(VENV)/.installed
 # Tests start many processes, which would compile every module again
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: test pytest test-long demo check fuzz mutants soak clean
+.PHONY: test pytest test-long demo check fuzz hostile mutants soak clean
 
 test: $(INSTALLED)
 	$(MAKE) --no-print-directory --jobs=2 check pytest
@@ -15,7 +15,7 @@ test: $(INSTALLED)
 pytest: $(INSTALLED)
 	$(BIN)/python -m pytest
 
-# Tests that start processes which load everything anew, or compile for a GPU: before a release
+# Tests that start processes which load everything anew, compile for a GPU, or draw figures twice: before a release
 test-long: $(INSTALLED)
 	$(BIN)/python -m pytest -m long
 
@@ -36,6 +36,10 @@ demo: $(INSTALLED)
 # Kills, full disks, threads, fork and spawn; SOAK="--kills 50 --seed 7" sets other options
 soak: $(INSTALLED)
 	$(BIN)/python tools/soak $(SOAK)
+
+# Hostile requests to a service, by raw sockets; HOSTILE="--count 5000 --seed 7" sets other options
+hostile: $(INSTALLED)
+	PYTHONPATH=tools $(BIN)/python -m hostile $(HOSTILE)
 
 # Inputs for everything that is read; FUZZ='--count 1000 --seed 7 --target arrow --seconds 60' changes how many.
 fuzz: $(INSTALLED)

@@ -60,6 +60,9 @@ class Client:
     def post(self, path, body, **headers):
         return asyncio.run(asked(self.app, "POST", path, body, _named(headers)))
 
+    def ask(self, method, path, body=None, **headers):
+        return asyncio.run(asked(self.app, method, path, body, _named(headers)))
+
     def together(self, requests):
         """The answers to (method, path) requests that come at once."""
 

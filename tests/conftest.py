@@ -65,7 +65,7 @@ def postgresql_server() -> Iterator[str]:
 @pytest.fixture
 def postgresql(postgresql_server: str) -> str:
     """The same URL; its database `postgres` is empty: add /postgres."""
-    empty = "drop schema if exists public, lab cascade"
+    empty = "drop schema if exists public, lab, truepair cascade"
     databases.execute(f"{postgresql_server}/postgres", empty, "create schema public")
     return postgresql_server
 

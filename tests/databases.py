@@ -7,6 +7,7 @@ wheel itself would add a user to the machine; here the programs run as `nobody`.
 import importlib.util
 import os
 import shutil
+import signal
 import socket
 import sqlite3
 import subprocess
@@ -32,16 +33,52 @@ def server():
     programs = Path(wheel.origin).parent / "pginstall" / "bin"
     folder = Path(tempfile.mkdtemp(prefix="truepair-pg-"))
     try:
-        address = _start(programs, folder)
+        port = _create(programs, folder)
+        address = f"127.0.0.1:{port}"
+        _servers[address] = programs / "pg_ctl", folder, port
+        start(address)
         try:
             yield address
         finally:
-            _run(programs / "pg_ctl", "-D", folder / "data", "-m", "fast", "stop", cwd=folder)
+            stop(address)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _start(programs, folder):
+_servers = {}
+
+
+def stop(address):
+    """Stop a server; its connections end."""
+    program, folder, _ = _servers[address]
+    _run(program, "-D", folder / "data", "-m", "fast", "stop", cwd=folder)
+
+
+def start(address):
+    """Start a server that was stopped."""
+    program, folder, port = _servers[address]
+    settings = f"-h 127.0.0.1 -p {port} -k '' -F"  # no socket file, no waiting for the disk
+    options = ["-w", "-l", folder / "log", "-o", settings]
+    _run(program, "-D", folder / "data", *options, "start", cwd=folder)
+
+
+@contextmanager
+def frozen(url):
+    """A server that accepts connections and answers nothing, as on a machine that stands still."""
+    _, folder, _ = _servers[url.rpartition("@")[2].partition("/")[0]]
+    own = "select pid from pg_stat_activity where pid <> pg_backend_pid()"
+    others = [pid for (pid,) in execute(url, own)]
+    processes = [int((folder / "data" / "postmaster.pid").read_text().split()[0]), *others]
+    for process in processes:
+        os.kill(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for process in processes:
+            os.kill(process, signal.SIGCONT)
+
+
+def _create(programs, folder):
     (folder / "password").write_text(PASSWORD)
     if os.geteuid() == 0:  # PostgreSQL refuses to run as root
         for path in (folder, folder / "password"):
@@ -49,7 +86,6 @@ def _start(programs, folder):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    here = {"cwd": folder}
     options = ["-U", USER, "--pwfile", folder / "password", "--auth", "scram-sha-256"]
     options += [
         "--no-sync",
@@ -60,21 +96,8 @@ def _start(programs, folder):
         "--set",
         "scram_iterations=1",
     ]  # fast logins
-    _run(programs / "initdb", "-D", folder / "data", *options, **here)
-    settings = f"-h 127.0.0.1 -p {port} -k '' -F"  # no socket file, no waiting for the disk
-    _run(
-        programs / "pg_ctl",
-        "-D",
-        folder / "data",
-        "-w",
-        "-l",
-        folder / "log",
-        "-o",
-        settings,
-        "start",
-        **here,
-    )
-    return f"127.0.0.1:{port}"
+    _run(programs / "initdb", "-D", folder / "data", *options, cwd=folder)
+    return port
 
 
 def _run(*command, cwd):

@@ -42,9 +42,12 @@ def serve(tmp_path):
     """A function that gives a client of a service; all are closed in the end."""
     services = []
 
-    def start(model, store="events.sqlite", **options):
-        service = Service(model, tmp_path / store, **{"log": Log(io.StringIO()), **options})
+    def start(model, store="events.sqlite", prepare=lambda service: None, **options):
+        service = Service(
+            model, store if "://" in store else tmp_path / store, **{"log": Log(io.StringIO()), **options}
+        )
         services.append(service)
+        prepare(service)
         return Client(service)
 
     yield start

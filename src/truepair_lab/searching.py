@@ -94,7 +94,7 @@ class Quest:
             if not kept:
                 ended(self.one_trial(0, {}))
             return []
-        storage = out / "storage" / f"{'_'.join('none' if p == '-' else p for p in self.place)}.journal"
+        storage = self._storage(out)
         if kept >= self.trials and not storage.exists():
             return []
         storage.parent.mkdir(parents=True, exist_ok=True)
@@ -111,6 +111,14 @@ class Quest:
             first=self.first,
         )
         return found.trials
+
+    def is_left(self, out: Path) -> bool:
+        """Whether trials are kept, and the journal is gone: a search could only begin anew."""
+        return not self._storage(out).exists() and bool(self.lines(out))
+
+    def _storage(self, out: Path) -> Path:
+        name = "_".join("none" if part == "-" else part for part in self.place)
+        return out / "storage" / f"{name}.journal"
 
 
 def trials_for(space: Mapping[str, Searched], trials: int) -> int:

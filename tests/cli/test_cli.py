@@ -110,8 +110,9 @@ COMMANDS |= {
 
 
 def test_the_commands_are_those_of_the_docs():
-    names = ["add-items", "backtest", "compare", "data", "demo", "doctor", "evaluate", "fit", "lab", "prior"]
-    assert sorted(ROOT.commands) == [*names, "recommend", "serve", "similar", "tune", "update"]
+    names = ["add-items", "backtest", "compare", "data", "demo", "doctor", "evaluate", "export", "fit"]
+    names += ["import", "lab", "prior", "recommend", "rollback", "serve", "similar", "tune", "update"]
+    assert sorted(ROOT.commands) == names
     assert sorted(LAB.commands) == ["bench", "paper", "plain", "prior-study", "quality", "theory", "truth"]
     assert sorted(ROOT.commands["data"].commands) == ["fetch", "info", "list"]
     assert sorted(LAB.commands["paper"].commands) == ["report", "run", "tune"]

@@ -34,7 +34,8 @@ from truepair_lab.prior_study.groups import WORLDS, agrees, groups_of
 from truepair_lab.prior_study.tables import auto_lines_of, difference, grid_means, significant_pairs
 from truepair_lab.quality import report as quality_page
 from truepair_lab.quality.cases import AIMS, NDCG, RECALL
-from truepair_lab.quality.contestants import BASELINES, DEBIASED, FAMILIES
+from truepair_lab.quality.comparisons import debiasing_pairs
+from truepair_lab.quality.contestants import BASELINES, FAMILIES
 from truepair_lab.quality.part_scores import choice_of, read_contest, scored_trials
 from truepair_lab.quality.settled import (
     chosen_settings,
@@ -630,32 +631,37 @@ def test_quality_answer_lines():
 
 
 def test_quality_answer():
-    signs = {c: [family_gap(c, other).sign for other in ("EASE", "iALS")] for c in contest().cases}
-    assert [case for case, found in signs.items() if found == [1, 1]] == BETTER
-    assert [case for case, found in signs.items() if found == [0, 0]] == EVEN
+    rivals = ("EASE", "iALS", "ChebyCF")
+    signs = {c: [family_gap(c, other).sign for other in rivals] for c in contest().cases}
+    assert [case for case, found in signs.items() if found == [1, 1, 1]] == BETTER
+    assert [case for case, found in signs.items() if found[:2] == [0, 0]] == EVEN
     for case in BETTER:  # EASE with powers is what its family chooses
-        assert set(ranked(case, contest().chosen(case))[:3]) == {1}
+        assert set(ranked(case, contest().chosen(case))) == {1}
         assert contest().chosen(case, "EASE") == ("-", "ease-powers")
-    ease, ials = (sorted(family_gap(case, other).value for case in BETTER) for other in ("EASE", "iALS"))
+    ease, ials, cheby = (sorted(family_gap(c, other).value for c in BETTER) for other in rivals)
     assert f"by {short(ease[0])} to {short(ease[-1])} over EASE with powers" in QUALITY
-    assert f"and by {short(ials[0])} to {short(ials[-1])} over iALS." in QUALITY
+    assert f"by {short(ials[0])} to {short(ials[-1])} over iALS" in QUALITY
+    assert f"and by {short(cheby[0])} to {short(cheby[-1])} over ChebyCF." in QUALITY
     alone = [case for case in BETTER if set(ranked(case, ("mf", "exact-infonce"))[:3]) != {1}]
     assert alone == ["ml-1m"]
-    chosen = model_key(contest().chosen("gowalla-tail"))
-    blend = contest().gap("gowalla-tail", chosen, model_key(("-", "chebycf")))
-    assert family_gap("gowalla-tail", "ChebyCF").p < 0.001
-    assert f"p is below .001 among the families and {short(blend.p, 3)} among all contestants." in QUALITY
-    cheby = [family_gap(case, "ChebyCF") for case in contest().cases]
-    assert [case for case, gap in zip(contest().cases, cheby, strict=True) if gap] == TAILS
-    gowalla, yelp = (gap for gap in cheby if gap)
-    assert (gowalla.sign, yelp.sign) == (1, 1)
-    assert f"by {short(gowalla.value)} on Gowalla and by {short(yelp.value)} on Yelp2018; ChebyCF" in QUALITY
+    trained = [model for model, _ in contest().models("ml-1m") if model[0] != "-"]
+    assert {model[0] for model in trained if set(ranked("ml-1m", model)[:3]) == {1}} == {"mf+ease"}
     assert ranked("ml-1m", ("mf", "exact-infonce"), "ease-powers") == [-1]
-    assert contest().chosen("ml-1m") == ("mf+ease", "exact-infonce")
+    assert [signs[case][2] for case in EVEN] == [1, 0, 0]
+    gap = family_gap("ml-100k", "ChebyCF")
+    assert f"on MovieLens-100k it beats ChebyCF by {short(gap.value)}." in QUALITY
     popularity, (_, best) = contest().mean("kuairec", ("-", "popularity")), contest().models("kuairec")[0]
     assert (
         f"popularity alone has {short(popularity.value)}, the best contestant {short(best.value)}." in QUALITY
     )
+
+
+CHOSEN = {
+    "ml-100k": ("mf+ease", "exact-infonce-popularity"),
+    "ml-1m": ("mf+ease", "exact-dpl-hard"),
+    "gowalla-tail": ("mf+ease", "exact-infonce-posterior"),
+    "yelp2018-tail": ("mf+ease", "exact-bsl"),
+}
 
 
 def test_quality_aims():
@@ -664,47 +670,47 @@ def test_quality_aims():
         for case, aims in AIMS.items()
         for metric, aim in aims.items()
     }
+    assert {case: contest().chosen(case) for case in AIMS} == CHOSEN
     met = [place for place, gap in missed.items() if gap <= 0]
     assert met == [(case, metric) for case in TAILS for metric in (RECALL, NDCG)]
-    assert "Of the six aims four are met: both on Gowalla and both on Yelp2018, by blends" in QUALITY
-    chosen = [contest().chosen(case) for case in TAILS]
-    assert chosen == [("mf+ease", "exact-dpl-hard"), ("mf+ease", "exact-infonce-posterior")]
-    for case, model in zip(TAILS, chosen, strict=True):
-        assert contest().gap(case, model_key(model), model_key(("mf+ease", "exact-infonce"))).sign == 0
-    low, high = sorted(gap for gap in missed.values() if gap > 0)
-    assert f"Both on MovieLens are missed, by {short(low)} and {short(high)}." in QUALITY
+    assert "four are met: both on Gowalla and both on Yelp2018, by blends with EASE" in QUALITY
+    gaps = {case: short(missed[case, NDCG]) for case in ("ml-1m", "ml-100k")}
+    assert f"missed, by {gaps['ml-1m']} on MovieLens-1M" in QUALITY
+    assert f"and by {gaps['ml-100k']} on MovieLens-100k" in QUALITY
+    above = [m for m, mean in contest().models("ml-100k") if m[0] != "-" and mean.value >= 0.455]
+    assert len(above) == 4
+    assert "On the test part of MovieLens-100k four contestants are above the aim" in QUALITY
 
 
 def test_quality_trials():
     lines = contest().lines
     counts = Counter((trial.dataset, trial.encoder, trial.method) for trial in lines.trials)
     sums = {
-        case: {name: sum(counts[case, *model] for model in of) for name, of in FAMILIES.items()}
+        case: {
+            name: sum(counts[case, *model] for model in of if not model[0].endswith("+ease"))
+            for name, of in FAMILIES.items()
+        }
         for case in contest().cases
     }
-    small = [found for case, found in sums.items() if case not in TAILS]
-    assert all(n >= found["full-catalogue"] for found in small for n in found.values() if n)
-    assert "On the other cases EASE and iALS have at least as many trials" in QUALITY
-    of = {name: [counts[case, "mf", f"exact-{name}"] for case in TAILS] for name in ("infonce", "dpl-hard")}
-    assert of == {"infonce": [14, 14], "dpl-hard": [5, 5]}
-    assert {counts[case, "mf", f"exact-{x}"] for case in TAILS for x in ("psl", "infonce-posterior")} == {2}
-    blends = [n for (case, encoder, _), n in counts.items() if case in TAILS and encoder == "mf+ease"]
-    assert blends == [6] * 6
-    assert [counts[case, "lightgcn", "exact-infonce"] for case in TAILS] == [4, 2]
-    assert "14 trials of InfoNCE, 5 of DPL with hard weights, 2 each of PSL and InfoNCE-posterior" in QUALITY
-    assert "6 of each blend's weight, and 4 and 2 of LightGCN" in QUALITY
+    assert all(n >= found["full-catalogue"] for found in sums.values() for n in found.values())
+    assert "On the other cases EASE, iALS and ChebyCF have more trials than the contestants that" in QUALITY
+    weights = [sum(n for (c, e, _), n in counts.items() if c == case and e[-5:] == "+ease") for case in TAILS]
     trained, ease = ([sums[case][name] for case in TAILS] for name in ("full-catalogue", "EASE"))
-    assert f"full-catalogue training has {trained[0]} and {trained[1]} trials, " in QUALITY
-    assert f"EASE {ease[0]} and {ease[1]}, iALS and ChebyCF 24 each." in QUALITY
-    assert {sums[case][name] for case in TAILS for name in ("iALS", "ChebyCF")} == {24}
+    assert f"train had {trained[0]} and {trained[1]} trials" in QUALITY
+    assert f"the weights of blends {weights[0]} and {weights[1]}, " in QUALITY
+    assert f"EASE {ease[0]} and {ease[1]}, iALS and ChebyCF 48 each." in QUALITY
+    assert {sums[case][name] for case in TAILS for name in ("iALS", "ChebyCF")} == {48}
+    late = {e: {n for (c, e2, _), n in counts.items() if e2 == e} for e in ("lightgcn", "lightgcn+ease")}
+    assert late["lightgcn"] <= {2, 3, 4}
+    assert late["lightgcn+ease"] <= {4, 5, 6, 7, 8}
 
 
 def test_quality_ials_on_movielens_100k():
-    (best, mean), *_ = contest().models("ml-100k")
     chosen = contest().mean("ml-100k", contest().chosen("ml-100k")).value
-    assert best == ("-", "ials-scaled")
+    best = ("-", "ials-scaled")
+    mean = contest().mean("ml-100k", best)
     p = short(family_gap("ml-100k", "iALS").p, 3)
-    assert f"highest NDCG@20, {short(mean.value)}, where full-catalogue training" in QUALITY
+    assert f"On MovieLens-100k iALS has {short(mean.value)}, and full-catalogue training" in QUALITY
     assert f"chooses {short(chosen)} (p = {p})." in QUALITY
     every = scored_trials(contest().lines)["ml-100k", *best]
     first, rest = ([s for s in every if (s.trial.number < 66) == early] for early in (True, False))
@@ -716,18 +722,35 @@ def test_quality_ials_on_movielens_100k():
     assert "without them the choice is the same." in protocol
 
 
-def test_quality_seeds_of_the_large_cases():
+def test_quality_what_is_missing():
     seeds = {
-        case: {model: mean.n for model, mean in contest().models(case) if model[0] != "-"} for case in TAILS
+        case: {model: mean.n for model, mean in contest().models(case) if model[0] != "-"}
+        for case in contest().cases
     }
-    assert ("lightgcn", "exact-infonce") not in seeds["yelp2018-tail"]
-    assert "whose final runs on Yelp2018 are missing" in QUALITY
-    assert all(("mf", "exact-dpl") not in found for found in seeds.values())
-    assert all((case, "mf", "exact-bsl") not in contest().searched for case in TAILS)
-    assert "DPL without hard weights was not run there, and BSL not searched." in QUALITY
-    debiased = {n for found in seeds.values() for (_, loss), n in found.items() if loss.startswith(DEBIASED)}
-    assert debiased == {2, 3}
-    assert "these contestants had few trials, and 2 or 3 seeds" in flat(quality_page.DEBIASING.text)
+    best = {(t.dataset, t.encoder, t.method): 0.0 for t in contest().lines.trials}
+    for t in contest().lines.trials:
+        place = t.dataset, t.encoder, t.method
+        best[place] = max(best[place], t.score or 0.0)
+    dpl = [best[case, "mf", "exact-dpl"] for case in TAILS]
+    assert f"with {short(dpl[0])} and {short(dpl[1])} on validation" in QUALITY
+    assert all(("mf", "exact-dpl") not in seeds[case] for case in TAILS)
+    graphs = {case: {m for e, m in found if e == "lightgcn"} for case, found in seeds.items()}
+    posterior, dpl, psl, bsl, hard, info = (
+        f"exact-{loss}" for loss in ("infonce-posterior", "dpl", "psl", "bsl", "dpl-hard", "infonce")
+    )
+    assert graphs == {
+        "ml-100k": {dpl, hard, posterior},
+        "ml-1m": set(),
+        "gowalla-tail": {info, bsl},
+        "yelp2018-tail": {info, bsl, psl, hard},
+        "kuairec": {psl, bsl, dpl, hard, posterior},
+        "coat": {dpl, hard, posterior},
+    }
+    assert {n for case in TAILS for n in seeds[case].values()} == {1, 2, 3, 5}
+    assert "Contestants there have 1 to 5 seeds." in QUALITY
+    spreads = [contest().side(case, f"family {name}").spread for case in TAILS for name in FAMILIES]
+    assert set(spreads) == {None}
+    assert "A dash is in place of the spread of the choice" in flat(quality_page._PROTOCOL)
 
 
 def test_quality_debiasing():
@@ -741,18 +764,36 @@ def test_quality_debiasing():
         found = [contest().gap(case, model_key(a), model_key(b)) for case in cases or contest().cases]
         return [gap for gap in found if gap]
 
+    every = {
+        (case, a): gap
+        for case in contest().cases
+        for a, b in debiasing_pairs()
+        if b[1] == "exact-infonce" and (gap := contest().gap(case, model_key(a), model_key(b)))
+    }
+    yelp_worse = {(e, hard[1]) for e in ("mf", "lightgcn", "mf+ease", "lightgcn+ease")} | {control}
+    worse = {("yelp2018-tail", model) for model in yelp_worse} | {("ml-100k", ("mf", "exact-dpl"))}
+    assert {place for place, gap in every.items() if gap.sign < 0} == worse
+    assert not [place for place, gap in every.items() if gap.sign > 0]
     assert [gap.sign for gap in gaps(hard, control)] == [0, -1]
     assert f"and a significant loss of {short(-gaps(hard, control)[1].value)} on Yelp2018." in text
     assert {gap.sign for gap in gaps(posterior, infonce)} == {0}
-    assert len(gaps(posterior, infonce)) == 5
-    (gowalla, yelp), (gowalla_0, yelp_0) = (gaps(model, infonce, TAILS) for model in (hard, control))
-    assert [gap.sign for gap in (gowalla, gowalla_0, yelp, yelp_0)] == [0, 0, -1, -1]
+    assert len(gaps(posterior, infonce)) == 6
+    (gowalla, _), (gowalla_0, yelp_0) = (gaps(model, infonce, TAILS) for model in (hard, control))
     assert f"InfoNCE on Gowalla by {short(gowalla.value)}, and so is the same model with τ = 0" in text
     assert f"without the correction, by {short(gowalla_0.value)}; neither is significant" in text
-    assert f"than InfoNCE, by {short(-yelp.value)}, and by {short(-yelp_0.value)} with τ = 0." in text
-    (blend,) = gaps(("mf+ease", "exact-dpl-hard"), ("mf+ease", "exact-infonce"), TAILS[:1])
-    assert blend.sign == 0
-    assert f"With EASE it is above the blend of InfoNCE by {short(blend.value)};" in text
+    of = [every["yelp2018-tail", (e, hard[1])].value for e in ("mf", "lightgcn", "mf+ease", "lightgcn+ease")]
+    assert short(-of[0]) == short(-of[1])
+    assert f"worse: by {short(-of[0])} with MF and with LightGCN, " in text
+    assert f"by {short(-of[2])} and {short(-of[3])} in their blends with EASE" in text
+    assert f"and by {short(-yelp_0.value)} with τ = 0." in text
+    assert f"worse on MovieLens-100k, by {short(-every['ml-100k', ('mf', 'exact-dpl')].value)};" in text
+    blends = [
+        contest().gap(case, model_key(CHOSEN[case]), model_key(("mf+ease", "exact-infonce")))
+        for case in ("ml-1m", "gowalla-tail")
+    ]
+    assert [gap.sign for gap in blends] == [0, 0]
+    assert f"on MovieLens-1M ({short(blends[0].value)} above the blend of InfoNCE)" in text
+    assert f"InfoNCE-posterior on Gowalla ({short(blends[1].value)} above)." in text
     spread = [short(contest().mean(case, infonce).sd) for case in TAILS]
     assert f"the spread over seeds, which is {spread[0]} for InfoNCE." in text
     assert spread[0] == spread[1]
@@ -789,9 +830,9 @@ def test_quality_choice_by_the_first_part_alone():
     }
     chosen = {case: (trial.encoder, trial.method) for case, trial in first.items()}
     others = {case: model for case, model in chosen.items() if model != contest().chosen(case)}
-    assert others == {"ml-100k": ("mf", "exact-infonce")}
+    assert others == {"ml-100k": ("lightgcn+ease", "exact-infonce-posterior")}
     protocol = flat(quality_page._PROTOCOL)
-    assert "full-catalogue training would choose InfoNCE on MovieLens-100k." in protocol
+    assert "would choose LightGCN with InfoNCE-posterior + EASE on MovieLens-100k." in protocol
 
 
 def test_quality_table_of_the_readme():
@@ -816,5 +857,4 @@ def test_quality_table_of_the_readme():
             is_best = model[0] != "-" and set(ranked(case, model)) == {1}
             cells.append(f"**{cell}**" if is_best else cell)
         assert f"| {name} | {' | '.join(cells)} |" in text
-    blends = [("mf+ease", f"exact-{loss}") for loss in ("infonce", "dpl-hard", "infonce-posterior")]
-    assert [contest().chosen(case) for case in AIMS] == [("mf", "exact-psl"), *blends]  # the footnote
+    assert [contest().chosen(case) for case in AIMS] == list(CHOSEN.values())  # the footnote

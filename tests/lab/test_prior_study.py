@@ -211,6 +211,7 @@ def test_the_grid_is_a_table_without_what_diverged():
     assert grid_table([]) == ""
 
 
+@pytest.mark.long
 def test_the_page_is_the_same_every_time(folder, tmp_path):
     pages = [rebuild(folder, tmp_path / name / "prior.md") for name in "ab"]
     for one, other in zip(*(sorted(page.parent.rglob("*.*")) for page in pages), strict=True):

@@ -293,7 +293,8 @@ def test_reads_go_on_without_the_store(serve, model):
     client = serve(model)
     client.post("/v1/events", {"events": [{"user": "u1", "item": "i0"}]})
     moved = client.get("/v1/users/u1/recommendations").body
-    client.service.reader.close()
+    for reader in (client.service.reader, client.service.served.people.reader):
+        reader.close()
     assert client.get("/health/ready").status == 503
     assert client.get("/v1/users/u1/recommendations").body == moved
     assert client.get("/v1/users/u2/recommendations").json["basis"] == "model"

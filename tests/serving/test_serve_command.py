@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -17,8 +18,10 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
+from retraining_worlds import Shop
 from services import clicks, model
 from truepair.cli.main import app
+from truepair.serving.fresh.retraining import retrain
 
 PAGE = Path(__file__).parents[2] / "docs" / "serving.md"
 
@@ -112,6 +115,10 @@ def test_an_event_outlives_a_kill_and_a_stop_is_graceful(folder):
         (["--feedback", "view"], "feedback = 'view': 'view' is not KIND=NUMBER"),
         (["--feedback", "hide=-1"], "has no kind above 0"),
         (["--items", "nothing.csv"], "nothing.csv"),
+        (["--retrain", "soon"], "--retrain 'soon' is no time"),
+        (["--retrain-events", "0"], "--retrain-events = 0 is out of range"),
+        (["--retrain-by", "magic"], "--retrain-by = 'magic' is not known"),
+        (["--judge-people", "1"], "--judge-people = 1 is out of range"),
         (["--store", "model.truepair"], "--store model.truepair is the model"),
         (["--store", "nowhere/x.sqlite"], "there is no folder nowhere"),
         (["--store", "tokens.toml"], "the store tokens.toml cannot be used"),
@@ -163,7 +170,7 @@ def test_every_step_of_the_page(tmp_path, monkeypatch):
     result = CliRunner().invoke(app, [*fit[1:], "--epochs", "3"])
     assert result.exit_code == 0, result.output
     starts = [place for place, line in enumerate(lines) if line.startswith("truepair serve")]
-    assert len(starts) == 2
+    assert len(starts) == 3
     for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
         words = [word for word in shlex.split(lines[start])[2:] if word not in ("--port", "8000")]
         with running(*words, cwd=tmp_path) as (_, port):
@@ -177,3 +184,72 @@ def test_every_step_of_the_page(tmp_path, monkeypatch):
                     assert json.loads(body)["basis"] == expected, (line, body)
                 elif "/events" in line:
                     assert json.loads(body) == {"stored": 2, "repeated": 0}
+
+
+def until(found, seconds=60):
+    """Wait until a function gives something, and give it."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if answer := found():
+            return answer
+        time.sleep(0.1)
+    raise AssertionError("it did not happen in time")
+
+
+def decided(port):
+    return json.loads(ask(port, "GET", "/v1/model/decisions")[1])
+
+
+def trainers_of(process):
+    """The processes that a service has started."""
+    return Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split() + [
+        word for thread in Path(f"/proc/{process.pid}/task").iterdir() if thread.name != str(process.pid)
+        for word in (thread / "children").read_text().split()
+    ]  # fmt: skip
+
+
+@pytest.mark.long
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
+def test_retraining_kills_rollback_and_restart(tmp_path):
+    shop = Shop(tmp_path)
+    shop.add_visits()
+    shop.store.close()
+    now, body = {"content-type": "application/json"}, "{}"
+    options = ("model.truepair", "--store", "events.sqlite")
+    with running(*options, cwd=tmp_path) as (process, port), running(*options, cwd=tmp_path) as (_, other):
+        assert ask(port, "POST", "/v1/model/retrain", body, now)[0] == 200
+        [trainer] = until(lambda: trainers_of(process))
+        os.kill(int(trainer), signal.SIGKILL)
+        failed = until(lambda: decided(port)["decisions"])[0]
+        assert (failed["decision"], failed["reason"]) == ("failed", "the trainer was killed by SIGKILL")
+        assert ask(port, "GET", "/v1/users/u1/recommendations")[0] == 200
+        assert ask(port, "POST", "/v1/model/retrain", body, now)[0] == 200
+        for each in (port, other):
+            until(lambda each=each: decided(each)["running"]["version"] == 1)
+        assert ask(port, "POST", "/v1/model/rollback", body, now) == (200, b'{"version":0}')
+        until(lambda: decided(other)["running"]["version"] == 0)
+        until(lambda: ask(port, "POST", "/v1/model/retrain", body, now)[0] == 200)
+        [orphan] = until(lambda: trainers_of(process))
+        process.kill()
+        until(lambda: not Path(f"/proc/{orphan}").exists())
+        names = [one["decision"] for one in decided(other)["decisions"]]
+        assert names[-3:] == ["rolled back", "promoted", "failed"]
+    Path(tmp_path / "model.truepair.versions" / "1.truepair.x.writing").write_bytes(b"half")
+    with running(*options, "--retrain", "1s", cwd=tmp_path) as (process, port):
+        assert decided(port)["running"]["version"] == 0
+        until(lambda: decided(port)["running"]["trainings"] > 0)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+
+
+def test_rollback_on_the_command_line(tmp_path, monkeypatch):
+    shop = Shop(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["rollback", "model.truepair"])
+    assert (result.exit_code, "there is no former model" in result.output) == (1, True)
+    shop.add_visits()
+    retrain(shop.plan())
+    result = CliRunner().invoke(app, ["rollback", "model.truepair", "--json"])
+    assert json.loads(result.stdout) == {"version": 0, "was": 1, "file": "model.truepair"}
+    result = CliRunner().invoke(app, ["rollback", "nothing.truepair"])
+    assert (result.exit_code, "nothing.truepair" in result.output) == (1, True)

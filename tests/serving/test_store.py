@@ -4,14 +4,17 @@ import os
 import signal
 import sqlite3
 import threading
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 import processes
 from truepair.errors import StorageError
+from truepair.serving.events import reading
 from truepair.serving.events import store as store_module
 from truepair.serving.events.event import Event
+from truepair.serving.events.reading import SCHEMA
 from truepair.serving.events.store import EventReader, EventStore
 
 
@@ -62,6 +65,23 @@ def test_events_of_a_person_are_in_the_order_of_time(path):
     store.close()
 
 
+def test_a_table_of_events_is_whole_and_in_order(path, monkeypatch):
+    store = EventStore(path)
+    reader = EventReader(path)
+    assert reader.table().schema == SCHEMA
+    assert reader.table().num_rows == 0
+    store.add([[event(n, time=100 - n, weight=n / 2) for n in range(1, 8)]])
+    table = reader.table()
+    assert table["number"].to_pylist() == [*range(1, 8)]
+    assert table["item"].to_pylist() == [f"i{n}" for n in range(1, 8)]
+    assert table["time"][0].as_py() == datetime.fromtimestamp(0, UTC) + timedelta(microseconds=99)
+    assert reader.table(2, 5).equals(table.slice(2, 3))
+    assert reader.table(7).num_rows == reader.table(3, 3).num_rows == 0
+    monkeypatch.setattr(reading, "_BATCH", 3)
+    assert [len(batch) for batch in reader.batches(0, 7)] == [3, 3, 1]
+    assert reader.table().equals(table)
+
+
 def test_a_commit_waits_for_the_disk_and_readers_do_not_wait(path):
     store = EventStore(path)
     pragma = lambda name: store._database.execute(f"PRAGMA {name}").fetchone()[0]  # noqa: E731
@@ -73,7 +93,7 @@ def test_an_older_store_is_migrated_and_a_newer_one_refused(path, monkeypatch):
     store = EventStore(path)
     store.add([[event(1)]])
     store.close()
-    more = [*store_module.MIGRATIONS, "ALTER TABLE events ADD COLUMN place TEXT"]
+    more = [*store_module.MIGRATIONS, ["ALTER TABLE events ADD COLUMN place TEXT"]]
     with monkeypatch.context() as patch:
         patch.setattr(store_module, "MIGRATIONS", more)
         newer = EventStore(path)
@@ -81,7 +101,7 @@ def test_an_older_store_is_migrated_and_a_newer_one_refused(path, monkeypatch):
         newer.close()
         EventStore(path).close()  # nothing is done twice
     with pytest.raises(
-        StorageError, match="has version 2 of the store, and this truepair knows 1; install a newer"
+        StorageError, match="has version 3 of the store, and this truepair knows 2; install a newer"
     ):
         EventStore(path)
 

@@ -309,6 +309,7 @@ def search_slowly(folder, name, stop, nap, trials):
     (folder / f"{name}.asked").write_text(str(sum(map(len, runner.batches))))
 
 
+@pytest.mark.long
 def test_killed_at_any_moment_it_goes_on(tmp_path):
     process = start(search_slowly, tmp_path, "a", 3, 0, 8)
     while not (tmp_path / "ready").exists():

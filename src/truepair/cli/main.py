@@ -16,9 +16,12 @@ from truepair.cli.commands.data import fetch, info, list_datasets
 from truepair.cli.commands.demo import demo
 from truepair.cli.commands.doctor import doctor
 from truepair.cli.commands.evaluate import evaluate
+from truepair.cli.commands.export import export
 from truepair.cli.commands.fit import fit
+from truepair.cli.commands.import_files import import_files
 from truepair.cli.commands.prior import prior
 from truepair.cli.commands.recommend import recommend
+from truepair.cli.commands.rollback import rollback
 from truepair.cli.commands.serve import serve
 from truepair.cli.commands.similar import similar
 from truepair.cli.commands.tune import tune
@@ -141,7 +144,21 @@ add(
     "  truepair recommend model.truepair -k 20 -o sqlite:///shop.db --table lists",
 )
 add(app, "similar", similar, "similar model.truepair 50 181 -k 5")
-add(app, "serve", serve, "serve model.truepair --port 8000 --items items.csv")
+add(
+    app,
+    "serve",
+    serve,
+    "serve model.truepair --port 8000 --items items.csv\n  truepair serve model.truepair --retrain 6h\n"
+    "  truepair serve --demo",
+)
+add(app, "rollback", rollback, "rollback model.truepair")
+add(app, "export", export, "export model.events.sqlite -o backup")
+add(
+    app,
+    "import",
+    import_files,
+    "import backup postgresql://ann@localhost/shop\n  truepair import clicks.csv items.csv shop.sqlite",
+)
 add(app, "add-items", add_items, "add-items model.truepair new_items.csv -o model.truepair")
 add(app, "compare", compare, "compare ml-100k --losses bpr,dcl,dpl --seeds 3 --min-rating 4")
 add(app, "backtest", backtest, "backtest clicks.csv --every 7d --train 90d -o backtest.html")

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import torch
 
 from truepair.data.ids import Codes, IdMap
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError
 from truepair.evaluation.metrics import Mask
-from truepair.models.factor_matrices import Rows, take_rows
+from truepair.models.factor_matrices import Rows, free_bytes, take_rows
 from truepair.ranking.selection import top_k
 from truepair.recommender.known_ids import as_ids, codes_of, listed_items
 from truepair.recommender.listing.explanation import Explanation
 from truepair.recommender.listing.reranking import Reranking
 from truepair.recommender.model_file import Model
+
+_SCORES = 50_000_000  # that a CPU computes in the time in which a GPU gets the items
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +61,15 @@ class Candidates:
         known = Interactions(pairs.users, place[pairs.items], pairs.user_ids, some, disliked=disliked)
         excluded = _by_user(model, by_user, place, unknown)
         return Candidates(take_rows(model.items, kept), known, popularity[kept], excluded, kept)
+
+    def on(self, device: torch.device, n_users: int) -> Candidates:
+        """With dense items on a GPU, if lists of so many users are worth the way there; else as they are."""
+        items = self.items
+        if device.type == "cpu" or not isinstance(items, torch.Tensor) or items.device == device:
+            return self
+        if not is_worth_a_gpu(n_users, items.shape[0], items.shape[1], free_bytes(device)):
+            return self
+        return replace(self, items=items.to(device))
 
     def ranked(
         self,
@@ -117,6 +129,16 @@ class Candidates:
             for rows in (has, never, not_for)
             if rows
         ]
+
+
+def is_worth_a_gpu(n_users: int, n_items: int, width: int, free: int | None) -> bool:
+    """Whether lists of so many users come sooner by way of a GPU with so many free bytes.
+
+    The items travel there, are copied once more in the order of ties, and a block of scores needs room for
+    its sorting too.
+    """
+    room = 3 * 4 * n_items * width + 64 * 4 * n_items
+    return n_users * n_items >= _SCORES and (free is None or room <= free)
 
 
 def _found(ids: IdMap, values: Any, unknown: str) -> Codes:

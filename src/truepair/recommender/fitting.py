@@ -156,11 +156,19 @@ def _facts(parameters: Parameters, result: FitResult, split: Split, score: float
         "epoch": result.epoch,
         "engine": result.engine,
         "training loss": None if result.epoch is None else result.history[result.epoch - 1].loss,
+        **({"training curve": _curve(result)} if result.history else {}),
         "clamped share": result.clamped,
         **({"not used": not_used} if not_used else {}),
         "metrics": {} if score is None else {f"validation {parameters['metric']}": score},
         "versions": {name: package_version(name) or "unknown" for name in _PACKAGES},
     }
+
+
+def _curve(result: FitResult) -> dict[str, list[float | None]]:
+    """The loss of each epoch, and the validation score where there is one."""
+    scores = [record.score for record in result.history]
+    found: dict[str, list[float | None]] = {"loss": [record.loss for record in result.history]}
+    return found if all(score is None for score in scores) else {**found, "validation": scores}
 
 
 def data_facts(train: Interactions) -> dict[str, Any]:

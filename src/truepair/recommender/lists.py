@@ -30,6 +30,7 @@ from truepair.recommender.listing.reranking import Reranking, quotas_of
 from truepair.recommender.listing.similarity import cosines
 from truepair.recommender.model_file import Model
 from truepair.recommender.parts import Parameters, as_fitted, blend_of, closed_form_of, parts_of
+from truepair.training import Settings
 
 
 def recommend(
@@ -51,6 +52,7 @@ def recommend(
     part: int,
 ) -> Iterator[pa.Table]:
     """Tables of user, item, score, rank, for `part` users at a time; see `Recommender.recommend`."""
+    device = Settings(device=parameters["device"]).torch_device()
     parameters = as_fitted(parameters, model.facts)
     k = check_whole("k", k, 1)
     diversify = check_number("diversify", diversify, 0, 1, open_high=True)
@@ -67,6 +69,7 @@ def recommend(
     popular = is_cold | (codes < 0)
     table = _item_table(model, items, where, quota, unknown)
     candidates = Candidates.of(model, exclude_items, only_items, unknown, _allowed(table, where))
+    candidates = candidates.on(device, len(codes))
     reranking = _reranking(model, parameters, candidates.codes, table, quota, diversify)
     explanation = _explanation(model, parameters, explain)
     for start in range(0, max(len(codes), 1), part):

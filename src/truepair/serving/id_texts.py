@@ -7,6 +7,7 @@ import re
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -27,6 +28,11 @@ class IdTexts:
     """Code -> JSON: a number where ids are integers, else text without a character that HTML reads."""
     length: int
     """No id is longer."""
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Code -> text."""
+        return list(self.codes)
 
     @staticmethod
     def of(ids: IdMap, what: str, length: int) -> IdTexts:
@@ -73,6 +79,10 @@ class IdTexts:
         if code is not None:
             return self.as_json[code]
         return text if pa.types.is_integer(self.kind) else escaped(text)
+
+    def value(self, text: str) -> str | int:
+        """An id as a value for JSON: an integer where the model's ids are integers."""
+        return int(text) if pa.types.is_integer(self.kind) else text
 
     def _integer(self, text: str) -> str:
         low, high = (-(2**63), 2**63 - 1) if self.kind == pa.int64() else (0, 2**64 - 1)

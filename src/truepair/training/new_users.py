@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.util import find_spec
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -15,7 +17,6 @@ from truepair.models.encoders import Encoder
 from truepair.randomness import stream_key
 from truepair.sampling import Full, Sampler, pair_scores
 from truepair.training.dislikes import draws_of, loss_with_dislikes, weights_at
-from truepair.training.full.new_user_rows import RowFoldIn
 from truepair.training.full.scoring import Blocks, sums_for
 from truepair.training.job import Job
 from truepair.training.module_trainer import l2_of_users
@@ -47,12 +48,14 @@ def fold_in(
         loss = loss_with_dislikes(loss, Job(encoder, loss, sampler, history, settings))
     items = items.to(device)
     width = items.shape[1] - bool(encoder.popularity)  # not encoder.dim, which may have been changed since
-    vectors = nn.Parameter(_means(items, history)[:, :width])
     rates = [RATE * (1 - step / STEPS) for step in range(STEPS)]
     by_row = history.n_users <= FEW and isinstance(sampler, Full) and _fits_rows(sampler, items)
     if type(loss) is InfoNCE and by_row:
+        from truepair.training.full.new_user_rows import RowFoldIn  # it loads Numba
+
         rows = RowFoldIn(items.numpy(), encoder, loss.temperature, settings, float(popularity.sum()))
-        return encoder.scaled(torch.from_numpy(rows.vectors(vectors.detach().numpy(), history, rates)))
+        return encoder.scaled(torch.from_numpy(rows.vectors(history, rates)))
+    vectors = nn.Parameter(_means(items, history)[:, :width])
     optimizer = torch.optim.Adam([vectors], lr=RATE, weight_decay=settings.weight_decay)
     if isinstance(sampler, Full):
         gradient = _from_rows(items, loss, sampler, history, settings, popularity)
@@ -71,8 +74,9 @@ def fold_in(
 
 
 def _fits_rows(sampler: Full, items: Tensor) -> bool:
-    """Whether every item is a column, in main memory."""
-    return items.device.type == "cpu" and sampler.columns_of(len(items)) is None
+    """Whether every item is a column, in main memory, and compiled code can be used."""
+    in_memory = items.device.type == "cpu" and sampler.columns_of(len(items)) is None
+    return in_memory and find_spec("numba") is not None
 
 
 # (vectors [n_users, d], share of a loss, key) -> gradient [n_users, d]
@@ -132,7 +136,14 @@ def _for_new_users(loss: Loss) -> Loss:
 
 
 def _means(items: Tensor, history: Interactions) -> Tensor:
-    """The mean of each user's items: the right direction at once, and a function of the history alone."""
+    """The mean of each user's items: the right direction at once, and a function of the history alone.
+
+    Of few users by NumPy: beside other programs, PyTorch's threads wait for each other for milliseconds.
+    """
+    if items.device.type == "cpu" and history.n_users <= FEW:
+        totals = np.zeros((history.n_users, items.shape[1]), items.numpy().dtype)
+        np.add.at(totals, history.users, items.numpy()[history.items])
+        return torch.from_numpy(totals / np.maximum(history.user_counts, 1)[:, None].astype(totals.dtype))
     users, rows = (torch.tensor(x, device=items.device) for x in (history.users, history.items))
     sums = items.new_zeros(history.n_users, items.shape[1]).index_add_(0, users, items[rows])
     return sums / torch.bincount(users, minlength=history.n_users).clamp(min=1)[:, None]

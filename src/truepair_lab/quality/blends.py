@@ -1,9 +1,10 @@
-"""Blends of a trained contestant and EASE, both as their own searches found them; a weight is searched."""
+"""Blends of a trained contestant and EASE, both as their own searches found them; a weight is searched, and
+in some small cases the settings of EASE with it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any
@@ -24,7 +25,7 @@ from truepair_lab.lines import digest
 from truepair_lab.quality.settled import STOP, blend_parameters, final_parameters
 
 Parameters = Mapping[str, Any]
-_BEFORE = {"encoder.temperature": 1.0}  # of lines that were written before it was among the parameters
+BEFORE = {"encoder.temperature": 1.0}  # of lines that were written before it was among the parameters
 
 
 class StopAfter:
@@ -78,13 +79,13 @@ def _job(parameters: Parameters, train: Interactions, seed: int) -> tuple[Job, S
     parameters = dict(parameters)
     stop = StopAfter(parameters.pop(STOP))
     # it is asked after every epoch: the chosen one need not be one that was validated
-    job = Recommender.of(_BEFORE | parameters | {"validate_every": 1}).job(train)
+    job = Recommender.of(BEFORE | parameters | {"validate_every": 1}).job(train)
     return replace(job, settings=replace(job.settings, seed=seed)), stop
 
 
 def _with_ease(parameters: Parameters, result: FitResult, train: Interactions) -> Fitted:
     """The matrices on the device; of a blend, with EASE."""
-    model = Recommender.of(_BEFORE | {name: parameters[name] for name in parameters if name != STOP})
+    model = Recommender.of(BEFORE | {name: parameters[name] for name in parameters if name != STOP})
     device, ease = model.job(train).settings.torch_device(), model.blended_form()
     if ease is None:
         return result.users.to(device), result.items.to(device), result
@@ -102,10 +103,16 @@ def _solved_ease(ease: EASE, train: Interactions, device: torch.device) -> Blend
 class BlendRunner:
     """Trials of a weight: both models are fitted once, and every trial blends and evaluates them."""
 
-    def __init__(self, parts: Sequence[Parameters], train: Interactions, judge: Validation) -> None:
-        """`parts` are the best settings of the run and of EASE."""
+    def __init__(
+        self,
+        parts: Sequence[Parameters],
+        train: Interactions,
+        judge: Validation,
+        searched: Collection[str] = (),
+    ) -> None:
+        """`parts` are the best settings of the run and of EASE; settings of EASE may be searched, too."""
         run, ease = parts
-        self.fixed = blend_parameters(run, ease)
+        self.fixed = {n: v for n, v in blend_parameters(run, ease).items() if n not in searched}
         self.run, self.train, self.judge, self.identity = run, train, judge, judge.identity
 
     def __call__(self, batch: Sequence[Asked]) -> None:
@@ -113,7 +120,7 @@ class BlendRunner:
         for asked in batch:
             began = time.perf_counter()
             try:
-                score = self.judge.score(*self._blend(asked.parameters["plus_weight"]))
+                score = self.judge.score(*self._blend(asked.parameters))
             except TruepairError as error:
                 asked.fail(str(error))
                 continue
@@ -124,17 +131,14 @@ class BlendRunner:
     def _run(self) -> Fitted:
         return trained(final_parameters(self.run), self.train, seed=0)
 
-    @cached_property
-    def _ease(self) -> Blend:
-        ease = Recommender.of(self.fixed).blended_form()
-        assert ease is not None
-        return _solved_ease(ease, self.train, self._run[1].device)
-
-    def _blend(self, weight: float) -> tuple[Any, Tensor]:
+    def _blend(self, parameters: Parameters) -> tuple[Any, Tensor]:
         users, items, _ = self._run
-        ease = self._ease
+        model = Recommender.of({**BEFORE, **parameters})
+        form = model.blended_form()
+        assert form is not None
+        ease = _solved_ease(form, self.train, items.device)
         torch.cuda.empty_cache()  # matrices of the trial before, as large as EASE's
-        return replace(ease, weights=ease.weights * weight).matrices(users, items)
+        return replace(ease, weights=ease.weights * model.blend_weight).matrices(users, items)
 
 
 def best_of(settings: Mapping[Any, Mapping[str, Any]], place: tuple[str, str, str]) -> Mapping[str, Any]:

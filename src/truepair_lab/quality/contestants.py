@@ -25,17 +25,17 @@ from truepair_lab.searching import Searched, trials_for
 
 FULL = "exact-"  # as the lines have it
 INFONCE, POSTERIOR = "exact-infonce", "exact-infonce-posterior"
-HARD = "exact-dpl-hard"
+HARD, POPULARITY = "exact-dpl-hard", "exact-infonce-popularity"
 DEBIASED = ("exact-dpl", HARD, POSTERIOR)  # they expect positives among the unlabelled
 _LOSSES = (INFONCE, "exact-psl", "exact-bsl", *DEBIASED)
 CONTROL = "exact-dpl-hard-tau0"  # the settings of DPL with hard weights, and no correction
 METHODS_OF: dict[str, tuple[str, ...]] = {
     "mf": (
         "exact-infonce", "exact-dpl-hard", "exact-dpl", "exact-bpr", "exact-psl", "exact-bsl",
-        "exact-infonce-posterior", "exact-infonce-popularity", "exact-infonce-dot", CONTROL,
+        "exact-infonce-posterior", POPULARITY, "exact-infonce-dot", CONTROL,
     ),
     "lightgcn": _LOSSES,
-    "mf+ease": _LOSSES,
+    "mf+ease": (*_LOSSES, POPULARITY),
     "lightgcn+ease": _LOSSES,
     NO_ENCODER: ("ease", "ease-powers", "ials-scaled", "ials", "chebycf", "itemknn", "popularity"),
 }  # fmt: skip
@@ -49,7 +49,7 @@ BASELINES = ("ease", "ease-powers", SCALED, CHEBYCF)  # every contestant is comp
 TRIALS = {"mf": 30, "lightgcn": 15, "mf+ease": 12, "lightgcn+ease": 12, NO_ENCODER: 30}
 TRIALS_LARGE = {  # by method; a blend searches its weight alone
     INFONCE: 14, "exact-psl": 2, "exact-bsl": 2, "exact-dpl": 3, "exact-dpl-hard": 5, POSTERIOR: 2,
-    "ease": 8, "ease-powers": 12, SCALED: 24, CHEBYCF: 24, "itemknn": 4,
+    "ease": 8, "ease-powers": 42, SCALED: 48, CHEBYCF: 48, "itemknn": 4,
 }  # fmt: skip
 _WEIGHTS_LARGE, _HOPS_LARGE = 6, 4  # trials of a blend's weight, and of LightGCN's hops and temperature
 EPOCHS = {"small": 60, "large": 30}  # of the cosine schedule; validation chooses where to stop
@@ -84,12 +84,13 @@ _SCORED_AGAIN = {
 }
 
 _TEMPERATURE = Range(0.05, 0.4, log=True)
-_SMALL: dict[str, Searched] = {
+_SMALL: dict[str, Searched] = {  # shared by all trained contestants
     "learning_rate": Range(1e-3, 3e-2, log=True),
     "weight_decay": Range(1e-8, 1e-3, log=True),
     "encoder.dim": Powers(64, 512, most=1024),
     "batch_size": Powers(64, 256),  # users
 }
+SHARED_SMALL = tuple(_SMALL)
 # Sparse data: any decay harms, popularity helps (docs/lab/full-catalogue-log.md). The encoder's temperature
 # divides cosines alone, so that popularity is γ of cos/t + γ·log(1 + users of the item).
 _LARGE: dict[str, Searched] = {
@@ -164,7 +165,11 @@ FIRST: dict[str, dict[str, Any]] = {
     INFONCE: {"encoder.dim": 512, "batch_size": 256, "encoder.popularity": 0.8},
 }
 # contestants of a large case that are run without a search where none was made: see `without_search`
-UNSEARCHED: tuple[Model, ...] = (*(("mf", loss) for loss in (*_LOSSES[1:], CONTROL)), ("mf+ease", INFONCE))
+UNSEARCHED: tuple[Model, ...] = (
+    *(("mf", loss) for loss in (*_LOSSES[1:], CONTROL)),
+    *(("lightgcn", loss) for loss in _LOSSES[1:]),
+    *((f"{encoder}+ease", loss) for encoder in ("mf", "lightgcn") for loss in _LOSSES),
+)
 
 
 def space_of(encoder: str, method: str, large: bool, temperature: float = 0.1) -> dict[str, Searched]:
@@ -181,6 +186,20 @@ def space_of(encoder: str, method: str, large: bool, temperature: float = 0.1) -
         return _large_space(encoder, method, temperature)
     graph: dict[str, Searched] = {"encoder.hops": Choice((1, 2, 3))} if encoder == "lightgcn" else {}
     return _SMALL | _OWN[method.removeprefix(FULL)] | graph
+
+
+def own_space(method: str, temperature: float) -> dict[str, Searched]:
+    """What is a loss's own, around the temperature of InfoNCE; DPL with a margin."""
+    loss = method.removeprefix(FULL)
+    around = Range(temperature / 2, temperature * 2, log=True)
+    halved = Range(temperature / 4, temperature, log=True)  # of PSL: see `_OWN`
+    margin: dict[str, Searched] = {"loss.margin": Range(0.0, 4.0, least=0.0)} if _is_dpl(method) else {}
+    found = {
+        name: (halved if loss == "psl" else around) if domain is _TEMPERATURE or name == "loss.temperature"
+        else domain
+        for name, domain in _OWN[loss].items()
+    }  # fmt: skip
+    return found | margin
 
 
 def _space_of_point(method: str, large: bool) -> dict[str, Searched]:
@@ -260,14 +279,15 @@ def trials_of(model: Model, space: Mapping[str, Searched], large: bool) -> int:
 
 
 def equal_trials(model: Model, trials: int, counts: Mapping[Model, int], large: bool = False) -> int:
-    """As many trials as give the family of a reference point those of the full-catalogue family, if these are
-    more; `counts` has the trials of each contestant of the case. In a large case `TRIALS_LARGE` says it."""
+    """As many trials as give the family of a reference point those of the full-catalogue family that train,
+    if these are more; `counts` has the trials of each contestant of the case. Weights of blends train nothing
+    and do not count. In a large case `TRIALS_LARGE` says it."""
     if large:
         return trials
     family = next((of for name, of in FAMILIES.items() if name != FULL_FAMILY and model == of[-1]), ())
     if not family:
         return trials
-    wanted = sum(counts.get(each, 0) for each in FAMILIES[FULL_FAMILY])
+    wanted = sum(counts.get(each, 0) for each in FAMILIES[FULL_FAMILY] if parts_of(each) is None)
     return max(trials, wanted - sum(counts.get(each, 0) for each in family[:-1]))
 
 

@@ -16,6 +16,7 @@ from truepair.data.interactions import Interactions
 from truepair.errors import InputError, TruepairError
 from truepair.evaluation import Validation
 from truepair.tuning import Runner, Trial, training_runner
+from truepair_lab.continued import go_on, run_named
 from truepair_lab.lines import RunLine, TrialLine, append_line, digest, read_lines
 from truepair_lab.paper.baselines import Point, device_name, solved
 from truepair_lab.paper.presets import NO_ENCODER
@@ -42,6 +43,7 @@ from truepair_lab.quality.contestants import (
     twin_of,
 )
 from truepair_lab.quality.ials_runner import IalsRunner
+from truepair_lab.quality.late import beyond, is_late, more_trials, plan_of
 from truepair_lab.quality.part_scores import PartLine, ResampledValidation, part_file, read_contest
 from truepair_lab.quality.settled import (
     Settings,
@@ -110,15 +112,51 @@ def search(
 ) -> TrialLine:
     """The best trial of a contestant; every trial is a line in `out`. The test part takes no part."""
     lines = read_contest(out)
+    if is_late(case.name, model) and not given:
+        return late_search(case, model, out)
     counts = Counter((line.encoder, line.method) for line in lines.trials if line.dataset == case.name)
     quest = quest_of(case, model, settings_of(lines), given)
     trials = equal_trials(model, quest.trials, counts, CASES[case.name].large)
     # a number that is promised to be equal does not grow with the ranges
     quest = replace(quest, trials=trials, extensions=0 if trials > quest.trials else quest.extensions)
+    if model[0] == NO_ENCODER and quest.space and quest.is_left(out):
+        go_on(quest, out, trials, partial(_keep, case, quest, out))
+        return quest.best(out)
     trained = model[0] in ("mf", "lightgcn")
     together = 2 if trained and CASES[case.name].large and torch.cuda.is_available() else 1
     quest.run(out, progress, together, partial(_keep_draws, case, quest, out))
+    if more := more_trials(case.name, model):
+        run_named(quest, more, out, partial(_keep, case, quest, out))
     return quest.best(out)
+
+
+def late_search(case: Case, model: Model, out: Path) -> TrialLine:
+    """The best trial of a contestant that came after the others: see `quality.late`."""
+    settings = settings_of(read_contest(out))
+    plan = plan_of(case.name, model, settings)
+    runner: Runner
+    if (parts := parts_of(model)) is not None:
+        own = [best_of(settings, (case.name, *part)) for part in parts]
+        runner = BlendRunner(own, case.holdout.train, _judge(case), plan.space)
+    else:
+        runner = _training(case, plan.fixed)
+    trials = plan.drawn or len(plan.named)
+    quest = Quest(
+        (case.name, *model), case.holdout.hash, plan.space, runner, trials, device_name(), first=plan.first
+    )
+    ended = partial(_keep, case, quest, out)
+    if plan.named:
+        run_named(quest, plan.named, out, ended)
+        run_named(quest, beyond(plan, quest.best(out)), out, ended)
+    else:
+        together = 4 if torch.cuda.is_available() and parts is None else 1
+        go_on(quest, out, plan.drawn, ended, together=together)
+    return quest.best(out)
+
+
+def _keep(case: Case, quest: Quest, out: Path, trial: Trial) -> None:
+    _keep_draws(case, quest, out, trial)
+    quest.keep(trial, out)
 
 
 def _keep_draws(case: Case, quest: Quest, out: Path, trial: Trial) -> None:
@@ -164,11 +202,16 @@ def quest_of(
     elif model[0] == NO_ENCODER:
         runner = PointRunner(model[1], fixed, train, judge)
     else:
-        runner = training_runner(fixed, train, case.valid, NDCG)
-        runner.validation = judge if is_resampled(case.name) else runner.validation
+        runner = _training(case, fixed)
     first = {name: value for name, value in FIRST.get(model[1], {}).items() if large and name in space}
     trials = trials_of(model, space, large)
     return Quest((case.name, *model), case.holdout.hash, space, runner, trials, device_name(), first=first)
+
+
+def _training(case: Case, fixed: Mapping[str, Any]) -> Runner:
+    runner = training_runner(fixed, case.holdout.train, case.valid, NDCG)
+    runner.validation = _judge(case) if is_resampled(case.name) else runner.validation
+    return runner
 
 
 def _judge(case: Case) -> Validation:
@@ -220,7 +263,9 @@ def _best_trials(trials: Sequence[TrialLine], case: str, model: Model) -> list[T
     """The trials of a contestant with the highest scores, as many as are scored again."""
     own = [t for t in trials if _place(t) == (case, *model) and t.state == "complete" and t.score is not None]
     own.sort(key=lambda trial: (-(trial.score or 0.0), trial.number))
-    return own[: scored_again(model, CASES[case].large)]
+    few = is_late(case, model) and parts_of(model) is None  # one of many that a late family has
+    most = 1 if few else scored_again(model, CASES[case].large) + bool(more_trials(case, model))
+    return own[:most]
 
 
 # --- final runs ----------------------------------------------------------------------------------------

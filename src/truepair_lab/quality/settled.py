@@ -10,6 +10,8 @@ from truepair_lab.paper.presets import NO_ENCODER
 from truepair_lab.paper.running.plan import Wanted
 from truepair_lab.quality.cases import CASES, NDCG, RECALL
 from truepair_lab.quality.contestants import (
+    BLEND_SUFFIX,
+    INFONCE,
     OTHER_SEEDS,
     UNSEARCHED,
     Model,
@@ -47,19 +49,36 @@ def chosen_settings(lines: Lines) -> dict[Place, dict[str, Any]]:
 
 
 def _add_unsearched(found: dict[Place, dict[str, Any]], case: str) -> None:
-    """Add the contestants that a case runs without a search, with the epoch of their twin."""
+    """Add the contestants that a case runs without a search, with the epoch of their twin.
+
+    A blend has the settings of EASE that the other blends have: EASE's own search may have gone on since.
+    """
     for model in UNSEARCHED:
         twin = (case, *(twin_of(model, True) or (parts_of(model) or (model,))[0]))
         if (case, *model) in found or twin not in found:
             continue
         best = found[twin]
-        if parts_of(model) is None:
+        if model[0] == "lightgcn":  # the hops and the epoch are those of InfoNCE
+            if (graph := found.get((case, "lightgcn", INFONCE))) is None:
+                continue
+            hops = {"encoder.hops": graph["parameters"]["encoder.hops"]}
+            parameters, best = {**best["parameters"], "encoder": "lightgcn", **hops}, graph
+        elif parts_of(model) is None:
             parameters = without_search(model, best["parameters"])
-        elif (ease := found.get((case, NO_ENCODER, "ease-powers"))) is not None:
-            parameters = without_search(model, blend_parameters(best, ease))
+        elif (ease := _ease_of_blends(found, case)) is not None:
+            parameters = without_search(model, {**best["parameters"], **ease})
         else:
             continue
         found[case, *model] = {"parameters": parameters, "epoch": best["epoch"], "validation": None}
+
+
+def _ease_of_blends(found: Settings, case: str) -> dict[str, Any] | None:
+    """What a blend has of EASE: as in a blend that was searched, or as EASE's own search found it."""
+    for (name, encoder, _), best in sorted(found.items()):
+        if name == case and encoder.endswith(BLEND_SUFFIX):
+            return {key: v for key, v in best["parameters"].items() if key.split(".")[0] == "plus"}
+    ease = found.get((case, NO_ENCODER, "ease-powers"))
+    return None if ease is None else blend_parameters({"parameters": {}}, ease)
 
 
 def blend_parameters(run: Mapping[str, Any], ease: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from truepair_lab.paper.presets import NO_ENCODER
 from truepair_lab.paper.running.contrasts import model_key
 from truepair_lab.quality.cases import AIMS, CASES, NDCG, RECALL, case_title
 from truepair_lab.quality.comparisons import FAMILY, Side, debiasing_pairs, sides_of
-from truepair_lab.quality.contestants import BASELINES, FAMILIES, FULL_FAMILY, MODELS, Model, title
+from truepair_lab.quality.contestants import BASELINES, FAMILIES, FULL_FAMILY, MODELS, Model, parts_of, title
 from truepair_lab.quality.settled import chosen_settings, current_runs, mean_of
 from truepair_lab.searching import Place
 from truepair_lab.statistics import Mean, bold, contrast_text, sign_of
@@ -207,14 +207,20 @@ def ranking_table(contest: Contest, case: str) -> str:
 
 
 def trials_table(contest: Contest) -> str:
-    """The number of trials of each family."""
+    """The number of trials of each family; weights of blends are counted apart, as they train nothing."""
     counts = Counter((trial.dataset, trial.encoder, trial.method) for trial in contest.lines.trials)
+    trained = {name: [m for m in models if parts_of(m) is None] for name, models in FAMILIES.items()}
+    blends = [model for model in FAMILIES[FULL_FAMILY] if parts_of(model) is not None]
     rows = [
-        [case_title(case), *(sum(counts[case, *model] for model in models) for models in FAMILIES.values())]
+        [
+            case_title(case),
+            *(sum(counts[case, *model] for model in models) for models in trained.values()),
+            sum(counts[case, *model] for model in blends),
+        ]
         for case in CASES
         if any(place[0] == case for place in counts)
     ]
-    return table(["trials", *FAMILIES], rows) if rows else ""
+    return table(["trials", *trained, "weights of blends"], rows) if rows else ""
 
 
 def effort_table(contest: Contest) -> str:

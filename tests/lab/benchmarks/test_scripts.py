@@ -30,6 +30,7 @@ CALLS = {
         ["--quick", "--limit", "1", "--out", "{data}/lines"],
         ["slow drift | default batches | update", "periods 2 on"],
     ),
+    "lists_on_gpu.py": (["--quick"], ["k =  10, cpu :"]),
     "memory.py": (["--tiny"], ["bytes a user", "users, 3 items", ": 2.37 GB"]),
     "ml100k_paper_split.py": (
         ["--data", "{data}", "--seeds", "1", "--epochs", "1", "--only", "MF BPR"],
@@ -91,7 +92,7 @@ def test_the_figures_of_scaling_are_those_of_the_kept_measurements(tmp_path, mon
         assert b"<!-- an epoch by " in made.read_bytes()  # a title, drawn with the rest
 
 
-LONG = ("recommend_all.py", "import_time.py")  # they start processes
+LONG = ("recommend_all.py", "import_time.py", "serving.py")  # they start processes
 
 
 @pytest.mark.parametrize(

@@ -128,12 +128,14 @@ def test_figures_are_only_for_what_there_are_lines_of():
     assert report_figures(PARTS["trials"]) == {}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", FILES)
 def test_the_same_lines_give_the_same_figure(name):
     pytest.importorskip("matplotlib")
     assert report_figures(WHOLE)[name].svg() == report_figures(shuffled(WHOLE))[name].svg()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("part", ["one run", "only sweep", "only lightgcn", "a method of one's own"])
 def test_figures_of_partial_lines_are_drawn(part):
     pytest.importorskip("matplotlib")

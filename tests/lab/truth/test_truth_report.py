@@ -76,6 +76,7 @@ def test_no_share_where_labels_bring_nothing():
     assert setting.closed("supervised") is None
 
 
+@pytest.mark.long
 def test_the_page_is_the_same_every_time(folder, tmp_path):
     pages = [rebuild(folder, tmp_path / name / "truth.md") for name in "ab"]
     for one, other in zip(*(sorted(page.parent.rglob("*.*")) for page in pages), strict=True):

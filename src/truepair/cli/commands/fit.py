@@ -133,6 +133,7 @@ def _tested(model: Recommender, split: Split) -> dict[str, Any]:
     found = model.evaluate(split, ks=(k,))
     model.facts_["metrics"][f"test {model.metric}"] = found.mean(model.metric)
     low, high = found.interval(model.metric)
+    model.facts_["intervals"] = {f"test {model.metric}": [low, high]}
     facts = {"users": found.n_users, "metrics": found.means, "groups": found.groups}
     return {**facts, "metric": model.metric, "interval": [low, high]}
 

@@ -27,6 +27,8 @@ class Event(NamedTuple):
     weight: float
     time: int  # µs since 1970
     id: str | None  # of the caller: the same id twice is one event
+    value: float = 0.0  # `Value` and `Comment` of Gorse's API
+    comment: str = ""
 
 
 def _default_kinds() -> dict[str, float]:

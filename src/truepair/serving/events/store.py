@@ -1,41 +1,30 @@
-"""EventStore: events in an SQLite file. An event that is acknowledged is on the disk, and there once."""
+"""EventStore, EventReader: a store in an SQLite file. An event that is acknowledged is on the disk, once."""
 
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from truepair.errors import StorageError
 from truepair.serving.events.event import Event
+from truepair.serving.events.migrations import SQLITE as MIGRATIONS
+from truepair.serving.events.reading import Row, StoreReader
+from truepair.serving.events.writing import INSERT, StoreWriter, Transaction
 
 _APPLICATION = 0x74727065  # "trpe": what the file says it belongs to
 _WAIT = 10.0  # seconds for another process to finish its transaction
 
-MIGRATIONS = [
-    """
-    CREATE TABLE events (
-        number INTEGER PRIMARY KEY AUTOINCREMENT,  -- the order of arrival
-        user TEXT NOT NULL, item TEXT NOT NULL, kind TEXT NOT NULL, weight REAL NOT NULL,
-        time INTEGER NOT NULL,  -- microseconds since 1970
-        id TEXT UNIQUE,
-        UNIQUE (user, item, kind, time)
-    )
-    """,
-]
-"""Statements from each version of the schema to the next; the version is the number of those done."""
 
-_INSERT = (
-    "INSERT INTO events (user, item, kind, weight, time, id) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
-)
-
-
-class EventStore:
-    """Writes events. Several processes may have the same file open."""
+class EventStore(StoreWriter):
+    """Writes events, items and users. Several processes may have the same file open."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path, self.name = path, str(path)
+        self._lock = threading.Lock()
         with _explained(path):
             self._database = sqlite3.connect(
                 path, timeout=_WAIT, isolation_level=None, check_same_thread=False
@@ -61,12 +50,10 @@ class EventStore:
         with self._transaction():
             version = self._database.execute("PRAGMA user_version").fetchone()[0]
             if version > len(MIGRATIONS):
-                raise StorageError(
-                    f"{self.path} has version {version} of the store, and this truepair knows "
-                    f"{len(MIGRATIONS)}; install a newer truepair."
-                )
-            for statement in MIGRATIONS[version:]:
-                self._database.execute(statement)
+                raise newer_version(self.name, version, len(MIGRATIONS))
+            for statements in MIGRATIONS[version:]:
+                for statement in statements:
+                    self._database.execute(statement)
             self._database.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
             self._database.execute(f"PRAGMA application_id = {_APPLICATION}")
 
@@ -81,65 +68,124 @@ class EventStore:
                 self._database.execute("ROLLBACK")
             raise
 
-    def add(self, batches: Sequence[Sequence[Event]]) -> list[int]:
-        """Store batches of events in one transaction: how many of each batch are new.
+    @contextmanager
+    def writing(self, limited: bool = True) -> Iterator[Transaction]:
+        """A transaction; readers notice by the file what it changes."""
+        with self._lock, _explained(self.path), self._transaction():
+            yield _Statements(self._database)
 
-        When it returns, they are on the disk. An event is one from before if it has the same id, or the
-        same user, item, kind and time.
-        """
-        with _explained(self.path), self._transaction():
-            insert = self._database.execute
-            return [sum(insert(_INSERT, event).rowcount for event in batch) for batch in batches]
+    def reader(self) -> EventReader:
+        """A reader of the same file."""
+        return EventReader(self.path)
 
     def close(self) -> None:
         """Write everything to the main file."""
         self._database.close()
 
 
-class EventReader:
-    """Reads events, and notices new ones of any process."""
+class _Statements:
+    """A transaction of SQLite."""
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._database, self.touched = database, set[tuple[str, str]]()
+
+    def rows(self, query: str, values: Sequence[Any] = ()) -> list[Row]:
+        """The rows of a query."""
+        return self._database.execute(query, values).fetchall()
+
+    def do(self, statement: str, values: Sequence[Any] = ()) -> int:
+        """How many rows a statement changed."""
+        return self._database.execute(statement, values).rowcount
+
+    def do_all(self, statement: str, rows: Sequence[Sequence[Any]]) -> int:
+        """How many rows a statement changed, done once for each of these values."""
+        return max(self._database.executemany(statement, rows).rowcount, 0)
+
+    def insert(self, events: Sequence[Event]) -> int:
+        """How many of these events are new, and now stored."""
+        return self.do_all(INSERT, events)
+
+
+class EventReader(StoreReader):
+    """Reads a file, and notices what any process changes."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         with _explained(path):
             address = f"{path.absolute().as_uri()}?mode=ro"
             self._database = sqlite3.connect(address, uri=True, timeout=_WAIT, check_same_thread=False)
-            self._version = self._data_version()
-            self._last = self._last_number()
+            self._check_version()
+            self._user_version = self._item_version = self._data_version()
+            self._last_event = self._last("events")
+            self._last_user = self._last_item = self._last("changes")
+
+    def _check_version(self) -> None:
+        version = self._database.execute("PRAGMA user_version").fetchone()[0]
+        if version > len(MIGRATIONS):
+            raise newer_version(str(self.path), version, len(MIGRATIONS))
+        if version < len(MIGRATIONS):
+            EventStore(self.path).close()  # the file of an earlier version
 
     def _data_version(self) -> int:
         return int(self._database.execute("PRAGMA data_version").fetchone()[0])
 
-    def _last_number(self) -> int:
-        return int(self._database.execute("SELECT coalesce(max(number), 0) FROM events").fetchone()[0])
+    def _last(self, table: str) -> int:
+        return int(self._database.execute(f"SELECT coalesce(max(number), 0) FROM {table}").fetchone()[0])
+
+    def rows(self, query: str, values: Sequence[Any] = ()) -> list[Row]:
+        """The rows of a query."""
+        with _explained(self.path):
+            return self._database.execute(query, values).fetchall()
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Within this, every query sees the file as it was at the first one."""
+        with _explained(self.path):
+            self._database.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self._database.execute("ROLLBACK")
 
     def changed_users(self) -> set[str]:
-        """Who has events that came since the last call; a few microseconds where there are none."""
+        """Whose histories changed since the last call; a few microseconds where nothing did."""
         with _explained(self.path):
             version = self._data_version()
-            if version == self._version:
+            if version == self._user_version:
                 return set()
-            rows = self._database.execute(
-                "SELECT number, user FROM events WHERE number > ? ORDER BY number", (self._last,)
-            ).fetchall()
-            self._version = version
-            self._last = rows[-1][0] if rows else self._last
-            return {user for _, user in rows}
+            rows = self.rows(
+                'SELECT number, "user" FROM events WHERE number > ? ORDER BY number', (self._last_event,)
+            )
+            changed, self._last_user = self._changes("user", self._last_user)
+            self._user_version = version
+            self._last_event = rows[-1][0] if rows else self._last_event
+            return changed | {user for _, user in rows}
 
-    def of_user(self, user: str) -> list[tuple[str, str, float]]:
-        """(item, kind, weight) of a person's events, oldest first; of the same time, in order of arrival."""
+    def changed_items(self) -> set[str]:
+        """Items whose records changed since the last call, in the same way."""
         with _explained(self.path):
-            query = "SELECT item, kind, weight FROM events WHERE user = ? ORDER BY time, number"
-            return self._database.execute(query, (user,)).fetchall()
+            version = self._data_version()
+            if version == self._item_version:
+                return set()
+            changed, self._last_item = self._changes("item", self._last_item)
+            self._item_version = version
+            return changed
 
-    def count(self) -> int:
-        """How many events there are."""
-        with _explained(self.path):
-            return int(self._database.execute("SELECT count(*) FROM events").fetchone()[0])
+    def _changes(self, what: str, last: int) -> tuple[set[str], int]:
+        query = "SELECT number, id FROM changes WHERE what = ? AND number > ? ORDER BY number"
+        rows = self.rows(query, (what, last))
+        return {id for _, id in rows}, rows[-1][0] if rows else last
 
     def close(self) -> None:
         """Close the file."""
         self._database.close()
+
+
+def newer_version(name: str, found: int, known: int) -> StorageError:
+    """The error about a store of a newer truepair."""
+    return StorageError(
+        f"{name} has version {found} of the store, and this truepair knows {known}; install a newer truepair."
+    )
 
 
 @contextmanager

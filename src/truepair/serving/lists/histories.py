@@ -6,7 +6,7 @@ import dataclasses
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -22,10 +22,23 @@ from truepair.recommender.model_file import Model
 from truepair.recommender.new_users import fold_in_pairs
 from truepair.recommender.parts import Parameters, as_fitted
 from truepair.serving.events.event import Kinds
-from truepair.serving.events.store import EventReader
+from truepair.serving.events.reading import History
 from truepair.serving.id_texts import IdTexts
 
 _KEPT = 100_000  # people whose vectors stay in memory
+
+
+class Events(Protocol):
+    """Where histories read what people did: a store, or its events until some time."""
+
+    def changed_users(self) -> set[str]:
+        """Who did something since the last call."""
+
+    def of_users(self, users: Sequence[str]) -> dict[str, History]:
+        """The histories of those of these people of whom something is known."""
+
+    def close(self) -> None:
+        """Read no more."""
 
 
 class Person(NamedTuple):
@@ -46,7 +59,7 @@ class Histories:
         self.model, self.parameters = model, as_fitted(parameters, model.facts)
         self.users, self.items, self.kinds = users, items, kinds
         self.trained = history_of(model).users
-        self.reader: EventReader | None = None
+        self.reader: Events | None = None
         self.fold_ins = 0
         """How many people were folded in."""
         self.store_failures = 0
@@ -69,32 +82,46 @@ class Histories:
     def person(self, user: str) -> Person | None:
         """A person with events that the model does not know; None for all others."""
         with self._lock:
-            if user in self._known:
-                self._known.move_to_end(user)
-                return self._known[user]
-            try:
-                rows = [] if self.reader is None else self.reader.of_user(user)
-            except StorageError:
-                self.store_failures += 1
+            if user not in self._known and not self._read([user]):
                 return None
-            found = self._with_events(user, self.kinds.merged(rows)) if rows else None
-            self._known[user] = found
-            if len(self._known) > _KEPT:
-                self._known.popitem(last=False)
-            return found
+            self._known.move_to_end(user)
+            return self._known[user]
 
-    def _with_events(self, user: str, events: dict[str, float]) -> Person | None:
-        code = self.users.codes.get(user)
-        before = self._history(code) if code is not None else {}
+    def read(self, users: Iterable[str]) -> None:
+        """Read what several people did at once, which is quicker than one after the other."""
+        with self._lock:
+            unread = [user for user in dict.fromkeys(users) if user not in self._known]
+            if len(unread) > 1:
+                self._read(unread)
+
+    def _read(self, users: Sequence[str]) -> bool:
+        """Whether there is a store that could be read."""
+        if self.reader is None:
+            return False
+        try:
+            histories = self.reader.of_users(users)
+        except StorageError:
+            self.store_failures += 1
+            return False
+        for user in users:
+            history = histories.get(user)
+            self._known[user] = None if history is None else self._with_events(user, history)
+        while len(self._known) > _KEPT:
+            self._known.popitem(last=False)
+        return True
+
+    def _with_events(self, user: str, history: History) -> Person | None:
+        code = None if history.is_forgotten else self.users.codes.get(user)
+        before = self.history(code) if code is not None else {}
         after = dict(before)
-        for item, weight in events.items():
+        for item, weight in self.kinds.merged(history.rows).items():
             place = self.items.codes.get(item)
             if place is not None:
                 old = before.get(place, 0.0)
                 after[place] = weight if weight * old <= 0 else max(weight, old, key=abs)
-        return None if after == before else self.folded(after)
+        return None if after == before and not history.is_forgotten else self.folded(after)
 
-    def _history(self, code: int) -> dict[int, float]:
+    def history(self, code: int) -> dict[int, float]:
         """Item -> weight in training, below 0 for a dislike."""
         seen = self.model.seen
         pairs = slice(*seen.indptr[code : code + 2])
@@ -121,7 +148,9 @@ class Histories:
 
         `guests` are people by the histories of a request.
         """
-        people = {user: self.person(user) for user in dict.fromkeys(users)} | (guests or {})
+        users = list(dict.fromkeys(users))
+        self.read(users)
+        people = {user: self.person(user) for user in users} | (guests or {})
         known = [user for user, person in people.items() if person is not None or user in self.users.codes]
         if not known:  # a model has at least one user
             known = [next(iter(self.users.codes))]
@@ -137,7 +166,7 @@ class Histories:
 
     def _own(self, code: int) -> Person:
         """A person of the model, without events."""
-        history = self._history(code)
+        history = self.history(code)
         items = np.array([item for item, weight in history.items() if weight > 0], np.int64)
         weights = np.array([weight for weight in history.values() if weight > 0], np.float64)
         disliked = np.array([item for item, weight in history.items() if weight < 0], np.int64)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from truepair.serving.id_texts import IdTexts, escaped
+from truepair.serving.id_texts import escaped
 from truepair.serving.lists.served_model import PlainList
 
 ARROW = "application/vnd.apache.arrow.stream"
@@ -25,24 +25,24 @@ def wants_arrow(accept: str | None) -> bool:
     return False
 
 
-def plain_json(found: PlainList, users: IdTexts, items: IdTexts) -> bytes:
+def plain_json(found: PlainList) -> bytes:
     """A list as JSON, from texts that are ready: json.dumps takes several times as long."""
-    names = items.as_json
+    names = found.served.items.as_json
     rows = [
         f'{{"item":{names[code]},"score":{score!r},"rank":{rank}}}'
         for rank, (code, score) in enumerate(zip(found.items.tolist(), found.scores.tolist(), strict=True), 1)
     ]
-    start = f'{{"user":{users.json(found.user)},"basis":"{found.basis}","items":['
+    start = f'{{"user":{found.served.users.json(found.user)},"basis":"{found.basis}","items":['
     return f"{start}{','.join(rows)}]}}".encode()
 
 
-def plain_table(found: PlainList, users: IdTexts, item_ids: Any) -> pa.Table:
+def plain_table(found: PlainList) -> pa.Table:
     """A list as a table of user, item, score, rank."""
     n = len(found.items)
     return pa.table(
         {
-            "user": users.typed([found.user] * n),
-            "item": item_ids.outside(found.items),
+            "user": found.served.users.typed([found.user] * n),
+            "item": found.served.model.seen.item_ids.outside(found.items),
             "score": found.scores,
             "rank": np.arange(1, n + 1),
         }
@@ -66,16 +66,17 @@ def rows_json(table: pa.Table, name: str) -> bytes:
 
 def table_rows(table: pa.Table) -> list[dict[str, Any]]:
     """The rows as values of JSON: UUIDs as text, and null for a number that JSON does not have."""
-    return [{name: _plain(value) for name, value in row.items()} for row in table.to_pylist()]
+    return [{name: plain_value(value) for name, value in row.items()} for row in table.to_pylist()]
 
 
-def _plain(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
+    """A value as JSON can say it."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, list):
-        return [_plain(one) for one in value]
+        return [plain_value(one) for one in value]
     if isinstance(value, dict):
-        return {name: _plain(one) for name, one in value.items()}
+        return {name: plain_value(one) for name, one in value.items()}
     return value if value is None or isinstance(value, str | int | bool) else str(value)
 
 

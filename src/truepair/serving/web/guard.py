@@ -14,12 +14,14 @@ from truepair.serving.id_texts import escaped
 from truepair.serving.limits import Limits
 from truepair.serving.web.logs import Log
 from truepair.serving.web.metrics import Metrics
-from truepair.serving.web.tokens import is_loopback
+from truepair.serving.web.rates import RateLimit
+from truepair.serving.web.tokens import Tokens, credentials, is_loopback
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+_METHODS = ("GET", "POST", "HEAD", "PUT", "PATCH", "DELETE")
 _HEADERS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
 
 
@@ -30,9 +32,18 @@ class Guard:
     otherwise reach the service by a name of its own that leads here.
     """
 
-    def __init__(self, app: Any, limits: Limits, metrics: Metrics, log: Log, loopback_only: bool) -> None:
+    def __init__(
+        self,
+        app: Any,
+        limits: Limits,
+        metrics: Metrics,
+        log: Log,
+        loopback_only: bool,
+        rates: RateLimit | None = None,
+        tokens: Tokens | None = None,
+    ) -> None:
         self.app, self.limits, self.metrics, self.log = app, limits, metrics, log
-        self.loopback_only = loopback_only
+        self.loopback_only, self.rates, self.tokens = loopback_only, rates, tokens or Tokens()
         self._start, self._numbers = secrets.token_hex(4), count()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -59,6 +70,12 @@ class Guard:
                 text = "without tokens only this machine is served; ask for localhost, or set tokens."
                 await refuse(sending, 403, text, request)
                 return
+            if self.rates is not None and not scope["path"].startswith("/health/"):
+                wait = self.rates.wait(self._caller(scope, headers))
+                if wait:
+                    text = f"more than {self.rates.per_second:g} requests a second; wait {wait} s."
+                    await refuse(sending, 429, text, request, [(b"retry-after", str(wait).encode())])
+                    return
             async with asyncio.timeout(self.limits.seconds):
                 await self.app(scope, receive, sending)
         except TimeoutError as error:
@@ -72,9 +89,16 @@ class Guard:
         finally:
             self._count(scope, request, status, time.perf_counter() - started)
 
+    def _caller(self, scope: Scope, headers: dict[bytes, bytes]) -> bytes:
+        """Who asks: a known token, or an address; tokens by chance would each be a new caller."""
+        address: str = (scope.get("client") or ("",))[0]
+        names = (b"authorization", b"x-api-key")
+        given = {name.decode(): headers[name].decode("latin-1") for name in names if name in headers}
+        return self.tokens.owner(credentials(given)) or address.encode()
+
     def _count(self, scope: Scope, request: str, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path_format", "other")
-        method = scope["method"] if scope["method"] in ("GET", "POST", "HEAD") else "other"
+        method = scope["method"] if scope["method"] in _METHODS else "other"
         self.metrics.answered(method, route, status, seconds)
         facts = {"request": request, "method": method, "route": route, "status": status}
         self.log.request({**facts, "ms": round(seconds * 1000, 2)}, scope["path"])
@@ -85,9 +109,12 @@ def _names_this_machine(headers: dict[bytes, bytes]) -> bool:
     return is_loopback(host if host.endswith("]") else host.rpartition(":")[0] or host)
 
 
-async def refuse(send: Send, status: int, text: str, request: str) -> None:
+async def refuse(
+    send: Send, status: int, text: str, request: str, more: list[tuple[bytes, bytes]] | None = None
+) -> None:
     """Send an error as JSON."""
     body = escaped({"error": text, "request": request}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    headers += more or []
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

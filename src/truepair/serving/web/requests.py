@@ -54,12 +54,12 @@ def checked(
     return {name: fields[name].check(name, value, limits) for name, value in body.items()}
 
 
-def query_number(text: str | None, name: str, default: int, high: int) -> int:
+def query_number(text: str | None, name: str, default: int, high: int, low: int = 1) -> int:
     """A whole number in the query of an address."""
     if text is None:
         return default
     plain = text.isascii() and text.isdecimal() and len(text) <= 9
-    return check_whole(name, int(text) if plain else text[:60], 1, high)
+    return check_whole(name, int(text) if plain else text[:60], low, high)
 
 
 # --- checks ----------------------------------------------------------------------------------------------

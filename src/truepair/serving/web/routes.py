@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 from truepair.serving.web.answers import ARROW, JSON
@@ -34,9 +35,13 @@ class Route(NamedTuple):
     answer: dict[str, Any]  # the schema of the answer
     fields: Fields | None = None  # of the body
     needed: tuple[str, ...] = ()
-    example: dict[str, Any] | None = None  # a body; ids of the model are filled in
+    example: Any = None  # a body; ids of the model are filled in
     query: dict[str, Any] = {}  # noqa: RUF012, a tuple's field has no factory
     arrow: bool = False
+    body: dict[str, Any] | None = None  # the schema of a body that the answering function reads itself
+    refused: int = 422  # the status where a value cannot be used
+    any_query: bool = False  # parameters that are not known are ignored
+    listed: bool = True  # in OpenAPI
 
 
 _K = {"k": {"type": "integer", "minimum": 1, "default": 10}}
@@ -80,6 +85,8 @@ ROUTES = [
 
 _ERROR = {"application/json": {"schema": _object(error={"type": "string"}, request={"type": "string"})}}
 
+_PARTS = {"kind": "like", "category": "new"}  # of addresses, in examples
+
 
 def documented(route: Route, user: Any, item: Any) -> dict[str, Any]:
     """What OpenAPI says about a route; examples name a user and an item of the model."""
@@ -90,27 +97,28 @@ def documented(route: Route, user: Any, item: Any) -> dict[str, Any]:
         content[ARROW] = {"schema": {"type": "string", "format": "binary"}}
     responses: dict[str, Any] = {"200": {"description": route.about, "content": content}}
     responses["4XX"] = {"description": "The request cannot be served; `error` says why.", "content": _ERROR}
+    responses["503"] = {
+        "description": "The store or the service is too busy now; try again.",
+        "content": _ERROR,
+    }
     found: dict[str, Any] = {"summary": route.about, "responses": responses}
     parameters: list[dict[str, Any]] = [
         {"name": name, "in": "query", "required": False, "schema": schema}
         for name, schema in route.query.items()
     ]
-    if "{id" in route.path:
-        example = user if "/users/" in route.path else item
-        parameters.append(
-            {
-                "name": "id",
-                "in": "path",
-                "required": True,
-                "schema": {"type": "string"},
-                "example": str(example),
-            }
-        )
+    for name in re.findall(r"{(\w+)", route.path):
+        parameter = {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        is_user = name == "user" or (name == "id" and "/users/" in route.path)
+        parameter["example"] = _PARTS.get(name) or str(user if is_user else item)
+        parameters.append(parameter)
     if parameters:
         found["parameters"] = parameters
     if route.fields is not None:
         schema, example = schema_of(route.fields, route.needed), _filled(route.example, user, item)
         found["requestBody"] = {"required": True, "content": {JSON: {"schema": schema, "example": example}}}
+    if route.body is not None:
+        content = {"schema": route.body, "example": _filled(route.example, user, item)}
+        found["requestBody"] = {"required": True, "content": {JSON: content}}
     if route.right is not None:
         found["security"] = [{"token": []}]
     return found

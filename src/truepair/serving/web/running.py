@@ -16,6 +16,7 @@ import uvicorn
 from truepair.errors import InputError
 from truepair.serving.limits import Limits
 from truepair.serving.web.logs import Log
+from truepair.serving.web.protocol import BoundedProtocol
 from truepair.serving.web.tokens import Tokens, check_binding
 
 _IDLE = 30  # seconds that a connection may stay open without a request
@@ -42,10 +43,19 @@ def run(app: Any, listening: socket.socket, limits: Limits, log: Log, ready: Cal
 
     `ready` is called with the address as soon as requests are accepted.
     """
+    gc.collect()
+    gc.freeze()  # looking through everything that was loaded would stop all answers for tenths of a second
+    server = _Server(configuration(app, limits, log), lambda: ready(_address(listening)))
+    asyncio.run(server.serve(sockets=[listening]))
+
+
+def configuration(app: Any, limits: Limits, log: Log) -> uvicorn.Config:
+    """How uvicorn serves the application."""
     errors = logging.getLogger("uvicorn.error")
     errors.handlers, errors.propagate = [_ToLog(log)], False
-    config = uvicorn.Config(
+    return uvicorn.Config(
         app,
+        http=BoundedProtocol,
         loop="asyncio",  # uvloop is no faster here, and let some of 500 connections wait for seconds
         log_config=None,
         log_level="warning",
@@ -56,10 +66,6 @@ def run(app: Any, listening: socket.socket, limits: Limits, log: Log, ready: Cal
         timeout_keep_alive=_IDLE,
         timeout_graceful_shutdown=int(limits.seconds) + 1,
     )
-    gc.collect()
-    gc.freeze()  # looking through everything that was loaded would stop all answers for tenths of a second
-    server = _Server(config, lambda: ready(_address(listening)))
-    asyncio.run(server.serve(sockets=[listening]))
 
 
 class _Server(uvicorn.Server):

@@ -15,8 +15,12 @@ from pathlib import Path
 from truepair.errors import InputError, did_you_mean
 from truepair.serving.refusals import RefusalError
 
-RIGHTS: dict[str, tuple[str, ...]] = {"read": ("read",), "write": ("write",), "admin": ("read", "write")}
-"""A kind of token -> what it allows: `read` lists, `write` events; `admin` both."""
+RIGHTS: dict[str, tuple[str, ...]] = {
+    "read": ("read",),
+    "write": ("write",),
+    "admin": ("read", "write", "admin"),
+}
+"""A kind of token -> what it allows: `read` lists, `write` events; `admin` both, and to change the model."""
 _SHORTEST = 16
 _REMEDY = "make one with: python -c 'import secrets; print(secrets.token_urlsafe(32))'"
 
@@ -55,6 +59,10 @@ class Tokens:
                 tokens.setdefault(kind, []).append(text)
         return Tokens.of(tokens)
 
+    def with_one(self, kind: str, text: str) -> Tokens:
+        """These tokens and one more."""
+        return Tokens((*self.digests, (kind, _digest(text))))
+
     def __bool__(self) -> bool:
         return bool(self.digests)
 
@@ -65,16 +73,30 @@ class Tokens:
         """
         if not self.digests:
             return
-        scheme, _, text = (header or "").partition(" ")
-        asked, kinds = _digest(text.strip()), []
-        for kind, digest in self.digests:
-            if hmac.compare_digest(digest, asked):
-                kinds.append(kind)
-        if scheme.lower() != "bearer" or not kinds:
+        kind = self._found(header)[0]
+        if kind is None:
             remedy = "send the header 'Authorization: Bearer TOKEN'"
             raise RefusalError(401, f"a {right} token is needed; {remedy}.", {"www-authenticate": "Bearer"})
-        if right not in RIGHTS[kinds[0]]:
-            raise RefusalError(403, f"a {kinds[0]} token does not allow this; a {right} token is needed.")
+        if right not in RIGHTS[kind]:
+            raise RefusalError(403, f"a {kind} token does not allow this; a {right} token is needed.")
+
+    def owner(self, header: str | None) -> bytes | None:
+        """The digest of the token in the header, if it is a known one."""
+        return self._found(header)[1]
+
+    def _found(self, header: str | None) -> tuple[str, bytes] | tuple[None, None]:
+        scheme, _, text = (header or "").partition(" ")
+        asked, found = _digest(text.strip()), []
+        for kind, digest in self.digests:
+            if hmac.compare_digest(digest, asked):
+                found.append((kind, digest))
+        return found[0] if found and scheme.lower() == "bearer" else (None, None)
+
+
+def credentials(headers: Mapping[str, str]) -> str | None:
+    """The header Authorization; a token in X-API-Key, as programs for Gorse send it, counts as one."""
+    key = headers.get("x-api-key")
+    return headers.get("authorization") or (f"Bearer {key}" if key else None)
 
 
 def check_binding(host: str, tokens: Tokens) -> None:

@@ -1,0 +1,154 @@
+"""IndexedItems: lists by an index, with the scores and the filters of exact lists."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from truepair.data.ids import Codes
+from truepair.models.factor_matrices import Rows
+from truepair.ranking.approximate.faiss_indexes import search
+from truepair.ranking.approximate.search_space import SearchSpace
+from truepair.ranking.prepared_items import PreparedItems
+from truepair.ranking.selection import TopK, tie_order
+
+Floats = npt.NDArray[np.float32]
+Mask = npt.NDArray[np.bool_]
+_HEAD = 16  # of so many items, one is in the head
+
+
+class Level(NamedTuple):
+    """What a search must cost to find enough of the best `depth` items."""
+
+    depth: int
+    effort: int
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """The longest items, which are searched exactly, and all others, which the index holds.
+
+    Long items, such as popular ones, are in lists of people of all tastes. An index would have to look for
+    them everywhere.
+    """
+
+    head: Codes  # codes, in order
+    tail: Codes
+    head_items: PreparedItems | None  # None if the head is empty
+    space: SearchSpace  # of the tail
+
+    @staticmethod
+    def of(items: Floats) -> Split:
+        """A sixteenth of the items, if they are longer than others; none if all are equally long."""
+        lengths = np.linalg.norm(items, axis=1)
+        size = len(items) // _HEAD if lengths.max() > 1.01 * lengths.min() else 0
+        is_head = np.zeros(len(items), dtype=bool)
+        is_head[np.argsort(-lengths, kind="stable")[:size]] = True
+        head, tail = np.flatnonzero(is_head), np.flatnonzero(~is_head)
+        prepared = PreparedItems.of(torch.from_numpy(items[head])) if size else None
+        return Split(head, tail, prepared, SearchSpace.of(items[tail]))
+
+
+@dataclass(frozen=True, eq=False)
+class IndexedItems:
+    """The items of a catalogue with an index; `top_k` gives the lists of `PreparedItems`, or nearly.
+
+    An index is asked for the `k` best and as many more as a row must not list, so that `k` are left. If it
+    finds fewer, or if more is asked for than its recall was measured for, the row is computed exactly.
+    """
+
+    exact: PreparedItems
+    split: Split
+    kind: str
+    index: Any
+    levels: tuple[Level, ...] = ()
+    recall: float = 1.0
+    """The share of the exact lists of users that its lists had when it was measured."""
+
+    @cached_property
+    def _rows(self) -> Floats:
+        assert isinstance(self.exact.items, torch.Tensor)
+        return np.ascontiguousarray(self.exact.items.detach().float().numpy())
+
+    @cached_property
+    def _column(self) -> Codes:
+        """Item -> its position in the order that breaks ties."""
+        found = np.empty(len(self._rows), np.int64)
+        found[tie_order(len(found))] = np.arange(len(found))
+        return found
+
+    def top_k(self, vectors: Rows, k: int, hidden: Sequence[Codes], allowed: Mask | None = None) -> TopK:
+        """The `k` best items for each row of `vectors`; row r does not list the items in hidden[r].
+
+        `allowed` says which items may be listed at all.
+        """
+        assert isinstance(vectors, torch.Tensor)
+        rows = np.ascontiguousarray(vectors.detach().float().numpy())
+        counts = np.array([k + len(codes) for codes in hidden], np.int64)
+        share = 1.0 if allowed is None else float(allowed.mean())
+        depths = [level.depth for level in self.levels]
+        places = np.searchsorted(depths, counts / max(share, 1e-9))
+        n = len(rows)
+        found = TopK(np.full((n, k), -1, np.int64), np.full((n, k), -np.inf, np.float32))
+        exactly = [np.flatnonzero(places == len(depths))]
+        for place in np.unique(places[places < len(depths)]):
+            some = np.flatnonzero(places == place)
+            short = self._searched(rows, some, k, counts, hidden, allowed, self.levels[place].effort, found)
+            exactly.append(short)
+        left = np.concatenate(exactly)
+        if len(left):
+            never = [] if allowed is None else [np.flatnonzero(~allowed)]
+            masks = [np.concatenate([hidden[row], *never]) for row in left]
+            best = self.exact.top_k(vectors[torch.from_numpy(left)], k, masks)
+            found.items[left], found.scores[left] = best
+        return found
+
+    def candidates(self, rows: Floats, count: int, effort: int, allowed: Mask | None = None) -> Codes:
+        """About the `count` best items of each row, and others; -1 for none."""
+        split = self.split
+        among = None if allowed is None else allowed[split.tail]
+        wanted = min(count, len(split.tail))
+        places = search(self.kind, self.index, split.space.of_users(rows), wanted, effort, among)
+        found: Codes = np.where(places >= 0, split.tail[places], -1)
+        if split.head_items is None:
+            return found
+        never = np.empty(0, np.int64) if allowed is None else np.flatnonzero(~allowed[split.head])
+        best = split.head_items.top_k(
+            torch.from_numpy(rows), min(count, len(split.head)), [never] * len(rows)
+        ).items
+        return np.asarray(np.hstack([found, np.where(best >= 0, split.head[best], -1)]), np.int64)
+
+    def _searched(
+        self,
+        rows: Floats,
+        some: Codes,
+        k: int,
+        counts: Codes,
+        hidden: Sequence[Codes],
+        allowed: Mask | None,
+        effort: int,
+        found: TopK,
+    ) -> Codes:
+        """Fill `some` rows of `found` by the index; returns those that it found too little for."""
+        from truepair.ranking.approximate.rescoring import best_of_found
+
+        users, n_items = rows[some], len(self._rows)
+        count = min(int(counts[some].max()), n_items)
+        items = self.candidates(users, count, effort, allowed)
+        masks = [hidden[row] for row in some]
+        ends = np.cumsum([len(codes) for codes in masks])
+        starts = ends - [len(codes) for codes in masks]
+        joined = np.concatenate([np.empty(0, np.int64), *masks])
+        best, scores = np.empty((len(some), k), np.int64), np.empty((len(some), k), np.float32)
+        order = tie_order(n_items)
+        lengths = best_of_found(
+            users, self._rows, self._column, order, items, starts, ends, joined, best, scores
+        )
+        found.items[some], found.scores[some] = best, scores
+        return some[lengths < k]

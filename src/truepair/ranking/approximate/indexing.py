@@ -1,0 +1,230 @@
+"""Indexing: build or read an index, and measure on real users which effort gives the recall asked for."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from truepair.data.ids import Codes, IdMap
+from truepair.data.interactions import Interactions
+from truepair.errors import check_choice, check_number
+from truepair.models.factor_matrices import Rows, n_rows
+from truepair.ranking.approximate.faiss_indexes import INDEXES, check_extra
+from truepair.ranking.approximate.index_file import read_index, write_index
+from truepair.ranking.approximate.indexed_items import IndexedItems, Level, Split
+from truepair.ranking.prepared_items import PreparedItems
+from truepair.ranking.selection import TopK, compiled_module, top_k
+
+AUTO, EXACT = "auto", "exact"
+CHOICES = (AUTO, EXACT, *INDEXES)
+EXACT_UP_TO = 200_000
+"""Items up to which `auto` does not build an index: exact lists are fast enough."""
+_DEPTHS = (20, 40, 80, 160, 320, 640, 1280, 2560)
+_K = 10  # of the lists whose recall is checked in the end
+_FASTER = 2.0  # than exact lists, or `auto` does without the index
+_USERS = 128  # to choose by, and as many others to check by
+
+
+class People(NamedTuple):
+    """Real users: their vectors, and the items that each must not get."""
+
+    vectors: Rows
+    hidden: Sequence[Codes]
+
+    def half(self, which: int) -> People:
+        """Every second one."""
+        return People(self.vectors[which::2], self.hidden[which::2])
+
+
+class Indexing(NamedTuple):
+    """Items to ask for lists, and a sentence about the index."""
+
+    items: IndexedItems | PreparedItems
+    about: str
+
+    @property
+    def kind(self) -> str:
+        """The kind of the index; "exact" without one."""
+        return self.items.kind if isinstance(self.items, IndexedItems) else EXACT
+
+    @property
+    def recall(self) -> float:
+        """The measured recall; 1 without an index."""
+        return self.items.recall if isinstance(self.items, IndexedItems) else 1.0
+
+    @property
+    def size(self) -> int:
+        """How many items there are."""
+        return n_rows(self.items.exact.items if isinstance(self.items, IndexedItems) else self.items.items)
+
+
+def index_items(
+    exact: PreparedItems,
+    people: People,
+    kind: str = AUTO,
+    recall: float = 0.99,
+    path: Path | None = None,
+    say: Callable[[str], object] = lambda text: None,
+) -> Indexing:
+    """The items with an index whose lists have at least the share `recall` of the exact lists' items.
+
+    The recall is measured for lists of real users, of whom half choose the effort of a search, and the other
+    half check it. If no effort is enough, or if `kind` = "auto" and an index is not worth it, the items are
+    those given, whose lists are exact; the sentence says so. `path` keeps the index for the next time.
+    """
+    kind, recall = check_choice("index", kind, CHOICES), check_number("recall", recall, 0, 1, open_low=True)
+    why_not = _obstacle(exact, people, kind)
+    if why_not is not None:
+        return Indexing(exact, f"lists are exact: {why_not}")
+    kind, is_automatic = ("ivf", True) if kind == AUTO else (kind, False)
+    check_extra()
+    started = time.perf_counter()
+    found = _built(exact, kind, path, say)
+    chosen = _with_recall(found, people, recall)
+    if chosen is None:
+        return Indexing(
+            exact, f"lists are exact: no effort of the index {kind} reaches the recall {recall:g}."
+        )
+    if is_automatic and (ratio := _speed_up(chosen, people.half(1))) < _FASTER:
+        return Indexing(
+            exact, f"lists are exact: with the recall {recall:g}, the index {kind} is {ratio:.1f} x as fast."
+        )
+    seconds = time.perf_counter() - started
+    return Indexing(
+        chosen, f"index {kind} with the recall@{_K} {chosen.recall:.4f}, ready after {seconds:.1f} s"
+    )
+
+
+def _obstacle(exact: PreparedItems, people: People, kind: str) -> str | None:
+    """Why no index can or need be used; None if one can."""
+    n = n_rows(exact.items)
+    if kind == EXACT:
+        return "no index was asked for."
+    if not isinstance(exact.items, torch.Tensor) or not isinstance(people.vectors, torch.Tensor):
+        return "an index needs a vector for each user and item, and this model has sparse rows."
+    if exact.items.shape[1] < 2:
+        return "an index needs a vector for each user and item, and this model has one number."
+    if exact.strips is None or compiled_module() is None:
+        return "an index needs Numba, which this machine does not have."
+    if kind == AUTO and n <= EXACT_UP_TO:
+        return f"{n:,} items are few enough."
+    if kind == AUTO and find_spec("faiss") is None:
+        return (
+            f"an index of {n:,} items needs faiss; for more requests a second, pip install 'truepair[ann]'."
+        )
+    if len(people.hidden) < 2:
+        return "the recall of an index is measured by the lists of at least two users."
+    if n < 2:
+        return "there is one item."
+    return None
+
+
+def _built(exact: PreparedItems, kind: str, path: Path | None, say: Callable[[str], object]) -> IndexedItems:
+    """The index of a file that fits these items, or a new one, which is written to the file."""
+    assert isinstance(exact.items, torch.Tensor)
+    rows = np.ascontiguousarray(exact.items.detach().float().numpy())
+    split = Split.of(rows)
+    unit = split.space.of_items(rows[split.tail])
+    if path is not None and (index := read_index(path, kind, unit, say)) is not None:
+        return IndexedItems(exact, split, kind, index)
+    say(f"building the index {kind} of {len(rows):,} items …")
+    index = INDEXES[kind].build(unit)
+    if path is not None:
+        write_index(path, kind, unit, INDEXES[kind].arrays(index), say)
+    return IndexedItems(exact, split, kind, index)
+
+
+# --- recall ----------------------------------------------------------------------------------------------
+
+
+def _with_recall(found: IndexedItems, people: People, recall: float) -> IndexedItems | None:
+    """With the least efforts that reach the recall; None if none does."""
+    efforts = list(INDEXES[found.kind].efforts(found.index))
+    chosen = [level for level, _ in _levels(found, people.half(0), recall, efforts)]
+    judges = people.half(1)
+    k = min(_K, n_rows(found.exact.items))
+    truth = _exact_lists(found.exact, judges, k)
+    needed = np.median([k + len(codes) for codes in judges.hidden])
+    while chosen and chosen[-1].depth >= needed:  # else most lists would be computed exactly
+        tried = dataclasses.replace(found, levels=tuple(chosen))
+        measured = _share(tried.top_k(judges.vectors, k, judges.hidden), truth)
+        if measured >= recall:
+            return dataclasses.replace(tried, recall=measured)
+        higher = [_next(efforts, level.effort) for level in chosen]
+        chosen = [
+            Level(level.depth, effort)
+            for level, effort in zip(chosen, higher, strict=True)
+            if effort is not None
+        ]
+    return None
+
+
+def _levels(
+    found: IndexedItems, people: People, recall: float, efforts: Sequence[int]
+) -> Iterator[tuple[Level, float]]:
+    """For each depth the least effort whose search finds enough of that many best items."""
+    n = n_rows(found.exact.items)
+    depths = sorted({min(depth, n) for depth in _DEPTHS})
+    nothing = [np.empty(0, np.int64)] * len(people.hidden)
+    truth = _exact_lists(found.exact, People(people.vectors, nothing), depths[-1])
+    assert isinstance(people.vectors, torch.Tensor)
+    rows = np.ascontiguousarray(people.vectors.detach().float().numpy())
+    at = 0
+    for depth in depths:
+        while at < len(efforts):
+            items = found.candidates(rows, depth, efforts[at])
+            measured = _share_of_items(items, truth.items[:, :depth])
+            if measured >= recall:
+                yield Level(depth, efforts[at]), measured
+                break
+            at += 1
+
+
+def _next(efforts: Sequence[int], effort: int) -> int | None:
+    return next((higher for higher in efforts if higher > effort), None)
+
+
+def _exact_lists(exact: PreparedItems, people: People, k: int) -> TopK:
+    """The exact lists, by all threads."""
+    n, n_items = len(people.hidden), n_rows(exact.items)
+    sizes = [len(codes) for codes in people.hidden]
+    mask = Interactions(
+        np.repeat(np.arange(n), sizes),
+        np.concatenate([np.empty(0, np.int64), *(np.sort(codes) for codes in people.hidden)]),
+        IdMap.range(n),
+        IdMap.range(n_items),
+    )
+    return top_k(people.vectors, exact.items, k, exclude=mask)
+
+
+def _share(lists: TopK, truth: TopK) -> float:
+    """The share of the places of exact lists whose score a list reaches: of equal scores any item counts."""
+    real = truth.items >= 0
+    least = np.where(real, truth.scores, np.inf).min(axis=1, keepdims=True)
+    hits = (lists.items >= 0) & (lists.scores >= least)
+    return float(hits.sum() / max(real.sum(), 1))
+
+
+def _share_of_items(items: Codes, truth: Codes) -> float:
+    n = int(max(items.max(initial=0), truth.max(initial=0))) + 1
+    rows = np.arange(len(items))[:, None] * n
+    return float(np.isin((rows + truth).ravel(), (rows + items)[items >= 0]).mean())
+
+
+def _speed_up(found: IndexedItems, people: People) -> float:
+    """How many times as fast as exact lists its lists are."""
+    some = People(people.vectors[:32], people.hidden[:32])
+    times = []
+    for items in (found.exact, found):
+        items.top_k(some.vectors, _K, some.hidden)  # the first call of all compiles
+        start = time.perf_counter()
+        items.top_k(some.vectors, _K, some.hidden)
+        times.append(time.perf_counter() - start)
+    return times[0] / times[1]

@@ -1,0 +1,1 @@
+"""`truepair serve --demo`: data, two models and simulated visitors."""

@@ -1,0 +1,117 @@
+"""Connections: a pool of connections to PostgreSQL that fails soon, and at once while the server is away."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from psycopg_pool import ConnectionPool, PoolTimeout
+
+from truepair.data.sources.sql_urls import Database
+from truepair.errors import InputError, StorageError
+from truepair.serving.events.deadlines import Deadlines
+
+SCHEMA = "truepair"
+"""The schema of the store's tables."""
+READING, WRITING = 2.0, 15.0
+"""Seconds that a query and a transaction may take."""
+_WAIT = 2.0  # seconds until a connection must be there
+_SETTINGS = f"""
+    SET search_path TO {SCHEMA};
+    SET statement_timeout TO '10s';
+    SET lock_timeout TO '10s';
+    SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'
+"""  # a commit waits for the disk
+_LOST = ("08", "57P")  # classes of errors: no connection, the server stops
+logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())  # errors are raised, and told by us
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+class Connections:
+    """Connections of one process. `is_away` is set after a failure, by whoever watches for the return."""
+
+    def __init__(self, database: Database) -> None:
+        self.name, self.address = database.shown, database.address
+        self.is_watched = False
+        self.away = threading.Event()
+        """Set: the server does not answer, and nothing is tried but by the watcher."""
+        self.deadlines = Deadlines()
+        with explained(self.name, self.deadlines.stop):
+            psycopg.connect(self.address, **OPTIONS).close()  # says what is wrong; a pool only waits
+        self._pool: ConnectionPool[Connection] = ConnectionPool(
+            self.address,
+            min_size=0,
+            max_size=8,
+            timeout=_WAIT,
+            reconnect_timeout=0.5,
+            check=self._check,
+            configure=configure,
+            kwargs=OPTIONS,
+            open=True,
+        )
+
+    def _check(self, connection: Connection) -> None:
+        with self.deadlines.within(connection, READING):
+            ConnectionPool.check_connection(connection)
+
+    @contextmanager
+    def connection(self, seconds: float | None = READING) -> Iterator[Connection]:
+        """A connection for so many seconds.
+
+        Its errors are StorageErrors, and InputErrors about values that cannot be stored.
+        """
+        if self.away.is_set():
+            raise StorageError(f"the store {self.name} does not answer; it is tried again all the time.")
+        with explained(self.name, self._failed), self._pool.connection() as connection:
+            if seconds is None:
+                yield connection
+                return
+            with self.deadlines.within(connection, seconds):
+                yield connection
+
+    def _failed(self) -> None:
+        if self.is_watched:
+            self.away.set()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._pool.close(timeout=1)
+        self.deadlines.stop()
+
+
+OPTIONS: dict[str, Any] = {
+    "autocommit": True,
+    "connect_timeout": 2,
+    "tcp_user_timeout": 2000,  # ms: a network that loses everything
+    "application_name": "truepair",
+}
+
+
+def configure(connection: Connection) -> None:
+    """Settings of a new connection."""
+    connection.execute(_SETTINGS)
+
+
+@contextmanager
+def explained(name: str, failed: Any = lambda: None) -> Iterator[None]:
+    """psycopg's errors as those of truepair; `failed` is called if there is no connection."""
+    try:
+        yield
+    except (psycopg.DataError, UnicodeEncodeError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"the store {name} cannot keep a value: {reason[:200]}; correct it.") from error
+    except PoolTimeout as error:
+        failed()
+        raise StorageError(f"the store {name} does not answer; check the server.") from error
+    except psycopg.Error as error:
+        if error.sqlstate is None or error.sqlstate.startswith(_LOST):
+            failed()
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise StorageError(
+            f"the store {name} cannot be used: {reason}; check the server and its rights."
+        ) from error

@@ -1,0 +1,208 @@
+"""StoreReader: what can be asked of a store, whichever engine it has."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from truepair.serving.events.records import ItemRecord, UserRecord, item_record, user_record
+
+Row = tuple[Any, ...]
+LARGEST = 2**63 - 1
+_BATCH = 65_536  # events that are read at a time
+_MARKS = 500  # people in one query
+SCHEMA = pa.schema(
+    {
+        "number": pa.int64(),
+        "user": pa.large_string(),
+        "item": pa.large_string(),
+        "kind": pa.large_string(),
+        "weight": pa.float64(),
+        "time": pa.timestamp("us", "UTC"),
+    }
+)
+"""The columns of tables of events."""
+
+_ITEM = "item, hidden, categories, time, labels, comment"
+_NEWEST = """
+    AND NOT EXISTS (
+        SELECT 1 FROM events AS other
+        WHERE other."user" = events."user" AND other.item = events.item AND other.kind = events.kind
+        AND other.time <= ? AND (other.time, other.number) > (events.time, events.number)
+    )
+"""
+
+
+class History(NamedTuple):
+    """What a store knows about a person."""
+
+    rows: list[tuple[str, str, float]]  # item, kind, weight, oldest first
+    is_forgotten: bool = False  # was deleted once: what models know does not count
+
+
+class Feedback(NamedTuple):
+    """The newest event of a user, an item and a kind."""
+
+    number: int
+    user: str
+    item: str
+    kind: str
+    value: float
+    time: int
+    comment: str
+
+
+class StoreReader(ABC):
+    """Reads a store. Queries have the placeholder ? for each value."""
+
+    @abstractmethod
+    def rows(self, query: str, values: Sequence[Any] = ()) -> list[Row]:
+        """The rows of a query; StorageError if the store cannot be read."""
+
+    @abstractmethod
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Within this, every query sees the store as it was at the first one."""
+
+    @abstractmethod
+    def changed_users(self) -> set[str]:
+        """Whose histories changed since the last call; a few microseconds where nothing did."""
+
+    @abstractmethod
+    def changed_items(self) -> set[str]:
+        """Items whose records changed since the last call, in the same way."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release the store."""
+
+    # --- events ------------------------------------------------------------------------------------------
+
+    def of_user(self, user: str) -> list[tuple[str, str, float]]:
+        """(item, kind, weight) of a person's events, oldest first; of the same time, in order of arrival."""
+        query = 'SELECT item, kind, weight FROM events WHERE "user" = ? ORDER BY time, number'
+        return [(item, kind, weight) for item, kind, weight in self.rows(query, (user,))]
+
+    def of_users(self, users: Sequence[str]) -> dict[str, History]:
+        """The histories of those of these people whom the store knows."""
+        found: dict[str, History] = {}
+        for start in range(0, len(users), _MARKS):
+            some = users[start : start + _MARKS]
+            marks = ", ".join("?" * len(some))
+            query = f"""
+                SELECT "user", item, kind, weight, time, number FROM events WHERE "user" IN ({marks})
+                UNION ALL
+                SELECT "user", NULL, NULL, 0, NULL, NULL FROM users
+                WHERE "user" IN ({marks}) AND forgotten = 1
+                ORDER BY 5, 6
+            """
+            for user, item, kind, weight, _, _ in self.rows(query, (*some, *some)):
+                history = found.setdefault(user, History([]))
+                if item is None:
+                    found[user] = history._replace(is_forgotten=True)
+                else:
+                    history.rows.append((item, kind, weight))
+        return found
+
+    def count(self) -> int:
+        """How many events there are."""
+        return int(self.rows("SELECT count(*) FROM events")[0][0])
+
+    def table(self, after: int = 0, until: int | None = None) -> pa.Table:
+        """Events in order of arrival: those with a number above `after`, up to `until`."""
+        return pa.Table.from_batches(self.batches(after, until), SCHEMA)
+
+    def batches(self, after: int = 0, until: int | None = None) -> Iterator[pa.RecordBatch]:
+        """The same, some thousand at a time."""
+        for rows in self.event_rows(", ".join(f'"{name}"' for name in SCHEMA.names[1:]), after, until):
+            columns = zip(zip(*rows, strict=True), SCHEMA, strict=True)
+            yield pa.record_batch([pa.array(values, one.type) for values, one in columns], schema=SCHEMA)
+
+    def event_rows(self, columns: str, after: int = 0, until: int | None = None) -> Iterator[list[Row]]:
+        """Some thousand events at a time: their numbers, and these columns."""
+        query = f"SELECT number, {columns} FROM events WHERE number > ? AND number <= ? ORDER BY number"
+        while rows := self.rows(f"{query} LIMIT {_BATCH}", (after, LARGEST if until is None else until)):
+            yield rows
+            after = rows[-1][0]
+
+    def feedback(
+        self,
+        user: str | None = None,
+        item: str | None = None,
+        kind: str | None = None,
+        *,
+        until: int = LARGEST,
+        after: int = 0,
+        limit: int = LARGEST,
+    ) -> list[Feedback]:
+        """The newest event of each user, item and kind, of those not later than `until` (µs).
+
+        They come in order of arrival; `after` is the number of the last one of the page before.
+        """
+        given = [('"user"', user), ("item", item), ("kind", kind)]
+        wanted = [(name, value) for name, value in given if value is not None]
+        conditions = "".join(f" AND {name} = ?" for name, _ in wanted)
+        query = f"""
+            SELECT number, "user", item, kind, value, time, comment FROM events
+            WHERE number > ? AND time <= ?{conditions} {_NEWEST} ORDER BY number LIMIT ?
+        """
+        values = (after, until, *(value for _, value in wanted), until, limit)
+        return [Feedback(*row) for row in self.rows(query, values)]
+
+    # --- items and users ---------------------------------------------------------------------------------
+
+    def item(self, item: str) -> ItemRecord | None:
+        """The record of an item."""
+        rows = self.rows(f"SELECT {_ITEM} FROM items WHERE item = ? AND deleted = 0", (item,))
+        return item_record(rows[0]) if rows else None
+
+    def items(self, after: str | None = None, limit: int = LARGEST, text: str = "") -> list[ItemRecord]:
+        """Records of items after this one, in the order of their ids; with `text`, those that have it."""
+        conditions, values = "deleted = 0", list[Any]()
+        if after is not None:
+            conditions, values = f"{conditions} AND item > ?", [after]
+        if text:
+            places = ("item", "categories", "labels", "comment")
+            conditions += f" AND ({' OR '.join(f'lower({p}) LIKE ? ESCAPE ?' for p in places)})"
+            values += [like(text), "!"] * len(places)
+        query = f"SELECT {_ITEM} FROM items WHERE {conditions} ORDER BY item LIMIT ?"
+        return [item_record(row) for row in self.rows(query, (*values, limit))]
+
+    def unlisted_items(self) -> set[str]:
+        """Items that are hidden or deleted."""
+        return {item for (item,) in self.rows("SELECT item FROM items WHERE hidden = 1 OR deleted = 1")}
+
+    def is_unlisted(self, item: str) -> bool:
+        """Whether this item is hidden or deleted."""
+        query = "SELECT 1 FROM items WHERE item = ? AND (hidden = 1 OR deleted = 1)"
+        return bool(self.rows(query, (item,)))
+
+    def user(self, user: str) -> UserRecord | None:
+        """The record of a user."""
+        query = 'SELECT "user", labels, comment FROM users WHERE "user" = ? AND deleted = 0'
+        rows = self.rows(query, (user,))
+        return user_record(rows[0]) if rows else None
+
+    def users(self, after: str | None = None, limit: int = LARGEST) -> list[UserRecord]:
+        """Records of users after this one, in the order of their ids."""
+        where, values = ("", ()) if after is None else (' AND "user" > ?', (after,))
+        query = f'SELECT "user", labels, comment FROM users WHERE deleted = 0{where} ORDER BY "user" LIMIT ?'
+        return [user_record(row) for row in self.rows(query, (*values, limit))]
+
+    def forgotten_users(self) -> set[str]:
+        """All users who were deleted once."""
+        return {user for (user,) in self.rows('SELECT "user" FROM users WHERE forgotten = 1')}
+
+    def is_forgotten(self, user: str) -> bool:
+        """Whether a user was deleted once: what models know about the person does not count."""
+        return bool(self.rows('SELECT 1 FROM users WHERE "user" = ? AND forgotten = 1', (user,)))
+
+
+def like(text: str) -> str:
+    """A pattern for LIKE ... ESCAPE '!' that finds the text anywhere, in any case."""
+    for character in "!%_":
+        text = text.replace(character, f"!{character}")
+    return f"%{text.lower()}%"

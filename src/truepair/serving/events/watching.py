@@ -1,0 +1,122 @@
+"""Watcher: a thread that learns from PostgreSQL what any process changed, so that requests need not ask."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Iterable
+from typing import Any
+
+import psycopg
+
+from truepair.errors import StorageError
+from truepair.serving.events.connections import OPTIONS, READING, Connection, Connections, configure
+
+CHANNEL = "truepair_store"
+_LOOK = 1.0  # seconds between looks without a notification
+_AGAIN = 0.25  # seconds between tries to connect
+
+
+class Changes:
+    """What changed since somebody looked."""
+
+    def __init__(self, away: threading.Event, name: str) -> None:
+        self._away, self._name = away, name
+        self._lock = threading.Lock()
+        self._ids: dict[str, set[str]] = {"user": set(), "item": set()}
+
+    def add(self, touched: Iterable[tuple[str, str]]) -> None:
+        """Keep them until somebody looks."""
+        with self._lock:
+            for what, id in touched:
+                self._ids[what].add(id)
+
+    def take(self, what: str) -> set[str]:
+        """The ids that changed, once; StorageError while nobody can know."""
+        if self._ids[what]:
+            with self._lock:
+                found, self._ids[what] = self._ids[what], set()
+                return found
+        if self._away.is_set():
+            raise StorageError(f"the store {self._name} does not answer.")
+        return set()
+
+
+class Watcher:
+    """Waits for notifications of writers; sets and clears `Connections.away`."""
+
+    def __init__(self, pool: Connections) -> None:
+        self._connections = pool
+        self._subscribers: weakref.WeakSet[Changes] = weakref.WeakSet()  # one that is let go is forgotten
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
+        with pool.connection() as connection:
+            self._last = {table: _last_number(connection, table) for table in ("events", "changes")}
+        pool.is_watched = True
+        self._thread = threading.Thread(target=self._watch, daemon=True, name="truepair-store")
+        self._thread.start()
+
+    def subscribe(self) -> Changes:
+        """What changes from now on."""
+        changes = Changes(self._connections.away, self._connections.name)
+        with self._lock:
+            self._subscribers.add(changes)
+        return changes
+
+    def unsubscribe(self, changes: Changes) -> None:
+        """Keep nothing more for this one."""
+        with self._lock:
+            self._subscribers.discard(changes)
+
+    def tell(self, touched: Iterable[tuple[str, str]]) -> None:
+        """Tell all subscribers."""
+        with self._lock:
+            for changes in self._subscribers:
+                changes.add(touched)
+
+    def _watch(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                with psycopg.connect(self._connections.address, **OPTIONS) as connection:
+                    with self._connections.deadlines.within(connection, READING):
+                        configure(connection)
+                        connection.execute(f"LISTEN {CHANNEL}")
+                    self._follow(connection)
+            except Exception:  # the server is away, or about to be
+                self._connections.away.set()
+                self._stopped.wait(_AGAIN)
+
+    def _follow(self, connection: Connection) -> None:
+        while not self._stopped.is_set():
+            with self._connections.deadlines.within(connection, READING):
+                self._catch_up(connection)
+            self._connections.away.clear()  # after the subscribers know what they missed
+            for _ in connection.notifies(timeout=_LOOK, stop_after=1):
+                pass
+
+    def _catch_up(self, connection: Connection) -> None:
+        """Tell what was committed since the last time."""
+        last = {table: _last_number(connection, table) for table in self._last}
+        if last["events"] > self._last["events"]:
+            query = 'SELECT DISTINCT "user" FROM events WHERE number > %s AND number <= %s'
+            found = connection.execute(query, (self._last["events"], last["events"])).fetchall()
+            self.tell([("user", user) for (user,) in found])
+        if last["changes"] > self._last["changes"]:
+            query = "SELECT what, id FROM changes WHERE number > %s AND number <= %s"
+            self.tell(connection.execute(query, (self._last["changes"], last["changes"])).fetchall())
+        self._last = last
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stopped.set()
+        try:
+            with self._connections.connection() as connection:
+                connection.execute(f"NOTIFY {CHANNEL}")
+        except StorageError:
+            pass  # then it is between two tries
+        self._thread.join(timeout=5)
+
+
+def _last_number(connection: Connection, table: str) -> int:
+    found: Any = connection.execute(f"SELECT coalesce(max(number), 0) FROM {table}").fetchone()
+    return int(found[0])

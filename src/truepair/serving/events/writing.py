@@ -1,0 +1,229 @@
+"""StoreWriter: what can be done to a store, whichever engine it has. What returns is on the disk."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from truepair.serving.events.event import Event
+from truepair.serving.events.reading import Row, StoreReader
+from truepair.serving.events.records import ItemRecord, UserRecord, item_row, user_row
+
+_VALUES = '("user", item, kind, weight, time, id, value, comment)'
+INSERT = f"INSERT INTO events {_VALUES} VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+_INSERT_FIRST = f"""
+    INSERT INTO events {_VALUES} SELECT ?, ?, ?, ?, ?, ?, ?, ?
+    WHERE NOT EXISTS (SELECT 1 FROM events WHERE "user" = ? AND item = ? AND kind = ?)
+    ON CONFLICT DO NOTHING
+"""
+_ITEM_COLUMNS = ("hidden", "categories", "time", "labels", "comment")
+_USER_COLUMNS = ("labels", "comment")
+ITEM_ROW = ("item", "deleted", *_ITEM_COLUMNS)
+USER_ROW = ("user", "deleted", "forgotten", *_USER_COLUMNS)
+"""The columns of whole rows, as they are exported."""
+_COMPARED = {'"time"': "coalesce({0}.{1}, -9000000000000000000)"}  # a null equals nothing
+
+
+class Transaction(Protocol):
+    """Statements that are done together or not at all."""
+
+    touched: set[tuple[str, str]]
+    """("user" or "item", id) of what readers must read again."""
+
+    def rows(self, query: str, values: Sequence[Any] = ()) -> list[Row]:
+        """The rows of a query."""
+        ...
+
+    def do(self, statement: str, values: Sequence[Any] = ()) -> int:
+        """How many rows a statement changed."""
+        ...
+
+    def do_all(self, statement: str, rows: Sequence[Sequence[Any]]) -> int:
+        """How many rows a statement changed, done once for each of these values."""
+        ...
+
+    def insert(self, events: Sequence[Event]) -> int:
+        """How many of these events are new, and now stored."""
+        ...
+
+
+class StoreWriter(ABC):
+    """Writes to a store. Several processes may have the same one open."""
+
+    name: str
+    """The store in messages, without a password."""
+
+    @abstractmethod
+    def writing(self, limited: bool = True) -> AbstractContextManager[Transaction]:
+        """A transaction; readers of any process notice what it has touched.
+
+        One that is `limited` fails if the store does not answer within some seconds.
+        """
+
+    @abstractmethod
+    def reader(self) -> StoreReader:
+        """A reader of the same store; close it before this one."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Finish, and release the store."""
+
+    # --- events ------------------------------------------------------------------------------------------
+
+    def add(self, batches: Sequence[Sequence[Event]]) -> list[int]:
+        """Store batches of events in one transaction: how many of each batch are new.
+
+        When it returns, they are on the disk. An event is one from before if it has the same id, or the
+        same user, item, kind and time.
+        """
+        with self.writing() as transaction:
+            return [put_events(transaction, batch) for batch in batches]
+
+    def add_feedback(self, events: Sequence[Event], overwrite: bool) -> int:
+        """Store at most one event for each user, item and kind: how many events are stored.
+
+        One that is there stays, or with `overwrite` is replaced. Users and items get records if they have
+        none.
+        """
+        users, items = {event.user for event in events}, {event.item for event in events}
+        with self.writing() as transaction:
+            _make_known(transaction, users, items)
+            if not overwrite:
+                transaction.touched.update(("user", user) for user in users)
+                rows = [(*event, *event[:3]) for event in events]
+                return transaction.do_all(_INSERT_FIRST, rows)
+            keys = {event[:3] for event in events}
+            statement = 'DELETE FROM events WHERE "user" = ? AND item = ? AND kind = ?'
+            if transaction.do_all(statement, sorted(keys)):
+                _log(transaction, "user", users)
+            return put_events(transaction, list({event[:3]: event for event in events}.values()))
+
+    def delete_feedback(self, user: str, item: str, kind: str | None = None) -> int:
+        """Delete a user's events with an item, of one kind or of all: how many."""
+        statement, values = 'DELETE FROM events WHERE "user" = ? AND item = ?', [user, item]
+        if kind is not None:
+            statement, values = f"{statement} AND kind = ?", [*values, kind]
+        with self.writing() as transaction:
+            done = transaction.do(statement, values)
+            if done:
+                _log(transaction, "user", [user])
+            return done
+
+    # --- items and users ---------------------------------------------------------------------------------
+
+    def put_items(self, records: Sequence[ItemRecord]) -> int:
+        """Store or replace records of items: how many changed."""
+        with self.writing() as transaction:
+            return put_items(transaction, [(record.item, 0, *item_row(record)[1:]) for record in records])
+
+    def patch_item(self, item: str, **fields: Any) -> bool:
+        """Change some fields of an item's record; False if there is none."""
+        with self.writing() as transaction:
+            found = transaction.rows("SELECT 1 FROM items WHERE item = ? AND deleted = 0", (item,))
+            if found and fields:
+                row = dict(zip(("item", *_ITEM_COLUMNS), item_row(ItemRecord(item, **fields)), strict=True))
+                _patch(transaction, "items", "item", item, {name: row[name] for name in fields})
+                _log(transaction, "item", [item])
+            return bool(found)
+
+    def delete_item(self, item: str) -> bool:
+        """Delete an item's record and its events. It is not recommended any more; False without a record."""
+        with self.writing() as transaction:
+            people = transaction.rows('SELECT DISTINCT "user" FROM events WHERE item = ?', (item,))
+            transaction.do("DELETE FROM events WHERE item = ?", (item,))
+            found = transaction.do("DELETE FROM items WHERE item = ? AND deleted = 0", (item,))
+            transaction.do("INSERT INTO items (item, deleted) VALUES (?, 1) ON CONFLICT DO NOTHING", (item,))
+            _log(transaction, "user", [user for (user,) in people])
+            _log(transaction, "item", [item])
+            return bool(found)
+
+    def put_users(self, records: Sequence[UserRecord]) -> int:
+        """Store or replace records of users: how many changed."""
+        with self.writing() as transaction:
+            rows = [(record.user, 0, *user_row(record)[1:]) for record in records]
+            return put_users(transaction, rows, ("user", "deleted", *_USER_COLUMNS))
+
+    def patch_user(self, user: str, **fields: Any) -> bool:
+        """Change some fields of a user's record; False if there is none."""
+        with self.writing() as transaction:
+            found = transaction.rows('SELECT 1 FROM users WHERE "user" = ? AND deleted = 0', (user,))
+            if found and fields:
+                row = dict(zip(("user", *_USER_COLUMNS), user_row(UserRecord(user, **fields)), strict=True))
+                _patch(transaction, "users", '"user"', user, {name: row[name] for name in fields})
+            return bool(found)
+
+    def delete_user(self, user: str) -> bool:
+        """Delete a user's record and events. To lists, the person is unknown; False without a record."""
+        with self.writing() as transaction:
+            transaction.do('DELETE FROM events WHERE "user" = ?', (user,))
+            found = transaction.do('DELETE FROM users WHERE "user" = ? AND deleted = 0', (user,))
+            transaction.do('DELETE FROM users WHERE "user" = ?', (user,))
+            transaction.do('INSERT INTO users ("user", deleted, forgotten) VALUES (?, 1, 1)', (user,))
+            _log(transaction, "user", [user])
+            return bool(found)
+
+
+def put_items(transaction: Transaction, rows: Sequence[Sequence[Any]]) -> int:
+    """Store or replace rows of ITEM_ROW: how many changed."""
+    statement = _upsert("items", ITEM_ROW)
+    changed = [row[0] for row in rows if transaction.do(statement, row)]
+    _log(transaction, "item", changed)
+    return len(changed)
+
+
+def put_users(
+    transaction: Transaction, rows: Sequence[Sequence[Any]], columns: Sequence[str] = USER_ROW
+) -> int:
+    """Store or replace rows of USER_ROW, or of some of its columns: how many changed."""
+    statement = _upsert("users", columns)
+    changed = [row[0] for row in rows if transaction.do(statement, row)]
+    _log(transaction, "user", changed)
+    return len(changed)
+
+
+def put_events(transaction: Transaction, events: Sequence[Event]) -> int:
+    """Store events: how many are new."""
+    transaction.touched.update(("user", event.user) for event in events)
+    return transaction.insert(events)
+
+
+def _upsert(table: str, names: Sequence[str]) -> str:
+    """A statement that inserts a row, or replaces one that differs; the first column is the id."""
+    id, *columns = [f'"{name}"' for name in names]
+    marks = ", ".join("?" * len(names))
+    settings = ", ".join(f"{name} = excluded.{name}" for name in columns)
+    texts = [_COMPARED.get(name, "{0}.{1}") for name in columns]
+    old, new = (
+        ", ".join(text.format(side, name) for text, name in zip(texts, columns, strict=True))
+        for side in (table, "excluded")
+    )
+    return (
+        f"INSERT INTO {table} ({id}, {', '.join(columns)}) VALUES ({marks}) "
+        f"ON CONFLICT ({id}) DO UPDATE SET {settings} WHERE ({old}) <> ({new})"
+    )
+
+
+def _patch(transaction: Transaction, table: str, id: str, value: str, row: dict[str, Any]) -> None:
+    settings = ", ".join(f"{name} = ?" for name in row)
+    transaction.do(f"UPDATE {table} SET {settings} WHERE {id} = ?", (*row.values(), value))
+
+
+def _make_known(transaction: Transaction, users: Iterable[str], items: Iterable[str]) -> None:
+    """Empty records for users and items that have none."""
+    for table, id, ids in (("users", '"user"', users), ("items", "item", items)):
+        statement = (
+            f"INSERT INTO {table} ({id}) VALUES (?) "
+            f"ON CONFLICT ({id}) DO UPDATE SET deleted = 0 WHERE {table}.deleted = 1"
+        )
+        made = [one for one in sorted(ids) if transaction.do(statement, (one,))]
+        _log(transaction, id.strip('"'), made)
+
+
+def _log(transaction: Transaction, what: str, ids: Iterable[str]) -> None:
+    """Have all readers notice that something about these ids changed."""
+    rows = [(what, id) for id in sorted(set(ids))]
+    transaction.touched.update(rows)
+    transaction.do_all("DELETE FROM changes WHERE what = ? AND id = ?", rows)
+    transaction.do_all("INSERT INTO changes (what, id) VALUES (?, ?)", rows)

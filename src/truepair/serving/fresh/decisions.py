@@ -1,0 +1,120 @@
+"""Decisions: a log of what happened to the served model, one JSON object a line."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import uuid
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NoReturn
+
+from truepair.errors import StorageError
+
+DECISIONS = {
+    "promoted": "the candidate took over: it is not significantly worse",
+    "refused": "the candidate is significantly worse, and was dropped",
+    "waited": "there were too few new events to learn from or to judge by; nothing was trained",
+    "overtaken": "the served model was changed while the candidate was trained, which was dropped",
+    "failed": "the trainer failed or was killed; it is tried again at the next time",
+    "rolled back": "somebody returned to the former model",
+    "replaced": "the model file is another one than before, and is served; its former versions are not",
+}
+"""What can be decided."""
+
+_TAIL = 1 << 20  # bytes of the log that are read: its newest lines
+
+
+def now_text() -> str:
+    """The time, as decisions have it."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A decision with all its numbers; None where there is none."""
+
+    decision: str  # one of DECISIONS
+    reason: str
+    version: int | None = None
+    """That of the candidate; after a rollback, the one that is served now."""
+    against: int | None = None
+    """The version that was served before."""
+    by: str | None = None  # update or fit
+    events: int | None = None  # in the store
+    new_events: int | None = None  # that the served model has not learnt from
+    judged_events: int | None = None  # the newest of them, which neither model has learnt from
+    new_pairs: int | None = None  # learnt by the candidate, and not by the served model
+    people: int | None = None  # who were judged
+    metric: str | None = None
+    candidate: dict[str, float] | None = None  # mean, low, high
+    running: dict[str, float] | None = None
+    difference: dict[str, float] | None = None  # candidate - running
+    p: float | None = None  # of the two-sided paired test
+    seconds: float | None = None
+    time: str = field(default_factory=now_text)
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def as_json(self) -> dict[str, Any]:
+        """Its fields."""
+        return dataclasses.asdict(self)
+
+
+class DecisionLog:
+    """The file; several processes may append to it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def append(self, decision: dict[str, Any]) -> None:
+        """Add a line, and have it on the disk. What a killed writer left of a line stays one by itself."""
+        line = json.dumps(decision).encode() + b"\n"
+        try:
+            self.path.parent.mkdir(exist_ok=True)
+            with open(self.path, "a+b") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(size - 1, 0))
+                torn = size and file.read(1) != b"\n"
+                file.write(b"\n" + line if torn else line)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise StorageError(
+                f"cannot write {self.path}: {error.strerror or error}; see the log of the service."
+            ) from error
+
+    def newest(self, most: int) -> list[dict[str, Any]]:
+        """The newest decisions, newest first; lines that are not whole are left out."""
+        try:
+            with open(self.path, "rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(size - _TAIL, 0))
+                lines = file.read().split(b"\n")
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise StorageError(
+                f"cannot read {self.path}: {error.strerror or error}; check the disk."
+            ) from error
+        found = [one for line in reversed(lines) if (one := _parsed(line)) is not None]
+        return found[:most]
+
+    def newest_ids(self) -> set[str]:
+        """The ids of the newest ones."""
+        return {one.get("id", "") for one in self.newest(1000)}
+
+
+def _refuse(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+def _parsed(line: bytes) -> dict[str, Any] | None:
+    try:
+        found = json.loads(line, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict) or found.get("decision") not in DECISIONS:
+        return None
+    return {name: found.get(name) for name in Decision.__dataclass_fields__}

@@ -1,0 +1,132 @@
+"""Judging: two models on events that neither has learnt from, as the service would have ranked them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from truepair.data.ids import IdMap
+from truepair.data.interactions import Interactions
+from truepair.evaluation import Evaluation, compare
+from truepair.evaluation.comparison import Comparison
+from truepair.randomness import random_bits
+from truepair.recommender.estimator import Recommender
+from truepair.reporting.backtesting.judging import judge
+from truepair.serving.events.event import Kinds
+from truepair.serving.events.reading import History
+from truepair.serving.fresh.lessons import Lessons, Row, rows_by_user
+from truepair.serving.id_texts import IdTexts
+from truepair.serving.limits import Limits
+from truepair.serving.lists.histories import Histories
+
+MOST_PEOPLE = 5000
+"""People who are judged; of more, so many are drawn. To fold one in takes milliseconds."""
+
+
+class Judgement(NamedTuple):
+    """What was measured."""
+
+    candidate: Evaluation
+    running: Evaluation
+    comparison: Comparison  # candidate - running
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether the candidate is significantly worse."""
+        return self.comparison.verdict == "worse"
+
+
+class _Past:
+    """The events until some time, by user: what the service knew."""
+
+    def __init__(self, rows: dict[str, list[Row]], forgotten: Collection[str]) -> None:
+        self._rows, self._forgotten = rows, forgotten
+
+    def changed_users(self) -> set[str]:
+        """Nothing comes any more."""
+        return set()
+
+    def of_users(self, users: Sequence[str]) -> dict[str, History]:
+        """What was known about these people."""
+        known = (user for user in users if user in self._rows or user in self._forgotten)
+        return {user: History(self._rows.get(user, []), user in self._forgotten) for user in known}
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+def judged(
+    candidate: Recommender, running: Recommender, lessons: Lessons, kinds: Kinds, metric: str
+) -> Judgement:
+    """Rank for each person of `lessons.judging` what they did not know, with both models.
+
+    A model ranks as it is served: people are folded in with those of their events until the cut that it has
+    not learnt from. What a person knew by then is left out of the lists of both.
+    """
+    target, before = _in_common_codes(lessons, candidate, running)
+    past = _Past(rows_by_user(lessons.past), lessons.forgotten)
+    new, old = (
+        judge(_as_served(one, target, past, kinds), target, before, metric) for one in (candidate, running)
+    )
+    return Judgement(new, old, compare(new, old, metric))
+
+
+def n_people(lessons: Lessons) -> int:
+    """How many people can judge."""
+    return 0 if lessons.judging is None else int((lessons.judging.user_counts > 0).sum())
+
+
+def _in_common_codes(lessons: Lessons, *models: Recommender) -> tuple[Interactions, Interactions]:
+    """The target and what was known before, of the judged people alone, with the items of all."""
+    target, known = lessons.judging, lessons.known
+    assert target is not None
+    chosen = target.take(np.isin(target.users, _drawn(target)))
+    users = IdMap.of(target.user_ids.outside(np.unique(chosen.users)), "user")
+    for model in models:  # a model of nobody has its first user
+        users = users.union(IdMap.of(model.seen_.user_ids.ids[:1], "user"), "user")
+    items = known.item_ids.union(target.item_ids, "item")
+    for model in models:
+        items = items.union(model.seen_.item_ids, "item")
+    return _recoded(chosen, users, items), _recoded(_with_dislikes(known), users, items)
+
+
+def _drawn(target: Interactions) -> Sequence[int]:
+    """The users who judge."""
+    users = np.flatnonzero(target.user_counts)
+    if len(users) > MOST_PEOPLE:
+        order = np.argsort(random_bits(0, len(users)), kind="stable")
+        users = np.sort(users[order[:MOST_PEOPLE]])
+    return users  # type: ignore[return-value]
+
+
+def _with_dislikes(known: Interactions) -> Interactions:
+    """Liked and disliked pairs, as pairs."""
+    if known.disliked is None:
+        return known.pairs_only()
+    keys = np.union1d(known.keys, known.disliked)
+    return Interactions(keys // known.n_items, keys % known.n_items, known.user_ids, known.item_ids)
+
+
+def _recoded(pairs: Interactions, users: IdMap, items: IdMap) -> Interactions:
+    """The pairs of these users, in other codes."""
+    places = users.find(pairs.user_ids, "user")[pairs.users]
+    columns = items.find(pairs.item_ids, "item")[pairs.items]
+    return Interactions(places[places >= 0], columns[places >= 0], users, items)
+
+
+def _as_served(model: Recommender, target: Interactions, past: _Past, kinds: Kinds) -> Recommender:
+    """The model with the judged people alone, folded in as the service does it."""
+    length = Limits().id_length
+    found = model.model_
+    users, items = (
+        IdTexts.of(ids, what, length)
+        for ids, what in ((found.seen.user_ids, "user"), (found.seen.item_ids, "item"))
+    )
+    people = Histories(found, model.get_params(), users, items, kinds)
+    people.reader = past
+    texts = [str(one) for one in target.user_ids.outside(np.flatnonzero(target.user_counts)).to_pylist()]
+    served = Recommender(**model.get_params())
+    served.model_ = people.model_of(texts)
+    return served

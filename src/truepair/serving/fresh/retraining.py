@@ -1,0 +1,206 @@
+"""Retraining: one round from the store to a decision. It runs in a process of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from truepair.data.interactions import Interactions
+from truepair.errors import InputError, check_choice, check_whole
+from truepair.evaluation import Evaluation
+from truepair.models.encoders import Hybrid
+from truepair.recommender.estimator import Recommender
+from truepair.recommender.parts import parts_of
+from truepair.recommender.updating.facts import UPDATES
+from truepair.reporting.backtesting.strategies import restored
+from truepair.serving.events.event import Kinds
+from truepair.serving.events.opening import open_store
+from truepair.serving.events.reading import StoreReader
+from truepair.serving.fresh.decisions import Decision, now_text
+from truepair.serving.fresh.judging import Judgement, judged, n_people
+from truepair.serving.fresh.lessons import Lessons, lessons_of
+from truepair.serving.fresh.versions import State, Versions
+
+By = Literal["auto", "update", "fit"]
+WAYS = ("auto", "update", "fit")
+"""How a candidate is trained; "auto" updates, and fits where much is new or an update is impossible."""
+
+PEOPLE = 30
+"""With fewer people a candidate is not judged, and not trained."""
+
+MUCH = 0.2
+"""The share of pairs since the last fit from which on "auto" fits anew."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a trainer is asked to do, as plain JSON."""
+
+    model: str
+    store: str
+    kinds: dict[str, float]
+    by: By = "auto"
+    people: int = PEOPLE
+
+    def __post_init__(self) -> None:
+        check_choice("--retrain-by", self.by, WAYS)
+        check_whole("--judge-people", self.people, 2)
+
+
+@contextmanager
+def reading(store: str) -> Iterator[StoreReader]:
+    """A reader of the store of a path or a URL."""
+    opened = open_store(store, create=False)
+    reader = opened.reader()
+    try:
+        yield reader
+    finally:
+        reader.close()
+        opened.close()
+
+
+def check_retrainable(model: Recommender) -> None:
+    """Raise if the service cannot retrain the model."""
+    if model.closed_form() is None and isinstance(parts_of(model.get_params()).encoder, Hybrid):
+        raise InputError(
+            "a model with encoder = 'hybrid' cannot be retrained by the service, which does not have its "
+            "features; fit it with them, and leave out --retrain and --retrain-events."
+        )
+
+
+def retrain(plan: Plan) -> Decision | None:
+    """Train and judge a candidate, and promote it if it is not significantly worse.
+
+    None if another process trains already. Errors are raised: nothing is changed then.
+    """
+    versions = Versions(Path(plan.model))
+    with versions.training() as free:
+        return _Round(plan, versions).decide() if free else None
+
+
+class _Round:
+    def __init__(self, plan: Plan, versions: Versions) -> None:
+        self.plan, self.versions, self.began = plan, versions, time.monotonic()
+        self.kinds = Kinds(plan.kinds)
+        self.state: State = versions.state()
+
+    def decide(self) -> Decision:
+        """One round; the decision is on the disk when it is returned."""
+        running = Recommender.load(self.versions.path(self.state.current))
+        check_retrainable(running)
+        with reading(self.plan.store) as reader:
+            events, forgotten = reader.table(), reader.forgotten_users()
+        self.versions.attempt(len(events))
+        state = self.state
+        learner = self._learner(running, forgotten)
+        until = state.until[state.current], state.judged
+        lessons = lessons_of(learner.seen_, events, self.kinds, *until, forgotten)
+        self.decision = Decision(
+            "waited", "", against=state.current, events=lessons.events, new_events=lessons.new_events,
+            judged_events=lessons.judged_events, people=n_people(lessons), metric=running.metric,
+            new_pairs=lessons.new_pairs,
+        )  # fmt: skip
+        if reason := self._too_little(lessons):
+            return self._logged(self._decided("waited", reason))
+        by, candidate = self._trained(learner, lessons)
+        found = judged(candidate, running, lessons, self.kinds, running.metric)
+        self.decision = dataclasses.replace(self.decision, by=by, **_measured(found))
+        return self._concluded(candidate, found, lessons)
+
+    def _too_little(self, lessons: Lessons) -> str:
+        n, least = n_people(lessons), self.plan.people
+        if not lessons.new_pairs:
+            return f"none of the {lessons.new_events:,} new events is a pair that the model could learn"
+        if n < least:
+            return (
+                f"{n:,} people have a new like among the newest {lessons.judged_events:,} of "
+                f"{lessons.new_events:,} new events, and {least:,} are needed to judge"
+            )
+        return ""
+
+    def _learner(self, running: Recommender, forgotten: set[str]) -> Recommender:
+        """A copy of the model that has forgotten who was deleted."""
+        learner = Recommender.load(self.versions.path(self.state.current))
+        users = [user for user in running.seen_.user_ids.ids.to_pylist() if str(user) in forgotten]
+        return learner.forget(users=users) if users else learner
+
+    def _trained(self, learner: Recommender, lessons: Lessons) -> tuple[str, Recommender]:
+        """A candidate, and how it was trained."""
+        assert lessons.learnt is not None
+        if self.plan.by != "fit" and not (self.plan.by == "auto" and _is_much(learner, lessons)):
+            try:
+                return "update", learner.update(lessons.learnt)
+            except InputError:
+                if self.plan.by == "update":
+                    raise
+        return "fit", _fitted(learner, lessons.known)
+
+    def _concluded(self, candidate: Recommender, found: Judgement, lessons: Lessons) -> Decision:
+        one = found.comparison
+        numbers = f"{one.metric} {one.mean_a:.4f}, the served one {one.mean_b:.4f}, p = {one.p_value:.3g}"
+        number = max(self.versions.state().next, self.state.next)
+        if found.is_worse:
+            decision = self._decided("refused", f"the candidate is significantly worse: {numbers}")
+            self.versions.refuse(lessons.last, decision)
+            return decision
+        decision = self._decided("promoted", f"the candidate is not significantly worse: {numbers}", number)
+        self.versions.remove_unfinished(number)
+        candidate.save(self.versions.path(number))
+        if self.versions.promote(number, lessons.cut, lessons.last, decision, self.state):
+            return decision
+        self.versions.remove_unfinished(number)
+        served = self.versions.state().current
+        return self._logged(self._decided("overtaken", f"version {served} is served by now; {numbers}"))
+
+    def _decided(self, decision: str, reason: str, version: int | None = None) -> Decision:
+        seconds = round(time.monotonic() - self.began, 2)
+        return dataclasses.replace(
+            self.decision,
+            decision=decision,
+            reason=reason,
+            version=version,
+            seconds=seconds,
+            time=now_text(),
+        )
+
+    def _logged(self, decision: Decision) -> Decision:
+        self.versions.log.append(decision.as_json())
+        return decision
+
+
+def _is_much(running: Recommender, lessons: Lessons) -> bool:
+    """Whether much of what the candidate knows came after the last fit."""
+    records = running.facts_.get(UPDATES, [])
+    new = lessons.new_pairs + sum(record.get("new pairs", 0) for record in records)
+    return bool(new > MUCH * len(lessons.known))
+
+
+def _fitted(running: Recommender, pairs: Interactions) -> Recommender:
+    """A new model with the settings of the old one; those that were chosen automatically are kept."""
+    chosen = running.facts_.get("automatic", {}).get("chosen", {})
+    kept = restored({**chosen, "auto": False}) if running.auto and chosen else {}
+    candidate = Recommender(**{**running.get_params(), **kept}).fit(pairs)
+    candidate.output_ = running.output_
+    return candidate
+
+
+def _measured(found: Judgement) -> dict[str, Any]:
+    """The numbers of a judgement, for the log."""
+    one = found.comparison
+
+    def interval(evaluation: Evaluation) -> dict[str, float]:
+        low, high = evaluation.interval(one.metric)
+        return {"mean": evaluation.mean(one.metric), "low": low, "high": high}
+
+    return {
+        "people": found.candidate.n_users,
+        "candidate": interval(found.candidate),
+        "running": interval(found.running),
+        "difference": {"mean": one.difference, "low": one.low, "high": one.high},
+        "p": one.p_value,
+    }

@@ -1,0 +1,246 @@
+"""Versions: the models beside a model file, which of them is served, and one trainer at a time.
+
+model.truepair                       version 0, as it was given; never changed
+model.truepair.versions/current      which version is served; replaced atomically
+model.truepair.versions/7.truepair   a version
+model.truepair.versions/decisions.jsonl
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from truepair.errors import InputError, StorageError
+from truepair.serving.fresh.decisions import Decision, DecisionLog
+from truepair.storage.atomic import atomic_write, remove_unfinished
+from truepair.storage.plain_values import is_number
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+KEPT = 2
+"""Former versions that are kept, beside the model file."""
+
+_NUMBERED = re.compile(r"([0-9]{1,18})\.truepair", re.ASCII)
+
+
+@dataclass(frozen=True)
+class State:
+    """What the file `current` says."""
+
+    base: str
+    """The checksum of the model file."""
+    stack: tuple[int, ...] = (0,)
+    """Versions in the order of their promotion; the last one is served."""
+    until: dict[int, int] = field(default_factory=lambda: {0: 0})
+    """Version -> the number of the last event that it could learn from."""
+    judged: int = 0
+    """The number of the last event that has judged a candidate."""
+    counted: int = 0
+    """How many events the store had at the last attempt."""
+    attempted: float = 0.0
+    """When the last attempt began, in seconds since 1970."""
+    next: int = 1
+    """The number of the next version."""
+    decision: dict[str, Any] | None = None
+    """The last one that changed what is served: it is logged even if a kill came between."""
+
+    @property
+    def current(self) -> int:
+        """The version that is served."""
+        return self.stack[-1]
+
+    def as_json(self) -> dict[str, Any]:
+        """Its fields; JSON has text as keys."""
+        return {**dataclasses.asdict(self), "until": {str(k): v for k, v in self.until.items()}}
+
+    @staticmethod
+    def of_json(found: Any) -> State:
+        """The state of a file; KeyError, TypeError or ValueError if it is none."""
+        state = State(
+            str(found["base"]),
+            tuple(map(_whole, found["stack"])),
+            {int(version): _whole(number) for version, number in found["until"].items()},
+            _whole(found["judged"]),
+            _whole(found["counted"]),
+            float(found["attempted"]),
+            _whole(found["next"]),
+            None if found["decision"] is None else {**found["decision"], "id": found["decision"]["id"]},
+        )
+        if not state.stack or not set(state.stack) <= set(state.until) or max(state.stack) >= state.next:
+            raise ValueError("its versions do not fit together")
+        return state
+
+
+def _whole(value: Any) -> int:
+    if not is_number(value) or int(value) != value or value < 0:
+        raise ValueError(f"{value!r:.40} is no count")
+    return int(value)
+
+
+class Versions:
+    """The versions of a model file. Several processes may use them."""
+
+    def __init__(self, model: Path) -> None:
+        self.model = model
+        self.folder = model.with_name(f"{model.name}.versions")
+        self.log = DecisionLog(self.folder / "decisions.jsonl")
+        self._current = self.folder / "current"
+
+    def path(self, version: int) -> Path:
+        """The file of a version."""
+        return self.folder / f"{version}.truepair" if version else self.model
+
+    def state(self) -> State:
+        """What is served; without any version, the model file."""
+        try:
+            return State.of_json(json.loads(self._current.read_bytes()))
+        except FileNotFoundError:
+            return State("")
+        except OSError as error:
+            raise StorageError(
+                f"cannot read {self._current}: {error.strerror or error}; check the disk."
+            ) from error
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise StorageError(
+                f"{self._current} does not say which model is served: {error!r:.100}; remove it to serve "
+                f"{self.model}."
+            ) from error
+
+    def open(self) -> State:
+        """The state for a start: after the model file was replaced, it is served.
+
+        A decision that a killed process could not log is logged.
+        """
+        state = self.state()
+        if not state.base:
+            return state
+        if state.base != checksum(self.model):
+            with self._changing() as state:
+                if state.base != (base := checksum(self.model)):
+                    reason = f"{self.model.name} is another model than before"
+                    decision = Decision("replaced", reason, 0, state.current)
+                    return self._change(state, decision, base=base, stack=(0,), until={0: 0})
+        if state.decision is not None and state.decision["id"] not in self.log.newest_ids():
+            self._log(state.decision)
+        return state
+
+    # --- changes -----------------------------------------------------------------------------------------
+
+    @contextmanager
+    def training(self) -> Iterator[bool]:
+        """Whether this process may train: one at a time. A process that dies gives the right back."""
+        self.folder.mkdir(exist_ok=True)
+        with open(self.folder / "training.lock", "ab") as file:
+            if fcntl is not None:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    yield False
+                    return
+            yield True
+
+    def is_training(self) -> bool:
+        """Whether a process trains now."""
+        if not self.folder.is_dir():
+            return False
+        with self.training() as free:
+            return not free
+
+    def attempt(self, events: int) -> None:
+        """Note that an attempt begins now, with so many events in the store."""
+        with self._changing() as state:
+            self._write(dataclasses.replace(state, attempted=time.time(), counted=events))
+
+    def refuse(self, judged: int, decision: Decision) -> None:
+        """Log a decision that leaves the served model as it is; events up to this number have judged."""
+        with self._changing() as state:
+            self._write(dataclasses.replace(state, judged=max(judged, state.judged)))
+        self.log.append(decision.as_json())
+
+    def promote(self, version: int, until: int, judged: int, decision: Decision, before: State) -> bool:
+        """Serve a version whose file is written; False if the model that was judged is no longer served.
+
+        `until` is the last event that it could learn from, `judged` the last one that judged. Versions beyond
+        those that are kept are removed.
+        """
+        with self._changing() as state:
+            if state.stack != before.stack or before.base not in ("", state.base):
+                return False
+            former = [one for one in state.stack if one][-KEPT:]
+            stack = (0, *former, version)
+            known = {**state.until, version: until}
+            kept = {one: known[one] for one in stack}
+            judged = max(judged, state.judged)
+            self._change(state, decision, stack=stack, until=kept, judged=judged, next=version + 1)
+        self._remove_others(stack)
+        return True
+
+    def roll_back(self) -> State:
+        """Serve the former version from now on; its successor is not promoted again by itself."""
+        with self._changing() as state:
+            if len(state.stack) < 2:
+                raise InputError(f"there is no former model of {self.model}; nothing was changed.")
+            stack = state.stack[:-1]
+            reason = f"version {state.current} was served, and version {stack[-1]} is again"
+            decision = Decision("rolled back", reason, stack[-1], state.current)
+            kept = {one: state.until[one] for one in stack}
+            return self._change(state, decision, stack=stack, until=kept, attempted=time.time())
+
+    def _change(self, state: State, decision: Decision, **changes: Any) -> State:
+        line = decision.as_json()
+        changed = dataclasses.replace(state, decision=line, **changes)
+        self._write(changed)
+        self._log(line)
+        return changed
+
+    def _log(self, line: dict[str, Any]) -> None:
+        with suppress(StorageError):  # the disk is full: the state has it, and the next start logs it
+            self.log.append(line)
+
+    @contextmanager
+    def _changing(self) -> Iterator[State]:
+        """The state, which nobody else changes until the block ends."""
+        self.folder.mkdir(exist_ok=True)
+        with open(self.folder / "current.lock", "ab") as file:
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX)
+            state = self.state()
+            yield state if state.base else dataclasses.replace(state, base=checksum(self.model))
+
+    def _write(self, state: State) -> None:
+        with atomic_write(self._current) as file:
+            file.write(json.dumps(state.as_json()).encode())
+
+    def _remove_others(self, stack: tuple[int, ...]) -> None:
+        for path in self.folder.iterdir():
+            found = _NUMBERED.fullmatch(path.name)
+            if found and int(found[1]) not in stack:
+                with suppress(OSError):
+                    path.unlink()
+
+    def remove_unfinished(self, version: int) -> None:
+        """Remove what a killed trainer left of a version."""
+        remove_unfinished(self.path(version))
+        with suppress(OSError):
+            self.path(version).unlink(missing_ok=True)
+
+
+def checksum(path: Path) -> str:
+    """Of a file's content."""
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror or error}.") from error

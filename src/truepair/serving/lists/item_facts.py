@@ -1,0 +1,115 @@
+"""ItemFacts: what the store says about the items of a model: hidden ones, categories, labels."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+
+from truepair.data.ids import Codes
+from truepair.errors import StorageError
+from truepair.serving.events.reading import StoreReader
+from truepair.serving.events.records import ItemRecord, item_table
+from truepair.serving.id_texts import IdTexts
+
+
+class ItemFacts:
+    """The records of a model's items, kept in memory and up to date. Without a store that answers, the last
+    ones. Several threads may ask at once."""
+
+    def __init__(self, items: IdTexts) -> None:
+        self.hidden: Codes = np.empty(0, np.int64)
+        """Codes of the items that the store hides or has deleted."""
+        self._items = items
+        self._reader: StoreReader | None = None
+        self._unlisted: set[str] = set()
+        self._records: dict[str, ItemRecord] | None = None  # read when they are needed first
+        self._table: pa.Table | None = None
+        self._changed: set[str] = set()
+        self._is_old = False  # the store did not answer when it was attached
+        self._lock = threading.Lock()
+
+    def attach(self, reader: StoreReader, former: ItemFacts | None = None) -> None:
+        """Use the records of this store. While it does not answer, those of the model before count."""
+        with self._lock:
+            self._records, self._table = None, None
+            try:
+                self._unlisted = reader.unlisted_items()
+            except StorageError:
+                if former is None:
+                    raise
+                self._unlisted, self._is_old = set(former._unlisted), True
+            self._reader = reader
+            self._hide()
+
+    def refresh(self) -> None:
+        """Notice what changed since the last call."""
+        if self._reader is None:
+            return
+        with self._lock:
+            try:
+                self._changed |= self._reader.changed_items()
+                if self._is_old:
+                    self._unlisted, self._is_old = self._reader.unlisted_items(), False
+                    self._hide()
+                if not self._changed:
+                    return
+                for item in sorted(self._changed):
+                    self._read(self._reader, item)
+                    self._changed.discard(item)
+            except StorageError:
+                pass  # the rest is read at the next chance; `Histories` counts failures
+            self._table = None
+            self._hide()
+
+    def _read(self, reader: StoreReader, item: str) -> None:
+        if item not in self._items.codes:
+            return  # the model cannot list it
+        (self._unlisted.add if reader.is_unlisted(item) else self._unlisted.discard)(item)
+        if self._records is not None:
+            record = reader.item(item)
+            if record is None:
+                self._records.pop(item, None)
+            else:
+                self._records[item] = record
+
+    def _hide(self) -> None:
+        codes = (self._items.codes.get(item) for item in self._unlisted)
+        self.hidden = np.array(sorted(code for code in codes if code is not None), np.int64)
+
+    def records(self) -> dict[str, ItemRecord]:
+        """Item -> record, of the items that the model knows."""
+        self.refresh()
+        with self._lock:
+            return self._known()
+
+    def _known(self) -> dict[str, ItemRecord]:
+        if self._reader is None:
+            return {}
+        if self._records is None:
+            known = self._items.codes
+            self._records = {record.item: record for record in self._reader.items() if record.item in known}
+        return self._records
+
+    def table(self) -> pa.Table | None:
+        """The item table of the records, with ids of the model's type; None if there is none."""
+        self.refresh()
+        with self._lock:
+            if self._table is None and (records := self._known()):
+                table = item_table(records.values())
+                self._table = table.set_column(0, "item", self._items.typed(table["item"].to_pylist()))
+            return self._table
+
+    def in_categories(self, categories: Iterable[str]) -> list[str]:
+        """The items that have all of these categories."""
+        wanted = set(categories)
+        return [item for item, record in self.records().items() if wanted <= set(record.categories)]
+
+    def close(self) -> None:
+        """Use the store no more."""
+        with self._lock:
+            reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()

@@ -1,0 +1,1 @@
+"""Stores as files, and files into stores."""

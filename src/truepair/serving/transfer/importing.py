@@ -1,0 +1,249 @@
+"""import_files: files of events, items and users into a store, all of them or none."""
+
+from __future__ import annotations
+
+import math
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from truepair.data.columns import Raw, identifiers, is_kind, numbers, role_of, timestamps
+from truepair.data.durations import units_per_second
+from truepair.data.ids import to_arrow
+from truepair.data.sources.formats import open_path
+from truepair.data.sources.sql import open_query
+from truepair.data.sources.sql_urls import find_database
+from truepair.data.tables.id_table import typed_text
+from truepair.errors import InputError
+from truepair.serving.events.event import Event
+from truepair.serving.events.records import ItemRecord, UserRecord, compact, item_row, user_row
+from truepair.serving.events.writing import (
+    StoreWriter,
+    Transaction,
+    put_events,
+    put_items,
+    put_users,
+)
+from truepair.serving.transfer.exporting import EVENTS, ITEMS, PARTS, USERS, Part, Progress
+
+_BATCH = 65_536
+_LONGEST = 256  # characters of an id
+
+
+def import_files(
+    store: StoreWriter, sources: Sequence[str], kind: str, progress: Progress
+) -> dict[str, tuple[int, int]]:
+    """Put files, folders of `export`, or tables of databases into a store, in one transaction.
+
+    A source with columns for user and item has events, one with items alone has items, and one with users
+    alone has users. Events without a kind get `kind`; those without a time get the year 1970. Rows that are
+    there stay, and rows of items and users with the same id are replaced. Returns the numbers of rows that
+    were read and that changed the store.
+    """
+    found = [part for source in sources for part in _opened(source, kind)]
+    counts: dict[str, tuple[int, int]] = {}
+    with store.writing(limited=False) as transaction:
+        for part, rows in found:
+            for some in rows:
+                read, changed = counts.get(part.name, (0, 0))
+                counts[part.name] = read + len(some), changed + _PUT[part.name](transaction, some)
+                progress(part.name, counts[part.name][0])
+    return counts
+
+
+_PUT: dict[str, Callable[[Transaction, Any], int]] = {
+    "events": put_events,
+    "items": put_items,
+    "users": put_users,
+}
+Rows = Iterator[list[Any]]
+
+
+def _opened(source: str, kind: str) -> list[tuple[Part, Rows]]:
+    path, database = Path(source).expanduser(), find_database(source)
+    if database is None and path.is_dir():
+        files = [part for part in PARTS if (path / f"{part.name}.parquet").is_file()]
+        if not files:
+            names = ", ".join(f"{part.name}.parquet" for part in PARTS)
+            raise InputError(f"{path} has none of {names}; give a folder of `truepair export`, or files.")
+        return [_exported(path / f"{part.name}.parquet", part) for part in files]
+    if database is None and path.suffix == ".parquet" and path.is_file():
+        schema = _schema(path)
+        for part in PARTS:
+            if set(part.schema.names) <= set(schema.names):
+                return [_exported(path, part)]
+    raw = open_path(path) if database is None else open_query(database, None)
+    return [_of_table(raw, kind)]
+
+
+def _schema(path: Path) -> pa.Schema:
+    try:
+        return pq.read_schema(path)
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{path} cannot be read as Parquet: {error}.") from error
+
+
+def _exported(path: Path, part: Part) -> tuple[Part, Rows]:
+    """A file of `export`."""
+    found = _schema(path)
+    if missing := [name for name in part.schema.names if name not in found.names]:
+        raise InputError(f"{path} has no column {missing[0]!r}; it is no file of `truepair export`.")
+
+    def rows() -> Rows:
+        try:
+            with pq.ParquetFile(path) as file:
+                for batch in file.iter_batches(_BATCH, columns=part.schema.names):
+                    table = pa.Table.from_batches([batch]).select(part.schema.names).cast(part.schema)
+                    yield _MAKE[part.name](table)
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(f"{path} cannot be read: {str(error).splitlines()[0]}.") from error
+
+    return part, rows()
+
+
+def _events(table: pa.Table) -> list[Any]:
+    columns = [table[name].to_pylist() for name in ("user", "item", "kind", "weight")]
+    times = table["time"].cast(pa.int64()).to_pylist()
+    rest = [table[name].to_pylist() for name in ("id", "value", "comment")]
+    rows = [Event(*row) for row in zip(*columns, times, *rest, strict=True)]
+    for row in rows:
+        _check_event(row)
+    return rows
+
+
+def _check_event(event: Event) -> None:
+    for name, text in (("user", event.user), ("item", event.item), ("kind", event.kind)):
+        if not text or len(text) > _LONGEST:
+            raise InputError(
+                f"an event has the {name} {text!r:.60}; it must have 1 to {_LONGEST} characters."
+            )
+    if event.weight is None or not 0 < event.weight <= 1e9:
+        raise InputError(f"an event has the weight {event.weight}; it must be above 0 and at most 1e9.")
+    if event.time is None:
+        raise InputError("an event has no time; remove it, or give it one.")
+
+
+def _plain_rows(table: pa.Table) -> list[Any]:
+    columns = []
+    for field in table.schema:
+        column = table[field.name]
+        is_time, is_flag = pa.types.is_timestamp(field.type), pa.types.is_boolean(field.type)
+        column = column.cast(pa.int64()) if is_time or is_flag else column
+        columns.append(column.to_pylist())
+    return list(zip(*columns, strict=True))
+
+
+_MAKE = {"events": _events, "items": _plain_rows, "users": _plain_rows}
+
+# --- other tables ----------------------------------------------------------------------------------------
+
+
+def _of_table(raw: Raw, kind: str) -> tuple[Part, Rows]:
+    """Any table, its columns found by their names."""
+    with closing(raw):
+        places: dict[str, int] = {}
+        for place, name in enumerate(raw.names):
+            role = "kind" if is_kind(name) else role_of(name)
+            if role is not None:
+                places.setdefault(role, place)
+        columns = raw.read(range(len(raw.names)))
+        if "user" in places and "item" in places:
+            return EVENTS, iter([_event_rows(raw, places, columns, kind)])
+        if "item" not in places and "user" not in places:
+            names = ", ".join(map(repr, raw.names)) or "none"
+            raise InputError(
+                f"{raw.source} has no column that is recognised as the user or the item; its columns are "
+                f"{names}. Name the one with the ids 'user' or 'item'."
+            )
+        role = "item" if "item" in places else "user"
+        ids = _ids(raw, role, columns[places[role]])
+        labels = _labels(raw, columns, places[role])
+    if role == "item":
+        return ITEMS, iter([[_item(id, found) for id, found in zip(ids, labels, strict=True)]])
+    users = [UserRecord(id, found) for id, found in zip(ids, labels, strict=True)]
+    return USERS, iter([[(one.user, 0, 0, *user_row(one)[1:]) for one in users]])
+
+
+def _event_rows(raw: Raw, places: dict[str, int], columns: Sequence[Any], kind: str) -> list[Any]:
+    users, items = (_ids(raw, role, columns[places[role]]) for role in ("user", "item"))
+    n = len(users)
+    weights, kinds = [1.0] * n, [kind] * n
+    times: list[Any] = [0] * n
+    if "weight" in places:
+        weights = numbers(raw, "weight", columns[places["weight"]]).to_pylist()
+    if "kind" in places:
+        kinds = to_arrow(columns[places["kind"]], "kind").cast(pa.large_string()).to_pylist()
+    if "time" in places:
+        times = _microseconds(raw, timestamps(raw, "time", columns[places["time"]]).to_pylist())
+    rows = [Event(*row, None) for row in zip(users, items, kinds, weights, times, strict=True)]
+    for row in rows:
+        _check_event(row)
+    return rows
+
+
+def _microseconds(raw: Raw, times: list[Any]) -> list[Any]:
+    """Times of a clock in µs; None for one that is missing."""
+    known = [0 if one is None or math.isnan(one) else one for one in times]
+    units = units_per_second(max(map(abs, known), default=0))
+    if units is None and any(known):
+        raise InputError(
+            f"{raw.source} has times of at most {max(known)}, too small for seconds since 1970; give dates, "
+            "or leave the column out."
+        )
+    factor = 1e6 / (units or 1.0)
+    return [
+        None if one is None or math.isnan(one) else int(one) if factor == 1 else round(one * factor)
+        for one in times
+    ]
+
+
+def _ids(raw: Raw, role: str, values: Any) -> list[str]:
+    found = identifiers(raw, role, values)
+    if found.null_count:
+        row = pc.index(found.is_null(), True).as_py()
+        raise InputError(f"{raw.source} has no {role} id at {raw.place(row)}; remove the row.")
+    texts = [str(value) if isinstance(value, uuid.UUID | int) else value for value in found.to_pylist()]
+    for text in texts:
+        if not isinstance(text, str) or not 0 < len(text) <= _LONGEST:
+            raise InputError(
+                f"{raw.source} has the {role} {text!r:.60}; it must have 1 to {_LONGEST} characters."
+            )
+    return texts
+
+
+def _labels(raw: Raw, columns: Sequence[Any], id_column: int) -> list[dict[str, Any]]:
+    """For each row an object of the other columns, without nulls."""
+    others: dict[str, list[Any]] = {}
+    for place, name in enumerate(raw.names):
+        if place != id_column:
+            column = to_arrow(columns[place], name)
+            others[name] = (column if raw.typed else typed_text(column)).to_pylist()
+    n = len(to_arrow(columns[id_column], "id"))
+    return [
+        {name: _json(values[row]) for name, values in others.items() if values[row] is not None}
+        for row in range(n)
+    ]
+
+
+def _json(value: Any) -> Any:
+    try:
+        compact(value)
+    except (TypeError, ValueError):
+        return str(value)
+    return value
+
+
+def _item(item: str, labels: dict[str, Any]) -> tuple[Any, ...]:
+    """The row of an item: `categories`, `hidden` and `comment` are its own, all other columns are labels."""
+    categories, comment = labels.pop("categories", ()), labels.pop("comment", "")
+    listed = [categories] if isinstance(categories, str) else list(categories)
+    record = ItemRecord(
+        item, bool(labels.pop("hidden", False)), tuple(map(str, listed)), None, labels, str(comment)
+    )
+    return (item, 0, *item_row(record)[1:])

@@ -1,0 +1,1 @@
+"""The API of Gorse, so that programs written for it run unchanged."""

@@ -1,0 +1,183 @@
+"""Lists by an index: the scores, filters and ties of exact lists, and a recall that is measured."""
+
+import numpy as np
+import pytest
+import torch
+
+from truepair.errors import InputError
+from truepair.ranking.approximate import index_items
+from truepair.ranking.approximate import indexing as indexing_module
+from truepair.ranking.approximate.faiss_indexes import INDEXES
+from truepair.ranking.approximate.index_file import read_index
+from truepair.ranking.approximate.indexed_items import Split
+from truepair.ranking.approximate.indexing import People
+from truepair.ranking.approximate.search_space import SearchSpace
+from truepair.ranking.prepared_items import PreparedItems
+
+N, DIM = 3000, 12
+
+
+@pytest.fixture(scope="module")
+def world():
+    """Clustered items with a column of popularity, users, and what each must not get."""
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(30, DIM))
+    items = centres[rng.integers(0, 30, N)] + 0.3 * rng.normal(size=(N, DIM))
+    items /= np.linalg.norm(items, axis=1, keepdims=True)
+    items = np.c_[items, 0.5 * rng.random(N) ** 8]
+    users = np.c_[5 * centres[rng.integers(0, 30, 80)] / np.sqrt(DIM), np.ones(80)]
+    hidden = [np.sort(rng.choice(N, size, replace=False)) for size in rng.integers(0, 40, 80)]
+    rows = [torch.from_numpy(matrix.astype(np.float32)) for matrix in (users, items)]
+    return rows[0], rows[1], hidden
+
+
+@pytest.fixture(scope="module", params=[*INDEXES])
+def indexed(request, world):
+    users, items, hidden = world
+    exact = PreparedItems.of(items)
+    found = index_items(exact, People(users, hidden), request.param, 0.95)
+    assert found.kind == request.param, found.about
+    return found
+
+
+def test_the_space_ranks_items_as_the_scores_do(world):
+    users, items, _ = (part.numpy() if isinstance(part, torch.Tensor) else part for part in world)
+    space = SearchSpace.of(items)
+    unit, queries = space.of_items(items), space.of_users(users)
+    assert np.allclose(np.linalg.norm(unit, axis=1), 1, atol=1e-5)
+    lengths = np.linalg.norm(users, axis=1, keepdims=True) * space.longest
+    assert np.allclose(queries @ unit.T * lengths, users @ items.T, atol=1e-4)
+
+
+def test_lists_have_the_scores_and_filters_of_exact_lists(world, indexed):
+    users, items, hidden = world
+    exact, lists = PreparedItems.of(items).top_k(users, 10, hidden), indexed.items.top_k(users, 10, hidden)
+    same = lists.items == exact.items
+    assert same.mean() > 0.9
+    assert (lists.scores[same] == exact.scores[same]).all()  # to the bit
+    assert (lists.items >= 0).all()
+    for row, codes in enumerate(hidden):
+        assert not set(lists.items[row]) & set(codes.tolist())
+        assert (np.diff(lists.scores[row]) <= 0).all()
+
+
+def test_the_recall_is_that_of_other_people_too(world, indexed):
+    users, items, hidden = world
+    exact, lists = PreparedItems.of(items).top_k(users, 10, hidden), indexed.items.top_k(users, 10, hidden)
+    found = np.mean([np.isin(a, b).mean() for a, b in zip(exact.items, lists.items, strict=True)])
+    assert indexed.recall >= 0.95
+    assert found >= 0.93
+
+
+def test_only_allowed_items_are_listed_and_lists_are_complete(world, indexed):
+    users, items, hidden = world
+    for share in (0.5, 0.01):
+        allowed = np.random.default_rng(1).random(N) < share
+        lists = indexed.items.top_k(users[:9], 10, hidden[:9], allowed)
+        never = np.flatnonzero(~allowed)
+        masks = [np.union1d(codes, never) for codes in hidden[:9]]
+        exact = PreparedItems.of(items).top_k(users[:9], 10, masks)
+        assert ((lists.items >= 0) == (exact.items >= 0)).all()
+        assert allowed[lists.items[lists.items >= 0]].all()
+        assert np.mean(lists.items == exact.items) > 0.85
+
+
+def test_a_list_is_complete_wherever_the_exact_one_is(world, indexed):
+    users, items, _ = world
+    most = [np.setdiff1d(np.arange(N), np.arange(row, N, 200)) for row in range(6)]  # 15 items are left
+    lists, exact = (some.top_k(users[:6], 20, most) for some in (indexed.items, PreparedItems.of(items)))
+    assert (lists.items == exact.items).all()
+    long = indexed.items.top_k(users[:3], 2800, [np.empty(0, np.int64)] * 3)  # more than measured for
+    assert (
+        long.items == PreparedItems.of(items).top_k(users[:3], 2800, [np.empty(0, np.int64)] * 3).items
+    ).all()
+
+
+def test_equal_scores_are_in_the_order_of_exact_lists():
+    rng = np.random.default_rng(3)
+    items = torch.from_numpy(np.sign(rng.normal(size=(400, 4))).astype(np.float32))  # 16 different vectors
+    users, nothing = (
+        torch.randn(20, 4, generator=torch.Generator().manual_seed(0)),
+        [np.empty(0, np.int64)] * 20,
+    )
+    exact = PreparedItems.of(items)
+    found = index_items(exact, People(users, nothing), "ivf", 0.5)
+    everything = [level._replace(effort=found.items.index.nlist) for level in found.items.levels]
+    object.__setattr__(found.items, "levels", tuple(everything[-1:]))
+    lists, expected = (some.top_k(users, 5, nothing) for some in (found.items, exact))
+    assert (lists.scores == expected.scores).all()
+
+
+def test_long_items_are_searched_exactly(world):
+    _, items, _ = world
+    split = Split.of(items.numpy())
+    lengths = np.linalg.norm(items.numpy(), axis=1)
+    assert len(split.head) == N // 16
+    assert lengths[split.head].min() >= lengths[split.tail].max()
+    assert sorted([*split.head, *split.tail]) == list(range(N))
+    assert not len(Split.of(np.eye(40, dtype=np.float32)).head)
+
+
+def test_lists_are_exact_where_an_index_cannot_help(world, monkeypatch):
+    users, items, hidden = world
+    exact, people = PreparedItems.of(items), People(users, hidden)
+    assert index_items(exact, people, "exact").items is exact
+    assert index_items(exact, people).about == "lists are exact: 3,000 items are few enough."
+    monkeypatch.setattr(indexing_module, "EXACT_UP_TO", 100)
+    monkeypatch.setattr(indexing_module, "_speed_up", lambda found, people: 1.4)
+    assert "1.4 x as fast" in index_items(exact, people, recall=0.9).about
+    monkeypatch.setattr(indexing_module, "find_spec", lambda name: None)
+    assert "pip install 'truepair[ann]'" in index_items(exact, people).about
+    noise = torch.randn(N, 40, generator=torch.Generator().manual_seed(0))
+    found = index_items(PreparedItems.of(noise), People(-noise[:80], hidden), "ivf", 1.0)
+    assert "no effort of the index ivf reaches the recall 1" in found.about
+    with pytest.raises(InputError, match="index = 'annoy'"):
+        index_items(exact, people, "annoy")
+    with pytest.raises(InputError, match="recall"):
+        index_items(exact, people, "ivf", 1.5)
+
+
+@pytest.mark.parametrize("kind", [*INDEXES])
+def test_an_index_is_kept_and_read_again(world, kind, tmp_path):
+    users, items, hidden = world
+    exact, people, said = PreparedItems.of(items), People(users, hidden), []
+    path = tmp_path / "m.index"
+    first = index_items(exact, people, kind, 0.9, path, said.append)
+    again = index_items(exact, people, kind, 0.9, path, said.append)
+    assert said == [f"building the index {kind} of 3,000 items …"]
+    assert again.items.levels == first.items.levels
+    assert (again.items.top_k(users, 9, hidden).items == first.items.top_k(users, 9, hidden).items).all()
+    path.write_bytes(path.read_bytes()[:-7])  # damaged
+    index_items(exact, people, kind, 0.9, path, said.append)
+    assert "cannot be used, and is built again" in said[1]
+    index_items(PreparedItems.of(items * 2), people, kind, 0.9, path, said.append)  # of another model
+    assert said[-1].startswith("building")
+
+
+@pytest.mark.parametrize("kind", [*INDEXES])
+def test_a_hostile_file_never_reaches_faiss(world, kind):
+    items = SearchSpace(2.0).of_items(world[1].numpy())
+    made = INDEXES[kind].arrays(INDEXES[kind].build(items))
+    INDEXES[kind].assemble(items, made)
+    changes = {
+        "owner": [lambda a: a[:-1], lambda a: a + 10_000, lambda a: a - 1_000, lambda a: a.astype(np.int64)],
+        "centroids": [lambda a: a * np.nan, lambda a: a[:, :-1], lambda a: a[:0]],
+        "levels": [lambda a: a * 0, lambda a: a + 100, lambda a: a[1:], lambda a: a + 1],
+        "neighbours": [lambda a: a + N, lambda a: a - 5, lambda a: a[1:], lambda a: np.abs(a)[::-1]],
+        "entry": [lambda a: a * 0 + N, lambda a: a * 0 - 1, lambda a: np.empty(0, np.int64)],
+    }  # fmt: skip
+    for name, array in made.items():
+        for change in changes[name]:
+            with pytest.raises(ValueError, match=r"\w"):
+                INDEXES[kind].assemble(items, made | {name: np.ascontiguousarray(change(array))})
+    with pytest.raises(KeyError):
+        INDEXES[kind].assemble(items, {})
+
+
+def test_a_file_that_is_none_is_built_again(tmp_path):
+    path = tmp_path / "x.index"
+    said = []
+    assert read_index(path, "ivf", np.eye(3, dtype=np.float32), said.append) is None
+    path.write_bytes(b"IxFI" + b"\xff" * 200)
+    assert read_index(path, "ivf", np.eye(3, dtype=np.float32), said.append) is None
+    assert "built again" in said[0]

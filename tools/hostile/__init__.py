@@ -1,0 +1,1 @@
+"""Hostile requests to a service, by raw sockets."""
