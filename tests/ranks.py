@@ -20,7 +20,7 @@ def on_ranks(n, function, *args, **variables):
         environment |= {"MASTER_PORT": free_port(), **variables}
         started = [processes.start(_work, rank, environment, folder, function, args) for rank in range(n)]
         for process in started:
-            process.join(100)
+            process.join(300)
             if process.exitcode is None:
                 process.kill()
         return [_result(Path(folder, str(rank)), process) for rank, process in enumerate(started)]

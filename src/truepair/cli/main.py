@@ -133,8 +133,7 @@ add(
     "fit",
     fit,
     "fit clicks.csv -o model.truepair --min-rating 4 --set encoder.temperature=0.2\n"
-    "  truepair fit sqlite:///shop.db --query 'select user_id, item_id from clicks' -o model.truepair\n"
-    "  torchrun --nproc-per-node 2 -m truepair fit clicks.csv -o model.truepair",
+    "  truepair fit sqlite:///shop.db --query 'select user_id, item_id from clicks' -o model.truepair",
 )
 add(
     app,

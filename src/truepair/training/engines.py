@@ -20,8 +20,8 @@ ENGINES: dict[str, Engine] = {
     "cpu": CPU,
     "cpu-fast": CPU_FAST,
     "full": FULL,
-    "distributed": DISTRIBUTED,
     "reference": REFERENCE,
+    "distributed": DISTRIBUTED,
 }
 AUTO = "auto"
 _AUTO_ORDER = ("gpu", "cpu", "full", "reference")  # the engines that equal the reference, fastest first

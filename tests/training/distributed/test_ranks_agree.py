@@ -20,6 +20,7 @@ from truepair.ranking.sharded_top_k import sharded_top_k
 from truepair.sampling import Full, Uniform
 from truepair.training import Job, Settings, StopTraining, choose_engine, fit
 from truepair.training.distributed.collectives import Group
+from truepair.training.distributed.engine import started
 from truepair.training.distributed.processes import group_of
 from truepair.training.distributed.shards import Shard, ShardedMatrices, first_vectors
 from truepair.training.full.losses import has_row_form
@@ -196,7 +197,7 @@ def test_shards_begin_with_rows_of_the_vectors_of_one_process(n):
 
 
 def test_shards_are_nearly_equal_and_know_their_owners():
-    for n, size in ((20, 3), (4, 4), (7, 2)):
+    for n, size in ((20, 3), (4, 4), (10, 4)):
         shards = [Shard(n, size, rank) for rank in range(size)]
         owners = shards[0].owners(torch.arange(n)).tolist()
         assert owners == [rank for rank, shard in enumerate(shards) for _ in range(len(shard))]
@@ -212,17 +213,26 @@ def test_a_group_of_one_sends_nothing():
     assert group.traffic.bytes == group.traffic.calls == 0
 
 
-def traffic_of_steps():
+def traffic():
+    """The bytes of single collectives, and of an epoch of one step, apart from the agreement before it."""
     group = group_of(CPU)
-    begun = group.traffic.bytes
-    fit(job(batch_size=22, epochs=1), engine="distributed")
-    return group.traffic.bytes - begun, group.texts(f"rank {group.rank} τ")
+    counted = []
+    for act in (group.gather, group.reduce_scatter, group.sum, group.max):
+        before = group.traffic.bytes
+        act(torch.full((6, 2), float(group.rank)))
+        counted.append(group.traffic.bytes - before)
+    trainer = started(job(batch_size=24, epochs=1), group)
+    before = group.traffic.bytes
+    trainer.train(0, 0.1, lambda steps: None)
+    return counted, group.traffic.bytes - before, group.texts(f"rank {group.rank} τ")
 
 
 def test_a_step_sends_the_vectors_of_its_users_and_not_those_of_items():
-    (sent, texts), _ = values(2, traffic_of_steps)
-    assert texts == ["rank 0 τ", "rank 1 τ"]
-    assert sent < 60_000  # the result and the agreement are most of it
+    for counted, sent, texts in values(2, traffic):
+        assert counted == [48, 24, 48, 48]
+        assert texts == ["rank 0 τ", "rank 1 τ"]
+        rows, width = 12, 6  # of the rank that has most of the 22 users, at most; d and popularity
+        assert 2 * 11 * width * 4 < sent < 2 * rows * width * 4 + 8 * 22 * 4
 
 
 # --- what it lacks ---------------------------------------------------------------------------------------
