@@ -291,8 +291,9 @@ them as all others. Four things are to be known of these runs:
 
 Late contestants that are far below the best on the first part were not scored on the further ones: BSL, DPL
 and their blends on MovieLens-1M, LightGCN with other losses than InfoNCE and PSL there, LightGCN with DPL on
-MovieLens-100k, and on KuaiRec LightGCN's other blends and LightGCN with the debiased losses. No family can choose them. LightGCN with InfoNCE-posterior on MovieLens-100k was scored
-there only after its test figures were known, as time had run out before; it is not chosen.
+MovieLens-100k, and on KuaiRec LightGCN's other blends and LightGCN with the debiased losses. No family can
+choose them. LightGCN with InfoNCE-posterior on MovieLens-100k was scored there only after its test figures
+were known, as time had run out before; it is not chosen.
 
 Nothing within a contestant was chosen by a test part of this protocol. But test parts had been looked at
 before. The blends, EASE with powers, popularity, dot products and iALS with scaled regularisation were added
