@@ -75,7 +75,7 @@ class Visitors(threading.Thread):
     def run(self) -> None:
         """Ask and send, in turns drawn from the seed."""
         kinds = {self.one_list: 45, self.person: 20, self.lists: 6, self.session: 7, self.similar: 7,
-                 self.scores: 5, self.events: 10}  # fmt: skip
+                 self.scores: 5, self.events: 25}  # fmt: skip
         while not self.ending.is_set():
             self.chance.choices(list(kinds), list(kinds.values()))[0]()
             time.sleep(self.chance.expovariate(1 / self.pause))

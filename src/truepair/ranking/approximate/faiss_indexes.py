@@ -87,7 +87,9 @@ def _empty_ivf(dim: int, centroids: Floats) -> Any:
     faiss = faiss_module()
     coarse = faiss.IndexFlatIP(dim)
     coarse.add(centroids)
-    index = faiss.IndexIVFFlat(coarse, dim, len(centroids), faiss.METRIC_INNER_PRODUCT)
+    # half precision, because a search waits for memory; what it finds is scored again exactly
+    half, dot = faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT
+    index = faiss.IndexIVFScalarQuantizer(coarse, dim, len(centroids), half, dot, False)
     index.is_trained = True
     return index
 
