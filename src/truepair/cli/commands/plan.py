@@ -51,9 +51,9 @@ def plan(
     ] = "device",
     console: Console,
 ) -> None:
-    """Plan training on several GPUs: time an epoch and memory a device by the number of GPUs.
+    """Plan training on GPUs: its time and memory, and how many to use.
 
-    The times are those of a cost model with a softmax loss and Adam; docs/scale.md compares it with what was
+    The table has the time of an epoch and the memory of a device by the number of GPUs. The times are those of a cost model with a softmax loss and Adam; docs/scale.md compares it with what was
     measured. Nothing is trained, and no GPU is needed.
     """
     from truepair.distributed.cost import PLACES, Size, columns_of
