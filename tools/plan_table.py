@@ -7,7 +7,6 @@ A test fails while the page has other tables. To add a measurement, add a line t
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -88,10 +87,9 @@ def comparison() -> str:
     lines = ["| | unit | predicted | measured | ratio |", "|---|---|---|---|---|"]
     for one in MEASURED:
         name = "H200" if one.device == "h200" else "CPU"
-        lines.append(
-            f"| {name}: {one.what} | {one.unit}{', fitted' if one.fitted else ''} | {_number(predicted(one))} | "
-            f"{_number(one.value)} | {ratio(one):.2f} |"
-        )
+        unit = f"{one.unit}, fitted" if one.fitted else one.unit
+        numbers = f"{_number(predicted(one))} | {_number(one.value)} | {ratio(one):.2f}"
+        lines.append(f"| {name}: {one.what} | {unit} | {numbers} |")
     return "\n".join(lines)
 
 
@@ -124,10 +122,10 @@ TABLES = {"comparison": comparison, "plans": plans}
 def rebuilt(page: str) -> str:
     """The page with the tables between its marks made anew."""
     for name, make in TABLES.items():
-        mark = f"<!-- {name}: python tools/plan_table.py -->"
-        inside = re.compile(rf"{re.escape(mark)}\n.*?<!-- end of {name} -->", re.DOTALL)
-        assert inside.search(page), f"{PAGE.name} has no {mark}"
-        page = inside.sub(lambda _, m=mark, n=name, t=make(): f"{m}\n{t}\n<!-- end of {n} -->", page)  # type: ignore[misc]
+        first, last = f"<!-- {name}: python tools/plan_table.py -->\n", f"<!-- end of {name} -->"
+        before, found, rest = page.partition(first)
+        assert found, f"{PAGE.name} has no {first}"
+        page = f"{before}{first}{make()}\n{last}{rest.partition(last)[2]}"
     return page
 
 

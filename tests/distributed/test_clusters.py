@@ -15,7 +15,7 @@ from truepair.data.preparing.prepare import prepare_interactions
 from truepair.distributed import ray as on_ray
 from truepair.distributed import spark as on_spark
 from truepair.distributed import worker
-from truepair.distributed.worker import arguments_of, check_start, train, worker_errors
+from truepair.distributed.worker import arguments_of, check_start, train, train_or_say, worker_errors
 from truepair.errors import InputError, StorageError, TrainingError
 from truepair.recommender.estimator import Recommender
 from worlds import two_tastes
@@ -41,7 +41,7 @@ def assert_same(found, expected):
     assert found.seen_ == expected.seen_
 
 
-CLICKS = {"who": ["bob", "ann", "ann", None, "bob", "Ωz", "b"], "what": [7, 9, 7, 5, 7, 3, None], "more": [0] * 7}
+CLICKS = {"who": ["bob", "ann", "ann", "bob", "Ωz"], "what": [7, 9, 7, 7, 3], "more": [0] * 5}
 
 
 def expected_clicks(folder):
@@ -56,6 +56,11 @@ def test_the_worker_is_the_command(prepared, tmp_path):
     assert "test ndcg@20" in model.facts_["metrics"]
     with pytest.raises(InputError, match="loss = 'bprr' is not known"):
         train({"arguments": arguments_of(prepared, tmp_path / "m.truepair", False, {"loss": "bprr"})})
+
+
+def test_the_worker_can_say_what_went_wrong(prepared, tmp_path):
+    config = {"arguments": arguments_of(prepared, tmp_path / "m.truepair", False, {"loss": "bprr"})}
+    assert train_or_say(config).startswith("loss = 'bprr' is not known; choose one of")
 
 
 def test_options_are_those_of_the_command_line():
@@ -152,7 +157,10 @@ def test_ray_trains_the_model_of_one_process(prepared, tmp_path, ray_cluster):
     with pytest.raises(TrainingError, match="loss = 'bprr' is not known"):
         on_ray.fit(prepared, tmp_path / "no.truepair", workers=2, **settings, loss="bprr")
     made = on_ray.write_prepared(
-        ray_cluster.data.from_arrow([pa.table(CLICKS), pa.table(CLICKS)]), tmp_path / "made", user="who", item="what"
+        ray_cluster.data.from_arrow([pa.table(CLICKS), pa.table(CLICKS)]),
+        tmp_path / "made",
+        user="who",
+        item="what",
     )
     assert made == expected_clicks(tmp_path / "expected")
 

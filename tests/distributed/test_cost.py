@@ -86,7 +86,9 @@ def test_a_core_of_the_cpu_is_that_of_the_counted_work(users, items, dim, batch)
     pairs = 50 * users
     found = estimate(Size(users, items, pairs, dim, batch, items), 1, DEVICES["cpu-core"])
     steps = Size(users, items, pairs, dim, batch, items).steps
-    assert found.seconds / steps == pytest.approx(0.07e-9 * step_work(users, items, pairs, batch, dim), rel=0.4)
+    assert found.seconds / steps == pytest.approx(
+        0.07e-9 * step_work(users, items, pairs, batch, dim), rel=0.4
+    )
 
 
 def test_the_state_of_users_takes_less_elsewhere():
@@ -191,7 +193,10 @@ def test_the_command_by_hand_says_how_to_run_it():
     found = run(*BY_HAND, "--gpus", 64)
     assert found.exit_code == 0, found.output
     assert "Recommended: 64 h200" in found.stdout
-    assert "torchrun --nnodes 8 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint HOST:29500" in found.stdout
+    assert (
+        "torchrun --nnodes 8 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint HOST:29500"
+        in found.stdout
+    )
     eight = run(*BY_HAND, "--gpus", 8, "--columns", 4096, "--optimizer-state", "host")
     assert "torchrun --nproc-per-node 8 -m truepair fit FOLDER" in eight.stdout
     assert "--set sampler.columns=4096 --set optimizer_state=host" in eight.stdout

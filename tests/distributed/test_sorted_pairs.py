@@ -10,7 +10,7 @@ pytest.importorskip("duckdb")
 from truepair.data.prepared.opening import open_prepared
 from truepair.data.preparing import sorted_pairs
 from truepair.data.preparing.prepare import prepare_interactions
-from truepair.data.preparing.sorted_pairs import distinct_rows, write_sorted_pairs
+from truepair.data.preparing.sorted_pairs import id_columns, write_sorted_pairs
 from truepair.errors import InputError, StorageError
 
 MAKERS = {
@@ -33,7 +33,9 @@ def pieces(table, n):
     return lambda: (table.slice(first, n) for first in range(0, len(table), n))
 
 
-@pytest.mark.parametrize(("user", "item"), [("int", "text"), ("text", "int"), ("bytes", "uint"), ("uint", "bytes")])
+@pytest.mark.parametrize(
+    ("user", "item"), [("int", "text"), ("text", "int"), ("bytes", "uint"), ("uint", "bytes")]
+)
 @pytest.mark.parametrize("n", [7, 1000])
 def test_the_folder_is_that_of_prepare(tmp_path, monkeypatch, user, item, n):
     monkeypatch.setattr(sorted_pairs, "_MANY", 50)
@@ -55,7 +57,9 @@ def test_the_folder_is_that_of_prepare(tmp_path, monkeypatch, user, item, n):
         ({"user": [2, 1], "item": [1, 1]}, "rows is not sorted by user, then item"),
         ({"user": [1, 1], "item": [2, 1]}, "rows is not sorted by user, then item"),
         ({"user": [1, 2, 3, 4, 1], "item": [2, 1, 1, 1, 1]}, "rows is not sorted"),
-        ({"user": [1, None], "item": [2, 1]}, "user has missing ids; drop their rows"),
+        ({"user": [1, None], "item": [2, 1]}, "user has missing ids"),
+        ({"user": [1.0, float("nan")], "item": [2, 1]}, "user has missing ids"),
+        ({"user": [1, 1], "item": ["", "a"]}, r"item has missing ids .* drop their rows"),
         ({"user": [1, 2], "thing": [2, 1]}, "rows has no column 'item'; it has user, thing"),
         ({"user": pa.array([], pa.int64()), "item": pa.array([], pa.int64())}, "rows has no rows"),
     ],
@@ -73,8 +77,8 @@ def test_a_folder_that_exists_is_kept(tmp_path):
         write_sorted_pairs(pieces(rows_of("int", "int"), 10), tmp_path / "made", "rows")
 
 
-def test_rows_without_an_id_are_left_out():
-    table = pa.table({"u": [1, None, 3], "i": ["a", "b", None], "more": [0, 0, 0]})
-    assert distinct_rows(table, "u", "i").to_pylist() == [{"user": 1, "item": "a"}]
+def test_the_columns_may_have_other_names():
+    table = pa.table({"u": [1, 3], "i": ["a", "b"], "more": [0, 0]})
+    assert id_columns(table, "u", "i").to_pylist() == [{"user": 1, "item": "a"}, {"user": 3, "item": "b"}]
     with pytest.raises(InputError, match="no column 'user'; the columns are u, i, more"):
-        distinct_rows(table, "user", "i")
+        id_columns(table, "user", "i")

@@ -61,7 +61,7 @@ DEVICES = {
         ),
     )
 }
-"""Names of devices -> figures of public data sheets, of the variants with NVLink (SXM) where there are some."""
+"""Names of devices -> figures of public data sheets, with NVLink (SXM) where there is a choice."""
 
 _UNITS = {"kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12, "mbit": 1e6 / 8, "gbit": 1e9 / 8, "tbit": 1e12 / 8}
 

@@ -77,7 +77,9 @@ class Plan(NamedTuple):
         for state in PLACES[PLACES.index(self.size.state) + 1 :]:
             changed = self.size._replace(state=state)
             if changed.rank_bytes(most) <= room:
-                found.append(f"optimizer_state = {state!r} ({changed.rank_bytes(most) / 1e9:,.1f} GB a device)")
+                found.append(
+                    f"optimizer_state = {state!r} ({changed.rank_bytes(most) / 1e9:,.1f} GB a device)"
+                )
         halves = [self.size.dim >> k for k in range(1, 8) if self.size.dim >> k]
         fitting = [dim for dim in halves if self.size._replace(dim=dim).rank_bytes(most) <= room]
         found += [f"dim = {fitting[0]}"] if fitting else []

@@ -1,9 +1,9 @@
 """Training on a cluster of Ray, and prepared data from Ray Data.
 
-    from truepair.distributed.ray import fit, write_prepared
+from truepair.distributed.ray import fit, write_prepared
 
-    write_prepared(ray.data.read_parquet("s3://shop/clicks"), "/shared/clicks.prepared")
-    model = fit("/shared/clicks.prepared", "/shared/model.truepair", workers=8, use_gpu=True, test=0.1)
+write_prepared(ray.data.read_parquet("s3://shop/clicks"), "/shared/clicks.prepared")
+model = fit("/shared/clicks.prepared", "/shared/model.truepair", workers=8, use_gpu=True, test=0.1)
 """
 
 from __future__ import annotations
@@ -61,19 +61,21 @@ def fit(
     return fitted(output)
 
 
-def write_prepared(dataset: Any, folder: str | Path, *, user: str = "user", item: str = "item") -> Interactions:
+def write_prepared(
+    dataset: Any, folder: str | Path, *, user: str = "user", item: str = "item"
+) -> Interactions:
     """Write a prepared folder from a dataset of Ray Data, which is then opened.
 
     The cluster sorts the pairs; this process streams them into the arrays, and has only the ids in memory.
-    The folder equals what `truepair prepare` makes of the same two columns: rows that lack an id are left
-    out, and repeated pairs are one.
+    The folder equals what `truepair prepare` makes of the same two columns: repeated pairs are one, and
+    missing ids are an error.
     """
-    from truepair.data.preparing.sorted_pairs import distinct_rows, write_sorted_pairs
+    from truepair.data.preparing.sorted_pairs import id_columns, write_sorted_pairs
 
     context = _ray("ray.data").DataContext.get_current()
     before, context.execution_options.preserve_order = context.execution_options.preserve_order, True
     try:
-        pairs = dataset.map_batches(distinct_rows, fn_args=(user, item), batch_format="pyarrow")
+        pairs = dataset.map_batches(id_columns, fn_args=(user, item), batch_format="pyarrow")
         ordered = pairs.sort(["user", "item"]).materialize()
 
         def tables() -> Iterator[pa.Table]:

@@ -1,9 +1,9 @@
 """Training on a cluster of Spark, and prepared data from its tables.
 
-    from truepair.distributed.spark import fit, write_prepared
+from truepair.distributed.spark import fit, write_prepared
 
-    write_prepared(spark.table("shop.clicks"), "/shared/clicks.prepared", user="user_id", item="item_id")
-    model = fit("/shared/clicks.prepared", "/shared/model.truepair", workers=8, use_gpu=True, test=0.1)
+write_prepared(spark.table("shop.clicks"), "/shared/clicks.prepared", user="user_id", item="item_id")
+model = fit("/shared/clicks.prepared", "/shared/model.truepair", workers=8, use_gpu=True, test=0.1)
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from truepair.distributed.worker import arguments_of, check_start, fitted, train, worker_errors
-from truepair.errors import InputError, StorageError
+from truepair.distributed.worker import arguments_of, check_start, fitted, train_or_say, worker_errors
+from truepair.errors import InputError, StorageError, TrainingError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,7 +49,9 @@ def fit(
     )
     given = arguments_of(Path(source).absolute(), Path(output).absolute(), use_gpu, options)
     with worker_errors("Spark"):
-        distributor.run(train, {"arguments": given})
+        problem = distributor.run(train_or_say, {"arguments": given})
+    if problem:
+        raise TrainingError(f"a worker of Spark failed: {problem}")
     return fitted(output)
 
 
@@ -58,8 +60,7 @@ def write_prepared(table: Any, folder: str | Path, *, user: str = "user", item: 
 
     The cluster sorts the distinct pairs and writes them as Parquet beside `folder`, which all machines must
     reach; this process streams them into the arrays, and has only the ids in memory. The folder equals what
-    `truepair prepare` makes of the same two columns: rows that lack an id are left out, and repeated pairs
-    are one.
+    `truepair prepare` makes of the same two columns: repeated pairs are one, and missing ids are an error.
     """
     from truepair.data.preparing.sorted_pairs import write_sorted_pairs
 
@@ -71,7 +72,7 @@ def write_prepared(table: Any, folder: str | Path, *, user: str = "user", item: 
     for path in (target, staged):
         if path.exists():
             raise StorageError(f"{path} exists; remove it, or choose another folder.")
-    pairs = table.select(table[user].alias("user"), table[item].alias("item")).na.drop().dropDuplicates()
+    pairs = table.select(table[user].alias("user"), table[item].alias("item")).dropDuplicates()
     try:
         pairs.orderBy("user", "item").write.parquet(staged.as_uri())
         return write_sorted_pairs(lambda: _tables(staged), target, "a DataFrame of Spark")

@@ -9,10 +9,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from truepair.errors import InputError, TrainingError, check_whole
+from truepair.errors import InputError, TrainingError, TruepairError, check_whole
 
 
-def arguments_of(source: str | Path, output: str | Path, use_gpu: bool, options: Mapping[str, Any]) -> list[str]:
+def arguments_of(
+    source: str | Path, output: str | Path, use_gpu: bool, options: Mapping[str, Any]
+) -> list[str]:
     """The arguments of `truepair fit`; options have the names of the command line, with underscores.
 
     >>> arguments_of("clicks", "m.truepair", False, {"batch_size": 64, "auto": False, "set": ["seed=1"]})[3:]
@@ -43,6 +45,15 @@ def train(config: Mapping[str, Any]) -> None:
             raise ended.__cause__ or TrainingError(f"truepair fit ended with {ended.exit_code}") from None
 
 
+def train_or_say(config: Mapping[str, Any]) -> str | None:
+    """The same for clusters that keep errors to their logs: what went wrong is returned."""
+    try:
+        train(config)
+    except TruepairError as error:
+        return str(error)
+    return None
+
+
 def fitted(output: str | Path) -> Any:
     """The model that rank 0 has written, a `Recommender`."""
     return import_module("truepair.recommender.estimator").Recommender.load(output)
@@ -66,6 +77,5 @@ def worker_errors(cluster: str) -> Iterator[None]:
         yield
     except Exception as error:
         causes = re.findall(r"^.*?truepair\.errors\.\w+: (.+)$", f"{error}", re.MULTILINE)
-        text = causes[0] if causes else f"{error}".strip().splitlines()[-1:] or [type(error).__name__]
-        shown = text if isinstance(text, str) else text[0]
+        shown = next(iter([*causes, *f"{error}".strip().splitlines()[-1:], type(error).__name__]))
         raise TrainingError(f"a worker of {cluster} failed: {shown:.500}") from error

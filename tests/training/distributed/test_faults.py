@@ -10,13 +10,13 @@ import torch
 from torch.distributed import HashStore
 
 from ranks import on_ranks
+from truepair.distributed.cost import Size
 from truepair.errors import InputError, TrainingError
 from truepair.losses import InfoNCE
 from truepair.models.encoders import MF
 from truepair.sampling import Full
 from truepair.training import Job, Settings, fit
 from truepair.training.distributed import agreement, memory
-from truepair.distributed.cost import Size
 from truepair.training.distributed.memory import check_memory, size_of
 from truepair.training.distributed.processes import RollCall, device_of, group_of, rank_of_process
 from worlds import interactions_of, two_tastes

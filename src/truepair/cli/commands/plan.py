@@ -28,7 +28,9 @@ def plan(
     ] = None,
     *,
     gpus: Annotated[int, typer.Option(help="The largest number of GPUs to consider.")] = 8,
-    gpu: Annotated[str, typer.Option(help="The kind of GPU: {truepair.distributed.devices.DEVICES}.")] = "h200",
+    gpu: Annotated[
+        str, typer.Option(help="The kind of GPU: {truepair.distributed.devices.DEVICES}.")
+    ] = "h200",
     link: Annotated[
         str | None,
         typer.Option(
@@ -53,8 +55,9 @@ def plan(
 ) -> None:
     """Plan training on GPUs: its time and memory, and how many to use.
 
-    The table has the time of an epoch and the memory of a device by the number of GPUs. The times are those of a cost model with a softmax loss and Adam; docs/scale.md compares it with what was
-    measured. Nothing is trained, and no GPU is needed.
+    The table has the time of an epoch and the memory of a device by the number of GPUs. The times are those
+    of a cost model with a softmax loss and Adam; docs/scale.md compares it with what was measured. Nothing is
+    trained, and no GPU is needed.
     """
     from truepair.distributed.cost import PLACES, Size, columns_of
     from truepair.distributed.devices import DEVICES, link_speed
@@ -78,9 +81,9 @@ def _shape(source: str | None, given: dict[str, int | None]) -> tuple[int, int, 
     named = [f"--{name}" for name, value in given.items() if value is not None]
     if source is None:
         if missing := [f"--{name}" for name, value in given.items() if value is None]:
+            verb = "is" if len(missing) == 1 else "are"
             raise InputError(
-                f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing; give a prepared folder, "
-                "or --users, --items and --pairs."
+                f"{', '.join(missing)} {verb} missing; give a prepared folder, or --users, --items and --pairs."
             )
         users, items, pairs = (check_whole(name, value, 1) for name, value in given.items())
         if pairs > users * items:
@@ -117,6 +120,7 @@ def _command(found: Plan, source: str | None, columns: int | None) -> str:
 
 
 def _text(found: Plan, command: str | None) -> str:
+    from truepair.distributed.devices import FITTING
     from truepair.distributed.plan import gathered_bytes
 
     size, device, best = found.size, found.device, found.best
@@ -129,10 +133,14 @@ def _text(found: Plan, command: str | None) -> str:
     if best is None:
         least = min(each.device_bytes for each in found.estimates)
         remedies = found.remedies()
-        what = f"Would fit: {'; '.join(remedies)}." if remedies else "Draw fewer columns, or lower dim and batch."
+        what = (
+            f"Would fit: {'; '.join(remedies)}."
+            if remedies
+            else "Draw fewer columns, or lower dim and batch."
+        )
         lines.append(
-            f"It does not fit: a device needs {least / 1e9:,.1f} GB or more and has {device.memory / 1e9:,.0f} "
-            f"GB, of which 92% are planned. {what}"
+            f"It does not fit: a device needs {least / 1e9:,.1f} GB or more and has "
+            f"{device.memory / 1e9:,.0f} GB, of which {FITTING:.0%} are planned. {what}"
         )
         return "\n".join(lines)
     needed = gathered_bytes(size, best.ranks) / 1e9
@@ -148,7 +156,13 @@ def table_row(each: Estimate, is_best: bool) -> dict[str, Any]:
     parts = {name: _seconds(getattr(each, name)) for name in ("products", "memory", "wire", "host")}
     gigabytes = f"{each.device_bytes / 1e9:,.1f}"
     fits = "no" if not each.fits else "yes, recommended" if is_best else "yes"
-    return {"GPUs": each.ranks, "an epoch": _seconds(each.seconds), **parts, "GB a device": gigabytes, "fits": fits}
+    return {
+        "GPUs": each.ranks,
+        "an epoch": _seconds(each.seconds),
+        **parts,
+        "GB a device": gigabytes,
+        "fits": fits,
+    }
 
 
 def _seconds(value: float) -> str:

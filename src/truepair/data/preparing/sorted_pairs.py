@@ -85,14 +85,23 @@ def _distinct_ids(tables: Tables, source: str) -> dict[str, pa.Array]:
         for role, kept in found.items():
             if role not in table.column_names:
                 raise InputError(f"{source} has no column {role!r}; it has {', '.join(table.column_names)}.")
-            if table[role].null_count:
-                raise InputError(f"{source}: {role} has missing ids; drop their rows.")
             kept.append(pc.unique(table[role]))
             if sum(map(len, kept)) > _MANY:
                 kept[:] = [pc.unique(pa.concat_arrays(kept))]
     if not any(map(len, found["user"])):
         raise InputError(f"{source} has no rows; give at least one pair.")
-    return {role: canonical_ids(pa.concat_arrays(kept), role) for role, kept in found.items()}
+    return {role: _complete(pa.concat_arrays(kept), role, source) for role, kept in found.items()}
+
+
+def _complete(ids: pa.Array, role: str, source: str) -> pa.Array:
+    """The ids in their own type; an error if one is missing: null, NaN or empty."""
+    found = canonical_ids(ids, role)
+    is_text = found.type in (pa.large_string(), pa.large_binary())
+    if found.null_count or (is_text and pc.any(pc.equal(pc.binary_length(found), 0)).as_py()):
+        raise InputError(
+            f"{source}: {role} has missing ids (null, NaN or empty); correct them, or drop their rows."
+        )
+    return found
 
 
 def _coded(tables: Tables, users: IdMap, items: IdMap, source: str) -> Iterator[tuple[Codes, Codes]]:
@@ -113,9 +122,9 @@ def _coded(tables: Tables, users: IdMap, items: IdMap, source: str) -> Iterator[
         last = of_users[-1:], of_items[-1:]
 
 
-def distinct_rows(table: Any, user: str, item: str) -> pa.Table:
-    """The columns of the ids under their own names, without rows that lack one."""
+def id_columns(table: Any, user: str, item: str) -> pa.Table:
+    """The two columns of ids under their names here."""
     for name in (user, item):
         if name not in table.column_names:
             raise InputError(f"there is no column {name!r}; the columns are {', '.join(table.column_names)}.")
-    return pa.table({"user": table[user], "item": table[item]}).drop_null()
+    return pa.table({"user": table[user], "item": table[item]})
