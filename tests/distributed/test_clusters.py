@@ -4,6 +4,8 @@ import importlib.util
 import os
 import shutil
 import sys
+import types
+from typing import ClassVar
 
 import pytest
 
@@ -91,12 +93,61 @@ def test_an_error_of_a_worker_is_shown_as_its_own():
         assert str(caught.value) == f"a worker of Ray failed: {shown}"
 
 
-@pytest.mark.parametrize(("module", "name"), [(on_ray, "ray"), (on_spark, "pyspark")])
-def test_without_the_package_the_remedy_is_said(prepared, tmp_path, monkeypatch, module, name):
+class Started:
+    """Stands for the classes of both clusters: keeps what it is given, and works in this process."""
+
+    made: ClassVar[list] = []
+
+    def __init__(self, *args, **given):
+        self.args, self.given = args, given
+        self.made.append(self)
+
+    def fit(self):
+        self.args[0](self.given["train_loop_config"])
+
+    def run(self, function, config):
+        return function(config)
+
+
+@pytest.fixture
+def started(monkeypatch):
+    monkeypatch.setattr(Started, "made", [])
+    names = ("ScalingConfig", "FailureConfig", "RunConfig", "TorchTrainer", "TorchDistributor")
+    module = types.SimpleNamespace(**{name: type(name, (Started,), {}) for name in names})
+    monkeypatch.setattr(on_ray, "_ray", lambda name: module)
+    monkeypatch.setattr(on_spark, "_spark", lambda name: module)
+    return lambda name: next(each for each in Started.made if type(each).__name__ == name)
+
+
+def test_ray_is_given_workers_and_restarts(prepared, tmp_path, started):
+    model = on_ray.fit(prepared, tmp_path / "m.truepair", workers=3, restarts=2, **OPTIONS)
+    assert model.facts_["epoch"] == 4
+    assert started("ScalingConfig").given == {"num_workers": 3, "use_gpu": False}
+    assert started("FailureConfig").given == {"max_failures": 2}
+    trainer = started("TorchTrainer").given
+    assert trainer["run_config"] is started("RunConfig")
+    on_ray.fit(prepared, tmp_path / "m.truepair", scaling_config=7, run_config=8, **OPTIONS)
+    last = Started.made[-1].given
+    assert (last["scaling_config"], last["run_config"]) == (7, 8)
+
+
+def test_spark_is_given_workers_and_its_errors_are_raised(prepared, tmp_path, started):
+    model = on_spark.fit(prepared, tmp_path / "m.truepair", workers=3, **OPTIONS)
+    assert model.facts_["epoch"] == 4
+    given = {"num_processes": 3, "local_mode": False, "use_gpu": False}
+    assert started("TorchDistributor").given == given
+    with pytest.raises(TrainingError, match="a worker of Spark failed: loss = 'bprr' is not known"):
+        on_spark.fit(prepared, tmp_path / "no.truepair", loss="bprr")
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "extra"), [(on_ray, "ray", "ray"), (on_spark, "pyspark", "spark")]
+)
+def test_without_the_package_the_remedy_is_said(prepared, tmp_path, monkeypatch, module, name, extra):
     for loaded in [each for each in sys.modules if each.partition(".")[0] == name]:
         monkeypatch.delitem(sys.modules, loaded)
     monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(InputError, match=r"pip install 'truepair\[(ray|spark)\]'"):
+    with pytest.raises(InputError, match=rf"pip install 'truepair\[{extra}\]'"):
         module.fit(prepared, tmp_path / "m.truepair")
 
 

@@ -83,7 +83,8 @@ def _shape(source: str | None, given: dict[str, int | None]) -> tuple[int, int, 
         if missing := [f"--{name}" for name, value in given.items() if value is None]:
             verb = "is" if len(missing) == 1 else "are"
             raise InputError(
-                f"{', '.join(missing)} {verb} missing; give a prepared folder, or --users, --items and --pairs."
+                f"{', '.join(missing)} {verb} missing; give a prepared folder, or --users, --items and "
+                "--pairs."
             )
         users, items, pairs = (check_whole(name, value, 1) for name, value in given.items())
         if pairs > users * items:
