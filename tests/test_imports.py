@@ -97,8 +97,11 @@ def test_the_product_does_not_import_the_lab():
 
 
 def is_source(path):
-    """A file, or a folder that has source files: not one that only holds what an earlier version compiled."""
-    return path.is_file() or any(path.rglob("*.py"))
+    """A file, or a folder that has source files: not one that only holds what an earlier version compiled.
+
+    py.typed is a mark for type checkers.
+    """
+    return (path.is_file() and path.name != "py.typed") or any(path.rglob("*.py"))
 
 
 def test_folders_stay_small():

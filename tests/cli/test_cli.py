@@ -114,6 +114,7 @@ def test_the_commands_are_those_of_the_docs():
     names += [
         "import",
         "lab",
+        "plan",
         "prepare",
         "prior",
         "recommend",

@@ -16,14 +16,15 @@ from truepair.cli.commands.data import fetch, info, list_datasets
 from truepair.cli.commands.demo import demo
 from truepair.cli.commands.doctor import doctor
 from truepair.cli.commands.evaluate import evaluate
-from truepair.cli.commands.export import export
 from truepair.cli.commands.fit import fit
-from truepair.cli.commands.import_files import import_files
+from truepair.cli.commands.plan import plan
 from truepair.cli.commands.prepare import prepare
 from truepair.cli.commands.prior import prior
 from truepair.cli.commands.recommend import recommend
-from truepair.cli.commands.rollback import rollback
 from truepair.cli.commands.serve import serve
+from truepair.cli.commands.service.export import export
+from truepair.cli.commands.service.import_files import import_files
+from truepair.cli.commands.service.rollback import rollback
 from truepair.cli.commands.similar import similar
 from truepair.cli.commands.tune import tune
 from truepair.cli.commands.update import update
@@ -141,6 +142,13 @@ add(
     prepare,
     "prepare clicks/ -o clicks.prepared --memory 4GB --test 0.2\n"
     "  truepair fit clicks.prepared -o model.truepair --test given",
+)
+add(
+    app,
+    "plan",
+    plan,
+    "plan clicks.prepared --gpus 8 --gpu h100\n"
+    "  truepair plan --users 10000000 --items 1000000 --pairs 1000000000 --gpus 64 --link 50GB/s",
 )
 add(app, "evaluate", evaluate, "evaluate model.truepair next_week.csv -k 5,10,20")
 add(app, "update", update, "update model.truepair today.csv -o model.truepair --forget expired.txt")

@@ -10,13 +10,14 @@ import torch
 from torch.distributed import HashStore
 
 from ranks import on_ranks
+from truepair.distributed.cost import Size
 from truepair.errors import InputError, TrainingError
 from truepair.losses import InfoNCE
 from truepair.models.encoders import MF
 from truepair.sampling import Full
 from truepair.training import Job, Settings, fit
 from truepair.training.distributed import agreement, memory
-from truepair.training.distributed.memory import Size, check_memory
+from truepair.training.distributed.memory import check_memory, size_of
 from truepair.training.distributed.processes import RollCall, device_of, group_of, rank_of_process
 from worlds import interactions_of, two_tastes
 
@@ -140,10 +141,15 @@ def test_more_ranks_need_less_memory_each():
     assert LARGE.ranks_for(1000) is None
 
 
+def test_the_size_is_that_of_the_job():
+    data = interactions_of([np.arange(3)] * 200, n_items=5000)
+    assert size_of(job(data, batch_size=50)) == Size(200, 5000, 600, job().encoder.dim, 50, 5000, "adam")
+
+
 def test_too_little_memory_is_said_before_training(monkeypatch):
     data = interactions_of([np.arange(3)] * 200, n_items=5000)
     wide = job(data, batch_size=200)
-    needed = Size.of(wide).rank_bytes(1)
+    needed = size_of(wide).rank_bytes(1)
     monkeypatch.setattr(memory, "free_bytes", lambda device: needed)
     check_memory(wide, 1, torch.device("cpu"))
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")

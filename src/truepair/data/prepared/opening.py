@@ -41,10 +41,7 @@ def open_prepared(folder: str | Path, *, verify: bool = False) -> Interactions |
     with the manifest. `verify=True` also reads every byte and compares checksums, so that a flipped bit is
     noticed, and checks that all codes are in range and sorted.
     """
-    path = Path(folder).expanduser()
-    root, part = _folder_and_part(path)
-    if root is None:
-        raise _no_folder(path)
+    root, part = _found(Path(folder).expanduser())
     manifest = read_manifest(root)
     arrays = {name: open_array(root, file) for name, file in manifest.arrays.items()}
     if verify:
@@ -64,6 +61,11 @@ def open_prepared(folder: str | Path, *, verify: bool = False) -> Interactions |
     return disjoint_split(found["train"], found.get("valid"), found["test"], manifest.recipe or "given()")
 
 
+def manifest_of(folder: str | Path) -> Manifest:
+    """The manifest of a prepared folder; nothing else is read."""
+    return read_manifest(_found(Path(folder).expanduser())[0])
+
+
 def part_of(root: Path, manifest: Manifest, name: str) -> Interactions:
     """One part of a folder whose manifest is known."""
     arrays = {each: open_array(root, file) for each, file in manifest.arrays.items()}
@@ -78,6 +80,13 @@ def _folder_and_part(path: Path) -> tuple[Path | None, str | None]:
     if path.name in (*WHOLE, *SPLIT) and (path.parent / NAME).is_file() and path.is_dir():
         return path.parent, path.name
     return None, None
+
+
+def _found(path: Path) -> tuple[Path, str | None]:
+    root, part = _folder_and_part(path)
+    if root is None:
+        raise _no_folder(path)
+    return root, part
 
 
 def _no_folder(path: Path) -> StorageError:

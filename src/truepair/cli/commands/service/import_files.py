@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from truepair.cli.commands.export import progress
+from truepair.cli.commands.service.export import progress
 from truepair.cli.console import Console
 from truepair.cli.options import unpacked
 from truepair.errors import InputError

@@ -1,0 +1,194 @@
+"""`truepair plan`: what training on several GPUs costs, and how many to take, before it begins."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from truepair.cli.console import Console, aligned
+from truepair.cli.options import unpacked
+from truepair.errors import InputError, check_choice, check_whole
+
+if TYPE_CHECKING:
+    from truepair.distributed.cost import Size
+    from truepair.distributed.plan import Estimate, Plan
+
+_FOLDER = "FOLDER"
+
+
+@unpacked
+def plan(
+    source: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="SOURCE", help="A folder that `truepair prepare` made; only its manifest is read."
+        ),
+    ] = None,
+    *,
+    gpus: Annotated[int, typer.Option(help="The largest number of GPUs to consider.")] = 8,
+    gpu: Annotated[
+        str, typer.Option(help="The kind of GPU: {truepair.distributed.devices.DEVICES}.")
+    ] = "h200",
+    link: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SPEED",
+            help="What a GPU can send to the others, such as 50GB/s or 400Gbit/s. [default: that of the GPU "
+            "up to 8, 50GB/s for more]",
+        ),
+    ] = None,
+    users: Annotated[int | None, typer.Option(help="The number of users, without SOURCE.")] = None,
+    items: Annotated[int | None, typer.Option(help="The number of items, without SOURCE.")] = None,
+    pairs: Annotated[int | None, typer.Option(help="The number of pairs, without SOURCE.")] = None,
+    dim: Annotated[int, typer.Option(help="The length of the vectors.")] = 64,
+    columns: Annotated[
+        int | None,
+        typer.Option(help="Columns drawn for each block. [default: all up to 131,072 items, else 16,384]"),
+    ] = None,
+    batch: Annotated[int, typer.Option(help="The users of a block.")] = 2048,
+    optimizer_state: Annotated[
+        str, typer.Option(help="Where the users' part of Adam is: device, half (there in 16 bits), host.")
+    ] = "device",
+    console: Console,
+) -> None:
+    """Plan training on GPUs: its time and memory, and how many to use.
+
+    The table has the time of an epoch and the memory of a device by the number of GPUs. The times are those
+    of a cost model with a softmax loss and Adam; docs/scale.md compares it with what was measured. Nothing is
+    trained, and no GPU is needed.
+    """
+    from truepair.distributed.cost import PLACES, Size, columns_of
+    from truepair.distributed.devices import DEVICES, link_speed
+    from truepair.distributed.plan import plan as planned
+
+    check_choice("optimizer_state", optimizer_state, PLACES)
+    device = DEVICES[check_choice("gpu", gpu, DEVICES)]
+    check_whole("gpus", gpus, 1, 65536)
+    for name, value in (("dim", dim), ("batch", batch), ("columns", 1 if columns is None else columns)):
+        check_whole(name, value, 1)
+    shape = _shape(source, {"users": users, "items": items, "pairs": pairs})
+    size = Size(*shape, dim, batch, columns_of(shape[1], columns), "adam", optimizer_state)
+    speed = None if link is None else link_speed(link)
+    found = planned(size, device, gpus, speed)
+    command = None if found.best is None else _command(found, source, columns)
+    console.give(_text(found, command), _facts(found, command))
+
+
+def _shape(source: str | None, given: dict[str, int | None]) -> tuple[int, int, int]:
+    """Users, items and pairs, of the folder or as they are given."""
+    named = [f"--{name}" for name, value in given.items() if value is not None]
+    if source is None:
+        if missing := [f"--{name}" for name, value in given.items() if value is None]:
+            verb = "is" if len(missing) == 1 else "are"
+            raise InputError(
+                f"{', '.join(missing)} {verb} missing; give a prepared folder, or --users, --items and "
+                "--pairs."
+            )
+        users, items, pairs = (check_whole(name, value, 1) for name, value in given.items())
+        if pairs > users * items:
+            raise InputError(f"pairs = {pairs:,} are more than {users:,} users x {items:,} items can have.")
+        return users, items, pairs
+    if named:
+        raise InputError(f"{', '.join(named)} has no effect with SOURCE {source}; give one or the other.")
+    from truepair.data.prepared.opening import manifest_of
+
+    manifest = manifest_of(source)
+    part = manifest.parts.get("train") or manifest.parts["all"]
+    return manifest.users, manifest.items, part.pairs
+
+
+def _command(found: Plan, source: str | None, columns: int | None) -> str:
+    """How to train as planned."""
+    from truepair.distributed.devices import ON_MACHINE
+
+    size, best = found.size, found.best
+    assert best is not None
+    args = ["fit", source or _FOLDER, "-o", "model.truepair", "--dim", str(size.dim)]
+    args += ["--batch-size", str(size.batch_size)]
+    args += [] if columns is None else ["--set", f"sampler.columns={columns}"]
+    args += [] if size.state == "device" else ["--set", f"optimizer_state={size.state}"]
+    if best.ranks == 1:
+        return shlex.join(["truepair", *args])
+    machines, rest = divmod(best.ranks, ON_MACHINE)
+    start = ["--nproc-per-node", str(best.ranks)]
+    if best.ranks > ON_MACHINE:
+        machines += bool(rest)
+        start = ["--nnodes", str(machines), "--nproc-per-node", str(-(-best.ranks // machines))]
+        start += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "HOST:29500"]
+    return shlex.join(["torchrun", *start, "-m", "truepair", *args])
+
+
+def _text(found: Plan, command: str | None) -> str:
+    from truepair.distributed.devices import FITTING
+    from truepair.distributed.plan import gathered_bytes
+
+    size, device, best = found.size, found.device, found.best
+    drawn = f"{size.n_columns:,} drawn columns" if size.is_drawn else "all items as columns"
+    lines = [
+        f"{size.n_users:,} users x {size.n_items:,} items, {size.n_pairs:,} pairs; d = {size.dim}, blocks of "
+        f"{size.batch_size:,} users, {drawn}, on {device.name}",
+        aligned([table_row(each, each is best) for each in found.estimates]),
+    ]
+    if best is None:
+        least = min(each.device_bytes for each in found.estimates)
+        remedies = found.remedies()
+        what = (
+            f"Would fit: {'; '.join(remedies)}."
+            if remedies
+            else "Draw fewer columns, or lower dim and batch."
+        )
+        lines.append(
+            f"It does not fit: a device needs {least / 1e9:,.1f} GB or more and has "
+            f"{device.memory / 1e9:,.0f} GB, of which {FITTING:.0%} are planned. {what}"
+        )
+        return "\n".join(lines)
+    needed = gathered_bytes(size, best.ranks) / 1e9
+    lines.append(
+        f"Recommended: {best.ranks} {device.name}, {_seconds(best.seconds)} an epoch. At the end a machine "
+        f"needs {needed:,.1f} GB of main memory for the matrices."
+    )
+    return "\n".join([*lines, f"  {command}"])
+
+
+def table_row(each: Estimate, is_best: bool) -> dict[str, Any]:
+    """A line of the table."""
+    parts = {name: _seconds(getattr(each, name)) for name in ("products", "memory", "wire", "host")}
+    gigabytes = f"{each.device_bytes / 1e9:,.1f}"
+    fits = "no" if not each.fits else "yes, recommended" if is_best else "yes"
+    return {
+        "GPUs": each.ranks,
+        "an epoch": _seconds(each.seconds),
+        **parts,
+        "GB a device": gigabytes,
+        "fits": fits,
+    }
+
+
+def _seconds(value: float) -> str:
+    return f"{value:,.0f} s" if value >= 100 else f"{value:.1f} s" if value >= 1 else f"{1e3 * value:.1f} ms"
+
+
+def _facts(found: Plan, command: str | None) -> dict[str, Any]:
+    estimates = [{**each._asdict(), "seconds": each.seconds} for each in found.estimates]
+    return {
+        **_shown(found.size),
+        "gpu": found.device.name,
+        "estimates": estimates,
+        "recommended": None if found.best is None else found.best.ranks,
+        "command": command,
+        "would_fit": found.remedies(),
+    }
+
+
+def _shown(size: Size) -> dict[str, Any]:
+    return {
+        "users": size.n_users,
+        "items": size.n_items,
+        "pairs": size.n_pairs,
+        "dim": size.dim,
+        "batch": size.batch_size,
+        "columns": size.n_columns,
+        "optimizer_state": size.state,
+    }

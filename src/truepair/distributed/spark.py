@@ -1,0 +1,107 @@
+"""Training on a cluster of Spark, and prepared data from its tables.
+
+from truepair.distributed.spark import fit, write_prepared
+
+write_prepared(spark.table("shop.clicks"), "/shared/clicks.prepared", user="user_id", item="item_id")
+model = fit("/shared/clicks.prepared", "/shared/model.truepair", workers=8, use_gpu=True, test=0.1)
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from truepair.distributed.worker import arguments_of, check_start, fitted, train_or_say, worker_errors
+from truepair.errors import InputError, StorageError, TrainingError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from truepair.data.interactions import Interactions
+
+_ROWS = 1 << 20  # of a table
+
+
+def fit(
+    source: str | Path,
+    output: str | Path,
+    *,
+    workers: int = 2,
+    use_gpu: bool = False,
+    local_mode: bool = False,
+    **options: Any,
+) -> Any:
+    """Train one model on `workers` tasks of Spark, write it to `output`, and return it, a `Recommender`.
+
+    There must be a session of Spark. Each task runs `truepair fit source -o output`, as under torchrun;
+    `options` are those of this command with underscores, such as `epochs=20, batch_size=2048, auto=False,
+    test=0.1`. All machines must have truepair installed, read `source` and reach the folder of `output`. If
+    a task fails, the same call goes on from the checkpoint beside `output`. `local_mode` starts the workers
+    on the driver's machine.
+    """
+    check_start(source, output, workers)
+    distributor = _spark("pyspark.ml.torch.distributor").TorchDistributor(
+        num_processes=workers, local_mode=local_mode, use_gpu=use_gpu
+    )
+    given = arguments_of(Path(source).absolute(), Path(output).absolute(), use_gpu, options)
+    with worker_errors("Spark"):
+        problem = distributor.run(train_or_say, {"arguments": given})
+    if problem:
+        raise TrainingError(f"a worker of Spark failed: {problem}")
+    return fitted(output)
+
+
+def write_prepared(table: Any, folder: str | Path, *, user: str = "user", item: str = "item") -> Interactions:
+    """Write a prepared folder from a DataFrame of Spark, which is then opened.
+
+    The cluster sorts the distinct pairs and writes them as Parquet beside `folder`, which all machines must
+    reach; this process streams them into the arrays, and has only the ids in memory. The folder equals what
+    `truepair prepare` makes of the same two columns: repeated pairs are one, and missing ids are an error.
+    """
+    from truepair.data.preparing.sorted_pairs import write_sorted_pairs
+
+    for name in (user, item):
+        if name not in table.columns:
+            raise InputError(f"there is no column {name!r}; the columns are {', '.join(table.columns)}.")
+    target = Path(folder).expanduser().absolute()
+    staged = target.with_name(f"{target.name}.pairs")
+    for path in (target, staged):
+        if path.exists():
+            raise StorageError(f"{path} exists; remove it, or choose another folder.")
+    pairs = table.select(table[user].alias("user"), table[item].alias("item")).dropDuplicates()
+    try:
+        pairs.orderBy("user", "item").write.parquet(staged.as_uri())
+        return write_sorted_pairs(lambda: _tables(staged), target, "a DataFrame of Spark")
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)
+
+
+def _tables(folder: Path) -> Iterator[pa.Table]:
+    """The rows of the files of a sorted table, in the order of its partitions."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    for path in sorted(folder.glob("part-*.parquet"), key=_partition):
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(_ROWS):
+                yield pa.Table.from_batches([batch])
+
+
+def _partition(path: Path) -> int:
+    """Of a file such as part-00012-….parquet; beyond 99,999 the number has more digits."""
+    found = re.match(r"part-(\d+)", path.name)
+    assert found is not None
+    return int(found[1])
+
+
+def _spark(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise InputError(
+            f"{name} cannot be imported ({error}); install Spark with pip install 'truepair[spark]'."
+        ) from error

@@ -1,0 +1,233 @@
+"""The cost model: its counts against those of real ranks, and its table in the docs against measurements."""
+
+import json
+import random
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import plan_table
+from ranks import values
+from truepair.cli.main import app
+from truepair.distributed.cost import Size, columns_of, expected_maximum
+from truepair.distributed.devices import DEVICES, link_speed
+from truepair.distributed.plan import estimate, gathered_bytes, plan
+from truepair.errors import InputError
+from truepair.losses import InfoNCE
+from truepair.models.encoders import MF
+from truepair.sampling import Full
+from truepair.training import Job, Settings
+from truepair.training.distributed.engine import started
+from truepair.training.distributed.memory import size_of
+from truepair.training.distributed.processes import group_of
+from truepair.training.full.step_work import step_work
+from worlds import two_tastes
+
+H200 = DEVICES["h200"]
+BIG = Size(10**8, 10**7, 10**10, 128, 2048, 16_384)
+
+
+def job(columns=None):
+    settings = Settings(epochs=1, batch_size=1000, learning_rate=0.1, device="cpu")
+    return Job(MF(dim=4), InfoNCE(), Full(columns=columns), two_tastes(), settings)
+
+
+def sent_in_an_epoch(columns):
+    """Of one step with all users: what a rank sent, and the size of the job."""
+    group = group_of(torch.device("cpu"))
+    trainer = started(job(columns), group)
+    before = group.traffic.bytes
+    trainer.train(0, 0.1, lambda steps: None)
+    return group.traffic.bytes - before, trainer.user_shard.longest
+
+
+@pytest.mark.parametrize(("columns", "small"), [(None, 0), (6, 8)])
+def test_the_bytes_over_the_wire_are_those_that_ranks_count(columns, small):
+    """Exactly, where the block's users are divided evenly; the loss of the step is 4 bytes more.
+
+    Few columns: the ranks ask each other whether one was drawn, 8 bytes. On the CPU they agree on the range
+    of the scores, too: two numbers.
+    """
+    size = size_of(job(columns))
+    for sent, width in values(2, sent_in_an_epoch, columns):
+        assert sent == size.step_wire(2, width) + 4 + 8 + small
+        assert size.epoch_wire(2) == size.step_wire(2, size.n_users / 2) == size.step_wire(2, width)
+
+
+def test_the_expected_share_of_the_fullest_rank():
+    chance, size = random.Random(0), Size(100_000, 1000, 10**6, 8, 512, 1000)
+    for ranks in (2, 8):
+        drawn = []
+        for _ in range(400):
+            owners = [chance.randrange(ranks) for _ in range(512)]
+            drawn.append(max(owners.count(rank) for rank in range(ranks)))
+        assert size.expected_width(ranks) == pytest.approx(sum(drawn) / len(drawn), rel=0.02)
+    assert expected_maximum(1) == pytest.approx(0, abs=1e-9)
+    whole = size._replace(batch_size=10**6)
+    assert whole.expected_width(4) == 25_000  # all users in one block
+
+
+def test_a_short_last_block_sends_less():
+    size = Size(1000, 50, 5000, 8, 300, 50)
+    sizes = [size._replace(batch_size=n).step_wire(4) for n in (300, 300, 300, 100)]
+    assert size.epoch_wire(4) == pytest.approx(sum(sizes))
+    assert size.epoch_wire(1) == 0
+
+
+def test_the_columns_are_those_of_the_sampler():
+    for n_items in (10, 131_072, 131_073):
+        for columns in (None, 10, 5000):
+            assert columns_of(n_items, columns) == (Full(columns=columns).columns_of(n_items) or n_items)
+
+
+@pytest.mark.parametrize(("users", "items", "dim", "batch"), [(6000, 3700, 64, 512), (3000, 2000, 256, 1024)])
+def test_a_core_of_the_cpu_is_that_of_the_counted_work(users, items, dim, batch):
+    pairs = 50 * users
+    found = estimate(Size(users, items, pairs, dim, batch, items), 1, DEVICES["cpu-core"])
+    steps = Size(users, items, pairs, dim, batch, items).steps
+    assert found.seconds / steps == pytest.approx(
+        0.07e-9 * step_work(users, items, pairs, batch, dim), rel=0.4
+    )
+
+
+def test_the_state_of_users_takes_less_elsewhere():
+    bytes_of = {state: BIG._replace(state=state).rank_bytes(8) for state in ("device", "half", "host")}
+    users = 10**8 // 8
+    assert bytes_of["device"] - bytes_of["half"] == users * 128 * 2 * 2
+    assert bytes_of["device"] - bytes_of["host"] == users * 128 * 4 * 3
+    on_host = BIG._replace(state="host")
+    assert on_host.host_bytes(8) == users * 128 * 4 * 2
+    assert BIG.host_bytes(8) == BIG.step_host(8) == 0
+    assert on_host.step_host(8) == 4 * 2048 / 8 * 128 * 4
+    assert on_host.step_memory(8) < BIG._replace(state="half").step_memory(8) < BIG.step_memory(8)
+
+
+# --- the table of the docs -------------------------------------------------------------------------------
+
+
+def test_the_page_has_the_tables_of_the_model():
+    page = plan_table.PAGE.read_text()
+    assert plan_table.rebuilt(page) == page, "run python tools/plan_table.py"
+
+
+def test_predictions_are_near_what_was_measured():
+    bounds = {"s an epoch": 0.15, "kB sent a step": 0.03}
+    for one in plan_table.MEASURED:
+        if one.unit in bounds:
+            assert plan_table.ratio(one) == pytest.approx(1, abs=bounds[one.unit]), one.what
+        if one.unit == "GB" and one.value > 2:  # smaller ones are mostly the libraries' own
+            assert plan_table.ratio(one) == pytest.approx(1, abs=0.1), one.what
+
+
+# --- plans -----------------------------------------------------------------------------------------------
+
+
+def test_a_plan_has_powers_of_two_and_the_last():
+    found = plan(BIG, H200, 12)
+    assert [each.ranks for each in found.estimates] == [1, 2, 4, 8, 12]
+    assert [each.fits for each in found.estimates] == [False, False, True, True, True]
+    assert found.best is found.estimates[-1]
+    assert found.remedies() == []
+
+
+def test_the_fewest_ranks_that_are_about_as_fast_are_recommended():
+    small = Size(6_040, 3_706, 10**6, 64, 256, 3_706)
+    assert plan(small, H200, 8).best.ranks == 1
+    slow = [estimate(BIG, 64, H200, link).wire for link in (None, 1e9)]
+    assert slow[0] < 30 < 200 < slow[1]
+
+
+def test_what_does_not_fit_says_what_would():
+    found = plan(BIG, DEVICES["a100-80"], 2)
+    assert found.best is None
+    room = 0.92 * 80e9
+    ranks = BIG.ranks_for(int(room))
+    assert BIG.rank_bytes(ranks) <= room < BIG.rank_bytes(ranks - 1)
+    assert found.remedies()[0] == f"{ranks} GPUs"
+    assert any("dim = " in text for text in found.remedies())
+    assert any("optimizer_state = 'host'" in text for text in plan(BIG, H200, 2).remedies())
+    tiny = Size(10**6, 10**5, 10**7, 64, 10**6, 10**5)
+    assert "blocks of 125,000 users" in plan(tiny, H200, 4).remedies()
+
+
+def test_links_have_units():
+    assert link_speed("1.5 TB/s") == 1.5e12
+    assert link_speed("100gbit") == 12.5e9
+    for text in ("fast", "0GB/s", "50", "-1GB/s", "GB/s"):
+        with pytest.raises(InputError, match="50GB/s or 400Gbit/s"):
+            link_speed(text)
+
+
+def test_each_rank_of_a_machine_gathers_the_matrices():
+    assert gathered_bytes(BIG, 64) == gathered_bytes(BIG, 8) == 8 * 110_000_000 * 128 * 4
+
+
+# --- the command -----------------------------------------------------------------------------------------
+
+
+def run(*args):
+    return CliRunner().invoke(app, ["plan", *map(str, args)])
+
+
+BY_HAND = ["--users", 10**8, "--items", 10**7, "--pairs", 10**10, "--dim", 128]
+
+
+def test_the_command_of_a_prepared_folder(tmp_path):
+    pytest.importorskip("duckdb")
+    from truepair.data.preparing.prepare import prepare_interactions
+
+    data, folder = two_tastes(), tmp_path / "clicks"
+    made = prepare_interactions(data.to_table(), folder, test=0.2)
+    for file in folder.rglob("*.npy"):
+        file.unlink()  # the manifest is enough
+    found = run(folder, "--gpus", 2, "--json")
+    assert found.exit_code == 0, found.output
+    facts = json.loads(found.stdout)
+    assert (facts["users"], facts["items"], facts["pairs"]) == (data.n_users, data.n_items, len(made.train))
+    assert facts["recommended"] == 1
+    assert facts["command"] == f"truepair fit {folder} -o model.truepair --dim 64 --batch-size 2048"
+
+
+def test_the_command_by_hand_says_how_to_run_it():
+    found = run(*BY_HAND, "--gpus", 64)
+    assert found.exit_code == 0, found.output
+    assert "Recommended: 64 h200" in found.stdout
+    assert (
+        "torchrun --nnodes 8 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint HOST:29500"
+        in found.stdout
+    )
+    eight = run(*BY_HAND, "--gpus", 8, "--columns", 4096, "--optimizer-state", "host")
+    assert "torchrun --nproc-per-node 8 -m truepair fit FOLDER" in eight.stdout
+    assert "--set sampler.columns=4096 --set optimizer_state=host" in eight.stdout
+
+
+def test_the_command_says_that_it_does_not_fit():
+    found = run(*BY_HAND, "--gpus", 4, "--gpu", "l4")
+    assert found.exit_code == 0
+    assert "It does not fit: a device needs 81.4 GB or more and has 24 GB" in found.stdout
+    assert "Would fit: 18 GPUs" in found.stdout
+    facts = json.loads(run(*BY_HAND, "--gpus", 4, "--gpu", "l4", "--json").stdout)
+    assert facts["recommended"] is facts["command"] is None
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ([], "--users, --items, --pairs are missing; give a prepared folder, or"),
+        (["--users", 5, "--items", 5], "--pairs is missing"),
+        (["nowhere"], "there is no prepared folder at nowhere"),
+        (["nowhere", "--users", 3], "--users has no effect with SOURCE nowhere"),
+        ([*BY_HAND, "--gpu", "h20"], "gpu = 'h20' is not known; choose one of 'h200'"),
+        ([*BY_HAND, "--gpus", 0], "gpus = 0 is out of range"),
+        ([*BY_HAND, "--link", "quick"], "link = 'quick' is no speed"),
+        ([*BY_HAND, "--batch", 0], "batch = 0 is out of range"),
+        ([*BY_HAND, "--optimizer-state", "disk"], "optimizer_state = 'disk' is not known"),
+        (["--users", 2, "--items", 9, "--pairs", 19], "pairs = 19 are more than 2 users x 9 items"),
+        (["--users", 2, "--items", 9, "--pairs", 9], "gpus = 8 is out of range: users and items are divided"),
+    ],
+)
+def test_errors_state_the_remedy(args, message):
+    found = run(*args)
+    assert found.exit_code == 1, found.output
+    assert message in found.stderr
