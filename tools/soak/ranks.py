@@ -139,7 +139,7 @@ class Run:
         """Send a signal to a random rank at such a moment: which rank; None if the run was over before."""
         rank, delay, times = chance.randrange(self.command.ranks), chance.random(), chance.randint(1, 20)
         before = self.command.epochs_done()
-        least = before + times if moment == "steps" else EPOCHS if moment == "end" else 0
+        least = {"start": 0, "end": EPOCHS}.get(moment, min(before + times, EPOCHS - 1))
         while not self.is_over() and (len(self.ranks()) < self.command.ranks or not self._is(moment, least)):
             time.sleep(STEP)
         scale = {"start": 5.0, "steps": 0.2, "checkpoint": 0.01, "end": 0.4}[moment]
@@ -153,9 +153,7 @@ class Run:
         return None
 
     def _is(self, moment: str, epochs: int) -> bool:
-        if moment == "checkpoint":
-            return self.command.is_writing()
-        return self.command.epochs_done() >= epochs
+        return self.command.epochs_done() >= epochs and (moment != "checkpoint" or self.command.is_writing())
 
 
 # --- chains of kills -------------------------------------------------------------------------------------
@@ -225,6 +223,7 @@ def run_chains(ranks: int, kills: int, seed: int, place: Path) -> Tally:
 def _chain(command: Command, kills: int, chance: random.Random, tally: Tally) -> list[str]:
     """Kill a run so many times, in as many commands as it takes, and let it end."""
     log: list[str] = []
+    first = chance.randrange(len(MOMENTS))  # all moments come equally often
     code = None
     while code != 0:
         tally.commands += 1
@@ -233,7 +232,7 @@ def _chain(command: Command, kills: int, chance: random.Random, tally: Tally) ->
             for _ in range(RESTARTS + 1):
                 if len(log) == kills or run.is_over():
                     break
-                moment = chance.choice(MOMENTS)
+                moment = MOMENTS[(first + sum(tally.kills.values())) % len(MOMENTS)]
                 known = run.ranks()
                 rank = run.signal_at(moment, chance)
                 if rank is None:
