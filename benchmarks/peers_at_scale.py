@@ -4,12 +4,12 @@
     python benchmarks/peers_at_scale.py --pairs 1e6 --tune --out tuned.json   # 12 trials each
     python benchmarks/peers_at_scale.py --report peers-*.json --figure docs/figures/peers-at-scale.svg
 
-The world has topics and popularity (at_scale/topic_world.py); its pairs are prepared once. Each contestant runs
-in a process of its own, and is judged by truepair's evaluation on the same users: NDCG@20 by seconds of
-training, judging not counted. The target is what the weakest reaches at its end. The JSON is written after each. Memory is
-the resident memory of the process and its children, with memory-mapped pages, from /proc: Linux only. A
-contestant that is not installed is left out; implicit comes with 'truepair[bench]', Spark with
-`pip install pyspark` and Java.
+The world has topics and popularity (at_scale/topic_world.py); its pairs are prepared once. Each contestant
+runs in a process of its own, and is judged by truepair's evaluation on the same users: NDCG@20 by seconds of
+training, judging not counted. The target is what the weakest reaches at its end. The JSON is written after
+each contestant. Memory is the resident memory of the process and its children, with memory-mapped pages, from
+/proc: Linux only. A contestant that is not installed is left out; implicit comes with 'truepair[bench]', and
+Spark with `pip install pyspark` and Java.
 """
 
 from __future__ import annotations
@@ -158,11 +158,10 @@ def with_machine(name: str, settings: dict[str, Any], args: argparse.Namespace) 
     """The settings, with the threads and the memory that this contestant must be told."""
     if name == "implicit":
         return settings | {"num_threads": args.threads}
-    return (
-        settings | {"heap": args.heap or f"{2000 + args.pairs * 120 // 1_000_000}m"}
-        if name == "spark"
-        else settings
-    )
+    if name == "spark":
+        heap = args.heap or f"{2000 + args.pairs * 120 // 1_000_000}m"
+        return settings | {"heap": heap} | ({"points": []} if args.tune else {})
+    return settings
 
 
 # --- runs ------------------------------------------------------------------------------------------------

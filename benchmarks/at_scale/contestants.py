@@ -122,6 +122,7 @@ def spark(curve: Curve, folder: Path, settings: dict[str, Any]) -> None:
 
     given, scratch = dict(settings), folder / "spark"
     iterations, heap = given.pop("iterations"), given.pop("heap")
+    points = given.pop("points", SPARK_POINTS)
     builder = SparkSession.builder.master("local[2]").config("spark.driver.memory", heap)
     for name, value in {
         "spark.ui.enabled": "false",
@@ -158,7 +159,7 @@ def spark(curve: Curve, folder: Path, settings: dict[str, Any]) -> None:
     )
     data.count()
     sizes = part(folder, "train")
-    for n in [*(n for n in SPARK_POINTS if n < iterations), iterations]:
+    for n in [*(n for n in points if n < iterations), iterations]:
         curve.seconds = 0.0
         curve.stage("training")
         fitted = model(n).fit(data)

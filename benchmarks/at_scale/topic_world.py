@@ -76,7 +76,7 @@ class World(NamedTuple):
         return pa.table({"user_id": users + first, "item_id": self.item_order()[topics * size + ranks]})
 
     def vectors(self, users: Codes, items: Codes) -> tuple[Vectors, Vectors]:
-        """Of these ids; the product of two is the chance that a draw of the user is the item, up to a factor."""
+        """Of these ids; a product is the chance that a draw of the user is the item, up to a factor."""
         size, place = self.items // TOPICS, np.empty(self.items, np.int64)
         place[self.item_order()] = np.arange(self.items)
         shares = np.diff((np.arange(size + 1) / size) ** (1 / POWER))

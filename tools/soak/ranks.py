@@ -164,6 +164,7 @@ class Tally:
     """What the chains of one number of ranks came to."""
 
     ranks: int
+    plan: list[str]  # the moments, in the order of the kills
     chains: int = 0
     kills: dict[str, int] = field(default_factory=lambda: dict.fromkeys(MOMENTS, 0))
     of_ranks: dict[int, int] = field(default_factory=dict)
@@ -195,7 +196,9 @@ def metrics_of(model: Path) -> dict[str, float]:
 
 def run_chains(ranks: int, kills: int, seed: int, place: Path) -> Tally:
     """Chains until so many ranks were killed."""
-    tally, began = Tally(ranks), time.monotonic()
+    plan = [MOMENTS[k % len(MOMENTS)] for k in range(kills)]
+    random.Random(f"{seed} {ranks}").shuffle(plan)
+    tally, began = Tally(ranks, plan), time.monotonic()
     whole = Command(world(place / f"{ranks} undisturbed"), ranks)
     with whole.started() as run:
         if run.wait():
@@ -223,7 +226,6 @@ def run_chains(ranks: int, kills: int, seed: int, place: Path) -> Tally:
 def _chain(command: Command, kills: int, chance: random.Random, tally: Tally) -> list[str]:
     """Kill a run so many times, in as many commands as it takes, and let it end."""
     log: list[str] = []
-    first = chance.randrange(len(MOMENTS))  # all moments come equally often
     code = None
     while code != 0:
         tally.commands += 1
@@ -232,7 +234,7 @@ def _chain(command: Command, kills: int, chance: random.Random, tally: Tally) ->
             for _ in range(RESTARTS + 1):
                 if len(log) == kills or run.is_over():
                     break
-                moment = MOMENTS[(first + sum(tally.kills.values())) % len(MOMENTS)]
+                moment = tally.plan[sum(tally.kills.values())]
                 known = run.ranks()
                 rank = run.signal_at(moment, chance)
                 if rank is None:
