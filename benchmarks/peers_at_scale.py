@@ -35,44 +35,41 @@ from topic_world import Judge, World, make, part
 from truepair.reporting.figures import Panel, Series, draw_lines, standalone
 
 WORKER = Path(__file__).parent / "at_scale" / "contestants.py"
-FAST = {"engine": "cpu-fast", "loss": "bpr", "sampler": "uniform", "schedule": "linear"}
+FAST = {"engine": "cpu-fast", "loss": "bpr", "sampler": "uniform", "schedule": "linear", "optimizer": "sgd"}
 SETTINGS: dict[str, dict[str, Any]] = {
-    "truepair": FAST | {"epochs": 8, "optimizer": "sgd", "learning_rate": 0.1, "n_unlabelled": 1},
-    "implicit": {"alpha": 10, "regularization": 3, "iterations": 10},
-    "spark": {"alpha": 9, "regParam": 0.05, "iterations": 10},
+    "truepair": FAST | {"epochs": 8, "learning_rate": 0.05, "n_unlabelled": 1},
+    "implicit": {"alpha": 1, "regularization": 30, "iterations": 10},
+    "spark": {"alpha": 0.5, "regParam": 0.1, "iterations": 10},
 }
 """The best of the trials at 10^6 pairs, on validation pairs."""
 TRIALS: dict[str, list[dict[str, Any]]] = {
     "truepair": [
-        *(
-            SETTINGS["truepair"] | {"learning_rate": rate, "l2_users": l2, "l2_items": l2, "epochs": epochs}
-            for rate, l2, epochs in [
-                (0.05, 0, 8),
-                (0.1, 0, 8),
-                (0.1, 0.01, 8),
-                (0.1, 0.01, 4),
-                (0.1, 0.03, 8),
-            ]
-        ),
-        *(
-            SETTINGS["truepair"] | {"learning_rate": rate, "l2_users": 0.01, "l2_items": 0.01, "epochs": 5}
-            for rate in (0.15, 0.2, 0.3)
-        ),
-        *(
-            SETTINGS["truepair"] | {"learning_rate": rate, "n_unlabelled": n, "loss": "infonce", "epochs": 5}
-            for rate, n in [(0.1, 3), (0.2, 3), (0.1, 8)]
-        ),
-        SETTINGS["truepair"] | {"optimizer": "adagrad", "learning_rate": 0.1, "epochs": 5},
+        SETTINGS["truepair"]
+        | dict(zip(("learning_rate", "epochs", "n_unlabelled", "loss", "l2"), given, strict=True))
+        for given in [
+            (0.02, 8, 1, "bpr", 0.0),
+            (0.03, 8, 1, "bpr", 0.0),
+            (0.03, 12, 1, "bpr", 0.0),
+            (0.05, 3, 1, "bpr", 0.0),
+            (0.05, 5, 1, "bpr", 0.0),
+            (0.05, 5, 1, "bpr", 0.003),
+            (0.05, 8, 1, "bpr", 0.003),
+            (0.03, 5, 3, "infonce", 0.0),
+            (0.05, 3, 3, "infonce", 0.0),
+            (0.05, 5, 3, "infonce", 0.003),
+            (0.05, 4, 8, "infonce", 0.0),
+            (0.03, 6, 8, "infonce", 0.003),
+        ]
     ],
     "implicit": [
         SETTINGS["implicit"] | {"alpha": alpha, "regularization": regularization}
-        for alpha in (1, 3, 10, 40)
-        for regularization in (0.1, 3, 30)
+        for alpha in (0.5, 1, 2)
+        for regularization in (30, 60, 120, 240)
     ],
     "spark": [
         SETTINGS["spark"] | {"alpha": alpha, "regParam": regularization}
-        for alpha in (1, 3, 9, 39)
-        for regularization in (0.003, 0.05, 0.5)
+        for alpha in (0.1, 0.5, 1, 3)
+        for regularization in (0.03, 0.1, 0.5)
     ],
 }
 STAGES = ("reading", "training")  # whose memory counts
@@ -109,10 +106,12 @@ def measured(name: str, folder: Path, target: str, settings: dict[str, Any], arg
     environment = os.environ | {"OMP_NUM_THREADS": str(args.threads), "MKL_NUM_THREADS": str(args.threads)}
     found: dict[str, Any] = {"name": name, "settings": settings, "curve": [], "stages": {}, "peaks": {}}
     stage, since = ["import"], [time.perf_counter()]
-    with tempfile.TemporaryFile("w+") as errors:
-        process = subprocess.Popen(
+    with (
+        tempfile.TemporaryFile("w+") as errors,
+        subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment, start_new_session=True
-        )
+        ) as process,
+    ):
 
         def listen() -> None:
             assert process.stdout is not None

@@ -66,6 +66,8 @@ def truepair(curve: Curve, folder: Path, settings: dict[str, Any]) -> None:
     from truepair.sampling import SAMPLERS
 
     given = dict(settings)
+    if "l2" in given:
+        given |= dict.fromkeys(("l2_users", "l2_items"), given.pop("l2"))
     engine, loss, sampler = (given.pop(name) for name in ("engine", "loss", "sampler"))
     options = [given.pop(f"{name} options", {}) for name in ("loss", "sampler", "encoder")]
     encoder = tp.MF(dim=DIM, **options[2])

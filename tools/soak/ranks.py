@@ -31,7 +31,7 @@ import truepair as tp
 EPOCHS = 60
 RESTARTS = 1  # of all ranks, by torchrun
 LONGEST = 4  # kills in a chain
-PATIENCE = 180.0  # seconds until a command that does not end is taken for hung
+PATIENCE = 300.0  # seconds until a command that does not end is taken for hung
 STEP = 0.002  # seconds between two looks
 TOLERANCE = 1e-4
 MOMENTS = ("start", "steps", "checkpoint", "end")

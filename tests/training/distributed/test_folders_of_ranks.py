@@ -1,4 +1,4 @@
-"""Ranks that train on prepared folders: incomplete ones, newer ones, others, and those that were changed since."""
+"""Ranks that train on prepared folders: incomplete, newer or other ones, and ones that were changed."""
 
 import json
 import shutil
@@ -16,7 +16,7 @@ from truepair.training.distributed.processes import rank_of_process
 from worlds import two_tastes
 
 SETTINGS = tp.Settings(epochs=2, batch_size=40, device="cpu")
-OPTIONS = "--no-auto --epochs 2 --dim 4 --batch-size 20 --device cpu".split()
+OPTIONS = ["--no-auto", "--epochs", "2", "--dim", "4", "--batch-size", "20", "--device", "cpu"]
 
 
 @pytest.fixture(scope="module")
