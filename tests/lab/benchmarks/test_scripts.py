@@ -15,7 +15,7 @@ FOLDER = Path(__file__).parents[3] / "benchmarks"
 CALLS = {
     "dislikes.py": (["--quick"], ["world, valid", "| excluded | 1 | "]),
     "cold_items.py": (["--quick"], ["hybrid map", "level 0.97", "mixed ndcg"]),
-    "distributed.py": (["--quick"], ["2·B·d numbers take 65 kB", "ranks  largest difference of scores"]),
+    "distributed.py": (["--quick"], ["2·B·d numbers take 4 kB", "ranks  largest difference of scores"]),
     "diversity.py": (["--quick", "--time"], ["| 0.5 | ", "s for all lists with a filter"]),
     "exchangeability.py": (
         ["--quick"],
