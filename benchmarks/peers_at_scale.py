@@ -1,7 +1,7 @@
 """Time and peak memory to equal NDCG@20: truepair, implicit's ALS and Spark's ALS on two cores, 32 factors.
 
     python benchmarks/peers_at_scale.py --pairs 1e6 --out peers-1e6.json
-    python benchmarks/peers_at_scale.py --pairs 1e6 --tune --out tuned.json   # 12 trials each
+    python benchmarks/peers_at_scale.py --pairs 1e6 --tune --out tuned.json   # up to 24 trials each
     python benchmarks/peers_at_scale.py --report peers-*.json --figure docs/figures/peers-at-scale.svg
 
 The world has topics and popularity (at_scale/topic_world.py); its pairs are prepared once. Each contestant
@@ -35,41 +35,66 @@ from topic_world import Judge, World, make, part
 from truepair.reporting.figures import Panel, Series, draw_lines, standalone
 
 WORKER = Path(__file__).parent / "at_scale" / "contestants.py"
-FAST = {"engine": "cpu-fast", "loss": "bpr", "sampler": "uniform", "schedule": "linear", "optimizer": "sgd"}
+FAST = {"engine": "cpu-fast", "sampler": "uniform", "schedule": "linear"}
 SETTINGS: dict[str, dict[str, Any]] = {
-    "truepair": FAST | {"epochs": 8, "learning_rate": 0.05, "n_unlabelled": 1},
+    "truepair": FAST
+    | {
+        "loss": "infonce",
+        "n_unlabelled": 8,
+        "optimizer": "sgd",
+        "learning_rate": 0.05,
+        "l2": 0.0,
+        "epochs": 4,
+    },
     "implicit": {"alpha": 1, "regularization": 30, "iterations": 10},
-    "spark": {"alpha": 0.5, "regParam": 0.1, "iterations": 10},
+    "spark": {"alpha": 0.3, "regParam": 0.1, "iterations": 10},
 }
 """The best of the trials at 10^6 pairs, on validation pairs."""
+_NAMES = ("loss", "n_unlabelled", "optimizer", "learning_rate", "l2", "epochs")
 TRIALS: dict[str, list[dict[str, Any]]] = {
     "truepair": [
-        SETTINGS["truepair"]
-        | dict(zip(("learning_rate", "epochs", "n_unlabelled", "loss", "l2"), given, strict=True))
-        for given in [
-            (0.02, 8, 1, "bpr", 0.0),
-            (0.03, 8, 1, "bpr", 0.0),
-            (0.03, 12, 1, "bpr", 0.0),
-            (0.05, 3, 1, "bpr", 0.0),
-            (0.05, 5, 1, "bpr", 0.0),
-            (0.05, 5, 1, "bpr", 0.003),
-            (0.05, 8, 1, "bpr", 0.003),
-            (0.03, 5, 3, "infonce", 0.0),
-            (0.05, 3, 3, "infonce", 0.0),
-            (0.05, 5, 3, "infonce", 0.003),
-            (0.05, 4, 8, "infonce", 0.0),
-            (0.03, 6, 8, "infonce", 0.003),
+        FAST | dict(zip(_NAMES, row, strict=True))
+        for row in [
+            ("bpr", 1, "sgd", 0.05, 0.0, 8),
+            ("bpr", 1, "sgd", 0.1, 0.0, 8),
+            ("bpr", 1, "sgd", 0.1, 0.01, 8),
+            ("bpr", 1, "sgd", 0.1, 0.01, 4),
+            ("bpr", 1, "sgd", 0.1, 0.03, 8),
+            ("bpr", 1, "sgd", 0.15, 0.01, 5),
+            ("bpr", 1, "sgd", 0.2, 0.01, 5),
+            ("bpr", 1, "sgd", 0.3, 0.01, 5),
+            ("infonce", 3, "sgd", 0.1, 0.0, 5),
+            ("infonce", 3, "sgd", 0.2, 0.0, 5),
+            ("infonce", 8, "sgd", 0.1, 0.0, 5),
+            ("bpr", 1, "adagrad", 0.1, 0.0, 5),
+            # around the best of these
+            ("bpr", 1, "sgd", 0.02, 0.0, 8),
+            ("bpr", 1, "sgd", 0.03, 0.0, 8),
+            ("bpr", 1, "sgd", 0.03, 0.0, 12),
+            ("bpr", 1, "sgd", 0.05, 0.0, 3),
+            ("bpr", 1, "sgd", 0.05, 0.0, 5),
+            ("bpr", 1, "sgd", 0.05, 0.003, 5),
+            ("bpr", 1, "sgd", 0.05, 0.003, 8),
+            ("infonce", 3, "sgd", 0.03, 0.0, 5),
+            ("infonce", 3, "sgd", 0.05, 0.0, 3),
+            ("infonce", 3, "sgd", 0.05, 0.003, 5),
+            ("infonce", 8, "sgd", 0.05, 0.0, 4),
+            ("infonce", 8, "sgd", 0.03, 0.003, 6),
         ]
     ],
     "implicit": [
         SETTINGS["implicit"] | {"alpha": alpha, "regularization": regularization}
-        for alpha in (0.5, 1, 2)
-        for regularization in (30, 60, 120, 240)
+        for alphas, regularizations in [
+            ((1, 3, 10, 40), (0.1, 3, 30)),
+            ((0.5, 1, 2), (30, 60, 120, 240)),  # around the best of these
+        ]
+        for alpha in alphas
+        for regularization in regularizations
     ],
-    "spark": [
+    "spark": [  # near the best of implicit: Spark has 1 + alpha for its alpha, and regParam · pairs
         SETTINGS["spark"] | {"alpha": alpha, "regParam": regularization}
-        for alpha in (0.1, 0.5, 1, 3)
-        for regularization in (0.03, 0.1, 0.5)
+        for alpha in (0.3, 1)
+        for regularization in (0.03, 0.1, 0.3)
     ],
 }
 STAGES = ("reading", "training")  # whose memory counts
@@ -291,7 +316,7 @@ def main() -> None:
     parser.add_argument("--memory", default="4GB", help="the limit for preparing the world")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--tune", action="store_true", help="run the trials, on validation pairs")
-    parser.add_argument("--trials", type=int, default=12, help="how many of them")
+    parser.add_argument("--trials", type=int, default=24, help="at most how many of each contestant")
     parser.add_argument("--quick", action="store_true", help="two iterations each")
     parser.add_argument("--folder", type=Path, help="a folder on a disk with room")
     parser.add_argument("--out", type=Path, help="a JSON file")

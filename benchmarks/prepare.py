@@ -7,7 +7,7 @@
 
 Rows are made and written to Parquet a million at a time: 50 rows a user, 500 an item, popular items more
 often. Each size is read in a fresh process, whose peak memory is the kernel's (VmHWM). Linux only. The
-source, the work database and the result need about 100 bytes a row of disk below --folder; the most that was
+source, the work database and the result need about 50 bytes a row of disk below --folder; the most that was
 used is measured. The JSON is written after each run.
 """
 
