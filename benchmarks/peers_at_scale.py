@@ -253,12 +253,12 @@ def table(sizes: list[dict[str, Any]]) -> str:
             cells = [f"{facts['pairs']:,}", one["name"]]
             if one["curve"]:
                 last = one["curve"][-1]
-                reached = next((p for p in one["curve"] if p["ndcg"] >= target), None)
+                reached = min((p["seconds"] for p in one["curve"] if p["ndcg"] >= target), default=None)
                 step = f"{last['seconds'] / last['iterations']:.2f} s"
                 cells += [f"{one['stages'].get('reading', 0):.1f} s", step, f"{last['ndcg']:.4f}"]
                 cells += [
                     f"{last['seconds']:.1f} s",
-                    f"{reached['seconds']:.1f} s" if reached else "not reached",
+                    "not reached" if reached is None else f"{reached:.1f} s",
                 ]
                 cells += [f"{one['peak bytes'] / 1e9:.2f} GB"]
             if "ended" in one:

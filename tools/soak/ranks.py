@@ -235,6 +235,8 @@ def _chain(command: Command, kills: int, chance: random.Random, tally: Tally) ->
                 if len(log) == kills or run.is_over():
                     break
                 moment = tally.plan[sum(tally.kills.values())]
+                if moment in ("steps", "checkpoint") and command.epochs_done() >= EPOCHS - 1:
+                    moment = "start"  # there is no further epoch
                 known = run.ranks()
                 rank = run.signal_at(moment, chance)
                 if rank is None:
