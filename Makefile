@@ -7,7 +7,7 @@ INSTALLED = $(VENV)/.installed
 # Tests start many processes, which would compile every module again
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: test pytest test-long demo check fuzz hostile mutants soak clean
+.PHONY: test pytest test-long demo check fuzz hostile mutants soak soak-ranks clean
 
 test: $(INSTALLED)
 	$(MAKE) --no-print-directory --jobs=2 check pytest
@@ -36,6 +36,10 @@ demo: $(INSTALLED)
 # Kills, full disks, threads, fork and spawn; SOAK="--kills 50 --seed 7" sets other options
 soak: $(INSTALLED)
 	$(BIN)/python tools/soak $(SOAK)
+
+# Ranks of torchrun that are killed, hang or have a full disk; SOAK="--kills 40 --seed 7" sets other options
+soak-ranks: $(INSTALLED)
+	$(BIN)/python tools/soak/ranks.py $(SOAK)
 
 # Hostile requests to a service, by raw sockets; HOSTILE="--count 5000 --seed 7" sets other options
 hostile: $(INSTALLED)

@@ -1,4 +1,4 @@
-"""A short part of `make soak`: two chains of kills."""
+"""A short part of `make soak` and of `make soak-ranks`: chains of kills."""
 
 import subprocess
 import sys
@@ -17,3 +17,12 @@ def test_two_killed_runs_end_as_promised():
     assert done.returncode == 0, done.stdout + done.stderr
     assert "| full | " in done.stdout
     assert " | 0 | 0 | 0 |" in done.stdout.splitlines()[-1]
+
+
+@pytest.mark.long
+@pytest.mark.skipif(sys.platform != "linux", reason="it looks into /proc")
+def test_killed_ranks_of_torchrun_end_as_promised():
+    options = ["--kills", "2", "--only-kills", "--ranks", "2", "--seed", "5"]
+    done = subprocess.run([sys.executable, str(TOOL / "ranks.py"), *options], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1].startswith("| 2 | ")

@@ -15,6 +15,7 @@ FOLDER = Path(__file__).parents[3] / "benchmarks"
 CALLS = {
     "dislikes.py": (["--quick"], ["world, valid", "| excluded | 1 | "]),
     "cold_items.py": (["--quick"], ["hybrid map", "level 0.97", "mixed ndcg"]),
+    "distributed.py": (["--quick"], ["2·B·d numbers take 4 kB", "ranks  largest difference of scores"]),
     "diversity.py": (["--quick", "--time"], ["| 0.5 | ", "s for all lists with a filter"]),
     "exchangeability.py": (
         ["--quick"],
@@ -35,6 +36,10 @@ CALLS = {
     "ml100k_paper_split.py": (
         ["--data", "{data}", "--seeds", "1", "--epochs", "1", "--only", "MF BPR"],
         ["MF BPR: NDCG@20", "authors' program 0.4196"],
+    ),
+    "peers_at_scale.py": (
+        ["--pairs", "2e4", "--quick", "--only", "truepair", "--users", "50", "--folder", "{data}"],
+        ["truepair: 2 iterations", "| 20,000 | truepair |", "target 0."],
     ),
     "prepare.py": (
         ["--rows", "1e4", "--ids", "text", "--folder", "{data}", "--out", "{data}/measured.json"],
@@ -76,8 +81,12 @@ def without_clip_names(path):
 def run_script(name, folder, monkeypatch, capfd):
     """Run a script with its words of CALLS; what it must show is in what it printed."""
     words, shown = CALLS[name]
-    monkeypatch.setattr(sys, "argv", [name, *(word.format(data=folder) for word in words)])
-    runpy.run_path(str(FOLDER / name), run_name="__main__")
+    words = [word.format(data=folder) for word in words]
+    if name in SPAWNING:
+        subprocess.run([sys.executable, FOLDER / name, *words], check=True)
+    else:
+        monkeypatch.setattr(sys, "argv", [name, *words])
+        runpy.run_path(str(FOLDER / name), run_name="__main__")
     printed = capfd.readouterr().out
     for text in shown:
         assert text in printed
@@ -96,7 +105,14 @@ def test_the_figures_of_scaling_are_those_of_the_kept_measurements(tmp_path, mon
         assert b"<!-- an epoch by " in made.read_bytes()  # a title, drawn with the rest
 
 
-LONG = ("recommend_all.py", "import_time.py", "serving.py")  # they start processes
+SPAWNING = ("distributed.py",)  # its processes import the main module
+LONG = (
+    "recommend_all.py",
+    "import_time.py",
+    "serving.py",
+    "distributed.py",
+    "peers_at_scale.py",
+)  # they start processes
 
 
 @pytest.mark.parametrize(

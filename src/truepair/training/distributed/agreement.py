@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from truepair.data.interactions import EXTRA, Interactions, trusted_interactions
 from truepair.errors import InputError
 from truepair.storage.versions import package_version
 from truepair.training.distributed.collectives import Group
@@ -33,6 +34,21 @@ def check_agreement(group: Group, facts: Mapping[str, Any]) -> None:
                 f"rank {rank} would not train the same model as rank 0: {shown}. Start all ranks with the "
                 "same command, data and installation."
             )
+
+
+def check_pairs(group: Group, data: Interactions) -> None:
+    """An error if the pairs are not those of the hash that a prepared folder states: it was changed since."""
+    if group.size == 1:
+        return
+    plain = {name: getattr(data, name) for name in (*EXTRA, "time_kind", "disliked")}
+    found = trusted_interactions(data.users, data.items, data.user_ids, data.item_ids, **plain).hash
+    check_agreement(group, {"pairs as read": found})
+    if found != data.hash:
+        raise InputError(
+            f"the pairs are not those that were prepared: their hash is {found}, and the folder states "
+            f"{data.hash}. It was changed since; `truepair prepare FOLDER --verify` finds where, and "
+            "preparing it again mends it."
+        )
 
 
 def facts_of_code() -> dict[str, Any]:

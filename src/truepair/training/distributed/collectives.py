@@ -7,7 +7,7 @@ memory where several processes share a device, which NCCL does not allow.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -138,14 +138,17 @@ class Group:
         why = f"{type(error).__name__}: {text[0] if text else ''}"
         if not absent:
             return TrainingError(f"rank {self.rank} of {self.size} lost the other ranks ({why:.300}).")
-        names = ", ".join(map(str, absent))
-        ranks = (
-            f"rank {names} of {self.size} does" if len(absent) == 1 else f"ranks {names} of {self.size} do"
-        )
-        return TrainingError(
-            f"{ranks} not answer: the process has ended, or it hangs; see its output. "
-            f"Rank {self.rank} waited for it ({why:.300})."
-        )
+        return no_answer(absent, self.rank, self.size, why)
+
+
+def no_answer(absent: Sequence[int], rank: int, size: int, why: str) -> TrainingError:
+    """An error that names the ranks that do not answer."""
+    names = ", ".join(map(str, absent))
+    ranks = f"rank {names} of {size} does" if len(absent) == 1 else f"ranks {names} of {size} do"
+    return TrainingError(
+        f"{ranks} not answer: the process has ended, or it hangs; see its output. "
+        f"Rank {rank} waited for it ({why:.300})."
+    )
 
 
 def _bytes(tensor: Tensor) -> int:

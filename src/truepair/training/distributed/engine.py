@@ -9,7 +9,7 @@ from truepair.losses import LOSSES, InfoNCEPosterior
 from truepair.models.encoders import MF
 from truepair.sampling import Full
 from truepair.training.checkpoints import describe_job
-from truepair.training.distributed.agreement import check_agreement, facts_of_code
+from truepair.training.distributed.agreement import check_agreement, check_pairs, facts_of_code
 from truepair.training.distributed.collectives import Group
 from truepair.training.distributed.memory import check_memory
 from truepair.training.distributed.processes import device_of, group_of, n_processes
@@ -28,6 +28,7 @@ def _start(job: Job) -> ShardTrainer:
 def started(job: Job, group: Group) -> ShardTrainer:
     """The trainer of a rank, after the ranks have agreed on what they train."""
     check_agreement(group, facts_of_code() | describe_job(job, None) | {"ranks": group.size})
+    check_pairs(group, job.interactions)
     check_memory(job, group.size, job.settings.torch_device())
     return ShardTrainer(job, group)
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed import PrefixStore  # type: ignore[attr-defined]
+from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
 from torch.distributed.rendezvous import rendezvous
 
 from truepair.errors import InputError
-from truepair.training.distributed.collectives import Group
+from truepair.training.distributed.collectives import Group, no_answer
 
 TIMEOUT = "TRUEPAIR_TIMEOUT"
 """The environment variable with the seconds after which a rank that does not answer is given up."""
@@ -73,8 +73,11 @@ def _join(device: torch.device) -> Group:
     if over_nccl:
         torch.cuda.set_device(device)
     timeout = timedelta(seconds=_seconds())
-    store, rank, size = next(rendezvous("env://", timeout=timeout))
+    store, rank, size = _meeting_place(timeout)
     attempt = f"truepair/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
+    joined = RollCall(PrefixStore(f"{attempt}/joined", store), rank, size, timeout.total_seconds())
+    if absent := joined.absent():
+        raise no_answer(absent, rank, size, f"it has not begun after {timeout.total_seconds():g} seconds")
     dist.init_process_group(
         "cpu:gloo,cuda:nccl" if over_nccl else "gloo",
         store=PrefixStore(f"{attempt}/group", store),
@@ -87,10 +90,29 @@ def _join(device: torch.device) -> Group:
     return Group(rank, size, place=None if over_nccl else _MAIN_MEMORY, absent=roll.absent)
 
 
-class RollCall:
-    """Who is still there after a collective has failed: every rank that notices it signs a list.
+def _meeting_place(timeout: timedelta) -> tuple[Any, int, int]:
+    """The store where the ranks find each other, this rank, and how many there are.
 
-    A rank that hangs, or has ended, does not sign. Nothing is sent while all goes well.
+    Without torchrun, rank 0 keeps it; it does not wait for the others, so that the absent can be named.
+    """
+    rank, size = rank_of_process(), n_processes()
+    host, port = (os.environ.get(name, "") for name in ("MASTER_ADDR", "MASTER_PORT"))
+    of_torchrun = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    if of_torchrun or not host or not port.isdecimal():
+        store, rank, size = next(rendezvous("env://", timeout=timeout))
+        return store, rank, size
+    try:
+        return TCPStore(host, int(port), size, rank == 0, timeout, wait_for_workers=False), rank, size
+    except RuntimeError as error:
+        if rank == 0:
+            raise InputError(f"rank 0 cannot listen on {host}:{port}: {error}") from error
+        raise no_answer([0], rank, size, str(error)) from error
+
+
+class RollCall:
+    """Who is there, before the first collective and after one that has failed: each rank signs a list.
+
+    A rank that hangs, or has ended, does not sign. Nothing is sent in between.
     """
 
     def __init__(self, store: Any, rank: int, size: int, seconds: float) -> None:
