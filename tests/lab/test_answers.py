@@ -646,7 +646,10 @@ def test_quality_answer():
     assert alone == ["ml-1m", "gowalla-tail"]
     assert ranked("gowalla-tail", ("mf", "exact-infonce"), "ease-powers") == [0]
     trained = [model for model, _ in contest().models("ml-1m") if model[0] != "-"]
-    assert {model[0] for model in trained if set(ranked("ml-1m", model)[:3]) == {1}} == {"mf+ease", "lightgcn+ease"}
+    assert {model[0] for model in trained if set(ranked("ml-1m", model)[:3]) == {1}} == {
+        "mf+ease",
+        "lightgcn+ease",
+    }
     assert ranked("ml-1m", ("mf", "exact-infonce"), "ease-powers") == [-1]
     assert [signs[case][2] for case in EVEN] == [1, 0, 0]
     gap = family_gap("ml-100k", "ChebyCF")
