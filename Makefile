@@ -17,6 +17,7 @@ pytest: $(INSTALLED)
 
 # Tests that start processes which load everything anew, compile for a GPU, or draw figures twice: before a release
 test-long: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --editable '.[dev,long]' --constraint constraints.txt
 	$(BIN)/python -m pytest -m long
 
 check: $(INSTALLED)
