@@ -18,6 +18,7 @@ from truepair.training.dislikes import weighs_dislikes
 from truepair.training.full.losses import RowLosses
 from truepair.training.full.scoring import Blocks, ScoredBlock, sums_for
 from truepair.training.full.step_work import step_work, threads_for
+from truepair.training.full.streaming import StreamedBlocks, is_streamed
 from truepair.training.job import Job
 from truepair.training.module_trainer import ModuleTrainer, l2_penalty
 from truepair.training.trainer import EpochTotals
@@ -28,10 +29,13 @@ _POSTERIOR = "posterior."
 class FullTrainer(ModuleTrainer):
     """Every encoder, loss and optimizer, with the sampler `Full`."""
 
+    streams = True  # pairs may stay in main memory
+
     def __init__(self, job: Job) -> None:
         assert isinstance(job.sampler, Full)
         super().__init__(job)
-        self.blocks = Blocks(
+        kind = StreamedBlocks if self.streams and is_streamed(job.interactions, self.device) else Blocks
+        self.blocks = kind(
             job.interactions,
             self.job.loss,
             job.sampler,
