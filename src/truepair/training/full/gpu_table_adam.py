@@ -34,7 +34,7 @@ def catch_up_kernel(
     ALL: tl.constexpr, DECAY: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """The steps before `step` that each row of the tile has missed."""
-    row, there, number, _, inside = _tile(rows, n, dim, ALL, ROWS, COLUMNS)
+    row, there, number, given, inside = _tile(rows, n, dim, ALL, ROWS, COLUMNS)
     begin = tl.load(made + row, mask=there, other=0)
     missed = tl.where(there, step - begin, 0)
     most = tl.max(missed, axis=0)
@@ -47,7 +47,7 @@ def catch_up_kernel(
         changed = 1
         while (k < most) & (changed > 0):
             before = w
-            for _ in range(_LOOK):
+            for look in range(_LOOK):  # noqa: B007, a kernel has no name for nothing
                 live = k < missed
                 rate = tl.load(rates + begin + k, mask=live, other=0.0)
                 root = tl.load(roots + begin + k, mask=live, other=0.0)
