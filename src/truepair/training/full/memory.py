@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -68,16 +69,10 @@ def remedy(job: Job, many: bool, streamed: bool, place: torch.device, free: int)
     states = ("half", "host") if place.type == "cuda" else ("half",)
     for state in states:
         if many and job.settings.optimizer_state != state:
-            settings = _with_state(job, state)
-            if needs(settings, many, streamed)[place.type == "cpu"] <= free:
+            other = replace(job, settings=replace(job.settings, optimizer_state=state))  # type: ignore[arg-type]
+            if needs(other, many, streamed)[place.type == "cpu"] <= free:
                 return f"set optimizer_state={state!r}, or lower dim"
     return "lower dim or batch_size, set columns of the sampler, or use several devices (torchrun)"
-
-
-def _with_state(job: Job, state: str) -> Job:
-    from dataclasses import replace
-
-    return replace(job, settings=replace(job.settings, optimizer_state=state))  # type: ignore[arg-type]
 
 
 def _power_of_two(n: int) -> int:
