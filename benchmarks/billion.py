@@ -1,16 +1,16 @@
 """One device, large data: a world with planted structure is made, prepared, trained on, and recovered.
 
-    python benchmarks/billion.py --folder work --out billion.json                    # 10^9 pairs, on a GPU
-    python benchmarks/billion.py --users 1e4 --items 2e3 --groups 40 --batch 32 --columns 500   # small, on a CPU
-    python benchmarks/billion.py --folder work --phases train lists                  # a part, on a folder that is there
+    python benchmarks/billion.py --folder work --out billion.json     # 10^9 pairs, on a GPU
+    python benchmarks/billion.py --users 1e4 --items 2e3 --groups 40 --batch 16 --columns 500   # on a CPU
+    python benchmarks/billion.py --folder work --phases train lists   # a part, with the files of a run
 
 Items belong to groups. A user likes four groups: four fifths of the user's rows are items of these, the first
 of a group most often; the others are items that all people take. Every number is a function of (seed, draw,
 user), so the truth is known. Phases: `source` writes rows as a folder of Parquet files, all users in each;
 `prepare` runs `prepare_interactions` on it, or with `--writer blocks` writes the documented layout user by
-user; `train` trains MF by InfoNCE with drawn columns and measures recall@20 of coming items after every epoch,
-beside the best possible list, popular items and chance; `lists` ranks the catalogue for some users and writes
-the lists to Parquet, a piece at a time. Each phase is timed; what was measured is written after each.
+user; `train` trains MF by InfoNCE with drawn columns and measures recall@20 of coming items after every
+epoch, beside the best possible list, popular items and chance; `lists` ranks the catalogue for some users and
+writes the lists to Parquet, a piece at a time. Each phase is timed; what was measured is written after each.
 """
 
 from __future__ import annotations
@@ -89,7 +89,9 @@ class World:
 
     def chances(self, liked: Tensor) -> Tensor:
         """The chance that a draw in the user's groups is each item. [n, items]"""
-        edges = (torch.arange(self.size + 1, device=self.device, dtype=torch.float64) / self.size) ** (1 / SKEW)
+        edges = (torch.arange(self.size + 1, device=self.device, dtype=torch.float64) / self.size) ** (
+            1 / SKEW
+        )
         found = torch.zeros(len(liked), self.size, self.groups, device=self.device)
         ones = torch.ones(len(liked), 1, device=self.device)
         times = torch.zeros(len(liked), self.groups, device=self.device)
@@ -227,7 +229,9 @@ class Truth:
     def popular(self) -> npt.NDArray[np.int64]:
         """Lists of the items that most users have."""
         order = np.argsort(-self.data.item_counts, kind="stable")[:1000]
-        lists = [np.setdiff1d(order, self.data.items_of(int(row)), assume_unique=True)[:K] for row in self.rows]
+        lists = [
+            np.setdiff1d(order, self.data.items_of(int(row)), assume_unique=True)[:K] for row in self.rows
+        ]
         return np.asarray(lists)
 
     def bounds(self) -> dict[str, float]:
@@ -239,7 +243,9 @@ class Truth:
 
     def measured(self, users: Tensor, items: Tensor) -> dict[str, float]:
         """What the lists of a model reach."""
-        lists = top_k(users[torch.as_tensor(self.rows, device=users.device)], items, K, exclude=self.known).items
+        lists = top_k(
+            users[torch.as_tensor(self.rows, device=users.device)], items, K, exclude=self.known
+        ).items
         return {f"recall@{K}": self.recall(lists), "in liked groups": self.in_groups(lists)}
 
     @property
@@ -301,11 +307,16 @@ def lists(world: World, folder: Path, n: int) -> dict[str, Any]:
     users, items = (model[side].to(world.device) for side in ("users", "items"))
     n, at_once, path = min(n, len(users)), 8192, folder.parent / "lists.parquet"
     began = time.perf_counter()
-    with pq.ParquetWriter(path, pa.schema([("user", pa.int64()), ("item", pa.int64()), ("score", pa.float32())])) as file:
+    with pq.ParquetWriter(
+        path, pa.schema([("user", pa.int64()), ("item", pa.int64()), ("score", pa.float32())])
+    ) as file:
         for start in range(0, n, at_once):
             rows = np.arange(start, min(start + at_once, n))
             found = top_k(users, items, K, rows=rows, exclude=data)
-            columns = [data.user_ids.outside(np.repeat(rows, K)), data.item_ids.outside(found.items.reshape(-1))]
+            columns = [
+                data.user_ids.outside(np.repeat(rows, K)),
+                data.item_ids.outside(found.items.reshape(-1)),
+            ]
             file.write_table(pa.table([*columns, found.scores.reshape(-1)], schema=file.schema))
     seconds = time.perf_counter() - began
     return {"users": n, "rows": n * K, "users a second": n / seconds, "bytes": path.stat().st_size}
@@ -359,7 +370,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    for name, default in (("users", 1e7), ("items", 1e6), ("groups", 2000), ("batch", 8192), ("columns", 8192)):
+    for name, default in (
+        ("users", 1e7),
+        ("items", 1e6),
+        ("groups", 2000),
+        ("batch", 8192),
+        ("columns", 8192),
+    ):
         parser.add_argument(f"--{name}", type=lambda text: int(float(text)), default=int(default))
     parser.add_argument("--draws", type=int, default=110, help="rows of a user; some repeat a pair")
     parser.add_argument("--files", type=int, default=22, help="files of the source")
@@ -368,7 +385,9 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=0.02)
     parser.add_argument("--temperature", type=float, default=0.1)
     parser.add_argument("--state", choices=["device", "half", "host"], default="device")
-    parser.add_argument("--sample", type=int, default=2000, help="users whose lists are compared with the truth")
+    parser.add_argument(
+        "--sample", type=int, default=2000, help="users whose lists are compared with the truth"
+    )
     parser.add_argument("--lists", type=int, default=100_000, help="users whose lists are written")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--memory", default="90GB", help="the limit that `prepare_interactions` gets")
@@ -376,11 +395,14 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--phases", nargs="+", choices=PHASES, default=list(PHASES))
     parser.add_argument("--keep-source", action="store_true", help="do not delete the rows once prepared")
-    parser.add_argument("--folder", type=Path, help="where all files are; by default a folder that is removed")
+    parser.add_argument(
+        "--folder", type=Path, help="where all files are; by default a folder that is removed"
+    )
     parser.add_argument("--out", type=Path, help="a JSON file")
     args = parser.parse_args()
     if args.folder is not None:
-        return run(args, args.folder)
+        run(args, args.folder)
+        return
     with tempfile.TemporaryDirectory() as name:
         run(args, Path(name))
 
@@ -399,7 +421,11 @@ def run(args: argparse.Namespace, folder: Path) -> None:
         torch.cuda.empty_cache()
 
         def make() -> dict[str, Any]:
-            return write_blocks(world, args.draws, prepared) if blocks else prepare(source, prepared, args.memory)
+            return (
+                write_blocks(world, args.draws, prepared)
+                if blocks
+                else prepare(source, prepared, args.memory)
+            )
 
         timed("prepare", make, facts, args.out)
         if not args.keep_source and not blocks:

@@ -27,9 +27,9 @@ class Settings:
     weight_decay            L2 on all parameters in every step, added to the gradient (the paper's).
     l2_users, l2_items      L2 on the rows a data entry touches: ½·l2·‖e‖², added to the entry's loss.
     dislike_weight          full-catalogue training: as how many unlabelled items a disliked item counts.
-    optimizer_state         full-catalogue training of MF with Adam: where the two numbers are that Adam keeps of
-                            each number of the users' vectors: "device"; "half": there, in half the
-                            precision; "host": in main memory.
+    optimizer_state         full-catalogue training of MF with Adam: where Adam's two means of each number of
+                            users' vectors are: "device"; "half": there, in half the precision; "host": in
+                            main memory.
     patience                stop when the validation metric has not improved for so many epochs.
     validate_every          epochs between two validations.
     device                  "auto" is CUDA where there is one, else the CPU.

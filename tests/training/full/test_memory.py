@@ -10,8 +10,8 @@ from truepair.losses import InfoNCE
 from truepair.models.encoders import MF
 from truepair.sampling import Full
 from truepair.training import Job, Settings
-from truepair.training.full import memory
-from truepair.training.full.memory import Needs, check_memory, needs
+from truepair.training.full.large import memory
+from truepair.training.full.large.memory import Needs, check_memory, needs
 from worlds import interactions_of
 
 DATA = interactions_of([[u % 10, 10 + u % 7] for u in range(640)], 20)  # 1,280 pairs
@@ -36,6 +36,7 @@ def test_states_and_pairs_are_counted_where_they_are():
 
 def test_at_the_size_of_a_thousand_million_pairs():
     """10⁷ users x 10⁶ items, d = 64: users 2.56 GB twice, their states 5.12 GB, items 1.28 GB."""
+
     class Large:
         n_users, n_items = 10_000_000, 1_000_000
 
@@ -64,7 +65,10 @@ def test_errors_name_what_would_fit(cuda):
     need = {state: needs(job_of(optimizer_state=state), True, True) for state in ("device", "half", "host")}
     cuda |= {"cuda": need["device"].device, "cpu": need["device"].host}
     check_memory(job_of(), True)
-    for state, words in (("half", "set optimizer_state='half', or lower dim"), ("host", "optimizer_state='host'")):
+    for state, words in (
+        ("half", "set optimizer_state='half', or lower dim"),
+        ("host", "optimizer_state='host'"),
+    ):
         cuda |= {"cuda": need[state].device, "cpu": need["host"].host}
         with pytest.raises(InputError, match=f"GB of the device, and .* are free; .*{words}"):
             check_memory(job_of(), True)
@@ -72,7 +76,7 @@ def test_errors_name_what_would_fit(cuda):
     with pytest.raises(InputError, match="lower dim or batch_size"):
         check_memory(job_of(), False)
     cuda |= {"cuda": 1 << 40, "cpu": need["host"].host - 1}
-    with pytest.raises(InputError, match="of main memory.*optimizer_state='half'"):
+    with pytest.raises(InputError, match=r"of main memory.*optimizer_state='half'"):
         check_memory(job_of(optimizer_state="host"), True)
 
 

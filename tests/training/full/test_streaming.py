@@ -1,4 +1,4 @@
-"""Pairs that are streamed to the device: the same bits as with all of them there; errors and ends of the thread."""
+"""Pairs that are streamed to the device: the same bits as with all of them there; how the thread ends."""
 
 import dataclasses
 import threading
@@ -12,11 +12,11 @@ from truepair.losses import DPL, InfoNCE
 from truepair.models.encoders import MF
 from truepair.sampling import Full
 from truepair.training import Job, Settings, fit
-from truepair.training.full import streaming
-from truepair.training.full.ahead import ahead
 from truepair.training.full.engine import FULL
+from truepair.training.full.large import streaming
+from truepair.training.full.large.ahead import ahead
+from truepair.training.full.large.streaming import StreamedBlocks, is_mapped, is_streamed
 from truepair.training.full.scoring import Blocks
-from truepair.training.full.streaming import StreamedBlocks, is_mapped, is_streamed
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -42,7 +42,7 @@ def job_of(data, device=CPU, **changes):
 @pytest.fixture
 def streamed(monkeypatch):
     """All pairs are streamed, whatever their number."""
-    for place in ("trainer", "engine", "memory"):
+    for place in ("trainer", "engine", "large.memory"):
         monkeypatch.setattr(f"truepair.training.full.{place}.is_streamed", lambda data, device: True)
 
 
@@ -106,7 +106,7 @@ def test_an_error_while_gathering_ends_the_fit(monkeypatch):
     def broken(*arguments):
         raise OSError("the file is gone")
 
-    monkeypatch.setattr(streaming, "gather", broken)
+    monkeypatch.setattr("truepair.training.full.large.gathering.gather", broken)
     monkeypatch.setattr(streaming, "announce_compilation", lambda functions: None)
     with pytest.raises(OSError, match="the file is gone"):
         fit(job_of(world()))

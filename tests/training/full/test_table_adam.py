@@ -11,10 +11,10 @@ from truepair.losses import InfoNCE
 from truepair.models.encoders import MF, LightGCN
 from truepair.sampling import Full
 from truepair.training import Job, Settings, fit
-from truepair.training.full import table_adam
 from truepair.training.full.engine import FULL, MANY_STEPS, has_many_users
+from truepair.training.full.large import table_adam
+from truepair.training.full.large.table_adam import TableAdam
 from truepair.training.full.many_users import ManyUsersTrainer
-from truepair.training.full.table_adam import TableAdam
 from truepair.training.full.trainer import FullTrainer
 from worlds import interactions_of
 
@@ -28,11 +28,10 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 def table_of(kind, weights, decay, state="device"):
     """A table whose functions are PyTorch's, or those of the kernels."""
-    table = TableAdam(weights.clone().to(DEVICE if kind == "triton" else "cpu"), decay, state)
-    if kind == "triton":
-        kernels = pytest.importorskip("truepair.training.full.gpu_table_adam")
-        table.catch_up, table.move = kernels.catch_up, kernels.update
-    return table
+    if kind == "plain":
+        return TableAdam(weights.clone(), decay, state)
+    kernels = pytest.importorskip("truepair.training.full.large.gpu_table_adam")
+    return TableAdam(weights.clone().to(DEVICE), decay, state, (kernels.catch_up, kernels.update))
 
 
 def epochs_of(table, gradients, rows, rate=0.01):
@@ -104,7 +103,7 @@ def test_half_the_precision_is_near_and_takes_half_the_memory(kind):
     gradients = gradients.abs() + 0.1  # a direction, so that rounding could add up
     table = epochs_of(table_of(kind, start, 0.0, "half"), gradients, rows)
     assert table.means.first.dtype == table.means.second.dtype == torch.bfloat16
-    weights, first, second = torch_of(start, gradients, rows, 0.0)
+    weights, _, second = torch_of(start, gradients, rows, 0.0)
     moved = (weights - start).abs().max()
     assert (table.weights.cpu() - weights).abs().max() <= 0.02 * moved
     truncates = kind == "triton" and DEVICE == "cpu"  # Triton's interpreter does not round to the nearest
@@ -115,10 +114,11 @@ def test_half_the_precision_is_near_and_takes_half_the_memory(kind):
 
 def test_states_on_the_host_are_those_on_the_device():
     start, gradients, rows = course(23, 6, 7)
-    tables = [epochs_of(TableAdam(start.clone().to(DEVICE), 0.0, s), gradients, rows) for s in ("device", "host")]
-    assert all(torch.equal(a.cpu(), b.cpu()) for a, b in zip(*(t.means for t in tables), strict=True))
-    assert tables[1].means.first.device.type == "cpu"
-    assert tables[1].means.first.is_pinned() == torch.cuda.is_available()
+    tables = [table_of("triton", start, 0.0, state) for state in ("device", "host")]
+    device, host = (epochs_of(table, gradients, rows).means for table in tables)
+    assert all(torch.equal(a.cpu(), b.cpu()) for a, b in zip(device, host, strict=True))
+    assert host.first.device.type == "cpu"
+    assert host.first.is_pinned() == torch.cuda.is_available()
 
 
 def test_many_rows_catch_up_in_pieces(monkeypatch):
@@ -214,7 +214,7 @@ def test_a_state_elsewhere_needs_users_that_are_left_alone():
 
 def test_other_engines_refuse_it():
     for engine in ("reference", "distributed"):
-        with pytest.raises(InputError, match="optimizer_state.*engine 'full'"):
+        with pytest.raises(InputError, match=r"optimizer_state.*engine 'full'"):
             fit(job_of(optimizer_state="half"), engine=engine)
 
 

@@ -12,10 +12,10 @@ from truepair.models.encoders import MF
 from truepair.sampling import Full
 from truepair.training.dislikes import weighs_dislikes
 from truepair.training.full.cuda_graphs import RecordedFullTrainer
+from truepair.training.full.large.memory import check_memory
+from truepair.training.full.large.streaming import is_streamed
 from truepair.training.full.losses import has_row_form
 from truepair.training.full.many_users import ManyUsersTrainer
-from truepair.training.full.memory import check_memory
-from truepair.training.full.streaming import is_streamed
 from truepair.training.full.trainer import FullTrainer
 from truepair.training.job import Job
 from truepair.training.trainer import Engine
@@ -70,9 +70,9 @@ def check_state(job: Job) -> None:
             f"{type(job.encoder).__name__} with {settings.optimizer!r}; leave it out."
         )
     raise InputError(
-        f"optimizer_state = {state!r} needs {MANY_STEPS} steps in an epoch or more: {MANY_STEPS} x batch_size "
-        f"= {MANY_STEPS * settings.batch_size:,} users, and there are {job.interactions.n_users:,}; leave it "
-        "out, or lower batch_size."
+        f"optimizer_state = {state!r} needs {MANY_STEPS} steps in an epoch or more: {MANY_STEPS} x "
+        f"batch_size = {MANY_STEPS * settings.batch_size:,} users, and there are "
+        f"{job.interactions.n_users:,}; leave it out, or lower batch_size."
     )
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
 from truepair.sampling import Matrices
+from truepair.training.full.large.table_adam import TableAdam
 from truepair.training.full.losses import RowLosses
 from truepair.training.full.scoring import ScoredBlock
-from truepair.training.full.table_adam import TableAdam
 from truepair.training.full.trainer import FullTrainer
 from truepair.training.job import Job
 from truepair.training.trainer import EpochTotals
@@ -67,7 +68,12 @@ class ManyUsersTrainer(FullTrainer):
             from truepair.training.full.row_adam import RowAdam  # imports Numba
 
             return RowAdam(weights, settings.weight_decay)
-        return TableAdam(weights, settings.weight_decay, settings.optimizer_state)
+        kernels = None
+        if self.device.type == "cuda" and find_spec("triton") is not None:
+            from truepair.training.full.large import gpu_table_adam
+
+            kernels = gpu_table_adam.catch_up, gpu_table_adam.update
+        return TableAdam(weights, settings.weight_decay, settings.optimizer_state, kernels)
 
     def train(self, epoch: int, rate: float, advance: Callable[[int], None]) -> EpochTotals:
         """All anchors once."""

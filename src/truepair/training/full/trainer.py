@@ -15,10 +15,10 @@ from torch import Tensor
 
 from truepair.sampling import Full
 from truepair.training.dislikes import weighs_dislikes
+from truepair.training.full.large.streaming import StreamedBlocks, is_streamed
 from truepair.training.full.losses import RowLosses
 from truepair.training.full.scoring import Blocks, ScoredBlock, sums_for
 from truepair.training.full.step_work import step_work, threads_for
-from truepair.training.full.streaming import StreamedBlocks, is_streamed
 from truepair.training.job import Job
 from truepair.training.module_trainer import ModuleTrainer, l2_penalty
 from truepair.training.trainer import EpochTotals

@@ -10,7 +10,7 @@ import torch
 from truepair.errors import InputError
 from truepair.models.factor_matrices import free_bytes
 from truepair.sampling import Full
-from truepair.training.full.streaming import is_streamed
+from truepair.training.full.large.streaming import is_streamed
 from truepair.training.job import Job
 
 _FLOAT, _CODE = 4, 8

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from truepair.training.full.table_adam import BETAS, EPSILON, LOOK, Course, Means
+from truepair.training.full.large.table_adam import BETAS, EPSILON, LOOK, Course, Means
 
 _BETA1, _BETA2, _EPSILON = tl.constexpr(BETAS[0]), tl.constexpr(BETAS[1]), tl.constexpr(EPSILON)
 _LOOK = tl.constexpr(LOOK)
@@ -19,7 +19,7 @@ def _tile(rows, n, dim, ALL: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.const
     """The rows of a program, whether there are such, the places of their numbers, and which of these are."""
     place = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     there = place < n
-    if ALL:
+    if ALL:  # noqa: SIM108, a kernel has no such expression of constants
         row = place
     else:
         row = tl.load(rows + place, mask=there, other=0)
@@ -34,7 +34,7 @@ def catch_up_kernel(
     ALL: tl.constexpr, DECAY: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """The steps before `step` that each row of the tile has missed."""
-    row, there, number, given, inside = _tile(rows, n, dim, ALL, ROWS, COLUMNS)
+    row, there, number, _given, inside = _tile(rows, n, dim, ALL, ROWS, COLUMNS)
     begin = tl.load(made + row, mask=there, other=0)
     missed = tl.where(there, step - begin, 0)
     most = tl.max(missed, axis=0)

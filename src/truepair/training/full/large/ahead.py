@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from typing import TypeVar
 
 T = TypeVar("T")
 _WAIT = 0.05  # seconds between two looks at whether the values are still wanted
 
 
-def ahead(values: Iterable[T], depth: int) -> Iterator[T]:
+def ahead(values: Iterable[T], depth: int) -> Generator[T]:
     """The values, of which a thread makes up to `depth` more than were used.
 
     An error of the thread is raised here, in the place of its value. The thread ends with the iterator.
@@ -20,9 +20,11 @@ def ahead(values: Iterable[T], depth: int) -> Iterator[T]:
     over = threading.Event()
 
     def put(value: list[T], error: BaseException | None = None) -> None:
-        while not over.is_set():
+        waiting = True
+        while waiting and not over.is_set():
             try:
-                return made.put((value, error), timeout=_WAIT)
+                made.put((value, error), timeout=_WAIT)
+                waiting = False
             except queue.Full:
                 pass
 
@@ -33,7 +35,7 @@ def ahead(values: Iterable[T], depth: int) -> Iterator[T]:
                 if over.is_set():
                     return
             put([])
-        except BaseException as error:  # noqa: BLE001, it is raised where the values are used
+        except BaseException as error:  # it is raised where the values are used
             put([], error)
 
     thread = threading.Thread(target=work, name="truepair-ahead", daemon=True)

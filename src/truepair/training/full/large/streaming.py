@@ -7,7 +7,8 @@ with all pairs on the device.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Generator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,17 +16,22 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 from truepair.models.factor_matrices import free_bytes
 from truepair.storage.compiled_code import announce_compilation
-from truepair.training.full.ahead import ahead
+from truepair.training.full.large.ahead import ahead
 from truepair.training.full.scoring import Blocks
-from truepair.training.sampled.cpu.arithmetic import Longs, compiled
 
 MANY_PAIRS = 1 << 26  # mapped pairs above this number are streamed
 DEPTH = 4  # blocks that are ready
 _SHARE = 4  # pairs that need more than a 4th of the device's free memory are streamed
 _CODE = 8  # bytes of an item on the device
+
+
+Gather = Callable[[npt.NDArray[Any]], None]  # writes a block's values into an array
+Arrived = Callable[[], Tensor]  # waits for them on the device
+Copies = Callable[[int, npt.NDArray[Any], Gather], Arrived]
 
 
 def is_streamed(data: Interactions, device: torch.device) -> bool:
@@ -64,12 +70,15 @@ class StreamedBlocks(Blocks):
         self.columns = [data.items] + ([] if weights is None else [weights])
         self.firsts, self.lengths = np.asarray(data.indptr), np.asarray(data.user_counts)
         self.has_weights = weights is not None
-        announce_compilation([gather])
+        from truepair.training.full.large.gathering import gather  # imports Numba
 
-    def epoch(self, seed: int, epoch: int, batch_size: int) -> Iterator[Tensor]:
+        announce_compilation([gather])
+        self.gather = gather
+
+    def epoch(self, seed: int, epoch: int, batch_size: int) -> Generator[Tensor]:
         """All users who have anchors once, in the order of (seed, epoch), in pieces."""
         blocks = list(super().epoch(seed, epoch, batch_size))
-        on_host = torch.cat(blocks).cpu().split(batch_size) if blocks else ()
+        on_host = torch.split(torch.cat(blocks).cpu(), batch_size) if blocks else ()
         copies = _copies(self.device, len(self.columns))
         made = (self.gathered(users.numpy(), copies) for users in on_host)
         streamed = ahead(made, DEPTH)
@@ -79,7 +88,7 @@ class StreamedBlocks(Blocks):
                 yield users
         finally:
             self.current = None
-            streamed.close()  # type: ignore[attr-defined]
+            streamed.close()
 
     def anchors(self, users: Tensor, rows: Tensor, starts: Tensor) -> tuple[Tensor, Tensor | None]:
         """The items and weights of a block's anchors. [A]"""
@@ -88,28 +97,28 @@ class StreamedBlocks(Blocks):
             return self.ready(users, made)[1:]
         return self.current.items, self.current.weights
 
-    def gathered(self, users: Longs, copies: list[Any]) -> list[Any]:
+    def gathered(self, users: Codes, copies: list[Copies]) -> list[Arrived]:
         """What the users of a block have, on its way to the device."""
         counts = self.lengths[users]
         return [
-            copy(column, int(counts.sum()), (users, self.firsts, self.lengths))
+            copy(int(counts.sum()), column, partial(self.gather, column, users, self.firsts, self.lengths))
             for column, copy in zip(self.columns, copies, strict=True)
         ]
 
-    def ready(self, users: Tensor, arrays: list[Any]) -> Ready:
+    def ready(self, users: Tensor, arrays: list[Arrived]) -> Ready:
         """The block, once its copies have arrived."""
         tensors = [arrived() for arrived in arrays]
         return Ready(users, tensors[0].long(), tensors[1] if self.has_weights else None)
 
 
-def _copies(device: torch.device, n: int) -> list[Any]:
+def _copies(device: torch.device, n: int) -> list[Copies]:
     return [_CudaCopies(device) if device.type == "cuda" else _copied for _ in range(n)]
 
 
-def _copied(column: npt.NDArray[Any], total: int, places: tuple[Longs, Longs, Longs]) -> Any:
+def _copied(total: int, column: npt.NDArray[Any], gather: Gather) -> Arrived:
     """A block's values in a tensor of their own."""
     values = np.empty(total, column.dtype)
-    gather(column, *places, values)
+    gather(values)
     found = torch.from_numpy(values)
     return lambda: found
 
@@ -123,14 +132,14 @@ class _CudaCopies:
         self.buffers: list[Tensor | None] = [None] * 2
         self.copied = [torch.cuda.Event() for _ in range(2)]  # type: ignore[no-untyped-call]
 
-    def __call__(self, column: npt.NDArray[Any], total: int, places: tuple[Longs, Longs, Longs]) -> Any:
+    def __call__(self, total: int, column: npt.NDArray[Any], gather: Gather) -> Arrived:
         turn = self.turn = (self.turn + 1) % len(self.buffers)
         event, buffer = self.copied[turn], self.buffers[turn]
         event.synchronize()  # the copy before the last has left the buffer
         if buffer is None or len(buffer) < total:
             kind = torch.from_numpy(np.empty(0, column.dtype)).dtype
             buffer = self.buffers[turn] = torch.empty(total * 5 // 4, dtype=kind, pin_memory=True)
-        gather(column, *places, buffer.numpy()[:total])
+        gather(buffer.numpy()[:total])
         arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
         with torch.cuda.stream(self.stream):
             found = buffer[:total].to(self.device, non_blocking=True)
@@ -144,20 +153,3 @@ class _CudaCopies:
             return found
 
         return wait
-
-
-def _without_lock(function: Any) -> Any:
-    return compiled(function, nogil=True)
-
-
-@_without_lock
-def gather(
-    column: npt.NDArray[Any], users: Longs, firsts: Longs, lengths: Longs, found: npt.NDArray[Any]
-) -> None:
-    """The values of these users, one user after the other."""
-    place = 0
-    for k in range(len(users)):
-        first = firsts[users[k]]
-        for j in range(lengths[users[k]]):
-            found[place + j] = column[first + j]
-        place += lengths[users[k]]

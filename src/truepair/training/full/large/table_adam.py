@@ -9,7 +9,6 @@ kernels read and write in place over the bus: a row is used once an epoch.
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import NamedTuple
 
 import torch
@@ -58,14 +57,21 @@ Update = Callable[[Means, Tensor, Tensor, int, Course, float], None]
 class TableAdam:
     """The weights [n, d] on their device, Adam's two means of each number, and the steps of an epoch."""
 
-    def __init__(self, weights: Tensor, decay: float, state: str = "device") -> None:
-        self.weights, self.decay, self.state = weights, decay, state
+    def __init__(
+        self,
+        weights: Tensor,
+        decay: float,
+        state: str = "device",
+        functions: tuple[CatchUp, Update] | None = None,
+    ) -> None:
+        """`functions` compute the steps; None: those of PyTorch."""
+        self.weights, self.decay = weights, decay
         first, second = (_zeros(weights, state) for _ in range(2))
         made = torch.zeros(len(weights), dtype=torch.int32, device=weights.device)
         self.means = Means(weights, first, second, made)
         self.steps = 0  # made in all
         self.course = Course.of(0.0, 0, 0, weights.device)
-        self.catch_up, self.move = _functions(weights.device)
+        self.catch_up, self.move = (catch_up, update) if functions is None else functions
 
     @property
     def first(self) -> Tensor:
@@ -115,18 +121,10 @@ def _zeros(weights: Tensor, state: str) -> Tensor:
     return torch.zeros_like(weights)
 
 
-def _functions(device: torch.device) -> tuple[CatchUp, Update]:
-    if device.type == "cuda" and find_spec("triton") is not None:
-        from truepair.training.full import gpu_table_adam
-
-        return gpu_table_adam.catch_up, gpu_table_adam.update
-    return catch_up, update
-
-
 def catch_up(means: Means, rows: Tensor | None, step: int, course: Course, decay: float) -> None:
     """The steps before `step` that each of these rows has missed; None: all rows."""
     rows = torch.arange(len(means.weights), device=means.weights.device) if rows is None else rows
-    for some in rows.split(_ROWS):
+    for some in torch.split(rows, _ROWS):
         begin = means.made[some]
         if int((step - begin).max()) > 0:
             _make_up(means, some, begin.long(), step, course, decay)
