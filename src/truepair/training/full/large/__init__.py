@@ -1,1 +1,1 @@
-"""One device, large data: pairs that stay in main memory, and Adam for tables of which a step uses few rows."""
+"""One device, large data: pairs that stay in main memory, and Adam for tables of many rows."""
