@@ -65,6 +65,7 @@ def test_the_blocks_are_the_same_on_this_device():
     blocks, streams = (
         kind(data, DPL(tau=0.1), Full(), DEVICE, weights=weights) for kind in (Blocks, StreamedBlocks)
     )
+    other = torch.tensor([5, 3, 60], device=DEVICE)  # not a block of an epoch
     for epoch in range(2):
         pairs = zip(blocks.epoch(7, epoch, 9), streams.epoch(7, epoch, 9), strict=True)
         for users, same in pairs:
@@ -73,7 +74,7 @@ def test_the_blocks_are_the_same_on_this_device():
             assert all(
                 (a is None and b is None) or torch.equal(a, b) for a, b in zip(ours, whole, strict=True)
             )
-    other = torch.tensor([5, 3, 60], device=DEVICE)  # not a block of an epoch
+            assert torch.equal(streams.select(other, 3).items, blocks.select(other, 3).items)
     assert torch.equal(streams.select(other, 3).items, blocks.select(other, 3).items)
 
 

@@ -191,6 +191,7 @@ def test_each_trainer_continues_from_the_state_of_the_other():
     job = job_of(optimizer_state="half")
     table = ManyUsersTrainer(job)
     assert isinstance(table.table, TableAdam)
+    assert table.table.means.first.dtype == torch.bfloat16
     table.train(0, 0.02, lambda steps: None)
     dense = FullTrainer(job_of())
     dense.restore({name: value.clone() for name, value in table.state().items()})
