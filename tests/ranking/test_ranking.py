@@ -350,3 +350,16 @@ def test_several_threads_may_ask_at_once():
         found = list(pool.map(lambda rows: top_k(users, items, 5, rows=rows), [[7], [8, 9]] * 20))
     for one, expected in zip(found, [[7], [8, 9]] * 20, strict=True):
         assert_same(one, oracle(users, items, 5, expected))
+
+
+def test_masks_of_many_pairs_stay_in_main_memory(monkeypatch):
+    rng = np.random.default_rng(2)
+    users, items = rng.normal(size=(30, 4)), rng.normal(size=(25, 4))
+    known = random_interactions(rng, 30, 25, 0.3)
+    rows = rng.permutation(30)[:17]
+    monkeypatch.setattr(selection, "compiled_module", lambda: None)
+    whole = top_k(users, items, 5, rows=rows, exclude=known)
+    monkeypatch.setattr(ranking_blocks, "_MANY_PAIRS", 1)
+    found = top_k(users, items, 5, rows=rows, exclude=known)
+    np.testing.assert_array_equal(found.items, whole.items)
+    np.testing.assert_array_equal(found.scores, whole.scores)

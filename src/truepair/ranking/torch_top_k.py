@@ -15,6 +15,7 @@ from truepair.ranking.scores import ROWS, scores_of
 
 Floats = npt.NDArray[np.float32]
 
+_MANY_PAIRS = 1 << 27  # above this number, pairs are not copied to the device as a whole
 _BLOCK_BYTES = {"cpu": 48 << 20, "cuda": 1 << 30}  # one block of scores
 
 
@@ -59,6 +60,8 @@ def _pairs_of(
     mask: Interactions, part: Codes, part_on_device: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The pairs of the users `part`: positions among these users, and items."""
+    if len(mask) >= _MANY_PAIRS:
+        return _pairs_from_host(mask, part, part_on_device.device)
     kept, device = _device_pairs.setdefault(mask, {}), part_on_device.device
     if device not in kept:
         kept[device] = _on_device(mask.indptr, device), _on_device(mask.items, device)
@@ -69,6 +72,17 @@ def _pairs_of(
     rows = torch.repeat_interleave(counts, output_size=total)
     among = torch.arange(total, device=device) + (starts - (counts.cumsum(0) - counts))[rows]
     return rows, items[among]
+
+
+def _pairs_from_host(
+    mask: Interactions, part: Codes, device: torch.device
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The same, of pairs that stay where they are."""
+    starts = np.asarray(mask.indptr)[part]
+    counts = np.asarray(mask.indptr)[part + 1] - starts
+    rows = np.repeat(np.arange(len(part)), counts)
+    among = np.arange(len(rows)) + (starts - (counts.cumsum() - counts))[rows]
+    return _on_device(rows, device), _on_device(np.asarray(mask.items[among]), device)
 
 
 def _on_device(array: Codes, device: torch.device) -> torch.Tensor:

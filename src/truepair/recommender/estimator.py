@@ -126,6 +126,7 @@ class Recommender:
     l2_users: float = 0.0
     l2_items: float = 0.0
     dislike_weight: float = 1.0
+    optimizer_state: Literal["device", "half", "host"] = "device"
     patience: int | Literal["auto"] | None = "auto"
     validate_every: int = 1
     seed: int = 0

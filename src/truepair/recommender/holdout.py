@@ -11,7 +11,7 @@ from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions, pair_keys, without_columns
 from truepair.data.prepared.opening import is_prepared, open_prepared
 from truepair.data.reading import read_interactions
-from truepair.data.split import Mask, Split
+from truepair.data.split import Mask, Split, disjoint_split
 from truepair.data.split_recipes import last_of_each_user, split_given, split_random, split_temporal
 from truepair.errors import InputError, check_choice, check_number, check_whole
 
@@ -110,6 +110,8 @@ def split_for_fitting(interactions: Any, valid: Any, share: float, seed: int, ho
     if valid is None and share:
         return hold_out(everything, how, share, seed)
     nothing = everything.take(np.zeros(len(everything), dtype=bool))
+    if valid is None and len(everything):
+        return disjoint_split(everything, None, nothing, "given()")  # nothing to compare
     return split_given(everything, nothing, None if valid is None else as_interactions(valid))
 
 

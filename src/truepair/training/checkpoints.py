@@ -57,6 +57,10 @@ def describe_job(job: Job, on_epoch: object) -> dict[str, Any]:
     described |= {name: _digest(mask.tobytes()) for name, mask in masks.items() if mask is not None}
     if job.interactions.disliked is None or not isinstance(job.sampler, Full):
         del described["dislike_weight"]  # it has no effect, and earlier versions do not have it
+    if (
+        described["optimizer_state"] != "half"
+    ):  # elsewhere it is only kept, and earlier versions do not have it
+        del described["optimizer_state"]
     described |= {} if job.start is None else {"start": job.start.digest()}
     del described["device"]  # a run may move to another device, though only the CPU repeats every bit
     if job.settings.schedule in ("constant", "step") and job.settings.validate_every == 1:

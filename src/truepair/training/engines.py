@@ -35,6 +35,11 @@ def choose_engine(job: Job, engine: str = AUTO) -> str:
     """
     engine = check_choice("engine", current_value("engine", engine), [AUTO, *ENGINES])
     job = replace(job, loss=job.loss.with_density(job.interactions.density))
+    if job.settings.optimizer_state != "device" and (engine not in (AUTO, "full") or FULL.lacks(job)):
+        raise InputError(
+            f"optimizer_state = {job.settings.optimizer_state!r} is for engine 'full', with sampler='full'; "
+            "leave it out."
+        )
     if engine == AUTO:
         return next(name for name in _AUTO_ORDER if ENGINES[name].lacks(job) is None)
     if lack := ENGINES[engine].lacks(job):

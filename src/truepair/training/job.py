@@ -120,8 +120,10 @@ class Job:
 
     def has_anchors(self) -> bool:
         """Whether any anchor has an item to be compared with."""
-        comparable = self.n_comparable[self.interactions.users] > 0
-        return bool(comparable.any() if self.anchors is None else (comparable & self.anchors).any())
+        comparable = self.n_comparable > 0
+        if self.anchors is None:  # by user: pairs may be a thousand million
+            return bool((comparable & (self.interactions.user_counts > 0)).any())
+        return bool((comparable[self.interactions.users] & self.anchors).any())
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Job):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Protocol
 
 import torch
@@ -69,11 +69,16 @@ class ModuleTrainer(ABC):
             group["lr"] = rate
         losses: list[Tensor] = []
         clamped: list[Tensor] = []
-        for step, batch in enumerate(self.batches(epoch)):
-            rows = self.train_step(batch, stream_key(self.job.settings.seed, epoch, step))
-            losses.append(rows.loss.detach().sum())
-            clamped += [rows.clamped.sum()] if rows.clamped is not None else []
-            advance(1)
+        batches = iter(self.batches(epoch))
+        try:
+            for step, batch in enumerate(batches):
+                rows = self.train_step(batch, stream_key(self.job.settings.seed, epoch, step))
+                losses.append(rows.loss.detach().sum())
+                clamped += [rows.clamped.sum()] if rows.clamped is not None else []
+                advance(1)
+        finally:
+            if isinstance(batches, Generator):
+                batches.close()  # a thread may make them ahead; it ends, also after an error or Ctrl-C
         return EpochTotals(torch.stack(losses), int(torch.stack(clamped).sum()) if clamped else None)
 
     def descend(self, objective: Tensor) -> None:

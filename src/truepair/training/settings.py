@@ -12,6 +12,7 @@ import torch
 from truepair.errors import InputError, check_choice, check_number, check_whole, settle
 
 Schedule = Literal["constant", "step", "linear", "cosine"]
+OptimizerState = Literal["device", "half", "host"]
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,9 @@ class Settings:
     weight_decay            L2 on all parameters in every step, added to the gradient (the paper's).
     l2_users, l2_items      L2 on the rows a data entry touches: ½·l2·‖e‖², added to the entry's loss.
     dislike_weight          full-catalogue training: as how many unlabelled items a disliked item counts.
+    optimizer_state         full-catalogue training of MF with Adam: where Adam's two means of each number of
+                            users' vectors are: "device"; "half": there, in half the precision; "host": in
+                            main memory.
     patience                stop when the validation metric has not improved for so many epochs.
     validate_every          epochs between two validations.
     device                  "auto" is CUDA where there is one, else the CPU.
@@ -44,6 +48,7 @@ class Settings:
     l2_users: float = 0.0
     l2_items: float = 0.0
     dislike_weight: float = 1.0
+    optimizer_state: OptimizerState = "device"
     patience: int | None = None
     validate_every: int = 1
     seed: int = 0
@@ -51,6 +56,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         check_choice("optimizer", self.optimizer, ["adam", "sgd", "adagrad"])
+        check_choice("optimizer_state", self.optimizer_state, ["device", "half", "host"])
         check_choice("schedule", self.schedule, ["constant", "step", "linear", "cosine"])
         patience = self.patience
         if patience is not None:

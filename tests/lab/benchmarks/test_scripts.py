@@ -13,6 +13,27 @@ from truepair.data.split_recipes import split_random
 
 FOLDER = Path(__file__).parents[3] / "benchmarks"
 CALLS = {
+    "billion.py": (
+        [
+            *(
+                "--users",
+                "640",
+                "--items",
+                "60",
+                "--groups",
+                "6",
+                "--draws",
+                "8",
+                "--batch",
+                "10",
+                "--dim",
+                "4",
+            ),
+            *("--columns", "20", "--epochs", "2", "--sample", "20", "--lists", "50", "--device", "cpu"),
+            *("--writer", "blocks", "--out", "{data}/billion.json"),
+        ],
+        ["640 users x 60 items", "recall@20, best possible", "epoch 2", '"users a second"'],
+    ),
     "dislikes.py": (["--quick"], ["world, valid", "| excluded | 1 | "]),
     "cold_items.py": (["--quick"], ["hybrid map", "level 0.97", "mixed ndcg"]),
     "distributed.py": (["--quick"], ["2·B·d numbers take 4 kB", "ranks  largest difference of scores"]),

@@ -17,6 +17,8 @@ from truepair.training.trainer import EpochTotals
 class RecordedFullTrainer(FullTrainer):
     """Full-catalogue training with Adam on CUDA, by steps that are recorded once and replayed."""
 
+    streams = False
+
     def __init__(self, job: Job) -> None:
         super().__init__(job)
         self.buffers = EpochBuffers(self.blocks, job.settings.batch_size)

@@ -6,17 +6,22 @@ from importlib.util import find_spec
 
 import torch
 
+from truepair.errors import InputError
 from truepair.losses import LOSSES
 from truepair.models.encoders import MF
 from truepair.sampling import Full
 from truepair.training.dislikes import weighs_dislikes
 from truepair.training.full.cuda_graphs import RecordedFullTrainer
+from truepair.training.full.large.memory import check_memory
+from truepair.training.full.large.streaming import is_streamed
 from truepair.training.full.losses import has_row_form
+from truepair.training.full.many_users import ManyUsersTrainer
 from truepair.training.full.trainer import FullTrainer
 from truepair.training.job import Job
 from truepair.training.trainer import Engine
 
 MANY_STEPS = 64  # in an epoch; below, a pass over all users is cheap beside the products of a step
+MANY_NUMBERS = 1 << 26  # of users' vectors on CUDA; below, a pass over all takes less time than the calls
 
 
 def is_recordable(job: Job, device: torch.device | None = None) -> bool:
@@ -25,25 +30,50 @@ def is_recordable(job: Job, device: torch.device | None = None) -> bool:
     whole = isinstance(job.sampler, Full) and job.sampler.columns_of(job.interactions.n_items) is None
     closed = has_row_form(job.loss) and job.settings.optimizer == "adam" and job.negatives is None
     closed = closed and job.interactions.disliked is None  # their number differs from block to block
-    return whole and closed and device.type == "cuda" and find_spec("triton") is not None
+    if not (whole and closed and device.type == "cuda" and find_spec("triton") is not None):
+        return False
+    return not is_streamed(job.interactions, device)  # recorded steps read all pairs on the device
 
 
-def has_many_users(job: Job) -> bool:
-    """Whether a step uses few of the users: then those that it does not use are left alone, on the CPU."""
-    settings = job.settings
-    free = isinstance(job.encoder, MF) and settings.optimizer == "adam"
-    on_cpu = settings.torch_device().type == "cpu"
-    return free and on_cpu and job.interactions.n_users >= MANY_STEPS * settings.batch_size
+def has_many_users(job: Job, device: torch.device | None = None) -> bool:
+    """Whether a step uses few of the users: then those that it does not use are left alone.
+
+    On CUDA a pass over all users is fast, and is avoided where their vectors are many, or where Adam's state
+    of them is not kept there in float32.
+    """
+    settings, data = job.settings, job.interactions
+    if not isinstance(job.encoder, MF) or settings.optimizer != "adam":
+        return False
+    device = settings.torch_device() if device is None else device
+    worth = device.type == "cpu" or data.n_users * job.encoder.dim >= MANY_NUMBERS
+    worth = worth or settings.optimizer_state != "device"
+    return worth and data.n_users >= MANY_STEPS * settings.batch_size
 
 
 def _start(job: Job) -> FullTrainer:
-    if is_recordable(job):
-        return RecordedFullTrainer(job)
-    if has_many_users(job):
-        from truepair.training.full.many_users import ManyUsersTrainer  # imports Numba
-
+    check_state(job)
+    many = has_many_users(job)
+    check_memory(job, many)
+    if many and (not is_recordable(job) or job.interactions.n_users * job.encoder.dim >= MANY_NUMBERS):
         return ManyUsersTrainer(job)
-    return FullTrainer(job)
+    return RecordedFullTrainer(job) if is_recordable(job) else FullTrainer(job)
+
+
+def check_state(job: Job) -> None:
+    """Raise if Adam's state is to be kept elsewhere, and the users do not have a table of their own."""
+    state, settings = job.settings.optimizer_state, job.settings
+    if state == "device" or has_many_users(job):
+        return
+    if not isinstance(job.encoder, MF) or settings.optimizer != "adam":
+        raise InputError(
+            f"optimizer_state = {state!r} is for the encoder MF with Adam, not for "
+            f"{type(job.encoder).__name__} with {settings.optimizer!r}; leave it out."
+        )
+    raise InputError(
+        f"optimizer_state = {state!r} needs {MANY_STEPS} steps in an epoch or more: {MANY_STEPS} x "
+        f"batch_size = {MANY_STEPS * settings.batch_size:,} users, and there are "
+        f"{job.interactions.n_users:,}; leave it out, or lower batch_size."
+    )
 
 
 def _lacks(job: Job) -> str | None:

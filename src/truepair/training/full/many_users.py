@@ -1,15 +1,17 @@
-"""Full-catalogue training of many users on the CPU: a step costs what its own users cost."""
+"""Full-catalogue training of many users: a step costs what its own users cost."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
 from truepair.sampling import Matrices
+from truepair.training.full.large.table_adam import TableAdam
 from truepair.training.full.losses import RowLosses
-from truepair.training.full.row_adam import RowAdam
 from truepair.training.full.scoring import ScoredBlock
 from truepair.training.full.trainer import FullTrainer
 from truepair.training.job import Job
@@ -19,15 +21,59 @@ _ROWS = 1 << 16  # users whose vectors are scaled at a time
 _USERS, _ITEMS = "optimizer.0.", "optimizer.1."  # where the optimizer's state of each side is stored
 
 
+class UserTable(Protocol):
+    """`RowAdam` and `TableAdam`: a table of rows, and Adam's steps of those that are used."""
+
+    weights: Tensor  # [n_users, d]
+    steps: int  # made in all
+
+    @property
+    def first(self) -> Tensor:
+        """Adam's running mean of the gradient. [n_users, d]"""
+
+    @property
+    def second(self) -> Tensor:
+        """And of its square. [n_users, d]"""
+
+    def set_means(self, first: Tensor, second: Tensor, steps: int) -> None:
+        """Go on from these means after so many steps."""
+
+    def start_epoch(self, rate: float, steps: int) -> None:
+        """An epoch with this learning rate and so many steps begins."""
+
+    def rows(self, rows: Tensor, step: int) -> Tensor:
+        """A copy of these rows as they are before step `step` of the epoch, counted from 0."""
+
+    def update(self, rows: Tensor, gradient: Tensor, step: int) -> None:
+        """Step `step` of the epoch for these rows, each given once, by their gradient [rows, d]."""
+
+    def end_epoch(self) -> None:
+        """All rows make the steps that they missed."""
+
+
 class ManyUsersTrainer(FullTrainer):
     """Adam with one free vector for each user: the model holds the users of the current step only."""
 
     def __init__(self, job: Job) -> None:
         super().__init__(job)
-        self.table = RowAdam(self.model.user.detach(), job.settings.weight_decay)
+        self.table = self.new_table(self.model.user.detach())
         self.model.user = nn.Parameter(self.table.weights[:0])
         self.optimizer = self.optimizer_of([self.model.item])
         self.step = 0  # of the epoch
+
+    def new_table(self, weights: Tensor) -> UserTable:
+        """The users' vectors with Adam's state, which is kept where the settings say."""
+        settings = self.job.settings
+        if self.device.type == "cpu" and settings.optimizer_state != "half":
+            from truepair.training.full.row_adam import RowAdam  # imports Numba
+
+            return RowAdam(weights, settings.weight_decay)
+        kernels = None
+        if self.device.type == "cuda" and find_spec("triton") is not None:
+            from truepair.training.full.large import gpu_table_adam
+
+            kernels = gpu_table_adam.catch_up, gpu_table_adam.update
+        return TableAdam(weights, settings.weight_decay, settings.optimizer_state, kernels)
 
     def train(self, epoch: int, rate: float, advance: Callable[[int], None]) -> EpochTotals:
         """All anchors once."""
@@ -40,7 +86,7 @@ class ManyUsersTrainer(FullTrainer):
     def places(self, users: Tensor) -> Tensor:
         """The rows of the model that these users have: they are put there."""
         self.model.user = nn.Parameter(self.table.rows(users, self.step))
-        return torch.arange(len(users))
+        return torch.arange(len(users), device=self.device)
 
     def update(
         self, user_vectors: Tensor, item_vectors: Tensor, scored: ScoredBlock, share: Tensor, places: Tensor
@@ -86,6 +132,5 @@ class ManyUsersTrainer(FullTrainer):
         super().restore(of_items | {"user": table.weights[:0]})
         table.weights.copy_(state["user"])
         if f"{_USERS}step" in state:
-            table.first.copy_(state[f"{_USERS}exp_avg"])
-            table.second.copy_(state[f"{_USERS}exp_avg_sq"])
-            table.steps = int(state[f"{_USERS}step"])
+            moments = state[f"{_USERS}exp_avg"], state[f"{_USERS}exp_avg_sq"]
+            table.set_means(*moments, int(state[f"{_USERS}step"]))

@@ -42,6 +42,12 @@ class RowAdam:
         self._rates = self._roots = np.empty(0)
         announce_compilation([_catch_up, _update])
 
+    def set_means(self, first: Tensor, second: Tensor, steps: int) -> None:
+        """Go on from these means after so many steps."""
+        self.first.copy_(first)
+        self.second.copy_(second)
+        self.steps = steps
+
     def start_epoch(self, rate: float, steps: int) -> None:
         """An epoch with this learning rate and so many steps begins."""
         counts = self.steps + np.arange(1, steps + 1, dtype=np.float64)

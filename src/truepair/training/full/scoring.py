@@ -80,6 +80,7 @@ class Blocks:
 
     totals: Totals = ONE_PART
     user_counts: Tensor | None = None  # [n_users], if `counts` has only a part of the interactions
+    anchor_weights: Tensor | None = None  # [n], those of the interactions as anchors; None: all are 1
 
     def __init__(
         self,
@@ -117,7 +118,7 @@ class Blocks:
         self.n_saturated_users = int(((counts > 0) & (free == 0)).sum())
         self.n_anchors = int(counts[free > 0].sum())
         self.counts, self.indptr = (torch.tensor(x, device=device) for x in (counts, data.indptr))
-        self.items = torch.tensor(data.items, dtype=torch.int64, device=device)
+        self.keep_pairs(data, weights)
         tau = torch.tensor(getattr(loss, "tau", 0.0), dtype=torch.float64, device=device)
         self.tau = tau.expand(data.n_users) if tau.ndim == 0 else tau
         self.weights = weights_of(loss, device)
@@ -125,7 +126,11 @@ class Blocks:
         popularity = data.item_counts if popularity is None else popularity
         of_items = torch.as_tensor(sampler.item_weights(popularity), device=device)  # float64
         self.chances = None if n_columns is None else column_chances(of_items, n_columns)
-        self.anchor_weights = None if weights is None else torch.tensor(weights, device=device)
+
+    def keep_pairs(self, data: Interactions, weights: npt.NDArray[np.float32] | None) -> None:
+        """Put the items and weights of all pairs on the device."""
+        self.items = torch.tensor(data.items, dtype=torch.int64, device=self.device)
+        self.anchor_weights = None if weights is None else torch.tensor(weights, device=self.device)
 
     def epoch(self, seed: int, epoch: int, batch_size: int) -> Iterator[Tensor]:
         """All users who have anchors once, in the order of (seed, epoch), in pieces."""
@@ -136,12 +141,16 @@ class Blocks:
         counts = self.counts[users]
         starts = F.pad(counts.cumsum(0), (1, 0))
         rows = torch.repeat_interleave(torch.arange(len(users), device=self.device), counts)
-        place = torch.arange(len(rows), device=self.device) - (starts[:-1] - self.indptr[users])[rows]
-        items = self.items[place]
+        items, weights = self.anchors(users, rows, starts)
         columns, log_weights = self.drawn(key)
         needed = None if columns is None else torch.unique(torch.cat([columns, items]))
-        weights = None if self.anchor_weights is None else self.anchor_weights[place]
         return Selection(users, starts, rows, items, columns, log_weights, needed, weights)
+
+    def anchors(self, users: Tensor, rows: Tensor, starts: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The items and weights of a block's anchors. [A]"""
+        place = torch.arange(len(rows), device=self.device) - (starts[:-1] - self.indptr[users])[rows]
+        weights = None if self.anchor_weights is None else self.anchor_weights[place]
+        return self.items[place], weights
 
     def scored(self, selection: Selection, user_vectors: Tensor, item_vectors: Tensor) -> ScoredBlock:
         """The scores of a block, from the vectors of its users and of the items that are needed."""

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from truepair.sampling import Full
 from truepair.training.dislikes import weighs_dislikes
+from truepair.training.full.large.streaming import StreamedBlocks, is_streamed
 from truepair.training.full.losses import RowLosses
 from truepair.training.full.scoring import Blocks, ScoredBlock, sums_for
 from truepair.training.full.step_work import step_work, threads_for
@@ -28,10 +29,13 @@ _POSTERIOR = "posterior."
 class FullTrainer(ModuleTrainer):
     """Every encoder, loss and optimizer, with the sampler `Full`."""
 
+    streams = True  # pairs may stay in main memory
+
     def __init__(self, job: Job) -> None:
         assert isinstance(job.sampler, Full)
         super().__init__(job)
-        self.blocks = Blocks(
+        kind = StreamedBlocks if self.streams and is_streamed(job.interactions, self.device) else Blocks
+        self.blocks = kind(
             job.interactions,
             self.job.loss,
             job.sampler,
