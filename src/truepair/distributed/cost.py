@@ -14,7 +14,14 @@ FLOAT, CODE = 4, 8
 STATES = {"adam": 2, "adagrad": 1, "sgd": 0}
 """Numbers that an optimizer keeps of each parameter."""
 PLACES = ("device", "half", "host")
-"""Where the optimizer's numbers of the users may be: on the device, there in 16 bits, in main memory."""
+"""Where one process keeps the optimizer's numbers of the users: on the device, there in 16 bits, in main
+memory. Several processes keep them on the device."""
+MANY_STEPS = 64
+"""Of an epoch, from which on rows of users that a step does not use are left alone."""
+MANY_NUMBERS = 1 << 26
+"""Of users' vectors, from which on that is so on a GPU."""
+MANY_PAIRS = 1 << 26
+"""From which on the pairs of a prepared folder are streamed to a GPU."""
 EXCHANGED = {"softmax": 0, "pairwise": 4, "debiased": 5}
 """Families of losses -> numbers of each anchor that ranks exchange."""
 
@@ -28,6 +35,8 @@ _ANCHOR_PASSES = 20  # over vectors of anchors, where columns are drawn; else sc
 _ANCHOR_TENSORS = 6  # of these, live at one time
 _ITEM_BYTES = 200  # for each item of a catalogue of which columns are drawn
 _COLLECTIVES, _DRAWN_COLLECTIVES = 5, 8  # of a softmax's step
+_ALONE_SCORES, _ALONE_ANCHORS = 4, 3  # as above, where rows of users are left alone
+_USER_CODES = 10  # of a user there: counts, starts, order, and what sorting needs
 _MOST_RANKS = 1 << 16
 
 
@@ -64,35 +73,38 @@ class Size(NamedTuple):
         """Of an epoch."""
         return math.ceil(self.n_users / self.batch_size)
 
+    @property
+    def leaves_rows(self) -> bool:
+        """Whether one process on a GPU leaves rows of users alone that a step does not use."""
+        many = self.n_users * self.dim >= MANY_NUMBERS and self.n_users >= MANY_STEPS * self.batch_size
+        return many and self.optimizer == "adam"
+
     # --- bytes of state ----------------------------------------------------------------------------
 
     def rank_bytes(self, ranks: int) -> int:
         """Bytes on the device of a rank: its shards with gradients and states, its pairs, a block."""
-        users, items = _share(self.n_users, ranks), _share(self.n_items, ranks)
-        tables = users * self._user_bytes + items * self.dim * FLOAT * (2 + STATES[self.optimizer])
+        rows = _share(self.n_users, ranks) + _share(self.n_items, ranks)
+        tables = rows * self.dim * FLOAT * (2 + STATES[self.optimizer])
         pairs = _share(self.n_pairs, ranks) * CODE + 6 * self.n_users * CODE  # counts, starts, order
         scores = _share(self.n_columns, ranks) * (_DRAWN_SCORES if self.is_drawn else _SCORES)
         block = self.block * (scores + 4 * self.dim) * FLOAT
         of_anchors = _ANCHOR_TENSORS * self.dim * FLOAT if self.is_drawn else 0
         return tables + pairs + block + math.ceil(self.anchors / ranks) * of_anchors
 
-    @property
-    def _user_bytes(self) -> int:
-        """Of a user: vector, gradient and state on the device."""
-        state = {"device": FLOAT, "half": FLOAT // 2, "host": 0}[self.state]
-        gradient = 0 if self.state == "host" else FLOAT  # there only the block's rows have one
-        return self.dim * (FLOAT + gradient + STATES[self.optimizer] * state)
+    def alone_bytes(self, leaves_rows: bool, streamed: bool) -> int:
+        """Bytes on the device of one process that does not record its steps."""
+        states = STATES[self.optimizer]
+        a_state = {"device": FLOAT, "half": FLOAT // 2, "host": 0}[self.state] if leaves_rows else FLOAT
+        a_user = 2 * FLOAT + states * a_state + (0 if leaves_rows else FLOAT)  # with the copy in the result
+        tables = self.dim * (self.n_users * a_user + self.n_items * FLOAT * (3 + states))
+        working = self.block * self.n_columns * _ALONE_SCORES + self.anchors * self.dim * _ALONE_ANCHORS
+        pairs = 0 if streamed else self.n_pairs * CODE
+        return tables + math.ceil(working) * FLOAT + pairs + self.n_users * _USER_CODES * CODE
 
     def recorded_bytes(self) -> int:
         """What recorded steps of one process need beside `rank_bytes(1)`: an epoch's pairs, and a copy."""
         copy = (self.n_users + self.n_items) * self.dim * FLOAT * (1 + STATES[self.optimizer])
         return 2 * CODE * self.n_pairs + copy
-
-    def host_bytes(self, ranks: int) -> int:
-        """Bytes of the users' state in main memory, for each rank."""
-        if self.state != "host":
-            return 0
-        return _share(self.n_users, ranks) * self.dim * FLOAT * STATES[self.optimizer]
 
     def ranks_for(self, room: int) -> int | None:
         """The least number of ranks that need no more than `room` bytes each; None if no number does."""
@@ -116,25 +128,27 @@ class Size(NamedTuple):
         scores = self.block * self.n_columns / ranks * FLOAT * passes
         an_anchor = _ANCHOR_BYTES + (_ANCHOR_PASSES * self.dim * FLOAT if self.is_drawn else 0)
         drawing = _ITEM_BYTES * self.n_items / ranks if self.is_drawn else 0.0
-        return scores + an_anchor * self.anchors / ranks + drawing + self._update_bytes(ranks)
+        return scores + an_anchor * self.anchors / ranks + drawing + self._update_bytes(self.n_users, ranks)
 
-    def _update_bytes(self, ranks: int) -> float:
+    def alone_memory(self) -> float:
+        """The same of one process that leaves rows alone: each row is used once, and caught up once."""
+        unused = self.n_users - self.block - self.n_users / self.steps
+        return self.step_memory(1) - self._update_bytes(unused, 1) + self._update_bytes(0, 1)
+
+    def _update_bytes(self, n_users: float, ranks: int) -> float:
         """Of the optimizer, which goes over all rows: vector, gradient and state, read and written."""
-        states = STATES[self.optimizer]
-        a_number = FLOAT * (4 + 2 * states)
-        items = self.n_items / ranks * self.dim * a_number
-        users, of_users = self.n_users / ranks, a_number
-        if self.state == "half":
-            of_users = FLOAT * (4 + states)
-        elif self.state == "host":
-            users = self.block / ranks
-        return items + users * self.dim * of_users
+        a_number = FLOAT * (4 + 2 * STATES[self.optimizer])
+        return (self.n_items + n_users) / ranks * self.dim * a_number
 
-    def step_host(self, ranks: int) -> float:
-        """Bytes between the device and main memory: the state of the block's users, there and back."""
+    def alone_host(self) -> float:
+        """Bytes of a step between the device and main memory: streamed items, the users' state if it is there.
+
+        A row's state goes there and back when it is used, and when it is caught up.
+        """
+        items = self.anchors * CODE if self.n_pairs >= MANY_PAIRS else 0.0
         if self.state != "host":
-            return 0.0
-        return 2 * STATES[self.optimizer] * self.block / ranks * self.dim * FLOAT
+            return items
+        return items + 2 * 2 * STATES[self.optimizer] * self.block * self.dim * FLOAT
 
     def step_wire(self, ranks: int, width: float | None = None) -> float:
         """Bytes that a rank sends.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from truepair.distributed.cost import PLACES, Size
+from truepair.distributed.cost import MANY_PAIRS, PLACES, Size
 from truepair.distributed.devices import FITTING, NETWORK, OF_LINK, ON_MACHINE, Device
 from truepair.errors import InputError
 
@@ -32,10 +32,14 @@ class Estimate(NamedTuple):
 def estimate(size: Size, ranks: int, device: Device, link: float | None = None) -> Estimate:
     """The cost of an epoch on so many ranks; `link` is what a rank sends in a second, in bytes."""
     steps = size.steps
-    recorded = is_recorded(size, ranks, device)
+    recorded, alone = is_recorded(size, ranks, device), leaves_rows(size, ranks, device)
     start = device.recorded_step if recorded else device.launched_step
     pairs = size.n_pairs / ranks * device.pair
     needed = size.rank_bytes(ranks) + (size.recorded_bytes() if recorded else 0)
+    memory, host = size.step_memory(ranks), 0.0
+    if alone:
+        needed = size.alone_bytes(True, size.n_pairs >= MANY_PAIRS)
+        memory, host = size.alone_memory(), size.alone_host()
     far = ranks > ON_MACHINE
     link = link or (NETWORK if far else device.peers)
     wire = 0.0
@@ -45,9 +49,9 @@ def estimate(size: Size, ranks: int, device: Device, link: float | None = None) 
     return Estimate(
         ranks,
         steps * size.step_flops(ranks) / (device.flops * device.of_products),
-        steps * size.step_memory(ranks) / (device.bandwidth * device.of_memory) + pairs,
+        steps * memory / (device.bandwidth * device.of_memory) + pairs,
         wire,
-        steps * (start + size.step_host(ranks) / (OF_LINK * device.host)),
+        steps * (start + host / (OF_LINK * device.host)),
         needed,
         needed <= FITTING * device.memory,
     )
@@ -55,7 +59,13 @@ def estimate(size: Size, ranks: int, device: Device, link: float | None = None) 
 
 def is_recorded(size: Size, ranks: int, device: Device) -> bool:
     """Whether one process replays recorded steps: on a GPU, over the whole catalogue."""
-    return ranks == 1 and not size.is_drawn and size.state == "device" and device.name != "cpu-core"
+    alone = leaves_rows(size, ranks, device)
+    return ranks == 1 and not size.is_drawn and not alone and device.name != "cpu-core"
+
+
+def leaves_rows(size: Size, ranks: int, device: Device) -> bool:
+    """Whether one process on a GPU leaves rows of users alone that a step does not use."""
+    return ranks == 1 and size.leaves_rows and device.name != "cpu-core"
 
 
 class Plan(NamedTuple):
@@ -75,10 +85,10 @@ class Plan(NamedTuple):
         if (ranks := self.size.ranks_for(room)) is not None:
             found.append(f"{ranks} GPUs")
         for state in PLACES[PLACES.index(self.size.state) + 1 :]:
-            changed = self.size._replace(state=state)
-            if changed.rank_bytes(most) <= room:
+            changed = estimate(self.size._replace(state=state), 1, self.device)
+            if leaves_rows(self.size, 1, self.device) and changed.fits:
                 found.append(
-                    f"optimizer_state = {state!r} ({changed.rank_bytes(most) / 1e9:,.1f} GB a device)"
+                    f"one GPU with optimizer_state = {state!r} ({changed.device_bytes / 1e9:,.1f} GB)"
                 )
         halves = [self.size.dim >> k for k in range(1, 8) if self.size.dim >> k]
         fitting = [dim for dim in halves if self.size._replace(dim=dim).rank_bytes(most) <= room]

@@ -6,20 +6,10 @@ import os
 
 import torch
 
-from truepair.distributed.cost import Size
 from truepair.errors import InputError
 from truepair.models.factor_matrices import free_bytes
-from truepair.sampling import Full
+from truepair.training.full.large.memory import size_of
 from truepair.training.job import Job
-
-
-def size_of(job: Job) -> Size:
-    """What the cost of a job depends on."""
-    assert isinstance(job.sampler, Full)
-    data, settings = job.interactions, job.settings
-    columns = job.sampler.columns_of(data.n_items) or data.n_items
-    size = data.n_users, data.n_items, len(data), job.encoder.dim
-    return Size(*size, settings.batch_size, columns, settings.optimizer)
 
 
 def check_memory(job: Job, ranks: int, device: torch.device) -> None:

@@ -6,6 +6,7 @@ from importlib.util import find_spec
 
 import torch
 
+from truepair.distributed.cost import MANY_NUMBERS, MANY_STEPS
 from truepair.errors import InputError
 from truepair.losses import LOSSES
 from truepair.models.encoders import MF
@@ -19,9 +20,6 @@ from truepair.training.full.many_users import ManyUsersTrainer
 from truepair.training.full.trainer import FullTrainer
 from truepair.training.job import Job
 from truepair.training.trainer import Engine
-
-MANY_STEPS = 64  # in an epoch; below, a pass over all users is cheap beside the products of a step
-MANY_NUMBERS = 1 << 26  # of users' vectors on CUDA; below, a pass over all takes less time than the calls
 
 
 def is_recordable(job: Job, device: torch.device | None = None) -> bool:

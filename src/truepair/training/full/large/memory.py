@@ -7,17 +7,12 @@ from typing import NamedTuple
 
 import torch
 
+from truepair.distributed.cost import FLOAT, STATES, Size
 from truepair.errors import InputError
 from truepair.models.factor_matrices import free_bytes
 from truepair.sampling import Full
 from truepair.training.full.large.streaming import is_streamed
 from truepair.training.job import Job
-
-_FLOAT, _CODE = 4, 8
-_STATES = {"adam": 2, "adagrad": 1, "sgd": 0}  # numbers that an optimizer keeps of each parameter
-_OF_STATE = {"device": 4, "half": 2, "host": 0}  # bytes of such a number of users, on the device
-_SCORES, _ANCHOR = 4, 3  # tensors of the size of a block's scores, and of its anchors' vectors, at one time
-_USER = 10  # whole numbers of a user: counts, starts, order, and what sorting needs
 
 
 class Needs(NamedTuple):
@@ -27,24 +22,23 @@ class Needs(NamedTuple):
     host: int
 
 
+def size_of(job: Job) -> Size:
+    """What the cost of a job depends on."""
+    assert isinstance(job.sampler, Full)
+    data, settings = job.interactions, job.settings
+    columns = job.sampler.columns_of(data.n_items) or data.n_items
+    size = data.n_users, data.n_items, len(data), job.encoder.dim
+    return Size(*size, settings.batch_size, columns, settings.optimizer, settings.optimizer_state)
+
+
 def needs(job: Job, many: bool, streamed: bool) -> Needs:
     """What a job needs on CUDA. `many`: users that a step does not use are left alone."""
-    assert isinstance(job.sampler, Full)
-    data, settings, dim = job.interactions, job.settings, job.encoder.dim
-    n_states = _STATES[settings.optimizer]
-    users, items = (n * dim * _FLOAT for n in (data.n_users, data.n_items))
-    state = data.n_users * dim * n_states * (_OF_STATE[settings.optimizer_state] if many else _FLOAT)
-    tables = 2 * users + state + items * (3 + n_states)  # the second is the copy that is the result
-    tables += 0 if many else users  # gradients
-    block = min(settings.batch_size, data.n_users)
-    anchors = block * len(data) // max(data.n_users, 1)
-    columns = job.sampler.columns_of(data.n_items) or data.n_items
-    working = block * columns * _SCORES * _FLOAT + anchors * dim * _ANCHOR * _FLOAT
-    pairs = 0 if streamed else len(data) * _CODE
+    size = size_of(job)
+    users, items = (n * size.dim * FLOAT for n in (size.n_users, size.n_items))
     host = 2 * (users + items)  # the first vectors, then the result
-    if many and settings.optimizer_state == "host":
-        host += n_states * _power_of_two(users)  # as PyTorch allocates pinned memory
-    return Needs(tables + working + pairs + data.n_users * _USER * _CODE, host)
+    if many and size.state == "host":
+        host += STATES[size.optimizer] * _power_of_two(users)  # as PyTorch allocates pinned memory
+    return Needs(size.alone_bytes(many, streamed), host)
 
 
 def check_memory(job: Job, many: bool) -> None:

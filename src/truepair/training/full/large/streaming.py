@@ -18,12 +18,12 @@ from torch import Tensor
 
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
+from truepair.distributed.cost import MANY_PAIRS
 from truepair.models.factor_matrices import free_bytes
 from truepair.storage.compiled_code import announce_compilation
 from truepair.training.full.large.ahead import ahead
 from truepair.training.full.scoring import Blocks
 
-MANY_PAIRS = 1 << 26  # mapped pairs above this number are streamed
 DEPTH = 4  # blocks that are ready
 _SHARE = 4  # pairs that need more than a 4th of the device's free memory are streamed
 _CODE = 8  # bytes of an item on the device
