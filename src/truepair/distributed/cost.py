@@ -141,7 +141,7 @@ class Size(NamedTuple):
         return (self.n_items + n_users) / ranks * self.dim * a_number
 
     def alone_host(self) -> float:
-        """Bytes of a step between the device and main memory: streamed items, the users' state if it is there.
+        """Bytes of a step between the device and main memory: streamed items, users' state if it is there.
 
         A row's state goes there and back when it is used, and when it is caught up.
         """

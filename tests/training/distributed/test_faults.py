@@ -161,5 +161,10 @@ def test_too_little_memory_is_said_before_training(monkeypatch):
     monkeypatch.setattr(memory, "free_bytes", lambda device: 1000)
     with pytest.raises(InputError, match="no number of ranks would fit; lower batch_size or dim"):
         fit(wide, engine="distributed")
+    monkeypatch.setattr(memory, "free_bytes", lambda device: size_of(wide).rank_bytes(2))
+    check_memory(wide, 2, torch.device("cpu"))
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")  # each has half of it
+    with pytest.raises(InputError, match=r"a rank of 2 needs about 0\.01 GB"):
+        check_memory(wide, 2, torch.device("cpu"))
     monkeypatch.setattr(memory, "free_bytes", lambda device: None)
     check_memory(wide, 1, torch.device("cpu"))
