@@ -806,6 +806,7 @@ OTHER_PARAMETERS = {
     "n_extra": 2,
     "n_unlabelled": 3,
     "optimizer": "sgd",
+    "optimizer_state": "device",  # the others need many users
     "learning_rate": np.float64(0.5),
     "schedule": "cosine",
     "decay_epoch": 3,

@@ -14,6 +14,7 @@ from truepair.training import Job, Settings, fit, fit_many
 from truepair.training.full.cuda_graphs import RecordedFullTrainer
 from truepair.training.full.engine import is_recordable
 from truepair.training.full.fixed_shape import EpochBuffers
+from truepair.training.full.large import streaming
 from truepair.training.full.losses import has_row_form
 from truepair.training.full.scoring import Blocks
 from truepair.training.full.trainer import FullTrainer
@@ -123,7 +124,9 @@ def test_room_is_made_once_and_grows_when_a_block_needs_it():
     assert buffers.room >= max(buffers.bounds.diff().flatten().tolist())
 
 
-def test_what_can_be_recorded():
+def test_what_can_be_recorded(monkeypatch):
+    monkeypatch.setattr(streaming, "free_bytes", lambda device: 1 << 30)
+
     def asked(device="cuda", **changes):
         job = Job(COSINE, BPR(), Full(), DATA, SETTINGS)
         return is_recordable(dataclasses.replace(job, **changes), torch.device(device))
@@ -133,6 +136,8 @@ def test_what_can_be_recorded():
     assert not asked(sampler=Full(columns=5))
     assert not asked(loss=PSL(surrogate="relu"))
     assert not asked(settings=dataclasses.replace(SETTINGS, optimizer="sgd"))
+    monkeypatch.setattr(streaming, "free_bytes", lambda device: 1)
+    assert not asked()  # pairs are streamed, and recorded steps read them on the device
 
 
 # --- on a GPU ------------------------------------------------------------------------------------------
