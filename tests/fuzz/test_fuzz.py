@@ -110,7 +110,8 @@ print(row.inputs, row.accepted, row.refused, row.other, row.crashes, row.hangs, 
 @pytest.mark.parametrize(
     ("letter", "of_interest"),
     [
-        *(("c", "crashes"), ("h", "hangs"), ("f", "hangs"), ("e", "other"), ("m", "other"), ("r", "refused")),
+        *(("c", "crashes"), ("f", "hangs"), ("e", "other"), ("m", "other"), ("r", "refused")),
+        pytest.param("h", "hangs", marks=pytest.mark.long),
         ("s", "accepted"),
     ],
 )

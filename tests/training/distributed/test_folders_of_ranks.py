@@ -90,7 +90,9 @@ def newer(folder):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda folder: (folder / "all" / "items.npy").unlink(), "items.npy"),
+        pytest.param(
+            lambda folder: (folder / "all" / "items.npy").unlink(), "items.npy", marks=pytest.mark.long
+        ),
         (newer, "was prepared in version 2; this truepair reads up to 1"),
     ],
 )

@@ -71,7 +71,7 @@ def course(n_rows, dim, steps, epochs=2, each=3):
 
 @pytest.mark.parametrize("kind", ["plain", "triton"])
 @pytest.mark.parametrize("decay", [0.0, 1e-2])
-@pytest.mark.parametrize(("dim", "steps"), [(5, 40), (64, 7)])
+@pytest.mark.parametrize(("dim", "steps"), [pytest.param(5, 40, marks=pytest.mark.long), (64, 7)])
 def test_equals_adam_of_all_rows(kind, decay, dim, steps):
     start, gradients, rows = course(3 * steps + 2, dim, steps)
     table = epochs_of(table_of(kind, start, decay), gradients, rows)
@@ -97,7 +97,7 @@ def test_missed_steps_stop_when_nothing_changes(kind, missed):
     torch.testing.assert_close(table.second.cpu().double(), second, rtol=1e-4, atol=1e-12)
 
 
-@pytest.mark.parametrize("kind", ["plain", "triton"])
+@pytest.mark.parametrize("kind", ["plain", pytest.param("triton", marks=pytest.mark.long)])
 def test_half_the_precision_is_near_and_takes_half_the_memory(kind):
     start, gradients, rows = course(62, 8, 20, epochs=6)
     gradients = gradients.abs() + 0.1  # a direction, so that rounding could add up
