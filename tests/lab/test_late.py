@@ -28,6 +28,8 @@ from truepair_lab.quality.settled import packaged_settings
 from truepair_lab.searching import Quest
 from worlds import two_tastes
 
+pytestmark = pytest.mark.long  # the pages of the studies and what made them
+
 NOW = [name for name, entry in CASES.items() if not entry.former]
 
 

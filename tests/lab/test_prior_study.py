@@ -26,6 +26,8 @@ from truepair_lab.prior_study.report import rebuild
 from truepair_lab.prior_study.tables import auto_table, difference, grid_table, summary_table
 from worlds import interactions_of
 
+pytestmark = pytest.mark.long  # the pages of the studies and what made them
+
 ROOT = Path(__file__).parents[2]
 SMALL = partial(world_case, noise=0.5, size=(60, 50))
 

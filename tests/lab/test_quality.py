@@ -66,6 +66,8 @@ from truepair_lab.truth.sources import Asked
 from truepair_lab.truth.true_label_metrics import judged_users, list_quality
 from worlds import two_tastes
 
+pytestmark = pytest.mark.long  # the pages of the studies and what made them
+
 EASE, IALS, INFONCE, DPL = ("-", "ease"), ("-", "ials-scaled"), ("mf", "exact-infonce"), ("mf", "exact-dpl")
 POWERS, POSTERIOR, SUM = ("-", "ease-powers"), ("mf", "exact-infonce-posterior"), ("mf+ease", "exact-infonce")
 QUICK: dict[str, Any] = fixed_of("mf", "exact-infonce", False) | {
@@ -926,10 +928,7 @@ def test_packaged_settings_are_those_of_the_lines() -> None:
     assert packaged.read_text(encoding="utf-8") == settled.settled_text(read_contest(folder))
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["coat", *(pytest.param(n, marks=pytest.mark.long) for n in ("ml-100k", "kuairec", "gowalla-tail"))],
-)
+@pytest.mark.parametrize("name", ["coat", "ml-100k", "kuairec", "gowalla-tail"])
 def test_the_comparisons_are_those_of_the_kept_values(name: str, tmp_path: Path) -> None:
     """Every difference in the repository is computed again from the values of users that are kept there."""
     folder = Path(__file__).parents[2] / "results" / "quality"

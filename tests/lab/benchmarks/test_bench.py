@@ -42,6 +42,8 @@ from truepair_lab.benchmarks import (
 from truepair_lab.benchmarks.plots import check_plot, draw_scaling
 from truepair_lab.benchmarks.table import table
 
+pytestmark = pytest.mark.long  # the pages of the studies and what made them
+
 QUICK = Options(rounds=2, quick=True)
 
 

@@ -12,6 +12,8 @@ from truepair.errors import InputError
 from truepair_lab.benchmarks import Options, full
 from truepair_lab.benchmarks.plots import draw_scaling
 
+pytestmark = pytest.mark.long  # the pages of the studies and what made them
+
 QUICK = Options(rounds=1, quick=True)
 
 

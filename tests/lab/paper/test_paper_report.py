@@ -16,6 +16,8 @@ from truepair_lab.paper.report.csv_tables import csv_tables
 from truepair_lab.paper.report.figures import report_figures
 from truepair_lab.paper.report.page import rebuild_report, report_text, write_report
 
+pytestmark = pytest.mark.long  # the pages of the studies and what made them
+
 ROOT = Path(__file__).parents[3]
 WHOLE = made.whole(("ml-100k", "ml-1m"))
 FILES = ["paper-published.svg", "paper-clean.svg", "paper-sweep.svg", "paper-time.svg"]

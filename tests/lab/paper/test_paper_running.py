@@ -31,6 +31,8 @@ from truepair_lab.paper.running.search import best_trials, search
 from truepair_lab.paper.running.timing import time_epochs
 from worlds import two_tastes
 
+pytestmark = pytest.mark.long  # the pages of the studies and what made them
+
 QUICK = {
     "epochs": 4, "batch_size": 64, "validate_every": 2, "patience": None, "learning_rate": 0.05,
     "encoder": "mf", "encoder.dim": 4, "loss": "dpl", "loss.tau": 0.1, "sampler": "uniform",

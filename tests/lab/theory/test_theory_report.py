@@ -20,6 +20,8 @@ from truepair_lab.theory.results import as_text, read_results
 from truepair_lab.theory.running import run_theory, verdicts
 from truepair_lab.theory.tables import csv_tables
 
+pytestmark = pytest.mark.long  # the pages of the studies and what made them
+
 ROOT = Path(__file__).parents[3]
 KEPT = ROOT / "results" / "theory.json"
 RESULTS = read_results(KEPT)

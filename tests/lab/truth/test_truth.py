@@ -27,6 +27,8 @@ from truepair_lab.truth.treatments import EVERY, N, excluded_pairs
 from truepair_lab.truth.true_label_metrics import judged_users, quality
 from worlds import interactions_of
 
+pytestmark = pytest.mark.long  # the pages of the studies and what made them
+
 QUICK = Effort(epochs=2, patience=2, batch_size=256, dim=4, rates=(0.01,), decays=(1e-5,))
 
 

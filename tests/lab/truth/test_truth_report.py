@@ -18,6 +18,8 @@ from truepair_lab.truth.report.page import rebuild
 from truepair_lab.truth.report.summary import settings_of
 from truepair_lab.truth.treatments import EVERY
 
+pytestmark = pytest.mark.long  # the pages of the studies and what made them
+
 ROOT = Path(__file__).parents[3]
 
 

@@ -28,6 +28,8 @@ from truepair_lab.truth.treatments import EVERY
 from truepair_lab.truth.weighted_infonce import KIND, Bench, _chance, _chosen
 from worlds import posterior_of
 
+pytestmark = pytest.mark.long  # the pages of the studies and what made them
+
 
 @pytest.mark.parametrize(
     "change",

@@ -492,7 +492,10 @@ def test_free_steps_by_counting():
     ("loss", "table_bytes", "changes"),
     [
         (BPR(), 1 << 30, {"batch_size": 1, "n_unlabelled": 1, "weight_decay": 0.01}),
-        (DPL(tau=0.2), 8 * 40, {"batch_size": 2, "n_extra": 1, "n_unlabelled": 2, "l2_users": 0.1}),
+        pytest.param(
+            *(DPL(tau=0.2), 8 * 40, {"batch_size": 2, "n_extra": 1, "n_unlabelled": 2, "l2_users": 0.1}),
+            marks=pytest.mark.long,
+        ),
     ],
     ids=["one table", "several tables"],
 )
