@@ -69,7 +69,7 @@ CALLS = {
     "reading.py": (["--data", "{data}"], ["ml-100k/u.data: <Interactions", "gowalla/train.txt: not in"]),
     "serving.py": (
         ["--quick"],
-        ["fold-in of 5 items: median", "| 40 | gathered | 2 |", "connections, alone"],
+        ["fold-in of 5 items: median", "| 40 | gathered | 2 |", "| 40 | index | 2 |"],
     ),
     "untuned_losses.py": (["--quick"], ["dcl, uniform: ndcg@20", "of the rows at the floor"]),
     "recommend_all.py": (["--quick"], [" rows in ", "MB above the imports"]),
