@@ -49,7 +49,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "implicit": {"alpha": 1, "regularization": 30, "iterations": 10},
     "spark": {"alpha": 0.3, "regParam": 0.1, "iterations": 10},
 }
-"""The best of the trials; Spark’s are a translation of implicit’s at 10^6 pairs, on validation pairs."""
+"""The best of the trials at 10^6 pairs, on validation pairs; Spark has a translation of implicit's."""
 _NAMES = ("loss", "n_unlabelled", "optimizer", "learning_rate", "l2", "epochs")
 TRIALS: dict[str, list[dict[str, Any]]] = {
     "truepair": [
