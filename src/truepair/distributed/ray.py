@@ -9,12 +9,18 @@ model = fit("/shared/clicks.prepared", "/shared/model.truepair", workers=8, use_
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib import import_module
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from truepair.distributed.worker import arguments_of, check_start, fitted, train, worker_errors
-from truepair.errors import InputError
+from truepair.distributed.worker import (
+    arguments_of,
+    check_start,
+    cluster_module,
+    fitted,
+    train,
+    worker_errors,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -86,10 +92,4 @@ def write_prepared(
         context.execution_options.preserve_order = before
 
 
-def _ray(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise InputError(
-            f"{name} cannot be imported ({error}); install Ray with pip install 'truepair[ray]'."
-        ) from error
+_ray = partial(cluster_module, "Ray")

@@ -11,11 +11,18 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator
-from importlib import import_module
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from truepair.distributed.worker import arguments_of, check_start, fitted, train_or_say, worker_errors
+from truepair.distributed.worker import (
+    arguments_of,
+    check_start,
+    cluster_module,
+    fitted,
+    train_or_say,
+    worker_errors,
+)
 from truepair.errors import InputError, StorageError, TrainingError
 
 if TYPE_CHECKING:
@@ -98,10 +105,4 @@ def _partition(path: Path) -> int:
     return int(found[1])
 
 
-def _spark(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise InputError(
-            f"{name} cannot be imported ({error}); install Spark with pip install 'truepair[spark]'."
-        ) from error
+_spark = partial(cluster_module, "Spark")

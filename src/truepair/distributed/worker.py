@@ -32,6 +32,17 @@ def arguments_of(
     return found
 
 
+def cluster_module(cluster: str, name: str) -> Any:
+    """A module of Ray or Spark, or an error that names the extra."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise InputError(
+            f"{name} cannot be imported ({error}); install {cluster} with "
+            f"pip install 'truepair[{cluster.lower()}]'."
+        ) from error
+
+
 def train(config: Mapping[str, Any]) -> None:
     """On each rank, in the environment that torchrun makes: run the command; its errors are raised."""
     # by name, as torchrun does it: the commands come after this package
