@@ -281,12 +281,12 @@ def run_all(selected: Selection, out: Path, say: Say) -> None:
             say(f"{case.name}: no settings for {', '.join(untuned)}; `truepair lab quality tune` finds them")
         others = other_runs(case.name, selected.models, lines, selected.seeds)
         run_wanted(case, wanted, out, say)
-        run_wanted(case, [each for each in others if each not in wanted], out, say)
+        run_wanted(case, [each for each in others if each not in wanted], out, say, values=False)
 
 
-def run_wanted(case: Case, wanted: Sequence[Wanted], out: Path, say: Say) -> int:
-    """Run what has no line, or no values of users, yet; gives how many runs that were."""
-    known = {line.key for line in read_lines(out).runs if has_values(out, line)}
+def run_wanted(case: Case, wanted: Sequence[Wanted], out: Path, say: Say, values: bool = True) -> int:
+    """Run what has no line, or where `values` of users are needed none of these, yet; gives how many runs."""
+    known = {line.key for line in read_lines(out).runs if not values or has_values(out, line)}
     missing = [each for each in wanted if each.key(case.whole.hash) not in known]
     asked, count, began = [(each, each.parameters, each.seed) for each in missing], 0, time.perf_counter()
     for each, _, found in _fitted(asked, case.train):
