@@ -662,7 +662,7 @@ def test_quality_answer():
 
 CHOSEN = {
     "ml-100k": ("lightgcn+ease", "exact-psl"),
-    "ml-1m": ("mf+ease", "exact-dpl-hard"),
+    "ml-1m": ("lightgcn+ease", "exact-dpl-hard"),
     "gowalla-tail": ("mf+ease", "exact-infonce-posterior"),
     "yelp2018-tail": ("mf+ease", "exact-bsl"),
 }
@@ -679,11 +679,13 @@ def test_quality_aims():
     assert met == [(case, metric) for case in TAILS for metric in (RECALL, NDCG)]
     assert "four are met: both on Gowalla and both on Yelp2018, by blends with EASE" in QUALITY
     gaps = {case: short(missed[case, NDCG]) for case in ("ml-1m", "ml-100k")}
-    assert f"missed, by {gaps['ml-1m']} on MovieLens-1M" in QUALITY
+    assert f"missed: by {gaps['ml-1m']} on MovieLens-1M" in QUALITY
     assert f"and by {gaps['ml-100k']} on MovieLens-100k" in QUALITY
     above = [m for m, mean in contest().models("ml-100k") if m[0] != "-" and mean.value >= 0.455]
     assert len(above) == 6
     assert "On the test part of MovieLens-100k six contestants are above the aim" in QUALITY
+    highest = max(mean.value for _, mean in contest().models("ml-1m"))
+    assert f"on that of MovieLens-1M none is, the best has {short(highest)}." in QUALITY
 
 
 def test_quality_trials():
@@ -733,17 +735,12 @@ def test_quality_what_is_missing():
     }
     few = {case: {model for model, n in found.items() if n != 5} for case, found in seeds.items()}
     assert {n for case in TAILS for n in seeds[case].values()} == {1, 5}
-    dpl, psl, posterior = (f"exact-{loss}" for loss in ("dpl", "psl", "infonce-posterior"))
-    once = {(f"lightgcn{end}", method) for method in (dpl, psl, posterior) for end in ("", "+ease")}
-    once |= {("mf", dpl), ("mf+ease", dpl)}
-    assert few.pop("gowalla-tail") == once
-    assert few.pop("yelp2018-tail") == once | {(f"lightgcn{end}", "exact-dpl-hard") for end in ("", "+ease")}
+    once = {("lightgcn", "exact-dpl"), ("lightgcn+ease", "exact-dpl")}
+    assert all(few.pop(case) == once for case in TAILS)
     assert not any(few.values())
-    losses = {"exact-infonce", "exact-bsl", "exact-dpl-hard", dpl, psl, posterior}
-    for case, found in seeds.items():
-        absent = {(e, m) for e in ("lightgcn", "lightgcn+ease") for m in losses} - set(found)
-        blends = {("lightgcn+ease", method) for method in losses - {"exact-infonce", psl}}
-        assert absent == (blends | {("lightgcn", dpl)} if case == "ml-1m" else set())
+    losses = {f"exact-{loss}" for loss in ("infonce", "bsl", "psl", "dpl", "dpl-hard", "infonce-posterior")}
+    for found in seeds.values():
+        assert {(e, m) for e in ("lightgcn", "lightgcn+ease") for m in losses} <= set(found)
     spreads = [contest().side(case, f"family {name}").spread for case in TAILS for name in FAMILIES]
     assert None not in spreads
 
@@ -771,9 +768,9 @@ def test_quality_debiasing():
         ("ml-1m", ("lightgcn", posterior[1])),
         *(("gowalla-tail", (encoder, hard[1])) for encoder in ("lightgcn", "lightgcn+ease")),
     }
-    assert f"of {short(min(better.values()))} to {short(max(better.values()))}; 19 are" in text
+    assert f"of {short(min(better.values()))} to {short(max(better.values()))}; 21 are" in text
     worse = {place: -gap.value for place, gap in every.items() if gap.sign < 0}
-    assert len(worse) == 19
+    assert len(worse) == 21
     assert [gap.sign for gap in gaps(hard, control)] == [0, -1]
     assert f"and a significant loss of {short(-gaps(hard, control)[1].value)} on Yelp2018." in text
     (gowalla, _), (gowalla_0, yelp_0) = (gaps(model, infonce, TAILS) for model in (hard, control))
@@ -796,11 +793,11 @@ def test_quality_debiasing():
         ("ml-1m", ("lightgcn", posterior[1]))
     ]
     blends = [
-        contest().gap(case, model_key(CHOSEN[case]), model_key(("mf+ease", "exact-infonce")))
+        contest().gap(case, model_key(CHOSEN[case]), model_key((CHOSEN[case][0], "exact-infonce")))
         for case in ("ml-1m", "gowalla-tail")
     ]
     assert [gap.sign for gap in blends] == [0, 0]
-    assert f"on MovieLens-1M ({short(blends[0].value)} above the blend of InfoNCE)" in text
+    assert f"on MovieLens-1M (with LightGCN, {short(blends[0].value)} above the blend of InfoNCE)" in text
     assert f"InfoNCE-posterior on Gowalla ({short(blends[1].value)} above)." in text
     spread = [short(contest().mean(case, infonce).sd) for case in TAILS]
     assert f"the spread over seeds, which is {spread[0]} for InfoNCE." in text

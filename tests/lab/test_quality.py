@@ -947,7 +947,7 @@ def test_the_final_runs_are_those_that_were_settled_before() -> None:
     folder = Path(__file__).parents[2] / "results" / "quality"
     written = {
         place: best
-        for name in ("settled-late.json", "settled-late-coat.json")
+        for name in ("settled-late.json", "settled-late-coat.json", "settled-late-ml-1m.json")
         for place, best in json.loads((folder / name).read_text(encoding="utf-8")).items()
     }
     lines = read_contest(folder)

@@ -159,11 +159,11 @@ Every number is computed from a JSON line of a run in `results/quality`. `truepa
 writes this page."""
 
 ANSWER = Answer(
-    "89af12b130fc",
+    "c19efb0d16f1",
     """\
 Full-catalogue training beats EASE, with and without powers, iALS and ChebyCF significantly on MovieLens-1M,
-Gowalla and Yelp2018: by .0048 to .0065 over EASE with powers, by .0050 to .0112 over iALS and by .0034 to
-.0122 over ChebyCF. On MovieLens-1M only its blends with EASE do; InfoNCE alone is significantly below EASE
+Gowalla and Yelp2018: by .0044 to .0065 over EASE with powers, by .0051 to .0111 over iALS and by .0034 to
+.0118 over ChebyCF. On MovieLens-1M only its blends with EASE do; InfoNCE alone is significantly below EASE
 with powers there. On Gowalla InfoNCE alone does not differ significantly from EASE with powers.
 
 On MovieLens-100k, KuaiRec and Coat it does not differ significantly from EASE or iALS; on MovieLens-100k it
@@ -171,31 +171,30 @@ beats ChebyCF by .0138. On MovieLens-100k iALS has .4565, and full-catalogue tra
 (p = .516). On KuaiRec popularity alone has .4003, the best contestant .4052.
 
 Of the six aims four are met: both on Gowalla and both on Yelp2018, by blends with EASE, of InfoNCE-posterior
-and of BSL. Both on MovieLens are missed, by .0005 on MovieLens-1M (DPL with hard weights + EASE) and by .0002
-on MovieLens-100k (LightGCN with PSL + EASE). On the test part of MovieLens-100k six contestants are above the
-aim, but validation does not choose them.
+and of BSL. Both on MovieLens are missed: by .0009 on MovieLens-1M (LightGCN with DPL with hard weights +
+EASE) and by .0002 on MovieLens-100k (LightGCN with PSL + EASE). On the test part of MovieLens-100k six
+contestants are above the aim, but validation does not choose them; on that of MovieLens-1M none is, the best
+has .4295.
 
 On Gowalla and Yelp2018 the contestants that train had 35 and 33 trials, the weights of blends 36 and 34, EASE
 48 and 47, iALS and ChebyCF 48 each. On the other cases EASE, iALS and ChebyCF have more trials than the
-contestants that train. Contestants have 5 seeds, but on Gowalla and Yelp2018 DPL without hard weights, and
-LightGCN with DPL, PSL and InfoNCE-posterior have 1, and so has LightGCN with DPL with hard weights on
-Yelp2018. What is missing: on MovieLens-1M LightGCN with DPL, and the blends of LightGCN with losses other
-than InfoNCE and PSL.""",
+contestants that train. Contestants have 5 seeds, but LightGCN with DPL without hard weights and its blend
+have 1 on Gowalla and Yelp2018, where they are far below all others.""",
 )
 
 DEBIASING = Answer(
-    "89af12b130fc",
+    "c19efb0d16f1",
     """\
 DPL and InfoNCE-posterior expect positives among the unlabelled items and correct for them. **With MF neither
-beats InfoNCE significantly anywhere**, with or without EASE. Of 70 differences 3 are significant gains, all
-with LightGCN, of .0007 to .0012; 19 are significant losses. The correction itself, DPL with hard weights
+beats InfoNCE significantly anywhere**, with or without EASE. Of 74 differences 3 are significant gains, all
+with LightGCN, of .0007 to .0012; 21 are significant losses. The correction itself, DPL with hard weights
 against the same with τ = 0, is a significant gain in no case where it was measured, and a significant loss of
 .0001 on Yelp2018.
 
 - DPL with hard weights and a margin is significantly above InfoNCE on Gowalla with LightGCN, by .0012, and by
   .0007 if both are blended with EASE. With MF it is .0010 above, and so is the same model with τ = 0, that
   is, without the correction, by .0011; neither is significant. So the gain is that of hard weights and a
-  margin; with τ = 0 LightGCN was not run. On Yelp2018 it is significantly worse: by .0008 with MF, by .0009
+  margin; with τ = 0 LightGCN was not run. On Yelp2018 it is significantly worse: by .0008 with MF, by .0008
   with LightGCN, by .0007 and .0006 in their blends with EASE, and by .0007 with τ = 0. On KuaiRec it is
   significantly worse with LightGCN, by .0046. Elsewhere it does not differ significantly.
 - DPL with equal weights is significantly worse on MovieLens-100k, MovieLens-1M, Gowalla and Yelp2018, by
@@ -204,12 +203,12 @@ against the same with τ = 0, is a significant gain in no case where it was meas
   significantly nowhere else.
 
 Where full-catalogue training beats its rivals, validation chooses a blend of a debiased loss twice: DPL with
-hard weights on MovieLens-1M (.0008 above the blend of InfoNCE) and InfoNCE-posterior on Gowalla (.0005
-above). Neither difference is significant. On Yelp2018 it chooses BSL.
+hard weights on MovieLens-1M (with LightGCN, .0003 above the blend of InfoNCE) and InfoNCE-posterior on
+Gowalla (.0005 above). Neither difference is significant. On Yelp2018 it chooses BSL.
 
 On Gowalla and Yelp2018 these contestants had few trials; τ = 0 has the settings of DPL. A loss there is no
 evidence against a better tuned DPL. Of the three gains the first figures had 1 and 3 seeds; the others were
-run because of them. The interval leaves out the spread over seeds, which is .0001 for InfoNCE.
+run because of them. A p of .049 on Gowalla is close to no gain. The interval leaves out the spread over seeds, which is .0001 for InfoNCE.
 
 What to do: use InfoNCE, the default, and let a blend with EASE be tried. If there is time to tune, try
 `loss="bsl"`, `loss="dpl-hard"` with a margin and `loss="infonce-posterior"` as further losses, and let
@@ -290,10 +289,15 @@ them as all others. Four things are to be known of these runs:
   trials. That decided nothing.
 
 Late contestants that are far below the best on the first part were not scored on the further ones: BSL, DPL
-and their blends on MovieLens-1M, LightGCN with other losses than InfoNCE and PSL there, LightGCN with DPL on
-MovieLens-100k, and on KuaiRec LightGCN's other blends and LightGCN with the debiased losses. No family can
+and their blends with MF on MovieLens-1M, LightGCN with BSL, DPL with hard weights and InfoNCE-posterior
+there, LightGCN with DPL on MovieLens-100k, and on KuaiRec LightGCN's other blends and LightGCN with the debiased losses. No family can
 choose them. LightGCN with InfoNCE-posterior on MovieLens-100k was scored there only after its test figures
 were known, as time had run out before; it is not chosen.
+
+Last of all came LightGCN with DPL on MovieLens-1M, the blends of LightGCN with BSL, DPL and InfoNCE-posterior
+there (`settled-late-ml-1m.json` was written before their runs), and further seeds on Gowalla and Yelp2018,
+without TF32. Validation now chooses one of these blends on MovieLens-1M, which has .4291 on the test part; the
+one that it chose before has .4295.
 
 Nothing within a contestant was chosen by a test part of this protocol. But test parts had been looked at
 before. The blends, EASE with powers, popularity, dot products and iALS with scaled regularisation were added
