@@ -10,7 +10,9 @@ user), so the truth is known. Phases: `source` writes rows as a folder of Parque
 `prepare` runs `prepare_interactions` on it, or with `--writer blocks` writes the documented layout user by
 user; `train` trains MF by InfoNCE with drawn columns and measures recall@20 of coming items after every
 epoch, beside the best possible list, popular items and chance; `lists` ranks the catalogue for some users and
-writes the lists to Parquet, a piece at a time. Each phase is timed; what was measured is written after each.
+writes the lists to Parquet, a piece at a time; `command` does all of it as a user would, with `truepair fit`
+and `truepair recommend`, automatic settings included, and compares the lists with the truth. Each phase is
+timed; what was measured is written after each.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ import argparse
 import json
 import re
 import shutil
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -322,6 +326,48 @@ def lists(world: World, folder: Path, n: int) -> dict[str, Any]:
     return {"users": n, "rows": n * K, "users a second": n / seconds, "bytes": path.stat().st_size}
 
 
+# --- the command line --------------------------------------------------------------------------------------
+
+
+def fit_command(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
+    """`truepair fit` on the folder, with its own settings but for the dimension and the epochs."""
+    options = [
+        f"--set={name}={value}" for name, value in (("dim", args.dim), ("epochs", args.command_epochs))
+    ]
+    model = folder.parent / "model.truepair"
+    given = [*options, "--device", args.device, "--json"]
+    found, memory = command("fit", str(folder), "-o", str(model), *given)
+    automatic = json.loads(found)["automatic"]
+    shown = {name: automatic[name] for name in ("chosen", "hold out", "seconds", "trials")}
+    return {"bytes": model.stat().st_size, **memory, "automatic": shown}
+
+
+def recommend_command(world: World, folder: Path, args: argparse.Namespace) -> dict[str, Any]:
+    """`truepair recommend` for some users, those of the sample first, and how good its lists are."""
+    data = open_prepared(folder)
+    assert isinstance(data, Interactions)
+    truth, path = Truth(world, data, args.sample), folder.parent / "lists.parquet"
+    others = np.setdiff1d(np.arange(min(args.lists, data.n_users)), truth.rows)
+    asked = data.user_ids.outside(np.concatenate([truth.rows, others]))
+    (folder.parent / "users.txt").write_text("\n".join(map(str, asked.to_pylist())))
+    options = ["--users-file", str(folder.parent / "users.txt"), "-k", str(K), "-o", str(path)]
+    _, memory = command("recommend", str(folder.parent / "model.truepair"), *options)
+    written = pq.read_table(path, columns=["item"])["item"].combine_chunks()
+    codes = data.item_ids.find(written[: K * len(truth.rows)], "item").reshape(-1, K)
+    quality = {f"recall@{K}": truth.recall(codes), "in liked groups": truth.in_groups(codes)}
+    return {"users": len(asked), "bytes": path.stat().st_size, **memory, **quality, **truth.bounds()}
+
+
+def command(*words: str) -> tuple[str, dict[str, int]]:
+    """The output of a command of truepair, whose remarks are shown, and the peak of its memory."""
+    process = subprocess.Popen([sys.executable, "-m", "truepair", *words], stdout=subprocess.PIPE, text=True)
+    with peak_memory(process.pid) as memory:
+        found, _ = process.communicate()
+    if process.returncode:
+        raise SystemExit(f"truepair {words[0]} ended with {process.returncode}")
+    return found, {f"{name} of the command": value for name, value in memory.items()}
+
+
 # --- measuring ---------------------------------------------------------------------------------------------
 
 
@@ -331,13 +377,13 @@ def say(text: str) -> None:
 
 
 @contextmanager
-def peak_memory() -> Iterator[dict[str, int]]:
-    """The peak of the process's own memory, without mapped files, looked at ten times a second. Linux."""
+def peak_memory(process: int | str = "self") -> Iterator[dict[str, int]]:
+    """The peak of a process's own memory, without mapped files, looked at ten times a second. Linux."""
     found, over = {"peak host bytes": 0}, threading.Event()
 
     def look() -> None:
         while not over.wait(0.1):
-            status = Path("/proc/self/status").read_text()
+            status = Path(f"/proc/{process}/status").read_text()
             now = sum(int(n) for n in re.findall(r"Rss(?:Anon|Shmem):\s+(\d+)", status)) * 1024
             found["peak host bytes"] = max(found["peak host bytes"], now)
 
@@ -362,7 +408,7 @@ def timed(name: str, work: Callable[[], dict[str, Any]], facts: dict[str, Any], 
         out.write_text(json.dumps(facts, indent=1))
 
 
-PHASES = ("source", "prepare", "train", "lists")
+PHASES = ("source", "prepare", "train", "lists", "command")
 
 
 def main() -> None:
@@ -382,6 +428,7 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=22, help="files of the source")
     parser.add_argument("--dim", type=int, default=64)
     parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--command-epochs", type=int, default=20, help="of `truepair fit`")
     parser.add_argument("--rate", type=float, default=0.02)
     parser.add_argument("--temperature", type=float, default=0.1)
     parser.add_argument("--state", choices=["device", "half", "host"], default="device")
@@ -434,6 +481,10 @@ def run(args: argparse.Namespace, folder: Path) -> None:
         timed("train", lambda: train(world, prepared, args), facts, args.out)
     if "lists" in args.phases:
         timed("lists", lambda: lists(world, prepared, args.lists), facts, args.out)
+    if "command" in args.phases:
+        torch.cuda.empty_cache()
+        timed("command: fit", lambda: fit_command(prepared, args), facts, args.out)
+        timed("command: recommend", lambda: recommend_command(world, prepared, args), facts, args.out)
 
 
 if __name__ == "__main__":

@@ -11,11 +11,12 @@ import scipy.sparse as sp
 import torch
 
 import truepair as tp
+from truepair.data.ids import IdMap
 from truepair.data.simulation import simulate_world
 from truepair.errors import InputError
 from truepair.evaluation import Validation
 from truepair.models.closed_forms import EASE
-from truepair.recommender.automatic import choice, search
+from truepair.recommender.automatic import choice, search, user_sample
 from truepair.recommender.automatic import settings_file as settings_module
 from truepair.recommender.automatic.blend_choice import _Judge, choose_blend
 from truepair.recommender.automatic.budget import Clock, seconds_of
@@ -226,9 +227,11 @@ def test_the_search_learns_from_some_of_many_users(data, monkeypatch):
         return whole(jobs, judge, **options)
 
     monkeypatch.setattr(search, "fit_many", counted)
-    monkeypatch.setattr(search, "_MOST_USERS", 120)
+    monkeypatch.setattr(user_sample, "MOST_USERS", 120)
+    monkeypatch.setattr(choice, "_LEAST_USERS", 50)
     model = tp.Recommender(**QUICK).fit(data)
     assert set(seen) == {(120, 120)}
+    assert model.facts_["automatic"]["hold out"].endswith(" of 120 of the 150 users")
     assert len(model.users_.toarray() if sp.issparse(model.users_) else model.users_) == 150
 
 
@@ -262,15 +265,91 @@ def test_the_full_run_is_left_out_where_it_decides_nothing(data):
 
 
 def test_a_sample_of_users_has_those_who_judge(data, monkeypatch):
-    monkeypatch.setattr(search, "_MOST_USERS", 110)
+    monkeypatch.setattr(user_sample, "MOST_USERS", 110)
     split = tp.split_random(data, test=0.1, valid=0.1)
     few = split.valid.take(split.valid.users >= 40)
     split = dataclasses.replace(split, valid=few)
     n = int((few.user_counts > 0).sum())
     assert n < 110
-    users = search._some_users(split, seed=0)
+    users = user_sample.some_users(split, seed=0)
     assert len(users) == 110
     assert set(np.unique(few.users)) <= set(users.tolist())
+
+
+def test_without_a_validation_part_users_with_one_pair_come_last(data, monkeypatch):
+    monkeypatch.setattr(user_sample, "MOST_USERS", 110)
+    first = data.indptr[:-1]
+    kept = np.isin(np.arange(len(data)), first) | (data.users < 100)  # the others have one pair
+    split = tp.split_given(data.take(kept), data.take(~kept))
+    assert set(range(100)) <= set(user_sample.some_users(split, seed=0).tolist())
+
+
+def test_the_pairs_of_a_sample_keep_their_columns(data):
+    rng = np.random.default_rng(0)
+    columns = {name: rng.integers(1, 100, len(data)) for name in ("rating", "weight", "time")}
+    whole = dataclasses.replace(data, **columns, time_kind="order")
+    users = np.array([0, 5, 6, 149])
+    found, chosen = user_sample.only_users(whole, users), np.isin(data.users, users)
+    assert found.items.tolist() == data.items[chosen].tolist()
+    assert users[found.users].tolist() == data.users[chosen].tolist()
+    assert (found.n_users, found.n_items, found.time_kind) == (4, data.n_items, "order")
+    for name, column in columns.items():
+        assert getattr(found, name).tolist() == column[chosen].tolist()
+    assert not len(user_sample.only_users(whole, np.empty(0, np.int64)))
+
+
+@pytest.mark.parametrize("how", ["last", "time"])
+def test_a_sample_is_held_out_by_time(data, how, monkeypatch):
+    monkeypatch.setattr(user_sample, "MOST_USERS", 120)
+    monkeypatch.setattr(choice, "_LEAST_USERS", 5)
+    timed = dataclasses.replace(data, time=np.arange(len(data)))
+    facts = tp.Recommender(**QUICK, hold_out=how).fit(timed).facts_["automatic"]
+    assert facts["hold out"].startswith(f"hold_out(how={how!r}")
+
+
+@pytest.mark.parametrize(("given", "sample"), [(None, 8), (4, 4), (100, 16), (1000, 80)])
+def test_a_sample_has_a_part_of_a_given_block(data, given, sample, monkeypatch):
+    blocks = []
+    whole = search.fit_many
+
+    def kept(jobs, judge, **options):
+        blocks.extend((job.settings.batch_size, job.settings.optimizer_state) for job in jobs)
+        return whole(jobs, judge, **options)
+
+    monkeypatch.setattr(search, "fit_many", kept)
+    parameters = {**tp.Recommender(device="cpu", epochs=1, batch_size=given).get_params(), "auto": False}
+    parameters |= {"optimizer_state": "half", "metric": "ndcg@10"}
+    many = dataclasses.replace(data, user_ids=IdMap.range(1875))  # the data are a sample of 8% of these
+    part = hold_out(data, "random", 0.1)
+    monkeypatch.setattr(search, "default_batch_size", lambda *size: 16)
+    plan = search.Search(
+        parameters, ["temperature"], part, Clock(None), False, users=np.arange(150), whole=many
+    )
+    plan.result()
+    assert {state for _, state in blocks} == {"device"}
+    assert {block for block, _ in blocks} == {sample}
+    assert plan.whole_size.batch == (given or plan.whole_size.batch)
+
+
+def test_the_time_of_everything_is_that_of_the_counted_work(data):
+    parameters = {**tp.Recommender(device="cpu", batch_size=50).get_params(), "auto": False}
+    part = hold_out(data, "random", 0.1)
+    alone = search.Search(parameters, CHOSEN, part, Clock(None), False)
+    assert alone._times_longer(Point(4, 0.8, 64, 5)) == 1
+    many = dataclasses.replace(data, user_ids=IdMap.range(1500))
+    plan = search.Search(parameters, CHOSEN, part, Clock(None), False, users=np.arange(150), whole=many)
+    steps = 30 / -(-150 // plan.size.batch)
+    assert 0.3 * steps < plan._times_longer(Point(4, 0.8, 64, 5)) < 10 * steps
+
+
+def test_no_full_run_judges_a_blend_that_cannot_be(data, monkeypatch):
+    monkeypatch.setattr(search, "MOST_ITEMS", data.n_items - 1)
+    facts = tp.Recommender(**QUICK).fit(data).facts_["automatic"]
+    assert {trial["dim"] for trial in facts["trials"]} == {64}
+    assert facts["blend"] == {"skipped": f"EASE has a number for each two of {data.n_items} items"}
+    given = {"temperature": 0.2, "popularity": 0.0, "dim": 8}
+    facts = tp.Recommender(**QUICK, **given).fit(data).facts_["automatic"]
+    assert (facts["trials"], facts["chosen"]) == ([], {})
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from truepair.errors import InputError, StorageError
 from truepair.models.closed_forms import EASE, ItemKNN, Popular
 from truepair.ranking.selection import top_k
 from truepair.recommender.automatic.blend_choice import _Judge
-from truepair.recommender.automatic.search import _only_users
+from truepair.recommender.automatic.user_sample import only_users
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.model_file import load_model, save_model
 from truepair.recommender.new_users import with_more_users
@@ -130,7 +130,7 @@ def test_a_model_file_says_what_was_done(plain, tmp_path):
 
 def test_a_part_of_the_users_keeps_weights_and_dislikes(disliking):
     data = weighted(disliking)
-    some = _only_users(data, np.array([3, 7, 8]))
+    some = only_users(data, np.array([3, 7, 8]))
     assert np.array_equal(some.weight, data.weight[np.isin(data.users, [3, 7, 8])])
     assert np.array_equal(some.dislikes.items, np.concatenate([data.dislikes.items_of(u) for u in (3, 7, 8)]))
 

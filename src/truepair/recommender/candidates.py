@@ -54,12 +54,14 @@ class Candidates:
         kept = np.flatnonzero(allowed)
         if not len(kept):
             raise InputError("no item is left to recommend; loosen where, only_items or exclude_items.")
-        pairs = seen.take(allowed[seen.items])
         place = np.where(allowed, np.cumsum(allowed) - 1, -1)
+        excluded = _by_user(model, by_user, place, unknown)
+        if allowed.all():  # nothing is copied, of what may be a billion pairs
+            return Candidates(model.items, seen.pairs_only(), popularity, excluded, kept)
+        pairs = seen.take(allowed[seen.items])
         disliked = seen.recoded_dislikes(np.arange(seen.n_users), place, len(kept))
         some = IdMap(ids.outside(kept))
         known = Interactions(pairs.users, place[pairs.items], pairs.user_ids, some, disliked=disliked)
-        excluded = _by_user(model, by_user, place, unknown)
         return Candidates(take_rows(model.items, kept), known, popularity[kept], excluded, kept)
 
     def on(self, device: torch.device, n_users: int) -> Candidates:

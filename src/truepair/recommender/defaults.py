@@ -55,13 +55,14 @@ def _needs_cosines(loss: object) -> bool:
     return bool(getattr(kind, "needs_cosines", False))
 
 
-def default_batch_size(sampler: Sampler, n_pairs: int, n_users: int = 0) -> int:
+def default_batch_size(sampler: str | Sampler, n_pairs: int, n_users: int = 0) -> int:
     """Full catalogue: users, one for each 1000 pairs, from 8 to 128. Where users have few pairs and are many,
-    as many users as have 8192 pairs, at most 2048 and a 16th of all. Drawn items: a 64th of the pairs, from
-    64 to 1024."""
+    as many users as have 8192 pairs, at most 2048 and a 16th of all. Where users are very many, a 2048th of
+    them, at most 4096: every step updates all items. Drawn items: a 64th of the pairs, from 64 to 1024."""
     if not is_full(sampler):
         return min(max(n_pairs // 64, 64), 1024)
-    many = min(8192 * n_users // max(n_pairs, 1), n_users // 16, 2048)
+    few_pairs = min(8192 * n_users // max(n_pairs, 1), n_users // 16, 2048)
+    many = max(few_pairs, min(n_users // 2048, 4096))
     return many if many > 128 else min(max(n_pairs // 1000, 8), 128)
 
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from truepair.data.ids import Codes, IdMap
-from truepair.data.interactions import Interactions
+from truepair.data.interactions import Interactions, trusted_interactions
 from truepair.data.tables.features import FeatureEncoding
 from truepair.errors import InputError, StorageError, check_number
 from truepair.models.factor_matrices import Rows, by_columns, n_rows
@@ -248,13 +248,28 @@ def _seen(
     whole = len(starts) == len(user_ids) + 1 and starts[0] == 0 and starts[-1] == len(items)
     if not whole or (counts < 0).any():
         raise InputError(f"seen.starts does not divide {len(items)} items among {len(user_ids)} users.")
-    users = np.repeat(np.arange(len(user_ids)), counts)
     if disliked is not None and (disliked.dtype != torch.int64 or disliked.ndim != 1):
         raise InputError(f"disliked is {disliked.dtype} of shape {tuple(disliked.shape)}, not keys of int64.")
+    kind = np.int32 if len(user_ids) <= 2**31 else np.int64
+    users: Codes = np.repeat(np.arange(len(user_ids), dtype=kind), counts)  # type: ignore[assignment]
+    codes = items.numpy()
+    if disliked is None and weight is None and _is_canonical(codes, starts.numpy(), len(item_ids)):
+        cached = {"indptr": starts.numpy(), "user_counts": counts}
+        for array in cached.values():
+            array.flags.writeable = False
+        return trusted_interactions(users, codes, user_ids, item_ids, cached)
     keys = None if disliked is None else disliked.numpy()
-    return Interactions(
-        users, items.numpy().astype(np.int64), user_ids, item_ids, weight=weight, disliked=keys
-    )
+    return Interactions(users, codes, user_ids, item_ids, weight=weight, disliked=keys)
+
+
+def _is_canonical(items: npt.NDArray[np.int32], starts: Codes, n_items: int) -> bool:
+    """Whether the items of each user are codes, distinct and rising."""
+    if not len(items):
+        return True
+    rising = items[1:] > items[:-1]
+    inner = starts[(starts > 0) & (starts < len(items))]
+    rising[inner - 1] = True  # another user begins
+    return bool(rising.all()) and items.min() >= 0 and int(items.max()) < n_items
 
 
 def _ids_to_bytes(ids: IdMap) -> Tensor:

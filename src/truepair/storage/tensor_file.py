@@ -9,11 +9,12 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
+import numpy.typing as npt
 import safetensors
-import safetensors.torch
+import torch
 from torch import Tensor
 
 from truepair.errors import StorageError
@@ -27,7 +28,41 @@ def write_tensors(path: Path, kind: str, version: int, tensors: Mapping[str, Ten
     text = json.dumps(facts, allow_nan=False)
     header = {"kind": kind, "version": str(version), "facts": text, "digest": digest_of(tensors, text)}
     with atomic_write(path, f"the {kind}") as file:
-        file.write(safetensors.torch.save(tensors, metadata=header))
+        _write(file, tensors, header)
+
+
+_TYPES = {
+    torch.float64: "F64", torch.int64: "I64", torch.float32: "F32", torch.int32: "I32", torch.float16: "F16",
+    torch.bfloat16: "BF16", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL",
+}  # fmt: skip
+
+
+def _write(file: BinaryIO, tensors: Mapping[str, Tensor], facts: Mapping[str, str]) -> None:
+    """The format of safetensors, a tensor at a time: its own `save` would copy all of them twice.
+
+    The length of the header in 8 bytes; the header as JSON, padded to eights; the bytes of the tensors, the
+    widest types first, so that each begins at a multiple of its size.
+    """
+    names = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
+    header: dict[str, Any] = {"__metadata__": dict(facts)}
+    end = 0
+    for name in names:
+        tensor, start = tensors[name], end
+        end += tensor.element_size() * tensor.numel()
+        header[name] = {
+            "dtype": _TYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [start, end],
+        }  # fmt: skip
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    file.write(len(text).to_bytes(8, "little") + text)
+    for name in names:
+        file.write(_bytes_of(tensors[name]).data)
+
+
+def _bytes_of(tensor: Tensor) -> npt.NDArray[np.uint8]:
+    """The bytes of a contiguous tensor, without a copy; NumPy has no bfloat16."""
+    flat = tensor.reshape(-1)
+    return flat.view(torch.uint8).numpy() if len(flat) else np.empty(0, np.uint8)  # an empty one has strides
 
 
 def read_tensors(path: Path, kind: str, version: int) -> tuple[dict[str, Tensor], Any]:
@@ -81,5 +116,5 @@ def digest_of(tensors: Mapping[str, Tensor], text: str) -> str:
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(np.ascontiguousarray(tensor.numpy()).reshape(-1).view(np.uint8).data)
+        digest.update(_bytes_of(tensor.contiguous()).data)
     return digest.hexdigest()

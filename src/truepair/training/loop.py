@@ -26,6 +26,8 @@ from truepair.training.progress import Progress, show_progress
 from truepair.training.result import EpochRecord, EpochState, FitResult, OnEpoch, StopTraining
 from truepair.training.trainer import EpochTotals, Trainer
 
+_LONG = 5.0  # seconds of a checkpoint
+
 
 def run_to_the_end(run: Run, checkpoint_every: int, progress: bool, keep_start: bool = False) -> FitResult:
     """Train until the epochs or the patience are over. `keep_start`: the result has a `start`."""
@@ -35,7 +37,7 @@ def run_to_the_end(run: Run, checkpoint_every: int, progress: bool, keep_start: 
     with show_progress(progress, epochs, run.epoch, steps, metric) as bar:
         while not run.is_over():
             run.train_epoch(bar)
-            if run.checkpoint is not None and (run.is_over() or run.epoch % checkpoint_every == 0):
+            if run.checkpoint is not None and (run.is_over() or run.is_due(checkpoint_every)):
                 run.save()
     return run.result(keep_start)
 
@@ -48,6 +50,7 @@ class Run:
     ) -> None:
         self.job, self.engine, self.trainer, self.on_epoch = job, engine, trainer, on_epoch
         self.checkpoint, self.saved = checkpoint, 0  # the epoch that lies in the checkpoint
+        self.last_save = (0.0, 0.0)  # when it began, and how long it took
         self.history: list[EpochRecord] = []
         self.best: tuple[int, float, Matrices] | None = None  # epoch, score, matrices
         self.stopped = False  # by `on_epoch`
@@ -181,14 +184,21 @@ class Run:
         if path.exists():
             self.restore(path)
 
+    def is_due(self, checkpoint_every: int) -> bool:
+        """Whether it is time for a checkpoint: those that take long take a tenth of the time at most."""
+        began, seconds = self.last_save
+        waited = seconds < _LONG or time.perf_counter() - began >= 10 * seconds
+        return waited and self.epoch % checkpoint_every == 0
+
     def save(self) -> None:
         """Write the checkpoint."""
         assert self.checkpoint is not None
+        began = time.perf_counter()
         tensors = {f"trainer.{name}": value for name, value in self.trainer.state().items()}
         if self.best is not None:
             tensors |= {"best.users": self.best[2][0], "best.items": self.best[2][1]}
         save_checkpoint(self.checkpoint, tensors, self.facts())
-        self.saved = self.epoch
+        self.saved, self.last_save = self.epoch, (began, time.perf_counter() - began)
 
     def facts(self) -> dict[str, Any]:
         """What a checkpoint says beside its tensors."""

@@ -19,6 +19,7 @@ from truepair.evaluation import parse_metric
 from truepair.models.encoders import ENCODERS
 from truepair.recommender.automatic.budget import Clock
 from truepair.recommender.automatic.search import CHOSEN, Search
+from truepair.recommender.automatic.user_sample import some_users, split_of_users
 from truepair.recommender.defaults import is_full
 from truepair.recommender.features.tables import NO_TABLES, FeatureTables
 from truepair.recommender.holdout import hold_out, like_test
@@ -71,20 +72,24 @@ def choose(
         return Choice()
     metric = judging_metric(parameters["metric"], split.train.n_items)
     clock, own = Clock(budget), {**parameters, "auto": False, "metric": metric}
+    users = some_users(split, parameters["seed"])
     try:
-        part = judging_parts(parameters, split)
+        part = judging_parts(parameters, split_of_users(split, users))
     except InputError as error:
         if "hold_out" in given and not isinstance(error, _TooLittleError):
             raise  # what is asked for is not replaced by something else
         if progress:
             print(f"automatic settings are skipped: {error}", file=sys.stderr)
         return Choice(facts={"automatic": {"skipped": str(error)}})
-    search = Search(own, wanted, part, clock, progress, tables)
+    whole, sampled = None, ""
+    if users is not None:
+        whole, sampled = split.train, f" of {len(users):,} of the {split.train.n_users:,} users"
+    search = Search(own, wanted, part, clock, progress, tables, users, whole)
     chosen = search.result()
     facts = {
         "chosen": {name: as_json(value) for name, value in chosen.items()},
         "repeat": repeating_call(parameters, given, chosen),
-        "hold out": part.recipe,
+        "hold out": part.recipe + sampled,
         "metric": metric,
         "trials": [trial.facts() for trial in search.trials],
         "blend": search.blend,

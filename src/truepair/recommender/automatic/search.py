@@ -8,16 +8,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import torch
 
-from truepair.data.ids import Codes, IdMap
+from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 from truepair.data.split import Split
 from truepair.errors import TrainingError
 from truepair.evaluation import Validation
 from truepair.models.factor_matrices import dense
-from truepair.randomness import random_order, stream_key
 from truepair.recommender.automatic.blend_choice import (
     FEWEST_SOLVED,
     MOST_ITEMS,
@@ -28,9 +26,10 @@ from truepair.recommender.automatic.blend_choice import (
 from truepair.recommender.automatic.budget import Clock
 from truepair.recommender.automatic.climb import FIRST_PLACE, FIRST_POPULARITY, Climb, Point
 from truepair.recommender.automatic.work import Size, ranking_work, training_work
-from truepair.recommender.defaults import FULL_CATALOGUE
+from truepair.recommender.defaults import FULL_CATALOGUE, default_batch_size
 from truepair.recommender.features.tables import NO_TABLES, FeatureTables
 from truepair.recommender.parts import Parameters, parts_of
+from truepair.sampling import Full
 from truepair.training import FitResult, Job, Settings, fit_many
 
 CHOSEN = ("temperature", "popularity", "dim", "epochs", "blend")
@@ -46,7 +45,6 @@ _DIMS = (512, 256, 128, 64)
 _FEWER_SCORES = ((1e8, 256), (1e10, 128), (float("inf"), 64))  # the dimension on a CPU, by users x items
 _MOST_BYTES = 3e9  # of all vectors in training, on a CPU
 _BYTES = 24  # of a number of a vector in training: its gradient, Adam's two, and the best so far
-_MOST_USERS = 50_000  # the search learns from and is judged by this many
 _CLEARLY = 1.02  # a ratio of scores: a reason to leave the plan
 
 
@@ -71,7 +69,11 @@ class Trial:
 
 
 class Search:
-    """One search; `result` runs it."""
+    """One search; `result` runs it.
+
+    part   what it learns from and is judged by
+    users  whose pairs these are, and `whole` what the model will learn from; None: all, and `part`
+    """
 
     def __init__(
         self,
@@ -81,24 +83,39 @@ class Search:
         clock: Clock,
         progress: bool,
         tables: FeatureTables = NO_TABLES,
+        users: Codes | None = None,
+        whole: Interactions | None = None,
     ) -> None:
         assert part.valid is not None
         self.parameters, self.wanted, self.clock, self.progress = parameters, wanted, clock, progress
-        self.tables, self.users = tables, _some_users(part, parameters["seed"])
-        self.train, self.valid = (_only_users(some, self.users) for some in (part.train, part.valid))
+        self.tables, self.users, self.train, self.valid = tables, users, part.train, part.valid
         self.judge = Validation(self.valid, self.train, parameters["metric"])
-        self.n_users = part.train.n_users
+        whole = part.train if whole is None else whole
+        self.n_users, self.whole_size = whole.n_users, self._size(len(whole), whole.n_users)
+        if users is not None:
+            self.parameters = {**parameters, **self._of_sample(parameters["batch_size"])}
         self.size = self._size(len(self.train), self.train.n_users)
-        self.whole_size = self._size(len(part.train), self.n_users)
         self.device = Settings(device=parameters["device"]).torch_device()
         self.trials: list[Trial] = []
         self.failure: TrainingError | None = None
         self.blend: dict[str, Any] | None = None
+        if "blend" in wanted and self.train.n_items > MOST_ITEMS:
+            self.wanted = [name for name in wanted if name != "blend"]
+            self.blend = {"skipped": f"EASE has a number for each two of {self.train.n_items:,} items"}
+
+    def _of_sample(self, batch: int | None) -> dict[str, Any]:
+        """What the runs of a sample have of their own: a part of a given block, and Adam's state at hand."""
+        if batch is not None:
+            default = default_batch_size("full", len(self.train), self.train.n_users)
+            batch = max(batch * self.train.n_users // self.n_users, min(batch, default))
+        return {"batch_size": batch, "optimizer_state": "device"}
 
     # --- the plan --------------------------------------------------------------------------------------
 
     def result(self) -> dict[str, Any]:
         """The chosen parameters."""
+        if not self.wanted:
+            return {}
         point = self._first()
         if {"temperature", "popularity"} & set(self.wanted):
             point = self._climbed(point)
@@ -125,7 +142,7 @@ class Search:
 
     def _in_time(self, trial: Trial) -> Trial:
         """The trial with as many epochs as there is time for."""
-        per_epoch = trial.seconds / trial.point.epochs * self.n_users / self.train.n_users
+        per_epoch = trial.seconds / trial.point.epochs * self._times_longer(trial.point)
         most = self._fixed("epochs", _EPOCHS)
         epochs = max(1, min(int(self.clock.left / per_epoch), most)) if "epochs" in self.wanted else most
         return replace(trial, point=trial.point._replace(epochs=epochs), epoch=epochs)
@@ -147,7 +164,7 @@ class Search:
     def _climbed(self, point: Point) -> Point:
         """The best of as many short runs as the counted work allows."""
         allowed = self._work_left() - self._work(self._full_size(point))
-        if "blend" in self.wanted and self.train.n_items <= MOST_ITEMS:
+        if "blend" in self.wanted:
             allowed -= FEWEST_SOLVED * regularisation_work(self.train, self.valid)
         most = min(int(allowed / self._work(point)), _MOST_SHORT)
         return Climb(self._run, self._scores, self._is_late, self.wanted, most).top(point)
@@ -161,7 +178,7 @@ class Search:
         if self.clock.limit is None:
             return full
         per_epoch = max(trial.seconds / trial.point.epochs for trial in self.trials)
-        runs = 1.1 * (1 + self.n_users / self.train.n_users)  # this one, and the one on everything
+        runs = 1.1 * (1 + self._times_longer(point))  # this one, and the one on everything
         chosen = "dim" in self.wanted
         dims = [dim for dim in _DIMS if dim <= self.full_dim] if chosen else [self.full_dim]
         for dim in dims:
@@ -179,10 +196,8 @@ class Search:
 
     def _blended(self, fitted: FitResult) -> dict[str, Any]:
         """The blend with EASE, if it is better."""
-        if self.train.n_items > MOST_ITEMS:
-            self.blend = {"skipped": f"EASE has a number for each two of {self.train.n_items:,} items"}
-            return {}
-        left = self.clock.left - 1.1 * self.trials[-1].seconds * self.n_users / self.train.n_users
+        last = self.trials[-1]
+        left = self.clock.left - 1.1 * last.seconds * self._times_longer(last.point)
         if left < 3 * solving_seconds(self.train.n_items):
             self.blend = {"skipped": "the budget leaves no time for it"}
             return {}
@@ -230,8 +245,15 @@ class Search:
         return next((dim for dim in _DIMS if dim <= short and _BYTES * dim * rows <= _MOST_BYTES), _DIMS[-1])
 
     def _size(self, n_pairs: int, n_users: int) -> Size:
-        settings = parts_of(self.parameters, n_pairs, n_users).settings
-        return Size(n_users, self.train.n_items, n_pairs, settings.batch_size)
+        _, _, sampler, settings = parts_of(self.parameters, n_pairs, n_users)
+        assert isinstance(sampler, Full)  # nothing else is searched
+        n_items = self.train.n_items
+        return Size(n_users, n_items, n_pairs, settings.batch_size, sampler.columns_of(n_items))
+
+    def _times_longer(self, point: Point) -> float:
+        """How many times as long an epoch takes on everything, by the counted work."""
+        whole, own = (training_work(size, point.dim, 1) for size in (self.whole_size, self.size))
+        return whole / own
 
     def _work(self, point: Point) -> float:
         """Counted, of a trial with its validations."""
@@ -306,29 +328,6 @@ class Search:
 def _validate_every(epochs: int) -> int:
     """Eight times in a full run, once in a short one."""
     return max(1, epochs // 8) if epochs >= _EPOCHS else epochs
-
-
-def _some_users(part: Split, seed: int) -> Codes | None:
-    """A sample of the users where there are many, those with held-out pairs first; None for all."""
-    if (n := part.train.n_users) <= _MOST_USERS:
-        return None
-    assert part.valid is not None
-    order = random_order(stream_key(seed, int.from_bytes(b"users", "big")), n)
-    judged = part.valid.user_counts[order] > 0
-    return np.sort(order[np.argsort(~judged, kind="stable")][:_MOST_USERS])
-
-
-def _only_users(data: Interactions, users: Codes | None) -> Interactions:
-    """The pairs of these users, who become the users 0, 1, …"""
-    if users is None:
-        return data
-    pairs = data.take(np.isin(data.users, users))
-    codes = np.searchsorted(users, pairs.users)
-    place = np.full(data.n_users, -1)
-    place[users] = np.arange(len(users))
-    disliked = data.recoded_dislikes(place, np.arange(data.n_items), data.n_items)
-    extra: dict[str, Any] = {"weight": pairs.weight, "disliked": disliked}
-    return Interactions(codes, pairs.items, IdMap.range(len(users)), data.item_ids, **extra)
 
 
 def _last_good(result: FitResult) -> tuple[int, float]:

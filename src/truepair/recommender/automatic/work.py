@@ -21,12 +21,13 @@ class Size(NamedTuple):
     n_items: int
     n_pairs: int
     batch: int
+    columns: int | None = None  # of the catalogue that a step compares with; None: all
 
 
 def training_work(size: Size, dim: int, epochs: int) -> float:
     """Of full-catalogue training."""
     steps = -(-size.n_users // size.batch)
-    return epochs * steps * step_work(*size, dim)
+    return epochs * steps * step_work(*size[:4], dim, size.columns)
 
 
 def ranking_work(n_users: int, n_items: int, dim: int) -> float:

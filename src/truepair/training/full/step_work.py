@@ -20,14 +20,16 @@ _PAIR = 2000  # of a pair of one of the step's users
 _SMALL = 2e8  # up to here, one thread
 
 
-def step_work(n_users: int, n_items: int, n_pairs: int, batch: int, dim: int) -> float:
-    """Of a step of `batch` users against all items.
+def step_work(
+    n_users: int, n_items: int, n_pairs: int, batch: int, dim: int, columns: int | None = None
+) -> float:
+    """Of a step of `batch` users against all items, or so many `columns` of them.
 
     Measured on a CPU for six shapes from 300 x 300 to 6,000 x 3,700 with 16 to 256 dimensions: counted and
     measured times agree within 19%, at about 0.07 ns a unit.
     """
-    users = min(batch, n_users)
-    scores, updates = users * n_items * (_SCORE + dim), (n_users + n_items) * dim
+    users, columns = min(batch, n_users), n_items if columns is None else columns
+    scores, updates = users * columns * (_SCORE + dim), (n_users + n_items) * dim
     return STEP + scores + _UPDATE * updates + _PAIR * n_pairs * users / max(n_users, 1)
 
 
