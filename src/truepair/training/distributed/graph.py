@@ -68,13 +68,14 @@ class _Hop(torch.autograd.Function):
 
 
 def places(shard: Shard, rows: Codes) -> Codes:
-    """Where rows stand among the gathered rows of all ranks, each of which sends as many as the longest shard.
+    """Where rows of a table stand among the gathered ones: every rank sends as many as the longest shard has.
 
     The order of the rows is kept, and so is the order in which a product adds up its terms.
     """
-    bounds = np.array(shard.bounds)
-    owners = np.searchsorted(bounds[1:], rows, side="right")
-    return rows + owners * shard.longest - bounds[owners]
+    bounds = np.array(shard.bounds, dtype=np.int64)
+    owners = np.searchsorted(bounds[1:], rows, side="right").astype(np.int64)
+    found: Codes = rows + owners * shard.longest - bounds[owners]
+    return found
 
 
 def _rows_of_users(data: Interactions, users: Shard, items: Shard) -> sp.csr_array:
@@ -96,4 +97,6 @@ def _rows_of_items(data: Interactions, users: Shard, items: Shard) -> sp.csr_arr
     by_user = sp.csr_array((values, pairs.items, pairs.indptr), shape=(users.n, len(items)))
     by_item = sp.csr_array(by_user.T)  # [own items, users]
     shape = len(items), users.size * users.longest
-    return sp.csr_array((by_item.data, places(users, by_item.indices), by_item.indptr), shape=shape)
+    return sp.csr_array(
+        (by_item.data, places(users, by_item.indices.astype(np.int64)), by_item.indptr), shape=shape
+    )
