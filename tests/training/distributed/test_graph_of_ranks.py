@@ -199,7 +199,7 @@ def test_a_graph_that_does_not_fit_is_an_error_before_training(monkeypatch):
     large = job(LightGCN(dim=64, hops=2), interactions_of([np.arange(50)] * 2000, 3000), batch_size=20)
     graph = GraphSize.of(large)
     needed = size_of(large).rank_bytes(2) + graph.rank_bytes(2)
-    gathered, layers = 3000 * 64 * 4, 6 * 2500 * 64 * 4
+    gathered, layers = 2 * 3000 * 64 * 4, 2 * 3 * 2500 * 64 * 4
     assert graph.rank_bytes(2) == 12 * (50_000 + 100_000) + 8 * 2500 + gathered + layers
     monkeypatch.setattr(memory, "free_bytes", lambda device: needed)
     check_memory(large, 2, CPU)

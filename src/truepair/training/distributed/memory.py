@@ -17,7 +17,8 @@ from truepair.training.distributed.shards import Shard
 from truepair.training.full.large.memory import size_of
 from truepair.training.job import Job
 
-_LAYERS = 4  # of all own rows that live beside those of each hop: the means, their gradients, a product
+_COPIES = 2  # of a gathered table: gloo keeps one of its own
+_LAYERS = 2  # times that own rows live for each layer: the layers, and what their mean is taken from
 _REMEDY = "no number of ranks would fit; lower batch_size or dim, or set columns of the sampler"
 _REMEDY_OF_GRAPH = (
     "no number of ranks would fit, since each gathers the vectors of all users and of all items; lower dim "
@@ -47,7 +48,7 @@ class GraphSize(NamedTuple):
         )
         edges, rows = int((of_users + of_items).max()), sum(each.longest for each in shards)
         gathered = ranks * max(each.longest for each in shards) if ranks > 1 else 0
-        vectors = gathered + (self.hops + _LAYERS) * rows
+        vectors = _COPIES * gathered + _LAYERS * (self.hops + 1) * rows
         return edges * (CODE + FLOAT) + rows * CODE + vectors * self.dim * FLOAT
 
 
