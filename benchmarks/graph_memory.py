@@ -27,8 +27,9 @@ from truepair.models.encoders import LightGCN
 from truepair.sampling import Full
 from truepair.training import Job, Settings
 from truepair.training.distributed.engine import started
-from truepair.training.distributed.memory import GraphSize, size_of
+from truepair.training.distributed.memory import GraphSize
 from truepair.training.distributed.processes import group_of, leave
+from truepair.training.full.large.memory import size_of
 
 
 def job_of(n_users: int, n_items: int, dim: int, hops: int) -> Job:
@@ -78,7 +79,7 @@ def measured(size: int, shape: tuple[int, int, int, int]) -> tuple[int, int]:
     ranks = [context.Process(target=work, args=(rank, size, port, shape, results)) for rank in range(size)]
     for process in ranks:
         process.start()
-    found = [results.get(timeout=600) for _ in ranks]
+    found: list[tuple[int, int]] = [results.get(timeout=600) for _ in ranks]
     for process in ranks:
         process.join()
     return max(found, key=lambda each: each[1])
