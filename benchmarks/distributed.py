@@ -3,9 +3,11 @@
 Each number of ranks trains the same job with engine "distributed", over gloo on one machine. Compared are the
 scores of all pairs with those of one process (engine "full"), and NDCG@20 on held-out pairs. Bytes are those
 that a rank sends in a step: as counted from the sizes of the tensors, and as the kernel counted them on the
-sockets (Linux). 2·B·d numbers of 4 bytes are what the vectors of a block's users and their gradients take.
+sockets (Linux). 2·B·d numbers of 4 bytes are what the vectors of a block's users and their gradients take;
+a hop of LightGCN takes 2·(users + items)·d more.
 
     python benchmarks/distributed.py [--users 4000] [--items 3000] [--batch 512] [--dim 64] [--loss infonce]
+    python benchmarks/distributed.py --hops 2      # LightGCN
     python benchmarks/distributed.py --quick       # a small world, one epoch, 1 and 2 ranks
 """
 
@@ -27,7 +29,7 @@ from truepair.data.split import Split
 from truepair.data.split_recipes import split_random
 from truepair.evaluation import Validation
 from truepair.losses import LOSSES
-from truepair.models.encoders import MF
+from truepair.models.encoders import MF, LightGCN
 from truepair.sampling import Full
 from truepair.training import Job, Settings, fit
 from truepair.training.distributed.engine import started
@@ -54,7 +56,9 @@ def world(args: argparse.Namespace) -> Split:
 
 
 def job_of(args: argparse.Namespace, split: Split) -> Job:
-    encoder = MF(dim=args.dim, scoring="cosine", temperature=0.15)
+    encoder = (
+        LightGCN(args.dim, "cosine", 0.15, hops=args.hops) if args.hops else MF(args.dim, "cosine", 0.15)
+    )
     settings = Settings(epochs=args.epochs, batch_size=args.batch, learning_rate=0.005, device="cpu")
     loss = LOSSES[args.loss]().with_density(split.train.density)
     return Job(encoder, loss, Full(columns=args.columns), split.train, settings)
@@ -120,6 +124,7 @@ def main() -> None:
     parser.add_argument("--dim", type=int, default=64)
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--columns", type=int, default=None, help="columns drawn for each block")
+    parser.add_argument("--hops", type=int, default=0, help="LightGCN with so many; 0 is MF")
     parser.add_argument("--loss", choices=LOSSES, default="infonce")
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--quick", action="store_true")
@@ -133,11 +138,12 @@ def main() -> None:
     score = Validation(split.valid, split.train, "ndcg@20").score(*alone.matrices())
     scores, width = alone.users @ alone.items.T, args.dim
     print(
-        f"{split.train}, {args.loss}, batch of {args.batch} users, d = {width}, {args.epochs} epochs, "
-        f"NDCG@20 {score:.4f}"
+        f"{split.train}, {args.loss}, {args.hops} hops, batch of {args.batch} users, d = {width}, "
+        f"{args.epochs} epochs, NDCG@20 {score:.4f}"
     )
     print(f"2·B·d numbers take {2 * args.batch * width * 4 / 1e3:,.0f} kB; "
-          f"2·items·d would take {2 * args.items * width * 4 / 1e3:,.0f} kB")  # fmt: skip
+          f"2·items·d would take {2 * args.items * width * 4 / 1e3:,.0f} kB; "
+          f"all hops {2 * args.hops * (args.users + args.items) * width * 4 / 1e3:,.0f} kB")  # fmt: skip
     print("ranks  largest difference of scores  of NDCG@20   kB sent a step: counted  on sockets"
           "   ms a step: compute  in collectives")  # fmt: skip
     for size in args.ranks:

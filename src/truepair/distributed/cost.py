@@ -6,6 +6,7 @@ All is counted from the shapes of the tensors; docs/scale.md has the formulas. N
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cache
 from statistics import NormalDist
 from typing import NamedTuple
@@ -106,14 +107,21 @@ class Size(NamedTuple):
         copy = (self.n_users + self.n_items) * self.dim * FLOAT * (1 + STATES[self.optimizer])
         return 2 * CODE * self.n_pairs + copy
 
-    def ranks_for(self, room: int) -> int | None:
-        """The least number of ranks that need no more than `room` bytes each; None if no number does."""
+    def ranks_for(self, room: int, beside: Callable[[int], int] = lambda ranks: 0) -> int | None:
+        """The least number of ranks that need no more than `room` bytes each; None if no number does.
+
+        `beside` gives the bytes that each of so many ranks needs beside those counted here.
+        """
+
+        def needed(ranks: int) -> int:
+            return self.rank_bytes(ranks) + beside(ranks)
+
         low, high = 1, min(_MOST_RANKS, self.n_users, self.n_items)
-        if self.rank_bytes(high) > room:
+        if needed(high) > room:
             return None
         while low < high:
             middle = (low + high) // 2
-            low, high = (low, middle) if self.rank_bytes(middle) <= room else (middle + 1, high)
+            low, high = (low, middle) if needed(middle) <= room else (middle + 1, high)
         return low
 
     # --- a step of one rank ------------------------------------------------------------------------

@@ -6,10 +6,12 @@ import warnings
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 
 
@@ -17,8 +19,8 @@ class SparseMatrix:
     """A constant sparse matrix on a device, with its transpose for gradients."""
 
     def __init__(self, matrix: sp.csr_array, device: torch.device) -> None:
-        self.matrix = _torch_csr(matrix, device)  # [n, m]
-        self.transposed = _torch_csr(sp.csr_array(matrix.T), device)  # [m, n]
+        self.matrix = torch_csr(matrix, device)  # [n, m]
+        self.transposed = torch_csr(sp.csr_array(matrix.T), device)  # [m, n]
 
     def __matmul__(self, dense: Tensor) -> Tensor:
         return _product(self.matrix, self.transposed, dense)
@@ -33,20 +35,29 @@ class Graph:
     """The normalised user-item graph on a device, as two sparse matrices."""
 
     def __init__(self, interactions: Interactions, device: torch.device) -> None:
-        # users and items without interactions have no edges, so their divisor does not matter
-        per_user = np.sqrt(np.maximum(interactions.user_counts, 1))
-        per_item = np.sqrt(np.maximum(interactions.item_counts, 1))
-        values = 1 / (per_user[interactions.users] * per_item[interactions.items])
+        counts = interactions.user_counts, interactions.item_counts
+        values = edge_weights(*counts, interactions.users, interactions.items)
         matrix = sp.csr_array(
-            (values.astype(np.float32), interactions.items, interactions.indptr),
+            (values, interactions.items, interactions.indptr),
             shape=(interactions.n_users, interactions.n_items),
         )
-        self.to_users = _torch_csr(matrix, device)  # [n_users, n_items]
-        self.to_items = _torch_csr(sp.csr_array(matrix.T), device)  # [n_items, n_users]
+        self.to_users = torch_csr(matrix, device)  # [n_users, n_items]
+        self.to_items = torch_csr(sp.csr_array(matrix.T), device)  # [n_items, n_users]
 
     def spread(self, users: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
         """One hop: each vector becomes the weighted sum of its neighbours."""
         return _product(self.to_users, self.to_items, items), _product(self.to_items, self.to_users, users)
+
+
+def edge_weights(
+    user_counts: Codes, item_counts: Codes, users: Codes, items: Codes
+) -> npt.NDArray[np.float32]:
+    """1 / √(c_u · c_i) of the edges (users[k], items[k]), from the counts of all users and of all items."""
+    # users and items without interactions have no edges, so their divisor does not matter
+    per_user = np.sqrt(np.maximum(user_counts, 1))
+    per_item = np.sqrt(np.maximum(item_counts, 1))
+    values = 1 / (per_user[users] * per_item[items])
+    return values.astype(np.float32)
 
 
 class _SparseProduct(torch.autograd.Function):
@@ -67,7 +78,8 @@ def _product(matrix: Tensor, transposed: Tensor, dense: Tensor) -> Tensor:
     return result
 
 
-def _torch_csr(matrix: sp.csr_array, device: torch.device) -> Tensor:
+def torch_csr(matrix: sp.csr_array, device: torch.device) -> Tensor:
+    """The matrix on a device, in PyTorch's sparse rows."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
         # PyTorch 2.11 warns even if the check is requested, as it is here

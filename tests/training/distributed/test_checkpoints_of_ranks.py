@@ -11,7 +11,7 @@ import torch
 from ranks import on_ranks, values
 from truepair.errors import StorageError
 from truepair.losses import InfoNCE
-from truepair.models.encoders import MF
+from truepair.models.encoders import MF, LightGCN
 from truepair.sampling import Full
 from truepair.training import Job, Settings, StopTraining, fit
 from truepair.training.distributed.checkpoints import key_of
@@ -20,6 +20,7 @@ from worlds import two_tastes
 
 SETTINGS = Settings(epochs=4, batch_size=24, learning_rate=0.1, device="cpu", seed=2)
 JOB = Job(MF(dim=4, scoring="cosine", popularity=0.1), InfoNCE(0.3), Full(), two_tastes(), SETTINGS)
+GRAPH = dataclasses.replace(JOB, encoder=LightGCN(dim=4, scoring="cosine", hops=2))
 
 
 class Until:
@@ -80,6 +81,15 @@ def test_another_number_of_ranks_goes_on(tmp_path, uninterrupted, before, after)
     for found in then:
         assert_same_run(found, uninterrupted)
         assert found[3][:2] == first[0][3]  # they were not trained again
+
+
+def test_another_number_of_ranks_goes_on_with_a_graph(tmp_path):
+    """The best epoch lies before the checkpoint: its final vectors are stored, those of the run are not."""
+    path = tmp_path / "run.checkpoint"
+    expected = run(None, job=GRAPH, engine="full")
+    run(path, 3, GRAPH)
+    for found in values(3, run, path, 99, GRAPH):
+        assert_same_run(found, expected)
 
 
 def test_a_full_disk_on_one_rank_leaves_the_old_checkpoint_whole(tmp_path, uninterrupted):

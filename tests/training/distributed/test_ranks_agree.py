@@ -14,7 +14,7 @@ from truepair.data.split_recipes import split_random
 from truepair.errors import InputError
 from truepair.evaluation import Validation
 from truepair.losses import BPR, DPL, HCL, InfoNCE, InfoNCEPosterior
-from truepair.models.encoders import MF, LightGCN
+from truepair.models.encoders import MF, Hybrid, LightGCN
 from truepair.ranking.selection import top_k
 from truepair.ranking.sharded_top_k import sharded_top_k
 from truepair.sampling import Full, Uniform
@@ -30,6 +30,7 @@ CPU = torch.device("cpu")
 SETTINGS = Settings(epochs=2, batch_size=12, learning_rate=0.05, device="cpu", seed=3)
 DOT = MF(dim=5)
 COSINE = MF(dim=5, scoring="cosine", temperature=0.2, popularity=0.1)
+TWO_HOPS = LightGCN(dim=5, scoring="cosine", temperature=0.2, popularity=0.1, hops=2)
 
 
 def odd_world(n_users=24, n_items=20):
@@ -70,6 +71,14 @@ OTHERS = [
     job(sampler=Full(columns=1), batch_size=24),
     job(batch_size=1, epochs=1),
 ]
+GRAPHS = [
+    job(encoder=TWO_HOPS),
+    job(DPL(tau=0.1), encoder=LightGCN(dim=5), sampler=Full(columns=6)),
+    job(encoder=LightGCN(dim=5, hops=3), data=weighted(DATA), l2_users=0.1, l2_items=0.02),
+    job(BPR(), encoder=TWO_HOPS, optimizer="sgd"),
+    job(encoder=LightGCN(dim=5, hops=0)),
+]
+"""LightGCN, whose vectors depend on those of other ranks."""
 
 
 def trained(jobs, engine):
@@ -91,7 +100,7 @@ def assert_alike(found, expected, jobs):
 
 
 def test_one_rank_repeats_engine_full_bit_by_bit():
-    jobs = WHOLE + DRAWN + OTHERS
+    jobs = WHOLE + DRAWN + OTHERS + GRAPHS
     for got, want in zip(trained(jobs, "distributed"), trained(jobs, "full"), strict=True):
         for a, b in zip(got, want, strict=True):
             torch.testing.assert_close(a, b, rtol=0, atol=0, equal_nan=True)
@@ -100,9 +109,9 @@ def test_one_rank_repeats_engine_full_bit_by_bit():
 @pytest.mark.parametrize(
     ("ranks", "jobs"),
     [
-        (2, WHOLE + DRAWN + OTHERS),
-        (3, [WHOLE[0], *DRAWN[:2], job(DPL(tau=0.1)), OTHERS[0]]),
-        (4, [WHOLE[0], DRAWN[0], job(DPL(tau=0.1))]),
+        (2, WHOLE + DRAWN + OTHERS + GRAPHS),
+        (3, [WHOLE[0], *DRAWN[:2], job(DPL(tau=0.1)), OTHERS[0], *GRAPHS[:3]]),
+        (4, [WHOLE[0], DRAWN[0], job(DPL(tau=0.1)), *GRAPHS[:2]]),
     ],
 )
 def test_ranks_train_the_model_of_one_process(ranks, jobs):
@@ -241,7 +250,7 @@ def test_a_step_sends_the_vectors_of_its_users_and_not_those_of_items():
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"encoder": LightGCN(dim=4)}, "no encoder LightGCN"),
+        ({"encoder": Hybrid(dim=4)}, "no encoder Hybrid, .* it has MF and LightGCN"),
         ({"sampler": Uniform()}, "no sampler Uniform"),
         ({"loss": InfoNCEPosterior(tau=0.0)}, "no InfoNCEPosterior"),
         ({"data": two_tastes().with_disliked([0], [1])}, "no dislikes"),

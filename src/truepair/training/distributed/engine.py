@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from truepair.errors import InputError
 from truepair.losses import LOSSES, InfoNCEPosterior
-from truepair.models.encoders import MF
+from truepair.models.encoders import MF, LightGCN
 from truepair.sampling import Full
 from truepair.training.checkpoints import describe_job
 from truepair.training.distributed.agreement import check_agreement, check_pairs, facts_of_code
@@ -36,10 +36,10 @@ def started(job: Job, group: Group) -> ShardTrainer:
 def _lacks(job: Job) -> str | None:
     if not isinstance(job.sampler, Full):
         return f"it has no sampler {type(job.sampler).__name__}; it has Full."
-    if type(job.encoder) is not MF:
+    if type(job.encoder) not in (MF, LightGCN):
         return (
-            f"it has no encoder {type(job.encoder).__name__}, whose vectors depend on those of other ranks; "
-            "it has MF."
+            f"it has no encoder {type(job.encoder).__name__}, whose other parameters are not divided; "
+            "it has MF and LightGCN."
         )
     if not has_row_form(job.loss):
         known = ", ".join(kind.__name__ for kind in LOSSES.values() if kind is not InfoNCEPosterior)

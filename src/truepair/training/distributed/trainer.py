@@ -2,7 +2,8 @@
 
 A step gathers the vectors of the block's users. Each rank scores them against its own items and adds up with
 the others what a row needs of all items. The gradients of users are summed and sent back to the ranks that
-have them; those of items stay where they are.
+have them; those of items stay where they are. LightGCN does the same with vectors that are averaged over the
+graph; then the vectors and gradients of all rows are gathered for each hop.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from truepair.training.distributed.anchor_sums import ShardedSums
 from truepair.training.distributed.blocks import ShardBlocks
 from truepair.training.distributed.collectives import Group
 from truepair.training.distributed.exchange import Exchange
+from truepair.training.distributed.graph import ShardGraph, hops_of
 from truepair.training.distributed.shards import Shard, ShardPairs, first_vectors
 from truepair.training.full.losses import RowLosses
 from truepair.training.full.scoring import sums_for
@@ -30,11 +32,13 @@ from truepair.training.trainer import EpochTotals
 
 
 class ShardModel(StartedEncoder):
-    """The vectors of a rank's users and items; the encoder is matrix factorisation."""
+    """The vectors of a rank's users and items; with a graph, calling it is a matter of all ranks."""
 
-    def __init__(self, encoder: Encoder, user: Tensor, item: Tensor, addition: Tensor | None) -> None:
+    def __init__(
+        self, encoder: Encoder, user: Tensor, item: Tensor, addition: Tensor | None, graph: ShardGraph | None
+    ) -> None:
         nn.Module.__init__(self)  # the vectors of all users and items may not fit
-        self.encoder, self.graph, self.hops = encoder, None, 0
+        self.encoder, self.graph, self.hops = encoder, graph, hops_of(encoder)
         self.register_buffer("addition", addition, persistent=False)
         self.user, self.item = nn.Parameter(user), nn.Parameter(item)
 
@@ -67,7 +71,14 @@ class ShardTrainer(ModuleTrainer):
         vectors = first_vectors(self.user_shard, self.item_shard, encoder.dim, self.job.settings.seed)
         addition = encoder.addition(data)
         addition = None if addition is None else self.item_shard.take(addition).clone()
-        return ShardModel(encoder, *vectors, addition).to(self.device)
+        return ShardModel(encoder, *vectors, addition, self._graph()).to(self.device)
+
+    def _graph(self) -> ShardGraph | None:
+        """The rank's part of the graph, for an encoder that needs one."""
+        if not hops_of(self.job.encoder):
+            return None
+        shards = self.user_shard, self.item_shard
+        return ShardGraph(self.job.interactions, *shards, self.group, self.device)
 
     # --- an epoch ----------------------------------------------------------------------------------
 
@@ -108,7 +119,7 @@ class ShardTrainer(ModuleTrainer):
 
     @torch.no_grad()
     def parts(self) -> Matrices:
-        """Copies of the rank's own rows of the two matrices."""
+        """Copies of the rank's own rows of the two matrices; all ranks must ask."""
         return super().matrices()
 
     def matrices(self) -> Matrices:
