@@ -4,15 +4,20 @@ import importlib.util
 import os
 import shutil
 import sys
+import time
 import types
+from datetime import UTC
+from functools import partial
 from typing import ClassVar
 
+import numpy as np
 import pytest
 
 pytest.importorskip("duckdb")
 
 import pyarrow as pa
 
+from truepair.data.prepared.opening import manifest_of
 from truepair.data.preparing.prepare import prepare_interactions
 from truepair.distributed import ray as on_ray
 from truepair.distributed import spark as on_spark
@@ -44,10 +49,46 @@ def assert_same(found, expected):
 
 
 CLICKS = {"who": ["bob", "ann", "ann", "bob", "Ωz"], "what": [7, 9, 7, 7, 3], "more": [0] * 5}
+NAMES = {"user": "who", "item": "what"}
 
 
 def expected_clicks(folder):
-    return prepare_interactions({"user": CLICKS["who"], "item": CLICKS["what"]}, folder)
+    return prepare_interactions(CLICKS, folder, **NAMES)
+
+
+def many_ratings(n=3000):
+    """Rows of which many repeat a pair, at few times, so that the order of rows decides what is kept."""
+    rng = np.random.default_rng(0)
+    columns = {
+        "who": pa.array([f"{x}é" for x in rng.integers(0, 40, n)]),
+        "what": pa.array(rng.integers(0, 30, n)),
+        "stars": pa.array(rng.integers(1, 6, n).astype(float)),
+        "plays": pa.array(rng.integers(1, 1000, n) / 8),
+        "at": pa.array(np.datetime64("2024-05-01", "us") + rng.integers(0, 3, n).astype("timedelta64[h]")),
+        "second": pa.array(1_700_000_000 + rng.integers(0, 3, n)),
+    }
+    return pa.table(columns)
+
+
+RATED = {**NAMES, "rating": "stars", "weight": "plays"}
+CALLS = {
+    "timestamps": {**RATED, "time": "at"},
+    "integers": {**RATED, "time": "second", "min_rating": 2, "test": 0.2, "valid": 0.1, "seed": 3},
+    "no times": {**RATED, "duplicates": "sum"},
+    "pairs": {**NAMES, "duplicates": "sum"},
+}
+"""Options of `write_prepared` and of `prepare_interactions`."""
+
+
+def assert_writes_what_prepare_writes(write, rows, tmp_path):
+    for name, options in CALLS.items():
+        made, expected = tmp_path / f"made {name}", tmp_path / f"expected {name}"
+        assert write(made, **options) == prepare_interactions(rows, expected, **options)
+        files = sorted(file.relative_to(expected) for file in expected.rglob("*.npy"))
+        assert files == sorted(file.relative_to(made) for file in made.rglob("*.npy"))
+        for file in files:
+            assert (made / file).read_bytes() == (expected / file).read_bytes(), (name, file)
+        assert manifest_of(made).history == manifest_of(expected).history
 
 
 # --- without a cluster -----------------------------------------------------------------------------------
@@ -210,10 +251,25 @@ def test_ray_trains_the_model_of_one_process(prepared, tmp_path, ray_cluster):
     made = on_ray.write_prepared(
         ray_cluster.data.from_arrow([pa.table(CLICKS), pa.table(CLICKS)]),
         tmp_path / "made",
-        user="who",
-        item="what",
+        **NAMES,
     )
     assert made == expected_clicks(tmp_path / "expected")
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("default")
+def test_ray_writes_the_folder_of_prepare(tmp_path, ray_cluster):
+    rows = many_ratings()
+    blocks = ray_cluster.data.from_arrow([rows.slice(first, 700) for first in range(0, len(rows), 700)])
+    dataset = blocks.map_batches(slow_at_first, batch_format="pyarrow", batch_size=None)
+    assert_writes_what_prepare_writes(partial(on_ray.write_prepared, dataset), rows, tmp_path)
+    assert not dataset.context.execution_options.preserve_order
+
+
+def slow_at_first(table):
+    """Ends after later blocks, so that it is not in its place unless the order is kept."""
+    time.sleep(2.0 if table["plays"][0].as_py() == many_ratings()["plays"][0].as_py() else 0.0)
+    return table
 
 
 @pytest.mark.long
@@ -225,13 +281,27 @@ def test_spark_trains_the_model_of_one_process(prepared, tmp_path, spark_session
         on_spark.fit(prepared, tmp_path / "no.truepair", workers=2, local_mode=True, loss="bprr")
     rows = list(zip(*CLICKS.values(), strict=True))
     table = spark_session.createDataFrame(rows, "who string, what int, more int")
-    made = on_spark.write_prepared(table, tmp_path / "made", user="who", item="what")
+    made = on_spark.write_prepared(table, tmp_path / "made", **NAMES)
     assert made == expected_clicks(tmp_path / "expected")
     with pytest.raises(StorageError, match="exists; remove it"):
-        on_spark.write_prepared(table, tmp_path / "made", user="who", item="what")
-    with pytest.raises(InputError, match="there is no column 'user'; the columns are who, what, more"):
+        on_spark.write_prepared(table, tmp_path / "made", **NAMES)
+    with pytest.raises(
+        InputError, match=r"a DataFrame of Spark has no column .* its columns are 'who', 'what'"
+    ):
         on_spark.write_prepared(table, tmp_path / "other")
     assert not (tmp_path / "made.pairs").exists()
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("default")
+def test_spark_writes_the_folder_of_prepare(tmp_path, spark_session):
+    spark_session.conf.set("spark.sql.session.timeZone", "UTC")
+    rows = many_ratings()
+    values = zip(*(column.to_pylist() for column in rows.columns), strict=True)
+    schema = "who string, what bigint, stars double, plays double, at timestamp, second bigint"
+    made_of = [(*row[:4], row[4].replace(tzinfo=UTC), row[5]) for row in values]
+    table = spark_session.createDataFrame(made_of, schema)
+    assert_writes_what_prepare_writes(partial(on_spark.write_prepared, table), rows, tmp_path)
 
 
 def test_the_worker_is_found_by_name():
