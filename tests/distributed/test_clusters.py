@@ -1,23 +1,15 @@
 """Ray and Spark start the worker that torchrun starts; each test of `long` has a real local cluster."""
 
-import importlib.util
-import os
-import shutil
 import sys
-import time
 import types
-from datetime import UTC
-from functools import partial
 from typing import ClassVar
 
-import numpy as np
 import pytest
 
 pytest.importorskip("duckdb")
 
 import pyarrow as pa
 
-from truepair.data.prepared.opening import manifest_of
 from truepair.data.preparing.prepare import prepare_interactions
 from truepair.distributed import ray as on_ray
 from truepair.distributed import spark as on_spark
@@ -54,41 +46,6 @@ NAMES = {"user": "who", "item": "what"}
 
 def expected_clicks(folder):
     return prepare_interactions(CLICKS, folder, **NAMES)
-
-
-def many_ratings(n=3000):
-    """Rows of which many repeat a pair, at few times, so that the order of rows decides what is kept."""
-    rng = np.random.default_rng(0)
-    columns = {
-        "who": pa.array([f"{x}é" for x in rng.integers(0, 40, n)]),
-        "what": pa.array(rng.integers(0, 30, n)),
-        "stars": pa.array(rng.integers(1, 6, n).astype(float)),
-        "plays": pa.array(rng.integers(1, 1000, n) / 8),
-        "at": pa.array(np.datetime64("2024-05-01", "us") + rng.integers(0, 3, n).astype("timedelta64[h]")),
-        "second": pa.array(1_700_000_000 + rng.integers(0, 3, n)),
-    }
-    return pa.table(columns)
-
-
-RATED = {**NAMES, "rating": "stars", "weight": "plays"}
-CALLS = {
-    "timestamps": {**RATED, "time": "at"},
-    "integers": {**RATED, "time": "second", "min_rating": 2, "test": 0.2, "valid": 0.1, "seed": 3},
-    "no times": {**RATED, "duplicates": "sum"},
-    "pairs": {**NAMES, "duplicates": "sum"},
-}
-"""Options of `write_prepared` and of `prepare_interactions`."""
-
-
-def assert_writes_what_prepare_writes(write, rows, tmp_path):
-    for name, options in CALLS.items():
-        made, expected = tmp_path / f"made {name}", tmp_path / f"expected {name}"
-        assert write(made, **options) == prepare_interactions(rows, expected, **options)
-        files = sorted(file.relative_to(expected) for file in expected.rglob("*.npy"))
-        assert files == sorted(file.relative_to(made) for file in made.rglob("*.npy"))
-        for file in files:
-            assert (made / file).read_bytes() == (expected / file).read_bytes(), (name, file)
-        assert manifest_of(made).history == manifest_of(expected).history
 
 
 # --- without a cluster -----------------------------------------------------------------------------------
@@ -201,43 +158,6 @@ def test_partitions_are_in_the_order_of_their_numbers(tmp_path):
 # --- clusters --------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def ray_cluster(monkeypatch):
-    if importlib.util.find_spec("ray") is None:
-        pytest.skip("ray is not installed: pip install 'truepair[ray]'")
-    monkeypatch.setenv("RAY_TRAIN_V2_ENABLED", "1")
-    monkeypatch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
-    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    import ray
-
-    path = os.pathsep.join(each for each in sys.path if each)
-    ray.init(
-        num_cpus=2,
-        include_dashboard=False,
-        object_store_memory=200_000_000,
-        runtime_env={"env_vars": {"PYTHONPATH": path}},
-    )
-    yield ray
-    ray.shutdown()
-
-
-@pytest.fixture
-def spark_session(monkeypatch):
-    if importlib.util.find_spec("pyspark") is None:
-        pytest.skip("pyspark is not installed: pip install 'truepair[spark]'")
-    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-        pytest.skip("Spark needs a Java runtime, and there is none")
-    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(each for each in sys.path if each))
-    from pyspark.sql import SparkSession
-
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    session = builder.config("spark.sql.shuffle.partitions", "3").getOrCreate()
-    yield session
-    session.stop()
-
-
 @pytest.mark.long
 @pytest.mark.filterwarnings("default")
 def test_ray_trains_the_model_of_one_process(prepared, tmp_path, ray_cluster):
@@ -258,22 +178,6 @@ def test_ray_trains_the_model_of_one_process(prepared, tmp_path, ray_cluster):
 
 @pytest.mark.long
 @pytest.mark.filterwarnings("default")
-def test_ray_writes_the_folder_of_prepare(tmp_path, ray_cluster):
-    rows = many_ratings()
-    blocks = ray_cluster.data.from_arrow([rows.slice(first, 700) for first in range(0, len(rows), 700)])
-    dataset = blocks.map_batches(slow_at_first, batch_format="pyarrow", batch_size=None)
-    assert_writes_what_prepare_writes(partial(on_ray.write_prepared, dataset), rows, tmp_path)
-    assert not dataset.context.execution_options.preserve_order
-
-
-def slow_at_first(table):
-    """Ends after later blocks, so that it is not in its place unless the order is kept."""
-    time.sleep(2.0 if table["plays"][0].as_py() == many_ratings()["plays"][0].as_py() else 0.0)
-    return table
-
-
-@pytest.mark.long
-@pytest.mark.filterwarnings("default")
 def test_spark_trains_the_model_of_one_process(prepared, tmp_path, spark_session):
     found = on_spark.fit(prepared, tmp_path / "spark.truepair", workers=2, **OPTIONS)
     assert_same(found, alone(prepared, tmp_path / "alone.truepair"))
@@ -290,18 +194,6 @@ def test_spark_trains_the_model_of_one_process(prepared, tmp_path, spark_session
     ):
         on_spark.write_prepared(table, tmp_path / "other")
     assert not (tmp_path / "made.pairs").exists()
-
-
-@pytest.mark.long
-@pytest.mark.filterwarnings("default")
-def test_spark_writes_the_folder_of_prepare(tmp_path, spark_session):
-    spark_session.conf.set("spark.sql.session.timeZone", "UTC")
-    rows = many_ratings()
-    values = zip(*(column.to_pylist() for column in rows.columns), strict=True)
-    schema = "who string, what bigint, stars double, plays double, at timestamp, second bigint"
-    made_of = [(*row[:4], row[4].replace(tzinfo=UTC), row[5]) for row in values]
-    table = spark_session.createDataFrame(made_of, schema)
-    assert_writes_what_prepare_writes(partial(on_spark.write_prepared, table), rows, tmp_path)
 
 
 def test_the_worker_is_found_by_name():

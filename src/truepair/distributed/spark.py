@@ -2,7 +2,7 @@
 
 from truepair.distributed.spark import fit, write_prepared
 
-write_prepared(spark.table("shop.clicks"), "/shared/clicks.prepared", user="user_id", item="item_id")
+write_prepared(spark.table("shop.clicks"), "/shared/clicks.prepared", weight="plays", time="played_at")
 model = fit("/shared/clicks.prepared", "/shared/model.truepair", workers=8, use_gpu=True, test=0.1)
 """
 
@@ -85,10 +85,15 @@ def write_prepared(table: Any, folder: str | Path, **options: Any) -> Interactio
     staged = asked.target.with_name(f"{asked.target.name}.pairs")
     check_new(staged)
     try:
-        _sorted(table, asked).write.parquet(staged.as_uri())
+        _sorted(table, asked).write.parquet(_address(staged))
         return asked.write(lambda: _tables(staged))
     finally:
         shutil.rmtree(staged, ignore_errors=True)
+
+
+def _address(path: Path) -> str:
+    """The path as Hadoop takes it: not quoted, for a quoted space would be a part of the name."""
+    return f"file:///{path.as_posix().lstrip('/')}"
 
 
 def _sorted(table: Any, asked: Writing) -> Any:
@@ -108,7 +113,8 @@ def _tables(folder: Path) -> Iterator[pa.Table]:
     import pyarrow.parquet as pq
 
     for path in sorted(folder.glob("part-*.parquet"), key=_partition):
-        with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:  # Spark's default for times
+        # Spark writes times in 96 bits, of which Arrow would make nanoseconds, until the year 2262
+        with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
             for batch in file.iter_batches(_ROWS):
                 yield pa.Table.from_batches([batch])
 
