@@ -38,12 +38,14 @@ def many_ratings(n=600):
 
 PAIR = {"user": "who", "item": "what.id"}
 RATED = {**PAIR, "rating": "stars", "weight": "plays"}
+NO_COLUMNS = {"rating": False, "weight": False}
 CALLS = {
     "timestamps": {**RATED, "time": "at"},
     "integers": {**RATED, "time": "second", "min_rating": 2, "test": 0.2, "valid": 0.1, "seed": 3},
     "sums of é, 50%20": {**RATED, "duplicates": "sum"},
-    "counts": {"user": 0, "item": 1, "duplicates": "sum"},
-    "pairs": PAIR,
+    "found by name": PAIR,
+    "counts": {"user": 0, "item": 1, **NO_COLUMNS, "duplicates": "sum"},
+    "pairs": {**PAIR, **NO_COLUMNS},
 }
 """Options of `write_prepared` and of `prepare_interactions`."""
 
