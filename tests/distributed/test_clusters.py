@@ -1,8 +1,5 @@
 """Ray and Spark start the worker that torchrun starts; each test of `long` has a real local cluster."""
 
-import importlib.util
-import os
-import shutil
 import sys
 import types
 from typing import ClassVar
@@ -44,10 +41,11 @@ def assert_same(found, expected):
 
 
 CLICKS = {"who": ["bob", "ann", "ann", "bob", "Ωz"], "what": [7, 9, 7, 7, 3], "more": [0] * 5}
+NAMES = {"user": "who", "item": "what"}
 
 
 def expected_clicks(folder):
-    return prepare_interactions({"user": CLICKS["who"], "item": CLICKS["what"]}, folder)
+    return prepare_interactions(CLICKS, folder, **NAMES)
 
 
 # --- without a cluster -----------------------------------------------------------------------------------
@@ -160,43 +158,6 @@ def test_partitions_are_in_the_order_of_their_numbers(tmp_path):
 # --- clusters --------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def ray_cluster(monkeypatch):
-    if importlib.util.find_spec("ray") is None:
-        pytest.skip("ray is not installed: pip install 'truepair[ray]'")
-    monkeypatch.setenv("RAY_TRAIN_V2_ENABLED", "1")
-    monkeypatch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
-    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    import ray
-
-    path = os.pathsep.join(each for each in sys.path if each)
-    ray.init(
-        num_cpus=2,
-        include_dashboard=False,
-        object_store_memory=200_000_000,
-        runtime_env={"env_vars": {"PYTHONPATH": path}},
-    )
-    yield ray
-    ray.shutdown()
-
-
-@pytest.fixture
-def spark_session(monkeypatch):
-    if importlib.util.find_spec("pyspark") is None:
-        pytest.skip("pyspark is not installed: pip install 'truepair[spark]'")
-    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-        pytest.skip("Spark needs a Java runtime, and there is none")
-    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(each for each in sys.path if each))
-    from pyspark.sql import SparkSession
-
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    session = builder.config("spark.sql.shuffle.partitions", "3").getOrCreate()
-    yield session
-    session.stop()
-
-
 @pytest.mark.long
 @pytest.mark.filterwarnings("default")
 def test_ray_trains_the_model_of_one_process(prepared, tmp_path, ray_cluster):
@@ -210,8 +171,7 @@ def test_ray_trains_the_model_of_one_process(prepared, tmp_path, ray_cluster):
     made = on_ray.write_prepared(
         ray_cluster.data.from_arrow([pa.table(CLICKS), pa.table(CLICKS)]),
         tmp_path / "made",
-        user="who",
-        item="what",
+        **NAMES,
     )
     assert made == expected_clicks(tmp_path / "expected")
 
@@ -225,11 +185,13 @@ def test_spark_trains_the_model_of_one_process(prepared, tmp_path, spark_session
         on_spark.fit(prepared, tmp_path / "no.truepair", workers=2, local_mode=True, loss="bprr")
     rows = list(zip(*CLICKS.values(), strict=True))
     table = spark_session.createDataFrame(rows, "who string, what int, more int")
-    made = on_spark.write_prepared(table, tmp_path / "made", user="who", item="what")
+    made = on_spark.write_prepared(table, tmp_path / "made", **NAMES)
     assert made == expected_clicks(tmp_path / "expected")
     with pytest.raises(StorageError, match="exists; remove it"):
-        on_spark.write_prepared(table, tmp_path / "made", user="who", item="what")
-    with pytest.raises(InputError, match="there is no column 'user'; the columns are who, what, more"):
+        on_spark.write_prepared(table, tmp_path / "made", **NAMES)
+    with pytest.raises(
+        InputError, match=r"a DataFrame of Spark has no column .* its columns are 'who', 'what'"
+    ):
         on_spark.write_prepared(table, tmp_path / "other")
     assert not (tmp_path / "made.pairs").exists()
 

@@ -8,9 +8,9 @@ import pytest
 pytest.importorskip("duckdb")
 
 from truepair.data.prepared.opening import open_prepared
-from truepair.data.preparing import sorted_pairs
+from truepair.data.preparing import distinct_ids
 from truepair.data.preparing.prepare import prepare_interactions
-from truepair.data.preparing.sorted_pairs import id_columns, write_sorted_pairs
+from truepair.data.preparing.sorted_pairs import write_sorted_pairs
 from truepair.errors import InputError, StorageError
 
 MAKERS = {
@@ -38,7 +38,7 @@ def pieces(table, n):
 )
 @pytest.mark.parametrize("n", [7, 1000])
 def test_the_folder_is_that_of_prepare(tmp_path, monkeypatch, user, item, n):
-    monkeypatch.setattr(sorted_pairs, "_MANY", 50)
+    monkeypatch.setattr(distinct_ids, "MANY", 50)
     rows = rows_of(user, item)
     ordered = rows.sort_by([("user", "ascending"), ("item", "ascending")])
     made = write_sorted_pairs(pieces(ordered, n), tmp_path / "made", "rows")
@@ -75,10 +75,3 @@ def test_a_folder_that_exists_is_kept(tmp_path):
     (tmp_path / "made").mkdir()
     with pytest.raises(StorageError, match="exists; remove it"):
         write_sorted_pairs(pieces(rows_of("int", "int"), 10), tmp_path / "made", "rows")
-
-
-def test_the_columns_may_have_other_names():
-    table = pa.table({"u": [1, 3], "i": ["a", "b"], "more": [0, 0]})
-    assert id_columns(table, "u", "i").to_pylist() == [{"user": 1, "item": "a"}, {"user": 3, "item": "b"}]
-    with pytest.raises(InputError, match="no column 'user'; the columns are u, i, more"):
-        id_columns(table, "user", "i")

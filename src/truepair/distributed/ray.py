@@ -9,6 +9,7 @@ model = fit("/shared/clicks.prepared", "/shared/model.truepair", workers=8, use_
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,8 +27,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from truepair.data.interactions import Interactions
+    from truepair.data.split import Split
 
 _ROWS = 1 << 20  # of a table
+_PAIR = ["user", "item"]
 
 
 def fit(
@@ -67,29 +70,58 @@ def fit(
     return fitted(output)
 
 
-def write_prepared(
-    dataset: Any, folder: str | Path, *, user: str = "user", item: str = "item"
-) -> Interactions:
+def write_prepared(dataset: Any, folder: str | Path, **options: Any) -> Interactions | Split:
     """Write a prepared folder from a dataset of Ray Data, which is then opened.
 
-    The cluster sorts the pairs; this process streams them into the arrays, and has only the ids in memory.
-    The folder equals what `truepair prepare` makes of the same two columns: repeated pairs are one, and
-    missing ids are an error.
-    """
-    from truepair.data.preparing.sorted_pairs import id_columns, write_sorted_pairs
+    The cluster sorts the rows; this process streams them into the arrays, and has only the ids in memory. The
+    arrays are those of `prepare_interactions` for the same options and for the rows in the order of the
+    dataset. Missing values are an error. The options are:
 
-    context = _ray("ray.data").DataContext.get_current()
-    before, context.execution_options.preserve_order = context.execution_options.preserve_order, True
-    try:
-        pairs = dataset.map_batches(id_columns, fn_args=(user, item), batch_format="pyarrow")
-        ordered = pairs.sort(["user", "item"]).materialize()
+    - `user`, `item`, `rating`, `weight`, `time`: a column's name or position; None finds it by its name,
+      False ignores it.
+    - `min_rating`: rows with a lower rating are removed.
+    - `duplicates`: which row of a repeated pair is kept, by default the last by time, then by row.
+    - `test`, `valid`, `seed`: the shares of `split_random`. The folder then holds the parts of the split.
+    """
+    from truepair.distributed.tables import plan_writing, role_columns
+
+    data = _ray("ray.data")
+    names = dataset.columns() or []
+    asked = plan_writing(names, folder, "a dataset of Ray", options)
+    with _preserved_order(dataset.context, data.DataContext.get_current()):
+        columns = {role: names[at] for role, at in asked.columns.items()}
+        rows, by = dataset.map_batches(role_columns, fn_args=(columns,), batch_format="pyarrow"), _PAIR
+        if asked.in_order:
+            rows, by = _with_numbers(rows, data), [*_PAIR, "row"]
+        ordered = rows.sort(by).materialize()
 
         def tables() -> Iterator[pa.Table]:
             return iter(ordered.iter_batches(batch_size=_ROWS, batch_format="pyarrow"))
 
-        return write_sorted_pairs(tables, folder, "a dataset of Ray")
+        return asked.write(tables)
+
+
+def _with_numbers(rows: Any, data: Any) -> Any:
+    """The dataset with the column `row`, which rises in its order."""
+    from truepair.distributed.tables import numbered
+
+    number = _ray("ray").remote(numbered)
+    blocks = rows.to_arrow_refs()
+    return data.from_arrow_refs([number.remote(block, at) for at, block in enumerate(blocks)])
+
+
+@contextmanager
+def _preserved_order(*contexts: Any) -> Iterator[None]:
+    """Blocks stay in order; a dataset has a context of its own, a copy of the one when it was made."""
+    options = [context.execution_options for context in contexts]
+    before = [each.preserve_order for each in options]
+    try:
+        for each in options:
+            each.preserve_order = True
+        yield
     finally:
-        context.execution_options.preserve_order = before
+        for each, value in zip(options, before, strict=True):
+            each.preserve_order = value
 
 
 _ray = partial(cluster_module, "Ray")

@@ -2,7 +2,7 @@
 
 from truepair.distributed.spark import fit, write_prepared
 
-write_prepared(spark.table("shop.clicks"), "/shared/clicks.prepared", user="user_id", item="item_id")
+write_prepared(spark.table("shop.clicks"), "/shared/clicks.prepared", weight="plays", time="played_at")
 model = fit("/shared/clicks.prepared", "/shared/model.truepair", workers=8, use_gpu=True, test=0.1)
 """
 
@@ -23,12 +23,14 @@ from truepair.distributed.worker import (
     train_or_say,
     worker_errors,
 )
-from truepair.errors import InputError, StorageError, TrainingError
+from truepair.errors import TrainingError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from truepair.data.interactions import Interactions
+    from truepair.data.split import Split
+    from truepair.distributed.tables import Writing
 
 _ROWS = 1 << 20  # of a table
 
@@ -62,29 +64,47 @@ def fit(
     return fitted(output)
 
 
-def write_prepared(table: Any, folder: str | Path, *, user: str = "user", item: str = "item") -> Interactions:
+def write_prepared(table: Any, folder: str | Path, **options: Any) -> Interactions | Split:
     """Write a prepared folder from a DataFrame of Spark, which is then opened.
 
-    The cluster sorts the distinct pairs and writes them as Parquet beside `folder`, which all machines must
-    reach; this process streams them into the arrays, and has only the ids in memory. The folder equals what
-    `truepair prepare` makes of the same two columns: repeated pairs are one, and missing ids are an error.
-    """
-    from truepair.data.preparing.sorted_pairs import write_sorted_pairs
+    The cluster sorts the rows and writes them as Parquet beside `folder`, which all machines must reach; this
+    process streams them into the arrays, and has only the ids in memory. The arrays are those of
+    `prepare_interactions` for the same options and for the rows in the order of `table.collect()`. Missing
+    values are an error. The options are:
 
-    for name in (user, item):
-        if name not in table.columns:
-            raise InputError(f"there is no column {name!r}; the columns are {', '.join(table.columns)}.")
-    target = Path(folder).expanduser().absolute()
-    staged = target.with_name(f"{target.name}.pairs")
-    for path in (target, staged):
-        if path.exists():
-            raise StorageError(f"{path} exists; remove it, or choose another folder.")
-    pairs = table.select(table[user].alias("user"), table[item].alias("item")).dropDuplicates()
+    - `user`, `item`, `rating`, `weight`, `time`: a column's name or position; None finds it by its name,
+      False ignores it.
+    - `min_rating`: rows with a lower rating are removed.
+    - `duplicates`: which row of a repeated pair is kept, by default the last by time, then by row.
+    - `test`, `valid`, `seed`: the shares of `split_random`. The folder then holds the parts of the split.
+    """
+    from truepair.data.preparing.sorted_pairs import check_new
+    from truepair.distributed.tables import plan_writing
+
+    asked = plan_writing(table.columns, folder, "a DataFrame of Spark", options)
+    staged = asked.target.with_name(f"{asked.target.name}.pairs")
+    check_new(staged)
     try:
-        pairs.orderBy("user", "item").write.parquet(staged.as_uri())
-        return write_sorted_pairs(lambda: _tables(staged), target, "a DataFrame of Spark")
+        _sorted(table, asked).write.parquet(_address(staged))
+        return asked.write(lambda: _tables(staged))
     finally:
         shutil.rmtree(staged, ignore_errors=True)
+
+
+def _address(path: Path) -> str:
+    """The path as Hadoop takes it: not quoted, for a quoted space would be a part of the name."""
+    return f"file:///{path.as_posix().lstrip('/')}"
+
+
+def _sorted(table: Any, asked: Writing) -> Any:
+    """The columns under the names of their roles, sorted by pair, then in the order of the table."""
+    functions = _spark("pyspark.sql.functions")
+    by_position = table.toDF(*map(str, range(len(table.columns))))  # names may have dots, or occur twice
+    rows = by_position.select(*(functions.col(str(at)).alias(role) for role, at in asked.columns.items()))
+    if asked.in_order:
+        numbered = rows.withColumn("row", functions.monotonically_increasing_id())
+        return numbered.orderBy("user", "item", "row").drop("row")
+    return (rows.dropDuplicates() if asked.may_drop_repeats else rows).orderBy("user", "item")
 
 
 def _tables(folder: Path) -> Iterator[pa.Table]:
@@ -93,7 +113,8 @@ def _tables(folder: Path) -> Iterator[pa.Table]:
     import pyarrow.parquet as pq
 
     for path in sorted(folder.glob("part-*.parquet"), key=_partition):
-        with pq.ParquetFile(path) as file:
+        # Spark writes times in 96 bits, of which Arrow would make nanoseconds, until the year 2262
+        with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
             for batch in file.iter_batches(_ROWS):
                 yield pa.Table.from_batches([batch])
 

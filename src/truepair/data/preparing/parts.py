@@ -7,6 +7,7 @@ below which they lie: nothing is sorted but the numbers near it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,6 @@ import numpy.typing as npt
 
 from truepair.data.prepared.array_files import ArrayFile
 from truepair.data.preparing.pair_files import AT_ONCE, PairFiles, PairWriter
-from truepair.data.preparing.work import Work
 from truepair.data.split_recipes import check_shares, draw_key
 from truepair.errors import InputError
 from truepair.randomness import random_bits
@@ -25,14 +25,14 @@ Words = npt.NDArray[np.uint64]
 
 
 def write_split(
-    work: Work,
+    folder: Path,
     pairs: PairFiles,
     sizes: tuple[int, int],
     shares: tuple[float, float],
     seed: int,
     advance: Callable[[int], None],
 ) -> tuple[dict[str, Any], list[ArrayFile]]:
-    """The parts train, valid (if its share is above 0) and test in the folder `split`."""
+    """The parts train, valid (if its share is above 0) and test, below `folder`/split."""
     test, valid, seed = check_shares(*shares, seed)
     n = len(pairs)
     in_test = lowest_words(draw_key(seed, "test"), n, int(n * test + 0.5))
@@ -41,7 +41,6 @@ def write_split(
     if n_train - (int(n_train * valid + 0.5) if valid else 0) <= 0:
         raise InputError(f"test = {test} and valid = {valid} leave no pair for train; hold out fewer pairs.")
     names = ["train", *(["valid"] if valid else []), "test"]
-    folder = work.new_folder("split")
     writers = {name: PairWriter(folder, f"split/{name}", *sizes) for name in names}
     rank = 0  # among the pairs that are not in test
     try:

@@ -154,9 +154,9 @@ class _Preparing:
                 files = list(self.arrays.values())
                 pairs = PairFiles(self.work.folder, files, f"{self.prefix}all")
                 sizes = self.ids["user"]["ids"], self.ids["item"]["ids"]
-                facts = self.work.finish(
-                    "split", *write_split(self.work, pairs, sizes, shares, seed, advance)
-                )
+                folder = self.work.new_folder("split")
+                found = write_split(folder, pairs, sizes, shares, seed, advance)
+                facts = self.work.finish("split", *found)
         self.recipe, self.parts = facts["recipe"], facts["parts"]
         self.arrays = {name: file for name, file in self.arrays.items() if not name.startswith("all/")}
         self._take("split/", arrays_of(facts))

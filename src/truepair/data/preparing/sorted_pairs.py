@@ -5,45 +5,77 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from truepair.data.ids import Codes, IdMap, canonical_ids
 from truepair.data.interactions import Interactions
 from truepair.data.prepared.array_files import ArrayFile
 from truepair.data.prepared.id_files import id_type, write_ids
 from truepair.data.prepared.manifest import Manifest, Part, write_manifest
 from truepair.data.prepared.opening import open_prepared, part_of
-from truepair.data.preparing.pair_files import PairWriter
+from truepair.data.preparing.distinct_ids import Maps
+from truepair.data.preparing.pair_files import PairFiles, PairWriter
+from truepair.data.preparing.parts import write_split
+from truepair.data.preparing.sorted_rows import SortedRows, Tables
+from truepair.data.reading import ReadOptions
 from truepair.data.sources.file_opening import expanded
-from truepair.errors import InputError, StorageError
+from truepair.data.split import Split
+from truepair.errors import StorageError
 from truepair.storage.atomic import flush_folder
 from truepair.storage.versions import package_version
 
-_MANY = 1 << 24  # ids, repeated ones among them, that are kept before they are made distinct
 
-Tables = Callable[[], Iterator[pa.Table]]
+class Shares(NamedTuple):
+    """The shares of `split_random`."""
+
+    test: float
+    valid: float = 0.0
+    seed: int = 0
 
 
-def write_sorted_pairs(tables: Tables, folder: str | Path, source: str) -> Interactions:
+class _Written(NamedTuple):
+    """The arrays of parts, and the recipe of their split."""
+
+    arrays: list[ArrayFile]
+    parts: list[str]
+    recipe: str | None
+
+
+def write_sorted_pairs(
+    tables: Tables,
+    folder: str | Path,
+    source: str,
+    options: ReadOptions | None = None,
+    shares: Shares | None = None,
+) -> Interactions | Split:
     """Write a prepared folder from tables with the columns `user` and `item`, which is then opened.
 
-    `tables()` is called twice, for ids and for pairs. The rows of all tables together are sorted by user,
-    then item, text by its bytes; equal rows are one pair. Only the ids and a table are in memory. The folder
-    appears whole or not at all, and equals what `prepare_interactions` makes of the same rows.
+    `rating`, `weight` and `time` are the other columns, if there are. `tables()` is called twice, for ids and
+    for pairs. The rows of all tables together are sorted by user, then item, text by its bytes; rows of one
+    pair are in the order of the source. Of the `options`, `min_rating` and `duplicates` have an effect. Only
+    the ids, a table and the rows of a pair are in memory. The folder appears whole or not at all, and its
+    arrays are those that `prepare_interactions` makes of the same rows.
     """
+    rows = SortedRows(tables, source, ReadOptions() if options is None else options)
     target = expanded(folder)
-    if os.path.lexists(target):
-        raise StorageError(f"{target} exists; remove it, or choose another folder.")
+    with _new_folder(target) as made:
+        _write(rows, made, shares)
+    return open_prepared(target)
+
+
+@contextmanager
+def _new_folder(target: Path) -> Iterator[Path]:
+    """A folder beside the target, which becomes the target if there is no error."""
+    check_new(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     made = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
-        _write(tables, made, source)
+        yield made
         made.chmod(0o755)  # others may read it, as they may read a folder of `prepare`
         os.rename(made, target)
     except OSError as error:
@@ -51,80 +83,64 @@ def write_sorted_pairs(tables: Tables, folder: str | Path, source: str) -> Inter
     finally:
         shutil.rmtree(made, ignore_errors=True)
     flush_folder(target.parent)
-    found = open_prepared(target)
-    assert isinstance(found, Interactions)
-    return found
 
 
-def _write(tables: Tables, folder: Path, source: str) -> None:
-    maps = {role: IdMap.of(ids, role) for role, ids in _distinct_ids(tables, source).items()}
-    files: list[ArrayFile] = []
-    for role, ids in maps.items():
-        stored = ids.ids.storage if isinstance(ids.ids, pa.ExtensionArray) else ids.ids
-        files += write_ids(folder, f"{role}_ids", id_type(ids.ids.type), [stored])
-    users, items = maps["user"], maps["item"]
-    with PairWriter(folder, "all", len(users), len(items)) as writer:
-        for block in _coded(tables, users, items, source):
-            writer.write(*block, {})
-        files += writer.close({})
-    arrays = {file.file.removesuffix(".npy"): file for file in files}
-    types = [id_type(ids.ids.type) for ids in maps.values()]
-    about = {"source": source, "truepair": package_version("truepair") or "unknown"}
-    parts = {"all": Part(writer.pairs)}
-    manifest = Manifest(len(users), len(items), types[0], types[1], parts, arrays, about=about)
-    parts["all"] = Part(writer.pairs, part_of(folder, manifest, "all").hash)
+def check_new(path: Path) -> None:
+    """Raise if there is something at the path."""
+    if os.path.lexists(path):
+        raise StorageError(f"{path} exists; remove it, or choose another folder.")
+
+
+def _write(rows: SortedRows, folder: Path, shares: Shares | None) -> None:
+    maps = rows.id_maps()
+    ids = _write_ids(maps, folder)
+    written = _write_pairs(rows, maps, folder)
+    if shares is not None:
+        written = _split(written, maps, folder, shares)
+    arrays = {file.file.removesuffix(".npy"): file for file in [*ids, *written.arrays]}
+    types = id_type(maps["user"].ids.type), id_type(maps["item"].ids.type)
+    parts = {name: Part(arrays[f"{name}/users"].shape[0]) for name in written.parts}
+    manifest = Manifest(
+        len(maps["user"]),
+        len(maps["item"]),
+        *types,
+        parts,
+        arrays,
+        recipe=written.recipe,
+        history=tuple(rows.steps),
+        about={"source": rows.source, "truepair": package_version("truepair") or "unknown"},
+    )
+    hashes = {name: part_of(folder, manifest, name).hash for name in parts}
+    parts |= {name: Part(part.pairs, hashes[name]) for name, part in parts.items()}
     write_manifest(folder, manifest)
-    for inside in (folder / "user_ids", folder / "item_ids", folder / "all", folder):
+    for inside in (folder / "user_ids", folder / "item_ids", *(folder / name for name in parts), folder):
         flush_folder(inside)
 
 
-def _distinct_ids(tables: Tables, source: str) -> dict[str, pa.Array]:
-    """The distinct ids of both roles."""
-    found: dict[str, list[pa.Array]] = {"user": [], "item": []}
-    for table in tables():
-        for role, kept in found.items():
-            if role not in table.column_names:
-                raise InputError(f"{source} has no column {role!r}; it has {', '.join(table.column_names)}.")
-            kept.append(pc.unique(table[role]))
-            if sum(map(len, kept)) > _MANY:
-                kept[:] = [pc.unique(pa.concat_arrays(kept))]
-    if not any(map(len, found["user"])):
-        raise InputError(f"{source} has no rows; give at least one pair.")
-    return {role: _complete(pa.concat_arrays(kept), role, source) for role, kept in found.items()}
+def _write_ids(maps: Maps, folder: Path) -> list[ArrayFile]:
+    files: list[ArrayFile] = []
+    for role, each in maps.items():
+        stored = each.ids.storage if isinstance(each.ids, pa.ExtensionArray) else each.ids
+        files += write_ids(folder, f"{role}_ids", id_type(each.ids.type), [stored])
+    return files
 
 
-def _complete(ids: pa.Array, role: str, source: str) -> pa.Array:
-    """The ids in their own type; an error if one is missing: null, NaN or empty."""
-    found = canonical_ids(ids, role)
-    is_text = found.type in (pa.large_string(), pa.large_binary())
-    if found.null_count or (is_text and pc.any(pc.equal(pc.binary_length(found), 0)).as_py()):
-        raise InputError(
-            f"{source}: {role} has missing ids (null, NaN or empty); correct them, or drop their rows."
-        )
-    return found
+def _write_pairs(rows: SortedRows, maps: Maps, folder: Path) -> _Written:
+    with PairWriter(folder, "all", len(maps["user"]), len(maps["item"])) as writer:
+        for pairs in rows.pairs(maps["user"], maps["item"]):
+            writer.write(*pairs)
+        return _Written(writer.close({}), ["all"], None)
 
 
-def _coded(tables: Tables, users: IdMap, items: IdMap, source: str) -> Iterator[tuple[Codes, Codes]]:
-    """The codes of distinct pairs, in order."""
-    last = np.array([-1]), np.array([-1])
-    for table in tables():
-        if not len(table):
-            continue
-        near = IdMap(users.ids.slice(max(int(last[0][0]), 0), len(table) + 1))  # the table's own users
-        first = near.find(table["user"], "user")
-        of_users = np.concatenate([last[0], first + max(int(last[0][0]), 0)])
-        of_items = np.concatenate([last[1], items.find(table["item"], "item")])
-        steps, within = np.diff(of_users), np.diff(of_items)
-        if (first < 0).any() or (steps < 0).any() or ((steps == 0) & (within < 0)).any():
-            raise InputError(f"{source} is not sorted by user, then item, text by its bytes; sort it so.")
-        new = (steps > 0) | (within > 0)
-        yield of_users[1:][new], of_items[1:][new]
-        last = of_users[-1:], of_items[-1:]
-
-
-def id_columns(table: Any, user: str, item: str) -> pa.Table:
-    """The two columns of ids under their names here."""
-    for name in (user, item):
-        if name not in table.column_names:
-            raise InputError(f"there is no column {name!r}; the columns are {', '.join(table.column_names)}.")
-    return pa.table({"user": table[user], "item": table[item]})
+def _split(written: _Written, maps: Maps, folder: Path, shares: Shares) -> _Written:
+    """The parts of the split in place of all pairs."""
+    pairs, sizes = PairFiles(folder, written.arrays, "all"), (len(maps["user"]), len(maps["item"]))
+    facts, arrays = write_split(
+        folder, pairs, sizes, (shares.test, shares.valid), shares.seed, lambda n: None
+    )
+    shutil.rmtree(folder / "all")
+    for name in facts["parts"]:
+        os.rename(folder / "split" / name, folder / name)
+    (folder / "split").rmdir()
+    named = [replace(file, file=file.file.removeprefix("split/")) for file in arrays]
+    return _Written(named, facts["parts"], facts["recipe"])
