@@ -28,7 +28,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -358,14 +358,27 @@ def recommend_command(world: World, folder: Path, args: argparse.Namespace) -> d
     return {"users": len(asked), "bytes": path.stat().st_size, **memory, **quality, **truth.bounds()}
 
 
-def command(*words: str) -> tuple[str, dict[str, int]]:
-    """The output of a command of truepair, whose remarks are shown, and the peak of its memory."""
-    process = subprocess.Popen([sys.executable, "-m", "truepair", *words], stdout=subprocess.PIPE, text=True)
+def command(*words: str) -> tuple[str, dict[str, Any]]:
+    """The output of a command of truepair, its remarks with their times, and the peaks of its memory."""
+    began, remarks = time.perf_counter(), list[str]()
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = subprocess.Popen([sys.executable, "-m", "truepair", *words], **pipes)  # type: ignore[call-overload]
+
+    def show() -> None:
+        for line in process.stderr:
+            remarks.append(f"[{time.perf_counter() - began:.1f} s] {line.strip()}")
+            say(remarks[-1])
+
+    thread = threading.Thread(target=show, daemon=True)
+    thread.start()
     with peak_memory(process.pid) as memory:
-        found, _ = process.communicate()
+        found = process.stdout.read()
+        process.wait()
+    thread.join()
     if process.returncode:
         raise SystemExit(f"truepair {words[0]} ended with {process.returncode}")
-    return found, {f"{name} of the command": value for name, value in memory.items()}
+    peaks = {f"{name} of the command": value for name, value in memory.items()}
+    return found, {"seconds of the command": time.perf_counter() - began, **peaks, "remarks": remarks}
 
 
 # --- measuring ---------------------------------------------------------------------------------------------
@@ -378,14 +391,18 @@ def say(text: str) -> None:
 
 @contextmanager
 def peak_memory(process: int | str = "self") -> Iterator[dict[str, int]]:
-    """The peak of a process's own memory, without mapped files, looked at ten times a second. Linux."""
-    found, over = {"peak host bytes": 0}, threading.Event()
+    """The peak of a process's own memory, without mapped files, and of all that is taken of the device beside
+    what was before, looked at ten times a second. Linux."""
+    found, over = {"peak host bytes": 0, "peak device bytes": 0}, threading.Event()
+    before = _free_on_device()
 
     def look() -> None:
         while not over.wait(0.1):
-            status = Path(f"/proc/{process}/status").read_text()
-            now = sum(int(n) for n in re.findall(r"Rss(?:Anon|Shmem):\s+(\d+)", status)) * 1024
-            found["peak host bytes"] = max(found["peak host bytes"], now)
+            with suppress(OSError):  # it may have ended
+                status = Path(f"/proc/{process}/status").read_text()
+                now = sum(int(n) for n in re.findall(r"Rss(?:Anon|Shmem):\s+(\d+)", status)) * 1024
+                found["peak host bytes"] = max(found["peak host bytes"], now)
+            found["peak device bytes"] = max(found["peak device bytes"], before - _free_on_device())
 
     thread = threading.Thread(target=look, daemon=True)
     thread.start()
@@ -394,6 +411,10 @@ def peak_memory(process: int | str = "self") -> Iterator[dict[str, int]]:
     finally:
         over.set()
         thread.join()
+
+
+def _free_on_device() -> int:
+    return torch.cuda.mem_get_info()[0] if torch.cuda.is_available() else 0
 
 
 def timed(name: str, work: Callable[[], dict[str, Any]], facts: dict[str, Any], out: Path | None) -> None:
