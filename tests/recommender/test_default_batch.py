@@ -17,3 +17,8 @@ def test_users_with_the_full_catalogue_one_for_each_1000_pairs_within_bounds():
     assert default_batch_size(Full(), 1_000_000, 1_000_000) == 2048
     assert default_batch_size(Full(), 64_000, 2_064) == 129  # just enough to be many
     assert default_batch_size(Full(), 64_000, 2_048) == 64  # not enough: 128
+
+
+def test_very_many_users_have_larger_blocks():
+    users = (262_144, 264_192, 10**6, 10**7, 10**8)
+    assert [default_batch_size(Full(), 100 * n, n) for n in users] == [128, 129, 488, 4096, 4096]

@@ -60,6 +60,23 @@ def test_a_users_or_items_without_interactions_survive(tmp_path):
     assert load_model(tmp_path / "m").seen.n_users == 3
 
 
+def test_known_pairs_are_not_widened(path, model):
+    seen = load_model(path).seen
+    assert (seen.users.dtype, seen.items.dtype) == (np.int32, np.int32)
+    assert np.array_equal(seen.indptr, model.seen.indptr)
+    assert np.array_equal(seen.user_counts, model.seen.user_counts)
+    for array in (seen.users, seen.items, seen.indptr, seen.user_counts):
+        assert not array.flags.writeable
+
+
+def test_the_items_of_a_user_may_be_in_any_order_in_a_file(path, model):
+    tensors, facts = read_tensors(path, KIND, VERSION)
+    first, second = tensors["seen.items"][:2].tolist()
+    tensors["seen.items"][:2] = torch.tensor([second, first])
+    write_tensors(path, KIND, VERSION, tensors, facts)
+    assert load_model(path).seen == model.seen
+
+
 @pytest.fixture
 def sparse_path(model, tmp_path):
     """A model of sparse users and sparse items, with a row of nothing in both."""

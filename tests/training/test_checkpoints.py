@@ -17,7 +17,7 @@ from truepair.evaluation import Validation
 from truepair.losses import BPR, DPL
 from truepair.models.encoders import MF, LightGCN
 from truepair.sampling import DNS, Uniform
-from truepair.training import Job, Settings, fit
+from truepair.training import EpochRecord, Job, Settings, fit
 from truepair.training.loop import Run
 from truepair.training.reference.trainer import ReferenceTrainer
 from worlds import two_tastes
@@ -130,6 +130,25 @@ def test_checkpoints_now_and_then_and_at_the_end(tmp_path, monkeypatch):
         checkpoint_every=4,
     )
     assert saved == [4, 6]
+
+
+def test_checkpoints_that_take_long_take_a_tenth_of_the_time(tmp_path, monkeypatch):
+    now, saved = [0.0], []
+
+    def epoch(run, bar):
+        now[0] += 20.0
+        run.history.append(EpochRecord(run.epoch + 1, 0.0, None, None, 0.1, 20.0))
+
+    def save(path, tensors, facts):
+        now[0] += 9.0
+        saved.append(len(facts["history"]))
+
+    monkeypatch.setattr("truepair.training.loop.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr("truepair.training.loop.save_checkpoint", save)
+    monkeypatch.setattr(Run, "train_epoch", epoch)
+    job = Job(MF(dim=4), BPR(), Uniform(), two_tastes(), dataclasses.replace(SETTINGS, epochs=12))
+    fit_reference(job, checkpoint=tmp_path / "x")
+    assert saved == [1, 6, 11, 12]  # 90 s after the one before began, and at the end
 
 
 def test_sgd_has_no_moments_and_resumes_too(tmp_path):

@@ -296,8 +296,8 @@ ANSWER = Answer(
     """\
 On nine of ten datasets. Of 28 differences from tuned EASE and tuned iALS, 14 are significantly in favour of
 the plain call: both on MovieLens-1M (CPU and GPU), Gowalla and Yelp2018, iALS on KuaiRec and Jester (CPU and
-GPU), EASE on the sparse (CPU and GPU) and the medium world. One is against it: iALS on the dense world (-.0034), where neither dot
-products nor fewer dimensions gained anything on held-out pairs.
+GPU), EASE on the sparse (CPU and GPU) and the medium world. One is against it: iALS on the dense world
+(-.0034), where neither dot products nor fewer dimensions gained anything on held-out pairs.
 
 All aims are met, on MovieLens-1M, Gowalla and Yelp2018 with 3 seeds.
 
