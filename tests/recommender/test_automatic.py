@@ -284,6 +284,28 @@ def test_without_a_validation_part_users_with_one_pair_come_last(data, monkeypat
     assert set(range(100)) <= set(user_sample.some_users(split, seed=0).tolist())
 
 
+@pytest.mark.parametrize(("most", "n_items", "expected"), [(110, 60, 110), (20, 60, 30), (20, 400, None)])
+def test_a_sample_has_half_as_many_users_as_items(data, most, n_items, expected, monkeypatch):
+    monkeypatch.setattr(user_sample, "MOST_USERS", most)
+    larger = dataclasses.replace(data, item_ids=IdMap.range(n_items))
+    split = tp.split_random(larger, test=0.1)
+    users = user_sample.some_users(split, seed=0)
+    assert (None if users is None else len(users)) == expected
+
+
+def test_some_of_a_sample_judge(data, monkeypatch):
+    part = hold_out(data, "random", 0.2)
+    assert user_sample.judged_by_some(part, seed=0) is part
+    monkeypatch.setattr(user_sample, "MOST_USERS", 30)
+    found = user_sample.judged_by_some(part, seed=0)
+    judges = np.flatnonzero(found.valid.user_counts)
+    assert len(judges) == 30
+    assert np.array_equal(found.valid.keys, part.valid.keys[np.isin(part.valid.users, judges)])
+    assert found.train is part.train
+    others = np.flatnonzero(user_sample.judged_by_some(part, seed=1).valid.user_counts)
+    assert set(judges) != set(others)
+
+
 def test_the_pairs_of_a_sample_keep_their_columns(data):
     rng = np.random.default_rng(0)
     columns = {name: rng.integers(1, 100, len(data)) for name in ("rating", "weight", "time")}

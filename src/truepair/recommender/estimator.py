@@ -86,7 +86,7 @@ class Recommender:
 
     sampler                 "full", auto=False                one that draws items
     dim, scoring            128, cosine at temperature 0.15   64, dot product
-    batch_size              8 to 2048 users                   64 to 1024 pairs, a 64th of all
+    batch_size              8 to 4096 users                   64 to 1024 pairs, a 64th of all
     epochs, learning_rate   40, 0.005 with a cosine schedule  200, 0.003
     weight_decay            0                                 1e-5
     validation, patience    nothing is held out               0.1, 10 epochs

@@ -19,7 +19,7 @@ from truepair.evaluation import parse_metric
 from truepair.models.encoders import ENCODERS
 from truepair.recommender.automatic.budget import Clock
 from truepair.recommender.automatic.search import CHOSEN, Search
-from truepair.recommender.automatic.user_sample import some_users, split_of_users
+from truepair.recommender.automatic.user_sample import judged_by_some, some_users, split_of_users
 from truepair.recommender.defaults import is_full
 from truepair.recommender.features.tables import NO_TABLES, FeatureTables
 from truepair.recommender.holdout import hold_out, like_test
@@ -74,7 +74,7 @@ def choose(
     clock, own = Clock(budget), {**parameters, "auto": False, "metric": metric}
     users = some_users(split, parameters["seed"])
     try:
-        part = judging_parts(parameters, split_of_users(split, users))
+        part = judged_by_some(judging_parts(parameters, split_of_users(split, users)), parameters["seed"])
     except InputError as error:
         if "hold_out" in given and not isinstance(error, _TooLittleError):
             raise  # what is asked for is not replaced by something else

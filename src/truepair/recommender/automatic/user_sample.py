@@ -1,6 +1,8 @@
 """A sample of the users where there are many: what a search learns from and is judged by.
 
 It is taken before anything is held out, so that a search over a billion pairs touches those of the sample.
+The users are half as many as the items at least: with few pairs for each item there is nothing to learn but
+popularity, and the search would choose settings for that.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from truepair.data.interactions import EXTRA, Interactions
 from truepair.data.split import Split
 from truepair.randomness import random_order, stream_key
 
-MOST_USERS = 50_000
+MOST_USERS = 50_000  # who judge; and who are learnt from, unless there are many items
+_ITEMS_OF_A_USER = 2
 
 
 def some_users(split: Split, seed: int) -> Codes | None:
@@ -23,11 +26,26 @@ def some_users(split: Split, seed: int) -> Codes | None:
 
     Those who can judge come first: who has a pair in the validation part or, without one, two pairs or more.
     """
-    if (n := split.train.n_users) <= MOST_USERS:
+    most = max(MOST_USERS, split.train.n_items // _ITEMS_OF_A_USER)
+    if (n := split.train.n_users) <= most:
         return None
-    order = random_order(stream_key(seed, int.from_bytes(b"users", "big")), n)
     can_judge = split.train.user_counts > 1 if split.valid is None else split.valid.user_counts > 0
-    return np.sort(order[np.argsort(~can_judge[order], kind="stable")][:MOST_USERS])
+    order = _order(n, seed)
+    return np.sort(order[np.argsort(~can_judge[order], kind="stable")][:most])
+
+
+def judged_by_some(part: Split, seed: int) -> Split:
+    """The split with the held-out pairs of MOST_USERS users at most."""
+    assert part.valid is not None
+    order = _order(part.valid.n_users, seed)
+    judges = order[part.valid.user_counts[order] > 0]
+    if len(judges) <= MOST_USERS:
+        return part
+    return replace(part, valid=part.valid.take(np.isin(part.valid.users, judges[:MOST_USERS])))
+
+
+def _order(n: int, seed: int) -> Codes:
+    return random_order(stream_key(seed, int.from_bytes(b"users", "big")), n)
 
 
 def split_of_users(split: Split, users: Codes | None) -> Split:
