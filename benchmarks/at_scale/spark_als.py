@@ -78,7 +78,7 @@ def fit(curve: Curve, folder: Path, settings: dict[str, Any]) -> None:
     print(json.dumps({"linear algebra": linear_algebra(session)}), flush=True)
 
     def model(n: int) -> Any:
-        columns = {"userCol": "user", "itemCol": "item", "ratingCol": "rating"}
+        columns: Any = {"userCol": "user", "itemCol": "item", "ratingCol": "rating"}
         return ALS(rank=DIM, maxIter=n, implicitPrefs=True, seed=0, **columns, **given)
 
     if points:  # time counts: load and compile the code first

@@ -27,7 +27,7 @@ def als(name: str, iterations: int, *grids: tuple[tuple[float, ...], tuple[float
 SETTINGS: dict[str, Settings] = {
     "truepair": fast("infonce", 8, "sgd", 0.05, 0.0, 4),
     "implicit": {"alpha": 1, "regularization": 30, "iterations": 10},
-    "spark": {"alpha": 0.3, "regParam": 0.1, "iterations": 10},
+    "spark": {"alpha": 1, "regParam": 0.15, "iterations": 6},
 }
 """The best of the trials at 10^6 pairs."""
 
@@ -63,7 +63,14 @@ _TRUEPAIR = [
 TRIALS: dict[str, list[Settings]] = {
     "truepair": [fast(*row) for row in _TRUEPAIR],
     "implicit": als("regularization", 10, ((1, 3, 10, 40), (0.1, 3, 30)), ((0.5, 1, 2), (30, 60, 120, 240))),
-    "spark": als("regParam", 6, ((0, 0.3, 1, 3), (0.03, 0.1, 0.3))),
+    "spark": als(
+        "regParam",
+        6,
+        ((0, 0.3, 1, 3), (0.03, 0.1, 0.3)),
+        ((0.3, 1), (0.07, 0.15)),
+        ((3, 10), (0.5, 1)),
+        ((1,), (0.2,)),
+    ),
 }
 LARGE = 10_000_000  # from so many pairs on, these:
 TRIALS_LARGE: dict[str, list[Settings]] = {
@@ -72,11 +79,9 @@ TRIALS_LARGE: dict[str, list[Settings]] = {
         fast("infonce", 16, "sgd", 0.05, 0.0, 4),
         fast("infonce", 8, "sgd", 0.1, 0.0, 4),
         fast("infonce", 32, "sgd", 0.05, 0.0, 3),
-        fast("infonce", 16, "sgd", 0.03, 0.0, 4),
-        fast("infonce", 8, "sgd", 0.05, 0.0, 8),
     ],
-    "implicit": als("regularization", 8, ((1, 2), (15, 30, 60))),
-    "spark": als("regParam", 5, ((0.1, 0.5), (0.06, 0.1, 0.15))),
+    "implicit": als("regularization", 8, ((1,), (30, 60, 80, 120))),
+    "spark": als("regParam", 4, ((1,), (0.15, 0.25)), ((0.3,), (0.1, 0.15))),
 }
 SETTINGS_LARGE: dict[str, Settings] = {}
 
