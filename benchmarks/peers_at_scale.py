@@ -34,7 +34,7 @@ from topic_world import Judge, World, make, part
 from trials import SETTINGS, settings_of, trials_of
 
 SPARK = {"blocks": 4}
-SPARK_POINTS = {0: [1, 2, 3], 10_000_000: [2, 3], 100_000_000: [2]}
+SPARK_POINTS = {0: [1, 2, 3], 10_000_000: [2, 3], 100_000_000: [3]}
 """By the least number of pairs: iterations of Spark's runs before the last."""
 
 
@@ -55,6 +55,11 @@ def to_run(name: str, args: argparse.Namespace) -> list[dict[str, Any]]:
         return trials_of(name, args.pairs)[: args.trials]
     few: dict[str, Any] = {"epochs": 2} if name == "truepair" else {"iterations": 2}
     return [settings_of(name, args.pairs) | (few if args.quick else {})]
+
+
+def is_of(one: dict[str, Any], name: str, settings: dict[str, Any]) -> bool:
+    """Whether a run is of this contestant with these settings, on whatever machine."""
+    return bool(one["name"] == name and settings.items() <= one["settings"].items())
 
 
 def facts_of(world: World, folder: Path, args: argparse.Namespace) -> dict[str, Any]:
@@ -82,9 +87,9 @@ def run(args: argparse.Namespace) -> None:
         facts = facts_of(World(args.pairs, args.seed), folder, args)
         for contestant in args.only:
             for settings in to_run(contestant, args):
-                given = with_machine(contestant, settings, args)
-                if any(one["name"] == contestant and one["settings"] == given for one in facts["runs"]):
+                if any(is_of(one, contestant, settings) for one in facts["runs"]):
                     continue
+                given = with_machine(contestant, settings, args)
                 print(f"{contestant} {given}", flush=True)
                 found = measured(contestant, folder, facts["part"], args.users, given, limits)
                 facts["runs"].append(found)

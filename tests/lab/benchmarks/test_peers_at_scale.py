@@ -128,4 +128,14 @@ def test_the_settings_are_among_the_trials(pairs):
     for name in trials.SETTINGS:
         chosen, those = trials.settings_of(name, pairs), trials.trials_of(name, pairs)
         assert chosen in [one | {key: chosen[key] for key in ("iterations",) if key in one} for one in those]
+        assert all(set(one) == set(chosen) for one in those)
         assert len({json.dumps(one, sort_keys=True) for one in those}) == len(those)
+
+
+@pytest.mark.parametrize("power", [6, 7])
+def test_the_kept_trials_are_those_of_the_list(power):
+    kept = json.loads((ROOT / "results" / "scale" / f"peers-trials-1e{power}.json").read_text())
+    assert kept["part"] == "valid"
+    for one in kept["runs"]:
+        listed = trials.trials_of(one["name"], 10**power)
+        assert any(settings.items() <= one["settings"].items() for settings in listed), one["settings"]
