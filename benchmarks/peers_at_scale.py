@@ -34,7 +34,7 @@ from topic_world import Judge, World, make, part
 from trials import SETTINGS, settings_of, trials_of
 
 SPARK = {"blocks": 4}
-SPARK_POINTS = {0: [1, 2, 3], 10_000_000: [2, 3], 100_000_000: [3]}
+SPARK_POINTS = {0: [1, 2, 3], 10_000_000: [2, 3], 100_000_000: [2]}
 """By the least number of pairs: iterations of Spark's runs before the last."""
 
 
@@ -43,7 +43,7 @@ def with_machine(name: str, settings: dict[str, Any], args: argparse.Namespace) 
     if name == "implicit":
         return settings | {"num_threads": args.threads}
     if name == "spark":
-        heap = args.heap or f"{2000 + args.pairs * 120 // 1_000_000}m"
+        heap = args.heap or f"{3000 + args.pairs * 110 // 1_000_000}m"
         points = next(those for least, those in reversed(SPARK_POINTS.items()) if args.pairs >= least)
         return settings | SPARK | {"heap": heap, "points": [] if args.tune else points}
     return settings
@@ -114,7 +114,7 @@ def arguments() -> argparse.Namespace:
     add("--most", type=float, help="bytes of memory for each contestant; by default 92%% of the machine's")
     add("--users", type=int, default=2000, help="users on whom NDCG@20 is measured")
     add("--threads", type=int, default=2)
-    add("--heap", help="memory of the JVM; by default 2 GB and 120 bytes a pair")
+    add("--heap", help="memory of the JVM; by default 3 GB and 110 bytes a pair")
     add("--memory", default="4GB", help="the limit for preparing the world")
     add("--seed", type=int, default=0)
     add("--tune", action="store_true", help="run the trials, on validation pairs")
