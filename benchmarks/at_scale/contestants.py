@@ -8,7 +8,6 @@ contestant trains on a few pairs, so that code is loaded and compiled.
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -19,13 +18,13 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import spark_als
 from topic_world import Judge, Vectors, part
 
 from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
 
-DIM = 32
-SPARK_POINTS = (1, 3, 6, 10, 15)  # iterations of the runs, each from the beginning: Spark shows no others
+DIM = spark_als.DIM
 NOT_INSTALLED = 3
 
 
@@ -115,71 +114,16 @@ def implicit(curve: Curve, folder: Path, settings: dict[str, Any]) -> None:
         als.fit(matrix, show_progress=False, callback=callback)
 
 
-def spark(curve: Curve, folder: Path, settings: dict[str, Any]) -> None:
-    """Spark's ALS in local mode with two threads; the data is cached, and factors are read from Parquet."""
-    import pyarrow.parquet as pq
-    from pyspark.ml.recommendation import ALS
-    from pyspark.sql import SparkSession
-    from pyspark.sql.functions import lit
-
-    given, scratch = dict(settings), folder / "spark"
-    iterations, heap = given.pop("iterations"), given.pop("heap")
-    points = given.pop("points", SPARK_POINTS)
-    builder = SparkSession.builder.master("local[2]").config("spark.driver.memory", heap)
-    for name, value in {
-        "spark.ui.enabled": "false",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.local.dir": str(scratch),
-        "spark.log.level": "ERROR",
-    }.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
-
-    def model(n: int) -> Any:
-        columns = {"userCol": "user", "itemCol": "item", "ratingCol": "rating"}
-        return ALS(rank=DIM, maxIter=n, implicitPrefs=True, seed=0, **columns, **given)
-
-    def vectors(table: Any, n: int, name: str) -> Vectors:
-        """Rows of 0 for those without a pair in train."""
-        place = scratch / name
-        table.write.mode("overwrite").parquet(str(place))
-        stored = pq.read_table(place)
-        found = np.zeros((n, DIM), np.float32)
-        values = stored["features"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
-        found[stored["id"].to_numpy()] = values.reshape(-1, DIM)
-        shutil.rmtree(place)
-        return found
-
-    small = session.createDataFrame([(n % 60, n % 50, 1.0) for n in range(600)], ["user", "item", "rating"])
-    model(1).fit(small)
-    curve.stage("reading")
-    data = (
-        session.read.parquet(str(folder / "train.parquet"))
-        .withColumn("rating", lit(1.0).cast("float"))
-        .cache()
-    )
-    data.count()
-    sizes = part(folder, "train")
-    for n in [*(n for n in points if n < iterations), iterations]:
-        curve.seconds = 0.0
-        curve.stage("training")
-        fitted = model(n).fit(data)
-        curve.stage("judging")
-        users = vectors(fitted.userFactors, sizes.n_users, "users")[curve.sample]
-        curve.point(n, users, vectors(fitted.itemFactors, sizes.n_items, "items"))
-    session.stop()
-
-
 CONTESTANTS: dict[str, Callable[[Curve, Path, dict[str, Any]], None]] = {
     "truepair": truepair,
     "implicit": implicit,
-    "spark": spark,
+    "spark": spark_als.fit,
 }
 
 
 def main() -> int:
     name, folder, target, users, settings = sys.argv[1:]
+    Path("/proc/self/oom_score_adj").write_text("1000")  # if memory runs out, this ends first, with its JVM
     curve = Curve(Judge(Path(folder), target, int(users)))
     curve.stage("start")
     try:

@@ -7,6 +7,8 @@ best possible lists. Rows are made a million at a time.
 
 from __future__ import annotations
 
+import json
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -91,22 +93,40 @@ class World(NamedTuple):
         return of_users, of_items
 
 
-def make(world: World, folder: Path, memory: str) -> None:
-    """Write the rows, prepare them with a split, and write the train part as Parquet for others."""
-    source = folder / "rows.parquet"
-    writer = None
-    for first in world.starts():
-        table = world.rows(first)
-        writer = writer or pq.ParquetWriter(source, table.schema)
-        writer.write_table(table)
-    assert writer is not None
-    writer.close()
+def make(world: World, folder: Path, memory: str) -> float:
+    """The seconds to make a world in a folder: rows, prepared parts, and train as Parquet for others.
+
+    A folder with this world, made whole before, is used again.
+    """
+    made = folder / "world.json"
+    if made.exists():
+        facts = json.loads(made.read_text())
+        if World(facts["pairs"], facts["seed"]) != world:
+            raise ValueError(f"{folder} has another world ({made.name}: {facts}); name an empty folder")
+        return float(facts["seconds"])
+    began = time.perf_counter()
+    folder.mkdir(parents=True, exist_ok=True)
+    write_rows(world, folder / "rows.parquet")
     options = {"test": 0.1, "valid": 0.1, "seed": world.seed, "memory": memory}
-    tp.prepare_interactions(source, folder / "prepared", **options)  # type: ignore[arg-type]
-    source.unlink()
-    train = part(folder, "train")
+    tp.prepare_interactions(folder / "rows.parquet", folder / "prepared", **options)  # type: ignore[arg-type]
+    (folder / "rows.parquet").unlink()
+    write_codes(part(folder, "train"), folder / "train.parquet")
+    seconds = time.perf_counter() - began
+    made.write_text(json.dumps(world._asdict() | {"seconds": seconds}))
+    return seconds
+
+
+def write_rows(world: World, path: Path) -> None:
+    """The rows, a piece at a time."""
+    with pq.ParquetWriter(path, pa.schema({"user_id": pa.int64(), "item_id": pa.int64()})) as out:
+        for first in world.starts():
+            out.write_table(world.rows(first))
+
+
+def write_codes(train: Interactions, path: Path) -> None:
+    """The pairs as codes."""
     schema = pa.schema({"user": pa.int32(), "item": pa.int32()})
-    with pq.ParquetWriter(folder / "train.parquet", schema) as out:
+    with pq.ParquetWriter(path, schema) as out:
         for first in range(0, len(train), _AT_ONCE):
             codes = [c[first : first + _AT_ONCE].astype(np.int32) for c in (train.users, train.items)]
             out.write_table(pa.table(dict(zip(schema.names, codes, strict=True))))

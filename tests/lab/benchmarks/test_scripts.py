@@ -66,7 +66,11 @@ CALLS = {
     ),
     "peers_at_scale.py": (
         ["--pairs", "2e4", "--quick", "--only", "truepair", "--users", "50", "--folder", "{data}"],
-        ["truepair: 2 iterations", "| 20,000 | truepair |", "target 0."],
+        [
+            "truepair: 2 iterations",
+            "| 20,000 pairs | reading |",
+            "| truepair, InfoNCE with 8 drawn items, 2 epochs |",
+        ],
     ),
     "prepare.py": (
         ["--rows", "1e4", "--ids", "text", "--folder", "{data}", "--out", "{data}/measured.json"],
