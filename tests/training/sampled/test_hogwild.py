@@ -16,7 +16,8 @@ from truepair.sampling import BNS, DNS, Draws, Popularity, Uniform
 from truepair.training import Job, Settings
 from truepair.training.loop import Run, run_to_the_end
 from truepair.training.sampled.cpu.draws import compiled
-from truepair.training.sampled.hogwild.draws import anchor_at, fast_tables, order_of
+from truepair.training.sampled.hogwild import draws
+from truepair.training.sampled.hogwild.draws import anchor_at, order_of
 from truepair.training.sampled.hogwild.engine import CPU_FAST, FastTrainer
 from truepair.training.sampled.hogwild.inner_loop import draw_block, space_for
 from truepair.training.sampled.plan import FUSED_LOSSES
@@ -119,8 +120,34 @@ def test_entries_hold_own_items_then_items_that_the_user_does_not_have(name, dat
 
 
 def test_filters_are_full_for_small_catalogues_only():
-    full = {name: fast_tables(Draws(data, Uniform())).full for name, data in worlds()}
+    full = {name: draws.entries_of(data, Uniform()).tables.full for name, data in worlds()}
     assert full == {"two tastes": True, "nearly all": True, "many users and items": False}
+
+
+@pytest.mark.parametrize(
+    ("name", "data"), list(worlds()), ids=lambda value: value if isinstance(value, str) else ""
+)
+@pytest.mark.parametrize("sampler", [Uniform(), Popularity()], ids=str)
+def test_tables_hold_the_pairs_and_a_bit_for_each_item(name, data, sampler):
+    tables, anchors, n_saturated = draws.entries_of(data, sampler)
+    exact = Draws(data, sampler)
+    kept = exact.anchors.numpy()
+    assert np.array_equal(np.arange(len(data)) if anchors is None else anchors, kept)
+    assert n_saturated == exact.n_saturated_users
+    assert np.array_equal(tables.pairs, np.stack([data.users[kept], data.items[kept]], axis=1))
+    assert np.array_equal(tables.items, data.items)
+    assert tables.exact.uniform == exact.has_uniform_weights
+    for user in range(data.n_users):
+        words = tables.filters[tables.filter_start[user] : tables.filter_start[user + 1]]
+        bits = np.unpackbits(words.view(np.uint8), bitorder="little")
+        assert set(np.flatnonzero(bits)) == {item % len(bits) for item in data.items_of(user).tolist()}
+
+
+def test_equal_weights_need_no_tables_of_64_bits():
+    tables = draws.entries_of(two_tastes(), Uniform()).tables
+    assert {name: len(getattr(tables.exact, name)) for name in ("gaps", "passed", "items", "free")} == {
+        "gaps": 0, "passed": 0, "items": 0, "free": 0,
+    }  # fmt: skip
 
 
 def chi_square(counts, expected):

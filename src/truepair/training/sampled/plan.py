@@ -8,10 +8,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from truepair.data.ids import Codes
 from truepair.losses import LOSSES, Loss, Pair, Row
 from truepair.losses.base import parameters_of
 from truepair.models.encoders import MF, Encoder, LightGCN
-from truepair.sampling import BNS, DNS, Draws, Popularity, Sampler, Uniform
+from truepair.sampling import BNS, DNS, Popularity, Sampler, Uniform
 from truepair.training.job import Job
 
 # What fused engines can do to a row. They train every loss of the registry that states one of these; a class
@@ -125,11 +126,11 @@ def plan_of(job: Job) -> Plan:
     )
 
 
-def weights_of_anchors(job: Job, draws: Draws) -> Floats:
-    """The weights of the anchors, in the order of `draws.anchors`; empty where all are 1."""
+def weights_of_anchors(job: Job, anchors: Codes | None) -> Floats:
+    """The weights of these pairs, or of all of them; empty where all are 1."""
     if job.anchor_weights is None:
         return np.zeros(0, dtype=np.float32)
-    return np.asarray(job.anchor_weights[draws.anchors.cpu().numpy()])
+    return np.array(job.anchor_weights) if anchors is None else np.asarray(job.anchor_weights[anchors])
 
 
 def lacking(

@@ -84,7 +84,7 @@ class CpuTrainer:
         self.steps = math.ceil(self.n_anchors / settings.batch_size)
         self.anchor_users = draws.users[draws.anchors].to(torch.int32).numpy()
         self.anchor_items = draws.items[draws.anchors].to(torch.int32).numpy()
-        self.anchor_weights = weights_of_anchors(job, draws)
+        self.anchor_weights = weights_of_anchors(job, draws.anchors.numpy())
         self.numbers = cpu_rows.numbers_of(self.plan)
         self.popularity = draws.popularity.numpy()
         self.tables, self.narrow = narrow_tables_of(cpu_rows.tables_of(draws))

@@ -69,7 +69,7 @@ class GpuRuns:
         self.tables = self._tables()
         self._allocate()
         self.pair_users, self.pair_items = self.draws.users.int(), self.draws.items.int()
-        weights = weights_of_anchors(job, self.draws)
+        weights = weights_of_anchors(job, self.draws.anchors.cpu().numpy())
         self.pair_weights = torch.zeros(len(self.pair_users) if len(weights) else 0, device=self.device)
         if len(weights):
             self.pair_weights[self.draws.anchors] = torch.from_numpy(weights).to(self.device)

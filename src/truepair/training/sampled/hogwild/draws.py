@@ -11,8 +11,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from truepair.data.ids import Codes
+from truepair.data.interactions import Interactions
 from truepair.randomness import random_bits, stream_key
-from truepair.sampling import Draws
+from truepair.sampling import Draws, Sampler
+from truepair.training.sampled.cpu.arithmetic import compiled
 from truepair.training.sampled.cpu.draws import (
     Index,
     Ints,
@@ -60,34 +63,55 @@ class Order(NamedTuple):
     offset: np.uint64
 
 
-def fast_tables(draws: Draws) -> FastTables:
-    """Tables of the draws, in the narrowest types."""
-    pairs = np.stack([draws.users[draws.anchors].numpy(), draws.items[draws.anchors].numpy()], axis=1)
-    exact = tables_of(draws)
-    full = draws.n_users * draws.n_items // 8 <= FULL_BYTES
-    filters, filter_start = _filters(draws, full)
-    return FastTables(
-        pairs=np.ascontiguousarray(pairs, dtype=np.int32),
-        items=exact.items.astype(np.int32),
-        indptr=exact.indptr,
-        n_items=draws.n_items,
-        filters=filters,
-        filter_start=filter_start,
-        full=full,
-        exact=exact,
-    )
+class Entries(NamedTuple):
+    """What an epoch visits, and what its draws read."""
+
+    tables: FastTables
+    anchors: Codes | None  # pairs that have something to be compared with; None: all
+    n_saturated_users: int  # who have every item
 
 
-def _filters(draws: Draws, full: bool) -> tuple[Words, Longs]:
-    users, items = draws.users.numpy(), draws.items.numpy()
-    counts = np.diff(draws.indptr.numpy())
-    bits = np.full(draws.n_users, draws.n_items) if full else np.maximum(counts * BITS_PER_ITEM, 64)
+def entries_of(data: Interactions, sampler: Sampler) -> Entries:
+    """The entries of interactions; with equal weights, without the 64-bit tables of `Draws`."""
+    weights = sampler.item_weights(data.item_counts)
+    if not len(data) or weights.min() < weights.max():
+        draws = Draws(data, sampler)
+        anchors = draws.anchors.numpy()
+        return Entries(_fast_tables(data, anchors, tables_of(draws)), anchors, draws.n_saturated_users)
+    saturated = data.user_counts == data.n_items
+    chosen = np.flatnonzero(~saturated[data.users]) if saturated.any() else None
+    return Entries(_fast_tables(data, chosen, _no_weights(data)), chosen, int(saturated.sum()))
+
+
+def _no_weights(data: Interactions) -> Tables:
+    """Tables of equal weights, of which no draw reads more than that they are equal."""
+    nothing = np.empty(0, dtype=np.int64)
+    return Tables(*[nothing] * 3, data.indptr.astype(np.int64), *[nothing] * 2, data.n_items + 1, True)
+
+
+def _fast_tables(data: Interactions, anchors: Codes | None, exact: Tables) -> FastTables:
+    """Tables of the pairs, in the narrowest types."""
+    items = data.items.astype(np.int32)
+    pairs = np.empty((len(data) if anchors is None else len(anchors), 2), dtype=np.int32)
+    for column, codes in enumerate((data.users, items)):
+        pairs[:, column] = codes if anchors is None else codes[anchors]
+    full = data.n_users * data.n_items // 8 <= FULL_BYTES
+    bits = np.full(data.n_users, data.n_items) if full else np.maximum(data.user_counts * BITS_PER_ITEM, 64)
     words = np.maximum(2 ** np.ceil(np.log2(bits)).astype(np.int64) // 64, 1)
     start = np.concatenate([[0], np.cumsum(words)])
-    bits = items % (64 * words[users])
     filters = np.zeros(start[-1], dtype=np.uint64)
-    np.bitwise_or.at(filters, start[users] + bits // 64, np.uint64(1) << (bits % 64).astype(np.uint64))
-    return filters, start
+    fill_filters(items, exact.indptr, start, filters)
+    return FastTables(pairs, items, exact.indptr, data.n_items, filters, start, full, exact)
+
+
+@compiled
+def fill_filters(items: Ints, indptr: Longs, start: Longs, filters: Words) -> None:
+    """Set the bits of each user's items; the number of a user's bits is a power of two."""
+    for user in range(len(indptr) - 1):
+        mask = 64 * (start[user + 1] - start[user]) - 1
+        for k in range(indptr[user], indptr[user + 1]):
+            bit = items[k] & mask
+            filters[start[user] + (bit >> 6)] |= np.uint64(1) << np.uint64(bit & 63)
 
 
 def order_of(n: int, seed: int, epoch: int) -> Order:

@@ -23,7 +23,7 @@ from torch import Tensor
 from truepair.models.encoders import MF
 from truepair.models.start import Side, Start
 from truepair.randomness import stream_key
-from truepair.sampling import Draws, Matrices
+from truepair.sampling import Matrices
 from truepair.storage.compiled_code import announce_compilation
 from truepair.training.job import Job
 from truepair.training.sampled.plan import FUSED_SAMPLERS, Floats, lacking, plan_of, weights_of_anchors
@@ -41,19 +41,18 @@ class FastTrainer:
 
     def __init__(self, job: Job) -> None:
         from truepair.training.sampled.cpu import draws as cpu_rows
-        from truepair.training.sampled.hogwild import draws as cpu_draws
-        from truepair.training.sampled.hogwild import inner_loop
+        from truepair.training.sampled.hogwild import draws, inner_loop
 
-        announce_compilation([inner_loop.train_entries])
-        self.job, self.plan, draws = job, plan_of(job), Draws(job.interactions, job.sampler)
-        self.n_anchors, self.n_saturated_users = len(draws.anchors), draws.n_saturated_users
-        self.tables, self.numbers = cpu_draws.fast_tables(draws), cpu_rows.numbers_of(self.plan)
+        announce_compilation([inner_loop.train_entries, draws.fill_filters])
+        self.job, self.plan = job, plan_of(job)
+        self.tables, anchors, self.n_saturated_users = draws.entries_of(job.interactions, job.sampler)
+        self.n_anchors, self.numbers = len(self.tables.pairs), cpu_rows.numbers_of(self.plan)
         self.threads = torch.get_num_threads()
         self.spaces = [inner_loop.space_for(self.numbers) for _ in range(self.threads)]
         started = job.encoder.start(job.interactions, job.settings.seed, torch.device("cpu"))
         users, items = (_padded(weights.detach()) for weights in (started.user, started.item))
         sums = [_zeros(*rows.shape) if self.is_adagrad else rows[:0] for rows in (users, items)]
-        prior, weights = (self.plan.tau, self.plan.log_rest), weights_of_anchors(job, draws)
+        prior, weights = (self.plan.tau, self.plan.log_rest), weights_of_anchors(job, anchors)
         self.model = inner_loop.Model(users, items, sums[0], sums[1], *prior, weights)
         self.steps = max(1, math.ceil(self.n_anchors * self.plan.width * users.shape[1] / PIECE))
 
