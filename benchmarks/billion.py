@@ -361,20 +361,23 @@ def recommend_command(world: World, folder: Path, args: argparse.Namespace) -> d
 def command(*words: str) -> tuple[str, dict[str, Any]]:
     """The output of a command of truepair, its remarks with their times, and the peaks of its memory."""
     began, remarks = time.perf_counter(), list[str]()
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    process = subprocess.Popen([sys.executable, "-m", "truepair", *words], **pipes)  # type: ignore[call-overload]
+    asked = [sys.executable, "-m", "truepair", *words]
+    with subprocess.Popen(asked, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        errors = process.stderr
 
-    def show() -> None:
-        for line in process.stderr:
-            remarks.append(f"[{time.perf_counter() - began:.1f} s] {line.strip()}")
-            say(remarks[-1])
+        def show() -> None:
+            for line in errors:
+                remarks.append(f"[{time.perf_counter() - began:.1f} s] {line.strip()}")
+                say(remarks[-1])
 
-    thread = threading.Thread(target=show, daemon=True)
-    thread.start()
-    with peak_memory(process.pid) as memory:
-        found = process.stdout.read()
-        process.wait()
-    thread.join()
+        thread = threading.Thread(target=show, daemon=True)
+        thread.start()
+        with peak_memory(process.pid) as memory:
+            found = process.stdout.read()
+            process.wait()
+        thread.join()
     if process.returncode:
         raise SystemExit(f"truepair {words[0]} ended with {process.returncode}")
     peaks = {f"{name} of the command": value for name, value in memory.items()}

@@ -324,7 +324,7 @@ def test_the_pairs_of_a_sample_keep_their_columns(data):
 def test_a_sample_is_held_out_by_time(data, how, monkeypatch):
     monkeypatch.setattr(user_sample, "MOST_USERS", 120)
     monkeypatch.setattr(choice, "_LEAST_USERS", 5)
-    timed = dataclasses.replace(data, time=np.arange(len(data)))
+    timed = dataclasses.replace(data, time=np.random.default_rng(0).permutation(len(data)))
     facts = tp.Recommender(**QUICK, hold_out=how).fit(timed).facts_["automatic"]
     assert facts["hold out"].startswith(f"hold_out(how={how!r}")
 

@@ -251,7 +251,7 @@ def _seen(
     if disliked is not None and (disliked.dtype != torch.int64 or disliked.ndim != 1):
         raise InputError(f"disliked is {disliked.dtype} of shape {tuple(disliked.shape)}, not keys of int64.")
     kind = np.int32 if len(user_ids) <= 2**31 else np.int64
-    users: Codes = np.repeat(np.arange(len(user_ids), dtype=kind), counts)  # type: ignore[assignment]
+    users: Codes = np.repeat(np.arange(len(user_ids), dtype=kind), counts)
     codes = items.numpy()
     if disliked is None and weight is None and _is_canonical(codes, starts.numpy(), len(item_ids)):
         cached = {"indptr": starts.numpy(), "user_counts": counts}

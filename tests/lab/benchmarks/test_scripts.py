@@ -49,6 +49,10 @@ CALLS = {
         ["test is unlike train: popular items", "| simulated | 0 ("],
     ),
     "fold_in.py": (["--quick"], ["mf: recall@20 of new people", "lightgcn: overlap@20 of a training user's"]),
+    "graph_memory.py": (
+        ["--users", "200", "--items", "100", "--hops", "1", "--ranks", "1", "2"],
+        ["GB of a rank: predicted", "   1      2  "],
+    ),
     "import_time.py": (["--quick"], ["import torch", "1.00 x torch"]),
     "scaling_figures.py": (
         ["--figures", "{data}"],

@@ -86,15 +86,16 @@ def entries_of(data: Interactions, sampler: Sampler) -> Entries:
 def _no_weights(data: Interactions) -> Tables:
     """Tables of equal weights, of which no draw reads more than that they are equal."""
     nothing = np.empty(0, dtype=np.int64)
-    return Tables(*[nothing] * 3, data.indptr.astype(np.int64), *[nothing] * 2, data.n_items + 1, True)
+    indptr = data.indptr.astype(np.int64)
+    return Tables(nothing, nothing, nothing, indptr, nothing, nothing, data.n_items + 1, True)
 
 
 def _fast_tables(data: Interactions, anchors: Codes | None, exact: Tables) -> FastTables:
     """Tables of the pairs, in the narrowest types."""
     items = data.items.astype(np.int32)
     pairs = np.empty((len(data) if anchors is None else len(anchors), 2), dtype=np.int32)
-    for column, codes in enumerate((data.users, items)):
-        pairs[:, column] = codes if anchors is None else codes[anchors]
+    pairs[:, 0] = data.users if anchors is None else data.users[anchors]
+    pairs[:, 1] = items if anchors is None else items[anchors]
     full = data.n_users * data.n_items // 8 <= FULL_BYTES
     bits = np.full(data.n_users, data.n_items) if full else np.maximum(data.user_counts * BITS_PER_ITEM, 64)
     words = np.maximum(2 ** np.ceil(np.log2(bits)).astype(np.int64) // 64, 1)
