@@ -22,6 +22,7 @@ GOWALLA = Size(29_858, 40_981, 810_128, 64, 1_024, 40_981)
 LARGE = Size(1_000_000, 100_000, 98_000_000, 64, 2_048, 100_000)
 DRAWN = Size(1_000_000, 1_000_000, 98_000_000, 64, 2_048, columns_of(1_000_000))
 BILLION = Size(10**7, 10**6, 1_055_011_172, 64, 8_192, 8_192)
+COMMAND = BILLION._replace(batch_size=4_096, n_columns=16_384)
 WORLD = Size(4_000, 3_000, 194_400, 64, 512, 3_000)
 DPL = WORLD._replace(family="debiased")
 
@@ -50,11 +51,12 @@ MEASURED = [
     Measured("Gowalla, d = 64, blocks of 1,024", GOWALLA, 1.29, "GB"),
     Measured("MovieLens-1M, d = 256, blocks of 256", ML_1M, 0.32, "GB"),
     Measured(
-        "1,055 million pairs, 10 million users x 1 million items", BILLION, 14.2, "s an epoch, rows left"
+        "1,055 million pairs, 10 million users x 1 million items", BILLION, 14.2, "s an epoch", fitted=True
     ),
     Measured("the same", BILLION, 13.2, "GB"),
     Measured("the same, half", BILLION._replace(state="half"), 10.5, "GB"),
     Measured("the same, host", BILLION._replace(state="host"), 7.9, "GB"),
+    Measured("the same in blocks of 4,096, 16,384 columns, device", COMMAND, 16.7, "GB"),
     Measured("InfoNCE, 2 ranks", WORLD, 138, "kB sent a step", 2, "cpu-core"),
     Measured("InfoNCE, 4 ranks", WORLD, 216, "kB sent a step", 4, "cpu-core"),
     Measured("500 columns, 2 ranks", WORLD._replace(n_columns=500), 144, "kB sent a step", 2, "cpu-core"),

@@ -18,6 +18,7 @@ from truepair.data.interactions import Interactions
 from truepair.data.simulation import simulate_world
 from truepair.errors import InputError
 from truepair.models.closed_forms import EASE
+from truepair.recommender.candidates import Candidates
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.listing.expression_text import expression_of
 from truepair.recommender.listing.reranking import POOL
@@ -103,6 +104,17 @@ def test_a_filter_leaves_the_order_of_what_it_allows(model, items, tmp_path):
     assert found["rank"].tolist() == (found.groupby("user").cumcount() + 1).tolist()
     if model.encoder in ("mf", EASE(l2=20)):
         assert found.item.tolist() == expected.item.tolist()
+
+
+def test_candidates_that_are_all_items_copy_no_pairs(mf):
+    model = mf.model_
+    whole = Candidates.of(model, None, None, "error")
+    assert len(whole.codes) == model.seen.n_items
+    assert np.shares_memory(whole.seen.items, model.seen.items)
+    first = model.seen.item_ids.ids[:1]
+    some = Candidates.of(model, first, None, "error")
+    assert len(some.codes) == model.seen.n_items - 1
+    assert len(some.seen) == int((model.seen.items > 0).sum())
 
 
 def test_a_mask_with_the_index_of_another_order_is_refused(mf, items):

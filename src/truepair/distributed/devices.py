@@ -13,6 +13,7 @@ GIGA, TERA = 1e9, 1e12
 _OF_PRODUCTS = 0.29  # of the sheet's fp32 flops: one side of these products has only d columns
 _OF_MEMORY = 4.05 / 4.8  # a copy's bandwidth, measured, of the sheet's
 _RECORDED, _LAUNCHED = 0.4e-3, 1.96e-3  # seconds of a step whatever it holds: as a CUDA graph, and without
+_STREAMED = 5.3e-9  # seconds of a pair that comes from mapped files: gathered, copied, sorted
 
 OF_LINK = 0.8
 """Of a link's bandwidth: an assumption, nothing was measured here over such links."""
@@ -37,6 +38,7 @@ class Device:
     recorded_step: float = _RECORDED
     launched_step: float = _LAUNCHED
     pair: float = 0.0
+    streamed_pair: float = _STREAMED
     latency: float = 20e-6  # seconds of a collective, within a machine
     of_products: float = _OF_PRODUCTS
     of_memory: float = _OF_MEMORY

@@ -19,7 +19,7 @@ class Estimate(NamedTuple):
     products: float
     memory: float
     wire: float
-    host: float  # starts of kernels, and state that comes from main memory and goes back
+    host: float  # starts of kernels, and pairs and state that come from main memory
     device_bytes: int
     fits: bool
 
@@ -36,10 +36,12 @@ def estimate(size: Size, ranks: int, device: Device, link: float | None = None) 
     start = device.recorded_step if recorded else device.launched_step
     pairs = size.n_pairs / ranks * device.pair
     needed = size.rank_bytes(ranks) + (size.recorded_bytes() if recorded else 0)
-    memory, host = size.step_memory(ranks), 0.0
+    memory, host, streaming = size.step_memory(ranks), 0.0, 0.0
     if alone:
-        needed = size.alone_bytes(True, size.n_pairs >= MANY_PAIRS)
+        streamed = size.n_pairs >= MANY_PAIRS
+        needed = size.alone_bytes(True, streamed)
         memory, host = size.alone_memory(), size.alone_host()
+        streaming = size.n_pairs * device.streamed_pair if streamed else 0.0
     far = ranks > ON_MACHINE
     link = link or (NETWORK if far else device.peers)
     wire = 0.0
@@ -51,7 +53,7 @@ def estimate(size: Size, ranks: int, device: Device, link: float | None = None) 
         steps * size.step_flops(ranks) / (device.flops * device.of_products),
         steps * memory / (device.bandwidth * device.of_memory) + pairs,
         wire,
-        steps * (start + host / (OF_LINK * device.host)),
+        steps * (start + host / (OF_LINK * device.host)) + streaming,
         needed,
         needed <= FITTING * device.memory,
     )
