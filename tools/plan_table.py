@@ -56,7 +56,7 @@ MEASURED = [
     Measured("the same", BILLION, 13.2, "GB"),
     Measured("the same, half", BILLION._replace(state="half"), 10.5, "GB"),
     Measured("the same, host", BILLION._replace(state="host"), 7.9, "GB"),
-    Measured("the same in blocks of 4,096, 16,384 columns, device", COMMAND, 16.7, "GB"),
+    Measured("the same in blocks of 4,096, 16,384 columns, device", COMMAND, 16.7, "GB, all taken"),
     Measured("InfoNCE, 2 ranks", WORLD, 138, "kB sent a step", 2, "cpu-core"),
     Measured("InfoNCE, 4 ranks", WORLD, 216, "kB sent a step", 4, "cpu-core"),
     Measured("500 columns, 2 ranks", WORLD._replace(n_columns=500), 144, "kB sent a step", 2, "cpu-core"),
@@ -83,7 +83,7 @@ def predicted(one: Measured) -> float:
         return one.size.epoch_wire(one.ranks) / one.size.steps / 1e3
     if one.unit == "ms a step":
         return 1e3 * (found.seconds - found.wire) / one.size.steps
-    return found.device_bytes / 1e9 if one.unit == "GB" else found.seconds
+    return found.device_bytes / 1e9 if one.unit.startswith("GB") else found.seconds
 
 
 def ratio(one: Measured) -> float:

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 import plan_table
 from ranks import values
 from truepair.cli.main import app
-from truepair.distributed.cost import Size, columns_of, expected_maximum
-from truepair.distributed.devices import DEVICES, link_speed
+from truepair.distributed.cost import MANY_PAIRS, Size, columns_of, expected_maximum
+from truepair.distributed.devices import DEVICES, OF_LINK, link_speed
 from truepair.distributed.plan import estimate, gathered_bytes, plan
 from truepair.errors import InputError
 from truepair.losses import InfoNCE
@@ -114,6 +114,14 @@ def test_one_gpu_leaves_rows_alone_that_a_step_does_not_use():
     assert estimate(few, 1, H200).device_bytes == few.rank_bytes(1)
     at_once = BIG._replace(state="host")
     assert estimate(at_once, 2, H200) == two  # several processes keep the state on the device
+
+
+def test_streamed_pairs_take_their_time_on_one_gpu():
+    few = BIG._replace(n_pairs=MANY_PAIRS - 1)
+    first, more = (estimate(few._replace(n_pairs=n), 1, H200).host for n in (MANY_PAIRS - 1, MANY_PAIRS))
+    copied = BIG._replace(n_pairs=MANY_PAIRS).alone_host() * BIG.steps / (OF_LINK * H200.host)
+    assert more - first == pytest.approx(MANY_PAIRS * H200.streamed_pair + copied)
+    assert estimate(BIG, 2, H200).host == pytest.approx(BIG.steps * H200.launched_step)
 
 
 # --- the table of the docs -------------------------------------------------------------------------------
