@@ -107,6 +107,9 @@ def _cases_table(contest: Contest) -> str:
 _COLOURS = {"MF, LightGCN": 0, "blends with EASE": 1, EASE_FAMILY: 2, IALS_FAMILY: 3, CHEBYCF_FAMILY: 4}
 
 
+_SHOWN = 0.85  # of the best contestant's score
+
+
 def figure_of(contest: Contest) -> str:
     """A panel a case: the contestants of the families that were run, the best first."""
     panels = [_panel(contest, case) for case in contest.cases]
@@ -115,9 +118,11 @@ def figure_of(contest: Contest) -> str:
 
 
 def _panel(contest: Contest, case: str) -> Panel:
-    """A row for each contestant; ItemKNN and popularity are left out, as they are far below in most cases."""
+    """A row for each contestant of a family; those that are far below the best would hide all differences."""
     compared = {model for models in FAMILIES.values() for model in models}
     ranked = [(model, mean) for model, mean in contest.models(case) if model in compared]
+    best = max((mean.value for _, mean in ranked), default=0.0)
+    ranked = [(model, mean) for model, mean in ranked if mean.value >= _SHOWN * best]
     series = {
         group: _dots(
             {row: mean for row, (model, mean) in enumerate(ranked) if _group(model) == group}, colour
@@ -329,8 +334,8 @@ is corrected by itself. `results/quality/values-*.npz` has the values of users."
 
 _ALT = "NDCG@20 of the contestants in each case"
 _FIGURE_CAPTION = """\
-Dots are means with one standard deviation over seeds, the best contestant first. ItemKNN and popularity are
-left out."""
+Dots are means with one standard deviation over seeds, the best contestant first. ItemKNN, popularity and
+contestants below 85% of the best (DPL without hard weights in most cases) are left out."""
 
 _EFFORT = f"""\
 A search of the first contestants begins with {TRIALS["mf"]} trials, 20 on Gowalla and Yelp2018 with random
