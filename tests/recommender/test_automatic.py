@@ -364,6 +364,40 @@ def test_the_time_of_everything_is_that_of_the_counted_work(data):
     assert 0.3 * steps < plan._times_longer(Point(4, 0.8, 64, 5)) < 10 * steps
 
 
+def test_a_state_that_cannot_be_kept_elsewhere_is_an_error_before_the_search(data, monkeypatch):
+    monkeypatch.setattr(search, "fit_many", None)
+    with pytest.raises(InputError, match="optimizer_state = 'half' needs 64 steps in an epoch or more"):
+        tp.Recommender(**QUICK, optimizer_state="half").fit(data)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "epochs", "runs"), [((0.1,), 14, 1), ((6.0, 0.1), 14, 2), ((6.0, 2.5), 2, 2), ((20.0,), 1, 1)]
+)
+def test_an_epoch_is_timed_again_if_it_would_shorten_the_runs(data, seconds, epochs, runs, monkeypatch):
+    parameters = {**tp.Recommender(device="cpu").get_params(), "auto": False}
+    plan, times = (
+        search.Search(parameters, CHOSEN, hold_out(data, "random", 0.1), Clock(100.0), False),
+        [*seconds],
+    )
+
+    def run(points):
+        plan.trials += [search.Trial(point, 0.2, 0.1, 1, times.pop(0)) for point in points]
+
+    monkeypatch.setattr(plan, "_run", run)
+    assert plan._first().epochs == epochs
+    assert len(plan.trials) == runs
+
+
+def test_the_first_run_which_may_compile_does_not_shorten_the_full_one(data):
+    parameters = {**tp.Recommender(device="cpu").get_params(), "auto": False}
+    plan = search.Search(parameters, CHOSEN, hold_out(data, "random", 0.1), Clock(1000.0), False)
+    point = Point(4, 0.8, 64, 1)
+    plan.trials = [search.Trial(point, 0.2, 0.1, 1, seconds) for seconds in (100.0, 0.1, 0.2)]
+    assert plan._full(point).epochs == 40
+    plan.trials = plan.trials[:1]
+    assert plan._full(point).epochs < 40
+
+
 def test_no_full_run_judges_a_blend_that_cannot_be(data, monkeypatch):
     monkeypatch.setattr(search, "MOST_ITEMS", data.n_items - 1)
     facts = tp.Recommender(**QUICK).fit(data).facts_["automatic"]

@@ -24,7 +24,9 @@ from truepair.recommender.defaults import is_full
 from truepair.recommender.features.tables import NO_TABLES, FeatureTables
 from truepair.recommender.holdout import hold_out, like_test
 from truepair.recommender.parameters import as_json
-from truepair.recommender.parts import Parameters
+from truepair.recommender.parts import Parameters, parts_of
+from truepair.training import AUTO, Job
+from truepair.training.full.engine import check_state
 
 _HELD_OUT = 0.1  # of the pairs
 _LEAST_USERS, _LEAST_PAIRS = 100, 1000  # with held-out pairs, to learn from: fewer say nothing
@@ -70,6 +72,9 @@ def choose(
     wanted = open_choices(parameters, given)
     if not wanted:
         return Choice()
+    if parameters["engine"] in (AUTO, "full"):  # an error now, and not after the search
+        encoder, loss, sampler, settings = parts_of(parameters, len(split.train), split.train.n_users)
+        check_state(Job(encoder, loss, sampler, split.train, settings))
     metric = judging_metric(parameters["metric"], split.train.n_items)
     clock, own = Clock(budget), {**parameters, "auto": False, "metric": metric}
     users = some_users(split, parameters["seed"])

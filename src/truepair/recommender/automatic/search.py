@@ -157,9 +157,11 @@ class Search:
         first = Point(FIRST_PLACE, self._fixed("popularity", FIRST_POPULARITY), dim, epochs)
         if self.clock.limit is None:
             return first
-        self._run([first._replace(epochs=1)])  # how long does an epoch take?
-        per_epoch = self.trials[0].seconds
-        return first._replace(epochs=max(1, min(epochs, int(0.05 * self.clock.limit / per_epoch))))
+        share, probe = 0.05 * self.clock.limit, first._replace(epochs=1)
+        self._run([probe])  # how long does an epoch take?
+        if share / epochs < self.trials[0].seconds < 2 * share:
+            self._run([probe])  # the first one may compile
+        return first._replace(epochs=max(1, min(epochs, int(share / self.trials[-1].seconds))))
 
     def _climbed(self, point: Point) -> Point:
         """The best of as many short runs as the counted work allows."""
@@ -177,7 +179,8 @@ class Search:
         full = self._full_size(point)
         if self.clock.limit is None:
             return full
-        per_epoch = max(trial.seconds / trial.point.epochs for trial in self.trials)
+        timed = self.trials[1:] or self.trials  # the first one may compile
+        per_epoch = max(trial.seconds / trial.point.epochs for trial in timed)
         runs = 1.1 * (1 + self._times_longer(point))  # this one, and the one on everything
         chosen = "dim" in self.wanted
         dims = [dim for dim in _DIMS if dim <= self.full_dim] if chosen else [self.full_dim]
