@@ -38,7 +38,8 @@ _TYPES = {
 
 
 def _write(file: BinaryIO, tensors: Mapping[str, Tensor], facts: Mapping[str, str]) -> None:
-    """The format of safetensors, a tensor at a time: its own `save` would copy all of them twice.
+    """The format of safetensors, a tensor at a time: its `save` makes a copy of the whole file, and its
+    `save_file` replaces the file that is locked.
 
     The length of the header in 8 bytes; the header as JSON, padded to eights; the bytes of the tensors, the
     widest types first, so that each begins at a multiple of its size.
