@@ -10,9 +10,9 @@ user), so the truth is known. Phases: `source` writes rows as a folder of Parque
 `prepare` runs `prepare_interactions` on it, or with `--writer blocks` writes the documented layout user by
 user; `train` trains MF by InfoNCE with drawn columns and measures recall@20 of coming items after every
 epoch, beside the best possible list, popular items and chance; `lists` ranks the catalogue for some users and
-writes the lists to Parquet, a piece at a time; `command` does all of it as a user would, with `truepair fit`
-and `truepair recommend`, automatic settings included, and compares the lists with the truth. Each phase is
-timed; what was measured is written after each.
+writes the lists to Parquet, a piece at a time. `fit` and `recommend` do it as a user would, by the commands
+of these names, automatic settings included, and compare the lists with the truth. Each phase is timed; what
+was measured is written after each.
 """
 
 from __future__ import annotations
@@ -278,7 +278,7 @@ def train(world: World, folder: Path, args: argparse.Namespace) -> dict[str, Any
         epochs=args.epochs, batch_size=args.batch, learning_rate=args.rate, seed=args.seed, schedule="linear",
         optimizer_state=args.state, device=str(world.device),
     )  # fmt: skip
-    encoder = MF(dim=args.dim, scoring="cosine", temperature=args.temperature)
+    encoder = MF(dim=args.dim, scoring="cosine", temperature=args.temperature, popularity=args.popularity)
     job = Job(encoder, InfoNCE(), Full(columns=args.columns), data, settings)
     epochs: list[dict[str, float]] = []
 
@@ -432,7 +432,7 @@ def timed(name: str, work: Callable[[], dict[str, Any]], facts: dict[str, Any], 
         out.write_text(json.dumps(facts, indent=1))
 
 
-PHASES = ("source", "prepare", "train", "lists", "command")
+PHASES = ("source", "prepare", "train", "lists", "fit", "recommend")
 
 
 def main() -> None:
@@ -455,6 +455,7 @@ def main() -> None:
     parser.add_argument("--command-epochs", type=int, default=20, help="of `truepair fit`")
     parser.add_argument("--rate", type=float, default=0.02)
     parser.add_argument("--temperature", type=float, default=0.1)
+    parser.add_argument("--popularity", type=float, default=0.0)
     parser.add_argument("--state", choices=["device", "half", "host"], default="device")
     parser.add_argument(
         "--sample", type=int, default=2000, help="users whose lists are compared with the truth"
@@ -505,10 +506,11 @@ def run(args: argparse.Namespace, folder: Path) -> None:
         timed("train", lambda: train(world, prepared, args), facts, args.out)
     if "lists" in args.phases:
         timed("lists", lambda: lists(world, prepared, args.lists), facts, args.out)
-    if "command" in args.phases:
-        torch.cuda.empty_cache()
-        timed("command: fit", lambda: fit_command(prepared, args), facts, args.out)
-        timed("command: recommend", lambda: recommend_command(world, prepared, args), facts, args.out)
+    torch.cuda.empty_cache()
+    if "fit" in args.phases:
+        timed("fit", lambda: fit_command(prepared, args), facts, args.out)
+    if "recommend" in args.phases:
+        timed("recommend", lambda: recommend_command(world, prepared, args), facts, args.out)
 
 
 if __name__ == "__main__":

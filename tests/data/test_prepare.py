@@ -329,6 +329,18 @@ def test_a_stopped_run_goes_on_from_the_last_finished_step(clicks, tmp_path, mon
     assert sorted(os.listdir(tmp_path)) == ["clicks.parquet", "f"]
 
 
+def test_the_database_lets_go_of_its_memory_once_the_pairs_are_written(clicks, tmp_path, monkeypatch):
+    finish, limits = prepare.Work.finish, {}
+
+    def look(self, step, *args):
+        limits[step] = self.value("select current_setting('memory_limit')")
+        return finish(self, step, *args)
+
+    monkeypatch.setattr(prepare.Work, "finish", look)
+    tp.prepare_interactions(clicks, tmp_path / "f", memory="1GB", core=2, test=0.2)
+    assert limits == dict.fromkeys(STEPS[:3], "667.5 MiB") | dict.fromkeys(STEPS[3:], "190.7 MiB")
+
+
 def test_other_options_or_a_changed_source_start_anew(clicks, tmp_path, monkeypatch):
     monkeypatch.setattr(prepare, "write_manifest", lambda *_: (_ for _ in ()).throw(StorageError("no")))
     with pytest.raises(StorageError, match="no"):

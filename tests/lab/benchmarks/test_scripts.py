@@ -37,7 +37,7 @@ CALLS = {
             "recall@20, best possible",
             "epoch 2",
             '"users a second"',
-            "command: recomm",
+            "recommend: {",
         ],
     ),
     "dislikes.py": (["--quick"], ["world, valid", "| excluded | 1 | "]),

@@ -118,6 +118,7 @@ class _Preparing:
             if merged is None:
                 found = write_pairs(self.work, staged, maps, clock, self.options, advance)
                 merged = self.work.finish("pairs", *found)
+        self.work.shrink()
         self.history = [*steps, *merge_steps(merged, self.options.policy)]
         self.ids, self.time_kind = {role: maps[role] for role in ("user", "item")}, merged["time_kind"]
         self._take("", [*arrays_of(maps), *arrays_of(merged)])

@@ -26,6 +26,7 @@ _JOURNAL, _DATABASE, _SPILL = "journal.json", "work.duckdb", "spill"
 _UNITS = {"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 _LEAST = 500_000_000  # bytes
 _OWN = 300_000_000  # bytes that Python, Arrow and blocks of pairs take beside DuckDB
+_RESTING = 200_000_000  # bytes of DuckDB where it has nothing to do
 
 
 def memory_bytes(memory: str | float) -> int:
@@ -124,6 +125,13 @@ class Work:
                 if (batch := next(reader, None)) is None:
                     return
             yield batch
+
+    def shrink(self) -> None:
+        """Let go of the database's memory: only arrays are needed from here on. It stays open, as a lock."""
+        import duckdb
+
+        with suppress(duckdb.Error):  # it could not free so much
+            self.db.execute(f"set memory_limit = '{_RESTING // 1_000_000}MB'")
 
     def remove(self) -> None:
         """Delete the folder, and what was spilled elsewhere."""
