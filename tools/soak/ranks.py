@@ -316,8 +316,10 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=20, help="over all numbers of ranks")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 3])
+    parser.add_argument("--encoder", choices=["mf", "lightgcn"], default="mf")
     parser.add_argument("--only-kills", action="store_true", help="no rank that hangs, no full disk")
     options = parser.parse_args()
+    OPTIONS.extend(["--encoder", options.encoder])
     shares = [options.kills * (k + 1) // len(options.ranks) - options.kills * k // len(options.ranks)
               for k in range(len(options.ranks))]  # fmt: skip
     bad = False
