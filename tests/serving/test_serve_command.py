@@ -170,7 +170,7 @@ def test_every_step_of_the_page(tmp_path, monkeypatch):
     result = CliRunner().invoke(app, [*fit[1:], "--epochs", "3"])
     assert result.exit_code == 0, result.output
     starts = [place for place, line in enumerate(lines) if line.startswith("truepair serve")]
-    assert len(starts) == 3
+    assert len(starts) == 4
     for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
         words = [word for word in shlex.split(lines[start])[2:] if word not in ("--port", "8000")]
         with running(*words, cwd=tmp_path) as (_, port):
