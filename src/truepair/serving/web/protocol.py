@@ -13,7 +13,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 HEAD_BYTES = 1 << 16
 HEAD_SECONDS = 10.0
 LINGER_SECONDS = 2.0
-"""How long the rest of a body is read, and thrown away, after the answer: callers read that afterwards."""
+"""How long the rest of a request is read, and thrown away, after the answer: callers read that
+afterwards, and a connection that is closed with unread bytes may lose it."""
 _TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: text/plain\r\n"
     b"content-length: 0\r\nconnection: close\r\n\r\n"
@@ -25,7 +26,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     head_seconds, linger_seconds = HEAD_SECONDS, LINGER_SECONDS
     _size = 0  # bytes since the last head was complete
-    _in_head = True
+    _in_head, _is_refused = True, False
     _deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -40,13 +41,16 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes of a request, or of several."""
+        if self._is_refused:
+            return
         if self._deadline is None and (self.cycle is None or self.cycle.response_complete):
             self._close_after(self.head_seconds)
         super().data_received(data)
         self._size = self._size + len(data) if self._in_head else 0
         if self._size > HEAD_BYTES and not self.transport.is_closing():
+            self._is_refused = True
             self.transport.write(_TOO_LARGE)
-            self.transport.close()
+            self._close_after(self.linger_seconds)
 
     def on_message_begin(self) -> None:
         """A request begins."""
