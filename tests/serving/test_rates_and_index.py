@@ -1,5 +1,6 @@
 """Rate limits, the index of a service, and the bounds on the head of a request."""
 
+import asyncio
 import io
 import socket
 import time
@@ -7,6 +8,7 @@ import time
 import numpy as np
 import pytest
 import torch
+from uvicorn.server import ServerState
 
 from hostile.requests import KINDS, hostile_requests
 from hostile.sending import send_all
@@ -18,7 +20,9 @@ from truepair.serving.lists.index_choice import IndexChoice
 from truepair.serving.lists.served_model import read_items
 from truepair.serving.web import rates as rates_module
 from truepair.serving.web.logs import Log
+from truepair.serving.web.protocol import BoundedProtocol
 from truepair.serving.web.rates import RateLimit
+from truepair.serving.web.running import configuration
 from truepair.serving.web.tokens import Tokens
 
 READ, WRITE = ("read-" * 4, "write-" * 4)
@@ -148,10 +152,48 @@ def test_a_head_has_bounds_and_a_rest_of_a_body_is_not_read_for_ever(serve, mode
         assert connected(port, b"GET / HTTP/1.1\r\nx: ")[0] == b""  # never ends its head
         assert connected(port, b"\r\n\r\n")[0] == b""
     with listening(client.service, linger_seconds=1.0) as port:
-        large, _ = connected(port, b"GET / HTTP/1.1\r\nx: ", *([b"y" * 50_000] * 40))
+        large, _ = connected(port, b"GET / HTTP/1.1\r\nx: ", *([b"y" * 50_000] * 4))
         assert large.startswith(b"HTTP/1.1 431 ")
         assert large.count(b"HTTP/1.1 ") == 1
         assert connected(port, head)[0].startswith(b"HTTP/1.1 404 ")  # and the connection is closed
     with listening(client.service, head_seconds=1.0) as port:
         live = b"GET /health/live HTTP/1.1\r\nhost: localhost\r\n\r\n"
         assert connected(port, live + live + live[:20])[0].count(b"HTTP/1.1 200 ") == 2
+
+
+class Transport(asyncio.Transport):
+    """A connection that keeps what is written."""
+
+    def __init__(self):
+        super().__init__()
+        self.written, self.closed = b"", False
+
+    def write(self, data):
+        self.written += data
+
+    def close(self):
+        self.closed = True
+
+    def is_closing(self):
+        return self.closed
+
+
+def test_after_the_refusal_of_a_head_the_rest_is_read_and_thrown_away(serve, model):
+    service = serve(model).service
+    config = configuration(service.application(), service.limits, service.log)
+    config.load()
+
+    async def refused():
+        protocol, transport = BoundedProtocol(config, ServerState(), {}), Transport()
+        protocol.connection_made(transport)
+        for part in (b"GET / HTTP/1.1\r\nx: ", *[b"y" * 50_000] * 4, b"\r\n\r\n"):
+            protocol.data_received(part)
+        lingering = not transport.closed
+        protocol._close()
+        protocol.connection_lost(None)
+        return transport, lingering
+
+    transport, lingering = asyncio.run(refused())
+    assert lingering  # closed with unread bytes, it could lose the answer
+    assert transport.written.startswith(b"HTTP/1.1 431 ")
+    assert transport.written.count(b"HTTP/1.1 ") == 1
