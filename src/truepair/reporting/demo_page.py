@@ -220,8 +220,10 @@ def _training(result: DemoResult) -> Section:
         "A dot marks the epoch with the best validation score. The values of different losses cannot be "
         "compared. Validation scores are lower than test scores: fewer items of each person are held out."
     )
+    compiled = "Seconds include compilation, which a machine does once."
     alt = "; ".join(f"{name}: best epoch {fit.epoch} of {len(fit.history)}" for name, fit in fits.items())
-    return Section("Training", [Figure(draw_curves(panels, "epoch"), alt, caption), Table(head, rows)])
+    figure = Figure(draw_curves(panels, "epoch"), alt, caption)
+    return Section("Training", [figure, Table(head, rows, compiled)])
 
 
 def _epochs(fit: FitResult) -> tuple[str, str]:

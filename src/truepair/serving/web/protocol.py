@@ -49,6 +49,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._size = self._size + len(data) if self._in_head else 0
         if self._size > HEAD_BYTES and not self.transport.is_closing():
             self._is_refused = True
+            if self.cycle is not None:
+                self.cycle.disconnected = True  # its answer would come after the refusal
             self.transport.write(_TOO_LARGE)
             self._close_after(self.linger_seconds)
 
