@@ -7,7 +7,7 @@ INSTALLED = $(VENV)/.installed
 # Tests start many processes, which would compile every module again
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: test pytest test-long demo check fuzz hostile mutants soak soak-ranks clean
+.PHONY: test pytest test-long demo check fuzz hostile soak soak-ranks clean
 
 test: $(INSTALLED)
 	$(MAKE) --no-print-directory --jobs=2 check pytest
@@ -24,12 +24,6 @@ check: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-
-# Plant each bug of tools/mutants into a copy; the tests must catch it. make mutants ONLY='cpu-*' JOBS=2
-ONLY ?= *
-JOBS ?= 1
-mutants: $(INSTALLED)
-	$(BIN)/python tools/mutants/mutants.py --only '$(ONLY)' --jobs $(JOBS)
 
 demo: $(INSTALLED)
 	$(BIN)/truepair demo --out truepair-demo.html
