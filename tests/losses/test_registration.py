@@ -10,7 +10,7 @@ import pytest
 import truepair as tp
 from truepair.errors import InputError, StorageError
 from truepair.losses import BPR, LOSSES, Loss, register_loss
-from truepair.recommender.parameters import as_json, check_saveable, from_json
+from truepair.spec.parameters import as_json, check_saveable, from_json
 from worlds import two_tastes
 
 DATA = two_tastes(n_users=10, n_items=8, each=3)

@@ -1,6 +1,6 @@
 """The default batch: pairs with samplers that draw, users with the full catalogue."""
 
-from truepair.recommender.defaults import default_batch_size
+from truepair.spec.defaults import default_batch_size
 from truepair.sampling import Full, Uniform
 
 

@@ -6,8 +6,8 @@ import pytest
 
 import truepair as tp
 from truepair.errors import InputError
-from truepair.recommender.defaults import PARTS_BY_DEFAULT
-from truepair.recommender.parameters import (
+from truepair.spec.defaults import PARTS_BY_DEFAULT
+from truepair.spec.parameters import (
     PARTS,
     as_json,
     by_fields,

@@ -22,7 +22,7 @@ from truepair.losses import BPR, DPL, LOSSES, PSL, InfoNCE, Loss, Rows, register
 from truepair.models.closed_forms import CLOSED, EASE
 from truepair.models.encoders import MF, LightGCN
 from truepair.prior import estimate_prior
-from truepair.recommender.defaults import FULL_CATALOGUE
+from truepair.spec.defaults import FULL_CATALOGUE
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.holdout import split_for_fitting
 from truepair.recommender.model_file import Model, load_model, save_model

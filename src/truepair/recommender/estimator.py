@@ -21,7 +21,7 @@ from truepair.models.encoders import Encoder
 from truepair.models.factor_matrices import Rows
 from truepair.recommender import lists
 from truepair.recommender.automatic.settings_file import chosen_settings
-from truepair.recommender.defaults import unused
+from truepair.spec.defaults import unused
 from truepair.recommender.features.new_items import add_items
 from truepair.recommender.features.tables import FeatureTables
 from truepair.recommender.fitting import fit_split
@@ -31,7 +31,7 @@ from truepair.recommender.model_check import check_model
 from truepair.recommender.model_file import Model, load_model, save_model
 from truepair.recommender.new_users import fold_in_users
 from truepair.recommender.output import Output, output_of, to_output
-from truepair.recommender.parameters import check_saveable, from_json, resolve
+from truepair.spec.parameters import check_saveable, from_json, resolve
 from truepair.recommender.parts import (
     as_fitted,
     blend_of,

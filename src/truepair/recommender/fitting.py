@@ -18,13 +18,13 @@ from truepair.models.closed_forms import ClosedForm
 from truepair.models.encoders import Hybrid
 from truepair.models.factor_matrices import Rows, dense
 from truepair.prior import prepare
-from truepair.recommender.defaults import USED_BY_CLOSED_FORMS
+from truepair.spec.defaults import USED_BY_CLOSED_FORMS
 from truepair.recommender.features.new_items import map_of
 from truepair.recommender.features.tables import NO_TABLES, FeatureTables
 from truepair.recommender.holdout import joined
 from truepair.recommender.known_ids import ONLY_VALIDATION
 from truepair.recommender.model_file import Model
-from truepair.recommender.parameters import as_json
+from truepair.spec.parameters import as_json
 from truepair.recommender.parts import (
     ENCODER_FIELDS,
     SETTINGS,

@@ -10,11 +10,11 @@ from typing import Any
 
 from truepair.data.split import Split
 from truepair.errors import InputError, check_choice
-from truepair.recommender.defaults import SAMPLED
+from truepair.spec.defaults import SAMPLED
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.features.tables import is_hybrid
 from truepair.recommender.holdout import HOLD_OUTS, split_for_fitting
-from truepair.recommender.parameters import PARTS, by_fields, same_parameters
+from truepair.spec.parameters import PARTS, by_fields, same_parameters
 from truepair.storage.old_names import current_parameters
 from truepair.tuning.domains import Space
 from truepair.tuning.runner import training_runner

@@ -11,7 +11,7 @@ from truepair.losses import LOSSES, Family, Loss, Pair, Row
 from truepair.losses.base import parameters_of
 from truepair.models.closed_forms import ALL_ENCODERS, CLOSED
 from truepair.recommender.estimator import Recommender
-from truepair.recommender.parameters import FIELDS
+from truepair.spec.parameters import FIELDS
 from truepair.sampling import SAMPLERS
 from truepair.training import check_sampler
 from truepair.tuning.domains import (

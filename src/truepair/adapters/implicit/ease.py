@@ -23,7 +23,7 @@ from truepair.errors import InputError, StorageError, check_choice
 from truepair.models import closed_forms
 from truepair.models.factor_matrices import dense
 from truepair.recommender.model_file import Model
-from truepair.recommender.parameters import as_json
+from truepair.spec.parameters import as_json
 from truepair.training import Settings
 
 _KIND = "implicit.ease"

@@ -20,7 +20,7 @@ from truepair.models.encoders import MF
 from truepair.models.factor_matrices import dense
 from truepair.randomness import stream_key
 from truepair.recommender.model_file import Model, load_model, save_model
-from truepair.recommender.parameters import as_json
+from truepair.spec.parameters import as_json
 from truepair.sampling import Draws, Uniform
 from truepair.training import EpochState, Job, Settings, fit, fold_in
 

@@ -108,7 +108,7 @@ def _models(training: Training, names: list[str], console: Console) -> dict[str,
 
 def _of_closed_form(name: str, training: Training, beside_losses: bool) -> dict[str, Any]:
     """The parameters of a closed form; beside losses, without those that only training uses."""
-    from truepair.recommender.defaults import USED_BY_CLOSED_FORMS
+    from truepair.spec.defaults import USED_BY_CLOSED_FORMS
 
     flat = training.flat(encoder=name)
     return {key: value for key, value in flat.items() if not beside_losses or key in USED_BY_CLOSED_FORMS}

@@ -20,10 +20,10 @@ from truepair.models.encoders import ENCODERS
 from truepair.recommender.automatic.budget import Clock
 from truepair.recommender.automatic.search import CHOSEN, Search
 from truepair.recommender.automatic.user_sample import judged_by_some, some_users, split_of_users
-from truepair.recommender.defaults import is_full
+from truepair.spec.defaults import is_full
 from truepair.recommender.features.tables import NO_TABLES, FeatureTables
 from truepair.recommender.holdout import hold_out, like_test
-from truepair.recommender.parameters import as_json
+from truepair.spec.parameters import as_json
 from truepair.recommender.parts import Parameters, parts_of
 from truepair.training import AUTO, Job
 from truepair.training.full.engine import check_state

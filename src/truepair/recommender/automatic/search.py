@@ -26,7 +26,7 @@ from truepair.recommender.automatic.blend_choice import (
 from truepair.recommender.automatic.budget import Clock
 from truepair.recommender.automatic.climb import FIRST_PLACE, FIRST_POPULARITY, Climb, Point
 from truepair.recommender.automatic.work import Size, ranking_work, training_work
-from truepair.recommender.defaults import FULL_CATALOGUE, default_batch_size
+from truepair.spec.defaults import FULL_CATALOGUE, default_batch_size
 from truepair.recommender.features.tables import NO_TABLES, FeatureTables
 from truepair.recommender.parts import Parameters, parts_of
 from truepair.sampling import Full

@@ -14,7 +14,7 @@ from truepair.errors import InputError, StorageError
 from truepair.recommender.automatic.budget import seconds_of
 from truepair.recommender.automatic.choice import Choice, choose, open_choices, repeating_call
 from truepair.recommender.features.tables import NO_TABLES, FeatureTables
-from truepair.recommender.parameters import as_json, from_json
+from truepair.spec.parameters import as_json, from_json
 from truepair.recommender.parts import Parameters, parts_of
 from truepair.storage.atomic import atomic_write
 

@@ -29,7 +29,7 @@ from truepair.recommender.fitting import DATA_FACTS, Fitted, blended, data_facts
 from truepair.recommender.holdout import as_interactions
 from truepair.recommender.known_ids import ADDED, added_items, history_of, user_lists
 from truepair.recommender.model_file import Model, mean_prior
-from truepair.recommender.parameters import from_json
+from truepair.spec.parameters import from_json
 from truepair.recommender.parts import SETTINGS, Parameters, as_fitted, blend_of, closed_form_of, parts_of
 from truepair.recommender.updating.facts import UPDATES, with_record
 from truepair.recommender.updating.merging import merged

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from truepair.data.interactions import Interactions
 from truepair.recommender.estimator import Recommender
-from truepair.recommender.parameters import as_json, from_json
+from truepair.spec.parameters import as_json, from_json
 from truepair.reporting.backtesting.periods import Period, Timeline
 
 
