@@ -1,12 +1,14 @@
 """The line store: one JSON object a line, appended to *.jsonl files of a folder.
 
 A folder of lines is all that a report needs. Files may be split, joined and copied between machines; the
-order of the lines does not matter, and of two lines with one key the later counts. A line that cannot be read
-is left out and named, so what it reported is run again: a process that was killed may leave half a line.
+order of the lines does not matter, and files may be compressed (*.jsonl.gz). Of two lines with one key the
+later counts. A line that cannot be read is left out and named, so what it reported is run again: a process
+that was killed may leave half a line.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -78,11 +80,11 @@ def _ends_whole(path: Path) -> bool:
 
 
 def read(folder: Path, *kinds: type[AnyLine]) -> tuple[list[AnyLine], list[str]]:
-    """Every line of every *.jsonl file of a folder, and where a line could not be read."""
+    """Every line of every *.jsonl and *.jsonl.gz file of a folder, and where a line could not be read."""
     by_kind = {kind.kind: kind for kind in kinds}
     found: dict[tuple[str, Hashable], AnyLine] = {}
     broken: list[str] = []
-    for path in sorted(folder.glob("*.jsonl")):
+    for path in sorted([*folder.glob("*.jsonl"), *folder.glob("*.jsonl.gz")], key=_place):
         for place, text in _texts(path):
             try:
                 line = _parsed(text, by_kind)
@@ -92,9 +94,17 @@ def read(folder: Path, *kinds: type[AnyLine]) -> tuple[list[AnyLine], list[str]]
     return list(found.values()), broken
 
 
+def _place(path: Path) -> tuple[str, bool]:
+    """By name, a compressed file before lines that were added to a new one of its name."""
+    return path.name.removesuffix(".gz"), path.suffix != ".gz"
+
+
 def _texts(path: Path) -> Iterator[tuple[int, str]]:
     try:
-        with path.open(encoding="utf-8", errors="replace") as file:  # a torn line may end in half a letter
+        opener = gzip.open if path.suffix == ".gz" else open
+        with opener(
+            path, "rt", encoding="utf-8", errors="replace"
+        ) as file:  # a torn line may end in half a letter
             yield from ((place, text) for place, text in enumerate(file, 1) if text.strip())
     except OSError as error:
         raise StorageError(f"cannot read {path}: {error.strerror or error}.") from error
