@@ -45,10 +45,10 @@ fuzz: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --editable '.[fuzz]' --constraint constraints.txt
 	PYTHONPATH=tools $(BIN)/python -m fuzzing $(FUZZ)
 
-$(INSTALLED): pyproject.toml constraints.txt
+$(INSTALLED): pyproject.toml lab/pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("truepair needs Python 3.11 or newer; set PYTHON=…") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --no-compile --editable '.[dev]' --constraint constraints.txt
+	$(BIN)/python -m pip install --quiet --no-compile --editable '.[dev]' --editable lab --constraint constraints.txt
 	-$(BIN)/python -m compileall -qq -j 2 $(VENV)/lib
 	touch $@
 

@@ -67,7 +67,7 @@ MEASURED = [
     Measured("InfoNCE, 2 ranks", WORLD, 14.3, "ms a step", 2, "cpu-core"),
     Measured("InfoNCE, 4 ranks on 2 cores", WORLD, 12.8, "ms a step", 4, "cpu-core"),
 ]
-"""Every measurement of full-catalogue training here: docs/performance.md, docs/lab, docs/scale.md."""
+"""Every measurement of full-catalogue training here: docs/performance.md, lab/docs, docs/scale.md."""
 
 PLANS = {
     "A billion pairs on 8 GPUs": (Size(10**7, 10**6, 10**9, 64, 2_048, columns_of(10**6)), 8),

@@ -98,22 +98,13 @@ def same_model(a, b):
 
 ROOT = get_command(app)
 COMMANDS = {(name,): command for name, command in ROOT.commands.items()}
-LAB = ROOT.commands["lab"].commands_of_lab
-GROUPS = (("data",), ("lab",), ("lab", "paper"), ("lab", "plain"), ("lab", "quality"))
 COMMANDS |= {("data", name): command for name, command in ROOT.commands["data"].commands.items()}
-COMMANDS |= {("lab", name): command for name, command in LAB.commands.items()}
-COMMANDS |= {
-    ("lab", group, name): c
-    for group in ("paper", "plain", "quality")
-    for name, c in LAB.commands[group].commands.items()
-}
 
 
 def test_the_commands_are_those_of_the_docs():
     names = ["add-items", "backtest", "compare", "data", "demo", "doctor", "evaluate", "export", "fit"]
     names += [
         "import",
-        "lab",
         "plan",
         "prepare",
         "prior",
@@ -125,11 +116,7 @@ def test_the_commands_are_those_of_the_docs():
         "update",
     ]
     assert sorted(ROOT.commands) == names
-    assert sorted(LAB.commands) == ["bench", "paper", "plain", "prior-study", "quality", "theory", "truth"]
     assert sorted(ROOT.commands["data"].commands) == ["fetch", "info", "list"]
-    assert sorted(LAB.commands["paper"].commands) == ["report", "run", "tune"]
-    assert sorted(LAB.commands["plain"].commands) == ["report", "run", "tune"]
-    assert sorted(LAB.commands["quality"].commands) == ["report", "run", "tune"]
 
 
 @pytest.mark.parametrize("words", [(), *COMMANDS], ids=" ".join)
@@ -144,7 +131,7 @@ def test_every_option_has_help(words):
     assert [p.name for p in COMMANDS[words].params if not (p.help or getattr(p, "hidden", False))] == []
 
 
-@pytest.mark.parametrize("words", [words for words in COMMANDS if words not in GROUPS], ids=" ".join)
+@pytest.mark.parametrize("words", [words for words in COMMANDS if words != ("data",)], ids=" ".join)
 def test_every_command_can_be_quiet_and_speak_json(words):
     assert {"quiet", "json"} <= {parameter.name for parameter in COMMANDS[words].params}
 
@@ -155,7 +142,7 @@ def test_examples_have_only_options_that_exist():
         assert set(given) <= {option for p in command.params for option in p.opts}, words
 
 
-@pytest.mark.parametrize("group", ["", "data", "lab", "lab paper", "lab plain", "lab quality"])
+@pytest.mark.parametrize("group", ["", "data"])
 def test_no_summary_of_a_command_is_cut(group):
     shown = good(*group.split(), "--help").stdout
     assert "..." not in shown.partition("Commands:")[2]

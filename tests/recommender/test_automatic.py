@@ -186,7 +186,7 @@ def test_short_runs_climb_and_are_few(data, monkeypatch):
     assert [found.parameters[name] for name in ("popularity", "dim", "epochs")] == [1.2, 256, 40]
 
 
-RESULTS = Path(__file__).parents[2] / "results" / "automatic" / "short-runs.jsonl"
+RESULTS = Path(__file__).parents[2] / "lab" / "results" / "automatic" / "short-runs.jsonl"
 GRIDS = [json.loads(line) for line in RESULTS.read_text(encoding="utf-8").splitlines()]
 
 

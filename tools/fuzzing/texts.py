@@ -108,7 +108,7 @@ def _assign(data: bytes, folder: Path) -> None:
 _COMMANDS = (
     *("fit", "fit", "evaluate", "recommend", "recommend", "similar", "compare", "tune", "doctor"),
     *("update", "update", "add-items", "backtest", "backtest"),
-    *("data list", "data info", "data", "lab", "", "paper", "nothing"),
+    *("data list", "data info", "data", "", "paper", "nothing"),
 )
 _OPTIONS = (
     *(
@@ -287,7 +287,7 @@ def _command(data: bytes, folder: Path) -> None:
 
 
 def _lines(folder: Path) -> list[bytes]:
-    files = sorted((_ROOT / "results" / "quality").glob("*.jsonl"))
+    files = sorted((_ROOT / "lab" / "results" / "quality").glob("*.jsonl"))
     return [b"".join(path.read_bytes().splitlines(keepends=True)[:2]) for path in files]
 
 

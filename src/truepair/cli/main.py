@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-from functools import cached_property
 from typing import Annotated, Any
 
 import typer
@@ -35,9 +33,7 @@ from truepair.data.sources.sql_urls import without_password
 from truepair.errors import TruepairError
 from truepair.storage.versions import package_version
 
-_LAB = "truepair_lab.cli.main"
 _USAGE_ERROR: Any = typer.BadParameter.__base__  # typer does not export it
-_MOVED_TO_LAB = ("bench", "paper", "quality", "theory", "truth")  # commands of version 0.1
 
 
 class Group(TyperGroup):
@@ -47,12 +43,6 @@ class Group(TyperGroup):
         """Keep the arguments as typed, without passwords, for messages that show how to continue."""
         ctx.meta.setdefault("truepair.args", [without_password(text) for text in args])
         return super().parse_args(ctx, args)
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command of the first argument; for one that has moved, an error with its new name."""
-        if args and args[0] in _MOVED_TO_LAB:
-            ctx.fail(f"`truepair {args[0]}` is now `truepair lab {args[0]}`.")
-        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
@@ -74,23 +64,6 @@ class Group(TyperGroup):
             raise
 
 
-class LabGroup(TyperGroup):
-    """The commands of `truepair lab`: the package of the lab is loaded only when one of them is used."""
-
-    @cached_property
-    def commands_of_lab(self) -> Any:
-        """The lab's own group of commands."""
-        return typer.main.get_command(importlib.import_module(_LAB).app)
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        """Their names, in order."""
-        return list(self.commands_of_lab.list_commands(ctx))
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """One of them."""
-        return self.commands_of_lab.get_command(ctx, cmd_name)
-
-
 HABITS: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None, "no_args_is_help": True}
 _FLOW = """\b
 Example:
@@ -99,12 +72,6 @@ Example:
 """
 app = typer.Typer(cls=Group, pretty_exceptions_enable=False, epilog=_FLOW, **HABITS)
 datasets = typer.Typer(help="The public datasets that truepair knows by name.", **HABITS)
-
-lab = typer.Typer(
-    cls=LabGroup,
-    help="The research behind truepair: studies and benchmarks.",
-    **HABITS,
-)
 
 
 def _version(asked: bool) -> None:
@@ -181,7 +148,6 @@ add(app, "backtest", backtest, "backtest clicks.csv --every 7d --train 90d -o ba
 add(app, "tune", tune, "tune ml-100k --loss dpl --trials 30 --out tuning.html --save-config best.toml")
 add(app, "prior", prior, "prior ml-100k --plot prior.svg --per-user tau.csv")
 add(app, "doctor", doctor, "doctor --json")
-app.add_typer(lab, name="lab", epilog="\b\nExample:\n  truepair lab paper report")
 add(datasets, "list", list_datasets, "data list --data-dir ~/datasets")
 add(datasets, "info", info, "data info ml-100k")
 add(datasets, "fetch", fetch, "data fetch ml-100k")

@@ -75,7 +75,7 @@ class PriorEstimate:
     def failures(self) -> tuple[str, ...]:
         """The criteria that fail, in words. If one does, `tau` should not be used unseen.
 
-        docs/lab/prior.md has the measurements: without a plateau `tau` is half of DEDPUL's number, and a
+        lab/docs/prior.md has the measurements: without a plateau `tau` is half of DEDPUL's number, and a
         bound of `WARNING` times the estimate or more is a sign of pairs that people chose.
         """
         found = []

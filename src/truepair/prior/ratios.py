@@ -3,7 +3,7 @@
 If unlabelled = τ·positive + (1−τ)·negative, then τ is at most this ratio at any score, and equal to it where
 there are no negatives. Both methods search for such scores. Usually even the highest scores include
 negatives, so the estimates are too high: upper bounds, if the observed pairs are a random sample of the
-positives. Otherwise they are not: in docs/lab/prior.md both are above the truth in all 98 cases that were
+positives. Otherwise they are not: in lab/docs/prior.md both are above the truth in all 98 cases that were
 observed at random, and of the other 61 cases DEDPUL is in 12 and BBE in 35.
 """
 

@@ -174,7 +174,7 @@ _HOW_TO_READ = (
     "evaluated on the same people, so the table of differences is more precise than a "
     "comparison of overlapping bars. NDCG@20 was chosen as the metric before training. This is one split and "
     "one seed. The default model chooses its settings by the validation part; EASE has fixed ones. With both "
-    "tuned, MovieLens-100k shows no significant difference between them (docs/lab/quality.md)."
+    "tuned, MovieLens-100k shows no significant difference between them (lab/docs/quality.md)."
 )
 
 _ON_TRUTH = (

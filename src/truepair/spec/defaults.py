@@ -1,7 +1,7 @@
 """Defaults of the parameters that were not given.
 
 Defaults depend on whether the sampler draws items, and on whether the loss is made for cosine scores. The
-measurements behind them are in docs/lab/full-catalogue-log.md.
+measurements behind them are in lab/docs/full-catalogue-log.md.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def prior(
     A short training without a fifth of the pairs shows how these score among the unlabelled pairs. If the
     observed pairs are a random sample of all positives, the interval covers τ. If popular items are observed
     more often, τ is probably higher. No τ is recommended if the scores do not separate positives, if the
-    curve reaches no plateau, or if a bound is 5 times the estimate or more. docs/lab/prior.md measures the
+    curve reaches no plateau, or if a bound is 5 times the estimate or more. lab/docs/prior.md measures the
     accuracy on data with known labels.
     """
     from truepair.prior import estimate_prior

@@ -2,7 +2,7 @@
 
 Each loss of `losses` is evaluated with all of the user's own items for extra positives (M) and all other
 columns of the block for unlabelled items (N), and gives its gradient in closed form; the formulas are in
-docs/lab/full-catalogue-log.md. Columns that were drawn stand for others: column j has a weight ω_j, means
+lab/docs/full-catalogue-log.md. Columns that were drawn stand for others: column j has a weight ω_j, means
 over the unlabelled are weighted, and sums are such means times the number of unlabelled items.
 """
 

@@ -1,0 +1,1 @@
+"""The lines of the paper's studies -> docs/paper.md."""

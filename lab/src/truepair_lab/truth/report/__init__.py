@@ -1,0 +1,1 @@
+"""The lines of the truth lab -> docs/truth.md."""

@@ -1,0 +1,29 @@
+"""../docs/backtest.md has the figures of the kept lines of benchmarks/backtest_updates.py."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+LAB = Path(__file__).parents[1]
+NAMES = {"slow drift": "slow drift", "fast drift": "fast drift", "ml-100k": "MovieLens-100k"}
+
+
+@pytest.mark.parametrize("case", NAMES)
+def test_the_page_has_the_figures_of_the_lines(case):
+    texts = (LAB / "results" / "backtest" / f"{case.replace(' ', '-')}.jsonl").read_text().splitlines()
+    runs = [line for line in map(json.loads, texts) if line["settings"] == "default batches"]
+    assert len(runs) == (1 if case == "ml-100k" else 3)
+    assert {len(run["periods"]) for run in runs} == {10}
+    page = (LAB.parent / "docs" / "backtest.md").read_text()
+    section = page.split(f"\n| {NAMES[case]} | retrain |")[1].split("\n\n")[0].split("| retrain |")[0]
+    rows = {
+        row.split("|")[2].strip(): row
+        for row in f"\n| x | retrain |{section}".splitlines()
+        if row.count("|") > 3
+    }
+    for name in ("retrain", "update", "nothing", "popularity"):
+        of = [next(way for way in run["summary"] if way["strategy"] == name) for run in runs]
+        for figure in ("value", "known"):
+            mean = sum(line[figure] for line in of) / len(of)
+            assert f"| {mean:.4f} |".replace("0.", ".") in rows[name]

@@ -1,1 +1,0 @@
-"""Adapters: truepair behind the interfaces of other libraries."""

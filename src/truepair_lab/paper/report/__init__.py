@@ -1,1 +1,0 @@
-"""The lines of the paper's studies -> docs/lab/paper.md."""

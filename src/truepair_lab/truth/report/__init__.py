@@ -1,1 +1,0 @@
-"""The lines of the truth lab -> docs/lab/truth.md."""
