@@ -47,6 +47,12 @@ class Scorer:
         return int(self.items.shape[1])
 
     @property
+    def width(self) -> int:
+        """The number of columns of `columns`."""
+        weights = 0 if self.weights is None else int(self.weights.shape[1])
+        return weights + self.dim + (self.term is not None)
+
+    @property
     def is_blend(self) -> bool:
         """Whether there are trained vectors and weights of a closed form."""
         return self.weights is not None and self.dim > 0

@@ -5,7 +5,6 @@ docs/file-format.md describes the file. Opening a file runs no code of it, and e
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -362,8 +361,3 @@ def _ids_of(name: str, tensors: Tensors, kind: str) -> IdMap:
     prefix = f"ids.{name}."
     arrays = {key.removeprefix(prefix): t.numpy() for key, t in tensors.items() if key.startswith(prefix)}
     return ids_of_arrays(f"the ids of {name}", kind, arrays)
-
-
-def without_state(model: Model) -> Model:
-    """The model without its state of training."""
-    return dataclasses.replace(model, start=None)
