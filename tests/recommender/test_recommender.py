@@ -288,12 +288,18 @@ def test_weight_decay_goes_by_the_sampler_unless_it_is_given():
 
 def test_what_is_usual_or_asked_for_is_no_error(clicks):
     usual = {"n_extra": 5, "n_unlabelled": 5, "tau": "density", "dim": None, "epochs": 1, "patience": None}
-    Recommender(encoder=MF(dim=4), **usual).fit(clicks)
-    Recommender(encoder="mf", **{**usual, "dim": 4, "validation": 0}).fit(clicks)
-    Recommender(encoder="mf", **{**usual, "dim": 4, "patience": "auto", "validation": 0}).fit(clicks)
-    Recommender(encoder="mf", **{**usual, "dim": 4, "patience": 3, "validation": 0.1}).fit(clicks)
-    Recommender(dim=4, epochs=1, patience=3).fit(split_random(read_interactions(clicks), 0.2, valid=0.1))
-    Recommender(encoder="ease", metric="ndcg@5", device="cpu", seed=3).fit(clicks)
+    data = read_interactions(clicks)
+    asked = [
+        (Recommender(encoder=MF(dim=4), **usual), clicks),
+        (Recommender(encoder="mf", **{**usual, "dim": 4, "validation": 0}), clicks),
+        (Recommender(encoder="mf", **{**usual, "dim": 4, "patience": "auto", "validation": 0}), clicks),
+        (Recommender(encoder="mf", **{**usual, "dim": 4, "patience": 3, "validation": 0.1}), clicks),
+        (Recommender(dim=4, epochs=1, patience=3), split_random(data, 0.2, valid=0.1)),
+        (Recommender(encoder="ease", metric="ndcg@5", device="cpu", seed=3), clicks),
+    ]
+    user = data.user_ids.ids.to_pylist()[0]
+    for recommender, source in asked:
+        assert len(recommender.fit(source).recommend([user], k=1)) == 1
 
 
 @pytest.mark.parametrize(
