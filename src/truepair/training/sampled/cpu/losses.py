@@ -42,7 +42,6 @@ class _JobNumbers(NamedTuple):
     m: int
     n: int
     pool: int
-    risk: np.float32
     cosine: bool
     score_scale: np.float32
 
@@ -67,7 +66,6 @@ def numbers_of(plan: Plan) -> Numbers:
         m=plan.m,
         n=plan.n,
         pool=plan.pool,
-        risk=np.float32(plan.risk),
         cosine=plan.cosine,
         score_scale=np.float32(plan.score_scale),
     )
