@@ -31,7 +31,7 @@ SAMPLED: dict[str, Any] = {  # with the other samplers, in the engines "gpu" and
     "epochs": 200, "learning_rate": 3e-3, "schedule": "constant", "patience": 10, "validation": 0.1,
 }  # fmt: skip
 SAMPLED_CPU: dict[str, Any] = {  # in the engine "cpu", whose steps are single interactions
-    **SAMPLED, "optimizer": "adagrad", "l2_users": 0.1, "weight_decay": 0.0, "epochs": 60,
+    **SAMPLED, "optimizer": "adagrad", "l2_users": 0.1, "weight_decay": 0.0, "epochs": 50,
     "learning_rate": 0.1, "schedule": "linear", "patience": None, "validation": 0.0,
 }  # fmt: skip
 EARLY_STOPPING = {"patience": 10, "validation": 0.1}  # of SAMPLED_CPU with DNS, whose hard items overfit soon
@@ -71,7 +71,7 @@ def _trains_on_cpu(parameters: Mapping[str, Any]) -> bool:
     """Whether the engine "cpu" can train with these parameters, and "gpu" cannot take over."""
     engine, device = parameters.get("engine", AUTO), parameters.get("device", "auto")
     on_cpu = device == "cpu" or (device == "auto" and (engine == "cpu" or not torch.cuda.is_available()))
-    if engine not in (AUTO, "cpu", "cpu-fast") or not on_cpu or parameters.get("optimizer") == "adam":
+    if engine not in (AUTO, "cpu") or not on_cpu or parameters.get("optimizer") == "adam":
         return False
     if any(parameters.get(name) for name in ("weight_decay", "popularity")):
         return False

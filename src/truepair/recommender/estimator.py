@@ -90,7 +90,7 @@ class Recommender:
     scoring                 cosine, temperature .15  dot product                dot product
     batch_size              8 to 4096 users          has no effect              64 to 1024, a 64th of all
     optimizer               adam                     adagrad                    adam
-    epochs, learning_rate   40, 0.005                60, 0.1                    200, 0.003
+    epochs, learning_rate   40, 0.005                50, 0.1                    200, 0.003
     schedule                cosine                   linear                     constant
     weight_decay, l2_users  0, 0                     0, 0.1                     1e-5, 0
     validation, patience    nothing is held out      nothing; DNS: 0.1, 10      0.1, 10 epochs

@@ -296,7 +296,7 @@ def test_time_to_quality_as_a_whole(split, monkeypatch):
 def test_final_quality_is_a_mean_over_seeds(split, monkeypatch):
     monkeypatch.setattr(quality, "load_split", lambda *given, **told: split)
     outcome = quality.final_quality(Options(rounds=1, quick=True))
-    scores = outcome.rounds["cpu-fast: ndcg@20"]
+    scores = outcome.rounds["cpu: ndcg@20"]
     assert len(scores) == quality.BEST_SEEDS
     assert outcome.rows[0].value == pytest.approx(sum(scores) / len(scores))
 
