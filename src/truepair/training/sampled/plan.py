@@ -76,7 +76,7 @@ def loss_numbers(loss: Loss) -> dict[str, np.float32]:
 # --- a job -----------------------------------------------------------------------------------------------
 
 
-class Plan(NamedTuple):
+class KernelPlan(NamedTuple):
     """The numbers a kernel needs of a job."""
 
     pair: Pair  # what the loss does to a pair of scores
@@ -104,11 +104,11 @@ class Plan(NamedTuple):
         return [self.score_scale, *map(float, self.loss.values()), l2_users, l2_items, weight_decay]
 
 
-def plan_of(job: Job) -> Plan:
+def plan_of(job: Job) -> KernelPlan:
     """The numbers of a job that `lacking` found nothing wrong with."""
     loss, encoder, settings = job.loss, job.encoder, job.settings
     tau = np.atleast_1d(np.asarray(getattr(loss, "tau", 0.0), dtype=np.float64))
-    return Plan(
+    return KernelPlan(
         pair=loss.family.pair,
         row=loss.family.row,
         relative=getattr(loss, "clamp", "hard") == "relative",

@@ -39,7 +39,7 @@ from truepair.training.trainer import Engine, EpochTotals
 
 if TYPE_CHECKING:  # what is compiled is imported when training starts: Numba takes a second to load
     from truepair.training.sampled.cpu.draws import Order
-    from truepair.training.sampled.cpu.inner_loop import Step
+    from truepair.training.sampled.cpu.inner_loop import StepSettings
 
 PIECE = 1 << 28  # floats that are touched before Python may show progress or stop: a fraction of a second
 
@@ -61,7 +61,7 @@ class CpuTrainer:
         users, items = (_padded(weights.detach()) for weights in (started.user, started.item))
         sums = [_zeros(*rows.shape) if self.is_adagrad else rows[:0] for rows in (users, items)]
         prior, weights = (self.plan.tau, self.plan.log_rest), weights_of_anchors(job, anchors)
-        self.model = inner_loop.Model(users, items, sums[0], sums[1], *prior, weights)
+        self.model = inner_loop.EmbeddingTables(users, items, sums[0], sums[1], *prior, weights)
         self.steps = max(1, math.ceil(self.n_anchors * self.plan.width * users.shape[1] / PIECE))
 
     @property
@@ -72,13 +72,13 @@ class CpuTrainer:
     def train(self, epoch: int, rate: float, advance: Callable[[int], None]) -> EpochTotals:
         """All anchors once, in an order of (seed, epoch)."""
         from truepair.training.sampled.cpu.draws import order_of
-        from truepair.training.sampled.cpu.inner_loop import Step
+        from truepair.training.sampled.cpu.inner_loop import StepSettings
 
         settings = self.job.settings
         order = order_of(self.n_anchors, settings.seed, epoch)
         key = np.uint64(stream_key(settings.seed, epoch, 1))
         l2_users, l2_items = np.float32(settings.l2_users), np.float32(settings.l2_items)
-        step = Step(np.float32(rate), l2_users, l2_items, self.is_adagrad)
+        step = StepSettings(np.float32(rate), l2_users, l2_items, self.is_adagrad)
         losses, clamped = np.zeros(self.steps), 0
         with ThreadPoolExecutor(self.threads) as pool:
             for piece in range(self.steps):
@@ -89,7 +89,7 @@ class CpuTrainer:
         return EpochTotals(torch.from_numpy(losses), clamped if self.plan.has_floor else None)
 
     def train_piece(
-        self, piece: int, order: Order, key: np.uint64, step: Step, pool: ThreadPoolExecutor
+        self, piece: int, order: Order, key: np.uint64, step: StepSettings, pool: ThreadPoolExecutor
     ) -> list[tuple[float, int]]:
         """A piece of an epoch, an equal part on each thread: what each gives."""
         from truepair.training.sampled.cpu.inner_loop import train_entries

@@ -37,7 +37,7 @@ _SHORTEST = np.float32(1e-12)  # what F.normalize divides by at least
 _APART = 16 * LINE  # floats between two arrays of `Space`: more than a vector loop takes in one round
 
 
-class Model(NamedTuple):
+class EmbeddingTables(NamedTuple):
     """Embeddings and Adagrad's sums of squared gradients (for SGD without rows), padded to whole lines."""
 
     users: Floats  # [n_users, columns]
@@ -49,7 +49,7 @@ class Model(NamedTuple):
     weights: Floats  # [anchors]; empty where all are 1
 
 
-class Step(NamedTuple):
+class StepSettings(NamedTuple):
     """What the steps of an epoch have in common."""
 
     rate: np.float32
@@ -115,12 +115,12 @@ def _words_of_entry(numbers: Numbers) -> Index:
 
 
 def _train_entries(
-    model: Model,
+    model: EmbeddingTables,
     tables: DrawTables,
     order: Order,
     key: np.uint64,
     numbers: Numbers,
-    step: Step,
+    step: StepSettings,
     space: Space,
     start: Index,
     stop: Index,
@@ -143,7 +143,7 @@ train_entries = compiled(_train_entries, nogil=True)
 
 @inlined
 def draw_block(
-    model: Model,
+    model: EmbeddingTables,
     tables: DrawTables,
     order: Order,
     key: np.uint64,
@@ -180,9 +180,9 @@ def draw_block(
 
 @inlined
 def train_entry(
-    model: Model,
+    model: EmbeddingTables,
     numbers: Numbers,
-    step: Step,
+    step: StepSettings,
     space: Space,
     user: Index,
     weight: np.float32,
@@ -238,7 +238,7 @@ def train_entry(
 
 
 @inlined
-def _find_inverse_norms(model: Model, space: Space, first: Index, count: Index) -> None:
+def _find_inverse_norms(model: EmbeddingTables, space: Space, first: Index, count: Index) -> None:
     square_rows(model.items, space.items, first, count, space.inverse_norms)
     for c in range(count):
         space.inverse_norms[c] = _inverse_norm(space.inverse_norms[c])
@@ -253,7 +253,7 @@ def _inverse_norm(square: np.float32) -> np.float32:
 @inlined
 def _gradients(
     numbers: Numbers,
-    step: Step,
+    step: StepSettings,
     space: Space,
     own_inverse_norm: np.float32,
     weight: np.float32,
