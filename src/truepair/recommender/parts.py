@@ -33,9 +33,10 @@ class Parts(NamedTuple):
     settings: Settings
 
 
-def parts_of(parameters: Parameters, n_pairs: int = 0, n_users: int = 0) -> Parts:
-    """The checked encoder, loss, sampler and settings; pairs and users set the default batch size."""
-    known = with_defaults(parameters)
+def parts_of(parameters: Parameters, n_pairs: int = 0, n_users: int = 0, disliked: bool = False) -> Parts:
+    """The checked encoder, loss, sampler and settings; defaults depend on the size of the interactions, and
+    on whether there are dislikes."""
+    known = with_defaults(parameters, disliked)
     if (closed := closed_form_of(parameters)) is not None:
         raise InputError(f"encoder = {closed} is not trained; to train, use one of {', '.join(ENCODERS)}.")
     encoder, loss, sampler = _encoder(known), _loss(known), _sampler(known)
@@ -115,16 +116,16 @@ def as_fitted(parameters: Parameters, facts: Mapping[str, Any]) -> Parameters:
 
     Automatic settings are in the facts only.
     """
-    names = (*ENCODER_FIELDS, "blend", "blend_weight")
+    names = (*ENCODER_FIELDS, "blend", "blend_weight", "optimizer", "l2_users", "weight_decay")
     stored = {name: value for name, value in facts.get("parameters", {}).items() if name in names}
     return {**parameters, **{name: value for name, value in from_json(stored).items() if name in stored}}
 
 
-def validation_share(parameters: Parameters) -> float:
+def validation_share(parameters: Parameters, disliked: bool = False) -> float:
     """The share of the pairs that `fit` holds out to choose the epoch."""
     if closed_form_of(parameters) is not None:
         return 0.0  # there is no epoch to choose
-    return float(with_defaults(parameters)["validation"])
+    return float(with_defaults(parameters, disliked)["validation"])
 
 
 def check_parameters(parameters: Parameters, given: Collection[str]) -> None:
