@@ -7,7 +7,7 @@ INSTALLED = $(VENV)/.installed
 # Tests start many processes, which would compile every module again
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: test pytest test-long demo check fuzz hostile soak soak-ranks clean
+.PHONY: test pytest test-long demo check fuzz hostile soak soak-ranks mutants clean
 
 test: $(INSTALLED)
 	$(MAKE) --no-print-directory --jobs=2 check pytest
@@ -44,6 +44,10 @@ hostile: $(INSTALLED)
 fuzz: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --editable '.[fuzz]' --constraint constraints.txt
 	PYTHONPATH=tools $(BIN)/python -m fuzzing $(FUZZ)
+
+# Small changes of the source that tests should notice; MUTANTS="--count 20 --seed 7 data/ids.py" sets other options
+mutants: $(INSTALLED)
+	PYTHONPATH=tools $(BIN)/python -m mutation $(MUTANTS)
 
 $(INSTALLED): pyproject.toml lab/pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("truepair needs Python 3.11 or newer; set PYTHON=…") if sys.version_info < (3, 11) else None'

@@ -98,4 +98,4 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """A run of the whole suite compiles first; a run of some tests compiles what they need."""
     if len(session.items) > 1000 and not session.config.option.collectonly:
         worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
-        warm_up(int(worker), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+        warm_up(int(worker))

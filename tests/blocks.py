@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from truepair.training.full.block import Block
+from truepair.training.full.block import UserBlock
 from truepair.training.full.losses import row_losses
 from truepair.training.full.pair_sums import POWER, SIGMOID, SOFTPLUS, Kernel, pair_sums
 
@@ -38,7 +38,7 @@ def shares_of(known):
 def block_of(scores, known, dtype=torch.float64, tau=TAUS, **changes):
     """The block of these scores."""
     counts = known.sum(dim=1)
-    block = Block(
+    block = UserBlock(
         users=torch.arange(len(scores)),
         scores=scores.masked_fill(known, -math.inf).to(dtype),
         pos=scores[known].to(dtype),

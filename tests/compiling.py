@@ -1,7 +1,7 @@
-"""Workers share the work of compiling: each function is compiled by one of them, different ones at a time.
+"""Workers share the work of compiling: each function is compiled by one of them.
 
-The largest compiled functions take half a minute each. Without this every worker would compile all of them on
-a machine that has no machine code yet, or wait for another one.
+The largest compiled functions take many seconds each. Without this every worker would compile all of them on
+a machine that has no machine code yet.
 """
 
 import contextlib
@@ -53,25 +53,17 @@ def compile_once() -> None:
         Dispatcher.compile, IndexDataCacheFile.save = _compile_once, _save_alone
 
 
-def warm_up(worker: int, workers: int) -> None:
-    """Train for an epoch with this worker's share of what takes longest to compile."""
+def warm_up(worker: int) -> None:
+    """The first worker trains for an epoch with what takes longest to compile."""
     from truepair.losses import BPR
-    from truepair.models.encoders import MF, LightGCN
-    from truepair.sampling import BNS, Uniform
+    from truepair.models.encoders import MF
+    from truepair.sampling import Uniform
     from truepair.training import Job, Settings
     from truepair.training.sampled.cpu.engine import CpuTrainer
-    from truepair.training.sampled.hogwild.engine import FastTrainer
     from worlds import two_tastes
 
-    plain, graph, in_batch = MF(dim=4), LightGCN(dim=4), BNS(pool=6, in_batch=True)
-    settings, data = Settings(epochs=1, device="cpu"), two_tastes()
-    kernels = [  # in an order in which two workers get as much to do
-        (CpuTrainer, plain, in_batch),
-        (CpuTrainer, plain, Uniform()),
-        (FastTrainer, plain, Uniform()),
-        (CpuTrainer, graph, Uniform()),
-    ]
-    for trainer, encoder, sampler in kernels[worker::workers]:
+    job = Job(MF(dim=4), BPR(), Uniform(), two_tastes(), Settings(epochs=1, device="cpu"))
+    if worker == 0:
         # It says on stderr that it compiles. If it fails, the tests of the engine say why
         with contextlib.redirect_stderr(io.StringIO()), contextlib.suppress(Exception):
-            trainer(Job(encoder, BPR(), sampler, data, settings)).train(0, 0.01, lambda steps: None)
+            CpuTrainer(job).train(0, 0.01, lambda steps: None)

@@ -4,7 +4,9 @@ import threading
 import time
 from contextlib import contextmanager, nullcontext
 
-import uvicorn
+import pytest
+
+uvicorn = pytest.importorskip("uvicorn")
 
 from truepair.serving.web.protocol import BoundedProtocol
 from truepair.serving.web.running import bound_socket, configuration

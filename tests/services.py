@@ -4,6 +4,8 @@ import io
 
 import pytest
 
+pytest.importorskip("fastapi")
+
 import truepair as tp
 from asking import Client
 from truepair.serving.web.app import Service

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,8 +20,6 @@ class Server(ThreadingHTTPServer):
         self.files: dict[str, bytes] = {}
         self.behaviours: list[Behaviour] = []
         self.always: Behaviour = serve
-        self.ranges: list[str | None] = []
-        """The Range header of each request."""
         self.paths: list[str] = []
         self.closing = threading.Event()
 
@@ -37,7 +34,6 @@ class Handler(BaseHTTPRequestHandler):
     server: Server
 
     def do_GET(self) -> None:
-        self.server.ranges.append(self.headers["Range"])
         self.server.paths.append(self.path)
         behaviours = self.server.behaviours
         (behaviours.pop(0) if behaviours else self.server.always)(self)
@@ -73,26 +69,8 @@ def running_server() -> Iterator[Server]:
 # --- behaviours ------------------------------------------------------------------------------------
 
 
-def _asked(handler: Handler) -> tuple[int, dict[str, object], bytes]:
-    content = handler.content
-    found = re.fullmatch(r"bytes=(\d+)-", handler.headers["Range"] or "")
-    if not found:
-        return 200, {"Content_Length": len(content)}, content
-    start = int(found[1])
-    if start >= len(content):
-        return 416, {"Content_Range": f"bytes */{len(content)}", "Content_Length": 0}, b""
-    place = f"bytes {start}-{len(content) - 1}/{len(content)}"
-    return 206, {"Content_Range": place, "Content_Length": len(content) - start}, content[start:]
-
-
 def serve(handler: Handler) -> None:
-    """As it should be, ranges included."""
-    status, headers, body = _asked(handler)
-    handler.begin(status, **headers)
-    handler.wfile.write(body)
-
-
-def ignore_range(handler: Handler) -> None:
+    """As it should be."""
     handler.begin(Content_Length=len(handler.content))
     handler.wfile.write(handler.content)
 
@@ -106,9 +84,8 @@ def truncate(after: int) -> Behaviour:
     """Declares all of it, sends `after` bytes, and hangs up."""
 
     def behave(handler: Handler) -> None:
-        status, headers, body = _asked(handler)
-        handler.begin(status, **headers)
-        handler.wfile.write(body[:after])
+        handler.begin(Content_Length=len(handler.content))
+        handler.wfile.write(handler.content[:after])
 
     return behave
 
@@ -134,15 +111,6 @@ def half_a_chunk(handler: Handler) -> None:
     """A chunked body that ends within a chunk."""
     handler.begin(Transfer_Encoding="chunked")
     handler.wfile.write(b"40\r\n" + handler.content[:10])
-
-
-def wrong_range(handler: Handler) -> None:
-    """Answers with another range than the one asked for."""
-    content = handler.content
-    handler.begin(
-        206, Content_Range=f"bytes 0-{len(content) - 1}/{len(content)}", Content_Length=len(content)
-    )
-    handler.wfile.write(content)
 
 
 def corrupt(handler: Handler) -> None:

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 import truepair as tp
 from truepair.cli.configuration import Training
 from truepair.cli.main import app
+from truepair.errors import InputError, StorageError
 from truepair.training import fit
 
 FILES = Path(__file__).parent / "files"
@@ -88,7 +89,23 @@ TRAINED = [
 ]
 
 
-@pytest.mark.parametrize("name", TRAINED)
+OF_REMOVED_ENGINE = "dpl-uniform.toml", "tuned-dpl.toml"
+
+
+@pytest.mark.parametrize("name", OF_REMOVED_ENGINE)
+def test_a_configuration_of_the_removed_engine_trains_in_the_reference(name, clicks):
+    model = Training(config=FILES / "configs" / name).recommender()
+    with pytest.raises(InputError, match=r"engine = 'cpu': optimizer = 'adam'.*Use reference"):
+        model.set_params(optimizer="adam").fit(clicks)
+    usual = {"learning_rate": model.learning_rate or 3e-3, "schedule": "constant", "validation": 0.1}
+    usual |= {"weight_decay": 1e-5 if model.weight_decay is None else model.weight_decay, "patience": 10}
+    model.set_params(engine="auto", **usual).fit(clicks)
+    assert model.facts_["engine"] == "reference"
+    users = model.seen_.user_ids.ids.to_pylist()[:2]
+    assert_same_lists(lists_of(model.recommend(users, k=2)), EXPECTED["configs"][name], 1e-4)
+
+
+@pytest.mark.parametrize("name", [name for name in TRAINED if name not in OF_REMOVED_ENGINE])
 def test_a_configuration_trains_to_the_same_lists(name, clicks):
     model = Training(config=FILES / "configs" / name).recommender().fit(clicks)
     users = model.seen_.user_ids.ids.to_pylist()[:2]
@@ -145,16 +162,22 @@ def run(name, clicks, checkpoint):
     if name == "rows":
         parts = MODEL, tp.InfoNCE(), tp.Full()
         return trained(*parts, clicks, COSINE, no_score, engine="rows", checkpoint=checkpoint)
-    if name == "cpu":
-        parts = tp.MF(dim=4), tp.DPL(tau=0.05), tp.Uniform()
-        return trained(*parts, clicks, LINEAR, no_score, engine="cpu", checkpoint=checkpoint)
     split = tp.split_random(clicks, test=0.1, valid=0.1, seed=0)
     validation = tp.Validation(split.valid, split.train, "ndcg@10", cold="model")  # as version 0.1 measured
     parts = MODEL, tp.DPL(tau=0.05), tp.Full(columns=20)
     return trained(*parts, split.train, COSINE, validation, engine="full", checkpoint=checkpoint)
 
 
-@pytest.mark.parametrize("name", EXPECTED["checkpoints"])
+def test_a_checkpoint_of_the_removed_engine_says_what_to_do(clicks, tmp_path):
+    shutil.copy(FILES / "checkpoints" / "cpu.checkpoint", tmp_path / "kept")
+    parts = tp.MF(dim=4), tp.DPL(tau=0.05), tp.Uniform()
+    message = r"engine 'cpu' of version 0\.1, which no longer exists.*start anew; engine='reference' computes"
+    for engine in ("auto", "reference"):
+        with pytest.raises(StorageError, match=message):
+            trained(*parts, clicks, LINEAR, no_score, engine=engine, checkpoint=tmp_path / "kept")
+
+
+@pytest.mark.parametrize("name", [name for name in EXPECTED["checkpoints"] if name != "cpu"])
 def test_a_checkpoint_resumes_to_the_same_end(name, clicks, tmp_path):
     """Three of six epochs are done."""
     shutil.copy(FILES / "checkpoints" / f"{name}.checkpoint", tmp_path / "kept")

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from truepair.data.datasets import archives
 from truepair.data.datasets.archives import Member, extract
 from truepair.errors import DownloadError
 
@@ -69,31 +68,18 @@ def refused(archive: Path, out: Path, said: str, limit: int = 1 << 20) -> None:
     assert not out.exists() or files_below(out) == []
 
 
-def test_links_and_folders(tmp_path: Path, out: Path) -> None:
+def test_a_link_is_not_followed(tmp_path: Path, out: Path) -> None:
     link = zipfile.ZipInfo("set/u.data")
     link.create_system, link.external_attr = 3, (stat.S_IFLNK | 0o777) << 16
-    refused(zipped(tmp_path / "a.zip", (link, b"/etc/passwd")), out, "set/u.data is a folder or a link")
-    folder = zipped(tmp_path / "b.zip", ("set/u.data/", b""))
-    with pytest.raises(DownloadError, match="a folder or a link"):
-        extract(folder, wanted(out, "set/u.data/"), "the archive")
+    archive = zipped(tmp_path / "a.zip", (link, b"/etc/passwd"))
+    extract(archive, [Member("set/u.data", out / "u.data")], "the archive")
+    assert not (out / "u.data").is_symlink()
+    assert (out / "u.data").read_bytes() == b"/etc/passwd"
 
 
-def test_a_member_that_is_missing_or_there_twice(tmp_path: Path, out: Path) -> None:
-    refused(
-        zipped(tmp_path / "a.zip", ("x", b"")),
-        out,
-        "has 0 members 'set/u.data' instead of one; its members are x",
-    )
+def test_a_missing_member(tmp_path: Path, out: Path) -> None:
+    refused(zipped(tmp_path / "a.zip", ("x", b"")), out, "has no member 'set/u.data'; its members are x")
     refused(zipped(tmp_path / "b.zip"), out, "its members are nothing")
-    with pytest.warns(UserWarning, match="Duplicate name"):
-        twice = zipped(tmp_path / "c.zip", ("set/u.data", DATA), ("set/u.data", b"evil"))
-    refused(twice, out, "has 2 members")
-
-
-def test_too_many_members(tmp_path: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archives, "MOST_MEMBERS", 3)
-    many = zipped(tmp_path / "a.zip", ("set/u.data", DATA), *((f"{n}", b"") for n in range(3)))
-    refused(many, out, "lists 4 members; at most 3 are allowed")
 
 
 def test_a_bomb_that_declares_itself(tmp_path: Path, out: Path) -> None:
@@ -109,14 +95,6 @@ def test_a_bomb_that_lies(tmp_path: Path, out: Path) -> None:
         struct.pack_into("<I", content, at + offset, 1000)  # the uncompressed size
     bomb.write_bytes(content)
     refused(bomb, out, "cannot be read as a zip archive: Bad CRC-32")
-
-
-def test_a_stream_that_is_longer_than_declared(
-    tmp_path: Path, out: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    archive = zipped(tmp_path / "a.zip", ("set/u.data", DATA))
-    monkeypatch.setattr(zipfile.ZipExtFile, "read", lambda self, n: bytes(n))  # without end
-    refused(archive, out, "set/u.data has more than 1,048,576 bytes")
 
 
 def test_wrong_content(tmp_path: Path, out: Path) -> None:

@@ -57,6 +57,7 @@ def put(folder: Path, files: dict[str, str], encoding: str = "utf-8") -> Path:
 def test_the_names() -> None:
     assert [
         *("ml-100k", "ml-100k-paper-split", "ml-1m", "gowalla", "yelp2018"),
+        *("ml-1m-sequences", "beauty", "sports", "grocery"),
         *("coat", "kuairec", "jester5k", "yahoo-r3"),
     ] == NAMES
     assert all(name == dataset.name for name, dataset in DATASETS.items())
@@ -88,7 +89,9 @@ def test_a_source_has_all_that_is_needed(dataset: Dataset, tmp_path: Path) -> No
         assert dataset.missing(folder) == []
         if isinstance(source, Archive | Addresses):
             assert source.url.startswith("https://")
-            assert source.url.endswith("/" if isinstance(source, Addresses) else ".zip")
+            assert isinstance(source, Addresses) or source.url.endswith(".zip")
+            # the address of a single file is not that of a folder
+            assert isinstance(source, Archive) or source.url.endswith("/") or len(source.files) == 1
             # whole files are checked, one by one or with the archive
             checked = isinstance(source, Archive) and source.sha256
             assert checked or all(dataset.file(name).sha256 for name in source.files)
@@ -171,6 +174,20 @@ def test_lightgcn_split(tmp_path: Path) -> None:
     assert len(parsers.union(split)) == 4
 
 
+def test_sequences(tmp_path: Path) -> None:
+    put(tmp_path, {"a.txt": "5 9 3 7\n2 3\n"})
+    found = parsers.sequences(tmp_path / "a.txt")
+    assert sorted(rows_of(found)) == [(2, 3, 0), (5, 3, 1), (5, 7, 2), (5, 9, 0)]
+    assert found.time_kind == "order"
+
+
+def test_grocery(tmp_path: Path) -> None:
+    put(tmp_path, {"train.csv": "user_id\titem_id\ttime\n2177\t3\t965779200\n41\t18\t1068249600\n"})
+    found = parsers.grocery(tmp_path)
+    assert rows_of(found) == [(41, 18, 1068249600), (2177, 3, 965779200)]
+    assert found.time_kind == "clock"
+
+
 def test_coat(tmp_path: Path) -> None:
     put(tmp_path, {"train.ascii": "0 4 0\n1 0 0\n", "test.ascii": "0 4 3\n0 5 0\n"})
     split = parsers.coat_split(tmp_path)
@@ -242,12 +259,9 @@ def test_jester5k(tmp_path: Path) -> None:
 def test_checksums_are_those_of_the_real_files(real_data: Path) -> None:
     lines = (real_data / "SHA256SUMS").read_text().splitlines()
     published = {path: checksum for checksum, path in (line.split() for line in lines)}
-    ours = {f"{name}/{file.name}": file.sha256 for name in REAL for file in DATASETS[name].files}
-    there = {
-        path: checksum
-        for path, checksum in published.items()
-        if path.partition("/")[0] in REAL and not path.endswith("/README")
-    }
+    sets = [DATASETS[name] for name in REAL]
+    ours = {f"{dataset.folder}/{file.name}": file.sha256 for dataset in sets for file in dataset.files}
+    there = {path: checksum for path, checksum in published.items() if not path.endswith("/README")}
     assert there.items() <= ours.items()
     assert {path for path in ours if path not in there} == {"ml-100k/ml-100k.item", "ml-1m/ratings.dat"}
 
@@ -255,7 +269,7 @@ def test_checksums_are_those_of_the_real_files(real_data: Path) -> None:
 @pytest.mark.parametrize("name", REAL)
 def test_real_files_have_the_verified_numbers(real_data: Path, name: str) -> None:
     dataset = DATASETS[name]
-    assert locate(name, real_data) == real_data / name
+    assert locate(name, real_data) == real_data / dataset.folder
     found = load(name, real_data)
     assert (found.n_users, found.n_items, len(found)) == (dataset.users, dataset.items, dataset.pairs)
     assert (found.rating is not None) == dataset.has_ratings

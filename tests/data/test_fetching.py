@@ -9,6 +9,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,12 @@ import pytest
 import web
 from truepair.data.datasets import fetching
 from truepair.data.datasets.dataset import Addresses, Archive, DataFile, Dataset, Wheel
-from truepair.data.datasets.download import Patience
 from truepair.data.datasets.fetching import cache_dir, fetch, from_wheel, locate, pip_download
 from truepair.data.datasets.parsers import ml_100k, ml_100k_titles
 from truepair.data.datasets.registry import DATASETS
 from truepair.errors import DownloadError, InputError
 from web import Server
 
-CALM = Patience(timeout=20, tries=2, pause=0)
 RATINGS = b"1\t7\t3\t100\n2\t7\t5\t200\n"
 ITEMS = b"7|Film (1995)|x\n"
 
@@ -50,11 +49,14 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setenv("TRUEPAIR_CACHE", str(tmp_path / "cache"))
+    if find_spec("pooch"):
+        monkeypatch.setattr("pooch.core.time.sleep", lambda seconds: None)
     return tmp_path / "cache"
 
 
 @pytest.fixture
 def server() -> Iterator[Server]:
+    pytest.importorskip("pooch")
     with web.running_server() as running:
         running.files |= {"tiny.zip": ZIP, "files/u.data": RATINGS, "files/u.item": ITEMS}
         yield running
@@ -188,17 +190,17 @@ def test_from_an_archive(
     server: Server, cache: Path, monkeypatch: pytest.MonkeyPatch, checksum: str | None
 ) -> None:
     tiny(monkeypatch, archive_of(server, checksum))
-    folder = fetch("tiny", patience=CALM)
+    folder = fetch("tiny")
     assert folder == cache / "tiny"
     assert names_in(folder) == ["u.data", "u.item"]
     assert (folder / "u.data").read_bytes() == RATINGS
-    assert fetch("tiny", patience=CALM) == folder
+    assert fetch("tiny") == folder
     assert server.paths == ["/tiny.zip"]
 
 
 def test_from_addresses(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     tiny(monkeypatch, addresses_of(server))
-    folder = fetch("tiny", patience=CALM)
+    folder = fetch("tiny")
     assert names_in(folder) == ["u.data", "u.item"]
     assert server.paths == ["/files/u.data", "/files/u.item"]
 
@@ -208,13 +210,13 @@ def test_what_came_before_a_failure_is_not_fetched_again(
 ) -> None:
     source = Addresses(server.url("files/"), ("u.item", "u.data"))
     tiny(monkeypatch, source)
-    server.behaviours = [web.serve, web.status(404)]
+    server.behaviours = [web.serve, web.status(404), web.status(404)]
     with pytest.raises(DownloadError, match="answered 404"):
-        fetch("tiny", patience=CALM)
+        fetch("tiny")
     assert names_in(cache / "tiny") == ["u.item"]
     assert locate("tiny") is None
-    fetch("tiny", patience=CALM)
-    assert server.paths == ["/files/u.item", "/files/u.data", "/files/u.data"]
+    fetch("tiny")
+    assert server.paths == ["/files/u.item", "/files/u.data", "/files/u.data", "/files/u.data"]
 
 
 def test_a_damaged_file_of_the_cache_is_replaced(
@@ -222,7 +224,7 @@ def test_a_damaged_file_of_the_cache_is_replaced(
 ) -> None:
     tiny(monkeypatch, addresses_of(server))
     put(cache / "tiny", u_data=RATINGS[:-1], u_item=ITEMS)
-    assert (fetch("tiny", patience=CALM) / "u.data").read_bytes() == RATINGS
+    assert (fetch("tiny") / "u.data").read_bytes() == RATINGS
     assert server.paths == ["/files/u.data"]
 
 
@@ -232,24 +234,25 @@ def test_a_corrupt_archive_leaves_nothing(
     server.files["tiny.zip"] = zipped(tiny__u_data=b"changed", tiny__u_item=ITEMS)
     tiny(monkeypatch, archive_of(server))
     with pytest.raises(DownloadError, match=r"tiny\.zip gave a file whose SHA-256"):
-        fetch("tiny", patience=CALM)
+        fetch("tiny")
     assert names_in(cache / "tiny") == []
     tiny(monkeypatch, archive_of(server, None))
     with pytest.raises(DownloadError, match=r"tiny\.zip: tiny/u\.data gave a file whose SHA-256"):
-        fetch("tiny", patience=CALM)
+        fetch("tiny")
     assert locate("tiny") is None
     assert names_in(cache / "tiny") == ["u.item"]  # checked and right, and not enough to count
 
 
 def test_the_second_source(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     tiny(monkeypatch, Archive(server.url("gone.zip"), None, "tiny", ("u.data",)), addresses_of(server))
-    server.behaviours = [web.status(404)]
-    assert names_in(fetch("tiny", patience=CALM)) == ["u.data", "u.item"]
+    server.behaviours = [web.status(404)] * 2
+    assert names_in(fetch("tiny")) == ["u.data", "u.item"]
 
 
 def test_no_network_names_the_address_and_the_files(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pytest.importorskip("pooch")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))  # bound and not listening: a connection is refused
         url = f"http://127.0.0.1:{free.getsockname()[1]}/tiny.zip"

@@ -62,7 +62,12 @@ SOUND = {
 @pytest.mark.parametrize("name", SOUND)
 def test_what_is_changed_is_sound_before(name, tmp_path):
     """Else every change would be refused for the wrong reason."""
-    TARGETS[name.rstrip(" 01234")].run(json.dumps(SOUND[name]).encode(), tmp_path)
+    refused = None
+    try:
+        TARGETS[name.rstrip(" 01234")].run(json.dumps(SOUND[name]).encode(), tmp_path)
+    except TruepairError as error:
+        refused = error
+    assert refused is None
 
 
 def target_of(path):
@@ -73,9 +78,12 @@ def target_of(path):
 @pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
 def test_inputs_that_were_found_do_no_harm(path, tmp_path):
     """Many times, because a crash among threads does not happen every time."""
+    runs = 0
     for _ in range(20):
         with contextlib.suppress(TruepairError):
             target_of(path).run(path.read_bytes(), tmp_path)
+        runs += 1
+    assert runs == 20
 
 
 BAD_TARGET = """

@@ -45,7 +45,7 @@ def test_what_is_searched_is_allowed(name):
         domain = domain_of(space[f"loss.{field}"])
         values = domain.values if isinstance(domain, Choice) else (domain.low, domain.middle(), domain.high)
         for value in values:
-            LOSSES[name](**{field: value})
+            assert getattr(LOSSES[name](**{field: value}), field) == value
 
 
 def test_the_search_spaces_of_bce_and_ccl():

@@ -22,7 +22,7 @@ from truepair.losses import BPR, DPL, LOSSES, PSL, InfoNCE, Loss, Rows, register
 from truepair.models.closed_forms import CLOSED, EASE
 from truepair.models.encoders import MF, LightGCN
 from truepair.prior import estimate_prior
-from truepair.spec.defaults import FULL_CATALOGUE
+from truepair.spec.defaults import FULL_CATALOGUE, with_defaults
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.holdout import split_for_fitting
 from truepair.recommender.model_file import Model, load_model, save_model
@@ -256,7 +256,7 @@ UNUSED = [
         r"n_unlabelled = 8 has no effect: sampler = 'full' compares with all items; leave it out",
     ),
     ({"sampler": Full(), "n_extra": 1}, r"n_extra = 1 has no effect: sampler = Full\(.*compares with all"),
-    ({"patience": 3}, r"patience = 3 has no effect: .* nothing is held out by default; .*validation=0.1"),
+    ({"patience": 3}, r"patience = 3 has no effect: nothing is held out by default; .*validation=0.1"),
     (
         {"patience": 3, "validation": 0},
         r"patience = 3 has no effect: validation = 0 holds nothing out; leave",
@@ -274,26 +274,53 @@ def test_what_is_given_and_not_used_is_an_error(params, message, clicks):
         Recommender(**params, epochs=1).fit(clicks)
 
 
-def test_weight_decay_goes_by_the_sampler_unless_it_is_given():
-    def decay(**params):
-        return parts_of(Recommender(**params).get_params()).settings.weight_decay
+def test_the_optimizer_goes_by_the_sampler_and_the_engine_unless_it_is_given():
+    def found(disliked=False, **params):
+        given = {"loss": "bpr", "device": "cpu", **params}
+        settings = parts_of(Recommender(**given).get_params(), disliked=disliked).settings
+        return settings.optimizer, settings.weight_decay, settings.l2_users, settings.epochs
 
-    assert [decay(), decay(sampler=Full(step=0)), decay(sampler="uniform")] == [0.0, 0.0, 1e-5]
-    assert [decay(sampler=DNS()), decay(weight_decay=0.5), decay(sampler="dns", weight_decay=0.0)] == [
-        1e-5,
-        0.5,
-        0.0,
-    ]
+    full, cpu, others = ("adam", 0.0, 0.0, 40), ("adagrad", 0.0, 0.1, 50), ("adam", 1e-5, 0.0, 200)
+    assert found() == found(sampler=Full(step=0)) == full
+    assert found(sampler="uniform") == found(sampler=DNS()) == found(sampler="uniform", engine="cpu") == cpu
+    assert found(sampler="uniform", optimizer="sgd", l2_users=0.0) == ("sgd", 0.0, 0.0, 50)
+    for other in (
+        {"optimizer": "adam"},
+        {"engine": "reference"},
+        {"encoder": "lightgcn"},
+        {"loss": "sl"},
+        {"loss": DPL(margin=0.1)},
+        {"sampler": "bns"},
+        {"popularity": 0.5},
+        {"disliked": True},
+    ):
+        assert found(**{"sampler": "uniform", **other}) == others
+    assert found(sampler="uniform", weight_decay=0.5) == ("adam", 0.5, 0.0, 200)
+
+
+def test_a_gpu_trains_sampled_items_by_adam(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    by_device = {
+        device: with_defaults({"loss": "bpr", "sampler": "uniform", "device": device})["optimizer"]
+        for device in ("auto", "cuda", "cpu")
+    }
+    assert by_device == {"auto": "adam", "cuda": "adam", "cpu": "adagrad"}
 
 
 def test_what_is_usual_or_asked_for_is_no_error(clicks):
     usual = {"n_extra": 5, "n_unlabelled": 5, "tau": "density", "dim": None, "epochs": 1, "patience": None}
-    Recommender(encoder=MF(dim=4), **usual).fit(clicks)
-    Recommender(encoder="mf", **{**usual, "dim": 4, "validation": 0}).fit(clicks)
-    Recommender(encoder="mf", **{**usual, "dim": 4, "patience": "auto", "validation": 0}).fit(clicks)
-    Recommender(encoder="mf", **{**usual, "dim": 4, "patience": 3, "validation": 0.1}).fit(clicks)
-    Recommender(dim=4, epochs=1, patience=3).fit(split_random(read_interactions(clicks), 0.2, valid=0.1))
-    Recommender(encoder="ease", metric="ndcg@5", device="cpu", seed=3).fit(clicks)
+    data = read_interactions(clicks)
+    asked = [
+        (Recommender(encoder=MF(dim=4), **usual), clicks),
+        (Recommender(encoder="mf", **{**usual, "dim": 4, "validation": 0}), clicks),
+        (Recommender(encoder="mf", **{**usual, "dim": 4, "patience": "auto", "validation": 0}), clicks),
+        (Recommender(encoder="mf", **{**usual, "dim": 4, "patience": 3, "validation": 0.1}), clicks),
+        (Recommender(dim=4, epochs=1, patience=3), split_random(data, 0.2, valid=0.1)),
+        (Recommender(encoder="ease", metric="ndcg@5", device="cpu", seed=3), clicks),
+    ]
+    user = data.user_ids.ids.to_pylist()[0]
+    for recommender, source in asked:
+        assert len(recommender.fit(source).recommend([user], k=1)) == 1
 
 
 @pytest.mark.parametrize(
@@ -343,8 +370,8 @@ def test_validation_given_held_out_or_none(world):
     assert "validation ndcg@20" in held_out.facts_["metrics"]
     usual = Recommender(**{**QUICK, "validation": None, "patience": "auto"}).fit(split.train)
     assert nothing.facts_["metrics"] == usual.facts_["metrics"] == {}
-    drawn = Recommender(**{**QUICK, "sampler": "uniform", "validation": None}).fit(split.train)
-    assert "validation ndcg@20" in drawn.facts_["metrics"]
+    hard = Recommender(**{**QUICK, "sampler": "dns", "validation": None}).fit(split.train)
+    assert "validation ndcg@20" in hard.facts_["metrics"]
     assert nothing.result_.epoch == 8
     with pytest.raises(InputError, match=r"validation = 0.1 of 4 pairs is none that can be held out"):
         Recommender(validation=0.1).fit({"user": [1, 1, 2, 2], "item": [1, 2, 1, 3]})
@@ -719,8 +746,8 @@ def test_who_has_fitted_may_change_the_dimension(clicks):
 
 def test_folding_in_a_training_users_own_history_gives_nearly_their_list(world):
     split = split_random_per_user(world.observed, 0.2)
-    drawn = {"sampler": "uniform", "loss": "dpl"}
-    for changes, least in ((drawn, 0.6), ({"validation": 0, "patience": None}, 0.8)):
+    sampled = {"sampler": "uniform", "loss": "dpl", "learning_rate": None, "validation": 0, "patience": None}
+    for changes, least in ((sampled, 0.6), ({"validation": 0, "patience": None}, 0.8)):
         fitted = Recommender(**{**QUICK, "epochs": 30, **changes}).fit(split.train)
         theirs, ours = (m.recommend(k=10).to_pandas() for m in (fitted, fitted.fold_in(fitted.seen_)))
         assert len(theirs.merge(ours, on=["user", "item"])) / len(theirs) > least
@@ -851,7 +878,7 @@ def test_a_file_does_not_depend_on_what_is_usual_today(clicks, tmp_path, monkeyp
     loaded = Recommender.load(tmp_path / "m")
     assert torch.equal(loaded.fold_in(people).users_, expected)
     assert torch.equal(loaded.fit(clicks).users_, fitted.users_)
-    assert not torch.equal(fitted.fold_in(people).users_, expected)  # had the values not been kept
+    assert torch.equal(fitted.fold_in(people).users_, expected)  # what it was fitted with, not today's values
 
 
 def _former(tmp_path, fitted, **parameters):
@@ -894,7 +921,9 @@ def test_weights_must_be_above_0_and_can_be_left_out(clicks):
 def test_the_prior_does_not_depend_on_weights(clicks):
     plays = read_interactions(clicks.assign(plays=1 + np.arange(len(clicks))))
     plays = dataclasses.replace(plays, disliked=np.setdiff1d(np.arange(99), plays.keys))
-    found = [estimate_prior(each, engine="cpu", resamples=5) for each in (plays, read_interactions(clicks))]
+    found = [
+        estimate_prior(each, engine="reference", resamples=5) for each in (plays, read_interactions(clicks))
+    ]
     assert found[0].tau == found[1].tau
 
 

@@ -29,7 +29,9 @@ def of_docker():
 @pytest.mark.parametrize("words", [of_systemd(), of_docker(), COMPOSE["services"]["truepair"]["command"]])
 def test_the_command_can_be_parsed(words):
     command = get_command(app).commands[words[0]]
-    command.make_context("serve", list(words[1:]), resilient_parsing=False)
+    context = command.make_context("serve", list(words[1:]), resilient_parsing=False)
+    assert words[0] == "serve"
+    assert str(context.params["model"]) == words[1]
 
 
 def test_what_other_machines_reach_has_tokens():

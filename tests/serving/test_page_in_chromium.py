@@ -278,6 +278,7 @@ def test_a_service_that_is_gone_says_what_to_do(watch):
     page.unroute("**/v1/**")
     page.get_by_role("button", name="Try again").click()
     page.locator(".lists .rows > li").first.wait_for()
+    assert not page.get_by_text("The service cannot be reached").is_visible()
 
 
 @pytest.mark.long

@@ -15,18 +15,26 @@ from worlds import two_tastes
 
 
 @pytest.mark.parametrize(
-    ("encoder", "loss", "sampler", "engine"),
+    ("encoder", "loss", "sampler", "optimizer", "engine"),
     [
-        (MF(dim=4), BPR(), Uniform(), "cpu"),
-        (LightGCN(dim=4), DPL(), BNS(pool=6, in_batch=True), "cpu"),
-        (MF(dim=4), BPR(), BNS(pool=6), "reference"),
-        (MF(dim=4), SL(), Uniform(), "reference"),
-        (MF(dim=4), InfoNCE(), Full(), "full"),
+        (MF(dim=4), BPR(), Uniform(), "sgd", "cpu"),
+        (MF(dim=4), BPR(), Uniform(), "adagrad", "cpu"),
+        (MF(dim=4), BPR(), Uniform(), "adam", "reference"),
+        (LightGCN(dim=4), DPL(), Uniform(), "sgd", "reference"),
+        (MF(dim=4), BPR(), BNS(pool=6, in_batch=True), "sgd", "reference"),
+        (MF(dim=4), SL(), Uniform(), "sgd", "reference"),
+        (MF(dim=4), InfoNCE(), Full(), "adam", "full"),
     ],
     ids=str,
 )
-def test_auto_takes_the_fastest_engine_that_equals_the_reference(encoder, loss, sampler, engine):
-    assert choose_engine(Job(encoder, loss, sampler, two_tastes(), Settings(device="cpu"))) == engine
+def test_auto_takes_the_fastest_engine_that_can(encoder, loss, sampler, optimizer, engine):
+    settings = Settings(device="cpu", optimizer=optimizer)
+    assert choose_engine(Job(encoder, loss, sampler, two_tastes(), settings)) == engine
+
+
+def test_the_old_name_of_the_lock_free_engine():
+    settings = Settings(device="cpu", optimizer="sgd")
+    assert choose_engine(Job(MF(dim=4), BPR(), Uniform(), two_tastes(), settings), "cpu-fast") == "cpu"
 
 
 def test_a_share_of_0_clamped_rows_is_shown_and_no_share_is_not():

@@ -8,8 +8,8 @@ import torch
 
 from truepair.errors import InputError, StorageError
 from truepair.losses import BPR, BSL, DCL, DPL, HCL, PSL, SL, DPLHard, InfoNCE, InfoNCEPosterior
-from truepair.models.encoders import MF, LightGCN
-from truepair.sampling import BNS, DNS, Full, Popularity, Uniform
+from truepair.models.encoders import MF
+from truepair.sampling import Full, Uniform
 from truepair.training import ENGINES, Job, Settings, choose_engine, fit
 from worlds import interactions_of, posterior_of, two_tastes
 
@@ -56,34 +56,16 @@ def assert_close(found, expected, accuracy):
 # --- anchors -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "sampler", [Uniform(), Popularity(), DNS(pool=8), BNS(pool=8, in_batch=True)], ids=named
-)
-@pytest.mark.parametrize("encoder", [MF(dim=5), LightGCN(dim=5, hops=2)], ids=named)
-def test_the_cpu_engine_equals_the_reference(sampler, encoder):
-    job = changed(DRAWN, sampler=sampler, encoder=encoder)
-    assert choose_engine(job) == "cpu"
-    found, expected = (fit(job, engine=engine) for engine in ("cpu", "reference"))
-    assert_close(found, expected, 1e-4)
-    every = fit(changed(job, anchors=None), engine="reference")
-    assert (every.users - expected.users).abs().max() > 0.01
-
-
 def test_all_anchors_are_the_default():
-    for engine in ("cpu", "reference"):
-        given = fit(changed(DRAWN, anchors=np.ones(len(DATA), dtype=bool)), engine=engine)
-        default = fit(changed(DRAWN, anchors=None), engine=engine)
-        assert torch.equal(given.users, default.users)
-        assert torch.equal(given.items, default.items)
+    given = fit(changed(DRAWN, anchors=np.ones(len(DATA), dtype=bool)))
+    default = fit(changed(DRAWN, anchors=None))
+    assert torch.equal(given.users, default.users)
+    assert torch.equal(given.items, default.items)
 
 
-def test_extra_positives_are_anchors_in_the_reference_and_the_cpu_engine_says_that_it_cannot():
-    job = changed(DRAWN, loss=DPL(tau=0.1))
-    assert choose_engine(job) == "reference"
-    with pytest.raises(InputError, match="extra positives from all interactions"):
-        choose_engine(job, "cpu")
-    assert choose_engine(changed(job, settings=changed(SETTINGS, n_extra=0))) == "cpu"
-    assert fit(job).users.isfinite().all()
+def test_auto_takes_the_reference_for_anchors():
+    assert choose_engine(changed(DRAWN, loss=DPL(tau=0.1))) == "reference"
+    assert fit(changed(DRAWN, loss=DPL(tau=0.1))).users.isfinite().all()
 
 
 def test_full_catalogue_anchors_are_interactions_with_the_unknown_items_as_negatives():
@@ -98,7 +80,7 @@ def test_full_catalogue_anchors_are_interactions_with_the_unknown_items_as_negat
         assert_close(fit(labelled, engine="full"), expected, 2e-5)
 
 
-@pytest.mark.parametrize("engine", ["gpu", "cpu-fast", "full"])
+@pytest.mark.parametrize("engine", ["gpu", "cpu", "full"])
 def test_engines_without_anchors_say_so(engine, monkeypatch):
     job = changed(DRAWN, settings=changed(SETTINGS, optimizer="sgd", weight_decay=0.0))
     if engine == "gpu":

@@ -8,6 +8,7 @@ from truepair.errors import InputError
 from truepair.losses import LOSSES
 from truepair.models.closed_forms import CLOSED, EASE
 from truepair.models.encoders import ENCODERS
+from truepair.spec.defaults import with_defaults
 from truepair.recommender.estimator import Recommender
 from truepair.sampling import SAMPLERS
 from truepair.tuning.domains import (
@@ -156,11 +157,12 @@ def test_a_loss_with_a_temperature_of_its_own_has_no_other(loss, sampler):
 def test_the_default_is_what_recommender_does_without_a_search(loss, sampler):
     if LOSSES[loss].needs_items and sampler != "full":
         pytest.skip("this loss takes exact sampling alone")
-    fixed, train = {"loss": loss, "encoder": "mf", "sampler": sampler}, two_tastes()
-    space = default_space(loss, sampler=sampler)
+    fixed, train = {"loss": loss, "encoder": "mf", "sampler": sampler, "device": "cpu"}, two_tastes()
+    optimizer = with_defaults(fixed)["optimizer"]
+    space = default_space(loss, sampler=sampler, optimizer=optimizer)
     known = default_values(space, fixed, train)
     inside = values_inside(space, known, fixed)
-    assert {"learning_rate", "weight_decay"} <= set(inside)
+    assert {"learning_rate", "weight_decay" if optimizer == "adam" else "l2_users"} <= set(inside)
     if loss in ("infonce", "bpr", "dpl"):
         assert {"encoder.dim", "encoder.scoring"} <= set(inside)
     assert Recommender.of({**fixed, **inside}).job(train) == Recommender.of(fixed).job(train)

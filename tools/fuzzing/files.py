@@ -119,9 +119,7 @@ def _jobs() -> list[tuple[Job, str]]:
     return [
         (Job(MF(dim=4), DPL(tau=0.1), Uniform(), data, settings), "reference"),
         (Job(LightGCN(dim=4), BPR(), Uniform(), data, replace(settings, optimizer="sgd")), "reference"),
-        (Job(MF(dim=4), DPL(tau=0.1), Uniform(), data, settings), "cpu"),
-        (Job(LightGCN(dim=4), BPR(), Uniform(), data, settings), "cpu"),
-        (Job(MF(dim=4), BPR(), Uniform(), data, adagrad), "cpu-fast"),
+        (Job(MF(dim=4), BPR(), Uniform(), data, adagrad), "cpu"),
         (Job(MF(dim=4, scoring="cosine"), InfoNCE(), Full(), data, settings), "full"),
         (Job(MF(dim=4, popularity=0.5), InfoNCE(), Full(), data, adagrad), "full"),
     ]

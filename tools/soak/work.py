@@ -24,12 +24,11 @@ _FAST = {"optimizer": "sgd", "learning_rate": 0.1, "schedule": "linear"}
 JOBS: dict[str, Callable[[], tp.Job]] = {
     "reference": lambda: _job(tp.LightGCN(dim=8, hops=2), tp.DPL(), tp.Uniform()),
     "full": lambda: _job(tp.MF(dim=16, scoring="cosine"), tp.InfoNCE(), tp.Full()),
-    "cpu": lambda: _job(tp.MF(dim=16), tp.DPL(), tp.Uniform()),
-    "cpu-fast": lambda: _job(tp.MF(dim=16), tp.DPL(), tp.Uniform(), **_FAST),
+    "cpu": lambda: _job(tp.MF(dim=16), tp.DPL(), tp.Uniform(), **_FAST),
 }
 MODEL = "model"  # a Recommender that is trained and saved
 ENGINES = (*JOBS, MODEL)
-THREADED = ("cpu",)  # engines that cannot train in a process forked after training, and say so
+THREADED: tuple[str, ...] = ()  # engines that cannot train in a process forked after training, and say so
 
 
 @cache

@@ -9,7 +9,7 @@ from itertools import product
 from typing import Any
 
 Settings = dict[str, Any]
-FAST: Settings = {"engine": "cpu-fast", "sampler": "uniform", "schedule": "linear"}
+FAST: Settings = {"engine": "cpu", "sampler": "uniform", "schedule": "linear"}
 _NAMES = ("loss", "n_unlabelled", "optimizer", "learning_rate", "l2", "epochs")
 
 

@@ -267,7 +267,7 @@ def find_source(source: str) -> Dataset | None:
 
 def place_of(dataset: Dataset, data_dir: Path | None) -> Path | None:
     """The folder on this machine that has the dataset's files, by their names alone."""
-    folders = [folder / dataset.name for _, folder in data_places(data_dir)]
+    folders = [folder / dataset.folder for _, folder in data_places(data_dir)]
     return next((folder for folder in folders if not dataset.missing(folder)), None)
 
 

@@ -25,7 +25,7 @@ from truepair.spec.defaults import unused
 from truepair.recommender.features.new_items import add_items
 from truepair.recommender.features.tables import FeatureTables
 from truepair.recommender.fitting import fit_split
-from truepair.recommender.holdout import split_for_fitting
+from truepair.recommender.holdout import opened, split_for_fitting
 from truepair.recommender.known_ids import Unknown, history_of, listed_items
 from truepair.recommender.model_check import check_model
 from truepair.recommender.model_file import Model, load_model, save_model
@@ -72,7 +72,8 @@ class Recommender:
     stop_after              end training after this epoch; the learning rate still follows the schedule of
                             `epochs`. `tune` sets it to the epoch that it chose.
     engine                  "auto" is "full" with sampler="full"; otherwise "gpu" on CUDA, "cpu" elsewhere, or
-                            "reference" where these cannot do the job.
+                            "reference" where these cannot train the model: LightGCN, BNS, dislikes, Adam on
+                            a CPU.
 
     All other parameters are those of `Settings`. If you pass an object, set its options on the object.
     Passing `dim` as well raises an error, and so does any option that has no effect.
@@ -82,14 +83,17 @@ class Recommender:
                             `facts_["automatic"]` states what, how, and the call that repeats it. False uses
                             the values below; blend="none" leaves out the blend alone.
 
-    Defaults depend on the sampler:
+    Defaults depend on the sampler, and for other samplers than "full" on the engine:
 
-    sampler                 "full", auto=False                one that draws items
-    dim, scoring            128, cosine at temperature 0.15   64, dot product
-    batch_size              8 to 4096 users                   64 to 1024 pairs, a 64th of all
-    epochs, learning_rate   40, 0.005 with a cosine schedule  200, 0.003
-    weight_decay            0                                 1e-5
-    validation, patience    nothing is held out               0.1, 10 epochs
+    sampler, engine         "full", auto=False       others, "cpu"              others, "gpu" or "reference"
+    dim                     128                      64                         64
+    scoring                 cosine, temperature .15  dot product                dot product
+    batch_size              8 to 4096 users          has no effect              64 to 1024, a 64th of all
+    optimizer               adam                     adagrad                    adam
+    epochs, learning_rate   40, 0.005                50, 0.1                    200, 0.003
+    schedule                cosine                   linear                     constant
+    weight_decay, l2_users  0, 0                     0, 0.1                     1e-5, 0
+    validation, patience    nothing is held out      nothing; DNS: 0.1, 10      0.1, 10 epochs
 
     >>> clicks = {"user": ["ann", "ann", "bob", "bob"], "item": ["tea", "milk", "tea", "jam"]}
     >>> model = Recommender(dim=4, epochs=5).fit(clicks)
@@ -117,13 +121,13 @@ class Recommender:
     batch_size: int | None = None
     n_extra: int = 5
     n_unlabelled: int = 5
-    optimizer: Literal["adam", "sgd", "adagrad"] = "adam"
+    optimizer: Literal["adam", "sgd", "adagrad"] | None = None
     learning_rate: float | None = None
     schedule: Literal["constant", "step", "linear", "cosine"] | None = None
     decay_epoch: int = 100
     decay: float = 0.1
     weight_decay: float | None = None
-    l2_users: float = 0.0
+    l2_users: float | None = None
     l2_items: float = 0.0
     dislike_weight: float = 1.0
     optimizer_state: Literal["device", "half", "host"] = "device"
@@ -179,7 +183,7 @@ class Recommender:
     def job(self, interactions: Interactions) -> Job:
         """The training job that the parameters describe for these interactions."""
         encoder, loss, sampler, settings = parts_of(
-            self.get_params(), len(interactions), interactions.n_users
+            self.get_params(), len(interactions), interactions.n_users, interactions.disliked is not None
         )
         return Job(encoder, loss, sampler, interactions, settings)
 
@@ -214,7 +218,10 @@ class Recommender:
         (user) with an interaction needs a row; cells may be empty.
         """
         self.check()
-        split = split_for_fitting(interactions, valid, self.held_out, self.seed, self.hold_out)
+        source = opened(interactions)
+        train = source.train if isinstance(source, Split) else source
+        share = validation_share(self.get_params(), train.disliked is not None)
+        split = split_for_fitting(source, valid, share, self.seed, self.hold_out)
         if split.valid is None and self.patience not in ("auto", None):
             raise InputError(f"patience = {self.patience} has no effect: {self._nothing_held_out()}.")
         tables = FeatureTables.of(self.get_params(), split.train, item_features, user_features)
@@ -232,7 +239,7 @@ class Recommender:
             return "the split has no validation part; leave it out, or make the split with valid=0.1"
         if self.validation is not None:
             return f"validation = {self.validation:g} holds nothing out; leave it out, or set validation=0.1"
-        return "with sampler='full' nothing is held out by default; leave it out, or add validation=0.1"
+        return "nothing is held out by default; leave it out, or add validation=0.1"
 
     def evaluate(
         self,

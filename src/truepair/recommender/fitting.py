@@ -102,7 +102,8 @@ def _train(
     tables: FeatureTables,
 ) -> tuple[FitResult, dict[str, Any]]:
     """The trained encoder, and facts about the prior and the first model, where the loss needs them."""
-    encoder, loss, sampler, settings = parts_of(parameters, len(train), train.n_users)
+    disliked = train.disliked is not None
+    encoder, loss, sampler, settings = parts_of(parameters, len(train), train.n_users, disliked)
     encoder = tables.given_to(encoder)
     if validation is None:
         settings = dataclasses.replace(settings, patience=None)
@@ -192,5 +193,5 @@ def _as_used(parameters: Parameters, job: Job | None) -> Mapping[str, Any]:
         **parameters,
         **{name: getattr(job.encoder, name) for name in by_name},
         **{name: getattr(job.settings, name) for name in SETTINGS},
-        "validation": validation_share(parameters),
+        "validation": validation_share(parameters, job.interactions.disliked is not None),
     }

@@ -100,19 +100,24 @@ def with_validation(split: Split, share: float, seed: int, how: str = "auto") ->
 
 def split_for_fitting(interactions: Any, valid: Any, share: float, seed: int, how: str = "auto") -> Split:
     """A Split as it is; else the train part and the given validation part, or a share held out."""
-    if is_prepared(interactions):
-        interactions = open_prepared(interactions)
+    interactions = opened(interactions)
     if isinstance(interactions, Split):
         if valid is not None:
             raise InputError("a Split was given, and valid too; put the validation part into the split.")
         return interactions
-    everything = as_interactions(interactions)
+    everything = interactions
     if valid is None and share:
         return hold_out(everything, how, share, seed)
     nothing = everything.take(np.zeros(len(everything), dtype=bool))
     if valid is None and len(everything):
         return disjoint_split(everything, None, nothing, "given()")  # nothing to compare
     return split_given(everything, nothing, None if valid is None else as_interactions(valid))
+
+
+def opened(source: Any) -> Interactions | Split:
+    """A Split or Interactions as they are; anything else is read."""
+    source = open_prepared(source) if is_prepared(source) else source
+    return source if isinstance(source, Split) else as_interactions(source)
 
 
 def as_interactions(source: Any) -> Interactions:

@@ -73,13 +73,13 @@ class Parameters:
     batch_size: int | None = None
     n_extra: int = 5
     n_unlabelled: int = 5
-    optimizer: Literal["adam", "sgd", "adagrad"] = "adam"
+    optimizer: Literal["adam", "sgd", "adagrad"] | None = None
     learning_rate: float | None = None
     schedule: Literal["constant", "step", "linear", "cosine"] | None = None
     decay_epoch: int = 100
     decay: float = 0.1
     weight_decay: float | None = None
-    l2_users: float = 0.0
+    l2_users: float | None = None
     l2_items: float = 0.0
     dislike_weight: float = 1.0
     optimizer_state: Literal["device", "half", "host"] = "device"

@@ -67,10 +67,11 @@ class Spec:
     # --- from parameters -------------------------------------------------------------------------------
 
     @staticmethod
-    def of(given: Mapping[str, Any], *, unused: str = "error") -> Spec:
+    def of(given: Mapping[str, Any], *, disliked: bool = False, unused: str = "error") -> Spec:
         """The spec of the given parameters of a Recommender; all others have their defaults.
 
         Raise if one is invalid, or if one is given and has no effect; `unused="drop"` ignores the latter.
+        `disliked` says whether the interactions have dislikes, which not every engine can train with.
 
         >>> Spec.of({"encoder": "lightgcn", "dim": 8}).encoder
         LightGCN(dim=8, scoring='cosine', temperature=0.15, popularity=0.0, hops=1)
@@ -81,7 +82,7 @@ class Spec:
         known = {**PARAMETERS, **given}
         closed = _closed_form(known["encoder"])
         trained = known if closed is None else {**known, "encoder": PARAMETERS["encoder"]}
-        spec = _trained(with_defaults(trained), given)
+        spec = _trained(with_defaults(trained, disliked), given)
         if closed is not None:
             spec = dataclasses.replace(
                 spec, encoder=closed, blend=None, validation=0.0, stop_after=None, searched=()

@@ -28,7 +28,6 @@ KERNELS = (
     "training/full/row_adam.py",
     "training/sampled/plan.py",
     "training/sampled/cpu/**/*.py",
-    "training/sampled/hogwild/**/*.py",
 )
 
 # Options that Numba takes from a caller where a function does not set them
@@ -52,7 +51,7 @@ def parallel_kernel() -> Iterator[None]:
     if _pool["lost"]:
         raise TrainingError(
             "this process was forked from one that had trained, and its threads did not come along. Start "
-            "processes by 'spawn' or 'forkserver', or use engine='cpu-fast'."
+            "processes by 'spawn' or 'forkserver', or use engine='cpu'."
         )
     with _one_at_a_time:
         _pool["started"] = True

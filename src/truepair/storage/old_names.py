@@ -15,7 +15,7 @@ _Class = TypeVar("_Class", bound=type)
 PARAMETERS = {"plus": "blend", "plus_weight": "blend_weight"}
 VALUES = {  # parameter -> old value -> new value; a checkpoint names the class of a sampler
     "sampler": {"exact": "full", "Exact": "Full"},
-    "engine": {"rows": "full"},
+    "engine": {"rows": "full", "cpu-fast": "cpu"},
 }
 
 

@@ -42,6 +42,11 @@ def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise StorageError(f"{error} Delete it to start anew.") from error
     if not isinstance(facts, dict) or not isinstance(facts.get("job"), dict):
         raise StorageError(f"{path} does not say which run it is of. Delete it to start anew.")
+    if facts["job"].get("engine") == "cpu" and "trainer.steps" in tensors:
+        raise StorageError(
+            f"{path} is of the engine 'cpu' of version 0.1, which no longer exists, and cannot be continued. "
+            "Delete it to start anew; engine='reference' computes the same steps."
+        )
     return tensors, facts
 
 

@@ -12,26 +12,24 @@ from truepair.training.job import Job
 from truepair.training.reference.engine import REFERENCE
 from truepair.training.sampled.cpu.engine import CPU
 from truepair.training.sampled.gpu.engine import GPU
-from truepair.training.sampled.hogwild.engine import CPU_FAST
 from truepair.training.trainer import Engine
 
 ENGINES: dict[str, Engine] = {
     "gpu": GPU,
     "cpu": CPU,
-    "cpu-fast": CPU_FAST,
     "full": FULL,
     "reference": REFERENCE,
     "distributed": DISTRIBUTED,
 }
 AUTO = "auto"
-_AUTO_ORDER = ("gpu", "cpu", "full", "reference")  # the engines that equal the reference, fastest first
+_AUTO_ORDER = ("gpu", "cpu", "full", "reference")  # fastest first
 
 
 def choose_engine(job: Job, engine: str = AUTO) -> str:
     """The engine for a job: the one named, if it can train the job.
 
-    "auto" is the fastest engine that equals the reference and can: "full" for sampler="full", else "gpu" on
-    CUDA, "cpu" for what it supports, and "reference" for the rest.
+    "auto" is the fastest engine that can: "full" for sampler="full", else "gpu" on CUDA, "cpu" for what it
+    supports, and "reference" for the rest.
     """
     engine = check_choice("engine", current_value("engine", engine), [AUTO, *ENGINES])
     job = replace(job, loss=job.loss.with_density(job.interactions.density))

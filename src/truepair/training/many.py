@@ -21,7 +21,7 @@ _MOST_RUNS = 256  # in one group
 _MOST_RECORDED = 8  # more hardly gain: a few runs fill the GPU
 
 
-class Group(Protocol):
+class RunGroup(Protocol):
     """Runs that train at once."""
 
     @property
@@ -64,7 +64,7 @@ def fit_together(
     jobs: Sequence[Job], engine: str, on_epochs: Sequence[OnEpoch | None], progress: bool
 ) -> list[FitResult | TrainingError]:
     """Train one group on the GPU; a run that diverges gives its error, and the others continue."""
-    group: Group = RecordedRuns(jobs) if engine == "full" else AlikeRuns(jobs)
+    group: RunGroup = RecordedRuns(jobs) if engine == "full" else AlikeRuns(jobs)
     runs = [
         Run(job, engine, trainer, on_epoch, None)
         for job, trainer, on_epoch in zip(jobs, group.trainers, on_epochs, strict=True)

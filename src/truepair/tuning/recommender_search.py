@@ -10,7 +10,8 @@ from typing import Any
 
 from truepair.data.split import Split
 from truepair.errors import InputError, check_choice
-from truepair.spec.defaults import SAMPLED
+from truepair.models.closed_forms import CLOSED
+from truepair.spec.defaults import SAMPLED, with_defaults
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.features.tables import is_hybrid
 from truepair.recommender.holdout import HOLD_OUTS, split_for_fitting
@@ -106,8 +107,12 @@ class SearchPlan:
 def plan_search(parameters: Mapping[str, Any], space: Space | None = None) -> SearchPlan:
     """The plan of a search with these fixed parameters, flat; raise if something in it is invalid."""
     fixed = by_fields(parameters)
-    named = {part: fixed[part] for part in ("loss", "encoder", "sampler") if part in fixed}
+    named: dict[str, Any] = {part: fixed[part] for part in ("loss", "encoder", "sampler") if part in fixed}
     keep_space = space is None
+    if space is None and fixed.get("sampler", "full") != "full" and fixed.get("encoder") not in CLOSED:
+        # a search means one optimizer, on whatever device it continues
+        fixed["optimizer"] = with_defaults({**Recommender().get_params(), **fixed})["optimizer"]
+        named["optimizer"] = fixed["optimizer"]
     space = default_space(**named) if space is None else current_parameters(space)
     taken = {*fixed, *same_parameters(fixed)}
     space = {name: entry for name, entry in space.items() if name not in taken}

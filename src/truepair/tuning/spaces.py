@@ -40,6 +40,13 @@ COMMON: dict[str, Domain | When] = {
     "encoder.temperature": When("encoder.scoring", "cosine", Range(0.05, 0.5, log=True)),
 }
 
+# the same in the engine "cpu", whose L2 is on the rows of an entry
+ROW_STEPS: dict[str, Domain | When] = {
+    "learning_rate": Range(0.02, 0.5, log=True),
+    "l2_users": Choice([0.0, 0.01, 0.03, 0.1, 0.3]),
+    **{name: entry for name, entry in COMMON.items() if name not in ("learning_rate", "weight_decay")},
+}
+
 # full-catalogue training: nothing is drawn; dot products where popularity explains most
 FULL: dict[str, Domain | When] = {
     "learning_rate": Range(1e-3, 3e-2, log=True),
@@ -78,9 +85,9 @@ SOLVED: dict[str, dict[str, Domain | When]] = {
 
 
 def default_space(
-    loss: str = "infonce", encoder: str = "mf", sampler: str = "full"
+    loss: str = "infonce", encoder: str = "mf", sampler: str = "full", optimizer: str = "adam"
 ) -> dict[str, Domain | When]:
-    """What is worth searching for this loss, encoder and sampler.
+    """What is worth searching for this loss, encoder, sampler and optimizer.
 
     >>> list(default_space("bpr"))[-1], list(default_space("dpl", sampler="uniform"))[-1]
     ('encoder.temperature', 'n_extra')
@@ -105,7 +112,8 @@ def default_space(
         own.pop("loss.surrogate", None)  # the others have no closed form, and are slow
         return {**FULL, **once, **own, **graph}
     extra = EXTRA if kind.uses_extra else {}
-    return {**COMMON, **once, **own, **extra, **SAMPLER_FIELDS.get(sampler, {}), **graph}
+    common = COMMON if optimizer == "adam" else ROW_STEPS
+    return {**common, **once, **own, **extra, **SAMPLER_FIELDS.get(sampler, {}), **graph}
 
 
 def _row(kind: type[Loss]) -> Row | None:

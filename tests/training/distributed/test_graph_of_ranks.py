@@ -17,7 +17,7 @@ from truepair.ranking.sharded_top_k import sharded_top_k
 from truepair.sampling import Full
 from truepair.training import Job, Settings, fit
 from truepair.training.distributed import memory
-from truepair.training.distributed.collectives import Group
+from truepair.training.distributed.collectives import ProcessGroup
 from truepair.training.distributed.engine import started
 from truepair.training.distributed.graph import ShardGraph, places
 from truepair.training.distributed.memory import GraphSize, check_memory, size_of
@@ -178,7 +178,7 @@ def test_places_are_those_of_gathered_shards():
 
 def graph_of(data, ranks, rank):
     shards = Shard(data.n_users, ranks, rank), Shard(data.n_items, ranks, rank)
-    return ShardGraph(data, *shards, Group(rank, ranks), CPU)
+    return ShardGraph(data, *shards, ProcessGroup(rank, ranks), CPU)
 
 
 def test_ranks_divide_the_edges():

@@ -19,7 +19,7 @@ from truepair.ranking.selection import top_k
 from truepair.ranking.sharded_top_k import sharded_top_k
 from truepair.sampling import Full, Uniform
 from truepair.training import Job, Settings, StopTraining, choose_engine, fit
-from truepair.training.distributed.collectives import Group
+from truepair.training.distributed.collectives import ProcessGroup
 from truepair.training.distributed.engine import started
 from truepair.training.distributed.processes import group_of
 from truepair.training.distributed.shards import Shard, ShardedMatrices, first_vectors
@@ -215,7 +215,7 @@ def test_shards_are_nearly_equal_and_know_their_owners():
 
 
 def test_a_group_of_one_sends_nothing():
-    group = Group()
+    group = ProcessGroup()
     part = torch.arange(3.0)
     assert all(torch.equal(f(part), part) for f in (group.gather, group.reduce_scatter, group.sum, group.max))
     assert group.texts("τ") == ["τ"]

@@ -26,7 +26,7 @@ from truepair.models.encoders import MF
 from truepair.recommender.estimator import Recommender
 from truepair.sampling import Full
 from truepair.training import Job, Settings, fit
-from truepair.training.distributed.collectives import Group
+from truepair.training.distributed.collectives import ProcessGroup
 from truepair.training.distributed.processes import rank_of_process
 from worlds import two_tastes
 
@@ -129,7 +129,7 @@ def trained(path, engine="distributed"):
 
 
 MOMENTS = {
-    "in a collective": (Group, "_timed", 80),
+    "in a collective": (ProcessGroup, "_timed", 80),
     "while tensors are flushed": (os, "fsync", 6),
     "while files are put in place": (os, "replace", 4),
     "while the old folder is removed": (shutil, "rmtree", 4),

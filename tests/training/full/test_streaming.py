@@ -14,7 +14,7 @@ from truepair.sampling import Full
 from truepair.training import Job, Settings, fit
 from truepair.training.full.engine import FULL
 from truepair.training.full.large import streaming
-from truepair.training.full.large.ahead import ahead
+from truepair.training.full.large.prefetch import prefetch
 from truepair.training.full.large.streaming import StreamedBlocks, is_mapped, is_streamed
 from truepair.training.full.scoring import Blocks
 
@@ -107,7 +107,7 @@ def test_an_error_while_gathering_ends_the_fit(monkeypatch):
     def broken(*arguments):
         raise OSError("the file is gone")
 
-    monkeypatch.setattr("truepair.training.full.large.gathering.gather", broken)
+    monkeypatch.setattr("truepair.training.full.large.gather.gather", broken)
     monkeypatch.setattr(streaming, "announce_compilation", lambda functions: None)
     with pytest.raises(OSError, match="the file is gone"):
         fit(job_of(world()))
@@ -141,7 +141,7 @@ def test_values_are_made_ahead_and_no_further():
                 first.set()
             yield value
 
-    found = ahead(values(), 2)
+    found = prefetch(values(), 2)
     assert next(found) == 0
     assert first.wait(10)  # two are ready, and one more is made
     assert made == [0, 1, 2, 3]
@@ -153,11 +153,11 @@ def test_an_error_comes_in_the_place_of_its_value():
         yield 1
         raise ValueError("no more")
 
-    found = ahead(values(), 4)
+    found = prefetch(values(), 4)
     assert next(found) == 1
     with pytest.raises(ValueError, match="no more"):
         next(found)
 
 
 def test_no_value_at_all():
-    assert list(ahead([], 1)) == []
+    assert list(prefetch([], 1)) == []

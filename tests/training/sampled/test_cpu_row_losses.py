@@ -1,4 +1,4 @@
-"""Compiled rows against the losses in float64 autograd, and their draws against `Draws`, bit for bit."""
+"""Compiled rows against the losses in float64 autograd, and weighted draws against `Draws`, bit for bit."""
 
 import dataclasses
 import itertools
@@ -14,17 +14,10 @@ from truepair.models.encoders import MF
 from truepair.randomness import random_bits, stream_key
 from truepair.sampling import DNS, Draws, Popularity, Uniform
 from truepair.training import Job, Settings
-from truepair.training.sampled.cpu.draws import (
-    choose_hardest,
-    compiled,
-    draw_row,
-    exp32,
-    log1p32,
-    loss_row,
-    numbers_of,
-    random_bits_at,
-    tables_of,
-)
+from truepair.training.sampled.cpu.arithmetic import compiled, exp32, log1p32, random_bits_at
+from truepair.training.sampled.cpu.inner_loop import choose_hardest
+from truepair.training.sampled.cpu.losses import loss_row, numbers_of
+from truepair.training.sampled.cpu.weighted_draws import unlabelled_at, weighted_tables_of
 from truepair.training.sampled.plan import FUSED_LOSSES, plan_of
 from worlds import interactions_of, two_tastes
 
@@ -189,23 +182,15 @@ def nearly_all():
     return interactions_of([list(row) for row in rows], 50)
 
 
-@pytest.mark.parametrize("sampler", [Uniform(), Popularity(), Popularity(alpha=0), DNS(pool=7)], ids=str)
+@pytest.mark.parametrize("sampler", [Uniform(), Popularity(), Popularity(alpha=0.5)], ids=str)
 @pytest.mark.parametrize("data", [two_tastes(), nearly_all()], ids=["two tastes", "nearly all"])
-@pytest.mark.parametrize(("m", "n"), [(0, 1), (3, 5)])
-def test_draws_are_those_of_the_reference_bit_for_bit(sampler, data, m, n):
-    draws = Draws(data, sampler)
-    numbers = numbers_of(plan_for(DPL(tau=0.1), m, n, sampler, data))
-    tables, key = tables_of(draws), stream_key(5, 2, 9)
-    anchors = draws.anchors[torch.randperm(len(draws.anchors), generator=torch.Generator().manual_seed(0))]
-    # all candidates: the choice by score is tested below
-    plain = Draws(data, Popularity() if isinstance(sampler, Popularity) and sampler.alpha else Uniform())
-    batch = plain.batch(anchors, m, numbers.pool, key)
-    expected = torch.cat([batch.pos[:, None], batch.extra, batch.unlabelled], dim=1).numpy()
-    keys = np.uint64(stream_key(key, 1)), np.uint64(stream_key(key, 2))
-    items = np.zeros(1 + m + numbers.pool, np.int32)
-    for row, anchor in enumerate(anchors.tolist()):
-        draw_row(tables, int(draws.users[anchor]), int(draws.items[anchor]), *keys, row, numbers, items)
-        assert items.tolist() == expected[row].tolist()
+def test_weighted_draws_are_those_of_the_reference_bit_for_bit(sampler, data):
+    draws, key, n = Draws(data, sampler), stream_key(5, 2, 9), 5
+    expected = draws.batch(draws.anchors, 0, n, key).unlabelled.flatten().tolist()
+    words = (random_bits(stream_key(key, 2), len(expected)) >> np.uint64(1)).astype(np.int64)
+    users = draws.users[draws.anchors].repeat_interleave(n).numpy()
+    tables, places = weighted_tables_of(draws), words % draws.free.numpy()[users]
+    assert [unlabelled_at(tables, *at) for at in zip(users, places, strict=True)] == expected
 
 
 @pytest.mark.parametrize("n", [1, 2, 6, 7])

@@ -8,12 +8,11 @@ from truepair_lab.benchmarks.outcome import Options, Outcome, Row, Skipped, alte
 from truepair_lab.benchmarks.quality import final_quality, time_to_quality
 from truepair_lab.benchmarks.running import Benchmark, run_benchmarks
 from truepair_lab.benchmarks.scaling import epoch_scaling
-from truepair_lab.benchmarks.training import graph_speed, training_speed
+from truepair_lab.benchmarks.training import training_speed
 from truepair_lab.benchmarks.training_memory import peak_memory
 
 BENCHMARKS: dict[str, Benchmark] = {
     "training": training_speed,
-    "lightgcn": graph_speed,
     "time-to-quality": time_to_quality,
     "fast-quality": final_quality,
     "quality": contest_quality,

@@ -50,7 +50,7 @@ AUTHORS = Preset(
         device="cpu",
     ),
 )
-PRESETS: dict[str, Preset] = {FAST: FAST_PRESET, "cpu": AUTHORS}
+PRESETS: dict[str, Preset] = {FAST: FAST_PRESET, "reference": AUTHORS}
 
 
 def time_to_quality(options: Options) -> Outcome:

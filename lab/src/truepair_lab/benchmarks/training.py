@@ -8,7 +8,7 @@ import torch
 
 from truepair.data.interactions import Interactions
 from truepair.losses import BPR, DPL, Loss
-from truepair.models.encoders import MF, LightGCN
+from truepair.models.encoders import MF
 from truepair_lab.benchmarks.outcome import Measure, Options, Outcome, Row, Skipped, alternate, medians
 from truepair_lab.benchmarks.peers import EPOCHS
 from truepair_lab.benchmarks.truepair_side import (
@@ -30,7 +30,6 @@ BARS: dict[tuple[str, str, str], float] = {
     for data in ("ML-1M d=32", "Gowalla d=64")
     for loss, least in (("BPR", 1.0), ("DPL (10,10)", 1 / 3.5))
 }
-GRAPH_BAR = 1 / 5  # of the reference's time
 REFERENCE = "reference"  # the specification is slow: some steps of an epoch are measured, and not all
 
 
@@ -67,33 +66,6 @@ def compare_epochs(data: str, train: Interactions, dim: int, options: Options, o
             outcome.rows.append(replace(row, note=note))
 
 
-def graph_speed(options: Options) -> Outcome:
-    """LightGCN of one hop, d = 32, on ML-1M: the engine "cpu" against the reference."""
-    return compare_graphs("ML-1M d=32", movielens_1m(options).train, 32, "cpu", options)
-
-
-def compare_graphs(data: str, train: Interactions, dim: int, engine: str, options: Options) -> Outcome:
-    """Alternate an epoch of an engine with some steps of the reference."""
-    settings = replace(DEFAULTS, n_extra=10, n_unlabelled=10, seed=options.seed)
-    outcome = Outcome(settings={"reference": f"{_steps(options)} steps", "threads": torch.get_num_threads()})
-    steps = {f"engine {engine}": _steps(options) if options.quick else None, REFERENCE: _steps(options)}
-    measures = {
-        name: seconds_per_epoch(
-            start(name.split()[-1], train, LightGCN(dim=dim, hops=1), settings=settings),
-            settings.learning_rate,
-            most,
-        )
-        for name, most in steps.items()
-    }
-    rounds = alternate(measures, options, f"{data}, LightGCN, ")
-    outcome.rounds = {f"{name}: seconds an epoch": figures for name, figures in rounds.items()}
-    value, peer_value = medians(rounds).values()
-    what = f"{data}, LightGCN 1 hop, DPL (10,10), engine {engine}"
-    peer = f"reference, by {_steps(options)} steps"
-    outcome.rows = [Row(what, value, "s an epoch", peer, peer_value, GRAPH_BAR)]
-    return outcome
-
-
 def _peers(train: Interactions, dim: int, outcome: Outcome) -> dict[str, Measure]:
     found = {}
     for name, epoch in EPOCHS.items():
@@ -106,7 +78,7 @@ def _peers(train: Interactions, dim: int, outcome: Outcome) -> dict[str, Measure
 
 def _engines(train: Interactions, dim: int, options: Options, outcome: Outcome) -> dict[str, Measure]:
     found = {}
-    for engine in (FAST, "cpu", REFERENCE):
+    for engine in (FAST, REFERENCE):
         for name, (loss, m, n) in LOSSES.items():
             settings = replace(SETTINGS.get(engine, DEFAULTS), n_extra=m, n_unlabelled=n, seed=options.seed)
             steps = _steps(options) if engine == REFERENCE else None

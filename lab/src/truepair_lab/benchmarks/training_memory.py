@@ -50,7 +50,7 @@ def peak_memory(options: Options) -> Outcome:
     if not Path("/proc/self/status").exists():
         raise Skipped("peak memory is read from /proc, which only Linux has")
     train = movielens_1m(options).train
-    return measure_memory("ML-1M d=32", train, (FAST, "cpu"), options)
+    return measure_memory("ML-1M d=32", train, (FAST,), options)
 
 
 def measure_memory(data: str, train: Interactions, engines: tuple[str, ...], options: Options) -> Outcome:

@@ -22,7 +22,7 @@ from truepair_lab.benchmarks.outcome import Measure, Options, Skipped
 Vectors = npt.NDArray[np.float32]
 
 TAU = 0.07
-FAST = "cpu-fast"
+FAST = "cpu"
 # SGD, one data entry at a time, is the fast mode's habit; Adam in batches of 1,024 is the paper's.
 SETTINGS: dict[str, Settings] = {
     FAST: Settings(optimizer="sgd", learning_rate=0.05, l2_users=0.01, device="cpu"),

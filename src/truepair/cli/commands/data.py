@@ -76,7 +76,7 @@ def fetch(name: DatasetName, *, data_dir: DataDir = None, console: Console) -> N
 def _how_to_get(dataset: Dataset) -> str:
     if dataset.sources:
         return f"no; `truepair data fetch {dataset.name}` gets it"
-    return f"no, and it cannot be downloaded; put the files into <data-dir>/{dataset.name}/"
+    return f"no, and it cannot be downloaded; put the files into <data-dir>/{dataset.folder}/"
 
 
 def _facts(dataset: Dataset, data_dir: Path | None) -> dict[str, Any]:

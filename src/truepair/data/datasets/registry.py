@@ -38,6 +38,18 @@ _HE = (
     "The split: Xiangnan He, Kuan Deng, Xiang Wang, Yan Li, Yongdong Zhang and Meng Wang. 2020. LightGCN: "
     "Simplifying and Powering Graph Convolution Network for Recommendation. SIGIR."
 )
+_AMAZON_PAGE = "https://cseweb.ucsd.edu/~jmcauley/datasets/amazon/links.html"
+_AMAZON_TERMS = "Amazon reviews: for research; publications must cite it."
+_AMAZON = (
+    "Ruining He and Julian McAuley. 2016. Ups and Downs: Modeling the Visual Evolution of Fashion Trends "
+    "with One-Class Collaborative Filtering. WWW."
+)
+_S3REC = "https://raw.githubusercontent.com/RUCAIBox/CIKM2020-S3Rec/master/data"
+_ZHOU = (
+    "The sequences: Kun Zhou, Hui Wang, Wayne Xin Zhao, Yutao Zhu, Sirui Wang, Fuzheng Zhang, Zhongyuan Wang "
+    "and Ji-Rong Wen. 2020. S3-Rec: Self-Supervised Learning for Sequential Recommendation with Mutual "
+    "Information Maximization. CIKM."
+)
 _YAHOO_FILE = "ydata-ymusic-rating-study-v1_0-{}.txt"
 
 
@@ -204,6 +216,80 @@ _ALL = (
         read_split=parsers.lightgcn_split,
         has_ratings=False,
         has_order=True,
+    ),
+    Dataset(
+        name="ml-1m-sequences",
+        about="MovieLens 1M: each user's films in the order of rating, as SASRec uses them",
+        users=6_040,
+        items=3_416,
+        pairs=999_611,
+        files=(DataFile("ml-1m.txt", "3e932f149317fab20f52b9d74a135e6bfab456b2bd5819a6d66f0b6b9df274fb"),),
+        shared_folder="sequences",
+        page="https://github.com/kang205/SASRec",
+        by_hand="SASRec's data/ml-1m.txt has the same sequences, one line for each interaction and with "
+        "other numbers. ml-1m.txt has one line for each user: the user, then the items, oldest first, with "
+        "the ids of MovieLens.",
+        terms=_GROUPLENS,
+        cite=f"{_HARPER}\nThe sequences: Wang-Cheng Kang and Julian McAuley. 2018. Self-Attentive Sequential "
+        "Recommendation. ICDM.",
+        read=lambda folder: parsers.sequences(folder / "ml-1m.txt"),
+        has_ratings=False,
+        has_order=True,
+    ),
+    Dataset(
+        name="beauty",
+        about="Amazon Beauty: each user's reviewed products in order, 5-core",
+        users=22_363,
+        items=12_101,
+        pairs=198_502,
+        files=(DataFile("beauty.txt", "226cce9c3105299ca0db9615d7d3fb32b3175e90da43100ae352599f0f0107b8"),),
+        shared_folder="sequences",
+        page=_AMAZON_PAGE,
+        sources=(Addresses(f"{_S3REC}/Beauty.txt", ("beauty.txt",)),),
+        terms=_AMAZON_TERMS,
+        cite=f"{_AMAZON}\n{_ZHOU}",
+        read=lambda folder: parsers.sequences(folder / "beauty.txt"),
+        has_ratings=False,
+        has_order=True,
+    ),
+    Dataset(
+        name="sports",
+        about="Amazon Sports and Outdoors: each user's reviewed products in order, 5-core",
+        users=35_598,
+        items=18_357,
+        pairs=296_337,
+        files=(DataFile("sports.txt", "2a095e0648872beb9982408958290f5d655db5be2911c3756b5446de9f0b8de2"),),
+        shared_folder="sequences",
+        page=_AMAZON_PAGE,
+        sources=(Addresses(f"{_S3REC}/Sports_and_Outdoors.txt", ("sports.txt",)),),
+        terms=_AMAZON_TERMS,
+        cite=f"{_AMAZON}\n{_ZHOU}",
+        read=lambda folder: parsers.sequences(folder / "sports.txt"),
+        has_ratings=False,
+        has_order=True,
+    ),
+    Dataset(
+        name="grocery",
+        about="Amazon Grocery and Gourmet Food: reviewed products with times, 2000-14",
+        users=14_681,
+        items=8_687,
+        pairs=121_892,
+        files=(DataFile("train.csv", "75847958fbcfec35dd0a20bda43432c22a5d7e5b5fe571fef0b25ff580b475f4"),),
+        page=_AMAZON_PAGE,
+        sources=(
+            Addresses(
+                "https://raw.githubusercontent.com/THUwangcy/ReChorus/e74389752d7b37120e985229d26693ec00b909e5/"
+                "data/Grocery_and_Gourmet_Food/",
+                ("train.csv",),
+            ),
+        ),
+        terms=_AMAZON_TERMS,
+        cite=f"{_AMAZON}\nThe file, the training part of ReChorus: Chenyang Wang, Min Zhang, Weizhi Ma, "
+        "Yiqun Liu and Shaoping Ma. 2020. Make It a Chorus: Knowledge- and Time-aware Item Modeling for "
+        "Sequential Recommendation. SIGIR.",
+        read=parsers.grocery,
+        has_ratings=False,
+        has_times=True,
     ),
     Dataset(
         name="coat",

@@ -170,7 +170,10 @@ def _placed(start: Start, job: Job, growth: Growth) -> Start:
 
 def _trained(model: Model, parameters: Parameters, growth: Growth, epochs: int, progress: bool) -> FitResult:
     """The encoder after an update of so many epochs; 0 only gives vectors to those who have none."""
-    encoder, loss, sampler, settings = parts_of(parameters, len(growth.everything), growth.everything.n_users)
+    pairs = growth.everything
+    encoder, loss, sampler, settings = parts_of(
+        parameters, len(pairs), pairs.n_users, pairs.disliked is not None
+    )
     if isinstance(encoder, Hybrid):
         raise InputError(
             "a model with encoder = 'hybrid' cannot be updated: it does not keep the features that its "

@@ -12,13 +12,13 @@ from typing import Any
 from truepair.data.interactions import EXTRA, Interactions, trusted_interactions
 from truepair.errors import InputError
 from truepair.storage.versions import package_version
-from truepair.training.distributed.collectives import Group
+from truepair.training.distributed.collectives import ProcessGroup
 
 _PACKAGE = Path(__file__).parents[2]
 _PACKAGES = ("torch", "numpy")
 
 
-def check_agreement(group: Group, facts: Mapping[str, Any]) -> None:
+def check_agreement(group: ProcessGroup, facts: Mapping[str, Any]) -> None:
     """An error on all ranks if one has other facts than rank 0; it names the rank and what differs."""
     if group.size == 1:
         return
@@ -36,7 +36,7 @@ def check_agreement(group: Group, facts: Mapping[str, Any]) -> None:
             )
 
 
-def check_pairs(group: Group, data: Interactions) -> None:
+def check_pairs(group: ProcessGroup, data: Interactions) -> None:
     """An error if the pairs are not those of the hash that a prepared folder states: it was changed since."""
     if group.size == 1:
         return

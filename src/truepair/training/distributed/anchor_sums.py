@@ -12,18 +12,18 @@ import torch
 import torch.nn.functional as F  # noqa: N812, the name everybody uses
 from torch import Tensor
 
-from truepair.training.distributed.collectives import Group
-from truepair.training.full.block import ONE_PART, Block
-from truepair.training.full.pair_sums import Kernel, Pairs, PairSums, Sums
+from truepair.training.distributed.collectives import ProcessGroup
+from truepair.training.full.block import ONE_PART, UserBlock
+from truepair.training.full.pair_sums import Kernel, PairSums, PairTotals, Sums
 
 
 class ShardedSums:
     """A `PairSums` of blocks that are divided among ranks, by one of blocks that are not."""
 
-    def __init__(self, group: Group, inner: PairSums) -> None:
+    def __init__(self, group: ProcessGroup, inner: PairSums) -> None:
         self.group, self.inner = group, inner
 
-    def __call__(self, block: Block, kernel: Kernel, beta: float, with_own: bool) -> Pairs:
+    def __call__(self, block: UserBlock, kernel: Kernel, beta: float, with_own: bool) -> PairTotals:
         """Sums with weights ∝ ω e^{βs}, no gradient through the weights."""
         if self.group.size == 1:
             return self.inner(block, kernel, beta, with_own)
@@ -37,10 +37,10 @@ class ShardedSums:
             return other.spread(anchors.gathered(alpha) * share)
 
         found = Sums(value.contiguous(), slope.contiguous(), spread)
-        return Pairs(found, None if own is None else anchors.own_part(own))
+        return PairTotals(found, None if own is None else anchors.own_part(own))
 
 
-def _share_of_part(block: Block, beta: float) -> Tensor:
+def _share_of_part(block: UserBlock, beta: float) -> Tensor:
     """The share of a row's weight that lies on the columns of this rank. [B]"""
     unlabelled = block.scores > -math.inf
     if not beta and block.log_weights is None:
@@ -54,7 +54,7 @@ def _share_of_part(block: Block, beta: float) -> Tensor:
 class _Anchors:
     """Where the anchors of all ranks stand: in the order of the rows, and in a row in that of the ranks."""
 
-    def __init__(self, group: Group, block: Block) -> None:
+    def __init__(self, group: ProcessGroup, block: UserBlock) -> None:
         self.group, self.pos = group, block.pos
         counts = group.gather(block.starts.diff()[None])  # [size, B]
         lengths = counts.sum(dim=1)
@@ -69,7 +69,7 @@ class _Anchors:
         self.starts = F.pad(counts.sum(dim=0).cumsum(0), (1, 0))
         self.mine = (ranks[order] == group.rank).nonzero()[:, 0]  # [A]
 
-    def block(self, block: Block) -> Block:
+    def block(self, block: UserBlock) -> UserBlock:
         """The block with all anchors, as one that is not divided."""
         return block._replace(
             pos=self.gathered(block.pos),

@@ -12,7 +12,7 @@ from torch import Tensor
 from truepair.losses import Loss
 from truepair.randomness import random_words
 from truepair.sampling import Full
-from truepair.training.distributed.collectives import Group
+from truepair.training.distributed.collectives import ProcessGroup
 from truepair.training.distributed.shards import Shard, ShardPairs
 from truepair.training.full.block import ONE_PART
 from truepair.training.full.scoring import Blocks, column_chances
@@ -31,7 +31,7 @@ class ShardBlocks(Blocks):
         shard: Shard,
         loss: Loss,
         sampler: Full,
-        group: Group,
+        group: ProcessGroup,
         device: torch.device,
         weights: npt.NDArray[np.float32] | None = None,
     ) -> None:

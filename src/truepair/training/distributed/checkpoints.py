@@ -30,7 +30,7 @@ from torch.distributed.checkpoint.state_dict_saver import save as save_tensors
 
 from truepair.errors import StorageError
 from truepair.storage.atomic import atomic_write
-from truepair.training.distributed.collectives import Group
+from truepair.training.distributed.collectives import ProcessGroup
 from truepair.training.distributed.shards import Shard
 
 KIND, VERSION = "truepair distributed checkpoint", 1
@@ -57,7 +57,7 @@ def save(
     shard_of: Callable[[str], Shard],
     facts: Mapping[str, Any],
     epoch: int,
-    group: Group,
+    group: ProcessGroup,
 ) -> None:
     """Write a checkpoint; if that fails on any rank, the old one is still there."""
     folder = path / f"{_FOLDER}{epoch:06d}"
@@ -107,14 +107,14 @@ def _folder_in(path: Path) -> str | None:
         return None
 
 
-def _check_all(group: Group, problem: str, path: Path) -> None:
+def _check_all(group: ProcessGroup, problem: str, path: Path) -> None:
     """An error on all ranks if one of them has a problem."""
     if found := next(filter(None, group.texts(problem)), ""):
         before = "the one before it is untouched" if _folder_in(path) else "there was none before"
         raise StorageError(f"cannot write the checkpoint {path}: {found}; {before}.")
 
 
-def _on_first(group: Group, action: Callable[[], None], path: Path) -> None:
+def _on_first(group: ProcessGroup, action: Callable[[], None], path: Path) -> None:
     """Rank 0 does it; if it fails, all ranks raise."""
     problem = ""
     if group.is_first:
@@ -146,7 +146,7 @@ def reason(error: BaseException) -> str:
 # --- reading -------------------------------------------------------------------------------------------
 
 
-def read_facts(path: Path, group: Group) -> dict[str, Any] | None:
+def read_facts(path: Path, group: ProcessGroup) -> dict[str, Any] | None:
     """What the checkpoint says, as rank 0 sees it; None if there is none."""
     text = group.text_of_first(_facts_text(path) if group.is_first else None)
     if not text:
@@ -227,7 +227,7 @@ def _read(folder: Path, stored: Mapping[str, Any], piece: Piece) -> Tensor:
 
 
 @contextmanager
-def _as_alone(group: Group | None) -> Iterator[None]:
+def _as_alone(group: ProcessGroup | None) -> Iterator[None]:
     """PyTorch warns that it reads or writes without other ranks, which is what is meant here."""
     with warnings.catch_warnings():
         if group is None or group.size == 1:

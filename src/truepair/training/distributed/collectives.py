@@ -36,7 +36,7 @@ class Traffic:
     seconds: float = 0.0
 
 
-class Group:
+class ProcessGroup:
     """The ranks of a run. A group of one rank needs no process group, and sends nothing."""
 
     def __init__(

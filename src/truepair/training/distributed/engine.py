@@ -10,7 +10,7 @@ from truepair.models.encoders import MF, LightGCN
 from truepair.sampling import Full
 from truepair.training.checkpoints import describe_job
 from truepair.training.distributed.agreement import check_agreement, check_pairs, facts_of_code
-from truepair.training.distributed.collectives import Group
+from truepair.training.distributed.collectives import ProcessGroup
 from truepair.training.distributed.memory import check_memory
 from truepair.training.distributed.processes import device_of, group_of, n_processes
 from truepair.training.distributed.trainer import ShardTrainer
@@ -25,7 +25,7 @@ def _start(job: Job) -> ShardTrainer:
     return started(job, group_of(device))
 
 
-def started(job: Job, group: Group) -> ShardTrainer:
+def started(job: Job, group: ProcessGroup) -> ShardTrainer:
     """The trainer of a rank, after the ranks have agreed on what they train."""
     check_agreement(group, facts_of_code() | describe_job(job, None) | {"ranks": group.size})
     check_pairs(group, job.interactions)

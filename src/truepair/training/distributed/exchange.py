@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from truepair.training.distributed.collectives import Group
+from truepair.training.distributed.collectives import ProcessGroup
 from truepair.training.distributed.shards import Shard
 
 
@@ -16,7 +16,7 @@ class Exchange:
     one length.
     """
 
-    def __init__(self, group: Group, shard: Shard, users: Tensor) -> None:
+    def __init__(self, group: ProcessGroup, shard: Shard, users: Tensor) -> None:
         self.group = group
         owners = shard.owners(users)
         counts = torch.bincount(owners, minlength=group.size)

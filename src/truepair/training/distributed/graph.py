@@ -18,7 +18,7 @@ from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 from truepair.models.encoders import Encoder, LightGCN
 from truepair.models.sparse_products import Graph, edge_weights, torch_csr
-from truepair.training.distributed.collectives import Group
+from truepair.training.distributed.collectives import ProcessGroup
 from truepair.training.distributed.shards import Shard, ShardPairs
 
 
@@ -31,7 +31,7 @@ class ShardGraph(Graph):
     """A `Graph` whose vectors are divided by rows: it takes and gives those of one rank."""
 
     def __init__(
-        self, data: Interactions, users: Shard, items: Shard, group: Group, device: torch.device
+        self, data: Interactions, users: Shard, items: Shard, group: ProcessGroup, device: torch.device
     ) -> None:
         self.group, self.users, self.items = group, users, items
         self.to_users = torch_csr(_rows_of_users(data, users, items), device)  # [own users, all items]

@@ -14,14 +14,14 @@ from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined
 from torch.distributed.rendezvous import rendezvous
 
 from truepair.errors import InputError
-from truepair.training.distributed.collectives import Group, no_answer
+from truepair.training.distributed.collectives import ProcessGroup, no_answer
 
 TIMEOUT = "TRUEPAIR_TIMEOUT"
 """The environment variable with the seconds after which a rank that does not answer is given up."""
 _DEFAULT_TIMEOUT = 600.0
 _ROLL_CALL = 10.0  # seconds in which a rank that is alive answers
 _MAIN_MEMORY = torch.device("cpu")
-_joined: dict[str, Group] = {}
+_joined: dict[str, ProcessGroup] = {}
 
 
 def n_processes() -> int:
@@ -45,10 +45,10 @@ def device_of(device: torch.device) -> torch.device:
     return torch.device("cuda", _whole("LOCAL_RANK", 0) % torch.cuda.device_count())
 
 
-def group_of(device: torch.device) -> Group:
+def group_of(device: torch.device) -> ProcessGroup:
     """The ranks of this run; joins them the first time."""
     if n_processes() == 1:
-        return Group()
+        return ProcessGroup()
     if not dist.is_available():
         raise InputError("this PyTorch has no torch.distributed; install one that has, or train alone.")
     key = str(device)
@@ -64,12 +64,14 @@ def leave() -> None:
         dist.destroy_process_group()
 
 
-def _join(device: torch.device) -> Group:
+def _join(device: torch.device) -> ProcessGroup:
     shares_device = device.type == "cuda" and _whole("LOCAL_WORLD_SIZE", 1) > torch.cuda.device_count()
     over_nccl = device.type == "cuda" and not shares_device
     if dist.is_initialized():  # by the caller, or by an engine such as Ray
         has_nccl = "nccl" in str(dist.get_backend())
-        return Group(dist.get_rank(), dist.get_world_size(), place=device if has_nccl else _MAIN_MEMORY)
+        return ProcessGroup(
+            dist.get_rank(), dist.get_world_size(), place=device if has_nccl else _MAIN_MEMORY
+        )
     if over_nccl:
         torch.cuda.set_device(device)
     timeout = timedelta(seconds=_seconds())
@@ -87,7 +89,7 @@ def _join(device: torch.device) -> Group:
     )
     atexit.register(leave)
     roll = RollCall(PrefixStore(f"{attempt}/roll", store), rank, size, min(_ROLL_CALL, _seconds()))
-    return Group(rank, size, place=None if over_nccl else _MAIN_MEMORY, absent=roll.absent)
+    return ProcessGroup(rank, size, place=None if over_nccl else _MAIN_MEMORY, absent=roll.absent)
 
 
 def _meeting_place(timeout: timedelta) -> tuple[Any, int, int]:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
-from truepair.training.distributed.collectives import Group
+from truepair.training.distributed.collectives import ProcessGroup
 
 _ROWS = 1 << 14  # drawn at a time; a multiple of 16, by which PyTorch draws normal numbers
 
@@ -77,7 +77,7 @@ def _normal_rows(shard: Shard, dim: int, generator: torch.Generator) -> Tensor:
 class ShardedMatrices(NamedTuple):
     """A rank's rows of the matrices of users and items, and which rows they are."""
 
-    group: Group
+    group: ProcessGroup
     users: Tensor
     items: Tensor
     user_shard: Shard

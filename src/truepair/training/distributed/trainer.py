@@ -19,7 +19,7 @@ from truepair.models.start import Side, Start
 from truepair.sampling import Full, Matrices
 from truepair.training.distributed.anchor_sums import ShardedSums
 from truepair.training.distributed.blocks import ShardBlocks
-from truepair.training.distributed.collectives import Group
+from truepair.training.distributed.collectives import ProcessGroup
 from truepair.training.distributed.exchange import Exchange
 from truepair.training.distributed.graph import ShardGraph, hops_of
 from truepair.training.distributed.shards import Shard, ShardPairs, first_vectors
@@ -46,7 +46,7 @@ class ShardModel(StartedEncoder):
 class ShardTrainer(ModuleTrainer):
     """One rank of a run, with the sampler `Full`."""
 
-    def __init__(self, job: Job, group: Group) -> None:
+    def __init__(self, job: Job, group: ProcessGroup) -> None:
         assert isinstance(job.sampler, Full)
         data, self.group = job.interactions, group
         self.user_shard = Shard(data.n_users, group.size, group.rank)

@@ -34,7 +34,7 @@ class OnePart:
 ONE_PART = OnePart()
 
 
-class Block(NamedTuple):
+class UserBlock(NamedTuple):
     """B users, their A anchors in the order of the rows, and C columns.
 
     The scores of a user's own items are −∞. Without `log_weights` the columns are the whole catalogue, and

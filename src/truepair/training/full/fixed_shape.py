@@ -15,7 +15,7 @@ import torch.nn.functional as F  # noqa: N812, the name everybody uses
 from torch import Tensor
 
 from truepair.sampling.batch import epoch_order
-from truepair.training.full.block import Block
+from truepair.training.full.block import UserBlock
 from truepair.training.full.scoring import Blocks, ScoredBlock
 
 _SPARE, _ROUND = 1.1, 1024  # room for blocks of later epochs, which may be longer
@@ -87,7 +87,7 @@ class EpochBuffers:
         pos = scores.view(-1)[own]
         scores.view(-1).index_fill_(0, own, -math.inf)
         n_unlabelled = blocks.n_unlabelled[users].to(scores.dtype)
-        block = Block(
+        block = UserBlock(
             users=users,
             scores=scores,
             pos=pos,

@@ -12,14 +12,14 @@ import torch
 import triton
 from torch import Tensor
 
-from truepair.training.full.block import Block
+from truepair.training.full.block import UserBlock
 from truepair.training.full.gpu_kernels import anchor_sums, column_sums
-from truepair.training.full.pair_sums import Kernel, Pairs, Sums
+from truepair.training.full.pair_sums import Kernel, PairTotals, Sums
 
 _ANCHORS, _COLUMNS = 16, 128  # of a tile
 
 
-def gpu_sums(block: Block, kernel: Kernel, beta: float, with_own: bool) -> Pairs:
+def gpu_sums(block: UserBlock, kernel: Kernel, beta: float, with_own: bool) -> PairTotals:
     """A `PairSums` in float32."""
     own = None
     if with_own:  # the columns of a row are its own anchors, all alike
@@ -30,7 +30,7 @@ def gpu_sums(block: Block, kernel: Kernel, beta: float, with_own: bool) -> Pairs
     width = block.scores.shape[1]
     firsts = torch.arange(len(block.scores) + 1, device=block.scores.device) * width
     columns = _Columns(block.scores, firsts, block.log_weights, beta, exponents.logsumexp(dim=1))
-    return Pairs(_sums(block, kernel, columns), own)
+    return PairTotals(_sums(block, kernel, columns), own)
 
 
 class _Columns:
@@ -44,7 +44,7 @@ class _Columns:
         self.log_weights = scores if log_weights is None else log_weights  # not read if there are none
 
 
-def _sums(block: Block, kernel: Kernel, columns: _Columns) -> Sums:
+def _sums(block: UserBlock, kernel: Kernel, columns: _Columns) -> Sums:
     tile_rows, tile_firsts = _tiles(block.starts, len(block.pos))
     value, slope = torch.empty_like(block.pos), torch.empty_like(block.pos)
     shared = columns.log_weights, columns.log_total, columns.beta, kernel.power

@@ -18,8 +18,8 @@ from numba import prange
 from torch import Tensor
 
 from truepair.storage.compiled_code import announce_compilation, parallel_kernel
-from truepair.training.full.block import Block
-from truepair.training.full.pair_sums import Kernel, Pairs, Sums, pair_sums
+from truepair.training.full.block import UserBlock
+from truepair.training.full.pair_sums import Kernel, PairTotals, Sums, pair_sums
 from truepair.training.sampled.cpu.arithmetic import ZERO, Index, compiled, exp32, inlined
 from truepair.training.sampled.plan import Floats
 
@@ -38,7 +38,7 @@ class HistogramSums:
     def __init__(self, step: float) -> None:
         self.step = step
 
-    def __call__(self, block: Block, kernel: Kernel, beta: float, with_own: bool) -> Pairs:
+    def __call__(self, block: UserBlock, kernel: Kernel, beta: float, with_own: bool) -> PairTotals:
         """Sums with weights ∝ ω e^{βs}, no gradient through the weights."""
         if not math.isfinite(block.high - block.low):  # the run has diverged; let the sums show it
             return pair_sums(block, kernel, beta, with_own)
@@ -61,13 +61,13 @@ class HistogramSums:
         back = _Back(block, kernel, nodes, np.float32(beta), log_weights, shift)
         values = [torch.from_numpy(row) for row in readings]
         own = Sums(values[2], values[3], back.to_own) if with_own else None
-        return Pairs(Sums(values[0], values[1], back.to_scores), own)
+        return PairTotals(Sums(values[0], values[1], back.to_scores), own)
 
 
 class Nodes:
     """Where the nodes lie, and the products between them."""
 
-    def __init__(self, block: Block, step: float) -> None:
+    def __init__(self, block: UserBlock, step: float) -> None:
         span = max(block.high - block.low, 1e-3)
         h = step * 2.0 ** max(0, math.ceil(math.log2(span / ((MOST_NODES - 2) * step))))  # few different ones
         self.count = _ROUND * math.ceil((span / h + 2) / _ROUND)
@@ -90,7 +90,7 @@ class _Back:
 
     def __init__(
         self,
-        block: Block,
+        block: UserBlock,
         kernel: Kernel,
         nodes: Nodes,
         beta: np.float32,

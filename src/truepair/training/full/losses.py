@@ -34,7 +34,7 @@ from truepair.losses import (
 )
 from truepair.losses.base import own_family
 from truepair.losses.debiased import log_difference
-from truepair.training.full.block import Block
+from truepair.training.full.block import UserBlock
 from truepair.training.full.pair_sums import (
     POWER,
     SIGMOID,
@@ -55,7 +55,7 @@ class RowLosses(NamedTuple):
     by_score: Tensor  # [B, C], 0 at the user's own items; it may lie in the memory of the scores
 
 
-def row_losses(loss: Loss, block: Block, share: Tensor, sums: PairSums = pair_sums) -> RowLosses:
+def row_losses(loss: Loss, block: UserBlock, share: Tensor, sums: PairSums = pair_sums) -> RowLosses:
     """The losses of a block's anchors, each with its share [A] in the gradient.
 
     `block.scores` may hold the gradient afterwards.
@@ -75,7 +75,7 @@ def has_row_form(loss: Loss) -> bool:
 class _Exponents:
     """log mean_j e^{x_j} over the unlabelled, x = factor · s, weighted by ω; and its gradient by s."""
 
-    def __init__(self, block: Block, factor: float) -> None:
+    def __init__(self, block: UserBlock, factor: float) -> None:
         self.factor = factor
         self.x = block.scores * factor
         if block.log_weights is not None:
@@ -88,7 +88,7 @@ class _Exponents:
         return self.x.sub_(self.log_sum[:, None]).exp_().mul_((by_mean * self.factor)[:, None])
 
 
-def _infonce(loss: InfoNCE | InfoNCEPosterior, block: Block, share: Tensor, sums: PairSums) -> RowLosses:
+def _infonce(loss: InfoNCE | InfoNCEPosterior, block: UserBlock, share: Tensor, sums: PairSums) -> RowLosses:
     """log(e^{s⁺/t} + Σ_j e^{s_j/t}) − s⁺/t; the weights 1 − P of InfoNCEPosterior are the block's."""
     row = _Exponents(block, 1 / loss.temperature)
     relative = (row.log_mean + block.n_unlabelled.log())[block.rows] - block.pos / loss.temperature
@@ -96,19 +96,19 @@ def _infonce(loss: InfoNCE | InfoNCEPosterior, block: Block, share: Tensor, sums
     return RowLosses(F.softplus(relative), None, -push / loss.temperature, row.gradient(block.sum(push)))
 
 
-def _sl(loss: SL, block: Block, share: Tensor, sums: PairSums) -> RowLosses:
+def _sl(loss: SL, block: UserBlock, share: Tensor, sums: PairSums) -> RowLosses:
     """log mean_j e^{s_j/t} − s⁺/t."""
     row = _Exponents(block, 1 / loss.temperature)
     value = row.log_mean[block.rows] - block.pos / loss.temperature
     return RowLosses(value, None, -share / loss.temperature, row.gradient(block.sum(share)))
 
 
-def _log_mean(loss: SL | PSL, block: Block, share: Tensor, sums: PairSums) -> RowLosses:
+def _log_mean(loss: SL | PSL, block: UserBlock, share: Tensor, sums: PairSums) -> RowLosses:
     """SL and PSL."""
     return _psl(loss, block, share, sums) if isinstance(loss, PSL) else _sl(loss, block, share, sums)
 
 
-def _bsl(loss: BSL, block: Block, share: Tensor, sums: PairSums) -> RowLosses:
+def _bsl(loss: BSL, block: UserBlock, share: Tensor, sums: PairSums) -> RowLosses:
     """log mean_j e^{s_j/t} − (t⁺/t) · log mean_m e^{s'_m/t⁺}: the same for all anchors of a row."""
     t, positive_t, weight = loss.temperature, loss.positive_temperature, block.sum(share)  # [B]
     row, log_own = _Exponents(block, 1 / t), block.log_mean_exp_pos(positive_t)
@@ -117,7 +117,7 @@ def _bsl(loss: BSL, block: Block, share: Tensor, sums: PairSums) -> RowLosses:
     return RowLosses(value, None, -weight[block.rows] * softmax / t, row.gradient(weight))
 
 
-def _contrastive(loss: DCL, block: Block, share: Tensor, sums: PairSums) -> RowLosses:
+def _contrastive(loss: DCL, block: UserBlock, share: Tensor, sums: PairSums) -> RowLosses:
     """log(e^{s⁺/t} + G) − s⁺/t, G the corrected sum of a row: DCL, and HCL by its weighted sum."""
     t, log_n, (log_tau, log_rest) = loss.temperature, block.n_unlabelled.log(), block.log_tau()
     beta = loss.beta if isinstance(loss, HCL) else 0.0
@@ -144,7 +144,7 @@ def _contrastive(loss: DCL, block: Block, share: Tensor, sums: PairSums) -> RowL
 # --- pointwise: each score by itself ---------------------------------------------------------------------
 
 
-def _pointwise(loss: Pointwise, block: Block, share: Tensor, sums: PairSums) -> RowLosses:
+def _pointwise(loss: Pointwise, block: UserBlock, share: Tensor, sums: PairSums) -> RowLosses:
     """f(s⁺) + weight · mean_j g(s_j)."""
     weights = row_weights(block, 0.0) * loss.weight  # [B, C], 0 at the user's own items
     value, slope = loss.unlabelled(block.scores.masked_fill(block.scores == -math.inf, 0.0))
@@ -156,13 +156,13 @@ def _pointwise(loss: Pointwise, block: Block, share: Tensor, sums: PairSums) -> 
 # --- pairwise: each anchor is compared with each score of the row ----------------------------------------
 
 
-def _bpr(loss: BPR, block: Block, share: Tensor, sums: PairSums) -> RowLosses:
+def _bpr(loss: BPR, block: UserBlock, share: Tensor, sums: PairSums) -> RowLosses:
     """mean_j softplus(s_j − s⁺)."""
     found = sums(block, Kernel(SOFTPLUS), 0.0, False).unlabelled
     return RowLosses(found.value, None, share * found.slope, found.spread(share))
 
 
-def _dpl(loss: DPL, block: Block, share: Tensor, sums: PairSums) -> RowLosses:
+def _dpl(loss: DPL, block: UserBlock, share: Tensor, sums: PairSums) -> RowLosses:
     """−log max(P, bound), P = (Σ_j w_j σ(s⁺−s_j−m) − τ · mean_m σ(s⁺−s'_m−m)) / (1−τ), m the margin."""
     beta = loss.beta if isinstance(loss, DPLHard) else 0.0
     other, own = sums(block, Kernel(SIGMOID, margin=loss.margin), beta, loss.uses_extra)
@@ -182,14 +182,14 @@ def _dpl(loss: DPL, block: Block, share: Tensor, sums: PairSums) -> RowLosses:
     return RowLosses(rest - least.log(), clamped, by_pos, by_score)
 
 
-def _psl(loss: PSL, block: Block, share: Tensor, sums: PairSums) -> RowLosses:
+def _psl(loss: PSL, block: UserBlock, share: Tensor, sums: PairSums) -> RowLosses:
     """log mean_j (2σ(s_j − s⁺))^{1/t}: PSL with the surrogate "tanh"."""
     found = sums(block, Kernel(POWER, 1 / loss.temperature), 0.0, False).unlabelled
     alpha = share / found.value
     return RowLosses(found.value.log(), None, alpha * found.slope, found.spread(alpha))
 
 
-def _by_definition(loss: Loss, block: Block, share: Tensor, sums: PairSums) -> RowLosses:
+def _by_definition(loss: Loss, block: UserBlock, share: Tensor, sums: PairSums) -> RowLosses:
     """Any loss: a user at a time, each anchor with all the user's items and all others."""
     scores, pos = block.scores.detach().requires_grad_(), block.pos.detach().requires_grad_()
     results = []
@@ -206,7 +206,7 @@ def _by_definition(loss: Loss, block: Block, share: Tensor, sums: PairSums) -> R
     return RowLosses(losses.detach(), torch.cat(clamped) if clamped else None, by_pos, by_score)
 
 
-ROW_FORMS: dict[Row, Callable[[Any, Block, Tensor, PairSums], RowLosses]] = {
+ROW_FORMS: dict[Row, Callable[[Any, UserBlock, Tensor, PairSums], RowLosses]] = {
     Row.MEAN: _bpr,
     Row.POINTWISE: _pointwise,
     Row.SOFTMAX: _infonce,

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812, the name everybody uses
 from torch import Tensor
 
-from truepair.training.full.block import ONE_PART, Block
+from truepair.training.full.block import ONE_PART, UserBlock
 
 SIGMOID, SOFTPLUS, POWER = range(3)
 FARTHEST = 80.0  # e^{−80} is still a number in float32; beyond it, φ and φ' keep their ratio
@@ -66,7 +66,7 @@ class Sums(NamedTuple):
     spread: Callable[[Tensor], Tensor]  # α [A] -> −w_j G(s_j), in the shape of the scores
 
 
-class Pairs(NamedTuple):
+class PairTotals(NamedTuple):
     """The sums over the unlabelled, and over the user's own items (None where they are not asked for)."""
 
     unlabelled: Sums
@@ -76,17 +76,17 @@ class Pairs(NamedTuple):
 class PairSums(Protocol):
     """A way to compute them."""
 
-    def __call__(self, block: Block, kernel: Kernel, beta: float, with_own: bool) -> Pairs:
+    def __call__(self, block: UserBlock, kernel: Kernel, beta: float, with_own: bool) -> PairTotals:
         """Sums with weights ∝ ω e^{βs}, no gradient through the weights."""
 
 
-def pair_sums(block: Block, kernel: Kernel, beta: float, with_own: bool) -> Pairs:
+def pair_sums(block: UserBlock, kernel: Kernel, beta: float, with_own: bool) -> PairTotals:
     """Anchors × columns, a piece at a time, in the scores' own precision."""
     own = _own(block, kernel) if with_own else None
-    return Pairs(_sums(block, kernel, row_weights(block, beta)), own)
+    return PairTotals(_sums(block, kernel, row_weights(block, beta)), own)
 
 
-def row_weights(block: Block, beta: float) -> Tensor:
+def row_weights(block: UserBlock, beta: float) -> Tensor:
     """w [B, C]: ω e^{βs}, with sum 1 over each row's unlabelled columns in all parts of the catalogue."""
     exponent = block.scores * beta if beta else torch.zeros_like(block.scores)
     if block.log_weights is not None:
@@ -97,7 +97,7 @@ def row_weights(block: Block, beta: float) -> Tensor:
     return torch.softmax(exponent, dim=1).nan_to_num(0.0)
 
 
-def _sums(block: Block, kernel: Kernel, weights: Tensor) -> Sums:
+def _sums(block: UserBlock, kernel: Kernel, weights: Tensor) -> Sums:
     scores = block.scores.masked_fill(block.scores == -math.inf, 0.0)  # their weight is 0
     pieces = list(_pieces(len(block.pos), scores.shape[1]))
 
@@ -117,7 +117,7 @@ def _sums(block: Block, kernel: Kernel, weights: Tensor) -> Sums:
     return Sums(weighted_sum(kernel.value), weighted_sum(kernel.slope), spread)
 
 
-def _own(block: Block, kernel: Kernel) -> Sums:
+def _own(block: UserBlock, kernel: Kernel) -> Sums:
     """The same, with the anchors of a row for its columns."""
     place = torch.arange(len(block.pos), device=block.pos.device) - block.starts[block.rows]
     own = torch.full(

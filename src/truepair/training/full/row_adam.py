@@ -19,11 +19,11 @@ from torch import Tensor
 
 from truepair.storage.compiled_code import announce_compilation
 from truepair.training.sampled.cpu.arithmetic import ZERO, Index, Longs, compiled, inlined
-from truepair.training.sampled.cpu.steps import BETAS
 from truepair.training.sampled.plan import Floats
 
 Doubles = npt.NDArray[np.float64]
 
+BETAS = 0.9, 0.999  # of Adam, as in torch
 _KEEP_FIRST, _TAKE_FIRST = np.float32(BETAS[0]), np.float32(1 - BETAS[0])
 _KEEP_SECOND, _TAKE_SECOND = np.float32(BETAS[1]), np.float32(1 - BETAS[1])
 _EPSILON = np.float32(1e-8)

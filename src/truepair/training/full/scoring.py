@@ -20,7 +20,7 @@ from truepair.losses.posterior_weights import weights_of
 from truepair.randomness import random_words
 from truepair.sampling import Full, Matrices
 from truepair.sampling.batch import epoch_batches
-from truepair.training.full.block import ONE_PART, Block, Totals
+from truepair.training.full.block import ONE_PART, Totals, UserBlock
 from truepair.training.full.losses import RowLosses, row_losses
 from truepair.training.full.pair_sums import PairSums, pair_sums
 
@@ -28,7 +28,7 @@ from truepair.training.full.pair_sums import PairSums, pair_sums
 class ScoredBlock(NamedTuple):
     """A block, and what leads from gradients by scores to gradients by vectors."""
 
-    block: Block
+    block: UserBlock
     items: Tensor  # [A], the rows of `item_vectors` that the anchors' items have
     columns: Tensor | None  # [C], those of the items that were drawn; None if all
     user_vectors: Tensor  # [B, d]
@@ -174,7 +174,7 @@ class Blocks:
         if columns is not None:
             idle = self.totals.max(self.best(scores)) == -math.inf
             scores[idle, :1] = low if self.on_cpu else 0.0  # whatever comes of it is not used
-        block = Block(
+        block = UserBlock(
             users=users,
             scores=scores,
             pos=pos,

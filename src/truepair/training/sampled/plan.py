@@ -76,7 +76,7 @@ def loss_numbers(loss: Loss) -> dict[str, np.float32]:
 # --- a job -----------------------------------------------------------------------------------------------
 
 
-class Plan(NamedTuple):
+class KernelPlan(NamedTuple):
     """The numbers a kernel needs of a job."""
 
     pair: Pair  # what the loss does to a pair of scores
@@ -104,11 +104,11 @@ class Plan(NamedTuple):
         return [self.score_scale, *map(float, self.loss.values()), l2_users, l2_items, weight_decay]
 
 
-def plan_of(job: Job) -> Plan:
+def plan_of(job: Job) -> KernelPlan:
     """The numbers of a job that `lacking` found nothing wrong with."""
     loss, encoder, settings = job.loss, job.encoder, job.settings
     tau = np.atleast_1d(np.asarray(getattr(loss, "tau", 0.0), dtype=np.float64))
-    return Plan(
+    return KernelPlan(
         pair=loss.family.pair,
         row=loss.family.row,
         relative=getattr(loss, "clamp", "hard") == "relative",
@@ -134,36 +134,38 @@ def weights_of_anchors(job: Job, anchors: Codes | None) -> Floats:
 
 
 def lacking(
-    job: Job,
-    optimizers: tuple[str, ...],
+    encoder: Encoder,
+    loss: Loss,
+    sampler: Sampler,
     encoders: tuple[type[Encoder], ...] = FUSED_ENCODERS,
     samplers: tuple[type[Sampler], ...] = BATCH_SAMPLERS,
 ) -> str | None:
-    """What of a job a fused engine with these parts cannot do, and what it has."""
+    """Which part a fused engine with these encoders and samplers cannot train, and what it has."""
     has: list[tuple[str, object, tuple[object, ...]]] = [
-        ("encoder", type(job.encoder), encoders),
-        ("loss", type(job.loss), FUSED_LOSSES),
-        ("sampler", type(job.sampler), samplers),
-        ("optimizer", job.settings.optimizer, optimizers),
+        ("encoder", encoder, encoders),
+        ("loss", loss, FUSED_LOSSES),
+        ("sampler", sampler, samplers),
     ]
     for what, value, known in has:
-        if value not in known:
-            return f"it has no {what} {_name(value)}; it has {', '.join(map(_name, known))}."
-    for field in dataclasses.fields(job.loss):  # type: ignore[arg-type]
+        if type(value) not in known:
+            names = ", ".join(kind.__name__ for kind in known)  # type: ignore[attr-defined]
+            return f"it has no {what} {type(value).__name__}; it has {names}."
+    for field in dataclasses.fields(loss):  # type: ignore[arg-type]
         parameter = field.metadata.get("parameter")
-        if parameter is not None and parameter.full_only and getattr(job.loss, field.name) != field.default:
+        if parameter is not None and parameter.full_only and getattr(loss, field.name) != field.default:
             return f"it has no {field.name}; it has {field.name}={field.default:g}."
-    if job.interactions.disliked is not None:
-        return "it has no draws of dislikes; 'reference' has them, and 'full' with sampler='full'."
-    if job.encoder.popularity:
+    if encoder.popularity:
         return "it does not add popularity to scores; it has popularity=0."
-    if isinstance(job.sampler, BNS) and not job.sampler.in_batch:
+    if isinstance(sampler, BNS) and not sampler.in_batch:
         return "it has no BNS that ranks among the whole catalogue; it has BNS(in_batch=True)."
     return None
 
 
-def _name(value: object) -> str:
-    return value.__name__ if isinstance(value, type) else repr(value)
+def lacking_dislikes(job: Job) -> str | None:
+    """Dislikes, which no fused engine has."""
+    if job.interactions.disliked is None:
+        return None
+    return "it has no draws of dislikes; 'reference' has them, and 'full' with sampler='full'."
 
 
 def next_power_of_two(n: int) -> int:

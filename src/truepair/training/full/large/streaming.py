@@ -21,7 +21,7 @@ from truepair.data.interactions import Interactions
 from truepair.distributed.cost import MANY_PAIRS
 from truepair.models.factor_matrices import free_bytes
 from truepair.storage.compiled_code import announce_compilation
-from truepair.training.full.large.ahead import ahead
+from truepair.training.full.large.prefetch import prefetch
 from truepair.training.full.scoring import Blocks
 
 DEPTH = 4  # blocks that are ready
@@ -70,7 +70,7 @@ class StreamedBlocks(Blocks):
         self.columns = [data.items] + ([] if weights is None else [weights])
         self.firsts, self.lengths = np.asarray(data.indptr), np.asarray(data.user_counts)
         self.has_weights = weights is not None
-        from truepair.training.full.large.gathering import gather  # imports Numba
+        from truepair.training.full.large.gather import gather  # imports Numba
 
         announce_compilation([gather])
         self.gather = gather
@@ -81,7 +81,7 @@ class StreamedBlocks(Blocks):
         on_host = torch.split(torch.cat(blocks).cpu(), batch_size) if blocks else ()
         copies = _copies(self.device, len(self.columns))
         made = (self.gathered(users.numpy(), copies) for users in on_host)
-        streamed = ahead(made, DEPTH)
+        streamed = prefetch(made, DEPTH)
         try:
             for users, arrays in zip(blocks, streamed, strict=True):
                 self.current = self.ready(users, arrays)

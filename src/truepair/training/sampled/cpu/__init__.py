@@ -1,1 +1,1 @@
-"""Engine "cpu": the reference, step for step, in compiled code."""
+"""Engine "cpu": one data entry a step, threads without locks."""

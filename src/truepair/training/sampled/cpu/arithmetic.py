@@ -1,4 +1,4 @@
-"""How functions are compiled for the CPU, and e^x, log(1 + x), softplus, σ in float32 for vector code."""
+"""How functions are compiled for the CPU; random words; e^x, log(1 + x), softplus, σ in float32."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from truepair.randomness import _GAMMA, _LAST_SHIFT, _MIX
 from truepair.storage.compiled_code import compiled_and_kept
 
 Ints = npt.NDArray[np.int32]
@@ -83,3 +84,17 @@ def sigmoid(x: np.float32) -> np.float32:
     """1 / (1 + e^{−x})."""
     e = exp32(-abs(x))
     return (ONE if x >= ZERO else e) / (ONE + e)
+
+
+_STEP = np.uint64(_GAMMA)
+(_SHIFT_1, _FACTOR_1), (_SHIFT_2, _FACTOR_2) = ((np.uint64(s), np.uint64(f)) for s, f in _MIX)
+_SHIFT_3 = np.uint64(_LAST_SHIFT)
+
+
+@inlined
+def random_bits_at(key: np.uint64, place: np.uint64) -> np.uint64:
+    """The word at `place` (from 1) of the stream `key`: `randomness.random_bits(key, place)[-1]`."""
+    x = key + place * _STEP
+    x = (x ^ (x >> _SHIFT_1)) * _FACTOR_1
+    x = (x ^ (x >> _SHIFT_2)) * _FACTOR_2
+    return x ^ (x >> _SHIFT_3)

@@ -27,7 +27,7 @@ from truepair.training.sampled.cpu.arithmetic import (
     sigmoid,
     softplus,
 )
-from truepair.training.sampled.plan import LOSS_NUMBERS, Floats, Plan
+from truepair.training.sampled.plan import LOSS_NUMBERS, Floats, KernelPlan
 
 # what a loss does to a pair of scores and to a row, as compiled code knows it
 _HINGE, _HARD_SIGMOID, _HARD_EXPONENTIAL = int(Pair.HINGE), int(Pair.HARD_SIGMOID), int(Pair.HARD_EXPONENTIAL)
@@ -42,7 +42,6 @@ class _JobNumbers(NamedTuple):
     m: int
     n: int
     pool: int
-    risk: np.float32
     cosine: bool
     score_scale: np.float32
 
@@ -50,7 +49,7 @@ class _JobNumbers(NamedTuple):
 if TYPE_CHECKING:
 
     class Numbers(_JobNumbers):
-        """What a row needs to know of the job: `Plan`'s numbers, without its arrays."""
+        """What a row needs to know of the job: `KernelPlan`'s numbers, without its arrays."""
 
         def __getattr__(self, name: str) -> np.float32: ...  # the numbers of the loss, by name
 
@@ -58,7 +57,7 @@ else:
     Numbers = namedtuple("Numbers", (*_JobNumbers._fields, *LOSS_NUMBERS))
 
 
-def numbers_of(plan: Plan) -> Numbers:
+def numbers_of(plan: KernelPlan) -> Numbers:
     """The numbers of a plan, in the types that kernels compute with."""
     job = _JobNumbers(
         pair=int(plan.pair),
@@ -67,7 +66,6 @@ def numbers_of(plan: Plan) -> Numbers:
         m=plan.m,
         n=plan.n,
         pool=plan.pool,
-        risk=np.float32(plan.risk),
         cosine=plan.cosine,
         score_scale=np.float32(plan.score_scale),
     )

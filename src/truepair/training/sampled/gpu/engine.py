@@ -7,7 +7,7 @@ import importlib.util
 import torch
 
 from truepair.training.job import Job
-from truepair.training.sampled.plan import lacking, next_power_of_two, plan_of
+from truepair.training.sampled.plan import lacking, lacking_dislikes, next_power_of_two, plan_of
 from truepair.training.trainer import Engine, Trainer
 
 _MOST_NUMBERS = 32_768  # of a row's items, items x dimensions: they lie in registers
@@ -24,7 +24,11 @@ def _lacks(job: Job) -> str | None:
         return "it needs Triton, which comes with PyTorch's CUDA builds: pip install triton."
     if job.anchors is not None:
         return "it has no anchors: every interaction is one."
-    return lacking(job, ("adam",)) or too_wide(job)
+    if lack := lacking(job.encoder, job.loss, job.sampler):
+        return lack
+    if job.settings.optimizer != "adam":
+        return f"it has no optimizer {job.settings.optimizer!r}; it has 'adam'."
+    return lacking_dislikes(job) or too_wide(job)
 
 
 def too_wide(job: Job) -> str | None:

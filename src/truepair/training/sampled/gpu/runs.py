@@ -35,7 +35,7 @@ _LAZY_PARAMETERS = 2_000_000  # below, a pass over all parameters is over before
 _ADAM_BLOCK = 512  # parameters that one program updates
 
 
-class Table(NamedTuple):
+class DrawTable(NamedTuple):
     """A part of an epoch whose entries are drawn at once: so many steps from this one on."""
 
     first_step: int
@@ -102,7 +102,7 @@ class GpuRuns:
         tau, log_rest = (torch.from_numpy(prior).to(self.device) for prior in priors)
         return torch.tensor(rows, dtype=torch.float32, device=self.device), tau, log_rest
 
-    def _tables(self) -> list[Table]:
+    def _tables(self) -> list[DrawTable]:
         """The epoch in parts that fit into memory."""
         a_step = self.batch * (self.plan.width + 1) * 4 + (self.n_rows if self.hops else 0)
         a_step += self.n_rows // 8 if self.lazy else 0
@@ -111,7 +111,7 @@ class GpuRuns:
         firsts = range(0, self.steps, most)
         sizes = [min(most, self.steps - first) for first in firsts]
         return [
-            Table(first, size, min(size * self.batch, self.n_anchors - first * self.batch))
+            DrawTable(first, size, min(size * self.batch, self.n_anchors - first * self.batch))
             for first, size in zip(firsts, sizes, strict=True)
         ]
 
@@ -211,7 +211,7 @@ class GpuRuns:
             order = order[by_run] % self.n_anchors
         return order
 
-    def _draw(self, table: Table, order: Tensor) -> None:
+    def _draw(self, table: DrawTable, order: Tensor) -> None:
         draws, plan, runs = self.draws, self.plan, len(self.jobs)
         if self.hops:
             self.touched.zero_()
@@ -236,7 +236,7 @@ class GpuRuns:
                 D=self.dim, DP=next_power_of_two(self.dim), ROWS=rows,
             )  # fmt: skip
 
-    def _step(self, table: Table, step: int) -> None:
+    def _step(self, table: DrawTable, step: int) -> None:
         place = step * self.batch
         left = min(self.batch, table.entries - place)
         # no early start where the one before is not a kernel of a step
@@ -262,7 +262,7 @@ class GpuRuns:
         """Whether this is a real GPU, not Triton's interpreter."""
         return self.device.type == "cuda"
 
-    def _count_beaten(self, table: Table, source: Tensor, place: int, left: int, early: bool) -> None:
+    def _count_beaten(self, table: DrawTable, source: Tensor, place: int, left: int, early: bool) -> None:
         plan, draws = self.plan, self.draws
         grid = (triton.cdiv(left, in_batch.ROWS), self.shares, len(self.jobs))
         in_batch.beaten_kernel[grid](
@@ -273,7 +273,7 @@ class GpuRuns:
             SAMPLE=in_batch.SAMPLE, ROUNDS=draws.longest_history.bit_length(), **self._overlap(early),
         )  # fmt: skip
 
-    def _rows(self, table: Table, source: Tensor, place: int, left: int, early: bool) -> None:
+    def _rows(self, table: DrawTable, source: Tensor, place: int, left: int, early: bool) -> None:
         plan, runs = self.plan, len(self.jobs)
         slots, columns = next_power_of_two(plan.width), next_power_of_two(self.dim)
         kernels.rows_kernel[(left, runs)](
@@ -291,7 +291,7 @@ class GpuRuns:
     def _overlap(self, early: bool) -> dict[str, Any]:
         return {"PDL": True, "launch_pdl": True} if early else {"PDL": False}
 
-    def _adam(self, table: Table, step: int, place: int, left: int, spread: Tensor) -> None:
+    def _adam(self, table: DrawTable, step: int, place: int, left: int, spread: Tensor) -> None:
         grid = (triton.cdiv(self.n_rows * self.dim, _ADAM_BLOCK), len(self.jobs))
         kernels.adam_kernel[grid](
             self.weights, self.means, self.squares, self.gradients, spread, self.touches, self.numbers,
@@ -301,7 +301,7 @@ class GpuRuns:
         if self.has_l2 and self.hops:
             self.touches.zero_()
 
-    def _lazy_adam(self, table: Table, step: int, place: int, left: int, spread: Tensor) -> None:
+    def _lazy_adam(self, table: DrawTable, step: int, place: int, left: int, spread: Tensor) -> None:
         entries, rows = left * self.plan.width, kernels.ROWS_TOGETHER
         there = entries + left + triton.cdiv(self.n_rows, kernels.SWEEP)
         kernels.lazy_adam_kernel[(triton.cdiv(there, rows), len(self.jobs))](

@@ -1,4 +1,4 @@
-"""Scores and updates of a row's embeddings, sixteen floats at a time: the fast mode's arithmetic.
+"""Scores and updates of a row's embeddings, sixteen floats at a time.
 
 Rows are padded with zeros to whole lines of the cache, and the zeros stay zeros. An entry's items are
 `items[start : start + count]`. An item that is there twice is stepped twice, one after the other.

@@ -1,4 +1,4 @@
-"""The fast mode's inner loop: entries drawn a block at a time, then each scored, differentiated, stepped."""
+"""The inner loop: entries sampled a block at a time, then each scored, differentiated, updated."""
 
 from __future__ import annotations
 
@@ -6,19 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from truepair.training.sampled.cpu.arithmetic import ONE, Index, Ints, compiled, inlined
 from truepair.training.sampled.cpu.draws import (
-    ONE,
-    Index,
-    Ints,
-    Numbers,
-    choose_hardest,
-    compiled,
-    inlined,
-    loss_row,
-)
-from truepair.training.sampled.cpu.vectors import LINE
-from truepair.training.sampled.hogwild.draws import (
-    FastTables,
+    DrawTables,
     HalfWords,
     Order,
     Words,
@@ -29,7 +19,8 @@ from truepair.training.sampled.hogwild.draws import (
     settle_doubtful,
     try_unlabelled,
 )
-from truepair.training.sampled.hogwild.updates import (
+from truepair.training.sampled.cpu.losses import Numbers, loss_row
+from truepair.training.sampled.cpu.updates import (
     adagrad_rows,
     dot_rows,
     fetch_rows,
@@ -37,6 +28,7 @@ from truepair.training.sampled.hogwild.updates import (
     square_row,
     square_rows,
 )
+from truepair.training.sampled.cpu.vectors import LINE
 from truepair.training.sampled.plan import Floats
 
 _BLOCK = 192  # items drawn at a time, or one entry: enough to wait for the memory once, all in the cache
@@ -45,7 +37,7 @@ _SHORTEST = np.float32(1e-12)  # what F.normalize divides by at least
 _APART = 16 * LINE  # floats between two arrays of `Space`: more than a vector loop takes in one round
 
 
-class Model(NamedTuple):
+class EmbeddingTables(NamedTuple):
     """Embeddings and Adagrad's sums of squared gradients (for SGD without rows), padded to whole lines."""
 
     users: Floats  # [n_users, columns]
@@ -57,7 +49,7 @@ class Model(NamedTuple):
     weights: Floats  # [anchors]; empty where all are 1
 
 
-class Step(NamedTuple):
+class StepSettings(NamedTuple):
     """What the steps of an epoch have in common."""
 
     rate: np.float32
@@ -123,12 +115,12 @@ def _words_of_entry(numbers: Numbers) -> Index:
 
 
 def _train_entries(
-    model: Model,
-    tables: FastTables,
+    model: EmbeddingTables,
+    tables: DrawTables,
     order: Order,
     key: np.uint64,
     numbers: Numbers,
-    step: Step,
+    step: StepSettings,
     space: Space,
     start: Index,
     stop: Index,
@@ -151,8 +143,8 @@ train_entries = compiled(_train_entries, nogil=True)
 
 @inlined
 def draw_block(
-    model: Model,
-    tables: FastTables,
+    model: EmbeddingTables,
+    tables: DrawTables,
     order: Order,
     key: np.uint64,
     numbers: Numbers,
@@ -188,9 +180,9 @@ def draw_block(
 
 @inlined
 def train_entry(
-    model: Model,
+    model: EmbeddingTables,
     numbers: Numbers,
-    step: Step,
+    step: StepSettings,
     space: Space,
     user: Index,
     weight: np.float32,
@@ -246,7 +238,7 @@ def train_entry(
 
 
 @inlined
-def _find_inverse_norms(model: Model, space: Space, first: Index, count: Index) -> None:
+def _find_inverse_norms(model: EmbeddingTables, space: Space, first: Index, count: Index) -> None:
     square_rows(model.items, space.items, first, count, space.inverse_norms)
     for c in range(count):
         space.inverse_norms[c] = _inverse_norm(space.inverse_norms[c])
@@ -261,7 +253,7 @@ def _inverse_norm(square: np.float32) -> np.float32:
 @inlined
 def _gradients(
     numbers: Numbers,
-    step: Step,
+    step: StepSettings,
     space: Space,
     own_inverse_norm: np.float32,
     weight: np.float32,
@@ -286,3 +278,27 @@ def _gradients(
             space.by_self[c] -= pull * inverse * inverse
             own_by_self -= pull * own_inverse_norm * own_inverse_norm
     return own_by_self
+
+
+@compiled
+def choose_hardest(numbers: Numbers, items: Ints, scores: Floats) -> None:
+    """Bring the n highest-scoring of the pool to places 1+m … 1+m+n, falling; of equal ones the first drawn.
+
+    What the places behind them hold is of no use afterwards. NaN counts as the lowest score, as in `DNS`.
+    """
+    first = 1 + numbers.m
+    last = first + numbers.n
+    for i in range(first + 1, first + numbers.pool):
+        item, score = items[i], scores[i]
+        place = min(i, last)
+        while place > first and _outranks(score, scores[place - 1]):
+            place -= 1
+            if place + 1 < last:
+                items[place + 1], scores[place + 1] = items[place], scores[place]
+        if place < last:
+            items[place], scores[place] = item, score
+
+
+@compiled
+def _outranks(score: np.float32, other: np.float32) -> bool:
+    return bool(score > other or (other != other and score == score))

@@ -1,4 +1,4 @@
-"""Values that a thread makes ahead of their use."""
+"""Prefetching: values that a background thread makes before they are used."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 _WAIT = 0.05  # seconds between two looks at whether the values are still wanted
 
 
-def ahead(values: Iterable[T], depth: int) -> Generator[T]:
+def prefetch(values: Iterable[T], depth: int) -> Generator[T]:
     """The values, of which a thread makes up to `depth` more than were used.
 
     An error of the thread is raised here, in the place of its value. The thread ends with the iterator.
@@ -38,7 +38,7 @@ def ahead(values: Iterable[T], depth: int) -> Generator[T]:
         except BaseException as error:  # it is raised where the values are used
             put([], error)
 
-    thread = threading.Thread(target=work, name="truepair-ahead", daemon=True)
+    thread = threading.Thread(target=work, name="truepair-prefetch", daemon=True)
     thread.start()
     try:
         while True:

@@ -1,1 +1,0 @@
-"""Engine "cpu-fast": one entry a step, threads without locks."""

@@ -1,0 +1,1 @@
+"""Mutation tests: small changes of the source that the tests should notice."""
