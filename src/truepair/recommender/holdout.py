@@ -14,10 +14,7 @@ from truepair.data.reading import read_interactions
 from truepair.data.split import Mask, Split, disjoint_split
 from truepair.data.split_recipes import last_of_each_user, split_given, split_random, split_temporal
 from truepair.errors import InputError, check_choice, check_number, check_whole
-
-HOLD_OUTS = ("auto", "random", "last", "time")
-"""Which pairs a hold-out takes; "auto" is "last" where users' pairs have times, else "random"."""
-
+from truepair.spec import HOLD_OUTS
 
 def hold_out(interactions: Interactions, how: str = "auto", share: float = 0.1, seed: int = 0) -> Split:
     """A split whose validation part is about the share `share` of the pairs; its test part is empty.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -95,6 +96,11 @@ class Model:
 def solved(form: ClosedForm, data: Interactions, device: torch.device) -> Scorer:
     """The scorer of a closed form of these interactions."""
     return stored_scorer(*form.solve(data, device), data.n_items, None, False).on_cpu()
+
+
+def with_record(facts: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
+    """The facts with the record of one more update."""
+    return {**facts, UPDATES: [*facts.get(UPDATES, []), dict(record)]}
 
 
 def no_items(n: int) -> Mask:
