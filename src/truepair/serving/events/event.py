@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from truepair.data.weighting import Weighting
+from truepair.data.rows.weighting import Weighting
 from truepair.errors import InputError, check_number, check_type, did_you_mean
 from truepair.serving.id_texts import IdTexts
 
