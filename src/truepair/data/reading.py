@@ -85,8 +85,9 @@ def read_interactions(
     - `missing`: "drop" removes rows without an id, rating, weight or time; "error" names the first one.
     - `min_rating`: rows with a lower rating are removed.
     - `duplicates`: which row of a repeated pair is kept: the "last" or "first" (by time, else by row), the
-      one with the "max" rating, the "strongest" by weight, or the last with the "sum" of the weights (1 each
-      without a weight column). "error" raises an error. The default is "last", with `feedback` "strongest".
+      one with the "max" rating, the "strongest" by weight (after the half-life), or the last with the "sum"
+      of the weights (1 each without a weight column). "error" raises an error. The default is "last", with
+      `feedback` "strongest".
     - `core`: the least number of items per user and of users per item, as one number or two; see
       `Interactions.k_core`.
     - `items`: the catalogue, as ids or as a text file with one id a line. The result then contains all of its
@@ -99,6 +100,9 @@ def read_interactions(
       unless it is given; units are s, min, h, d and w.
     - `max_disliked_rating`: rows with this rating or a lower one are dislikes.
     - `dislikes`: True where a weight below 0 marks a dislike; otherwise it is an error.
+
+    Where there are times, `Interactions.log` keeps all rows in order, and splits by time cut them before
+    pairs are merged: docs/evaluation.md.
 
     A weight above 0 scales the loss of its pair: docs/living-data.md. A pair with likes and dislikes is what
     its last row says (with duplicates="first" the first one, with "max" the one with the highest rating).
