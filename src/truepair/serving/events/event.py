@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from truepair.data.weighting import Weighting
+from truepair.data.rows.weighting import Weighting
 from truepair.errors import InputError, did_you_mean
 
 _DAY = 86_400.0  # seconds that a clock elsewhere may be ahead
