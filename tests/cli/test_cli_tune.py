@@ -5,13 +5,13 @@ import tomllib
 import pyarrow.csv as pa_csv
 import pytest
 from test_cli import as_json, failed, good
+from truepair.recommender.parts import parts_of
 
 from truepair.cli.commands.tune import as_toml, read_space_file
 from truepair.cli.configuration import Training, read_settings
 from truepair.losses import DPL
 from truepair.models.encoders import MF
 from truepair.recommender.estimator import Recommender
-from truepair.recommender.parts import parts_of
 from truepair.tuning import Choice, Powers, Range, When
 from worlds import two_tastes
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from truepair.recommender.parts import parts_of
 from typer.testing import CliRunner
 
 from truepair.cli.main import app
 from truepair.losses import BCE, CCL, LOSSES
 from truepair.losses.base import parameters_of
 from truepair.recommender.estimator import Recommender
-from truepair.recommender.parts import parts_of
 from truepair.tuning.domains import Choice, Range, domain_of
 from truepair.tuning.spaces import default_space
 from worlds import two_tastes

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from truepair.models.blend import Blend, trained_part, with_vectors
 
 from truepair.data.split_recipes import split_random
 from truepair.errors import InputError, StorageError
 from truepair.evaluation import evaluate
 from truepair.models import factor_matrices
-from truepair.models.blend import Blend, trained_part, with_vectors
 from truepair.models.closed_forms import EASE
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.model_file import load_model, save_model

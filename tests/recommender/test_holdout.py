@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from truepair.recommender.parts import check_parameters
 
 import truepair as tp
 from truepair.data.ids import IdMap
@@ -17,7 +18,6 @@ from truepair.recommender.holdout import (
     like_test,
     with_validation,
 )
-from truepair.recommender.parts import check_parameters
 
 QUICK = {"dim": 4, "epochs": 2, "device": "cpu", "metric": "ndcg@5"}
 

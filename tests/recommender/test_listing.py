@@ -12,13 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 import torch
+from truepair.recommender.candidates import Candidates
 
 from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
 from truepair.data.simulation import simulate_world
 from truepair.errors import InputError
 from truepair.models.closed_forms import EASE
-from truepair.recommender.candidates import Candidates
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.listing.expression_text import expression_of
 from truepair.recommender.listing.reranking import POOL

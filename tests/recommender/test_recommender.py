@@ -9,6 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import torch
+from truepair.recommender.parts import parts_of
 
 from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
@@ -22,13 +23,12 @@ from truepair.losses import BPR, DPL, LOSSES, PSL, InfoNCE, Loss, Rows, register
 from truepair.models.closed_forms import CLOSED, EASE
 from truepair.models.encoders import MF, LightGCN
 from truepair.prior import estimate_prior
-from truepair.spec.defaults import FULL_CATALOGUE, with_defaults
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.holdout import split_for_fitting
 from truepair.recommender.model_file import Model, load_model, save_model
 from truepair.recommender.new_users import with_more_users
-from truepair.recommender.parts import parts_of
 from truepair.sampling import BNS, DNS, SAMPLERS, Full
+from truepair.spec.defaults import FULL_CATALOGUE, with_defaults
 from truepair.training import Settings
 from truepair.tuning import tune
 from worlds import distinctive, two_tastes

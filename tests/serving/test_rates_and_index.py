@@ -8,6 +8,7 @@ import time
 import numpy as np
 import pytest
 import torch
+from truepair.recommender.candidates import is_worth_a_gpu
 from uvicorn.server import ServerState
 
 from hostile.requests import KINDS, hostile_requests
@@ -15,7 +16,6 @@ from hostile.sending import send_all
 from live import listening
 from services import clicks, model, serve
 from truepair.errors import InputError
-from truepair.recommender.candidates import is_worth_a_gpu
 from truepair.serving.lists.index_choice import IndexChoice
 from truepair.serving.lists.served_model import read_items
 from truepair.serving.web import rates as rates_module

@@ -8,9 +8,9 @@ from truepair.errors import InputError
 from truepair.losses import LOSSES
 from truepair.models.closed_forms import CLOSED, EASE
 from truepair.models.encoders import ENCODERS
-from truepair.spec.defaults import with_defaults
 from truepair.recommender.estimator import Recommender
 from truepair.sampling import SAMPLERS
+from truepair.spec.defaults import with_defaults
 from truepair.tuning.domains import (
     Choice,
     Powers,

@@ -1,13 +1,13 @@
 """The runner for our own models: alone and together the same, pruned and diverged runs end alone."""
 
 import pytest
+from truepair.recommender.parts import parts_of
 
 from truepair.errors import InputError
 from truepair.losses import DPL
 from truepair.models.encoders import MF, LightGCN
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.holdout import split_for_fitting
-from truepair.recommender.parts import parts_of
 from truepair.sampling import DNS
 from truepair.tuning import Asked, Choice, Powers, Range, run_search, training_runner
 from worlds import two_tastes

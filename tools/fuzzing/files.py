@@ -59,7 +59,7 @@ def use_model(data: bytes, folder: Path) -> None:
         lambda: model.fold_in(seen.take(np.isin(seen.users, seen.users[:1]))).recommend(k=2),
         lambda: model.save(folder / "again"),
         lambda: model.add_items(_more_items(model)).recommend(k=2),
-        lambda: model.update(_more_pairs(seen), epochs=None if model.closed_form() else 0),
+        lambda: model.update(_more_pairs(seen), epochs=None if model.spec.closed_form else 0),
         lambda: model.forget(items=items[:1], users=users[:1]),
         lambda: model.recommend(k=3),
     )

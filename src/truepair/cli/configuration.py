@@ -65,7 +65,7 @@ class Training:
     hold_out: Annotated[
         str | None,
         typer.Option(
-            help="Which pairs to hold out: {truepair.recommender.holdout.HOLD_OUTS}. `last`: the latest of "
+            help="Which pairs to hold out: {truepair.spec.HOLD_OUTS}. `last`: the latest of "
             "each user; `auto` is `last` where there are times and the test part is not random." + _DEFAULT
         ),
     ] = None
@@ -122,7 +122,7 @@ def checked_recommender(flat: dict[str, Any]) -> Recommender:
     from truepair.recommender.estimator import Recommender
 
     model = Recommender.of(flat)
-    model.check()
+    _ = model.spec  # raises
     return model
 
 

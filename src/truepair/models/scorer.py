@@ -122,9 +122,9 @@ class Scorer:
 
     def take(self, users: Codes, items: Codes) -> Scorer:
         """The vectors and terms of these users and items; weights, which are between items, are left out."""
-        vectors = (take_rows(self.users, users), take_rows(self.items, items))
-        term = None if self.term is None else self.term[torch.from_numpy(items)]
-        return Scorer(*(part.clone() for part in vectors), term)  # type: ignore[union-attr]
+        of_users, of_items = torch.from_numpy(users), torch.from_numpy(items)
+        term = None if self.term is None else self.term[of_items]
+        return Scorer(self.users[of_users], self.items[of_items], term)
 
 
 def trained_scorer(users: Tensor, items: Tensor, has_term: bool) -> Scorer:

@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 
 import pyarrow as pa
 
+from truepair.data.interactions import Interactions
 from truepair.data.split import Split
 from truepair.errors import InputError, check_type
 from truepair.evaluation import Evaluation, evaluate
@@ -29,6 +30,7 @@ from truepair.recommender.updating.forget import forgotten
 from truepair.recommender.updating.update import updated
 from truepair.spec import Spec
 from truepair.spec.parameters import Parameters
+from truepair.training import Job
 
 Serving = Literal["popular", "separate", "error"]
 
@@ -86,6 +88,10 @@ class Recommender(Parameters):
     def spec(self) -> Spec:
         """The spec of the parameters, checked: raise if one is invalid, or is given and has no effect."""
         return Spec.of(self.given())
+
+    def job(self, interactions: Interactions) -> Job:
+        """The training job that the parameters describe for these interactions."""
+        return Spec.of(self.given(), disliked=interactions.disliked is not None).job(interactions)
 
     def __repr__(self) -> str:
         given = [f"{name}={value!r}" for name, value in self.given().items()]
@@ -195,9 +201,7 @@ class Recommender(Parameters):
     popularity_ = property(
         lambda self: self._fitted().popularity, doc="How many users each item had in training."
     )
-    history_ = property(
-        lambda self: self._fitted().history, doc="Who has a trained row; what is popular."
-    )
+    history_ = property(lambda self: self._fitted().history, doc="Who has a trained row; what is popular.")
     facts_ = property(lambda self: self._fitted().facts, doc="How the model was made, as plain JSON.")
 
     # --- recommending ----------------------------------------------------------------------------------
@@ -243,9 +247,7 @@ class Recommender(Parameters):
         options = lists.ListOptions(
             exclude_seen, exclude_items, only_items, items, where, quota, diversify, explain, unknown, cold
         )
-        return to_output(
-            pa.concat_tables(lists.recommend(self._fitted(), users, k, options)), self.output_
-        )
+        return to_output(pa.concat_tables(lists.recommend(self._fitted(), users, k, options)), self.output_)
 
     def recommend_in_parts(
         self, users: Any = None, k: int = 10, *, part: int = 8192, **options: Any

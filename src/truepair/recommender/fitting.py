@@ -99,7 +99,7 @@ def _train(
         spec.job(train, encoder=encoder, settings=settings), engine=spec.engine, progress=progress
     )
     can_start = not isinstance(encoder, Hybrid)  # an update would not know its features
-    run = {"engine": spec.engine, "checkpoint": checkpoint, "progress": progress}
+    run: dict[str, Any] = {"engine": spec.engine, "checkpoint": checkpoint, "progress": progress}
     return fit(job, on_epoch, **run, keep_start=can_start), facts
 
 
@@ -128,10 +128,9 @@ def scorer_of(spec: Spec, result: FitResult, train: Interactions) -> Scorer:
 def blended(scorer: Scorer, spec: Spec, train: Interactions) -> Scorer:
     """The scorer with the weights of the blend, solved for these interactions."""
     assert spec.blend is not None
-    history, weights = spec.blend.solve(train, spec.settings.torch_device())
-    return dataclasses.replace(
-        scorer, history=history, weights=dense("items", weights).mul_(spec.blend_weight)
-    )
+    _, weights = spec.blend.solve(train, spec.settings.torch_device())
+    weights = dense("items", weights).mul_(spec.blend_weight)
+    return dataclasses.replace(scorer, history=train.weighted_csr(), weights=weights)
 
 
 def tau_of(result: FitResult) -> float | tuple[float, ...] | None:

@@ -26,6 +26,7 @@ from truepair.data.split_recipes import (
 from truepair.errors import InputError, check_choice, check_number, check_whole
 from truepair.spec import HOLD_OUTS
 
+
 def hold_out(interactions: Interactions, how: str = "auto", share: float = 0.1, seed: int = 0) -> Split:
     """A split whose validation part is about the share `share` of the pairs; its test part is empty.
 

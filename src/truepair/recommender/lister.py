@@ -115,9 +115,7 @@ class Lister:
         listed = model.listed if allowed is None else model.listed & allowed
         codes = np.flatnonzero(listed)
         if not len(codes):
-            raise NoItemLeftError(
-                "no item is left to recommend; loosen where, only_items or exclude_items."
-            )
+            raise NoItemLeftError("no item is left to recommend; loosen where, only_items or exclude_items.")
         items = take_rows(model.scorer.columns, codes)
         if isinstance(items, Tensor) and is_worth_a_gpu(n_users, items, model.device):
             items = items.to(model.device)

@@ -111,9 +111,7 @@ def model_lister(model: Model, n_users: int = 1) -> Lister:
     return kept
 
 
-def recommend(
-    model: Model, users: Any, k: int, options: ListOptions, part: int = 8192
-) -> Iterator[pa.Table]:
+def recommend(model: Model, users: Any, k: int, options: ListOptions, part: int = 8192) -> Iterator[pa.Table]:
     """Tables of user, item, score, rank, for `part` users at a time; see `Recommender.recommend`."""
     k, known = check_whole("k", k, 1), model.seen.user_ids
     ids = known.ids if users is None else as_ids(users, "user")
@@ -206,16 +204,17 @@ class Neighbours:
     def _directions(self) -> Tensor:
         return distinctive(self.model.scorer.items, self.model.popularity)
 
-    def items(self, items: Any, k: int) -> pa.Table:
-        """A table of item, similar, score, rank."""
+    def items(self, items: Any, k: int, among: Mask | None = None) -> pa.Table:
+        """A table of item, similar, score, rank; `among`: the items that are listed, by default all."""
         model, ids = self.model, self.model.seen.item_ids
-        codes = _trained_codes("item", ids, items, model.listed)
+        among = model.listed if among is None else among
+        codes = _trained_codes("item", ids, items, among)
         if (closed := model.spec.closed_form) is not None:
             weights = model.scorer.weights
             queries, directions = closed.alike(model.scorer.columns if weights is None else weights, codes)
         else:
             queries, directions = take_rows(self._directions, codes), self._directions
-        return _similar("item", queries, directions, ids, codes, model.listed, k)
+        return _similar("item", queries, directions, ids, codes, among, k)
 
     def users(self, users: Any, k: int) -> pa.Table:
         """A table of user, similar, score, rank."""

@@ -20,6 +20,7 @@ from truepair.models.feature_map import FeatureMap
 from truepair.models.scorer import Scorer, stored_scorer
 from truepair.models.start import Start
 from truepair.spec import Spec
+from truepair.spec.parameters import as_json
 from truepair.training import fold_in
 
 UPDATES = "updates"
@@ -80,12 +81,16 @@ class Model:
         history = None if scorer.weights is None else histories.weighted_csr()
         if not spec.is_trained:
             return scorer.query(torch.zeros(histories.n_users, 0), history)
-        loss = spec.loss.with_prior(self.mean_tau)
+        loss = spec.loss if self.mean_tau is None else spec.loss.with_prior(self.mean_tau)
         settings = spec.settings_for(len(histories), 0)
         vectors = fold_in(
             scorer.trained_columns, spec.trained, loss, spec.sampler, histories, settings, self.popularity
         )
         return scorer.query(vectors[:, : scorer.dim], history)
+
+    def parameters_json(self) -> dict[str, Any]:
+        """The parameters of its spec as plain JSON."""
+        return {name: as_json(value) for name, value in self.spec.parameters().items()}
 
     def __repr__(self) -> str:
         n = len(self.facts.get(UPDATES, []))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -27,14 +27,23 @@ from truepair.models.feature_map import FeatureMap, check_map
 from truepair.models.scorer import Scorer
 from truepair.models.start import Side, Start
 from truepair.recommender.model import UPDATES, Model
-from truepair.recommender.output import OUTPUTS
+from truepair.recommender.output import OUTPUTS, Output
 from truepair.spec import Spec
-from truepair.spec.parameters import as_json, check_saveable, from_json
+from truepair.spec.parameters import check_saveable, from_json
 from truepair.storage.plain_values import is_number
 from truepair.storage.tensor_file import read_tensors, write_tensors
 
 KIND, VERSION = "truepair model", 2
-_ERRORS = (InputError, StorageError, KeyError, pa.ArrowException, OSError, ValueError, TypeError, AttributeError)
+_ERRORS = (
+    InputError,
+    StorageError,
+    KeyError,
+    pa.ArrowException,
+    OSError,
+    ValueError,
+    TypeError,
+    AttributeError,
+)
 Tensors = Mapping[str, Tensor]
 Floats = npt.NDArray[np.float64]
 
@@ -43,7 +52,7 @@ class Stored(NamedTuple):
     """What a file holds."""
 
     model: Model
-    output: str
+    output: Output
 
 
 def save_model(path: str | Path, model: Model, output: str = "arrow", updatable: bool = True) -> None:
@@ -51,7 +60,7 @@ def save_model(path: str | Path, model: Model, output: str = "arrow", updatable:
 
     `updatable` writes the state of its training, from which an update goes on.
     """
-    parameters = {name: as_json(value) for name, value in model.spec.parameters().items()}
+    parameters = model.parameters_json()
     check_saveable(parameters)
     seen, scorer = model.seen, model.scorer
     tensors = {
@@ -110,7 +119,11 @@ def _checked(tensors: Tensors, described: Mapping[str, Any], facts: dict[str, An
     seen = _seen(tensors, user_ids, item_ids)
     scorer = _scorer(tensors, spec, seen)
     popularity = tensors["popularity"]
-    if popularity.dtype != torch.int64 or popularity.shape != (len(item_ids),) or bool((popularity < 0).any()):
+    if (
+        popularity.dtype != torch.int64
+        or popularity.shape != (len(item_ids),)
+        or bool((popularity < 0).any())
+    ):
         raise InputError(f"popularity is not {len(item_ids)} counts.")
     total = float(popularity.double().sum())
     if not 0 < total < 2**53:  # fold-in divides by it, and counts are added as 64-bit integers
@@ -126,7 +139,7 @@ def _checked(tensors: Tensors, described: Mapping[str, Any], facts: dict[str, An
         item_map=_item_map(tensors, described.get("features"), scorer),
         folded=bool(described["folded"]), facts=facts,
     )  # fmt: skip
-    return Stored(model, check_choice("output", described["output"], OUTPUTS))
+    return Stored(model, cast(Output, check_choice("output", described["output"], OUTPUTS)))
 
 
 def spec_of_file(parameters: Mapping[str, Any]) -> Spec:
@@ -152,7 +165,9 @@ def _scorer(tensors: Tensors, spec: Spec, seen: Interactions) -> Scorer:
     term = _dense("term", tensors, (n,)) if has_term else None
     if not has_weights:
         return Scorer(users, items, term)
-    history = _sparse("history", tensors, (n_users, n)) if "history.starts" in tensors else seen.weighted_csr()
+    history = (
+        _sparse("history", tensors, (n_users, n)) if "history.starts" in tensors else seen.weighted_csr()
+    )
     if closed is not None and closed.sparse_items:
         return Scorer(users, items, term, history, _sparse("weights", tensors, (n, n)))
     return Scorer(users, items, term, history, by_columns(_dense("weights", tensors, (n, n))))
@@ -239,7 +254,7 @@ def _seen(tensors: Tensors, user_ids: IdMap, item_ids: IdMap) -> Interactions:
         for array in cached.values():
             array.flags.writeable = False
         return trusted_interactions(users, codes, user_ids, item_ids, cached)
-    more = {
+    more: dict[str, Any] = {
         "weight": None if weight is None else weight.numpy(),
         "disliked": None if disliked is None else disliked.numpy(),
     }

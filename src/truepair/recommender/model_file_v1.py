@@ -21,7 +21,9 @@ _NOT_FACTS = (
 )  # fmt: skip
 
 
-def upgraded(tensors: Mapping[str, Tensor], facts: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def upgraded(
+    tensors: Mapping[str, Tensor], facts: dict[str, Any]
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors and facts of version 2; the caller checks them."""
     spec = spec_of_file(facts["parameters"])
     ids = {name: _ids(name, tensors[f"ids.{name}"]) for name in ("users", "items")}

@@ -77,8 +77,8 @@ def with_more_users(model: Model, ids: IdMap) -> Model:
     )
     trained = np.zeros(len(everyone), dtype=bool)
     trained[codes] = model.trained
-    parts = {"scorer": dataclasses.replace(scorer, users=users, history=history), "start": None}
-    return dataclasses.replace(model, **parts, seen=known, trained=trained)
+    more = dataclasses.replace(scorer, users=users, history=history)
+    return dataclasses.replace(model, scorer=more, start=None, seen=known, trained=trained)
 
 
 def _placed(history: sp.csr_array, codes: Codes, n: int) -> sp.csr_array:

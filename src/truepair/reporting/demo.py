@@ -161,9 +161,9 @@ def _plain_call(data: DemoData, seed: int, epochs: int | None, quiet: bool) -> t
     began = time.perf_counter()
     model = Recommender(seed=seed, epochs=epochs, metric=METRIC).fit(data.split, progress=not quiet)
     score = model.facts_["metrics"][f"validation {METRIC}"]
-    blend = model.facts_["parameters"]["blend"]
-    name = "full" if blend is None else "full, blended with EASE"
-    result = replace(model.result_, users=model.users_, items=model.items_, score=score, engine=name)
+    name = "full" if model.spec_.blend is None else "full, blended with EASE"
+    users, items = model.matrices()
+    result = replace(model.result_, users=users, items=items, score=score, engine=name)
     return result, time.perf_counter() - began
 
 

@@ -25,7 +25,7 @@ from truepair.storage.old_names import current_parameters
 from truepair.training import AUTO, ENGINES, Job, Settings, check_sampler
 
 HOLD_OUTS = ("auto", "random", "last", "time")
-"""Which interactions a hold-out takes; "auto" is "last" where users' interactions have times, else "random"."""
+"""Which interactions a hold-out takes; "auto" is "last" where users have times, else "random"."""
 
 SEARCHED = ("temperature", "popularity", "dim", "epochs", "blend")
 """What automatic settings choose where it is not given."""
@@ -121,7 +121,7 @@ class Spec:
     def call(self) -> str:
         """The call that repeats a fit with this spec, without a search."""
         own = self.parameters()
-        parts = {name: own[name] for name in ("loss", "encoder", "sampler") if name in own}
+        parts: dict[str, Any] = {part: own[part] for part in PARTS if part != "blend" and part in own}
         usual = {**Spec.of(parts).parameters(), **{name: PARAMETERS[name] for name in parts}}
         kept = {k: v for k, v in own.items() if repr(v) != repr(usual[k]) and k != "auto"}
         if self.is_trained:
@@ -209,7 +209,8 @@ def _searched(known: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[str, 
     """
     plain = (
         known["auto"] and known["loss"] == "infonce" and _is_full(known["sampler"])
-        and isinstance(known["encoder"], str) and known["scoring"] == "cosine" and known.get("stop_after") is None
+        and isinstance(known["encoder"], str) and known["scoring"] == "cosine"
+        and known.get("stop_after") is None
     )  # fmt: skip
     unset = [name for name in SEARCHED if given.get(name) is None]
     return tuple(unset) if plain else ()

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812, the name everybody uses
+from truepair.recommender.parts import parts_of
 from typer.testing import CliRunner
 
 from loss_values import two_of_each
@@ -18,7 +19,6 @@ from truepair.losses import LOSSES as REGISTRY
 from truepair.models.encoders import MF, LightGCN
 from truepair.randomness import stream_key
 from truepair.recommender.estimator import Recommender
-from truepair.recommender.parts import parts_of
 from truepair.sampling import Full, Uniform
 from truepair.training import Job, Settings, choose_engine, fit
 from truepair.training.full.losses import ROW_FORMS, has_row_form

@@ -11,11 +11,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from truepair.models.blend import Blend
 
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError, TruepairError
 from truepair.evaluation import Validation
-from truepair.models.blend import Blend
 from truepair.models.closed_forms import EASE
 from truepair.prior import PreparedJob, prepare_many
 from truepair.recommender.estimator import Recommender
@@ -86,7 +86,7 @@ def _job(parameters: Parameters, train: Interactions, seed: int) -> tuple[Job, S
 def _with_ease(parameters: Parameters, result: FitResult, train: Interactions) -> Fitted:
     """The matrices on the device; of a blend, with EASE."""
     model = Recommender.of(BEFORE | {name: parameters[name] for name in parameters if name != STOP})
-    device, ease = model.job(train).settings.torch_device(), model.blended_form()
+    device, ease = model.job(train).settings.torch_device(), model.spec.blend
     if ease is None:
         return result.users.to(device), result.items.to(device), result
     blend = _solved_ease(ease, train, device)
@@ -134,7 +134,7 @@ class BlendRunner:
     def _blend(self, parameters: Parameters) -> tuple[Any, Tensor]:
         users, items, _ = self._run
         model = Recommender.of({**BEFORE, **parameters})
-        form = model.blended_form()
+        form = model.spec.blend
         assert form is not None
         ease = _solved_ease(form, self.train, items.device)
         torch.cuda.empty_cache()  # matrices of the trial before, as large as EASE's

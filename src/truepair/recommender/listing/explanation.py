@@ -81,7 +81,9 @@ class Explanation:
             return sp.csr_array(rows[:, :n])
         if self.directions is None or seen is None:  # popularity: no item of a user contributes
             return sp.csr_array((n_rows(rows), n), dtype=np.float32)
-        return sp.csr_array(seen.multiply(self.known.astype(np.float32)[None, :]))
+        kept = self.known[seen.indices]
+        starts = np.append(0, np.cumsum(kept))[seen.indptr]
+        return sp.csr_array((seen.data[kept], seen.indices[kept], starts), shape=seen.shape)
 
     def _weights(self) -> Weights:
         from truepair.ranking.reasons import SPARSE_ROWS, TABLE, VECTORS, Weights

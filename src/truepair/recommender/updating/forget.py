@@ -34,9 +34,7 @@ def forgotten(model: Model, items: Any, users: Any, unknown: str) -> Model:
     """
     check_choice("unknown", unknown, ["error", "drop"])
     if model.folded:
-        raise InputError(
-            "these users were folded in, and are not a part of the model; use the model itself."
-        )
+        raise InputError("these users were folded in, and are not a part of the model; use the model itself.")
     if items is None and users is None:
         raise InputError("nothing to forget is given; name items, users, or both.")
     kept = _kept(model, items, users, unknown)

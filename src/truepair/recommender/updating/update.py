@@ -210,7 +210,7 @@ def _with_prior(loss: Loss, model: Model, growth: Growth) -> Loss:
     tau = model.tau
     if not isinstance(tau, tuple):
         return loss if tau is None else _fixed(loss, tau)
-    values = np.append(np.asarray(tau, dtype=np.float64), model.mean_tau)  # the row -1 is the mean
+    values = np.append(np.asarray(tau, dtype=np.float64), np.mean(tau))  # the row -1 is the mean
     return _fixed(loss, tuple(values[growth.users].tolist()))
 
 

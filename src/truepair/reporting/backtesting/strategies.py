@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 from truepair.data.interactions import Interactions
 from truepair.recommender.estimator import Recommender
-from truepair.spec.parameters import as_json, from_json
 from truepair.reporting.backtesting.periods import Period, Timeline
+from truepair.spec.parameters import as_json, from_json
 
 
 class Source:

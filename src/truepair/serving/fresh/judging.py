@@ -13,7 +13,9 @@ from truepair.evaluation import Evaluation, compare
 from truepair.evaluation.comparison import Comparison
 from truepair.randomness import random_bits
 from truepair.recommender.estimator import Recommender
-from truepair.reporting.backtesting.judging import judge
+from truepair.recommender.lists import ListOptions
+from truepair.recommender.model import Model
+from truepair.reporting.backtesting.judging import judge_lists
 from truepair.serving.events.event import Kinds
 from truepair.serving.events.reading import History
 from truepair.serving.fresh.lessons import Lessons, Row, rows_by_user
@@ -68,7 +70,7 @@ def judged(
     target, before = _in_common_codes(lessons, candidate, running)
     past = _Past(rows_by_user(lessons.past), lessons.forgotten)
     new, old = (
-        judge(_as_served(one, target, past, kinds), target, before, metric) for one in (candidate, running)
+        _judged_as_served(one.model_, target, before, metric, past, kinds) for one in (candidate, running)
     )
     return Judgement(new, old, compare(new, old, metric))
 
@@ -84,8 +86,6 @@ def _in_common_codes(lessons: Lessons, *models: Recommender) -> tuple[Interactio
     assert target is not None
     chosen = target.take(np.isin(target.users, _drawn(target)))
     users = IdMap.of(target.user_ids.outside(np.unique(chosen.users)), "user")
-    for model in models:  # a model of nobody has its first user
-        users = users.union(IdMap.of(model.seen_.user_ids.ids[:1], "user"), "user")
     items = known.item_ids.union(target.item_ids, "item")
     for model in models:
         items = items.union(model.seen_.item_ids, "item")
@@ -116,17 +116,14 @@ def _recoded(pairs: Interactions, users: IdMap, items: IdMap) -> Interactions:
     return Interactions(places[places >= 0], columns[places >= 0], users, items)
 
 
-def _as_served(model: Recommender, target: Interactions, past: _Past, kinds: Kinds) -> Recommender:
-    """The model with the judged people alone, folded in as the service does it."""
-    length = Limits().id_length
-    found = model.model_
-    users, items = (
-        IdTexts.of(ids, what, length)
-        for ids, what in ((found.seen.user_ids, "user"), (found.seen.item_ids, "item"))
-    )
-    people = Histories(found, model.get_params(), users, items, kinds)
-    people.reader = past
-    texts = [str(one) for one in target.user_ids.outside(np.flatnonzero(target.user_counts)).to_pylist()]
-    served = Recommender(**model.get_params())
-    served.model_ = people.model_of(texts)
-    return served
+def _judged_as_served(
+    model: Model, target: Interactions, before: Interactions, metric: str, past: _Past, kinds: Kinds
+) -> Evaluation:
+    """The lists of the judged users, folded in as the service does it."""
+    length, seen = Limits().id_length, model.seen
+    users, items = IdTexts.of(seen.user_ids, "user", length), IdTexts.of(seen.item_ids, "item", length)
+    histories = Histories(model, users, items, kinds)
+    histories.reader = past
+    ids = target.user_ids.outside(np.flatnonzero(target.user_counts))
+    block = histories.listed([str(one) for one in ids.to_pylist()], ids, ListOptions(exclude_seen=False))
+    return judge_lists(model, block, target, before, metric)

@@ -15,9 +15,7 @@ from truepair.errors import InputError, check_choice, check_whole
 from truepair.evaluation import Evaluation
 from truepair.models.encoders import Hybrid
 from truepair.recommender.estimator import Recommender
-from truepair.recommender.parts import parts_of
-from truepair.recommender.updating.facts import UPDATES
-from truepair.reporting.backtesting.strategies import restored
+from truepair.recommender.model import UPDATES
 from truepair.serving.events.event import Kinds
 from truepair.serving.events.opening import open_store
 from truepair.serving.events.reading import StoreReader
@@ -66,7 +64,7 @@ def reading(store: str) -> Iterator[StoreReader]:
 
 def check_retrainable(model: Recommender) -> None:
     """Raise if the service cannot retrain the model."""
-    if model.closed_form() is None and isinstance(parts_of(model.get_params()).encoder, Hybrid):
+    if isinstance(model.spec_.encoder, Hybrid):
         raise InputError(
             "a model with encoder = 'hybrid' cannot be retrained by the service, which does not have its "
             "features; fit it with them, and leave out --retrain and --retrain-events."
@@ -182,9 +180,7 @@ def _is_much(running: Recommender, lessons: Lessons) -> bool:
 
 def _fitted(running: Recommender, pairs: Interactions) -> Recommender:
     """A new model with the settings of the old one; those that were chosen automatically are kept."""
-    chosen = running.facts_.get("automatic", {}).get("chosen", {})
-    kept = restored({**chosen, "auto": False}) if running.auto and chosen else {}
-    candidate = Recommender(**{**running.get_params(), **kept}).fit(pairs)
+    candidate = Recommender(**running.spec_.parameters()).fit(pairs)
     candidate.output_ = running.output_
     return candidate
 

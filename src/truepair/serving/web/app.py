@@ -263,7 +263,7 @@ class Service:
                 "pairs": len(seen),
                 "user_ids": str(seen.user_ids.ids.type),
                 "item_ids": str(seen.item_ids.ids.type),
-                "parameters": answers.plain_value(facts.get("parameters")),
+                "parameters": answers.plain_value(served.model.parameters_json()),
                 "facts": shown_facts(facts),
                 "kinds": dict(self.kinds.numbers),
                 "index": {"kind": served.indexing.kind, "recall": served.indexing.recall},

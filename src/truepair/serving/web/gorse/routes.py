@@ -11,7 +11,6 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from truepair.errors import InputError, NoItemLeftError, StorageError
-from truepair.recommender import lists
 from truepair.serving.events.event import Event, Kinds
 from truepair.serving.events.reading import StoreReader
 from truepair.serving.events.records import ItemRecord
@@ -213,7 +212,7 @@ class Gorse:
         served, end = self.service.served, self._end(n, offset)
         ids = served.users.typed([served.users.text(user)])
         try:
-            table = await in_thread(lists.similar_users, served.model, served.parameters, ids, max(end, 1))
+            table = await in_thread(served.neighbours.users, ids, max(end, 1))
         except InputError:
             return json_response([])
         return _scores(_pairs(table, "similar")[offset:end])
