@@ -101,7 +101,9 @@ def _with_prior(job: Job) -> PreparedJob:
     loss, found = with_estimated_prior(job.loss, job.interactions, seed=job.settings.seed)
     if isinstance(loss, InfoNCEPosterior):
         loss = loss.with_density(job.interactions.density)
-    return PreparedJob(replace(job, loss=loss), {} if found is None else {"prior": found})
+    if loss is not job.loss:
+        job = replace(job, loss=loss)
+    return PreparedJob(job, {} if found is None else {"prior": found})
 
 
 def _needs_posterior(loss: Loss) -> bool:

@@ -54,7 +54,8 @@ def choose(
     settled = dataclasses.replace(spec, searched=(), given_rate=True)
     if not spec.searched:
         return Choice(settled)
-    if spec.engine in (AUTO, "full"):  # an error now, and not after the search
+    if spec.settings.optimizer_state != "device" and spec.engine in (AUTO, "full"):
+        # an error now, and not after the search
         check_state(spec.job(split.train))
     metric, seed = judging_metric(spec.metric, split.train.n_items), spec.settings.seed
     clock, users = Clock(budget), some_users(split, seed)
