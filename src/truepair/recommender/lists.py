@@ -72,7 +72,7 @@ class ListOptions:
     def is_plain(self) -> bool:
         """Whether the lists are the best of all items."""
         given = (self.only_items, self.where, self.quota, self.items)
-        no_items = self.exclude_items is None or bool(self.by_user) or self.exclude_items == {}
+        no_items = self.exclude_items is None or isinstance(self.exclude_items, Mapping)
         return no_items and all(one is None for one in given) and not self.diversify and self.explain is False
 
     def lister(self, model: Model, n_users: int = 1) -> Lister:
