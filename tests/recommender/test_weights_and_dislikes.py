@@ -197,9 +197,9 @@ def test_dislike_weight_is_a_parameter(disliking, tmp_path):
     heavy.save(tmp_path / "m")
     assert Recommender.load(tmp_path / "m").dislike_weight == 30
     with pytest.raises(InputError, match="dislike_weight = 3 has no effect: sampler = 'uniform' draws items"):
-        Recommender(sampler="uniform", dislike_weight=3).spec
+        _ = Recommender(sampler="uniform", dislike_weight=3).spec
     with pytest.raises(InputError, match="dislike_weight = -1"):
-        Recommender(dislike_weight=-1).spec
+        _ = Recommender(dislike_weight=-1).spec
 
 
 # --- files -------------------------------------------------------------------------------------------------
