@@ -14,6 +14,7 @@ from truepair.prior import prepare
 from truepair.recommender.estimator import Recommender
 from truepair.sampling import DNS, Full, Popularity, Uniform
 from truepair.training import Job, Settings, fit, fold_in
+from truepair.training.engines import choose_engine
 from truepair.training.full.scoring import Blocks
 from worlds import two_tastes
 
@@ -62,6 +63,17 @@ def test_new_users_are_folded_in_by_the_loss_for_them():
         fold_in(items, MF(dim=4), loss, Full(), DATA, SETTINGS, DATA.item_counts) for loss in (LOSS, PLAIN)
     ]
     assert torch.equal(*found)
+
+
+class Derived(WeightedInfoNCE):
+    """Without a family of its own."""
+
+
+def test_without_a_row_form_the_reference_trains_it():
+    assert choose_engine(job_of(LOSS)) == "full"
+    assert choose_engine(job_of(Derived(0.6))) == "reference"
+    with pytest.raises(InputError, match="weighs items only in losses with a row form"):
+        fit(job_of(Derived(0.6)), engine="full")
 
 
 @dataclass(frozen=True)
