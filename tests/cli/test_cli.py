@@ -301,7 +301,7 @@ FIT_FAILURES = {
     "tau beside a field": (
         [*_FIT, "--set", "loss.temperature=2", "--set", "tau=0.1"],
         "tau = 0.1 has no effect: loss = InfoNCE(temperature=2.0) has no prior; losses with a "
-        "prior: infonce-posterior, dcl",
+        "prior: dcl, hcl",
     ),
     "tau without training": ([*_FIT, "--encoder", "ease", "--tau", "0.1"], "is not trained; leave it out"),
     "a loss without training": (
@@ -855,7 +855,7 @@ def test_compare_says_which_loss_does_not_use_a_prior(given, clicks):
     assert "tau = 0.1 is ignored for it" in result.stderr
     said = failed("compare", clicks, "--losses", "infonce,bpr", *given, *SMALL)
     assert (
-        "has no prior; losses with a prior: infonce-posterior, dcl" in said
+        "has no prior; losses with a prior: dcl, hcl" in said
         or "a field of loss = 'tau' is not known" in said
     )
 
