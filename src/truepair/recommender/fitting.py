@@ -89,7 +89,7 @@ def _train(
     progress: bool,
     tables: FeatureTables,
 ) -> tuple[FitResult, dict[str, Any]]:
-    """The trained encoder, and facts about the prior and the first model, where the loss needs them."""
+    """The trained encoder, and facts about what the loss was prepared with."""
     encoder = tables.given_to(spec.trained)
     settings = spec.settings_for(len(train), train.n_users)
     if validation is None:
