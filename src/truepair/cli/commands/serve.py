@@ -143,16 +143,16 @@ def serve(
     from truepair.serving.demo.files import demo_files
     from truepair.serving.demo.visitors import Visitors
     from truepair.serving.events.event import Kinds
-    from truepair.serving.fresh.retraining import Plan, check_retrainable
-    from truepair.serving.fresh.schedule import Schedule
-    from truepair.serving.fresh.versions import Versions
     from truepair.serving.limits import Limits
     from truepair.serving.lists.index_choice import CHOICES, IndexChoice
     from truepair.serving.lists.served_model import read_items
     from truepair.serving.page.adding import add_page
+    from truepair.serving.retraining.rounds import RetrainingPlan, check_retrainable
+    from truepair.serving.retraining.schedule import Schedule
+    from truepair.serving.retraining.versions import Versions
     from truepair.serving.web.app import Service
-    from truepair.serving.web.freshness import Freshness
     from truepair.serving.web.logs import Log
+    from truepair.serving.web.retraining import AutomaticRetraining
     from truepair.serving.web.running import bound_socket, run
     from truepair.serving.web.tokens import Tokens, check_binding
 
@@ -183,7 +183,7 @@ def serve(
             check_output(Path(place))
         choice = IndexChoice(index, recall, model.with_suffix(".index"), console.say)
         schedule = Schedule.of(retrain, retrain_events)
-        plan = Plan(str(model), place, dict(kinds.numbers), cast(Any, retrain_by), judge_people)
+        plan = RetrainingPlan(str(model), place, dict(kinds.numbers), cast(Any, retrain_by), judge_people)
         versions = Versions(model)
         state = versions.open()
         fitted = Recommender.load(versions.path(state.current))
@@ -201,7 +201,7 @@ def serve(
                 gathered=gather, name=model.name, index=choice, rate=rate,
             )  # fmt: skip
             service.served.version = state.current
-            fresh = Freshness(service, versions, plan, schedule)
+            retraining = AutomaticRetraining(service, versions, plan, schedule)
             add_page(service, second)
             seen, n_events = fitted.seen_, service.reader.count()
             console.say(
@@ -210,7 +210,7 @@ def serve(
             console.say(service.served.indexing.about)
             if state.current:
                 console.say(f"version {state.current} of the model, from {versions.folder}")
-            fresh.start()
+            retraining.start()
 
             def ready(address: str) -> None:
                 console.say(f"serving {model if demo is None else demo.name} at {address}")

@@ -37,7 +37,7 @@ _NEWEST = """
 """
 
 
-class History(NamedTuple):
+class StoredHistory(NamedTuple):
     """What a store knows about a person."""
 
     rows: list[tuple[str, str, float]]  # item, kind, weight, oldest first
@@ -86,9 +86,9 @@ class StoreReader(ABC):
         query = 'SELECT item, kind, weight FROM events WHERE "user" = ? ORDER BY time, number'
         return [(item, kind, weight) for item, kind, weight in self.rows(query, (user,))]
 
-    def of_users(self, users: Sequence[str]) -> dict[str, History]:
+    def of_users(self, users: Sequence[str]) -> dict[str, StoredHistory]:
         """The histories of those of these people whom the store knows."""
-        found: dict[str, History] = {}
+        found: dict[str, StoredHistory] = {}
         for start in range(0, len(users), _MARKS):
             some = users[start : start + _MARKS]
             marks = ", ".join("?" * len(some))
@@ -100,7 +100,7 @@ class StoreReader(ABC):
                 ORDER BY 5, 6
             """
             for user, item, kind, weight, _, _ in self.rows(query, (*some, *some)):
-                history = found.setdefault(user, History([]))
+                history = found.setdefault(user, StoredHistory([]))
                 if item is None:
                     found[user] = history._replace(is_forgotten=True)
                 else:

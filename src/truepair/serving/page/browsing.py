@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 
 from truepair.errors import InputError, StorageError
 from truepair.recommender.estimator import Recommender
-from truepair.serving.events.reading import History
+from truepair.serving.events.reading import StoredHistory
 from truepair.serving.id_texts import escaped
 from truepair.serving.lists.served_model import Asked, ServedModel
 from truepair.serving.page.catalogue import Catalogue
@@ -214,7 +214,7 @@ class Browsing:
 
         def found() -> dict[str, Any]:
             catalogue, code = self.catalogue(served), served.users.codes.get(user)
-            events, is_forgotten = self._stored([user]).get(user, History([]))
+            events, is_forgotten = self._stored([user]).get(user, StoredHistory([]))
             code = None if is_forgotten else code
             codes = [] if code is None else self._history(served, code)
             newest = [
@@ -232,7 +232,7 @@ class Browsing:
 
         return await _answered(found)
 
-    def _stored(self, users: Sequence[str]) -> dict[str, History]:
+    def _stored(self, users: Sequence[str]) -> dict[str, StoredHistory]:
         """What the store knows about people; without a store that answers, nothing."""
         try:
             return self.service.reader.of_users(users)
@@ -242,7 +242,7 @@ class Browsing:
     def _remembered(self, users: list[Any]) -> list[Any]:
         """These people without those who asked to be forgotten."""
         known = self._stored([str(user) for user in users])
-        return [user for user in users if not known.get(str(user), History([])).is_forgotten]
+        return [user for user in users if not known.get(str(user), StoredHistory([])).is_forgotten]
 
     @staticmethod
     def _history(served: ServedModel, code: int) -> list[int]:

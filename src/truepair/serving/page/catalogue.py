@@ -18,7 +18,7 @@ from truepair.recommender import lists
 from truepair.serving.id_texts import escaped
 from truepair.serving.lists.served_model import ServedModel
 from truepair.serving.page.layout import Places, layout
-from truepair.serving.page.searching import Search
+from truepair.serving.page.searching import CatalogueSearch
 from truepair.serving.page.titles import Titles, titles_of
 
 MAPPED = 5000
@@ -62,14 +62,16 @@ class Catalogue:
         return other
 
     @cached_property
-    def item_search(self) -> Search:
+    def item_search(self) -> CatalogueSearch:
         """The items, the most popular first."""
-        return Search(list(self.items.codes), self.model.popularity, self.titles.texts, heaviest_first=True)
+        return CatalogueSearch(
+            list(self.items.codes), self.model.popularity, self.titles.texts, heaviest_first=True
+        )
 
     @cached_property
-    def user_search(self) -> Search:
+    def user_search(self) -> CatalogueSearch:
         """The people, by id."""
-        return Search(list(self.users.codes), self.model.seen.user_counts)
+        return CatalogueSearch(list(self.users.codes), self.model.seen.user_counts)
 
     def find(self, what: str, query: str, limit: int) -> Codes:
         """The codes of `users` or `items` that match."""

@@ -1,4 +1,4 @@
-"""Lessons: the events of a store, divided into what a candidate learns and what judges it."""
+"""TrainingData: the events of a store, divided into what a candidate learns and what judges it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Mask = npt.NDArray[np.bool_]
 Row = tuple[str, str, float]
 
 
-class Lessons(NamedTuple):
+class TrainingData(NamedTuple):
     """What is learnt, and what judges. Both have ids of the model's types."""
 
     learnt: Interactions | None
@@ -50,14 +50,14 @@ class Lessons(NamedTuple):
     """People of whom only events count, not what models have learnt."""
 
 
-def lessons_of(
+def split_events(
     seen: Interactions,
     events: pa.Table,
     kinds: Kinds,
     until: int,
     judged: int,
     forgotten: Collection[str] = (),
-) -> Lessons:
+) -> TrainingData:
     """Divide a table of events (`EventReader.table`).
 
     The model knows `seen`, and could learn from events until the number `until`. Events until `judged` have
@@ -75,7 +75,7 @@ def lessons_of(
     people = [] if judging is None else [str(one) for one in judging.user_ids.ids.to_pylist()]
     past = before.filter(pc.is_in(before["user"], value_set=pa.array(people, pa.large_string())))
     n_pairs = 0 if learnt is None else _n_unknown(learnt, seen)
-    return Lessons(
+    return TrainingData(
         learnt, judging, past, known, n_pairs, len(events), len(new), len(after), cut, last, forgotten
     )
 

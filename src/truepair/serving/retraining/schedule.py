@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from truepair.errors import InputError, StorageError, check_whole
 from truepair.recommender.automatic.budget import seconds_of
-from truepair.serving.fresh.versions import State
+from truepair.serving.retraining.versions import State
 
 _COUNT_SHARE = 50  # counting the events takes at most one part in so many of the time
 
