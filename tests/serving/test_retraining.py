@@ -222,7 +222,7 @@ def test_the_next_candidate_goes_on_from_the_promoted_one(shop):
     shop.add_visits()
     retrain(shop.plan())
     shop.add_visits(8, 9, users=range(40))
-    second = retrain(shop.plan(people=20))
+    second = retrain(shop.plan(users=20))
     assert (second.version, second.against) == (2, 1)
     assert second.new_events == 88 + 40
     assert second.by == "update"
@@ -260,7 +260,7 @@ def test_with_too_few_people_nothing_is_trained(shop, monkeypatch):
     decision = retrain(shop.plan())
     assert decision.decision == "waited"
     assert decision.reason.startswith(
-        "8 people have a new like among the newest 8 of 40 new events, and 30 are"
+        "8 users have a new like among the newest 8 of 40 new events, and 30 are"
     )
     assert Versions(shop.path).state().current == 0
     assert Versions(shop.path).state().counted == 40
@@ -282,7 +282,7 @@ def test_the_way_of_training_can_be_given(shop, monkeypatch):
     with pytest.raises(InputError, match="--retrain-by = 'x' is not known"):
         shop.plan(by="x")
     with pytest.raises(InputError, match="--judge-people = 1 is out of range"):
-        shop.plan(people=1)
+        shop.plan(users=1)
 
 
 def test_settings_that_were_chosen_automatically_are_kept(shop):

@@ -1,4 +1,4 @@
-"""`truepair serve`: answer requests for lists over HTTP, and store what people do."""
+"""`truepair serve`: answer requests for lists over HTTP, and store what users do."""
 
 from __future__ import annotations
 
@@ -84,18 +84,18 @@ def serve(
         ),
     ] = None,
     retrain_events: Annotated[
-        int | None, typer.Option(help="Train a candidate after so many new events.")
+        int | None, typer.Option(help="Train a candidate after this many new events.")
     ] = None,
     retrain_by: Annotated[
         str,
         typer.Option(help="update or fit; auto updates, and fits where much is new."),
     ] = "auto",
     judge_people: Annotated[
-        int, typer.Option(help="With fewer people to judge by, a candidate is not trained.")
+        int, typer.Option(help="With fewer users to judge by, a candidate is not trained.")
     ] = 30,
     max_body: Annotated[int, typer.Option(help="The most bytes of a request.")] = 1 << 20,
     max_k: Annotated[int, typer.Option(help="The longest list that may be asked for.")] = 1000,
-    max_users: Annotated[int, typer.Option(help="The most people in one request.")] = 1000,
+    max_users: Annotated[int, typer.Option(help="The most users in one request.")] = 1000,
     max_events: Annotated[int, typer.Option(help="The most events in one request.")] = 1000,
     timeout: Annotated[float, typer.Option(help="Seconds until a request is answered, or refused.")] = 30.0,
     gather: Annotated[int, typer.Option(help="The most requests for lists that are computed together.")] = 64,
@@ -127,13 +127,13 @@ def serve(
         ),
     ] = None,
     log_people: Annotated[
-        bool, typer.Option("--log-people", help="Log addresses as asked for, with ids of people and items.")
+        bool, typer.Option("--log-people", help="Log addresses as asked for, with ids of users and items.")
     ] = False,
     console: Console,
 ) -> None:
-    """Serve a model over HTTP, with what people did a second ago.
+    """Serve a model over HTTP, including events from seconds ago.
 
-    The page at / shows people, items, the model and the service. GET /openapi.json describes all requests.
+    The page at / shows users, items, the model and the service. GET /openapi.json describes all requests.
     Ctrl-C and SIGTERM finish what is running, then stop.
     """
     from truepair.serving import check_extra
@@ -194,7 +194,7 @@ def serve(
         visitors = None if demo is None else Visitors(demo.future)
         if visitors is not None:
             known = visitors.with_token(known)
-        log = Log(requests=demo is None if log_requests is None else log_requests, people=log_people)
+        log = Log(requests=demo is None if log_requests is None else log_requests, with_ids=log_people)
         with bound_socket(host, port, known) as listening:
             service = Service(
                 fitted, place, items=table, kinds=kinds, tokens=known, limits=limits, log=log,

@@ -1,4 +1,4 @@
-"""CatalogueSearch: people by the beginning of their id, items by that or by words of their title."""
+"""CatalogueSearch: users by the beginning of their id, items by that or by words of their title."""
 
 from __future__ import annotations
 

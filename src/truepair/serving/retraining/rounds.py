@@ -30,8 +30,8 @@ By = Literal["auto", "update", "fit"]
 WAYS = ("auto", "update", "fit")
 """How a candidate is trained; "auto" updates, and fits where much is new or an update is impossible."""
 
-PEOPLE = 30
-"""With fewer people a candidate is not judged, and not trained."""
+USERS = 30
+"""With fewer users a candidate is not judged, and not trained."""
 
 MUCH = 0.2
 """The share of pairs since the last fit from which on "auto" fits anew."""
@@ -45,11 +45,11 @@ class RetrainingPlan:
     store: str
     kinds: dict[str, float]
     by: By = "auto"
-    people: int = PEOPLE
+    users: int = USERS
 
     def __post_init__(self) -> None:
         check_choice("--retrain-by", self.by, WAYS)
-        check_whole("--judge-people", self.people, 2)
+        check_whole("--judge-people", self.users, 2)
 
 
 @contextmanager
@@ -113,12 +113,12 @@ class _Round:
         return self._concluded(candidate, found, data)
 
     def _too_little(self, data: TrainingData) -> str:
-        n, least = n_people(data), self.plan.people
+        n, least = n_people(data), self.plan.users
         if not data.new_pairs:
             return f"none of the {data.new_events:,} new events is a pair that the model could learn"
         if n < least:
             return (
-                f"{n:,} people have a new like among the newest {data.judged_events:,} of "
+                f"{n:,} users have a new like among the newest {data.judged_events:,} of "
                 f"{data.new_events:,} new events, and {least:,} are needed to judge"
             )
         return ""

@@ -60,7 +60,7 @@ class Schedule:
         return n - max(self._counted, state.counted) >= self.events
 
     def restart(self, count: Callable[[], int]) -> None:
-        """Count time and events from now: a trainer was started, or somebody has rolled back."""
+        """Count time and events from now: a trainer was started, or the model was rolled back."""
         self.started = self.clock()
         if self.events is not None:
             try:

@@ -34,7 +34,7 @@ class TrainingData(NamedTuple):
     judging: Interactions | None
     """The likes of the events after it that neither model knows; None: there are none."""
     past: pa.Table
-    """Events until `cut`, of the people of `judging`: what the service knew about them."""
+    """Events until `cut`, of the users of `judging`: what the service knew about them."""
     known: Interactions
     """The pairs of the model and `learnt`."""
     new_pairs: int
@@ -47,7 +47,7 @@ class TrainingData(NamedTuple):
     last: int
     """The number of the last event."""
     forgotten: Collection[str] = ()
-    """People of whom only events count, not what models have learnt."""
+    """Users of whom only events count, not what models have learnt."""
 
 
 def split_events(
@@ -61,7 +61,7 @@ def split_events(
     """Divide a table of events (`EventReader.table`).
 
     The model knows `seen`, and could learn from events until the number `until`. Events until `judged` have
-    judged before, and do not again. People who are `forgotten` were deleted: `seen` has none of their pairs.
+    judged before, and do not again. Users who are `forgotten` were deleted: `seen` has none of their pairs.
     """
     usable = _usable(events, seen, kinds)
     numbers = usable["number"].to_numpy()
@@ -72,8 +72,8 @@ def split_events(
     learnt = _with_known_weights(_interactions(before, seen, kinds), seen)
     known = seen if learnt is None else merged(seen, learnt)
     judging = _unknown_likes(_interactions(after, seen, kinds), known)
-    people = [] if judging is None else [str(one) for one in judging.user_ids.ids.to_pylist()]
-    past = before.filter(pc.is_in(before["user"], value_set=pa.array(people, pa.large_string())))
+    users = [] if judging is None else [str(one) for one in judging.user_ids.ids.to_pylist()]
+    past = before.filter(pc.is_in(before["user"], value_set=pa.array(users, pa.large_string())))
     n_pairs = 0 if learnt is None else _n_unknown(learnt, seen)
     return TrainingData(
         learnt, judging, past, known, n_pairs, len(events), len(new), len(after), cut, last, forgotten

@@ -94,9 +94,9 @@ class Service:
         """A model made ready to be served, which takes seconds, or minutes with an index."""
         index = self.index if with_index else IndexChoice(EXACT)
         made = ServedModel(recommender, self.limits, self.kinds, self.items, index)
-        people, facts = self.store.reader(), self.store.reader()  # each hears of every change once
-        weakref.finalize(made, _close, people, facts).atexit = False
-        made.people.reader = people
+        histories, facts = self.store.reader(), self.store.reader()  # each hears of every change once
+        weakref.finalize(made, _close, histories, facts).atexit = False
+        made.people.reader = histories
         made.facts.attach(facts, None if former is None else former.facts)
         return made
 

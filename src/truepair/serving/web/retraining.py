@@ -212,7 +212,7 @@ class AutomaticRetraining:
             return
         if found["decision"] == "failed":
             self.failures += 1
-            shown = found["reason"] if self.service.log.people else found["reason"].partition(":")[0]
+            shown = found["reason"] if self.service.log.with_ids else found["reason"].partition(":")[0]
             self.service.log.write("trainer", error=shown, trace=found.get("trace", ""))
             found = Decision("failed", found["reason"], against=self.service.served.version).as_json()
             try:
