@@ -23,7 +23,7 @@ from truepair.serving.page import browsing, catalogue
 from truepair.serving.page.adding import add_page
 from truepair.serving.page.files import POLICY
 from truepair.serving.page.layout import layout
-from truepair.serving.page.searching import Search
+from truepair.serving.page.searching import CatalogueSearch
 from truepair.serving.page.titles import titles_of
 from truepair.serving.web.routing import CheckedRouter
 
@@ -104,10 +104,10 @@ def test_bad_questions_are_refused(shop, path):
 
 
 def test_a_search_without_titles_goes_by_ids():
-    search = Search(["b", "a10", "a1"], np.array([1, 5, 3]), [None] * 3, heaviest_first=True)
+    search = CatalogueSearch(["b", "a10", "a1"], np.array([1, 5, 3]), [None] * 3, heaviest_first=True)
     assert search.find("a1", 10).tolist() == [2, 1]
     assert search.find(" ", 2).tolist() == [1, 2]
-    assert Search(["a", "b", "c"], np.array([0, 1, 1])).find("", 9).tolist() == [1, 2]
+    assert CatalogueSearch(["a", "b", "c"], np.array([0, 1, 1])).find("", 9).tolist() == [1, 2]
 
 
 # --- titles -----------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from truepair.recommender.lister import ListedUsers, known_users, stacked
 from truepair.recommender.lists import ListOptions, excluded_items
 from truepair.recommender.model import Model
 from truepair.serving.events.event import Kinds
-from truepair.serving.events.reading import History
+from truepair.serving.events.reading import StoredHistory as History
 from truepair.serving.id_texts import IdTexts
 
 _KEPT = 100_000  # people whose vectors stay in memory
