@@ -21,7 +21,7 @@ from truepair.recommender.lister import ListedUsers, known_users, stacked
 from truepair.recommender.lists import ListOptions, excluded_items
 from truepair.recommender.model import Model
 from truepair.serving.events.event import Kinds
-from truepair.serving.events.reading import StoredHistory as History
+from truepair.serving.events.reading import StoredHistory
 from truepair.serving.id_texts import IdTexts
 
 _KEPT = 100_000  # people whose vectors stay in memory
@@ -33,7 +33,7 @@ class Events(Protocol):
     def changed_users(self) -> set[str]:
         """Who did something since the last call."""
 
-    def of_users(self, users: Sequence[str]) -> dict[str, History]:
+    def of_users(self, users: Sequence[str]) -> dict[str, StoredHistory]:
         """The histories of those of these people of whom something is known."""
 
     def close(self) -> None:
@@ -105,7 +105,7 @@ class Histories:
             self._known.popitem(last=False)
         return True
 
-    def _with_events(self, user: str, history: History) -> Person | None:
+    def _with_events(self, user: str, history: StoredHistory) -> Person | None:
         code = None if history.is_forgotten else self.users.codes.get(user)
         before = self.history(code) if code is not None else {}
         after = dict(before)
