@@ -53,6 +53,18 @@ async def asked(app, method, path, body=None, headers=None):
     return Answer(start["status"], found, b"".join(message.get("body", b"") for message in messages[1:]))
 
 
+def schema_of(document, operation):
+    """The schema of an operation's answer in JSON, by name or in place."""
+    found = operation["responses"]["200"].get("content", {}).get("application/json", {}).get("schema", {})
+    return resolved(document, found)
+
+
+def resolved(document, schema):
+    """A schema, or the one that it refers to."""
+    name = schema.get("$ref", "").rpartition("/")[2]
+    return document["components"]["schemas"][name] if name else schema
+
+
 class Client:
     """A service that answers in this process."""
 

@@ -17,6 +17,10 @@ class InputError(TruepairError, ValueError):
     """An argument or an input file cannot be used. The message states the value and the remedy."""
 
 
+class NoItemLeftError(InputError):
+    """The conditions of a list leave no item to recommend."""
+
+
 class TrainingError(TruepairError, RuntimeError):
     """Training cannot continue. The message says where it stopped and what to try."""
 

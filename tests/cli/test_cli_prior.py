@@ -162,18 +162,3 @@ def test_fit_tells_the_prior_that_it_estimated(clicks, tmp_path):
     )
     assert result.exit_code == 0, result.output
     assert "estimated prior τ" in result.stdout
-
-
-def test_weights_by_a_first_model_from_fit_to_lists(clicks, tmp_path):
-    model, lists = tmp_path / "model.truepair", tmp_path / "lists.csv"
-    options = ["--loss", "infonce-posterior", "--tau", "auto", "--epochs", "2", "--device", "cpu"]
-    result = CliRunner().invoke(app, ["fit", str(clicks), *options, "-o", str(model)])
-    assert result.exit_code == 0, result.output
-    assert "weights by a first model" in result.output
-    assert "estimated" in result.output
-    result = CliRunner().invoke(app, ["recommend", str(model), "-k", "3", "-o", str(lists)])
-    assert result.exit_code == 0, result.output
-    drawn = ["fit", str(clicks), *options, "--sampler", "uniform", "-o", str(tmp_path / "other")]
-    refused = CliRunner().invoke(app, drawn)
-    assert refused.exit_code == 1
-    assert "use --sampler full" in refused.output

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from truepair.data import pairs
-from truepair.data.pairs import DUPLICATES, codes_of, group, merge, part_dislikes, repeats
-from truepair.data.weighting import Weighting
+from truepair.data.rows import pairs
+from truepair.data.rows.pairs import DUPLICATES, codes_of, group, merge, part_dislikes, repeats
+from truepair.data.rows.weighting import Weighting
 
 POLICIES = [policy for policy in DUPLICATES if policy != "error"]
 

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from asking import Client
+from asking import Client, resolved, schema_of
 from retraining_worlds import Shop
 from truepair.errors import StorageError
 from truepair.recommender.estimator import Recommender
@@ -148,11 +148,13 @@ def test_the_document_describes_the_decisions(shop, start):
     client = start()
     shop.add_visits()
     retrained(client)
-    paths = client.get("/openapi.json").json["paths"]
-    schema = paths["/v1/model/decisions"]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+    document = client.get("/openapi.json").json
+    paths = document["paths"]
+    schema = schema_of(document, paths["/v1/model/decisions"]["get"])["properties"]
+    running, decision = (resolved(document, s) for s in (schema["running"], schema["decisions"]["items"]))
     found = client.get("/v1/model/decisions").json
-    assert set(schema["properties"]["running"]["properties"]) == set(found["running"])
-    assert set(schema["properties"]["decisions"]["items"]["properties"]) == set(found["decisions"][0])
+    assert set(running["properties"]) == set(found["running"])
+    assert set(decision["properties"]) == set(found["decisions"][0])
     assert paths["/v1/model/rollback"]["post"]["requestBody"]["content"]["application/json"]["example"] == {}
 
 

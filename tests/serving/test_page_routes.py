@@ -10,9 +10,11 @@ from urllib.parse import quote
 import numpy as np
 import pyarrow as pa
 import pytest
+from fastapi.responses import Response
 from test_safety import ADMIN, KEYS, READ, WRITE, bearer
 
 import truepair as tp
+from asking import schema_of
 from services import clicks, integer_model, model, serve
 from truepair.errors import InputError, StorageError
 from truepair.serving.events.store import EventReader
@@ -23,7 +25,7 @@ from truepair.serving.page.files import POLICY
 from truepair.serving.page.layout import layout
 from truepair.serving.page.searching import Search
 from truepair.serving.page.titles import titles_of
-from truepair.serving.web.routes import Route
+from truepair.serving.web.routing import CheckedRouter
 
 BAD = '<script>alert("1")</script>'
 NAMES = ["Amélie (2001)", "Star Wars", "Wars of the Stars", BAD, "東京物語"]
@@ -252,16 +254,14 @@ def test_an_id_may_hold_slashes(serve, clicks):
 
 
 def test_an_address_that_ends_with_an_id_gives_way_to_routes_that_came_later(serve, model):
-    class Later:
-        async def answer_later(self, request, body):
-            from fastapi.responses import Response
-
-            return Response("later")
+    async def later(id: str) -> Response:
+        return Response("later")
 
     def prepare(service):
         add_page(service)
-        route = Route("GET", "/v1/items/{id:path}/later", "later", "read", "", {"type": "string"})
-        service.parts.append(([route], Later()))
+        router = CheckedRouter(service.gate)
+        router.add("GET", "/v1/items/{id:path}/later", later, "read")
+        service.routers.append(router)
 
     client = serve(model, prepare=prepare)
     assert client.get("/v1/items/i1/later").body == b"later"
@@ -358,7 +358,7 @@ def test_neighbours_are_near_on_the_map():
 
 def test_a_catalogue_is_freed_with_its_model(shop, model):
     client = shop()
-    part = next(part for _, part in client.service.parts if isinstance(part, browsing.Browsing))
+    part = browsing.Browsing(client.service)
     other = ServedModel(model, client.service.limits, client.service.kinds)
     found = weakref.ref(part.catalogue(other))
     assert part.catalogue(other) is found()
@@ -425,14 +425,15 @@ def test_figures_of_other_parts_are_shown(shop):
 def test_the_examples_of_the_pages_routes_are_served(shop):
     client = shop()
     document = client.get("/openapi.json").json
-    for route in browsing.ROUTES:
-        about = document["paths"][route.path.replace(":path", "")][route.method.lower()]
+    for route in browsing.Browsing(client.service).router().routes:
+        [method] = route.methods
+        about = document["paths"][route.path.replace(":path", "")][method.lower()]
         values = {p["name"]: p["example"] for p in about.get("parameters", ()) if p["in"] == "path"}
         address = route.path.replace(":path", "").format(**values)
         body = about.get("requestBody", {}).get("content", {}).get("application/json", {}).get("example")
         answer = client.get(address) if body is None else client.post(address, body)
         assert answer.status == 200, (address, answer.body)
-        for name in about["responses"]["200"]["content"]["application/json"]["schema"]["required"]:
+        for name in schema_of(document, about)["required"]:
             assert name in answer.json
     assert "/" not in document["paths"]
 

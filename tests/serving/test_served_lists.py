@@ -1,12 +1,14 @@
 """What is served is what the library gives."""
 
 import json
+import re
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import truepair as tp
+from asking import schema_of
 from services import clicks, integer_model, model, serve
 from truepair.serving.events.event import Kinds
 from truepair.serving.lists.served_model import Asked, read_items
@@ -306,7 +308,50 @@ def test_the_examples_of_the_document_are_served(serve, model):
         example = content.get("application/json", {}).get("example")
         answer = client.ask(method.upper(), path.format(**values), example)
         assert answer.status == 200, (path, answer.body)
-        schema = about["responses"]["200"]["content"].get("application/json", {}).get("schema", {})
-        for name in schema.get("required", ()):
+        for name in schema_of(document, about).get("required", ()):
             assert name in answer.json
     assert json.dumps(document).count("USER") == 0
+
+
+def test_a_page_describes_every_address_and_loads_nothing(serve, model):
+    client = serve(model)
+    answer = client.get("/docs")
+    page = answer.body.decode()
+    assert answer.headers["content-type"].startswith("text/html")
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    assert not re.search(r"<script|<link|<img|src=|https?://", page)
+    for path in client.get("/openapi.json").json["paths"]:
+        assert f" {path}</code>" in page
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "text"),
+    [
+        ("/v1/recommendations", {"user": ["u1"]}, "'user' is not a field here; use .* Did you mean 'users'?"),
+        ("/v1/recommendations", {"k": 3}, "the field 'users' is missing; it is the ids of the users"),
+        ("/v1/recommendations", {"users": []}, "users = \\[\\] cannot be used; .*at least 1 item"),
+        (
+            "/v1/recommendations",
+            {"users": ["u1"], "k": "3"},
+            "k = '3' cannot be used; .*integer; it is how many",
+        ),
+        ("/v1/recommendations", {"users": ["u1"], "k": 1001}, "k = 1001 is out of range; .* from 1 to 1000"),
+        (
+            "/v1/recommendations",
+            {"users": ["u1"] * 1001},
+            "users has 1,001 entries; at most 1,000 are allowed",
+        ),
+        (
+            "/v1/recommendations",
+            {"users": ["u1"], "cold": "no"},
+            "cold = 'no' .*'popular', 'separate' or 'error'",
+        ),
+        ("/v1/recommendations", b"{", "the body is not JSON: .*; send an object"),
+        ("/v1/events", {"events": [{"user": "u1"}]}, "the field 'item' is missing"),
+        ("/v1/events", {"events": [{"user": "u1", "item": "i1", "kind": "lik"}]}, "Did you mean 'like'?"),
+    ],
+)
+def test_a_refusal_states_the_value_and_what_is_allowed(serve, model, path, body, text):
+    answer = serve(model).post(path, body)
+    assert answer.status == (400 if isinstance(body, bytes) else 422)
+    assert re.search(text, answer.json["error"]), answer.json["error"]

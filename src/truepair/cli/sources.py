@@ -58,7 +58,7 @@ class Reading:
     encoding: Annotated[str | None, typer.Option(help="The encoding of the file. [default: UTF-8]")] = None
     duplicates: Annotated[
         str | None,
-        typer.Option(help="Which row of a repeated pair to keep: {truepair.data.pairs.DUPLICATES}."),
+        typer.Option(help="Which row of a repeated pair to keep: {truepair.data.rows.pairs.DUPLICATES}."),
     ] = None
     missing: Annotated[
         str | None,

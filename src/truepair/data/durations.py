@@ -12,7 +12,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from truepair.data.interactions import Interactions, Values
+from truepair.data.interactions import Interactions
+from truepair.data.log import Values
 from truepair.errors import InputError, check_number
 
 UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}

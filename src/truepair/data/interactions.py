@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import MISSING, dataclass, field, replace
 from dataclasses import fields as dataclass_fields
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,12 +15,12 @@ import pyarrow as pa
 import scipy.sparse as sp
 
 from truepair.data.ids import Codes, IdMap
+from truepair.data.log import Log, Policy, pair_keys, sorted_log
+from truepair.data.log import Values as Values
 from truepair.errors import InputError, check_choice, check_number, check_whole
 
 TIME_KINDS = ("clock", "order")
 """Kinds of times: "clock" is comparable among all pairs, "order" is a position among one user's pairs."""
-
-Values = npt.NDArray[np.float64] | npt.NDArray[np.int64]
 
 EXTRA = ("rating", "weight", "time")
 """Columns beside the pairs."""
@@ -44,6 +44,16 @@ class Step:
         return f"{self.what}: removed {self.rows:,} rows, {self.users:,} users, {self.items:,} items"
 
 
+class Origin(NamedTuple):
+    """The events that pairs were made from."""
+
+    policy: Policy = Policy()
+    log: Log | None = None
+    """Where it cannot be made from the pairs; it may have events of further pairs."""
+    places: npt.NDArray[np.uint32] | None = None
+    """The place of each pair in the source, where pairs of a user have equal times."""
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Interactions:
     """Distinct (user, item) pairs, sorted by user, then item, with optional rating, weight and time.
@@ -56,6 +66,8 @@ class Interactions:
     interactions, are never recommended, and training uses them as labelled negatives. None: there are none.
     With `time_kind="order"`, times are positions in each user's history: they compare pairs of one user only,
     and are no part of `hash`, so that results on the same pairs stay comparable.
+    `log` has the events that the pairs were made from, in order and with every repeat; it is no part of
+    `hash` either.
 
     >>> Interactions(np.array([1, 0]), np.array([0, 2]), IdMap.of(["ann", "bob"]), IdMap.range(3))
     <Interactions: 2 users x 3 items, 2 pairs, density 33.33%>
@@ -194,18 +206,70 @@ class Interactions:
                 digest.update(column[first : first + _CHUNK].astype(kind, copy=False).data)
         return digest.hexdigest()
 
+    # --- events ------------------------------------------------------------------------------------
+
+    @cached_property
+    def log(self) -> Log:
+        """The events of these pairs and dislikes, by user, then time, then place in the source.
+
+        Without times, each pair is one event, in the order of the pairs. A dislike without a time has the
+        earliest one.
+        """
+        log = self.origin.log
+        if log is None:
+            return self._log_of_pairs()
+        own = self.has(log.users, log.items)
+        own |= False if self.disliked is None else np.isin(log.keys, self.disliked)
+        return log if own.all() else log.take(own)
+
+    @property
+    def stored_log(self) -> Log | None:
+        """The log where it says more than the pairs: repeats, times of dislikes, weights before a half-life
+        or a function of counts. Otherwise None: each pair is one event."""
+        return None if self.origin.log is None else self.log
+
+    @property
+    def origin(self) -> Origin:
+        """The events that the pairs were made from, as far as they are stored."""
+        found: Origin = self.__dict__.get("_made_from", Origin())
+        return found
+
+    def made_from(self, origin: Origin) -> Interactions:
+        """The same interactions, which now know their events."""
+        made = object.__new__(Interactions)
+        made.__dict__.update(self.__dict__, _made_from=origin)
+        made.__dict__.pop("log", None)
+        return made
+
+    def _log_of_pairs(self) -> Log:
+        columns: dict[str, Any] = {"time_kind": self.time_kind, "policy": self.origin.policy}
+        columns |= self._extra_columns()
+        users, items, places = self.users, self.items, self.origin.places
+        if self.dislikes is None and self.time is None:
+            return Log(users, items, self.user_ids, self.item_ids, **columns)
+        if (dislikes := self.dislikes) is not None:
+            earliest = 0 if self.time is None or not len(self) else self.time.min()
+            unknown = {"rating": np.nan, "weight": 1, "time": earliest}
+            users, items = np.append(users, dislikes.users), np.append(items, dislikes.items)
+            for name, value in self._extra_columns().items():
+                columns[name] = np.append(value, [unknown[name]] * len(dislikes))
+            places = None if places is None else np.append(places, np.zeros(len(dislikes), np.uint32))
+            columns["disliked"] = np.arange(len(users)) >= len(self)
+        return sorted_log(users, items, self.user_ids, self.item_ids, places, **columns)
+
     # --- subsets ---------------------------------------------------------------------------------
 
     def take(self, rows: npt.NDArray[np.bool_] | Codes) -> Interactions:
         """Only these rows (a mask or positions). The users, the items and their codes do not change."""
         chosen: Any = np.asarray(rows)
-        chosen = chosen if len(chosen) else chosen.astype(np.int64)  # an empty list is one of floats
+        chosen = chosen if chosen.dtype == bool else np.sort(chosen.astype(np.int64))
         columns: dict[str, Any] = {name: column[chosen] for name, column in self._extra_columns().items()}
         users, items = self.users[chosen], self.items[chosen]
-        if chosen.dtype != bool:
-            return replace(self, users=users, items=items, **columns)
         same: dict[str, Any] = {name: getattr(self, name) for name in ("history", "time_kind", "disliked")}
-        return trusted_interactions(users, items, self.user_ids, self.item_ids, **columns, **same)
+        make = trusted_interactions if chosen.dtype == bool else Interactions
+        made = make(users, items, self.user_ids, self.item_ids, **columns, **same)
+        places = None if self.origin.places is None else self.origin.places[chosen]
+        return made.made_from(self.origin._replace(places=places))
 
     def pairs_only(self, *, weights: bool = False) -> Interactions:
         """The same pairs and dislikes without rating and time; `weights` keeps the weights."""
@@ -218,7 +282,11 @@ class Interactions:
             raise InputError(
                 f"min_rating = {least:g} needs a rating column, but these interactions have none."
             )
-        return self._subset(self.rating >= least, f"rating below {least:g}")
+        found = self._subset(self.rating >= least, f"rating below {least:g}")
+        log = found.stored_log
+        if log is None or log.rating is None:
+            return found
+        return found.made_from(Origin(log.policy, log.take(~log.liked | (log.rating >= least))))
 
     def k_core(self, users: int, items: int | None = None) -> Interactions:
         """Only users with ≥ `users` items and items with ≥ `items` users, repeated until nothing changes."""
@@ -245,7 +313,8 @@ class Interactions:
                 f"{first!r}; add them to it, or remove their rows."
             )
         disliked = self.recoded_dislikes(np.arange(self.n_users), codes, len(ids))
-        return replace(self, items=codes[self.items], item_ids=ids, disliked=disliked)
+        made = replace(self, items=codes[self.items], item_ids=ids, disliked=disliked)
+        return made.made_from(self.recoded_origin(np.arange(self.n_users), codes, self.user_ids, ids))
 
     def with_dislikes(self, most: float, least: float | None = None) -> Interactions:
         """Pairs with a rating of `most` or less become dislikes; other pairs below `least` are removed.
@@ -309,6 +378,12 @@ class Interactions:
         kept = (new_users >= 0) & (new_items >= 0)
         return np.sort(new_users[kept] * n_items + new_items[kept])
 
+    def recoded_origin(self, users: Codes, items: Codes, user_ids: IdMap, item_ids: IdMap) -> Origin:
+        """The origin after recoding; `users` and `items` as in `recoded_dislikes`, rising with the codes."""
+        log = self.stored_log
+        recoded = None if log is None else log.recoded(users, items, user_ids, item_ids)
+        return self.origin._replace(log=recoded)
+
     def report(self) -> str:
         """What reading and filtering removed: one line for each step."""
         return "\n".join([*map(str, self.history), repr(self)])
@@ -324,16 +399,21 @@ class Interactions:
         new_users[kept_users], new_items[kept_items] = np.arange(len(kept_users)), np.arange(len(kept_items))
         if not (step.rows or step.users or step.items):
             return self  # the history lists only steps that removed something
-        return Interactions(
-            users,
-            items,
+        user_ids, item_ids = (
             IdMap(self.user_ids.outside(kept_users)),
             IdMap(self.item_ids.outside(kept_items)),
+        )
+        made = Interactions(
+            users,
+            items,
+            user_ids,
+            item_ids,
             **{name: column[keep] for name, column in self._extra_columns().items()},
             history=(*self.history, step),
             time_kind=self.time_kind,
             disliked=self.recoded_dislikes(new_users, new_items, len(kept_items)),
         )
+        return made.made_from(self.take(keep).recoded_origin(new_users, new_items, user_ids, item_ids))
 
     def _checked_dislikes(self, disliked: Codes) -> Codes | None:
         keys = _checked_codes("disliked", disliked, self.n_users * self.n_items)
@@ -381,17 +461,16 @@ def without_columns(whole: Interactions, columns: Collection[str], **fields: Any
     kept |= {"time_kind": whole.time_kind if kept.get("time") is not None else "clock"}
     kept |= {"disliked": whole.disliked, "history": whole.history, **fields}
     cached = {name: whole.__dict__[name] for name in _OF_PAIRS if name in whole.__dict__}
-    return trusted_interactions(whole.users, whole.items, whole.user_ids, whole.item_ids, cached, **kept)
+    made = trusted_interactions(whole.users, whole.items, whole.user_ids, whole.item_ids, cached, **kept)
+    origin = whole.origin
+    if "time" in columns:
+        return made.made_from(Origin(origin.policy))
+    log = None if origin.log is None else origin.log.without(columns)
+    return made.made_from(origin._replace(log=log))
 
 
 _OF_PAIRS = ("indptr", "user_counts", "item_counts", "keys")
 """Cached properties that depend on pairs only."""
-
-
-def pair_keys(users: npt.NDArray[Any], items: npt.NDArray[Any], n_items: int) -> Codes:
-    """user·n_items + item, in 64 bits whatever the codes have."""
-    keys = np.multiply(users, n_items, dtype=np.int64)
-    return np.asarray(np.add(keys, items, out=keys if keys.ndim and keys.shape == items.shape else None))
 
 
 def trusted_interactions(

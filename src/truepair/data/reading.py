@@ -18,20 +18,21 @@ from truepair.data.ids import Codes, IdMap
 from truepair.data.interactions import (
     EXTRA,
     Interactions,
+    Origin,
     Step,
-    Values,
     trusted_interactions,
     without_columns,
 )
-from truepair.data.pairs import DUPLICATES, Repeats, codes_of, merge, part_dislikes, repeats
+from truepair.data.log import Policy, Values, sorted_log
 from truepair.data.prepared.opening import is_prepared, open_prepared
+from truepair.data.rows.pairs import DUPLICATES, Repeats, codes_of, has_ties, merge, part_dislikes, repeats
+from truepair.data.rows.weighting import Weighting, kind_texts
 from truepair.data.sources.file_opening import expanded
 from truepair.data.sources.formats import FORMATS, open_path
 from truepair.data.sources.in_memory import memory_source
 from truepair.data.sources.sql import open_query
 from truepair.data.sources.sql_urls import find_database
 from truepair.data.split import Split
-from truepair.data.weighting import Weighting, kind_texts
 from truepair.errors import InputError, check_choice, check_number, check_whole
 
 MISSING = ("error", "drop")
@@ -84,8 +85,9 @@ def read_interactions(
     - `missing`: "drop" removes rows without an id, rating, weight or time; "error" names the first one.
     - `min_rating`: rows with a lower rating are removed.
     - `duplicates`: which row of a repeated pair is kept: the "last" or "first" (by time, else by row), the
-      one with the "max" rating, the "strongest" by weight, or the last with the "sum" of the weights (1 each
-      without a weight column). "error" raises an error. The default is "last", with `feedback` "strongest".
+      one with the "max" rating, the "strongest" by weight (after the half-life), or the last with the "sum"
+      of the weights (1 each without a weight column). "error" raises an error. The default is "last", with
+      `feedback` "strongest".
     - `core`: the least number of items per user and of users per item, as one number or two; see
       `Interactions.k_core`.
     - `items`: the catalogue, as ids or as a text file with one id a line. The result then contains all of its
@@ -98,6 +100,9 @@ def read_interactions(
       unless it is given; units are s, min, h, d and w.
     - `max_disliked_rating`: rows with this rating or a lower one are dislikes.
     - `dislikes`: True where a weight below 0 marks a dislike; otherwise it is an error.
+
+    Where there are times, `Interactions.log` keeps all rows in order, and splits by time cut them before
+    pairs are merged: docs/evaluation.md.
 
     A weight above 0 scales the loss of its pair: docs/living-data.md. A pair with likes and dislikes is what
     its last row says (with duplicates="first" the first one, with "max" the one with the highest rating).
@@ -349,12 +354,21 @@ def _check_order(raw: Raw, at: Mapping[str, int]) -> None:
 
 def _in_order_of_users(found: Interactions) -> Interactions:
     """The interactions with positions 0, 1, … among each user's pairs as times."""
-    order = np.lexsort(
-        (np.asarray(found.time), found.users)
-    )  # rows are sorted by user, so each user's block stays
-    position = np.empty(len(found), dtype=np.int64)
-    position[order] = np.arange(len(found)) - found.indptr[found.users]
-    return replace(found, time=position, time_kind="order")
+    made = replace(found, time=_positions(found.users, np.asarray(found.time)), time_kind="order")
+    log = found.stored_log
+    if log is None:
+        return made
+    log = replace(log, time=_positions(log.users, np.asarray(log.time)), time_kind="order")
+    return made.made_from(Origin(log.policy, log))
+
+
+def _positions(users: Codes, time: Values) -> Codes:
+    """The place 0, 1, … of each row among those of its user, by time; the users rise."""
+    order = np.lexsort((time, users))  # each user's block stays
+    counts = np.bincount(users)
+    position = np.empty(len(users), dtype=np.int64)
+    position[order] = np.arange(len(users)) - (np.cumsum(counts) - counts)[users]
+    return position
 
 
 def _without_missing(rows: _Rows, raw: Raw, missing: str) -> _Rows:
@@ -468,6 +482,7 @@ def _interactions(rows: _Rows, duplicates: str, weighting: Weighting) -> Interac
     keys += item_codes
     del user_codes, item_codes
     extra = {role: column.to_numpy(zero_copy_only=False) for role, column in columns.items()}
+    events = (keys, dict(extra)) if "time" in extra else None
     keys, extra, disliked = _without_dislikes(rows.source, keys, extra, duplicates)
     if duplicates == "error" and (found := repeats(keys)) is not None:
         user, item = divmod(found.key, len(item_ids))
@@ -480,7 +495,20 @@ def _interactions(rows: _Rows, duplicates: str, weighting: Weighting) -> Interac
         steps.append(dislikes_note(len(disliked)))
     users, items = codes_of(merged.keys, len(item_ids))
     more: dict[str, Any] = {**merged.columns, "history": tuple(steps), "disliked": disliked}
-    return trusted_interactions(users, items, user_ids, item_ids, **more)
+    made = trusted_interactions(users, items, user_ids, item_ids, **more)
+    policy = Policy(duplicates, weighting.half_life, weighting.now, weighting.counts)
+    if events is None:
+        return made.made_from(Origin(policy))
+    if len(events[0]) > len(made) or policy.changes_weights:
+        keys, columns = events
+        columns.pop("decayed", None)
+        log = sorted_log(*codes_of(keys, len(item_ids)), user_ids, item_ids, **columns, policy=policy)
+        return made.made_from(Origin(policy, log))
+    del events
+    assert made.time is not None
+    assert merged.rows is not None
+    places = merged.rows.astype(np.uint32) if has_ties(users, made.time) else None
+    return made.made_from(Origin(policy, places=places))
 
 
 def _without_dislikes(

@@ -3,18 +3,25 @@
 Validation pairs are always held out from train. The test part therefore does not depend on `valid`, and no
 choice made on validation can have used it. Draws are counter-based random numbers over the canonical order
 of rows: the same interactions and seed give the same split on every machine.
+
+Recipes that compare times cut the log of events. The train part has the pairs of the events before the cut,
+merged and weighted as of then. A held-out pair has its first like at the cut or later: what a user likes
+again is not judged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from truepair.data.ids import Codes, IdMap
-from truepair.data.interactions import Interactions, Values
+from truepair.data.interactions import Interactions, Origin
+from truepair.data.log import Log, Values
+from truepair.data.rows.pairs import interactions_of
 from truepair.data.split import Mask, Split, counted_note
 from truepair.errors import InputError, check_choice, check_number, check_whole
 from truepair.randomness import random_bits, random_order, stream_key
@@ -64,22 +71,29 @@ def split_random_per_user(
 def split_leave_last_out(interactions: Interactions, last: int = 1, valid: int = 0, seed: int = 0) -> Split:
     """Each user's `last` latest pairs are the test part, the `valid` pairs before them the validation part.
 
-    `last` and `valid` count pairs. Every user keeps at least the earliest pair in train; a user with few
-    pairs has fewer in validation, then in test. Pairs of equal time are in a random order fixed by the seed.
+    `last` and `valid` count pairs, of which repeated events make one, at the time of the first like. Every
+    user keeps at least the earliest pair in train; a user with few pairs has fewer in validation, then in
+    test. Pairs of equal time are in the order of the source; where that is not known, in a random order fixed
+    by the seed. Later events of pairs in train are not judged; the notes count them.
     """
     last, seed = check_whole("last", last, 1), _check_seed(seed)
     valid = check_whole("valid", valid, 0, remedy="Here it is a number of pairs per user, not a share.")
-    n = interactions.user_counts
+    recipe = f"leave_last_out(last={last}, valid={valid}, seed={seed})"
+    time, log = _times(interactions, "split_leave_last_out"), interactions.stored_log
+    n = interactions.user_counts if log is None else _new_pairs(log)
     n_test = _at_most_all_but_one(np.full_like(n, last), n)
     n_valid = _at_most_all_but_one(np.full_like(n, valid), n - n_test)
-    ties = random_bits(draw_key(seed, "ties"), len(interactions))
-    position = _position_in_user(interactions, ties, _times(interactions, "split_leave_last_out"))
-    from_the_end = (n - 1)[interactions.users] - position
-    recipe = f"leave_last_out(last={last}, valid={valid}, seed={seed})"
     short = int(((n > 1) & (n_test + n_valid < last + valid)).sum())
     remarks = (
         *_single_pair_note(n),
         *counted_note(short, "user", f"with too few pairs to hold out {last + valid} and keep one in train"),
+    )
+    if log is not None:
+        in_test = _last_events(log, n_test)
+        in_valid = _last_events(log, n_test + n_valid) & ~in_test if valid else None
+        return cut_log(interactions, log, in_test, in_valid, recipe, remarks)
+    from_the_end = (n - 1)[interactions.users] - _position_in_user(
+        interactions, _ties(interactions, seed), time
     )
     return _split_by_position(interactions, from_the_end, n_test, n_valid if valid else None, recipe, remarks)
 
@@ -87,22 +101,29 @@ def split_leave_last_out(interactions: Interactions, last: int = 1, valid: int =
 def split_temporal(
     interactions: Interactions, test: float | None = None, valid: float = 0.0, at: float | None = None
 ) -> Split:
-    """Train on pairs before a point in time, test on pairs at that time or later.
+    """Train on events before a point in time, test on pairs whose first like is at that time or later.
 
     Give the time as `at`, or the share `test` (0.2 if neither is given): the split is then at the time of
-    the ⌊n·test + ½⌋-th latest of the n pairs. Pairs of equal time stay together in the later part, which
-    may thus be larger than requested; the notes say so. `valid` is the latest share of the *remaining*
-    train pairs, selected in the same way.
+    the ⌊n·test + ½⌋-th latest of the n likes, repeats included. Events of equal time stay together in the
+    later part, which may thus be larger than requested; the notes say so. `valid` is the latest share of the
+    *remaining* likes, selected in the same way. A pair that is liked before a cut and again after it stays in
+    the earlier part, as of the cut: the later events are not judged, and the notes count them.
     """
     if at is not None and test is not None:
         raise InputError(f"test = {test!r} and at = {at!r} both say where to split; pass one of them.")
     share, valid = _check_test(0.2 if test is None else test), _check_valid(valid)
-    time = clock_times(interactions, "split_temporal")
-    in_test = _latest(time, np.ones(len(time), dtype=bool), share) if at is None else _since(time, at)
-    in_valid = _latest(time, ~in_test, valid)
-    test_remarks = _size_note("test", in_test, len(time), share) if at is None else ()
-    remarks = (*test_remarks, *_size_note("valid", in_valid, int((~in_test).sum()), valid))
+    time, log = clock_times(interactions, "split_temporal"), interactions.stored_log
+    likes = np.ones(len(time), dtype=bool)
+    if log is not None:
+        time, likes = np.asarray(log.time), log.liked
+    in_test = _latest(time, likes, share) if at is None else _since(time, at)
+    in_valid = _latest(time, likes & ~in_test, valid) & ~in_test
+    wanted = int(likes.sum()), int((likes & ~in_test).sum())
+    test_remarks = _size_note("test", likes & in_test, wanted[0], share) if at is None else ()
+    remarks = (*test_remarks, *_size_note("valid", likes & in_valid, wanted[1], valid))
     recipe = f"temporal({f'test={share}' if at is None else f'at={at}'}, valid={valid})"
+    if log is not None:
+        return cut_log(interactions, log, in_test, in_valid if valid else None, recipe, remarks)
     return _split(interactions, in_test, in_valid if valid else None, recipe, remarks)
 
 
@@ -166,12 +187,24 @@ SPLITS: dict[str, Callable[..., Split]] = {
 
 
 def last_of_each_user(interactions: Interactions, share: float, seed: int) -> Mask:
-    """The latest min(⌊n·share + ½⌋, n-1) of every user's n pairs; equal times are in a random order."""
+    """The latest min(⌊n·share + ½⌋, n-1) of every user's n pairs; equal times are in the order of the source,
+    or in a random one where that is not known."""
     n = interactions.user_counts
-    held_out = _at_most_all_but_one(_share_of(n, share), n)
-    ties = random_bits(draw_key(seed, "ties"), len(interactions))
-    position = _position_in_user(interactions, ties, _times(interactions, "hold_out = 'last'"))
-    return position >= (n - held_out)[interactions.users]
+    time = _times(interactions, "hold_out = 'last'")
+    position = _position_in_user(interactions, _ties(interactions, seed), time)
+    return position >= (n - last_counts(n, share))[interactions.users]
+
+
+def last_counts(n: Codes, share: float) -> Codes:
+    """How many of each user's n pairs are the last ones: min(⌊n·share + ½⌋, n-1)."""
+    return _at_most_all_but_one(_share_of(n, share), n)
+
+
+def later_events(log: Log, how: str, share: float) -> Mask:
+    """The events from a cut on: that before the last of each user's new pairs, or ("time") one for all."""
+    if how == "time":
+        return _latest(np.asarray(log.time), log.liked, share)
+    return _last_events(log, last_counts(_new_pairs(log), share))
 
 
 # --- assignment ------------------------------------------------------------------------------------
@@ -183,6 +216,52 @@ def _split(
     in_train = ~in_test if in_valid is None else ~in_test & ~in_valid
     valid = None if in_valid is None else whole.take(in_valid)
     return Split(whole.take(in_train), valid, whole.take(in_test), recipe, remarks)
+
+
+def cut_log(
+    whole: Interactions,
+    log: Log,
+    in_test: Mask,
+    in_valid: Mask | None,
+    recipe: str,
+    remarks: tuple[str, ...] = (),
+) -> Split:
+    """The split of a log at the events of test, and before them at those of validation.
+
+    The log of a held-out part has all events from its cut on; those of its own pairs are in its `log`.
+    """
+    learnt = ~in_test if in_valid is None else ~in_test & ~in_valid
+    test, again = _new_part(whole, log, ~in_test, in_test)
+    valid, valid_again = (None, 0) if in_valid is None else _new_part(whole, log, learnt, in_valid)
+    notes = counted_note(again + valid_again, "later event", "of pairs that were liked before: not judged")
+    train = interactions_of(log.take(learnt), whole.history)
+    return Split(train, valid, test, recipe, (*remarks, *notes))
+
+
+def _new_part(whole: Interactions, log: Log, earlier: Mask, later: Mask) -> tuple[Interactions, int]:
+    """The pairs of later events without an earlier like, and the number of later likes of other pairs."""
+    new = later & ~earlier[log.first_like]
+    found = interactions_of(log.take(new), whole.history)
+    return found.made_from(Origin(log.policy, log.take(later))), int((later & ~new & log.liked).sum())
+
+
+def _new_pairs(log: Log) -> Codes:
+    """The number of distinct pairs that each user likes."""
+    return np.bincount(log.users[log.is_first_like], minlength=len(log.user_ids))
+
+
+def _last_events(log: Log, n: Codes) -> Mask:
+    """Each user's events from the first like of the n-th last new pair on."""
+    firsts = np.flatnonzero(log.is_first_like)
+    ends = np.cumsum(_new_pairs(log))
+    starts = np.append(firsts, len(log))[np.where(n > 0, ends - n, len(firsts))]
+    return np.asarray(np.arange(len(log)) >= starts[log.users])
+
+
+def _ties(interactions: Interactions, seed: int) -> npt.NDArray[np.unsignedinteger[Any]]:
+    """The order of pairs of equal time: that of the source, or a random one if it is not known."""
+    known = interactions.origin.places
+    return random_bits(draw_key(seed, "ties"), len(interactions)) if known is None else known
 
 
 def _split_by_position(
@@ -222,7 +301,7 @@ def _draw_share(among: Mask, share: float, key: int) -> Mask:
     return chosen
 
 
-def _position_in_user(whole: Interactions, ties: npt.NDArray[np.uint64], time: Values | None = None) -> Codes:
+def _position_in_user(whole: Interactions, ties: npt.NDArray[Any], time: Values | None = None) -> Codes:
     """Each row's position 0 … n_u - 1 among its user's rows, ordered by time (if given), then by `ties`."""
     # Rows are sorted by user, so sorting by user again only permutes rows within each user's block.
     order = np.lexsort((ties, whole.users) if time is None else (ties, time, whole.users))
@@ -232,10 +311,10 @@ def _position_in_user(whole: Interactions, ties: npt.NDArray[np.uint64], time: V
 
 
 def _latest(time: Values, among: Mask, share: float) -> Mask:
-    """The latest `share` of the rows where `among` is True, including all ties of the earliest time."""
+    """The rows from the time on that begins the latest `share` of those where `among` is True."""
     ordered = np.sort(time[among])
     wanted = int(len(ordered) * share + 0.5)
-    return among & (time >= ordered[-wanted]) if wanted else np.zeros_like(among)
+    return time >= ordered[-wanted] if wanted else np.zeros_like(among)
 
 
 def _since(time: Values, at: float) -> Mask:
@@ -279,7 +358,7 @@ def _recode(part: Interactions, user_ids: IdMap, item_ids: IdMap) -> Interaction
     if part.user_ids is user_ids and part.item_ids is item_ids:
         return part
     users, items = user_ids.find(part.user_ids, "user"), item_ids.find(part.item_ids, "item")
-    return replace(
+    recoded = replace(
         part,
         users=users[part.users],
         items=items[part.items],
@@ -287,6 +366,7 @@ def _recode(part: Interactions, user_ids: IdMap, item_ids: IdMap) -> Interaction
         item_ids=item_ids,
         disliked=part.recoded_dislikes(users, items, len(item_ids)),
     )
+    return recoded.made_from(part.recoded_origin(users, items, user_ids, item_ids))
 
 
 def _without_overlap(

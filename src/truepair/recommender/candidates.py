@@ -13,7 +13,7 @@ import torch
 
 from truepair.data.ids import Codes, IdMap
 from truepair.data.interactions import Interactions
-from truepair.errors import InputError
+from truepair.errors import NoItemLeftError
 from truepair.evaluation.metrics import Mask
 from truepair.models.factor_matrices import Rows, free_bytes, take_rows
 from truepair.ranking.selection import top_k
@@ -53,7 +53,7 @@ class Candidates:
             allowed = allowed & where
         kept = np.flatnonzero(allowed)
         if not len(kept):
-            raise InputError("no item is left to recommend; loosen where, only_items or exclude_items.")
+            raise NoItemLeftError("no item is left to recommend; loosen where, only_items or exclude_items.")
         place = np.where(allowed, np.cumsum(allowed) - 1, -1)
         excluded = _by_user(model, by_user, place, unknown)
         if allowed.all():  # nothing is copied, of what may be a billion pairs

@@ -8,11 +8,21 @@ from typing import Any
 import numpy as np
 
 from truepair.data.ids import Codes
-from truepair.data.interactions import Interactions, pair_keys, without_columns
+from truepair.data.interactions import Interactions, Origin, without_columns
+from truepair.data.log import Log, joined_log, pair_keys
 from truepair.data.prepared.opening import is_prepared, open_prepared
 from truepair.data.reading import read_interactions
+from truepair.data.rows.pairs import interactions_of
 from truepair.data.split import Mask, Split, disjoint_split
-from truepair.data.split_recipes import last_of_each_user, split_given, split_random, split_temporal
+from truepair.data.split_recipes import (
+    cut_log,
+    last_counts,
+    last_of_each_user,
+    later_events,
+    split_given,
+    split_random,
+    split_temporal,
+)
 from truepair.errors import InputError, check_choice, check_number, check_whole
 
 HOLD_OUTS = ("auto", "random", "last", "time")
@@ -25,11 +35,13 @@ def hold_out(interactions: Interactions, how: str = "auto", share: float = 0.1, 
     how     "random": a random share of all pairs
             "last": the latest min(⌊n·share + ½⌋, n-1) of each user's n pairs
             "time": all pairs at or after the time that leaves this share; times of all users are compared
+            Both cut the log of events: a held-out pair has its first like at the cut or later, and train has
+            the pairs of the events before it.
             "auto": "last" where the pairs of most users have more than one time, and users have enough pairs
             for half of the share at least; else "random"
 
-    Pairs whose user or item would have no pair left to learn from stay in train. The seed draws the random
-    share, and the order of equal times.
+    Pairs whose user or item would have no pair left to learn from stay in train. The seed decides the random
+    share, and the order of equal times where that of the source is not known.
     """
     check_number("share", share, 0, 1, open_low=True, open_high=True)
     seed = check_whole("seed", seed, 0, 2**63 - 1)
@@ -39,6 +51,8 @@ def hold_out(interactions: Interactions, how: str = "auto", share: float = 0.1, 
             "hold_out = 'time' compares the times of different users, but here a time is a position in one "
             "user's history; use hold_out='last'."
         )
+    if how != "random" and interactions.stored_log is not None:
+        return _hold_out_events(interactions, interactions.stored_log, how, share, seed)
     if how == "last":
         chosen = last_of_each_user(interactions, share, seed)
     else:
@@ -47,13 +61,30 @@ def hold_out(interactions: Interactions, how: str = "auto", share: float = 0.1, 
         chosen = made.test.has(interactions.users, interactions.items)
     held_out = _without_isolated(interactions, chosen)
     if not held_out.any():
-        raise InputError(
-            f"hold_out = {how!r} with validation = {share} of {len(interactions)} pairs is none that can be "
-            "held out; use validation=0."
-        )
+        raise _nothing_held_out(interactions, how, share)
     recipe = f"hold_out(how={how!r}, share={share}, seed={seed})"
     nothing = interactions.take(np.zeros(len(interactions), dtype=bool))
     return Split(interactions.take(~held_out), interactions.take(held_out), nothing, recipe)
+
+
+def _hold_out_events(interactions: Interactions, log: Log, how: str, share: float, seed: int) -> Split:
+    """The hold-out of a log; all events of a pair that has to stay in train are learnt from."""
+    later = later_events(log, how, share)
+    nobody, recipe = np.zeros(len(log), dtype=bool), f"hold_out(how={how!r}, share={share}, seed={seed})"
+    train, valid = (interactions_of(log.take(rows)) for rows in (~later, later))
+    isolated = (train.user_counts[valid.users] == 0) | (train.item_counts[valid.items] == 0)
+    later &= ~np.isin(log.keys, valid.keys[isolated])
+    made = cut_log(interactions, log, nobody, later, recipe)
+    if not len(made.valid or ()):
+        raise _nothing_held_out(interactions, how, share)
+    return made
+
+
+def _nothing_held_out(interactions: Interactions, how: str, share: float) -> InputError:
+    return InputError(
+        f"hold_out = {how!r} with validation = {share} of {len(interactions)} pairs is none that can be "
+        "held out; use validation=0."
+    )
 
 
 def resolved(interactions: Interactions, how: str, share: float) -> str:
@@ -62,7 +93,7 @@ def resolved(interactions: Interactions, how: str, share: float) -> str:
         return how
     if not _most_users_have_times(interactions):
         return "random"
-    enough = last_of_each_user(interactions, share, seed=0).mean() >= share / 2
+    enough = last_counts(interactions.user_counts, share).sum() / len(interactions) >= share / 2
     return "last" if enough else "random"
 
 
@@ -138,7 +169,13 @@ def joined(parts: Sequence[Interactions]) -> Interactions:
     weight: Any = np.concatenate(weights) if any(part.weight is not None for part in parts) else None
     extra: dict[str, Any] = {"weight": weight, "time": time, "time_kind": first.time_kind}
     extra["disliked"] = _joined_dislikes(parts, pair_keys(users, items, first.n_items))
-    return Interactions(users, items, first.user_ids, first.item_ids, **extra)
+    made = Interactions(users, items, first.user_ids, first.item_ids, **extra)
+    logs = {id(part.origin.log): part.origin.log for part in parts}
+    if time is None or None in logs.values():
+        return made
+    # parts of a cut have logs of their own, with the later events of earlier pairs; others share one
+    made = made.made_from(Origin(first.origin.policy, joined_log([log for log in logs.values() if log])))
+    return interactions_of(made.log.without(("rating",))) if len(logs) > 1 else made
 
 
 def _joined_dislikes(parts: Sequence[Interactions], liked: Codes) -> Codes | None:

@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from truepair.data.columns import Raw
 from truepair.data.ids import IdMap
-from truepair.data.interactions import Step, Values
-from truepair.data.pairs import Repeats, codes_of, merge, part_dislikes, repeats
+from truepair.data.interactions import Step
+from truepair.data.log import Values
 from truepair.data.prepared.array_files import ArrayFile, write_array
 from truepair.data.prepared.id_files import ARROW_TYPES, id_type, write_ids
 from truepair.data.preparing.pair_files import PairWriter
@@ -30,7 +30,8 @@ from truepair.data.reading import (
     only_dislikes_error,
     repeats_error,
 )
-from truepair.data.weighting import Clock
+from truepair.data.rows.pairs import Repeats, codes_of, merge, part_dislikes, repeats
+from truepair.data.rows.weighting import Clock
 from truepair.errors import InputError
 
 _AT_ONCE = 1 << 20  # rows of a block, and more until its last user ends

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from truepair.data.interactions import EXTRA, Values
+from truepair.data.interactions import EXTRA
+from truepair.data.log import Values
 from truepair.data.prepared.array_files import ArrayFile, ArrayWriter, open_array, write_array
 
 AT_ONCE = 1 << 21

@@ -17,11 +17,12 @@ import pyarrow as pa
 
 from truepair.data.columns import Raw
 from truepair.data.ids import Codes, IdMap
-from truepair.data.interactions import EXTRA, Step, Values
-from truepair.data.pairs import Repeats, codes_of, merge, repeats
+from truepair.data.interactions import EXTRA, Step
+from truepair.data.log import Values
 from truepair.data.preparing.distinct_ids import DistinctIds, Maps
 from truepair.data.preparing.texts import Columns, Texts
 from truepair.data.reading import ReadOptions, absent_rows, repeats_error
+from truepair.data.rows.pairs import Repeats, codes_of, merge, repeats
 from truepair.errors import InputError
 
 Tables = Callable[[], Iterator[pa.Table]]

@@ -19,7 +19,7 @@ from truepair.data.columns import (
     timestamps,
 )
 from truepair.data.ids import is_text, to_arrow
-from truepair.data.weighting import kind_texts
+from truepair.data.rows.weighting import kind_texts
 from truepair.errors import InputError
 
 Columns = dict[str, pa.Array]

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from truepair.data.durations import shown_time, time_length
 from truepair.data.interactions import Interactions
+from truepair.data.rows.pairs import interactions_of
 from truepair.data.split_recipes import clock_times
 from truepair.errors import InputError, check_whole
 
@@ -22,7 +23,8 @@ Mask = npt.NDArray[np.bool_]
 class Period:
     """A period [start, end), in the unit of the time column, and what is new in it.
 
-    A new user or item has no pair before the period. Pairs of new items are not judged: nobody could have
+    A pair is counted in the period of its first like: what a user liked before is not judged again. A new
+    user or item has no pair before the period. Pairs of new items are not judged: nobody could have
     recommended them.
     """
 
@@ -66,6 +68,10 @@ class Timeline:
         periods: int | None = None,
     ) -> None:
         self.pairs, self.time = interactions, clock_times(interactions, "backtest")
+        self._log = interactions.stored_log
+        if self._log is not None:  # each pair at its first like
+            self.pairs = interactions_of(self._log.take(self._log.is_first_like), interactions.history)
+            self.time = clock_times(self.pairs, "backtest")
         if not len(interactions):
             raise InputError("there are no pairs to backtest on; give interactions with times.")
         window = None if train is None else time_length("train", train, interactions)
@@ -94,20 +100,27 @@ class Timeline:
 
     def before(self, period: Period) -> Interactions:
         """All pairs before the period, in the codes of all pairs: nobody is recommended them again."""
-        return self.pairs.take(self.time < period.start)
+        return self._part(None, period.start)
 
     def target(self, period: Period) -> Interactions:
         """The judged pairs, in the codes of all pairs."""
         return self.pairs.take(self._judged(period.start, period.end))
 
     def _between(self, start: float | None, end: float) -> Interactions:
-        rows = self.time < end
-        part = self.pairs.take(rows if start is None else rows & (self.time >= start))
+        part = self._part(start, end)
         if not len(part):
             raise InputError(
                 f"there is no pair to learn from before {shown_time(end, self.pairs)}; give a longer train."
             )
         return part.k_core(1)  # only users and items with a pair in it
+
+    def _part(self, start: float | None, end: float) -> Interactions:
+        """The pairs of the events from the start, if there is one, and before the end."""
+        time = self.time if self._log is None else np.asarray(self._log.time)
+        rows = time < end if start is None else (time >= start) & (time < end)
+        if self._log is None:
+            return self.pairs.take(rows)
+        return interactions_of(self._log.take(rows), self.pairs.history)
 
     def _known_items(self, start: float) -> Mask:
         return np.asarray(np.bincount(self.pairs.items[self.time < start], minlength=self.pairs.n_items) > 0)
@@ -142,8 +155,8 @@ class Timeline:
     # --- cuts ----------------------------------------------------------------------------------------------
 
     def _end(self) -> float:
-        """A time after the last pair."""
-        last = self.time.max()
+        """A time after the last event."""
+        last = self.time.max() if self._log is None else np.asarray(self._log.time).max()
         return int(last) + 1 if self.time.dtype.kind == "i" else float(np.nextafter(last, np.inf))
 
     def _equal_times(self, every: str | float, window: float | None, periods: int | None) -> list[float]:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-import re
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from truepair.data.weighting import Weighting
-from truepair.errors import InputError, check_number, check_type, did_you_mean
-from truepair.serving.id_texts import IdTexts
+from truepair.data.rows.weighting import Weighting
+from truepair.errors import InputError, did_you_mean
 
-_FIELDS = ("user", "item", "kind", "weight", "time", "id")
 _DAY = 86_400.0  # seconds that a clock elsewhere may be ahead
 
 
@@ -48,11 +45,16 @@ class Kinds:
     def __post_init__(self) -> None:
         Weighting(feedback=self.numbers)  # checks them
 
-    def check(self, kind: object) -> str:
+    @property
+    def default(self) -> str:
+        """The kind of an event that does not state one."""
+        return next(iter(self.numbers))
+
+    def check(self, kind: str) -> str:
         """The kind of an event."""
-        if isinstance(kind, str) and kind in self.numbers:
+        if kind in self.numbers:
             return kind
-        names, hint = ", ".join(map(repr, self.numbers)), did_you_mean(str(kind)[:60], self.numbers)
+        names, hint = ", ".join(map(repr, self.numbers)), did_you_mean(kind[:60], self.numbers)
         raise InputError(f"kind = {kind!r:.60} is not known; use one of {names}.{hint}")
 
     def merged(self, rows: Iterable[tuple[str, str, float]]) -> dict[str, float]:
@@ -71,34 +73,7 @@ class Kinds:
         return {item: strongest[item] if liked else -1.0 for item, liked in is_liked.items()}
 
 
-def event_of(found: Any, users: IdTexts, items: IdTexts, kinds: Kinds) -> Event:
-    """The event of a JSON object: user and item; kind, weight, time and id if it has them."""
-    check_type("an event", found, dict, 'give an object such as {"user": "ann", "item": "tea"}')
-    for name in found:
-        if name not in _FIELDS:
-            allowed = ", ".join(map(repr, _FIELDS))
-            raise InputError(
-                f"{name!r:.60} is no field of an event; use {allowed}.{did_you_mean(name, _FIELDS)}"
-            )
-    for name in ("user", "item"):
-        if name not in found:
-            raise InputError(f"an event has no {name}; give user and item.")
-    id, weight = found.get("id"), check_number("weight", found.get("weight", 1.0), 0, 1e9, open_low=True)
-    if id is not None and (not isinstance(id, str) or not re.fullmatch(r"[!-~]{1,128}", id)):
-        raise InputError(
-            f"id = {id!r:.60} of an event cannot be used; give 1 to 128 ASCII characters, no space."
-        )
-    return Event(
-        users.text(found["user"]),
-        items.text(found["item"]),
-        kinds.check(found.get("kind", next(iter(kinds.numbers)))),
-        weight,
-        _microseconds(found.get("time")),
-        id,
-    )
-
-
-def _microseconds(given: Any) -> int:
+def microseconds(given: float | str | None) -> int:
     """A time as a number of seconds since 1970 or as text (ISO 8601) in µs; without one, now."""
     now = time.time()
     if given is None:
@@ -110,7 +85,7 @@ def _microseconds(given: Any) -> int:
             seconds = moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
         except (ValueError, OverflowError):
             pass
-    elif isinstance(given, int | float) and not isinstance(given, bool):
+    elif not isinstance(given, str):
         seconds = float(given) if abs(given) < 1e15 else math.nan
     if not 0 <= seconds <= now + _DAY:
         raise InputError(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 from weakref import WeakKeyDictionary
 
-from fastapi import Request
+from fastapi import Query
 from fastapi.responses import Response
+from pydantic import BaseModel, Field
 
 from truepair.errors import InputError, StorageError
 from truepair.recommender.estimator import Recommender
@@ -18,84 +18,106 @@ from truepair.serving.lists.served_model import Asked, ServedModel
 from truepair.serving.page.catalogue import Catalogue
 from truepair.serving.page.figures import Figures
 from truepair.serving.refusals import RefusalError
-from truepair.serving.web.answers import JSON, plain_value, table_rows
-from truepair.serving.web.app import Service
-from truepair.serving.web.requests import Field, Fields, query_number
-from truepair.serving.web.routes import Route
+from truepair.serving.web.answers import plain_value, table_rows
+from truepair.serving.web.app import K, Service
+from truepair.serving.web.bodies import Id, Ids, RequestBody
+from truepair.serving.web.routing import JSON, CheckedRouter, in_thread
 
 SHOWN = 200
 """Items of a history, or events of a person, in one answer."""
-_FOUND, _MOST_FOUND = 20, 100
-_NEIGHBOURS, _PEOPLE, _ALSO, _REASONS = 12, 12, 12, 3
-_ID = {"oneOf": [{"type": "string"}, {"type": "integer"}]}
-_COUNT = {"type": "integer"}
-_TEXT = {"type": ["string", "null"]}
-_CARD = {
-    "type": "object",
-    "properties": {"item": _ID, "title": _TEXT, "picture": _TEXT},
-    "required": ["item", "title", "picture"],
-}
-_CARDS = {"type": "array", "items": _CARD}
+_NEIGHBOURS, _USERS, _ALSO, _REASONS = 12, 12, 12, 3
+Text = Annotated[str, Query(max_length=256)]
+Limit = Annotated[int, Query(ge=1, le=100)]
 
 
-def _object(**properties: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(properties)}
+class Card(BaseModel):
+    """An item to look at."""
+
+    item: Id
+    title: str | None
+    picture: str | None
 
 
-def _list_of(what: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "array", "items": what}
+class _FoundUser(BaseModel):
+    user: Id
+    items: int
 
 
-def _items(name: str, value: Any, limits: Any) -> list[Any]:
-    if not isinstance(value, list) or not len(value) <= limits.k:
-        raise InputError(f"{name} is no list of at most {limits.k:,} ids; send several requests.")
-    return value
+class UsersAnswer(BaseModel):
+    """Users that were found."""
+
+    users: list[_FoundUser]
+    of: int
 
 
-_QUERY = {
-    "query": {"type": "string"},
-    "limit": {"type": "integer", "minimum": 1, "maximum": _MOST_FOUND, "default": _FOUND},
-}
-_K = {"k": {"type": "integer", "minimum": 1, "default": 10}}
-_TITLES: Fields = {"items": Field(_items, {"type": "array", "items": _ID}, "the ids of the items")}
-_MAP = _object(
-    items=_list_of(_ID), titles=_list_of(_TEXT), people=_list_of(_COUNT), x=_list_of({"type": "number"}),
-    y=_list_of({"type": "number"}), of=_COUNT,
-)  # fmt: skip
-ROUTES = [
-    Route(
-        "GET", "/v1/users", "find_users", "read", "People whose id begins with the query.",
-        _object(users=_list_of(_object(user=_ID, items=_COUNT)), of=_COUNT), query=_QUERY,
-    ),
-    Route(
-        "GET", "/v1/items", "find_items", "read", "Items by the beginning of the id, or words of the title.",
-        _object(items=_CARDS, of=_COUNT), query=_QUERY,
-    ),
-    Route(
-        "POST", "/v1/titles", "titles", "read", "Titles and pictures of items.", _object(items=_CARDS),
-        _TITLES, ("items",), {"items": ["ITEM"]},
-    ),
-    Route(
-        "GET", "/v1/users/{id:path}/lists", "compared", "read",
-        "A person's list of each model, with titles and reasons.",
-        _object(user=_ID, lists=_list_of(_object(model={"type": "string"}, basis=_TEXT, items=_CARDS))),
-        query=_K,
-    ),
-    Route(
-        "GET", "/v1/users/{id:path}", "user", "read", "What a person has, and their events.",
-        _object(user=_ID, known={"type": "boolean"}, n_items=_COUNT, items=_CARDS, events=_CARDS),
-    ),
-    Route(
-        "GET", "/v1/items/{id:path}", "item", "read", "An item: its facts, its neighbours, its audience.",
-        _object(item=_ID, title=_TEXT, picture=_TEXT, people=_COUNT, facts={"type": "object"},
-                neighbours=_CARDS, audience={"type": "object"}),
-    ),
-    Route("GET", "/v1/map", "map", "read", "The most popular items as points of a map.", _MAP),
-    Route(
-        "GET", "/v1/service", "service", "read", "Requests, times and events since the start.",
-        _object(seconds={"type": "number"}, requests=_COUNT, routes=_list_of({"type": "object"})),
-    ),
-]  # fmt: skip
+class CardsAnswer(BaseModel):
+    """Items."""
+
+    items: list[Card]
+
+
+class ItemsAnswer(CardsAnswer):
+    """Items that were found."""
+
+    of: int
+
+
+class TitlesBody(RequestBody):
+    """Items whose titles are asked for."""
+
+    items: Ids = Field(description="the ids of the items")
+    limited: ClassVar[dict[str, str]] = {"items": "k"}
+
+
+class _ModelList(BaseModel):
+    model: str
+    basis: str | None
+    items: list[Card]
+
+
+class ComparedAnswer(BaseModel):
+    """The lists of a user, one of each model."""
+
+    user: Id
+    lists: list[_ModelList]
+
+
+class UserAnswer(BaseModel):
+    """What a user has."""
+
+    user: Id
+    known: bool
+    n_items: int
+    items: list[Card]
+    events: list[Card]
+
+
+class ItemAnswer(Card):
+    """Everything about an item."""
+
+    people: int
+    facts: dict[str, Any]
+    neighbours: list[Card]
+    audience: dict[str, Any]
+
+
+class MapAnswer(BaseModel):
+    """Points of the map."""
+
+    items: list[Id]
+    titles: list[str | None]
+    people: list[int]
+    x: list[float]
+    y: list[float]
+    of: int
+
+
+class FiguresAnswer(BaseModel):
+    """Figures of the service."""
+
+    seconds: float
+    requests: int
+    routes: list[dict[str, Any]]
 
 
 class Beside(NamedTuple):
@@ -141,9 +163,22 @@ class Browsing:
 
     # --- answers -----------------------------------------------------------------------------------------
 
-    async def answer_find_users(self, request: Request, body: dict[str, Any]) -> Response:
-        """People by the beginning of their id."""
-        served, (query, limit) = self.service.served, _search(request)
+    def router(self) -> CheckedRouter:
+        """The routes."""
+        router = CheckedRouter(self.service.gate)
+        router.add("GET", "/v1/users", self.find_users, "read", UsersAnswer)
+        router.add("GET", "/v1/items", self.find_items, "read", ItemsAnswer)
+        router.add("POST", "/v1/titles", self.titles, "read", CardsAnswer, example={"items": ["ITEM"]})
+        router.add("GET", "/v1/users/{id:path}/lists", self.compared, "read", ComparedAnswer)
+        router.add("GET", "/v1/users/{id:path}", self.user, "read", UserAnswer)
+        router.add("GET", "/v1/items/{id:path}", self.item, "read", ItemAnswer)
+        router.add("GET", "/v1/map", self.map, "read", MapAnswer)
+        router.add("GET", "/v1/service", self.figures_now, "read", FiguresAnswer)
+        return router
+
+    async def find_users(self, query: Text = "", limit: Limit = 20) -> Response:
+        """Users whose id begins with the query."""
+        served = self.service.served
 
         def found() -> dict[str, Any]:
             catalogue, counts = self.catalogue(served), served.model.seen.user_counts
@@ -152,29 +187,30 @@ class Browsing:
             rows = [{"user": user, "items": people[user]} for user in self._remembered(list(people))]
             return {"users": rows, "of": served.model.seen.n_users}
 
-        return await _in_thread(found)
+        return await _answered(found)
 
-    async def answer_find_items(self, request: Request, body: dict[str, Any]) -> Response:
-        """Items by id or title."""
-        served, (query, limit) = self.service.served, _search(request)
+    async def find_items(self, query: Text = "", limit: Limit = 20) -> Response:
+        """Items by the beginning of the id, or words of the title."""
+        served = self.service.served
 
         def found() -> dict[str, Any]:
             catalogue = self.catalogue(served)
             codes = catalogue.find("items", query, limit).tolist()
             return {"items": catalogue.cards(codes), "of": served.model.seen.n_items}
 
-        return await _in_thread(found)
+        return await _answered(found)
 
-    async def answer_titles(self, request: Request, body: dict[str, Any]) -> Response:
-        """Titles of items."""
+    async def titles(self, body: TitlesBody) -> Response:
+        """Titles and pictures of items."""
+        body.check(self.service.limits)
         served = self.service.served
-        texts = served.items.texts(body["items"])
-        return await _in_thread(lambda: {"items": [self.catalogue(served).card(text) for text in texts]})
+        texts = served.items.texts(body.items)
+        return await _answered(lambda: {"items": [self.catalogue(served).card(text) for text in texts]})
 
-    async def answer_user(self, request: Request, body: dict[str, Any]) -> Response:
-        """What a person has."""
+    async def user(self, id: str) -> Response:
+        """What a user has, and their events."""
         served = self.service.served
-        user = served.users.text(request.path_params["id"])
+        user = served.users.text(id)
 
         def found() -> dict[str, Any]:
             catalogue, code = self.catalogue(served), served.users.codes.get(user)
@@ -194,7 +230,7 @@ class Browsing:
                 "events": newest,
             }
 
-        return await _in_thread(found)
+        return await _answered(found)
 
     def _stored(self, users: Sequence[str]) -> dict[str, History]:
         """What the store knows about people; without a store that answers, nothing."""
@@ -215,18 +251,18 @@ class Browsing:
         liked = [item for item, weight in history.items() if weight > 0]
         return sorted(liked, key=lambda item: (-history[item], -int(popularity[item]), item))
 
-    async def answer_compared(self, request: Request, body: dict[str, Any]) -> Response:
-        """Lists of both models, with reasons."""
+    async def compared(self, id: str, k: K = 10) -> Response:
+        """A user's list of each model, with titles and reasons."""
         first = self.service.served
-        user = first.users.text(request.path_params["id"])
-        k = query_number(request.query_params.get("k"), "k", 10, self.service.limits.k)
+        user = first.users.text(id)
+        k = self.service.gate.whole("k", k)
         models = [Beside(self.service.name, first), *([] if self.beside is None else [self.beside])]
 
         def found() -> dict[str, Any]:
             lists = [self._explained(name, served, user, k) for name, served in models]
             return {"user": first.users.value(user), "lists": lists}
 
-        return await _in_thread(found)
+        return await _answered(found)
 
     def _explained(self, name: str, served: ServedModel, user: str, k: int) -> dict[str, Any]:
         catalogue = self.catalogue(served)
@@ -248,17 +284,17 @@ class Browsing:
             ],
         }
 
-    async def answer_item(self, request: Request, body: dict[str, Any]) -> Response:
-        """Everything about an item."""
+    async def item(self, id: str) -> Response:
+        """An item: its facts, its neighbours, its audience."""
         served = self.service.served
-        text = served.items.text(request.path_params["id"])
+        text = served.items.text(id)
         code = served.items.codes.get(text)
         if code is None:
             raise RefusalError(404, f"unknown item: {text!r:.60}; ask for an item of the training data.")
 
         def found() -> dict[str, Any]:
             catalogue, popularity = self.catalogue(served), served.model.popularity
-            audience = catalogue.audience(code, _PEOPLE, _ALSO)
+            audience = catalogue.audience(code, _USERS, _ALSO)
             return {
                 **catalogue.cards([code])[0],
                 "more_popular": int((popularity > popularity[code]).sum()),
@@ -269,7 +305,7 @@ class Browsing:
                 "hidden": code in served.facts.hidden,
             }
 
-        return await _in_thread(found)
+        return await _answered(found)
 
     @staticmethod
     def _neighbours(served: ServedModel, catalogue: Catalogue, text: str) -> list[dict[str, Any]]:
@@ -280,23 +316,16 @@ class Browsing:
             return []
         return [catalogue.card(str(row["similar"]), score=plain_value(row["score"])) for row in rows]
 
-    async def answer_map(self, request: Request, body: dict[str, Any]) -> Response:
-        """The map; the first request computes it."""
+    async def map(self) -> Response:
+        """The most popular items as points of a map; the first request computes it."""
         served = self.service.served
-        return await _in_thread(lambda: self.catalogue(served).map_json)
+        return await _answered(lambda: self.catalogue(served).map_json)
 
-    async def answer_service(self, request: Request, body: dict[str, Any]) -> Response:
-        """Figures of this moment."""
-        return await _in_thread(self.figures.now)
-
-
-def _search(request: Request) -> tuple[str, int]:
-    query = request.query_params.get("query", "")
-    if len(query) > 256:
-        raise InputError(f"query has {len(query):,} characters; at most 256 are allowed.")
-    return query, query_number(request.query_params.get("limit"), "limit", _FOUND, _MOST_FOUND)
+    async def figures_now(self) -> Response:
+        """Requests, times and events since the start."""
+        return await _answered(self.figures.now)
 
 
-async def _in_thread(function: Callable[[], Any]) -> Response:
-    found = await asyncio.get_running_loop().run_in_executor(None, function)
+async def _answered(function: Callable[[], Any]) -> Response:
+    found = await in_thread(function)
     return Response(found if isinstance(found, str) else escaped(plain_value(found)), media_type=JSON)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from importlib.resources import files
-from typing import Any
 
-from fastapi import Request
 from fastapi.responses import Response
 
 from truepair.serving.refusals import RefusalError
-from truepair.serving.web.routes import Route
+from truepair.serving.web.routing import CheckedRouter, Gate
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' https:; connect-src 'self'; "
@@ -29,11 +27,6 @@ _KINDS = {
     ".svg": "image/svg+xml",
 }
 
-ROUTES = [
-    Route("GET", "/", "page", None, "The page.", {"type": "string"}, listed=False),
-    Route("GET", "/page/{name}", "page_file", None, "A file of the page.", {"type": "string"}, listed=False),
-]
-
 
 class PageFiles:
     """The files of the package, read once; no other name is served."""
@@ -46,15 +39,19 @@ class PageFiles:
             if file.is_file() and f".{file.name.rpartition('.')[2]}" in _KINDS
         }
 
-    async def answer_page(self, request: Request, body: dict[str, Any]) -> Response:
+    def router(self, gate: Gate) -> CheckedRouter:
+        """The routes of the files, which need no token."""
+        router = CheckedRouter(gate)
+        router.add("GET", "/", self.page, None, listed=False)
+        router.add("GET", "/page/{name}", self.file, None, listed=False)
+        return router
+
+    async def page(self) -> Response:
         """The page itself."""
-        return self._file("index.html")
+        return await self.file("index.html")
 
-    async def answer_page_file(self, request: Request, body: dict[str, Any]) -> Response:
+    async def file(self, name: str) -> Response:
         """A script, a style, the icon."""
-        return self._file(request.path_params["name"])
-
-    def _file(self, name: str) -> Response:
         if name not in self.contents:
             raise RefusalError(404, f"the page has no file {name!r:.60}.")
         kind = _KINDS[f".{name.rpartition('.')[2]}"]

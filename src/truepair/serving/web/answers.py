@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from fastapi import Request
+from fastapi.responses import Response
 
 from truepair.serving.id_texts import escaped
 from truepair.serving.lists.served_model import PlainList
-
-ARROW = "application/vnd.apache.arrow.stream"
-JSON = "application/json"
+from truepair.serving.web.routing import ARROW, JSON
 
 
 def wants_arrow(accept: str | None) -> bool:
@@ -49,19 +51,25 @@ def plain_table(found: PlainList) -> pa.Table:
     )
 
 
-def grouped_json(table: pa.Table, by: str) -> bytes:
-    """A table as {"lists": [{by: id, "items": [row, …]}, …]}; rows of one id are adjacent."""
-    rows = table_rows(table)
+def grouped_json(table: pa.Table) -> bytes:
+    """A table as {"lists": [{"user": id, "items": [row, …]}, …]}; rows of one user are adjacent."""
     lists = [
-        {by: key, "items": [{name: value for name, value in row.items() if name != by} for row in group]}
-        for key, group in groupby(rows, key=lambda row: row[by])
+        {"user": user, "items": [{name: row[name] for name in row if name != "user"} for row in group]}
+        for user, group in groupby(table_rows(table), key=itemgetter("user"))
     ]
     return escaped({"lists": lists}).encode()
 
 
-def rows_json(table: pa.Table, name: str) -> bytes:
-    """A table as {name: [row, …]}."""
-    return escaped({name: table_rows(table)}).encode()
+def rows_json(table: pa.Table, name: str, about: dict[str, Any] | None = None) -> bytes:
+    """A table as {name: [row, …]}, after the fields `about`."""
+    return escaped({**(about or {}), name: table_rows(table)}).encode()
+
+
+def table_response(request: Request, table: pa.Table, to_json: Callable[[pa.Table], bytes]) -> Response:
+    """A table as JSON, or as an Arrow stream where the request accepts that."""
+    if wants_arrow(request.headers.get("accept")):
+        return arrow_response(table)
+    return Response(to_json(table), media_type=JSON)
 
 
 def table_rows(table: pa.Table) -> list[dict[str, Any]]:
@@ -80,9 +88,9 @@ def plain_value(value: Any) -> Any:
     return value if value is None or isinstance(value, str | int | bool) else str(value)
 
 
-def arrow_stream(table: pa.Table) -> bytes:
+def arrow_response(table: pa.Table) -> Response:
     """A table as an Arrow stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)
-    return bytes(sink.getvalue())
+    return Response(bytes(sink.getvalue()), media_type=ARROW)

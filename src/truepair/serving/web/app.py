@@ -2,47 +2,44 @@
 
 from __future__ import annotations
 
-import asyncio
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import pyarrow as pa
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, FastAPI, Query, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
 
-from truepair.errors import InputError, StorageError
+from truepair.errors import TruepairError
 from truepair.recommender.estimator import Recommender
-from truepair.serving.events.event import Event, Kinds, event_of
+from truepair.serving.events.event import Event, Kinds
 from truepair.serving.events.opening import open_store
 from truepair.serving.events.reading import StoreReader
-from truepair.serving.id_texts import escaped
 from truepair.serving.limits import Limits
 from truepair.serving.lists.gathering import Gathering
 from truepair.serving.lists.index_choice import EXACT, IndexChoice
 from truepair.serving.lists.served_model import Asked, PlainList, ServedModel
-from truepair.serving.refusals import RefusalError
-from truepair.serving.web import answers
-from truepair.serving.web.gorse.answers import Gorse
-from truepair.serving.web.gorse.routes import GORSE_ROUTES
+from truepair.serving.web import answers, bodies
+from truepair.serving.web.document import document_router
+from truepair.serving.web.gorse.routes import Gorse
 from truepair.serving.web.guard import Guard
 from truepair.serving.web.logs import Log
 from truepair.serving.web.metrics import Metrics
 from truepair.serving.web.model_facts import shown_facts
 from truepair.serving.web.rates import RateLimit
-from truepair.serving.web.requests import checked, parsed, query_number
-from truepair.serving.web.routes import ROUTES, Route, documented
-from truepair.serving.web.tokens import Tokens, credentials
+from truepair.serving.web.routing import JSON, CheckedRouter, Gate, in_thread, json_response, refused
+from truepair.serving.web.tokens import Tokens
 from truepair.storage.versions import package_version
 
 _TELEMETRY = ("tracing", "metrics", "logs", "operation_spans", "auto_configure")  # nothing is sent anywhere
-DECISIONS = "/v1/model/decisions"
-"""Where the log of decisions is, in a service that retrains its model."""
+K = Annotated[int, Query(ge=1)]
+"""How many items a list has."""
 GATHERED, GATHER_SECONDS = 64, 0.001
 """Requests in one product at most, and how long the first one waits for others."""
 
@@ -83,8 +80,11 @@ class Service:
         self.events_together: Gathering[Sequence[Event], int] = Gathering(
             self.store.add, GATHER_SECONDS, 1024
         )
-        self.parts: list[tuple[Sequence[Route], object]] = [(ROUTES, self), (GORSE_ROUTES, Gorse(self))]
-        """Routes, and the object whose `answer_NAME` answers the route NAME."""
+        self.gate = Gate(self.tokens, self.limits, self.log)
+        self.routers: list[APIRouter] = [self._router(), Gorse(self).router()]
+        """The routes of each part."""
+        self.has_decisions = False
+        """Whether there is a log of decisions: in a service that retrains its model."""
         self.closing: list[Callable[[], object]] = []
         """What is called first when the service ends."""
 
@@ -122,97 +122,18 @@ class Service:
             docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False,
             telemetry=cast(Any, dict.fromkeys(_TELEMETRY, False)),
         )  # fmt: skip
-        user, item = (
-            ids.ids[0].as_py() for ids in (self.served.model.seen.user_ids, self.served.model.seen.item_ids)
-        )
-        ids = [one if isinstance(one, int) else str(one) for one in (user, item)]
-        every = [(route, answering) for routes, answering in self.parts for route in routes]
+        app.state.log = self.log
+        routes = [route for router in self.routers for route in router.routes if isinstance(route, APIRoute)]
         # an id may hold anything, even a slash, so an address that ends with one comes after all others
-        for route, answering in sorted(every, key=lambda one: one[0].path.endswith("{id:path}")):
-            answer = self._answering(route, getattr(answering, f"answer_{route.name}"))
-            app.add_api_route(
-                route.path, answer, methods=[route.method], name=route.name, response_model=None,
-                openapi_extra=documented(route, *ids), response_class=Response,
-                include_in_schema=route.listed,
-            )  # fmt: skip
-        self._add_document(app)
-        for error, handler in ((HTTPException, _refused), (RefusalError, _refused), (Exception, _failed)):
-            app.add_exception_handler(error, handler)
+        routes.sort(key=lambda route: route.path.endswith("{id:path}"))
+        app.router.routes.extend(routes)
+        app.router.routes.extend(document_router(app, self.gate, self.served.model.seen).routes)
+        for error in (HTTPException, RequestValidationError, TruepairError, RecursionError, Exception):
+            app.add_exception_handler(error, refused)
         return Guard(
             app, self.limits, self.metrics, self.log,
             loopback_only=not self.tokens, rates=self.rates, tokens=self.tokens,
         )  # fmt: skip
-
-    def _add_document(self, app: FastAPI) -> None:
-        document: dict[str, Any] = app.openapi()
-        if self.tokens:
-            document["components"] = {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}}
-        for methods in document["paths"].values():
-            for method in methods.values():
-                if not self.tokens:
-                    method.pop("security", None)
-                method["responses"].pop("422", None)
-                if isinstance(method["responses"].get("200"), dict):
-                    method["responses"]["200"]["content"].pop("", None)
-        text = escaped(document)
-
-        async def openapi(request: Request) -> Response:
-            self.tokens.check(credentials(request.headers), "read")
-            return Response(text, media_type=answers.JSON)
-
-        app.add_api_route("/openapi.json", openapi, methods=["GET"], include_in_schema=False)
-
-    def _answering(
-        self, route: Route, answer: Callable[[Request, dict[str, Any]], Awaitable[Response]]
-    ) -> Callable[[Request], Awaitable[Response]]:
-        """The route's function, after the checks that all routes share."""
-
-        async def endpoint(request: Request) -> Response:
-            try:
-                if route.right is not None:
-                    self.tokens.check(credentials(request.headers), route.right)
-                for name in request.query_params:
-                    if name not in route.query and not route.any_query:
-                        raise InputError(
-                            f"{name!r:.60} is no parameter of this address; allowed: {[*route.query]}."
-                        )
-                body: dict[str, Any] = {}
-                if route.fields is not None:
-                    body = parsed(await self.raw_body(request))
-                    body = checked(body, route.fields, route.needed, self.limits)
-                return await answer(request, body)
-            except InputError as error:
-                raise RefusalError(route.refused, str(error)[:1000]) from None
-            except RecursionError:
-                raise RefusalError(422, "the request is nested too deeply; send it flat.") from None
-            except StorageError as error:
-                self.log.failed(request.state.request, error)
-                raise RefusalError(503, "the store cannot be used now; try again later.") from None
-
-        return endpoint
-
-    async def raw_body(self, request: Request) -> bytes:
-        """The body of a request in JSON, no larger and no slower than the limits."""
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != answers.JSON:
-            raise RefusalError(415, f"content-type = {kind[:60]!r} is not known; send application/json.")
-        size, parts = 0, []
-        try:
-            async with asyncio.timeout(self.limits.body_seconds):
-                async for part in request.stream():
-                    size += len(part)
-                    if size > self.limits.body:
-                        raise RefusalError(
-                            413, f"the body has more than {self.limits.body:,} bytes; send several requests."
-                        )
-                    parts.append(part)
-        except ClientDisconnect:
-            raise RefusalError(400, "the connection was closed before the body was complete.") from None
-        except TimeoutError:
-            raise RefusalError(
-                408, f"the body did not arrive within {self.limits.body_seconds:g} s."
-            ) from None
-        return b"".join(parts)
 
     def close(self) -> None:
         """Finish what is running, and close the store."""
@@ -228,56 +149,111 @@ class Service:
 
     # --- answers -----------------------------------------------------------------------------------------
 
-    async def answer_user_list(self, request: Request, body: dict[str, Any]) -> Response:
-        """The best items for a person."""
-        user, k = self.served.users.text(request.path_params["id"]), self._k(request)
-        found = await self.lists_together.ask(Asked(user, k))
+    def _router(self) -> APIRouter:
+        router = CheckedRouter(self.gate)
+        router.add(
+            "GET",
+            "/v1/users/{id:path}/recommendations",
+            self.user_list,
+            "read",
+            bodies.UserListAnswer,
+            arrow=True,
+        )
+        router.add(
+            "POST",
+            "/v1/recommendations",
+            self.lists,
+            "read",
+            bodies.ListsAnswer,
+            arrow=True,
+            example={"users": ["USER"], "k": 3, "exclude_items": ["ITEM"], "diversify": 0.3},
+        )
+        router.add(
+            "POST",
+            "/v1/session/recommendations",
+            self.session,
+            "read",
+            bodies.SessionAnswer,
+            arrow=True,
+            example={"liked": ["ITEM"], "disliked": [], "k": 3},
+        )
+        router.add(
+            "GET", "/v1/items/{id:path}/similar", self.similar, "read", bodies.SimilarAnswer, arrow=True
+        )
+        router.add(
+            "POST",
+            "/v1/scores",
+            self.scores,
+            "read",
+            bodies.ScoresAnswer,
+            arrow=True,
+            example={"pairs": [{"user": "USER", "item": "ITEM"}]},
+        )
+        router.add(
+            "POST",
+            "/v1/events",
+            self.events,
+            "write",
+            bodies.EventsAnswer,
+            example={"events": [{"user": "USER", "item": "ITEM", "id": "order-1"}]},
+        )
+        router.add("GET", "/v1/model", self.model, "read", dict[str, Any])
+        router.add("GET", "/health/live", self.live, None, bodies.StatusAnswer)
+        router.add("GET", "/health/ready", self.ready, None, bodies.StatusAnswer)
+        router.add("GET", "/metrics", self.prometheus, "read")
+        return router  # fmt: skip
+
+    async def user_list(self, request: Request, id: str, k: K = 10) -> Response:
+        """The best items for a user."""
+        question = Asked(self.served.users.text(id), self.gate.whole("k", k))
+        found = await self.lists_together.ask(question)
         if answers.wants_arrow(request.headers.get("accept")):
-            return _arrow(answers.plain_table(found))
-        return Response(answers.plain_json(found), media_type=answers.JSON)
+            return answers.arrow_response(answers.plain_table(found))
+        return Response(answers.plain_json(found), media_type=JSON)
 
-    async def answer_lists(self, request: Request, body: dict[str, Any]) -> Response:
-        """Lists for several people."""
-        users = body.pop("users")
-        table = await self.in_thread(self.served.recommend, users, body)
-        return self._table(request, table, partial(answers.grouped_json, by="user"))
+    async def lists(self, request: Request, body: bodies.ListsBody) -> Response:
+        """Lists for several users, with all options."""
+        body.check(self.limits)
+        table = await in_thread(self.served.recommend, body.users, body.given("users"))
+        return answers.table_response(request, table, answers.grouped_json)
 
-    async def answer_session(self, request: Request, body: dict[str, Any]) -> Response:
-        """A list for somebody with this history."""
-        liked, disliked = body.pop("liked", []), body.pop("disliked", [])
-        table = await self.in_thread(self.served.session, liked, disliked, body)
-        return self._table(request, table, partial(answers.rows_json, name="items"))
+    async def session(self, request: Request, body: bodies.SessionBody) -> Response:
+        """A list by the history of a session, which is not stored."""
+        body.check(self.limits)
+        options = body.given("liked", "disliked")
+        table = await in_thread(self.served.session, body.liked, body.disliked, options)
+        return answers.table_response(request, table, partial(answers.rows_json, name="items"))
 
-    async def answer_similar(self, request: Request, body: dict[str, Any]) -> Response:
+    async def similar(self, request: Request, id: str, k: K = 10) -> Response:
         """The items that are most like this one."""
         served = self.served
-        item = served.items.text(request.path_params["id"])
-        table = await self.in_thread(served.similar, item, self._k(request))
-        if answers.wants_arrow(request.headers.get("accept")):
-            return _arrow(table)
-        rows = answers.rows_json(table.drop_columns(["item"]), "items").decode()
-        return Response(f'{{"item":{served.items.json(item)},{rows[1:]}', media_type=answers.JSON)
+        item = served.items.text(id)
+        table = await in_thread(served.similar, item, self.gate.whole("k", k))
+        about = {"item": served.items.value(item)}
+        return answers.table_response(
+            request, table, lambda found: answers.rows_json(found.drop_columns(["item"]), "items", about)
+        )
 
-    async def answer_scores(self, request: Request, body: dict[str, Any]) -> Response:
+    async def scores(self, request: Request, body: bodies.ScoresBody) -> Response:
         """Scores of pairs."""
-        table = await self.in_thread(self.served.scores, body["pairs"])
-        return self._table(request, table, partial(answers.rows_json, name="scores"))
+        body.check(self.limits)
+        table = await in_thread(self.served.scores, [vars(pair) for pair in body.pairs])
+        return answers.table_response(request, table, partial(answers.rows_json, name="scores"))
 
-    async def answer_events(self, request: Request, body: dict[str, Any]) -> Response:
-        """Store what people did; when this is answered, it is on the disk."""
-        served = self.served
-        users, items = served.users, served.items
-        found = [event_of(event, users, items, self.kinds) for event in body["events"]]
+    async def events(self, body: bodies.EventsBody) -> Response:
+        """Store what users did; it is on the disk when this is answered, and counts in their next list."""
+        body.check(self.limits)
+        users, items = self.served.users, self.served.items
+        found = [event.event(users, items, self.kinds) for event in body.events]
         stored = await self.events_together.ask(found)
-        self.metrics.events.labels("stored").inc(stored)
-        self.metrics.events.labels("repeated").inc(len(found) - stored)
-        return _json({"stored": stored, "repeated": len(found) - stored})
+        self.metrics.stored(stored, len(found))
+        return json_response({"stored": stored, "repeated": len(found) - stored})
 
-    async def answer_model(self, request: Request, body: dict[str, Any]) -> Response:
+    async def model(self) -> Response:
         """Facts about the model."""
         served = self.served
         seen, facts = served.model.seen, served.model.facts
-        return _json(
+        return json_response(
             {
                 "truepair": package_version("truepair"),
                 "name": self.name,
@@ -291,65 +267,25 @@ class Service:
                 "facts": shown_facts(facts),
                 "kinds": dict(self.kinds.numbers),
                 "index": {"kind": served.indexing.kind, "recall": served.indexing.recall},
-                "decisions": any(route.path == DECISIONS for routes, _ in self.parts for route in routes),
+                "decisions": self.has_decisions,
                 "item_columns": None if served.item_table is None else served.item_table.column_names,
             }
         )
 
-    async def answer_live(self, request: Request, body: dict[str, Any]) -> Response:
+    async def live(self) -> Response:
         """The process runs."""
-        return _json({"status": "live"})
+        return json_response({"status": "live"})
 
-    async def answer_ready(self, request: Request, body: dict[str, Any]) -> Response:
+    async def ready(self) -> Response:
         """Model and store can be used."""
-        await self.in_thread(self.reader.count)
-        return _json({"status": "ready"})
+        await in_thread(self.reader.count)
+        return json_response({"status": "ready"})
 
-    async def answer_metrics(self, request: Request, body: dict[str, Any]) -> Response:
+    async def prometheus(self) -> Response:
         """Counters and times for Prometheus."""
         return Response(self.metrics.text(), media_type="text/plain; version=0.0.4")
-
-    def _k(self, request: Request) -> int:
-        return query_number(request.query_params.get("k"), "k", 10, self.limits.k)
-
-    def _table(self, request: Request, table: pa.Table, to_json: Callable[[pa.Table], bytes]) -> Response:
-        if answers.wants_arrow(request.headers.get("accept")):
-            return _arrow(table)
-        return Response(to_json(table), media_type=answers.JSON)
-
-    @staticmethod
-    async def in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
-        """What a function gives that may take some time."""
-        return await asyncio.get_running_loop().run_in_executor(None, function, *arguments)
 
 
 def _close(*readers: StoreReader) -> None:
     for reader in readers:
         reader.close()
-
-
-def _json(value: Any) -> Response:
-    return Response(escaped(value), media_type=answers.JSON)
-
-
-def _arrow(table: pa.Table) -> Response:
-    return Response(answers.arrow_stream(table), media_type=answers.ARROW)
-
-
-async def _refused(request: Request, error: Exception) -> Response:
-    """A request that is not served: by a check, or an unknown address or method."""
-    if isinstance(error, RefusalError):
-        return refusal(error.status, str(error), request.state.request, error.headers)
-    assert isinstance(error, HTTPException)
-    text = f"{error.detail}; GET /openapi.json lists what there is."
-    return refusal(error.status_code, text, request.state.request, dict(error.headers or {}))
-
-
-async def _failed(request: Request, error: Exception) -> Response:
-    """An error of the service itself; the guard logs it."""
-    return refusal(500, "the service failed; its log has the reason.", request.state.request)
-
-
-def refusal(status: int, text: str, request: str, headers: dict[str, str] | None = None) -> Response:
-    """An error as JSON, with the id of the request."""
-    return Response(escaped({"error": text, "request": request}), status, headers, answers.JSON)

@@ -2,94 +2,108 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import threading
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from fastapi import Request
+from fastapi import Query
 from fastapi.responses import Response
 from prometheus_client import Counter, Gauge
+from pydantic import BaseModel, Field
 
-from truepair.errors import InputError, StorageError, check_choice
+from truepair.errors import InputError, StorageError
 from truepair.recommender.estimator import Recommender
 from truepair.serving.fresh.child import Child
 from truepair.serving.fresh.decisions import DECISIONS, Decision
 from truepair.serving.fresh.retraining import WAYS, Plan, check_retrainable
 from truepair.serving.fresh.schedule import Schedule
 from truepair.serving.fresh.versions import State, Versions
-from truepair.serving.id_texts import escaped
-from truepair.serving.limits import Limits
 from truepair.serving.refusals import RefusalError
-from truepair.serving.web.answers import JSON
 from truepair.serving.web.app import Service
-from truepair.serving.web.requests import Field, query_number
-from truepair.serving.web.routes import Route
+from truepair.serving.web.bodies import RequestBody
+from truepair.serving.web.routing import CheckedRouter, in_thread, json_response
 
 TICK = 0.5
 """Seconds between two looks at what is to be served."""
 
 _AGAIN = 30.0  # seconds until a version that could not be loaded is tried again
-_SHOWN = 100  # decisions in an answer by default
-_MOST_SHOWN = 1000
 
 
-def _way(name: str, value: Any, limits: Limits) -> Any:
-    return check_choice(name, value, WAYS)
+class RetrainBody(RequestBody):
+    """How a candidate is trained."""
+
+    by: Literal[WAYS] = Field(  # type: ignore[valid-type]
+        WAYS[0], description="how it is trained; the service's way by default"
+    )
 
 
-_NULL = {"type": "null"}
-_COUNT = {"oneOf": [{"type": "integer"}, _NULL]}
-_NUMBER = {"oneOf": [{"type": "number"}, _NULL]}
-_TEXT = {"oneOf": [{"type": "string"}, _NULL]}
-_MEAN = {name: {"type": "number"} for name in ("mean", "low", "high")}
-_INTERVAL = {"oneOf": [{"type": "object", "properties": _MEAN, "required": [*_MEAN]}, _NULL]}
-_COUNTS = ("version", "against", "events", "new_events", "judged_events", "new_pairs", "people")
-_DECISION: dict[str, Any] = {
-    "decision": {"enum": [*DECISIONS]},
-    "reason": {"type": "string"},
-    **dict.fromkeys(_COUNTS, _COUNT),
-    **dict.fromkeys(("by", "metric"), _TEXT),
-    **dict.fromkeys(("candidate", "running", "difference"), _INTERVAL),
-    **dict.fromkeys(("p", "seconds"), _NUMBER),
-    "time": {"type": "string"},
-    "id": {"type": "string"},
-}
-_RUNNING: dict[str, Any] = {
-    "version": {"type": "integer"},
-    "versions": {"type": "array", "items": {"type": "integer"}},
-    **{name: {"type": "integer"} for name in ("learnt_until", "judged_until", "trainings", "failures")},
-    "training": {"type": "boolean"},
-    "next": _TEXT,
-    "every_seconds": _NUMBER,
-    "every_events": _COUNT,
-}
+class NoFields(RequestBody):
+    """An empty object."""
 
 
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": [*properties]}
+class _Mean(BaseModel):
+    mean: float
+    low: float
+    high: float
 
 
-ROUTES = [
-    Route(
-        "GET", "/v1/model/decisions", "decisions", "read",
-        "What happened to the served model, newest first, and what is served now.",
-        _object({"decisions": {"type": "array", "items": _object(_DECISION)}, "running": _object(_RUNNING)}),
-        query={"n": {"type": "integer", "minimum": 1, "maximum": _MOST_SHOWN, "default": _SHOWN}},
-    ),
-    Route(
-        "POST", "/v1/model/retrain", "retrain", "admin", "Train and judge a candidate now.",
-        _object({"training": {"type": "boolean"}}),
-        {"by": Field(_way, {"enum": [*WAYS]}, "how it is trained; the service's way by default")}, (), {},
-    ),
-    Route(
-        "POST", "/v1/model/rollback", "rollback", "admin", "Return to the former model.",
-        _object({"version": {"type": "integer"}}), {}, (), {},
-    ),
-]  # fmt: skip
+class DecisionAnswer(BaseModel):
+    """One decision about the served model."""
+
+    id: str
+    time: str
+    decision: Literal[tuple(DECISIONS)]  # type: ignore[valid-type]
+    reason: str
+    version: int | None
+    against: int | None
+    events: int | None
+    new_events: int | None
+    judged_events: int | None
+    new_pairs: int | None
+    people: int | None
+    by: str | None
+    metric: str | None
+    candidate: _Mean | None
+    running: _Mean | None
+    difference: _Mean | None
+    p: float | None
+    seconds: float | None
+
+
+class RunningAnswer(BaseModel):
+    """What is served now, and when it is trained next."""
+
+    version: int
+    versions: list[int]
+    learnt_until: int
+    judged_until: int
+    trainings: int
+    failures: int
+    training: bool
+    next: str | None
+    every_seconds: float | None
+    every_events: int | None
+
+
+class DecisionsAnswer(BaseModel):
+    """Decisions, newest first, and what is served now."""
+
+    decisions: list[DecisionAnswer]
+    running: RunningAnswer
+
+
+class TrainingAnswer(BaseModel):
+    """Whether a candidate is being trained."""
+
+    training: bool
+
+
+class VersionAnswer(BaseModel):
+    """The version that is served."""
+
+    version: int
 
 
 class Freshness:
@@ -113,7 +127,8 @@ class Freshness:
         version.set_function(lambda: service.served.version)
         training = Gauge("truepair_training", "Whether this process has a trainer", registry=registry)
         training.set_function(lambda: self.child is not None)
-        service.parts.append((ROUTES, self))
+        service.routers.append(self._router())
+        service.has_decisions = True
         service.closing.append(self.close)
 
     def start(self) -> None:
@@ -207,10 +222,16 @@ class Freshness:
 
     # --- answers -----------------------------------------------------------------------------------------
 
-    async def answer_decisions(self, request: Request, body: dict[str, Any]) -> Response:
-        """What happened to the served model."""
-        n = query_number(request.query_params.get("n"), "n", _SHOWN, _MOST_SHOWN)
-        return _json(await _in_thread(self._decided, n))
+    def _router(self) -> CheckedRouter:
+        router = CheckedRouter(self.service.gate)
+        router.add("GET", "/v1/model/decisions", self.decisions, "read", DecisionsAnswer)
+        router.add("POST", "/v1/model/retrain", self.retrain, "admin", TrainingAnswer, example={})
+        router.add("POST", "/v1/model/rollback", self.rollback, "admin", VersionAnswer, example={})
+        return router
+
+    async def decisions(self, n: Annotated[int, Query(ge=1, le=1000)] = 100) -> Response:
+        """What happened to the served model, newest first, and what is served now."""
+        return json_response(await in_thread(self._decided, n))
 
     def _decided(self, n: int) -> dict[str, Any]:
         state = self.versions.state()
@@ -229,16 +250,16 @@ class Freshness:
         }
         return {"decisions": self.versions.log.newest(n), "running": running}
 
-    async def answer_retrain(self, request: Request, body: dict[str, Any]) -> Response:
-        """Train a candidate now."""
+    async def retrain(self, body: RetrainBody) -> Response:
+        """Train and judge a candidate now."""
         check_retrainable(self.service.served.recommender)
-        if not await _in_thread(self.begin, Plan(**{**vars(self.plan), **body})):
+        if not await in_thread(self.begin, Plan(**{**vars(self.plan), **body.given()})):
             raise RefusalError(409, "a candidate is being trained already; wait for its decision.")
-        return _json({"training": True})
+        return json_response({"training": True})
 
-    async def answer_rollback(self, request: Request, body: dict[str, Any]) -> Response:
+    async def rollback(self, body: NoFields) -> Response:
         """Return to the former model; when this is answered, it is served."""
-        return _json({"version": await _in_thread(self._roll_back)})
+        return json_response({"version": await in_thread(self._roll_back)})
 
     def _roll_back(self) -> int:
         try:
@@ -252,11 +273,3 @@ class Freshness:
     def _count(self, decision: dict[str, Any]) -> None:
         self._decisions.labels(decision["decision"]).inc()
         self.service.log.write("decision", **{name: v for name, v in decision.items() if name != "time"})
-
-
-def _json(value: Any) -> Response:
-    return Response(escaped(value), media_type=JSON)
-
-
-async def _in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
-    return await asyncio.get_running_loop().run_in_executor(None, function, *arguments)

@@ -45,6 +45,11 @@ class Metrics:
         self._requests.labels(method, route, status).inc()
         self._seconds.labels(route).observe(seconds)
 
+    def stored(self, new: int, given: int) -> None:
+        """Count events: new ones, and those that were there already."""
+        self.events.labels("stored").inc(new)
+        self.events.labels("repeated").inc(given - new)
+
     def show_index(self, indexing: Callable[[], Indexing]) -> None:
         """Report the index of the model that is served: its measured recall, and how many items it has."""
         recall = Gauge(

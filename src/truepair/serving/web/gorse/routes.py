@@ -1,171 +1,431 @@
-"""GORSE_ROUTES: the addresses of Gorse's API that are answered."""
+"""Gorse: the routes of Gorse's API, answered from the same model and store as all others."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Annotated, Any, Protocol
 
-from truepair.serving.web.routes import Route
+import pyarrow as pa
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
 
-_TEXT: dict[str, Any] = {"type": "string"}
-_WHOLE: dict[str, Any] = {"type": "integer", "minimum": 0}
-_DONE: dict[str, Any] = {"type": "object", "properties": {"RowAffected": _WHOLE}, "required": ["RowAffected"]}
-_ITEM: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "ItemId": _TEXT,
-        "IsHidden": {"type": "boolean"},
-        "Categories": {"type": "array", "items": _TEXT},
-        "Timestamp": _TEXT,
-        "Labels": {},
-        "Comment": _TEXT,
-    },
-    "required": ["ItemId"],
-}
-_USER: dict[str, Any] = {
-    "type": "object",
-    "properties": {"UserId": _TEXT, "Labels": {}, "Comment": _TEXT},
-    "required": ["UserId"],
-}
-_FEEDBACK: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "FeedbackType": _TEXT,
-        "UserId": _TEXT,
-        "ItemId": _TEXT,
-        "Value": {"type": "number"},
-        "Timestamp": _TEXT,
-        "Comment": _TEXT,
-    },
-    "required": ["FeedbackType", "UserId", "ItemId"],
-}
-_SCORES = {"type": "array", "items": {"type": "object", "properties": {"Id": _TEXT, "Score": {}}}}
-_IDS_OR_SCORES = {"type": "array", "items": {"oneOf": [_TEXT, _SCORES["items"]]}}
-_HEALTH = {"type": "object", "properties": {"Ready": {"type": "boolean"}}, "required": ["Ready"]}
-_PAGE = {"n": _WHOLE, "offset": _WHOLE}
-_CURSOR = {"n": _WHOLE, "cursor": _TEXT}
-_RECOMMEND = {**_PAGE, "category": _TEXT, "write-back-type": _TEXT, "write-back-delay": _TEXT}
-_EXAMPLE = {"FeedbackType": "like", "UserId": "USER", "ItemId": "ITEM", "Timestamp": "2024-05-31T12:00:00Z"}
-_EXAMPLE_ITEM = {"ItemId": "ITEM", "Categories": ["new"], "Labels": {"title": "A title"}}
-_EXAMPLE_USER = {"UserId": "USER", "Labels": {"age": 30}}
+from truepair.errors import InputError, NoItemLeftError, StorageError
+from truepair.recommender import lists
+from truepair.serving.events.event import Event, Kinds
+from truepair.serving.events.reading import StoreReader
+from truepair.serving.events.records import ItemRecord
+from truepair.serving.events.writing import StoreWriter
+from truepair.serving.limits import Limits
+from truepair.serving.lists.gathering import Gathering
+from truepair.serving.lists.served_model import Asked, PlainList, ServedModel
+from truepair.serving.refusals import RefusalError
+from truepair.serving.web.gorse import fields
+from truepair.serving.web.gorse.fields import FeedbackBody, ItemBody, N, Offset, Score, UserBody
+from truepair.serving.web.metrics import Metrics
+from truepair.serving.web.routing import CheckedRouter, Gate, in_thread, json_response
+from truepair.serving.web.tokens import Tokens, credentials
+
+Scored = Sequence[tuple[str, float]]
+_FEEDBACK = {"FeedbackType": "like", "UserId": "USER", "ItemId": "ITEM", "Timestamp": "2024-05-31T12:00:00Z"}
+_ITEM = {"ItemId": "ITEM", "Categories": ["new"], "Labels": {"title": "A title"}}
+_USER = {"UserId": "USER", "Labels": {"age": 30}}
 
 
-def _many(one: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "array", "items": one}
+class Host(Protocol):
+    """What of the service is used here."""
+
+    served: ServedModel
+    store: StoreWriter
+    reader: StoreReader
+    tokens: Tokens
+    limits: Limits
+    kinds: Kinds
+    metrics: Metrics
+    lists_together: Gathering[Asked, PlainList]
+    gate: Gate
 
 
-def _patch(one: dict[str, Any]) -> dict[str, Any]:
-    fields: dict[str, Any] = {name: {} for name in one["properties"] if not name.endswith("Id")}
-    return {"type": "object", "properties": fields}
+class Gorse:
+    """Answers as Gorse does.
+
+    A feedback is an event. Any feedback excludes its item from the user's recommendations; whether it is a
+    like follows from `--feedback`, as everywhere. Writing needs a write token, reading a read token: a
+    program that does both sends an admin token.
+    """
+
+    def __init__(self, service: Host) -> None:
+        self.service = service
+
+    def router(self) -> APIRouter:
+        """The routes."""
+        router = CheckedRouter(self.service.gate, "/api", any_query=True)
+        get, put = partial(router.add, "GET"), partial(router.add, "PUT")
+        post, patch, delete = (partial(router.add, method) for method in ("POST", "PATCH", "DELETE"))
+        get("/health/live", self.live, None, fields.Health)
+        get("/health/ready", self.ready, None, fields.Health)
+        get("/recommend/{user}", self.recommend, "read", list[str | Score])
+        get("/recommend/{user}/{category:path}", self.recommend_in, "read", list[str | Score])
+        for end in ("", "/{category}"):
+            post(f"/session/recommend{end}", self.session, "read", list[Score], example=[_FEEDBACK])
+            get(f"/popular{end}", self.popular, "read", list[Score])
+        for end in ("", "/{category:path}"):
+            get(f"/item/{{item}}/neighbors{end}", self.neighbors, "read", list[Score])
+        for end in ("", "/"):
+            get(f"/user/{{user}}/neighbors{end}", self.user_neighbors, "read", list[Score])
+        post("/item", self.put_item, "write", fields.Done, example=_ITEM)
+        post("/items", self.put_items, "write", fields.Done, example=[_ITEM])
+        get("/items", self.items, "read", fields.ItemsPage)
+        get("/item/{item}", self.item, "read", ItemBody)
+        patch("/item/{item}", self.patch_item, "write", fields.Done, example={"IsHidden": False})
+        delete("/item/{item}", self.delete_item, "write", fields.Done)
+        put("/item/{item}/category/{category}", self.put_category, "write", fields.Done)
+        delete("/item/{item}/category/{category}", self.delete_category, "write", fields.Done)
+        post("/user", self.put_user, "write", fields.Done, example=_USER)
+        post("/users", self.put_users, "write", fields.Done, example=[_USER])
+        get("/users", self.users, "read", fields.UsersPage)
+        get("/user/{user}", self.user, "read", UserBody)
+        patch("/user/{user}", self.patch_user, "write", fields.Done, example={"Comment": "a comment"})
+        delete("/user/{user}", self.delete_user, "write", fields.Done)
+        post("/feedback", self.post_feedback, "write", fields.Done, example=[_FEEDBACK])
+        put("/feedback", self.put_feedback, "write", fields.Done, example=[_FEEDBACK])
+        for end in ("", "/{kind}"):
+            get(f"/feedback{end}", self.feedback, "read", fields.FeedbackPage)
+        get("/feedback/{user}/{item}", self.found_feedback, "read", list[FeedbackBody])
+        get("/feedback/{kind}/{user}/{item}", self.one_feedback, "read", FeedbackBody)
+        for start in ("", "/{kind}"):
+            delete(f"/feedback{start}/{{user}}/{{item}}", self.delete_feedback, "write", fields.Done)
+        for start in ("/user/{user}/feedback", "/item/{item}/feedback"):
+            for end in ("", "/{kind:path}"):
+                get(start + end, self.found_feedback, "read", list[FeedbackBody])
+        return router
+
+    # --- recommendations ---------------------------------------------------------------------------------
+
+    async def recommend(
+        self,
+        request: Request,
+        user: str,
+        category: Annotated[list[str], Query(default_factory=list)],
+        n: N = 10,
+        offset: Offset = 0,
+        kind: Annotated[str, Query(alias="write-back-type", max_length=128)] = "",
+        delay: Annotated[str, Query(alias="write-back-delay")] = "",
+    ) -> Response:
+        """Items for a user."""
+        moment = fields.now() + fields.duration(delay)
+        if kind:
+            self.service.tokens.check(credentials(request.headers), "write")
+        served, end = self.service.served, self._end(n, offset)
+        user = served.users.text(user)
+        scored = (await self._recommended(served, user, list(filter(None, category)), end))[offset:end]
+        if kind:
+            events = [Event(user, item, kind, 1.0, moment, None) for item, _ in scored]
+            await in_thread(self.service.store.add_feedback, events, False)
+        if request.headers.get("x-api-version") == "2":
+            return _scores(scored)
+        return json_response([item for item, _ in scored])
+
+    async def recommend_in(
+        self,
+        request: Request,
+        user: str,
+        category: str,
+        n: N = 10,
+        offset: Offset = 0,
+        kind: Annotated[str, Query(alias="write-back-type", max_length=128)] = "",
+        delay: Annotated[str, Query(alias="write-back-delay")] = "",
+    ) -> Response:
+        """Items of a category for a user."""
+        return await self.recommend(request, user, [category], n, offset, kind, delay)
+
+    async def _recommended(
+        self, served: ServedModel, user: str, categories: Sequence[str], end: int
+    ) -> Scored:
+        """The first `end` items, without those that the user gave any feedback on."""
+        seen = await in_thread(self._seen, user)
+        if not categories:
+            k = min(end + len(seen), served.model.seen.n_items)
+            found = await self.service.lists_together.ask(Asked(user, max(k, 1)))
+            names = (found.served.items.names[code] for code in found.items.tolist())
+            scored = zip(names, found.scores.tolist(), strict=True)
+            return [pair for pair in scored if pair[0] not in seen][:end]
+        items = await in_thread(self._listed_in, served, categories)
+        return await self._listed(end, served.recommend, [user], only_items=sorted(items - seen))
+
+    def _seen(self, user: str) -> set[str]:
+        try:
+            return {found.item for found in self.service.reader.feedback(user, until=fields.now())}
+        except StorageError:  # reads go on without the store
+            return set()
+
+    @staticmethod
+    def _listed_in(served: ServedModel, categories: Iterable[str]) -> set[str]:
+        hidden = {served.items.names[code] for code in served.facts.hidden.tolist()}
+        return set(served.facts.in_categories(categories)) - hidden
+
+    @staticmethod
+    async def _listed(end: int, ask: Callable[..., pa.Table], *history: Any, **options: Any) -> Scored:
+        """The first `end` items; an empty list if no item is left."""
+        if options.get("only_items") == []:
+            return []
+        try:
+            table = await in_thread(ask, *history, {"k": max(end, 1), **options})
+        except NoItemLeftError:
+            return []
+        return _pairs(table, "item")
+
+    async def session(
+        self, body: list[FeedbackBody], category: str = "", n: N = 10, offset: Offset = 0
+    ) -> Response:
+        """Items by the feedback of a session, which is not stored."""
+        served, end = self.service.served, self._end(n, offset)
+        found = sorted(self._events(body), key=lambda event: event.time)
+        weights = self.service.kinds.merged([(event.item, event.kind, event.weight) for event in found])
+        liked = [item for item, weight in weights.items() if weight > 0]
+        disliked = [item for item, weight in weights.items() if weight < 0]
+        seen = {event.item for event in found}
+        options: dict[str, Any] = {"exclude_items": sorted(seen & set(served.items.codes))}
+        if category:
+            options = {"only_items": sorted(await in_thread(self._listed_in, served, [category]) - seen)}
+        return _scores((await self._listed(end, served.session, liked, disliked, **options))[offset:end])
+
+    async def popular(self, category: str = "", n: N = 10, offset: Offset = 0) -> Response:
+        """Popular items."""
+        return await self.session([], category, n, offset)
+
+    async def neighbors(self, item: str, category: str = "", n: N = 10, offset: Offset = 0) -> Response:
+        """Items that are most like this one."""
+        served, end = self.service.served, self._end(n, offset)
+        text, k = served.items.text(item), served.model.seen.n_items if category else max(end, 1)
+        try:
+            table = await in_thread(served.similar, text, k)
+        except (RefusalError, InputError):  # Gorse knows no neighbours of new items either
+            return json_response([])
+        scored = _pairs(table, "similar")
+        if category:
+            kept = await in_thread(self._listed_in, served, [category])
+            scored = [pair for pair in scored if pair[0] in kept]
+        return _scores(scored[offset:end])
+
+    async def user_neighbors(self, user: str, n: N = 10, offset: Offset = 0) -> Response:
+        """Users who are most like this one, by the model."""
+        served, end = self.service.served, self._end(n, offset)
+        ids = served.users.typed([served.users.text(user)])
+        try:
+            table = await in_thread(lists.similar_users, served.model, served.parameters, ids, max(end, 1))
+        except InputError:
+            return json_response([])
+        return _scores(_pairs(table, "similar")[offset:end])
+
+    # --- items -------------------------------------------------------------------------------------------
+
+    async def put_item(self, body: ItemBody) -> Response:
+        """Store an item."""
+        return await self.put_items([body])
+
+    async def put_items(self, body: list[ItemBody]) -> Response:
+        """Store items."""
+        items = self.service.served.items
+        records = [one.record(items) for one in self._few(body, self.service.limits.items)]
+        await in_thread(self.service.store.put_items, records)
+        return _done(len(records))
+
+    async def items(self, cursor: str = "", n: N = 10, q: str = "") -> Response:
+        """Items, page by page; with `q`, those that have this text."""
+        after, n = fields.from_cursor(cursor), self.service.gate.whole("n", n, "items", 0)
+        text = q[: self.service.limits.text_length]
+        found = await in_thread(self.service.reader.items, after, n, text)
+        return _page("Items", found, n, fields.item_json, lambda one: one.item)
+
+    async def item(self, item: str) -> Response:
+        """An item."""
+        return json_response(fields.item_json(await self._item(item)))
+
+    async def _item(self, item: str) -> ItemRecord:
+        item = self.service.served.items.text(item)
+        found: ItemRecord | None = await in_thread(self.service.reader.item, item)
+        if found is None:
+            raise _not_found("item", item)
+        return found
+
+    async def patch_item(self, item: str, body: fields.ItemPatch) -> Response:
+        """Change some fields of an item."""
+        return await self._patch_item(self.service.served.items.text(item), **body.given())
+
+    async def _patch_item(self, item: str, **changes: Any) -> Response:
+        if not await in_thread(partial(self.service.store.patch_item, item, **changes)):
+            raise _not_found("item", item)
+        return _done(1)
+
+    async def delete_item(self, item: str) -> Response:
+        """Delete an item and its feedback."""
+        await in_thread(self.service.store.delete_item, self.service.served.items.text(item))
+        return _done(1)
+
+    async def put_category(self, item: str, category: str) -> Response:
+        """Add a category to an item."""
+        record = await self._item(item)
+        return await self._patch_item(
+            record.item, categories=tuple(dict.fromkeys([*record.categories, category]))
+        )
+
+    async def delete_category(self, item: str, category: str) -> Response:
+        """Remove a category from an item."""
+        record = await self._item(item)
+        return await self._patch_item(
+            record.item, categories=tuple(one for one in record.categories if one != category)
+        )
+
+    # --- users -------------------------------------------------------------------------------------------
+
+    async def put_user(self, body: UserBody) -> Response:
+        """Store a user."""
+        return await self.put_users([body])
+
+    async def put_users(self, body: list[UserBody]) -> Response:
+        """Store users."""
+        users = self.service.served.users
+        records = [one.record(users) for one in self._few(body, self.service.limits.items)]
+        await in_thread(self.service.store.put_users, records)
+        return _done(len(records))
+
+    async def users(self, cursor: str = "", n: N = 10) -> Response:
+        """Users, page by page."""
+        after, n = fields.from_cursor(cursor), self.service.gate.whole("n", n, "items", 0)
+        found = await in_thread(self.service.reader.users, after, n)
+        return _page("Users", found, n, fields.user_json, lambda one: one.user)
+
+    async def user(self, user: str) -> Response:
+        """A user."""
+        user = self.service.served.users.text(user)
+        found = await in_thread(self.service.reader.user, user)
+        if found is None:
+            raise _not_found("user", user)
+        return json_response(fields.user_json(found))
+
+    async def patch_user(self, user: str, body: fields.UserPatch) -> Response:
+        """Change some fields of a user."""
+        user = self.service.served.users.text(user)
+        if not await in_thread(partial(self.service.store.patch_user, user, **body.given())):
+            raise _not_found("user", user)
+        return _done(1)
+
+    async def delete_user(self, user: str) -> Response:
+        """Delete a user and their feedback."""
+        await in_thread(self.service.store.delete_user, self.service.served.users.text(user))
+        return _done(1)
+
+    # --- feedback ----------------------------------------------------------------------------------------
+
+    async def post_feedback(self, body: list[FeedbackBody]) -> Response:
+        """Store feedback; what is there stays."""
+        return await self._store(body, overwrite=False)
+
+    async def put_feedback(self, body: list[FeedbackBody]) -> Response:
+        """Store feedback; what is there is replaced."""
+        return await self._store(body, overwrite=True)
+
+    async def _store(self, body: list[FeedbackBody], overwrite: bool) -> Response:
+        found = self._events(body)
+        stored = await in_thread(self.service.store.add_feedback, found, overwrite)
+        self.service.metrics.stored(stored, len(found))
+        return _done(len(found))
+
+    def _events(self, body: list[FeedbackBody]) -> list[Event]:
+        served = self.service.served
+        few = self._few(body, self.service.limits.events)
+        return [one.event(served.users, served.items) for one in few]
+
+    async def feedback(self, kind: str = "", cursor: str = "", n: N = 10) -> Response:
+        """Feedback, of one type or of all, page by page."""
+        after, n = fields.from_cursor(cursor) or "0", self.service.gate.whole("n", n, "items", 0)
+        if not after.isdecimal():
+            raise InputError("the cursor does not belong to a list of feedback; start without one.")
+        found = await in_thread(
+            partial(
+                self.service.reader.feedback,
+                kind=kind or None, until=fields.now(), after=int(after), limit=n,
+            )
+        )  # fmt: skip
+        return _page("Feedback", found, n, fields.feedback_json, lambda one: str(one.number))
+
+    async def found_feedback(self, user: str = "", item: str = "", kind: str = "") -> Response:
+        """Feedback of a user, of an item, or of both; of one type or of all."""
+        return json_response(await self._found(user, item, kind))
+
+    async def one_feedback(self, kind: str, user: str, item: str) -> Response:
+        """One feedback."""
+        found = await self._found(user, item, kind)
+        if not found:
+            raise RefusalError(404, "there is no such feedback; check the type, the user and the item.")
+        return json_response(found[0])
+
+    async def _found(self, user: str, item: str, kind: str) -> list[dict[str, Any]]:
+        ask, limit = self.service.reader.feedback, self.service.limits.items
+        found = await in_thread(
+            partial(ask, *self._ids(user, item), kind or None, until=fields.now(), limit=limit)
+        )
+        return [fields.feedback_json(one) for one in found]
+
+    async def delete_feedback(self, user: str, item: str, kind: str = "") -> Response:
+        """Delete the feedback of a user with an item, of one type or of all."""
+        store = self.service.store
+        return _done(await in_thread(store.delete_feedback, *self._ids(user, item), kind or None))
+
+    def _ids(self, user: str, item: str) -> tuple[str | None, str | None]:
+        served = self.service.served
+        return served.users.text(user) if user else None, served.items.text(item) if item else None
+
+    # --- health and limits -------------------------------------------------------------------------------
+
+    async def ready(self) -> Response:
+        """The store can be used."""
+        await in_thread(self.service.reader.count)
+        return _health(True)
+
+    async def live(self) -> Response:
+        """The process runs, with a store or without."""
+        try:
+            return await self.ready()
+        except StorageError:
+            return _health(False)
+
+    def _end(self, n: int, offset: int) -> int:
+        whole = self.service.gate.whole
+        return whole("n", n, low=0) + whole("offset", offset, low=0)
+
+    @staticmethod
+    def _few(body: list[Any], most: int) -> list[Any]:
+        if len(body) > most:
+            raise InputError(f"the body has {len(body):,} objects; at most {most:,} are allowed.")
+        return body
 
 
-def _pages(name: str, one: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": {"Cursor": _TEXT, name: _many(one)},
-        "required": ["Cursor", name],
-    }
+def _pairs(table: pa.Table, name: str) -> Scored:
+    ids, scores = table[name].to_pylist(), table["score"].to_pylist()
+    return [(str(id), score) for id, score in zip(ids, scores, strict=True)]
 
 
-def _route(
-    method: str, path: str, name: str, right: str | None, about: str, answer: Any, **more: Any
-) -> Route:
-    return Route(
-        method, f"/api/{path}", f"gorse_{name}", right, about, answer, refused=400, any_query=True, **more
-    )
+def _page(
+    name: str, found: list[Any], n: int, shown: Callable[[Any], dict[str, Any]], key: Callable[[Any], str]
+) -> Response:
+    cursor = fields.cursor_of(key(found[-1])) if n and len(found) == n else ""
+    return json_response({"Cursor": cursor, name: [shown(one) for one in found]})
 
 
-GORSE_ROUTES = [
-    _route("GET", "health/live", "live", None, "The process runs.", _HEALTH),
-    _route("GET", "health/ready", "ready", None, "The store can be used.", _HEALTH),
-    _route(
-        "GET", "recommend/{user}", "recommend", "read", "Items for a user.", _IDS_OR_SCORES,
-        query=_RECOMMEND,
-    ),
-    _route(
-        "GET", "recommend/{user}/{category:path}", "recommend_in", "read", "Items of a category for a user.",
-        _IDS_OR_SCORES, query=_RECOMMEND,
-    ),
-    _route(
-        "POST", "session/recommend", "session", "read", "Items by the feedback of a session.", _SCORES,
-        body=_many(_FEEDBACK), example=[_EXAMPLE], query=_PAGE,
-    ),
-    _route(
-        "POST", "session/recommend/{category}", "session_in", "read", "The same, of a category.", _SCORES,
-        body=_many(_FEEDBACK), example=[_EXAMPLE], query=_PAGE,
-    ),
-    _route("GET", "popular", "popular", "read", "Popular items.", _SCORES, query=_PAGE),
-    _route(
-        "GET", "popular/{category}", "popular_in", "read", "Popular items of a category.", _SCORES,
-        query=_PAGE,
-    ),
-    _route("GET", "item/{item}/neighbors", "neighbors", "read", "Similar items.", _SCORES, query=_PAGE),
-    _route(
-        "GET", "item/{item}/neighbors/{category:path}", "neighbors_in", "read",
-        "Similar items of a category.", _SCORES, query=_PAGE,
-    ),
-    _route("GET", "user/{user}/neighbors", "user_neighbors", "read", "Similar users.", _SCORES, query=_PAGE),
-    _route("GET", "user/{user}/neighbors/", "user_neighbors", "read", "Similar users.", _SCORES, query=_PAGE),
-    # items
-    _route("POST", "item", "put_item", "write", "Store an item.", _DONE, body=_ITEM, example=_EXAMPLE_ITEM),
-    _route(
-        "POST", "items", "put_items", "write", "Store items.", _DONE,
-        body=_many(_ITEM), example=[_EXAMPLE_ITEM],
-    ),
-    _route(
-        "GET", "items", "items", "read", "Items, page by page; with `q`, those that have this text.",
-        _pages("Items", _ITEM), query={**_CURSOR, "q": _TEXT},
-    ),
-    _route("GET", "item/{item}", "item", "read", "An item.", _ITEM),
-    _route(
-        "PATCH", "item/{item}", "patch_item", "write", "Change some fields of an item.", _DONE,
-        body=_patch(_ITEM), example={"IsHidden": False},
-    ),
-    _route("DELETE", "item/{item}", "delete_item", "write", "Delete an item and its feedback.", _DONE),
-    _route("PUT", "item/{item}/category/{category}", "put_category", "write", "Add a category.", _DONE),
-    _route(
-        "DELETE", "item/{item}/category/{category}", "delete_category", "write", "Remove a category.",
-        _DONE,
-    ),
-    # users
-    _route("POST", "user", "put_user", "write", "Store a user.", _DONE, body=_USER, example=_EXAMPLE_USER),
-    _route(
-        "POST", "users", "put_users", "write", "Store users.", _DONE,
-        body=_many(_USER), example=[_EXAMPLE_USER],
-    ),
-    _route("GET", "users", "users", "read", "Users, page by page.", _pages("Users", _USER), query=_CURSOR),
-    _route("GET", "user/{user}", "user", "read", "A user.", _USER),
-    _route(
-        "PATCH", "user/{user}", "patch_user", "write", "Change some fields of a user.", _DONE,
-        body=_patch(_USER), example={"Comment": "a comment"},
-    ),
-    _route("DELETE", "user/{user}", "delete_user", "write", "Delete a user and their feedback.", _DONE),
-    # feedback
-    _route(
-        "POST", "feedback", "post_feedback", "write", "Store feedback; what is there stays.", _DONE,
-        body=_many(_FEEDBACK), example=[_EXAMPLE],
-    ),
-    _route(
-        "PUT", "feedback", "put_feedback", "write", "Store feedback; what is there is replaced.", _DONE,
-        body=_many(_FEEDBACK), example=[_EXAMPLE],
-    ),
-    _route(
-        "GET", "feedback", "feedback", "read", "Feedback, page by page.", _pages("Feedback", _FEEDBACK),
-        query=_CURSOR,
-    ),
-    _route(
-        "GET", "feedback/{kind}", "feedback_of_kind", "read", "Feedback of a type, page by page.",
-        _pages("Feedback", _FEEDBACK), query=_CURSOR,
-    ),
-    _route(
-        "GET", "feedback/{user}/{item}", "pair", "read", "Feedback of a user with an item.",
-        _many(_FEEDBACK),
-    ),
-    _route("DELETE", "feedback/{user}/{item}", "delete_pair", "write", "Delete it.", _DONE),
-    _route("GET", "feedback/{kind}/{user}/{item}", "typed_pair", "read", "One feedback.", _FEEDBACK),
-    _route("DELETE", "feedback/{kind}/{user}/{item}", "delete_typed_pair", "write", "Delete it.", _DONE),
-    _route("GET", "user/{user}/feedback", "of_user", "read", "Feedback of a user.", _many(_FEEDBACK)),
-    _route("GET", "user/{user}/feedback/{kind:path}", "of_user", "read", "Of one type.", _many(_FEEDBACK)),
-    _route("GET", "item/{item}/feedback", "of_item", "read", "Feedback of an item.", _many(_FEEDBACK)),
-    _route("GET", "item/{item}/feedback/{kind:path}", "of_item", "read", "Of one type.", _many(_FEEDBACK)),
-]  # fmt: skip
-"""Writing needs a write token, reading a read token: a program that does both sends an admin token."""
+def _not_found(what: str, id: str) -> RefusalError:
+    return RefusalError(404, f"{what} {id!r:.60} is not in the store; insert it first.")
+
+
+def _done(n: int) -> Response:
+    return json_response({"RowAffected": n})
+
+
+def _health(ready: bool) -> Response:
+    facts = {"DataStoreError": None, "CacheStoreError": None, "CacheStoreConnected": True}
+    return json_response({"Ready": ready, **facts, "DataStoreConnected": ready})
+
+
+def _scores(scored: Scored) -> Response:
+    return json_response([{"Id": id, "Score": score} for id, score in scored])

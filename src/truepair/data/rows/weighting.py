@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 from truepair.data.columns import Raw, timestamps
 from truepair.data.durations import UNITS, total_seconds, units_per_second
 from truepair.data.ids import is_text, to_arrow
-from truepair.data.interactions import Step, Values
+from truepair.data.interactions import Step
+from truepair.data.log import Values
 from truepair.errors import InputError, check_number, check_type
 
 Floats = npt.NDArray[np.float64]
@@ -155,6 +156,12 @@ class Weighting:
         """The weight of each pair, from the sum of its rows' weights and of their decayed weights."""
         counted = total if self.counts is None else count_function(self.counts)(total)
         return counted if decayed is None else counted * (decayed / total)
+
+    def strength(self, weight: Values, decayed: Values) -> Floats:
+        """What compares the rows of a pair: the weight that the pair would have with each of them alone."""
+        if self.counts == "log":
+            return np.asarray((1 + np.log(weight)) * (decayed / weight))
+        return self.pair_weights(np.asarray(weight, np.float64), np.asarray(decayed, np.float64))
 
     def steps(self, newest: float | None, raw: Raw) -> list[Step]:
         """What was done, as notes of the report; `newest` is the newest time, if there are times."""

@@ -1,7 +1,8 @@
 """Pairs: coded rows, among which pairs repeat -> each pair once, by the policy for repeated rows.
 
 A row has a key, user·n_items + item. The functions give the same result for all rows at once and for
-blocks of users one after the other, so that `read_interactions` and `prepare` share them.
+blocks of users one after the other, so that `read_interactions` and `prepare` share them; `interactions_of`
+applies them to a log.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from truepair.data.columns import Raw
 from truepair.data.ids import Codes
-from truepair.data.interactions import Values, checked_weights
-from truepair.data.weighting import Weighting
+from truepair.data.interactions import Interactions, Origin, Step, checked_weights, trusted_interactions
+from truepair.data.log import Log, Values
+from truepair.data.rows.weighting import Weighting
 
 DUPLICATES = ("last", "first", "max", "strongest", "sum", "error")
 """Policies for rows that repeat a pair."""
@@ -23,7 +26,7 @@ _AT_ONCE = 1 << 20  # keys
 
 Mask = npt.NDArray[np.bool_]
 
-_DECIDED_BY = {"max": ("rating", "time"), "strongest": ("weight", "time"), "error": ()}
+_DECIDED_BY = {"max": ("rating", "time"), "strongest": ("strength", "weight", "time"), "error": ()}
 """Policy -> columns whose highest value decides, in order; the default is the time, then the row."""
 
 
@@ -33,6 +36,7 @@ class Merged(NamedTuple):
     keys: Codes  # rising
     columns: dict[str, Values]
     removed: int  # rows
+    rows: Codes | None = None  # the row that each pair's columns come from; None if there are no columns
 
 
 class Repeats(NamedTuple):
@@ -44,21 +48,55 @@ class Repeats(NamedTuple):
     others: int  # how many more pairs repeat
 
 
+def interactions_of(log: Log, history: tuple[Step, ...] = ()) -> Interactions:
+    """The pairs and dislikes of a log by its policy, as of its last event: a half-life counts back from the
+    policy's `now`, or from the newest time of these events."""
+    policy = log.policy
+    weighting = Weighting(policy.half_life, policy.now, counts=policy.counts)
+    columns = {"rating": log.rating, "weight": log.weight, "time": log.time}
+    extra: dict[str, Any] = {name: column for name, column in columns.items() if column is not None}
+    if policy.half_life is not None or policy.duplicates == "sum":
+        extra["weight"] = np.ones(len(log)) if log.weight is None else log.weight
+    if policy.half_life is not None and len(log):
+        assert log.time is not None
+        clock = weighting.clock(log.time.max(), Raw("the log", (), lambda positions: []))
+        extra["decayed"] = extra["weight"] * weighting.decay(log.time, clock)
+    keys, disliked = log.keys.copy(), None
+    if log.disliked is not None and len(log):
+        liked, disliked = part_dislikes(keys, extra, log.disliked, policy.duplicates)
+        keys, extra = keys[liked], {name: column[liked] for name, column in extra.items()}
+    if len(keys):
+        merged = merge(keys, extra, policy.duplicates, weighting)
+        keys, extra = merged.keys, merged.columns
+    extra.pop("decayed", None)
+    users, items = codes_of(keys, len(log.item_ids))
+    more: dict[str, Any] = {"time_kind": log.time_kind, "history": history}
+    more["disliked"] = disliked if disliked is not None and len(disliked) else None
+    made = trusted_interactions(users, items, log.user_ids, log.item_ids, **extra, **more)
+    return made.made_from(Origin(policy, log))
+
+
 def merge(keys: Codes, extra: Mapping[str, Values], duplicates: str, weighting: Weighting) -> Merged:
     """Each pair once, with the columns of the row that `duplicates` keeps. `keys` may be sorted in place."""
     if not extra and duplicates != "sum":
         keys.sort()
         distinct = keys[_is_first(keys)]
         return Merged(distinct, {}, len(keys) - len(distinct))
+    by_strength = duplicates == "strongest" and "decayed" in extra
+    if by_strength:
+        extra = {**extra, "strength": weighting.strength(extra["weight"], extra["decayed"])}
     order, ordered, starts = group(keys, extra, duplicates)
     if duplicates == "sum":
         extra = _sum_weights(extra, order, starts)
     chosen = order[starts] if duplicates == "first" else order[_ends(starts, len(keys))]
     columns: dict[str, Any] = {role: column[chosen] for role, column in extra.items()}
     decayed = columns.pop("decayed", None)
+    if by_strength:
+        del columns["strength"]
+        columns["time"] = np.maximum.reduceat(extra["time"][order], starts)  # an old event moves no time back
     if "weight" in columns:
         columns["weight"] = checked_weights(weighting.pair_weights(columns["weight"], decayed))
-    return Merged(ordered[starts], columns, len(keys) - len(starts))
+    return Merged(ordered[starts], columns, len(keys) - len(starts), chosen)
 
 
 def codes_of(keys: Codes, n_items: int) -> tuple[Codes, Codes]:
@@ -68,6 +106,26 @@ def codes_of(keys: Codes, n_items: int) -> tuple[Codes, Codes]:
         some = slice(first, first + _AT_ONCE)
         keys[some] -= users[some] * n_items
     return users, keys
+
+
+def has_ties(users: Codes, time: Values) -> bool:
+    """Whether two pairs of a user have the same time; the users rise."""
+    moments = time
+    if time.dtype.kind == "i" and len(time):
+        first, last = int(time.min()), int(time.max())
+        unit = 1
+        if int(users[-1] + 1) * (last - first + 1) >= 2**63:  # dates are microseconds, all of whole seconds
+            unit = max(1, int(np.gcd.reduce(time - first))) if last - first < 2**63 else 1
+        if int(users[-1] + 1) * (span := (last - first) // unit + 1) < 2**63:
+            # sorting numbers is several times faster than sorting their positions
+            moments = time - first
+            moments //= unit
+            moments += users * span
+            moments.sort()
+            return bool((moments[1:] == moments[:-1]).any())
+    order = np.lexsort((time, users))
+    same_user, same_time = (np.diff(column[order]) == 0 for column in (users, time))
+    return bool((same_user & same_time).any())
 
 
 def repeats(keys: Codes, rows: Codes | None = None) -> Repeats | None:
@@ -90,7 +148,8 @@ def part_dislikes(
     A pair with likes and dislikes is what its deciding row says: all its rows of the other kind go.
     """
     deciding_by = {role: extra[role] for role in ("time", "rating") if role in extra}
-    order, ordered, starts = group(keys, deciding_by, "last" if duplicates == "strongest" else duplicates)
+    by = duplicates if duplicates in ("first", "max") else "last"
+    order, ordered, starts = group(keys, deciding_by, by)
     sizes = np.diff(starts, append=len(keys))
     deciding = order[starts] if duplicates == "first" else order[_ends(starts, len(keys))]
     pair_disliked = disliked[deciding]

@@ -1,0 +1,201 @@
+"""Log: events in the order of user, time and place in the source, with every repeat."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from truepair.data.ids import Codes, IdMap
+from truepair.errors import InputError
+
+Values = npt.NDArray[np.float64] | npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How the events of a pair become one interaction; the options of `read_interactions` of these names."""
+
+    duplicates: str = "last"
+    half_life: str | None = None
+    now: Any = None
+    counts: str | None = None
+
+    @property
+    def changes_weights(self) -> bool:
+        """Whether the weight of a pair differs from that of its only event."""
+        return self.half_life is not None or self.counts is not None
+
+
+class Histories(NamedTuple):
+    """The items of each user in the order of the events, with every repeat."""
+
+    indptr: Codes
+    items: Codes
+
+    def of(self, user: int) -> Codes:
+        """The item codes of one user code, the latest last."""
+        return self.items[self.indptr[user] : self.indptr[user + 1]]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Log:
+    """Events, sorted by user, then time, then place in the source; a pair may have many.
+
+    `users` and `items` hold codes, of 32 bits where they fit. `weight` is that of the event, before events of
+    a pair are merged and before a half-life. `disliked` marks events that are dislikes; None: there are none.
+    `policy` says how the events of a pair become one interaction: `interactions_of`.
+
+    >>> from truepair import read_interactions
+    >>> read_interactions({"user": [1, 1, 1], "item": [5, 6, 5], "time": [10, 20, 30]}).log
+    <Log: 1 users x 2 items, 3 events, time>
+    """
+
+    users: Codes
+    items: Codes
+    user_ids: IdMap
+    item_ids: IdMap
+    time: Values | None = None
+    time_kind: Literal["clock", "order"] = "clock"
+    weight: Values | None = None
+    rating: Values | None = None
+    disliked: Mask | None = None
+    policy: Policy = field(default=Policy())
+
+    def __post_init__(self) -> None:
+        for name in self._columns:
+            getattr(self, name).flags.writeable = False
+
+    @property
+    def liked(self) -> Mask:
+        """Which events are not dislikes."""
+        return np.ones(len(self), dtype=bool) if self.disliked is None else ~self.disliked
+
+    @cached_property
+    def keys(self) -> Codes:
+        """user·n_items + item of each event."""
+        return pair_keys(self.users, self.items, len(self.item_ids))
+
+    @cached_property
+    def first_like(self) -> Codes:
+        """The row of the first like of each event's pair; the event's own row if the pair has none."""
+        order = np.argsort(self.keys, kind="stable")
+        starts = np.flatnonzero(np.diff(self.keys[order], prepend=-1))
+        likes = np.where(self.liked[order], order, len(self))
+        firsts = np.minimum.reduceat(likes, starts) if len(self) else likes
+        first = np.empty(len(self), dtype=np.int64)
+        first[order] = np.repeat(firsts, np.diff(starts, append=len(self)))
+        return np.where(first == len(self), np.arange(len(self)), first)
+
+    @property
+    def is_first_like(self) -> Mask:
+        """Which events are the first like of their pair."""
+        return np.asarray(self.liked & (self.first_like == np.arange(len(self))))
+
+    @cached_property
+    def histories(self) -> Histories:
+        """The items of each user's likes, in order."""
+        liked = self.liked
+        counts = np.bincount(self.users[liked], minlength=len(self.user_ids))
+        return Histories(np.concatenate([[0], np.cumsum(counts)]), self.items[liked])
+
+    def take(self, rows: Mask) -> Log:
+        """Only these events. The users, the items and their codes do not change."""
+        return replace(self, **{name: getattr(self, name)[rows] for name in self._columns})
+
+    def before(self, moment: float) -> Log:
+        """The events before this time, in the unit of the time column."""
+        if self.time is None:
+            raise InputError("the events have no times; read them with time=….")
+        return self.take(self.time < moment)
+
+    def recoded(self, users: Codes, items: Codes, user_ids: IdMap, item_ids: IdMap) -> Log:
+        """The events in other codes, which rise with the old ones: `users` and `items` hold the new code of
+        each old one, -1 for those that are left out."""
+        rows = (users[self.users] >= 0) & (items[self.items] >= 0)
+        kept = self if rows.all() else self.take(rows)
+        codes = narrow(users[kept.users], len(user_ids)), narrow(items[kept.items], len(item_ids))
+        return replace(kept, users=codes[0], items=codes[1], user_ids=user_ids, item_ids=item_ids)
+
+    def without(self, columns: Collection[str]) -> Log:
+        """The log without these columns; a policy that needs one of them becomes "last"."""
+        policy = self.policy
+        if "weight" in columns:
+            policy = Policy("last" if policy.duplicates in ("strongest", "sum") else policy.duplicates)
+        if "rating" in columns and policy.duplicates == "max":
+            policy = replace(policy, duplicates="last")
+        nothing: dict[str, Any] = dict.fromkeys(columns)
+        return replace(self, policy=policy, **nothing)
+
+    def to_table(self) -> pa.Table:
+        """An Arrow table in the caller's ids: user, item; rating, weight, time (or order) and disliked where
+        present."""
+        named = {name: getattr(self, name) for name in ("rating", "weight", "time", "disliked")}
+        if self.time_kind == "order":
+            named = {"order" if name == "time" else name: column for name, column in named.items()}
+        ids = {"user": self.user_ids.outside(self.users), "item": self.item_ids.outside(self.items)}
+        return pa.table({**ids, **{name: column for name, column in named.items() if column is not None}})
+
+    @property
+    def _columns(self) -> list[str]:
+        return [each.name for each in fields(self) if isinstance(getattr(self, each.name), np.ndarray)]
+
+    def __len__(self) -> int:
+        return len(self.users)
+
+    def __repr__(self) -> str:
+        extra = "".join(f", {name}" for name in self._columns[2:])
+        users, items = len(self.user_ids), len(self.item_ids)
+        return f"<Log: {users:,} users x {items:,} items, {len(self):,} events{extra}>"
+
+
+def sorted_log(
+    users: Codes,
+    items: Codes,
+    user_ids: IdMap,
+    item_ids: IdMap,
+    places: npt.NDArray[Any] | None = None,
+    **columns: Any,
+) -> Log:
+    """The log of rows in any order; `places` are those in the source, by default 0, 1, …"""
+    by = [key for key in (places, columns.get("time"), users) if key is not None]
+    order = np.lexsort(by)
+    kept: dict[str, Any] = {
+        name: column[order] if isinstance(column, np.ndarray) else column for name, column in columns.items()
+    }
+    codes = narrow(users[order], len(user_ids)), narrow(items[order], len(item_ids))
+    return Log(*codes, user_ids, item_ids, **kept)
+
+
+def joined_log(logs: Collection[Log]) -> Log:
+    """The events of logs that share their ids, columns and policy, in order; of equal times, those of the
+    first log come first."""
+    first, *_ = logs
+    columns: dict[str, Any] = {
+        name: np.concatenate([getattr(log, name) for log in logs]) for name in ("users", "items")
+    }
+    for name in ("time", "weight", "rating"):
+        found = [getattr(log, name) for log in logs]
+        columns[name] = None if any(column is None for column in found) else np.concatenate(found)
+    disliked = ~np.concatenate([log.liked for log in logs])
+    columns["disliked"] = disliked if disliked.any() else None
+    codes = columns.pop("users"), columns.pop("items")
+    ids = first.user_ids, first.item_ids
+    return sorted_log(*codes, *ids, **columns, time_kind=first.time_kind, policy=first.policy)
+
+
+def narrow(codes: npt.NDArray[Any], n: int) -> Codes:
+    """The codes below n in 32 bits, if that is enough."""
+    return codes.astype(np.int32) if n <= 2**31 else codes
+
+
+def pair_keys(users: npt.NDArray[Any], items: npt.NDArray[Any], n_items: int) -> Codes:
+    """user·n_items + item, in 64 bits whatever the codes have."""
+    keys = np.multiply(users, n_items, dtype=np.int64)
+    return np.asarray(np.add(keys, items, out=keys if keys.ndim and keys.shape == items.shape else None))
