@@ -313,7 +313,10 @@ FIT_FAILURES = {
         "dim = 8 has no effect: encoder",
     ),
     "no draws": ([*_FIT, "--n-unlabelled", "8"], "n_unlabelled = 8 has no effect: sampler = 'full'"),
-    "nothing held out": ([*_FIT, "--patience", "3"], "patience = 3 has no effect: nothing is held out by default"),
+    "nothing held out": (
+        [*_FIT, "--patience", "3"],
+        "patience = 3 has no effect: nothing is held out by default",
+    ),
     "no validation": (
         [*_FIT, "--patience", "3", "--validation", "0"],
         "patience = 3 has no effect: validation = 0 holds nothing out; leave it out, or set validation=0.1",
