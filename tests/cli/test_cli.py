@@ -751,6 +751,7 @@ def test_the_given_split_of_a_dataset_with_ratings(yahoo, tmp_path):
 
 
 def test_ratings_that_count_as_likes_are_said(tmp_path):
+    pytest.importorskip("optuna")
     rated = tmp_path / "ratings.csv"
     rows = [f"{user},{item},{0.5 + (user * item) % 10 / 2}" for user in range(8) for item in range(user, 12)]
     rated.write_text("user,item,rating\n" + "\n".join(rows))

@@ -16,6 +16,7 @@ QUICK = {"dim": 8, "epochs": 2, "device": "cpu", "auto": False}
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     """Interactions in memory and the folder of the same ones; no event repeats, as a folder has no log."""
+    pytest.importorskip("duckdb")
     rng = np.random.default_rng(0)
     n = 900
     users, items = np.divmod(rng.choice(60 * 40, n, replace=False), 40)

@@ -10,7 +10,6 @@ from urllib.parse import quote
 import numpy as np
 import pyarrow as pa
 import pytest
-from fastapi.responses import Response
 from test_safety import ADMIN, KEYS, READ, WRITE, bearer
 
 import truepair as tp
@@ -26,6 +25,8 @@ from truepair.serving.page.layout import layout
 from truepair.serving.page.searching import CatalogueSearch
 from truepair.serving.page.titles import titles_of
 from truepair.serving.web.routing import CheckedRouter
+
+Response = pytest.importorskip("fastapi.responses").Response
 
 BAD = '<script>alert("1")</script>'
 NAMES = ["Amélie (2001)", "Star Wars", "Wars of the Stars", BAD, "東京物語"]
