@@ -1,4 +1,4 @@
-"""Storage: a fitted model in one file: the parts of its scorer, who has what, the ids, plain facts; never pickle.
+"""Storage: a fitted model in one file: the parts of its scorer, who has what, ids, plain facts; never pickle.
 
 docs/file-format.md describes the file. Opening a file runs no code of it, and everything in it is checked.
 """
@@ -43,6 +43,7 @@ _ERRORS = (
     ValueError,
     TypeError,
     AttributeError,
+    ArithmeticError,
 )
 Tensors = Mapping[str, Tensor]
 Floats = npt.NDArray[np.float64]
@@ -73,12 +74,15 @@ def save_model(path: str | Path, model: Model, output: str = "arrow", updatable:
         **(_training(model.start) if updatable and model.start is not None else {}),
     }  # fmt: skip
     optional: dict[str, Any] = {
-        "term": scorer.term, "seen.disliked": seen.disliked, "seen.weights": seen.weight,
+        "term": scorer.term, "seen.disliked": seen.disliked,
+        "seen.weights": None if seen.weight is None else seen.weight.astype(np.float64),
         "added": model.added if model.added.any() else None,
         "tau": None if model.tau is None else np.atleast_1d(np.asarray(model.tau, np.float64)),
         "features.map": None if model.item_map is None else model.item_map.weights,
     }  # fmt: skip
-    tensors |= {name: torch.as_tensor(array) for name, array in optional.items() if array is not None}
+    for name, array in optional.items():
+        if array is not None:
+            tensors[name] = array if isinstance(array, Tensor) else torch.from_numpy(array.copy())
     if scorer.history is not None and not _same_rows(scorer.history, seen.weighted_csr()):
         tensors |= _rows("history", scorer.history)
     described = {
@@ -153,6 +157,9 @@ def spec_of_file(parameters: Mapping[str, Any]) -> Spec:
 # --- the parts of a scorer -------------------------------------------------------------------------------
 
 
+_PARTS, _SPARSE = ("users", "items", "term", "history", "weights"), ("starts", "columns", "values")
+
+
 def _scorer(tensors: Tensors, spec: Spec, seen: Interactions) -> Scorer:
     """The parts that the spec says, and no others."""
     n_users, n = seen.n_users, seen.n_items
@@ -160,17 +167,31 @@ def _scorer(tensors: Tensors, spec: Spec, seen: Interactions) -> Scorer:
     dim = 0 if closed is not None else spec.trained.dim
     has_term = closed.has_term if closed is not None else bool(spec.trained.popularity)
     has_weights = spec.blend is not None or (closed is not None and not closed.has_term)
+    is_sparse = closed is not None and closed.sparse_items
+    wanted = [*(["users", "items"] if dim else []), *(["term"] if has_term else [])]
+    if has_weights:
+        wanted += [f"weights.{part}" for part in _SPARSE] if is_sparse else ["weights"]
+    _check_parts(tensors, spec, wanted, [f"history.{part}" for part in _SPARSE] if has_weights else [])
     users = _dense("users", tensors, (n_users, dim)) if dim else torch.zeros(n_users, 0)
     items = _dense("items", tensors, (n, dim)) if dim else torch.zeros(n, 0)
     term = _dense("term", tensors, (n,)) if has_term else None
     if not has_weights:
         return Scorer(users, items, term)
     history = (
-        _sparse("history", tensors, (n_users, n)) if "history.starts" in tensors else seen.weighted_csr()
+        sparse_rows("history", tensors, (n_users, n)) if "history.starts" in tensors else seen.weighted_csr()
     )
-    if closed is not None and closed.sparse_items:
-        return Scorer(users, items, term, history, _sparse("weights", tensors, (n, n)))
+    if is_sparse:
+        return Scorer(users, items, term, history, sparse_rows("weights", tensors, (n, n)))
     return Scorer(users, items, term, history, by_columns(_dense("weights", tensors, (n, n))))
+
+
+def _check_parts(tensors: Tensors, spec: Spec, wanted: list[str], optional: list[str]) -> None:
+    kind = f"a model of {spec.encoder}{'' if spec.blend is None else ' with EASE'}"
+    if missing := [name for name in wanted if name not in tensors]:
+        raise InputError(f"{kind} has {missing[0]!r}, and the file does not.")
+    others = {name for name in tensors if name.split(".")[0] in _PARTS}.difference(wanted, optional)
+    if others:
+        raise InputError(f"{kind} does not have {min(others)!r}, and the file does.")
 
 
 def _rows(name: str, matrix: Rows | None) -> dict[str, Tensor]:
@@ -197,12 +218,14 @@ def _dense(name: str, tensors: Tensors, shape: tuple[int, ...]) -> Tensor:
     tensor = tensors[name]
     if tensor.dtype != torch.float32 or tuple(tensor.shape) != shape:
         raise InputError(f"{name} is {tensor.dtype} of shape {tuple(tensor.shape)}, not float32 of {shape}.")
-    if broken := int((~tensor.isfinite()).reshape(len(tensor), -1).any(dim=1).sum()):
-        raise InputError(f"{broken} rows of {name} hold NaN or infinity.")
+    broken = ~tensor.isfinite()
+    if n := int((broken if tensor.ndim == 1 else broken.any(dim=1)).sum()):
+        raise InputError(f"{n} rows of {name} hold NaN or infinity.")
     return tensor
 
 
-def _sparse(name: str, tensors: Tensors, shape: tuple[int, int]) -> sp.csr_array:
+def sparse_rows(name: str, tensors: Tensors, shape: tuple[int, int]) -> sp.csr_array:
+    """The sparse matrix of three tensors; raise unless it is sound and of this shape."""
     starts, columns, values = (tensors[f"{name}.{part}"] for part in ("starts", "columns", "values"))
     kinds = (starts.dtype, columns.dtype, values.dtype)
     if kinds != (torch.int64, torch.int32, torch.float32):
@@ -210,7 +233,7 @@ def _sparse(name: str, tensors: Tensors, shape: tuple[int, int]) -> sp.csr_array
     _check_lines(name, starts, columns, values)
     counts = starts.diff()
     whole = len(starts) == shape[0] + 1 and starts[0] == 0 and starts[-1] == len(columns) == len(values)
-    if not whole or bool((counts < 0).any()):
+    if not whole or bool(((counts < 0) | (starts[:-1] < 0)).any()):  # differences may wrap around
         raise InputError(f"{name}.starts does not divide {len(columns)} columns among {shape[0]} rows.")
     if bool(((columns < 0) | (columns >= shape[1])).any()):
         raise InputError(f"{name} has columns that are not among {shape[1]}.")
@@ -237,7 +260,7 @@ def _seen(tensors: Tensors, user_ids: IdMap, item_ids: IdMap) -> Interactions:
     _check_lines("seen", starts, items)
     counts = np.diff(starts.numpy())
     whole = len(starts) == len(user_ids) + 1 and starts[0] == 0 and starts[-1] == len(items)
-    if not whole or (counts < 0).any():
+    if not whole or ((counts < 0) | (starts.numpy()[:-1] < 0)).any():  # differences may wrap around
         raise InputError(f"seen.starts does not divide {len(items)} items among {len(user_ids)} users.")
     if disliked is not None and (disliked.dtype != torch.int64 or disliked.ndim != 1):
         raise InputError(f"disliked is {disliked.dtype} of shape {tuple(disliked.shape)}, not keys of int64.")
