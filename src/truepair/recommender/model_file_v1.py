@@ -17,7 +17,7 @@ from truepair.recommender.model_file import sparse_rows, spec_of_file
 from truepair.storage.plain_values import is_number
 
 _NOT_FACTS = (
-    "parameters", "tau", "output", "folded in", "only in validation", "vectors without pairs", "added items",
+    "parameters", "tau", "output", "only in validation", "vectors without pairs", "added items",
     "item features", "not used",
 )  # fmt: skip
 
