@@ -66,8 +66,8 @@ class Scorer:
             return self.weights
         assert isinstance(self.weights, Tensor)
         n, device = len(self.items), self.weights.device
-        room = 4 * n * (n + self.dim + 1)
-        check_room(f"A blend with EASE over {n:,} items", room, device, "train without blend='ease'")
+        what = f"A blend with EASE over {n:,} items"
+        check_room(what, 4 * n * self.width, device, "train without blend='ease'")
         joined = torch.cat([self.weights.T, self._vectors.to(device).T]).T  # by columns, for sparse rows
         settle(self, weights=joined[:, :n])  # they are in memory once
         return joined
