@@ -91,7 +91,8 @@ def model(folder):
 
 def same_model(a, b):
     a, b = Recommender.load(a), Recommender.load(b)
-    return torch.equal(a.users_, b.users_) and torch.equal(a.items_, b.items_) and a.seen_ == b.seen_
+    equal = all(torch.equal(*two) for two in zip(a.matrices(), b.matrices(), strict=True))
+    return equal and a.seen_ == b.seen_
 
 
 # --- help ----------------------------------------------------------------------------------------------
@@ -313,7 +314,10 @@ FIT_FAILURES = {
         "dim = 8 has no effect: encoder",
     ),
     "no draws": ([*_FIT, "--n-unlabelled", "8"], "n_unlabelled = 8 has no effect: sampler = 'full'"),
-    "nothing held out": ([*_FIT, "--patience", "3"], "patience = 3 has no effect: with --sampler full"),
+    "nothing held out": (
+        [*_FIT, "--patience", "3"],
+        "patience = 3 has no effect: nothing is held out by default",
+    ),
     "no validation": (
         [*_FIT, "--patience", "3", "--validation", "0"],
         "patience = 3 has no effect: validation = 0 holds nothing out; leave it out, or set validation=0.1",

@@ -27,9 +27,11 @@ from truepair.models.feature_map import FeatureMap, check_map
 from truepair.models.scorer import Scorer
 from truepair.models.start import Side, Start
 from truepair.recommender.model import UPDATES, Model
+from truepair.recommender.model_file_v1 import upgraded
 from truepair.recommender.output import OUTPUTS, Output
+from truepair.recommender.stored_parts import check_lines, sparse_rows, spec_of_file
 from truepair.spec import Spec
-from truepair.spec.parameters import check_saveable, from_json
+from truepair.spec.parameters import check_saveable
 from truepair.storage.plain_values import is_number
 from truepair.storage.tensor_file import read_tensors, write_tensors
 
@@ -105,8 +107,6 @@ def load_model(path: str | Path) -> Stored:
         if not isinstance(facts, dict):
             raise InputError(f"its facts are a {type(facts).__name__}, not an object.")
         if "model" not in facts:
-            from truepair.recommender.model_file_v1 import upgraded
-
             tensors, facts = upgraded(tensors, facts)
         return _checked(tensors, facts["model"], facts["facts"])
     except _ERRORS as error:
@@ -144,14 +144,6 @@ def _checked(tensors: Tensors, described: Mapping[str, Any], facts: dict[str, An
         folded=bool(described["folded"]), facts=facts,
     )  # fmt: skip
     return Stored(model, cast(Output, check_choice("output", described["output"], OUTPUTS)))
-
-
-def spec_of_file(parameters: Mapping[str, Any]) -> Spec:
-    """The spec of stored parameters; on a machine without CUDA, that of a GPU has the device "auto"."""
-    known = from_json(parameters)
-    if str(known.get("device", "")).startswith("cuda") and not torch.cuda.is_available():
-        known["device"] = "auto"
-    return Spec.of(known, unused="drop")
 
 
 # --- the parts of a scorer -------------------------------------------------------------------------------
@@ -224,32 +216,6 @@ def _dense(name: str, tensors: Tensors, shape: tuple[int, ...]) -> Tensor:
     return tensor
 
 
-def sparse_rows(name: str, tensors: Tensors, shape: tuple[int, int]) -> sp.csr_array:
-    """The sparse matrix of three tensors; raise unless it is sound and of this shape."""
-    starts, columns, values = (tensors[f"{name}.{part}"] for part in ("starts", "columns", "values"))
-    kinds = (starts.dtype, columns.dtype, values.dtype)
-    if kinds != (torch.int64, torch.int32, torch.float32):
-        raise InputError(f"{name} is of {', '.join(map(str, kinds))}, not of int64, int32 and float32.")
-    _check_lines(name, starts, columns, values)
-    counts = starts.diff()
-    whole = len(starts) == shape[0] + 1 and starts[0] == 0 and starts[-1] == len(columns) == len(values)
-    if not whole or bool(((counts < 0) | (starts[:-1] < 0)).any()):  # differences may wrap around
-        raise InputError(f"{name}.starts does not divide {len(columns)} columns among {shape[0]} rows.")
-    if bool(((columns < 0) | (columns >= shape[1])).any()):
-        raise InputError(f"{name} has columns that are not among {shape[1]}.")
-    if not bool((torch.diff(torch.repeat_interleave(counts) * shape[1] + columns) > 0).all()):
-        raise InputError(f"{name} has a row whose columns are not distinct and rising.")
-    if broken := int((~values.isfinite()).sum()):
-        raise InputError(f"{broken} values of {name} are NaN or infinity.")
-    return sp.csr_array((values.numpy(), columns.numpy(), starts.numpy()), shape=shape)
-
-
-def _check_lines(name: str, *tensors: Tensor) -> None:
-    if any(tensor.ndim != 1 for tensor in tensors):
-        shapes = ", ".join(str(tuple(tensor.shape)) for tensor in tensors)
-        raise InputError(f"{name} is of shapes {shapes}; each must have one axis.")
-
-
 # --- what is known ---------------------------------------------------------------------------------------
 
 
@@ -257,7 +223,7 @@ def _seen(tensors: Tensors, user_ids: IdMap, item_ids: IdMap) -> Interactions:
     starts, items, disliked = tensors["seen.starts"], tensors["seen.items"], tensors.get("seen.disliked")
     if (starts.dtype, items.dtype) != (torch.int64, torch.int32):
         raise InputError(f"seen is of {starts.dtype} and {items.dtype}, not of int64 and int32.")
-    _check_lines("seen", starts, items)
+    check_lines("seen", starts, items)
     counts = np.diff(starts.numpy())
     whole = len(starts) == len(user_ids) + 1 and starts[0] == 0 and starts[-1] == len(items)
     if not whole or ((counts < 0) | (starts.numpy()[:-1] < 0)).any():  # differences may wrap around

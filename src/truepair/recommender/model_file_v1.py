@@ -13,7 +13,7 @@ from torch import Tensor
 from truepair.data.ids import IdMap
 from truepair.data.prepared.id_files import id_arrays, id_type
 from truepair.errors import InputError
-from truepair.recommender.model_file import sparse_rows, spec_of_file
+from truepair.recommender.stored_parts import sparse_rows, spec_of_file
 from truepair.storage.plain_values import is_number
 
 _NOT_FACTS = (
