@@ -10,6 +10,7 @@ import torch
 from truepair.errors import StorageError
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.model_file import KIND, VERSION
+from truepair.spec.parameters import PARAMETERS
 from truepair.storage.tensor_file import read_tensors, write_tensors
 
 MODELS = Path(__file__).parents[1] / "compatibility" / "files" / "models"
@@ -279,6 +280,24 @@ def test_objects_within_a_parameter_that_has_no_effect(name, part, value, versio
     """It is left out when it is read, and would fail when the model is saved again."""
     with pytest.raises(StorageError, match="is no number, no text and no list of them"):
         load_changed(name, tmp_path, lambda t, f: parameters_of(f).update({part: value}), version)
+
+
+@both_versions
+@pytest.mark.parametrize(
+    ("name", "part", "value"),
+    [("default", "blend_weight", 2.0), ("default", "n_extra", 7), ("ease", "epochs", 9)],
+)
+def test_parameters_without_effect_are_dropped(name, part, value, version, tmp_path):
+    """They would be an error in a fit with the parameters of the file."""
+
+    def change(tensors, facts):
+        own = parameters_of(facts)
+        own.pop("plus_weight", None)  # the old name of one
+        own[part] = value
+
+    model = load_changed(name, tmp_path, change, version)
+    assert getattr(model, part) == PARAMETERS[part]
+    assert model.spec == model.spec_
 
 
 @both_versions

@@ -136,6 +136,7 @@ def test_everything_goes_in_and_out_at_every_stage(name, weighted, tmp_path):
         found, output = load_model(tmp_path / "m")
         assert output == "pandas"
         assert_same(found, stage)
+        assert Recommender.load(tmp_path / "m").spec == found.spec  # a new fit is one of the same model
         save_model(tmp_path / "again", found, "pandas")
         assert (tmp_path / "again").read_bytes() == (tmp_path / "m").read_bytes()
 
