@@ -115,7 +115,7 @@ def test_the_search_stays_within_three_trainings(n_users, n_items, density, monk
     for seed in range(6):
         asked = []
         monkeypatch.setattr(search, "fit_many", invented(np.random.default_rng(seed), asked))
-        found = choice.choose(tp.Recommender(device="cpu", seed=seed).get_params(), [], part)
+        found = choice.choose(tp.Recommender(device="cpu", seed=seed).spec, part)
         size = Size(n_users, n_items, len(data), asked[-1].settings.batch_size)
         work = sum(training_work(size, job.encoder.dim, job.settings.epochs) for job in asked)
         blend = found.facts["automatic"]["blend"] or {}
@@ -130,8 +130,7 @@ def test_given_epochs_shorten_the_short_runs_too(monkeypatch):
     part = tp.split_given(data, data.take(np.zeros(len(data), dtype=bool)))
     asked = []
     monkeypatch.setattr(search, "fit_many", invented(np.random.default_rng(0), asked))
-    parameters = tp.Recommender(device="cpu", epochs=10).get_params()
-    choice.choose(parameters, ["epochs"], part)
+    choice.choose(tp.Recommender(device="cpu", epochs=10).spec, part)
     assert [job.settings.epochs for job in asked][:3] == [4, 4, 4]
     assert asked[-1].settings.epochs == 10
 
@@ -140,6 +139,5 @@ def test_no_blend_where_ease_takes_longer_than_the_training(monkeypatch):
     data = simulate_world(120, 1500, density=0.02, seed=1).observed
     part = tp.split_given(data, data.take(np.zeros(len(data), dtype=bool)))
     monkeypatch.setattr(search, "fit_many", invented(np.random.default_rng(1), []))
-    parameters = tp.Recommender(device="cpu", epochs=1).get_params()
-    facts = choice.choose(parameters, ["epochs"], part).facts["automatic"]
+    facts = choice.choose(tp.Recommender(device="cpu", epochs=1).spec, part).facts["automatic"]
     assert facts["blend"] == {"skipped": "EASE takes long beside the training"}

@@ -92,14 +92,14 @@ def _more_pairs(seen: Interactions) -> dict[str, Any]:
 
 @functools.cache
 def _model_contents() -> list[tuple[dict[str, Tensor], Any]]:
-    return [read_tensors(path, model_file.KIND, model_file.VERSION) for path in _MODELS]
+    return [read_tensors(path, model_file.KIND, 1) for path in _MODELS]
 
 
 def _use_changed_model(data: bytes, folder: Path) -> None:
     case = json.loads(data)
     contents = _model_contents()
     tensors, facts = contents[case["file"] % len(contents)]
-    use_model(changed_file(tensors, facts, model_file.KIND, model_file.VERSION, case), folder)
+    use_model(changed_file(tensors, facts, model_file.KIND, 1, case), folder)
 
 
 # --- checkpoints ---------------------------------------------------------------------------------------

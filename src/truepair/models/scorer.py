@@ -2,10 +2,11 @@
 
     score(u, i) = ⟨e_u, e_i⟩ + term_i + Σ_j x_uj · w_ij
 
-e are trained vectors, `term` is the part of a score that is the same for all users, x_u is the history of a user
-and w the weights of a closed form. A model has some of these parts: MF the vectors, and a term if it adds
-popularity; EASE the weights; a blend all of them. Ranking multiplies two matrices, a row for each user and a
-row for each item, in which the parts lie side by side: `rows` and `columns` make them, and nothing else knows.
+e are trained vectors, `term` is the part of a score that is the same for all users, x_u is the history of a
+user and w the weights of a closed form. A model has some of these parts: MF the vectors, and a term if it
+adds popularity; EASE the weights; a blend all of them. Ranking multiplies two matrices, a row for each user
+and a row for each item, in which the parts lie side by side: `rows` and `columns` make them, and nothing else
+knows.
 """
 
 from __future__ import annotations
@@ -66,8 +67,8 @@ class Scorer:
             return self.weights
         assert isinstance(self.weights, Tensor)
         n, device = len(self.items), self.weights.device
-        room = 4 * n * (n + self.dim + 1)
-        check_room(f"A blend with EASE over {n:,} items", room, device, "train without blend='ease'")
+        what = f"A blend with EASE over {n:,} items"
+        check_room(what, 4 * n * self.width, device, "train without blend='ease'")
         joined = torch.cat([self.weights.T, self._vectors.to(device).T]).T  # by columns, for sparse rows
         settle(self, weights=joined[:, :n])  # they are in memory once
         return joined

@@ -1,4 +1,4 @@
-"""Storage: a fitted model in one file: the parts of its scorer, who has what, the ids, plain facts; never pickle.
+"""Storage: a fitted model in one file: the parts of its scorer, who has what, ids, plain facts; never pickle.
 
 docs/file-format.md describes the file. Opening a file runs no code of it, and everything in it is checked.
 """
@@ -27,9 +27,11 @@ from truepair.models.feature_map import FeatureMap, check_map
 from truepair.models.scorer import Scorer
 from truepair.models.start import Side, Start
 from truepair.recommender.model import UPDATES, Model
+from truepair.recommender.model_file_v1 import upgraded
 from truepair.recommender.output import OUTPUTS, Output
+from truepair.recommender.stored_parts import check_lines, sparse_rows, spec_of_file
 from truepair.spec import Spec
-from truepair.spec.parameters import check_saveable, from_json
+from truepair.spec.parameters import check_saveable
 from truepair.storage.plain_values import is_number
 from truepair.storage.tensor_file import read_tensors, write_tensors
 
@@ -43,6 +45,7 @@ _ERRORS = (
     ValueError,
     TypeError,
     AttributeError,
+    ArithmeticError,
 )
 Tensors = Mapping[str, Tensor]
 Floats = npt.NDArray[np.float64]
@@ -73,12 +76,15 @@ def save_model(path: str | Path, model: Model, output: str = "arrow", updatable:
         **(_training(model.start) if updatable and model.start is not None else {}),
     }  # fmt: skip
     optional: dict[str, Any] = {
-        "term": scorer.term, "seen.disliked": seen.disliked, "seen.weights": seen.weight,
+        "term": scorer.term, "seen.disliked": seen.disliked,
+        "seen.weights": None if seen.weight is None else seen.weight.astype(np.float64),
         "added": model.added if model.added.any() else None,
         "tau": None if model.tau is None else np.atleast_1d(np.asarray(model.tau, np.float64)),
         "features.map": None if model.item_map is None else model.item_map.weights,
     }  # fmt: skip
-    tensors |= {name: torch.as_tensor(array) for name, array in optional.items() if array is not None}
+    for name, array in optional.items():
+        if array is not None:
+            tensors[name] = array if isinstance(array, Tensor) else torch.from_numpy(array.copy())
     if scorer.history is not None and not _same_rows(scorer.history, seen.weighted_csr()):
         tensors |= _rows("history", scorer.history)
     described = {
@@ -101,8 +107,6 @@ def load_model(path: str | Path) -> Stored:
         if not isinstance(facts, dict):
             raise InputError(f"its facts are a {type(facts).__name__}, not an object.")
         if "model" not in facts:
-            from truepair.recommender.model_file_v1 import upgraded
-
             tensors, facts = upgraded(tensors, facts)
         return _checked(tensors, facts["model"], facts["facts"])
     except _ERRORS as error:
@@ -142,15 +146,10 @@ def _checked(tensors: Tensors, described: Mapping[str, Any], facts: dict[str, An
     return Stored(model, cast(Output, check_choice("output", described["output"], OUTPUTS)))
 
 
-def spec_of_file(parameters: Mapping[str, Any]) -> Spec:
-    """The spec of stored parameters; on a machine without CUDA, that of a GPU has the device "auto"."""
-    known = from_json(parameters)
-    if str(known.get("device", "")).startswith("cuda") and not torch.cuda.is_available():
-        known["device"] = "auto"
-    return Spec.of(known, unused="drop")
-
-
 # --- the parts of a scorer -------------------------------------------------------------------------------
+
+
+_PARTS, _SPARSE = ("users", "items", "term", "history", "weights"), ("starts", "columns", "values")
 
 
 def _scorer(tensors: Tensors, spec: Spec, seen: Interactions) -> Scorer:
@@ -160,17 +159,31 @@ def _scorer(tensors: Tensors, spec: Spec, seen: Interactions) -> Scorer:
     dim = 0 if closed is not None else spec.trained.dim
     has_term = closed.has_term if closed is not None else bool(spec.trained.popularity)
     has_weights = spec.blend is not None or (closed is not None and not closed.has_term)
+    is_sparse = closed is not None and closed.sparse_items
+    wanted = [*(["users", "items"] if dim else []), *(["term"] if has_term else [])]
+    if has_weights:
+        wanted += [f"weights.{part}" for part in _SPARSE] if is_sparse else ["weights"]
+    _check_parts(tensors, spec, wanted, [f"history.{part}" for part in _SPARSE] if has_weights else [])
     users = _dense("users", tensors, (n_users, dim)) if dim else torch.zeros(n_users, 0)
     items = _dense("items", tensors, (n, dim)) if dim else torch.zeros(n, 0)
     term = _dense("term", tensors, (n,)) if has_term else None
     if not has_weights:
         return Scorer(users, items, term)
     history = (
-        _sparse("history", tensors, (n_users, n)) if "history.starts" in tensors else seen.weighted_csr()
+        sparse_rows("history", tensors, (n_users, n)) if "history.starts" in tensors else seen.weighted_csr()
     )
-    if closed is not None and closed.sparse_items:
-        return Scorer(users, items, term, history, _sparse("weights", tensors, (n, n)))
+    if is_sparse:
+        return Scorer(users, items, term, history, sparse_rows("weights", tensors, (n, n)))
     return Scorer(users, items, term, history, by_columns(_dense("weights", tensors, (n, n))))
+
+
+def _check_parts(tensors: Tensors, spec: Spec, wanted: list[str], optional: list[str]) -> None:
+    kind = f"a model of {spec.encoder}{'' if spec.blend is None else ' with EASE'}"
+    if missing := [name for name in wanted if name not in tensors]:
+        raise InputError(f"{kind} has {missing[0]!r}, and the file does not.")
+    others = {name for name in tensors if name.split(".")[0] in _PARTS}.difference(wanted, optional)
+    if others:
+        raise InputError(f"{kind} does not have {min(others)!r}, and the file does.")
 
 
 def _rows(name: str, matrix: Rows | None) -> dict[str, Tensor]:
@@ -197,34 +210,10 @@ def _dense(name: str, tensors: Tensors, shape: tuple[int, ...]) -> Tensor:
     tensor = tensors[name]
     if tensor.dtype != torch.float32 or tuple(tensor.shape) != shape:
         raise InputError(f"{name} is {tensor.dtype} of shape {tuple(tensor.shape)}, not float32 of {shape}.")
-    if broken := int((~tensor.isfinite()).reshape(len(tensor), -1).any(dim=1).sum()):
-        raise InputError(f"{broken} rows of {name} hold NaN or infinity.")
+    broken = ~tensor.isfinite()
+    if n := int((broken if tensor.ndim == 1 else broken.any(dim=1)).sum()):
+        raise InputError(f"{n} rows of {name} hold NaN or infinity.")
     return tensor
-
-
-def _sparse(name: str, tensors: Tensors, shape: tuple[int, int]) -> sp.csr_array:
-    starts, columns, values = (tensors[f"{name}.{part}"] for part in ("starts", "columns", "values"))
-    kinds = (starts.dtype, columns.dtype, values.dtype)
-    if kinds != (torch.int64, torch.int32, torch.float32):
-        raise InputError(f"{name} is of {', '.join(map(str, kinds))}, not of int64, int32 and float32.")
-    _check_lines(name, starts, columns, values)
-    counts = starts.diff()
-    whole = len(starts) == shape[0] + 1 and starts[0] == 0 and starts[-1] == len(columns) == len(values)
-    if not whole or bool((counts < 0).any()):
-        raise InputError(f"{name}.starts does not divide {len(columns)} columns among {shape[0]} rows.")
-    if bool(((columns < 0) | (columns >= shape[1])).any()):
-        raise InputError(f"{name} has columns that are not among {shape[1]}.")
-    if not bool((torch.diff(torch.repeat_interleave(counts) * shape[1] + columns) > 0).all()):
-        raise InputError(f"{name} has a row whose columns are not distinct and rising.")
-    if broken := int((~values.isfinite()).sum()):
-        raise InputError(f"{broken} values of {name} are NaN or infinity.")
-    return sp.csr_array((values.numpy(), columns.numpy(), starts.numpy()), shape=shape)
-
-
-def _check_lines(name: str, *tensors: Tensor) -> None:
-    if any(tensor.ndim != 1 for tensor in tensors):
-        shapes = ", ".join(str(tuple(tensor.shape)) for tensor in tensors)
-        raise InputError(f"{name} is of shapes {shapes}; each must have one axis.")
 
 
 # --- what is known ---------------------------------------------------------------------------------------
@@ -234,10 +223,10 @@ def _seen(tensors: Tensors, user_ids: IdMap, item_ids: IdMap) -> Interactions:
     starts, items, disliked = tensors["seen.starts"], tensors["seen.items"], tensors.get("seen.disliked")
     if (starts.dtype, items.dtype) != (torch.int64, torch.int32):
         raise InputError(f"seen is of {starts.dtype} and {items.dtype}, not of int64 and int32.")
-    _check_lines("seen", starts, items)
+    check_lines("seen", starts, items)
     counts = np.diff(starts.numpy())
     whole = len(starts) == len(user_ids) + 1 and starts[0] == 0 and starts[-1] == len(items)
-    if not whole or (counts < 0).any():
+    if not whole or ((counts < 0) | (starts.numpy()[:-1] < 0)).any():  # differences may wrap around
         raise InputError(f"seen.starts does not divide {len(items)} items among {len(user_ids)} users.")
     if disliked is not None and (disliked.dtype != torch.int64 or disliked.ndim != 1):
         raise InputError(f"disliked is {disliked.dtype} of shape {tuple(disliked.shape)}, not keys of int64.")

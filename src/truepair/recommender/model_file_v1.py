@@ -13,10 +13,11 @@ from torch import Tensor
 from truepair.data.ids import IdMap
 from truepair.data.prepared.id_files import id_arrays, id_type
 from truepair.errors import InputError
-from truepair.recommender.model_file import spec_of_file
+from truepair.recommender.stored_parts import sparse_rows, spec_of_file
+from truepair.storage.plain_values import is_number
 
 _NOT_FACTS = (
-    "parameters", "tau", "output", "folded in", "only in validation", "vectors without pairs", "added items",
+    "parameters", "tau", "output", "only in validation", "vectors without pairs", "added items",
     "item features", "not used",
 )  # fmt: skip
 
@@ -39,11 +40,12 @@ def upgraded(
     if spec.closed_form is not None:
         found |= _closed(tensors, spec.closed_form.has_term)
     else:
-        found |= _trained(tensors, n, spec.trained.dim, bool(spec.trained.popularity), spec.blend is not None)
-    counts = tensors["seen.starts"].diff() > 0
-    if counts.shape != (n_users,):
+        widths = spec.trained.dim, int(bool(spec.trained.popularity))
+        found |= _blended(tensors, n_users, n, *widths) if spec.blend else _trained(tensors, *widths)
+    starts = tensors["seen.starts"]
+    if starts.dtype != torch.int64 or starts.shape != (n_users + 1,):
         raise InputError(f"seen.starts does not divide its items among {n_users} users.")
-    trained, added = counts.clone(), torch.zeros(n, dtype=torch.bool)
+    trained, added = starts.diff() > 0, torch.zeros(n, dtype=torch.bool)
     trained[_codes(facts, "only in validation", n_users)] = False
     trained[_codes(facts, "vectors without pairs", n_users)] = True
     added[_codes(facts, "added items", n)] = True
@@ -51,7 +53,7 @@ def upgraded(
     tau = facts["tau"]
     if tau is not None:
         numbers = tau if isinstance(tau, list) else [tau]
-        if not all(type(number) in (int, float) for number in numbers):
+        if not all(map(is_number, numbers)):
             raise InputError(f"tau is {tau!r:.60}, neither a number nor a list of numbers.")
         found["tau"] = torch.tensor(numbers, dtype=torch.float64)
     described = {
@@ -79,37 +81,36 @@ def _closed(tensors: Mapping[str, Tensor], has_term: bool) -> dict[str, Tensor]:
     }
 
 
-def _trained(
-    tensors: Mapping[str, Tensor], n: int, dim: int, has_term: bool, blended: bool
-) -> dict[str, Tensor]:
-    """The named parts of both matrices: weights or the history first, then vectors, then the term."""
-    items, first = tensors["items"], n if blended else 0
-    if items.ndim != 2 or items.shape[1] != first + dim + has_term:
-        raise InputError(f"items is of shape {tuple(items.shape)}, and not {first + dim + has_term} wide.")
-    found = {"items": items[:, first : first + dim].contiguous()}
-    if has_term:
-        found["term"] = items[:, -1].contiguous()
-    if not blended:
-        users = tensors["users"]
-        if users.ndim != 2 or users.shape[1] != dim + has_term:
-            raise InputError(f"users is of shape {tuple(users.shape)}, and not {dim + has_term} wide.")
-        return {**found, "users": users[:, :dim].contiguous()}
+def _trained(tensors: Mapping[str, Tensor], dim: int, term: int) -> dict[str, Tensor]:
+    """The named parts of both matrices: vectors, then the term, if there is one."""
+    for name in ("users", "items"):
+        _check_width(name, tensors[name], dim + term)
+    users, items = tensors["users"], tensors["items"]
+    found = {"users": users[:, :dim].contiguous(), "items": items[:, :dim].contiguous()}
+    return {**found, "term": items[:, dim].contiguous()} if term else found
+
+
+def _blended(tensors: Mapping[str, Tensor], n_users: int, n: int, dim: int, term: int) -> dict[str, Tensor]:
+    """The same for a blend: the history of users and the weights of items come first."""
+    items, width = tensors["items"], n + dim + term
+    _check_width("items", items, width)
+    sparse_rows("users", tensors, (n_users, width))
     starts, columns, values = (tensors[f"users.{part}"] for part in ("starts", "columns", "values"))
-    if {t.ndim for t in (starts, columns, values)} != {1} or len(columns) != len(values):
-        raise InputError("users is not a sparse matrix.")
-    counts, owners = starts.diff(), None
-    if len(starts) < 2 or bool((counts < 0).any()) or starts[0] != 0 or int(starts[-1]) != len(columns):
-        raise InputError("users.starts does not divide its columns among the users.")
-    owners, is_vector = torch.repeat_interleave(counts), columns >= n
-    per_user = torch.bincount(owners[is_vector], minlength=len(counts))
-    if not bool((per_user == dim + has_term).all()) or bool((columns >= n + dim + has_term).any()):
-        raise InputError(f"the vectors of {len(counts)} users do not have {dim + has_term} numbers each.")
-    vectors = values[is_vector].reshape(len(counts), dim + has_term)
-    history = torch.cat([torch.zeros(1, dtype=torch.int64), torch.cumsum(counts - dim - has_term, 0)])
+    counts, is_vector = starts.diff(), columns >= n
+    per_user = torch.bincount(torch.repeat_interleave(counts)[is_vector], minlength=n_users)
+    if not bool((per_user == dim + term).all()):  # a file has all numbers that it asks for
+        raise InputError(f"the vectors of {n_users} users do not have {dim + term} numbers each.")
+    vectors = {"users": values[is_vector].reshape(n_users, dim + term), "items": items[:, n:]}
     return {
-        **found, "weights": items[:, :n].contiguous(), "users": vectors[:, :dim].contiguous(),
-        "history.starts": history, "history.columns": columns[~is_vector], "history.values": values[~is_vector],
+        **_trained(vectors, dim, term), "weights": items[:, :n].contiguous(),
+        "history.starts": torch.cat([starts[:1], torch.cumsum(counts - dim - term, 0)]),
+        "history.columns": columns[~is_vector], "history.values": values[~is_vector],
     }  # fmt: skip
+
+
+def _check_width(name: str, matrix: Tensor, width: int) -> None:
+    if matrix.ndim != 2 or matrix.shape[1] != width:
+        raise InputError(f"{name} is of shape {tuple(matrix.shape)}, and not {width} wide.")
 
 
 def _codes(facts: Mapping[str, Any], fact: str, n: int) -> list[int]:

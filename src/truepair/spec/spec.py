@@ -85,13 +85,22 @@ class Spec:
         spec = _trained(with_defaults(trained, disliked), given)
         if closed is not None:
             spec = dataclasses.replace(
-                spec, encoder=closed, blend=None, validation=0.0, stop_after=None, searched=()
+                spec,
+                encoder=closed,
+                blend=None,
+                validation=0.0,
+                stop_after=None,
+                searched=(),
+                given_rate=True,
             )
         check_finite({"loss": as_json(known["loss"])})  # of a loss that can be saved; others check their own
-        if unused == "error":
-            for name, why in _unused(known, given, spec).items():
-                value = "one for each user" if np.ndim(known[name]) else known[name]
-                raise InputError(f"{name} = {value} has no effect: {why}.")
+        without_effect = _unused(known, given, spec)
+        if without_effect and unused == "drop":
+            kept = {name: value for name, value in given.items() if name not in without_effect}
+            return Spec.of(kept, disliked=disliked)
+        for name, why in without_effect.items():
+            value = "one for each user" if np.ndim(known[name]) else known[name]
+            raise InputError(f"{name} = {value} has no effect: {why}.")
         return spec
 
     def parameters(self) -> dict[str, Any]:
@@ -186,7 +195,7 @@ def _trained(known: Mapping[str, Any], given: Mapping[str, Any]) -> Spec:
     check_type("auto", known["auto"], bool, "give True or False")
     parse_metric(known["metric"])
     named = {name: known[name] for name in _SETTINGS if name in known}
-    settings = Settings(**named)
+    settings, searched = Settings(**named), _searched(known, given)
     return Spec(
         encoder, loss, sampler, dataclasses.replace(settings, batch_size=Settings.batch_size),
         batch_size=None if batch_size is None else settings.batch_size,
@@ -197,8 +206,8 @@ def _trained(known: Mapping[str, Any], given: Mapping[str, Any]) -> Spec:
         metric=known["metric"],
         engine=check_choice("engine", known["engine"], [AUTO, *ENGINES]),
         stop_after=stop_after,
-        searched=_searched(known, given),
-        given_rate=given.get("learning_rate") is not None,
+        searched=searched,
+        given_rate=not searched or given.get("learning_rate") is not None,
     )  # fmt: skip
 
 

@@ -69,7 +69,7 @@ class TrainingRunner:
         for asked in batch:
             try:
                 model = Recommender.of(asked.parameters)
-                spec = Spec.of(model.given(), disliked=self.train.disliked is not None)
+                spec = Spec.of(model.given(), disliked=self.train.disliked is not None, unused="drop")
                 if spec.closed_form is not None:
                     self._solve(asked, spec.closed_form, spec.settings.torch_device())
                     continue

@@ -90,9 +90,10 @@ def ids_of_arrays(what: str, kind: str, arrays: Mapping[str, npt.NDArray[Any]]) 
     """The ids of such arrays, without a copy; raise unless they are sound, distinct and sorted."""
     values = np.ascontiguousarray(arrays["values"]).reshape(-1)
     is_text = check_choice(f"the type of {what}", kind, ARROW_TYPES) in ("text", "bytes")
-    expected = np.uint8 if kind not in ("int64", "uint64") else np.int64
+    size = 8 if kind in ("int64", "uint64") else 1
     starts = np.ascontiguousarray(arrays["starts"]) if is_text else np.zeros(1, np.int64)
-    if values.dtype.itemsize != expected().itemsize or starts.dtype != np.int64 or starts.ndim != 1:
+    are_integers = values.dtype.kind in "iu" and values.dtype.itemsize == size
+    if not are_integers or starts.dtype != np.int64 or starts.ndim != 1:
         raise InputError(f"{what} is damaged: its arrays are of other types.")
     if is_text and (not len(starts) or starts[-1] > len(values)):
         raise InputError(f"{what} is damaged: its texts end after the last byte.")
