@@ -16,9 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import truepair as tp
-from truepair.data.preparing import merging, pair_files, parts, prepare, staging
+from truepair.data.preparing import log_files, merging, pair_files, parts, prepare, staging
 from truepair.data.preparing.parts import lowest_words
 from truepair.data.preparing.work import memory_bytes
+from truepair.data.rows.pairs import interactions_of
 from truepair.data.sources import formats, text
 from truepair.errors import InputError, StorageError, TruepairError
 from truepair.randomness import random_order
@@ -36,6 +37,7 @@ def small_blocks(monkeypatch):
         (merging, "_AT_ONCE", 8),
         (merging, "_IDS_AT_ONCE", 3),
         (pair_files, "AT_ONCE", 5),
+        (log_files, "AT_ONCE", 5),
         (parts, "AT_ONCE", 5),
         (formats, "BATCH", 4),
         (text, "_BLOCK", 300),
@@ -144,6 +146,17 @@ def check_same(one, other):
     assert np.array_equal(other.items, one.items)
     assert other.report() == one.report()
     assert other.time_kind == one.time_kind
+    check_same_events(one, other)
+
+
+def check_same_events(one, other):
+    """The same log where it is stored, and in any case the same order of events."""
+    assert (other.stored_log is None) == (one.stored_log is None)
+    assert (other.origin.places is None) == (one.origin.places is None)
+    assert repr(other.log.to_table().to_pydict()) == repr(one.log.to_table().to_pydict())  # NaN equals NaN
+    if one.stored_log is not None:
+        assert interactions_of(other.log).hash == interactions_of(one.log).hash
+        assert other.log.policy.duplicates == one.log.policy.duplicates
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -298,11 +311,12 @@ def test_duckdb_is_named_where_it_is_not_installed(tmp_path, monkeypatch):
 def clicks(tmp_path):
     rng = np.random.default_rng(1)
     path = tmp_path / "clicks.parquet"
-    pq.write_table(pa.table({"user": rng.integers(0, 50, 900), "item": rng.integers(0, 30, 900)}), path)
+    users, items, times = (rng.integers(0, n, 900) for n in (50, 30, 99))
+    pq.write_table(pa.table({"user": users, "item": items, "time": times}), path)
     return path
 
 
-STEPS = ("rows", "ids", "pairs", "core", "split")
+STEPS = ("rows", "ids", "pairs", "log", "core", "split")
 
 
 @pytest.mark.parametrize("stopped_after", STEPS)
@@ -324,7 +338,10 @@ def test_a_stopped_run_goes_on_from_the_last_finished_step(clicks, tmp_path, mon
     assert not (tmp_path / "f").exists()
     before, stopped_after = list(done), None
     done.clear()
-    assert tp.prepare_interactions(clicks, tmp_path / "f", **options) == expected
+    made = tp.prepare_interactions(clicks, tmp_path / "f", **options)
+    assert made == expected
+    for name, part in expected.parts.items():
+        check_same_events(part, made.parts[name])
     assert [*before, *done] == list(STEPS)
     assert sorted(os.listdir(tmp_path)) == ["clicks.parquet", "f"]
 
@@ -338,7 +355,7 @@ def test_the_database_lets_go_of_its_memory_once_the_pairs_are_written(clicks, t
 
     monkeypatch.setattr(prepare.Work, "finish", look)
     tp.prepare_interactions(clicks, tmp_path / "f", memory="1GB", core=2, test=0.2)
-    assert limits == dict.fromkeys(STEPS[:3], "667.5 MiB") | dict.fromkeys(STEPS[3:], "190.7 MiB")
+    assert limits == dict.fromkeys(STEPS[:4], "667.5 MiB") | dict.fromkeys(STEPS[4:], "190.7 MiB")
 
 
 def test_other_options_or_a_changed_source_start_anew(clicks, tmp_path, monkeypatch):

@@ -114,8 +114,8 @@ def test_a_manifest_that_was_changed_is_refused(folder):
 
 
 def test_a_newer_version_and_other_kinds_are_refused(folder):
-    rewritten(folder, version=2)
-    refused(folder, "was prepared in version 2; this truepair reads up to 1; upgrade it")
+    rewritten(folder, version=3)
+    refused(folder, "was prepared in version 3; this truepair reads up to 2; upgrade it")
     rewritten(folder, version=0)
     refused(folder, "version 0 never existed")
     rewritten(folder, kind="something")
