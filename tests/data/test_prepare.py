@@ -23,6 +23,7 @@ from truepair.data.rows.pairs import interactions_of
 from truepair.data.sources import formats, text
 from truepair.errors import InputError, StorageError, TruepairError
 from truepair.randomness import random_order
+from truepair.recommender.holdout import joined
 
 MEMORY = "600MB"
 IDS = ("int", "uint64", "huge", "text", "uuid", "bytes", "float", "category")
@@ -193,6 +194,64 @@ def test_the_split_is_that_of_split_random(tmp_path, valid):
     assert tp.read_interactions(tmp_path / "f" / "test") == expected.test
     with pytest.raises(InputError, match="is a split; give one of its parts"):
         tp.read_interactions(tmp_path / "f")
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("core", [None, 2])
+def test_pairs_of_equal_time_keep_their_order_in_the_source(tmp_path, core):
+    rng = np.random.default_rng(3)
+    users, items = np.divmod(rng.choice(8 * 9, 50, replace=False), 9)
+    table = {"user": users, "item": items, "time": rng.integers(0, 3, 50)}
+    expected = tp.read_interactions(table, core=core)
+    made = tp.prepare_interactions(table, tmp_path / "f", memory=MEMORY, core=core)
+    assert made.origin.places.dtype == np.uint32
+    check_same(expected, made)
+    last = [tp.split_leave_last_out(each, 2, seed=1) for each in (expected, made)]
+    assert last[0] == last[1]
+    split = tp.prepare_interactions(
+        table, tmp_path / "s", memory=MEMORY, core=core, test=0.3, valid=0.2, seed=7
+    )
+    for name, part in tp.split_random(expected, 0.3, 0.2, seed=7).parts.items():
+        check_same(part, split.parts[name])
+    table["time"] = rng.permutation(50)
+    assert tp.prepare_interactions(table, tmp_path / "no ties", memory=MEMORY).origin.places is None
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("now", [None, "2024-06-01", 1_717_300_000_000])
+def test_the_events_have_the_policy_of_reading(tmp_path, now):
+    """Train of a split is weighted as of the cut, or as of the `now` that was given."""
+    rng = np.random.default_rng(4)
+    table = {"user": rng.integers(0, 6, 80), "item": rng.integers(0, 5, 80)}
+    table["time"] = 1_700_000_000 + rng.integers(0, 10**7, 80)
+    options = {"half_life": "30d", "counts": "cap:3", "duplicates": "sum", "now": now}
+    expected = tp.read_interactions(table, **options)
+    made = tp.prepare_interactions(table, tmp_path / "f", memory=MEMORY, **options)
+    check_same(expected, made)
+    assert made.log.weight.tolist() == [1.0] * 80
+    assert tp.split_temporal(made, 0.3, 0.2) == tp.split_temporal(expected, 0.3, 0.2)
+
+
+def test_positions_of_events_in_lists_of_items(tmp_path):
+    (tmp_path / "lists.txt").write_text("0 3 1 3 2\n1 2 2 1\n")
+    options = {"format": "adjacency", "chronological": True}
+    expected = tp.read_interactions(tmp_path / "lists.txt", **options)
+    made = tp.prepare_interactions(tmp_path / "lists.txt", tmp_path / "f", memory=MEMORY, **options)
+    check_same(expected, made)
+    assert made.log.to_table()["order"].to_pylist() == [0, 1, 2, 3, 0, 1, 2]
+
+
+def test_parts_that_are_opened_one_by_one_have_their_own_events(tmp_path):
+    """Joined again, they are what the parts of one split are: no event counts twice."""
+    table = {"user": [1, 1, 1, 2, 2, 2] * 3, "item": [1, 2, 3, 1, 2, 3] * 3, "time": list(range(18))}
+    made = tp.prepare_interactions(
+        table, tmp_path / "f", memory=MEMORY, duplicates="sum", test=0.2, valid=0.4, seed=1
+    )
+    opened = {name: tp.open_prepared(tmp_path / "f" / name) for name in made.parts}
+    given = tp.split_given(opened["train"], opened["test"], opened["valid"])
+    assert sum(len(part.log) for part in opened.values()) == 18
+    assert given == made
+    assert joined([given.train, given.valid]) == joined([made.train, made.valid])
 
 
 def test_the_lowest_words_are_the_first_of_the_random_order(monkeypatch):
