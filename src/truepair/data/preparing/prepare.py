@@ -54,9 +54,9 @@ def prepare_interactions(
 ) -> Interactions | Split:
     """Read `source` once, and keep its pairs in a folder of memory-mapped arrays, which is then opened.
 
-    The pairs, ids, codes and hash are those of `read_interactions(source, **options)`. They need not fit into
-    memory: rows are sorted and merged out of core by DuckDB. Everything that takes interactions takes the
-    folder, and opens it in milliseconds: docs/prepare.md.
+    The pairs, ids, codes, hash and log are those of `read_interactions(source, **options)`. They need not fit
+    into memory: rows are sorted and merged out of core by DuckDB. Everything that takes interactions takes
+    the folder, and opens it in milliseconds: docs/prepare.md.
 
     - `memory`: about how much of it the process may use, such as "4GB".
     - `temp`: a folder for what does not fit into memory; by default it lies beside `folder`.

@@ -60,7 +60,7 @@ def write_sorted_pairs(
     for pairs. The rows of all tables together are sorted by user, then item, text by its bytes; rows of one
     pair are in the order of the source. Of the `options`, `min_rating` and `duplicates` have an effect. Only
     the ids, a table and the rows of a pair are in memory. The folder appears whole or not at all, and its
-    arrays are those that `prepare_interactions` makes of the same rows.
+    arrays are those that `prepare_interactions` makes of the same rows, without the log of events.
     """
     rows = SortedRows(tables, source, ReadOptions() if options is None else options)
     target = expanded(folder)
