@@ -73,6 +73,7 @@ def postgresql(postgresql_server: str) -> str:
 @pytest.fixture(params=["sqlite", "duckdb", "postgresql"])
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of an empty database of each engine, in which tables can be made."""
+    pytest.importorskip("duckdb" if request.param == "duckdb" else f"adbc_driver_{request.param}")
     if request.param != "postgresql":
         return f"{request.param}:///{tmp_path}/shop.{request.param}"
     return f"{request.getfixturevalue('postgresql')}/postgres"

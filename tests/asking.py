@@ -5,6 +5,11 @@ import json
 from typing import NamedTuple
 from urllib.parse import unquote
 
+import pytest
+
+for _package in ("fastapi", "prometheus_client"):
+    pytest.importorskip(_package)  # applications are those of the service
+
 
 class Answer(NamedTuple):
     status: int

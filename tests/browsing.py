@@ -7,8 +7,8 @@ import threading
 from contextlib import contextmanager
 
 import pytest
-import uvicorn
 
+from live import uvicorn
 from truepair.serving.page.adding import add_page
 from truepair.serving.web.app import Service
 from truepair.serving.web.logs import Log

@@ -15,6 +15,8 @@ import tempfile
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+import pytest
+
 USER, PASSWORD = "ann", "s3cr3t@/:?#% word"
 QUOTED = "s3cr3t%40%2F%3A%3F%23%25%20word"
 _NOBODY = 65534
@@ -118,12 +120,9 @@ def execute(url, *statements):
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
             return [connection.execute(text).fetchall() for text in statements][-1]
     if url.startswith("duckdb"):
-        import duckdb
-
-        with duckdb.connect(path) as connection:
+        with pytest.importorskip("duckdb").connect(path) as connection:
             return [connection.execute(text).fetchall() for text in statements][-1]
-    import adbc_driver_postgresql.dbapi as postgresql
-
+    postgresql = pytest.importorskip("adbc_driver_postgresql.dbapi")
     with postgresql.connect(url, autocommit=True) as connection, connection.cursor() as cursor:
         for text in statements:
             cursor.execute(text)

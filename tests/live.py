@@ -7,6 +7,7 @@ from contextlib import contextmanager, nullcontext
 import pytest
 
 uvicorn = pytest.importorskip("uvicorn")
+pytest.importorskip("httptools")
 
 from truepair.serving.web.protocol import BoundedProtocol
 from truepair.serving.web.running import bound_socket, configuration

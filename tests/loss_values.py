@@ -1,6 +1,11 @@
 """Values of every loss, with the parameters that change the path of the code: one list for all tests."""
 
 import dataclasses
+import math
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F  # noqa: N812, the name everybody uses
 
 from truepair.losses import (
     BCE,
@@ -15,14 +20,15 @@ from truepair.losses import (
     SL,
     DPLHalf,
     DPLHard,
+    Family,
     InfoNCE,
-    InfoNCEPosterior,
+    Loss,
+    Pair,
     Row,
 )
 
 EXAMPLES = {
     "infonce": [InfoNCE(temperature=0.7), InfoNCE(temperature=0.2)],
-    "infonce-posterior": [InfoNCEPosterior(tau=0.3, temperature=0.7)],
     "sl": [SL(temperature=0.7)],
     "bsl": [
         BSL(temperature=0.7, positive_temperature=0.4),
@@ -70,6 +76,33 @@ EXAMPLES = {
         DPLHalf(tau=0.9, floor=0.05, clamp="relative"),
     ],
 }
+
+
+@dataclasses.dataclass(frozen=True)
+class WeightedInfoNCE(Loss):
+    """InfoNCE whose unlabelled items have random weights from 0.05 to 1, by the hooks of `Loss`."""
+
+    family: ClassVar[Family] = Family(Pair.EXPONENTIAL, Row.SOFTMAX)
+    needs_items: ClassVar[bool] = True
+    temperature: float = 0.5
+
+    def item_weights(self, shape, device):
+        weights = 0.05 + 0.95 * torch.rand(shape, generator=torch.Generator().manual_seed(0))
+        table = weights.log().to(device)
+        return lambda users, columns: table[users] if columns is None else table[users][:, columns]
+
+    def weighted(self, pos, unlabelled, log_weights):
+        log_sum = (unlabelled / self.temperature + log_weights).logsumexp(dim=1)
+        log_mean = log_sum - log_weights.logsumexp(dim=1)
+        return F.softplus(log_mean + math.log(unlabelled.shape[1]) - pos / self.temperature)
+
+    def for_new_users(self):
+        return InfoNCE(self.temperature)
+
+    def _rows(self, pos, extra, unlabelled, users):
+        return InfoNCE(self.temperature).rows(pos, extra, unlabelled, users)
+
+
 FLOORED = [kind for kind in LOSSES.values() if kind.has_floor]
 COMPARING = (Row.MEAN, Row.DEBIASED_MEAN, Row.DEBIASED_HALF)  # they compare each anchor with each score
 

@@ -9,7 +9,7 @@ import numpy as np
 import truepair as tp
 from truepair.serving.events.event import Event
 from truepair.serving.events.store import EventStore
-from truepair.serving.fresh.retraining import Plan
+from truepair.serving.retraining.rounds import RetrainingPlan
 
 N_USERS, N_ITEMS, N_NEW = 90, 48, 24
 KINDS = {"like": 1.0, "dislike": -1.0}
@@ -68,4 +68,6 @@ class Shop:
         self.add([(self.user(u), self.item(self.likes[u][n])) for n in range(start, end) for u in users])
 
     def plan(self, **changes):
-        return Plan(**{"model": str(self.path), "store": str(self.store_path), "kinds": KINDS, **changes})
+        return RetrainingPlan(
+            **{"model": str(self.path), "store": str(self.store_path), "kinds": KINDS, **changes}
+        )

@@ -4,8 +4,6 @@ import io
 
 import pytest
 
-pytest.importorskip("fastapi")
-
 import truepair as tp
 from asking import Client
 from truepair.serving.web.app import Service

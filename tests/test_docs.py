@@ -18,6 +18,14 @@ from truepair.losses import LOSSES
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LAB_PAGES = [ROOT / "lab" / "README.md", *sorted((ROOT / "lab" / "docs").rglob("*.md"))]
+EXTRAS = {
+    "backtest.md": ["matplotlib"],
+    "guide.md": ["optuna"],
+    "prepare.md": ["duckdb"],
+    "recipes.md": ["duckdb"],
+    "sql.md": ["adbc_driver_sqlite", "duckdb"],
+}
+"""Page -> packages of extras that its examples need."""
 
 
 def blocks(page):
@@ -28,6 +36,8 @@ def blocks(page):
     "page", [page for page in [*PAGES, *LAB_PAGES] if blocks(page)], ids=lambda page: page.name
 )
 def test_examples_run(page, tmp_path, monkeypatch, capsys):
+    for package in EXTRAS.get(page.name, ()):
+        pytest.importorskip(package)
     monkeypatch.chdir(tmp_path)
     names = {"__name__": "__main__"}
     known = dict(LOSSES)
@@ -50,6 +60,7 @@ def test_the_quickstart_runs(capsys):
 
 def test_the_commands_of_the_readme_run(tmp_path, monkeypatch):
     """Each line of the README's command-line block, on a small file of clicks and for few epochs."""
+    pytest.importorskip("optuna")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TRUEPAIR_CACHE", str(tmp_path / "cache"))
     simulate_world(60, 50, density=0.15).observed.to_table().to_pandas().to_csv("clicks.csv", index=False)

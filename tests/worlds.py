@@ -5,7 +5,6 @@ import torch
 
 from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
-from truepair.losses.positive_probability import Posterior
 
 
 def interactions_of(rows, n_items):
@@ -21,16 +20,6 @@ def two_tastes(n_users=40, n_items=30, each=6, seed=0):
     rows = [rng.choice(np.arange(u % 2, n_items, 2), each, replace=False) for u in range(n_users)]
     users = np.repeat(np.arange(n_users), each)
     return Interactions(users, np.concatenate(rows), IdMap.range(n_users), IdMap.range(n_items))
-
-
-def posterior_of(data, dim=3, seed=0):
-    """What a first model with vectors by chance would say, r rising from 0.1 to 8."""
-    chance = torch.Generator().manual_seed(seed)
-    users, items = (torch.randn(n, dim, generator=chance) for n in (data.n_users, data.n_items))
-    scores = users @ items.T
-    ratio = torch.linspace(-2.3, 2.1, 64).exp()
-    ends = torch.tensor([-2.0, 2.0])
-    return Posterior(users, items, scores.mean(dim=1), scores.std(dim=1), ratio, ends)
 
 
 def distinctive(rows, popularity):

@@ -11,19 +11,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truepair.cli.commands.plan import table_row
-from truepair.distributed.cost import Size, columns_of
+from truepair.distributed.cost import TrainingSize, columns_of
 from truepair.distributed.devices import DEVICES
 from truepair.distributed.plan import Estimate, estimate, plan
 
 PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
 
-ML_1M = Size(6_040, 3_706, 1_000_209, 256, 256, 3_706)
-GOWALLA = Size(29_858, 40_981, 810_128, 64, 1_024, 40_981)
-LARGE = Size(1_000_000, 100_000, 98_000_000, 64, 2_048, 100_000)
-DRAWN = Size(1_000_000, 1_000_000, 98_000_000, 64, 2_048, columns_of(1_000_000))
-BILLION = Size(10**7, 10**6, 1_055_011_172, 64, 8_192, 8_192)
+ML_1M = TrainingSize(6_040, 3_706, 1_000_209, 256, 256, 3_706)
+GOWALLA = TrainingSize(29_858, 40_981, 810_128, 64, 1_024, 40_981)
+LARGE = TrainingSize(1_000_000, 100_000, 98_000_000, 64, 2_048, 100_000)
+DRAWN = TrainingSize(1_000_000, 1_000_000, 98_000_000, 64, 2_048, columns_of(1_000_000))
+BILLION = TrainingSize(10**7, 10**6, 1_055_011_172, 64, 8_192, 8_192)
 COMMAND = BILLION._replace(batch_size=4_096, n_columns=16_384)
-WORLD = Size(4_000, 3_000, 194_400, 64, 512, 3_000)
+WORLD = TrainingSize(4_000, 3_000, 194_400, 64, 512, 3_000)
 DPL = WORLD._replace(family="debiased")
 
 
@@ -31,7 +31,7 @@ class Measured(NamedTuple):
     """One measurement; a constant of the model may be fitted on it."""
 
     what: str
-    size: Size
+    size: TrainingSize
     value: float
     unit: str = "s an epoch"
     ranks: int = 1
@@ -70,9 +70,12 @@ MEASURED = [
 """Every measurement of full-catalogue training here: docs/performance.md, lab/docs, docs/scale.md."""
 
 PLANS = {
-    "A billion pairs on 8 GPUs": (Size(10**7, 10**6, 10**9, 64, 2_048, columns_of(10**6)), 8),
-    "Ten billion pairs on 64 GPUs": (Size(10**8, 10**7, 10**10, 128, 2_048, columns_of(10**7)), 64),
-    "The same in blocks of 8,192 users": (Size(10**8, 10**7, 10**10, 128, 8_192, columns_of(10**7)), 64),
+    "A billion pairs on 8 GPUs": (TrainingSize(10**7, 10**6, 10**9, 64, 2_048, columns_of(10**6)), 8),
+    "Ten billion pairs on 64 GPUs": (TrainingSize(10**8, 10**7, 10**10, 128, 2_048, columns_of(10**7)), 64),
+    "The same in blocks of 8,192 users": (
+        TrainingSize(10**8, 10**7, 10**10, 128, 8_192, columns_of(10**7)),
+        64,
+    ),
 }
 
 

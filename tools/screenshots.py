@@ -34,7 +34,7 @@ class Picture(NamedTuple):
 
 
 PICTURES = [
-    Picture("person", "#/person/405", DESKTOP, "light"),
+    Picture("person", "#/user/405", DESKTOP, "light"),
     Picture("map-dark", "#/item", DESKTOP, "dark", 4),
     Picture("try-phone", "#/try?liked=50&liked=172&disliked=286", PHONE, "light"),
     Picture("service-phone-dark", "#/service", PHONE, "dark", 40),

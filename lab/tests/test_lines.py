@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import multiprocessing
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -47,6 +49,47 @@ def test_of_two_lines_with_one_key_the_later_counts(tmp_path: Path) -> None:
     for line in (RUN, replace(RUN, seed=1), later):
         append_line(tmp_path / "x.jsonl", line)
     assert sorted(read_lines(tmp_path).runs, key=lambda line: line.seed) == [later, replace(RUN, seed=1)]
+
+
+def compress(path: Path) -> Path:
+    """Replace x.jsonl by x.jsonl.gz."""
+    compressed = path.with_name(f"{path.name}.gz")
+    compressed.write_bytes(gzip.compress(path.read_bytes()))
+    path.unlink()
+    return compressed
+
+
+def test_compressed_lines_are_read_and_lines_added_later_count(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    for line in (RUN, TRIAL):
+        append_line(path, line)
+    compress(path)
+    assert (read_lines(tmp_path).runs, read_lines(tmp_path).trials) == ((RUN,), (TRIAL,))
+    later = replace(RUN, seconds=9.0)
+    append_line(path, later)
+    found = read_lines(tmp_path)
+    assert (found.runs, found.trials, found.broken) == ((later,), (TRIAL,), ())
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda content: content[:-20], "ended before the end-of-stream marker"),
+        (lambda content: content[:5], "ended before the end-of-stream marker"),
+        (lambda content: b"no gzip" + content, "Not a gzipped file"),
+        (lambda content: content[:10] + b"\xff" * 20 + content[30:], "invalid block type"),
+        (lambda content: content[:-8] + bytes(4) + content[-4:], "CRC check failed"),
+    ],
+    ids=["truncated", "half a head", "no gzip", "corrupt", "another checksum"],
+)
+def test_a_damaged_compressed_file_is_an_error_that_names_it(
+    tmp_path: Path, damage: Callable[[bytes], bytes], reason: str
+) -> None:
+    append_line(tmp_path / "x.jsonl", RUN)
+    path = compress(tmp_path / "x.jsonl")
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(StorageError, match=rf"x\.jsonl\.gz is damaged: .*{reason}"):
+        read_lines(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,6 @@ if TYPE_CHECKING:
     from truepair.losses import DPLHalf as DPLHalf
     from truepair.losses import DPLHard as DPLHard
     from truepair.losses import InfoNCE as InfoNCE
-    from truepair.losses import InfoNCEPosterior as InfoNCEPosterior
     from truepair.losses import register_loss as register_loss
     from truepair.models.closed_forms import EASE as EASE
     from truepair.models.closed_forms import ItemKNN as ItemKNN
@@ -108,7 +107,7 @@ _MODULES = {  # module -> its public names
     "data.split_recipes": "split_random split_random_per_user split_leave_last_out split_temporal "
     "split_given",
     "sampling": "Uniform Popularity DNS BNS Full",
-    "losses": "BPR BCE CCL InfoNCE InfoNCEPosterior SL BSL PSL DCL HCL DPL DPLHard DPLHalf register_loss",
+    "losses": "BPR BCE CCL InfoNCE SL BSL PSL DCL HCL DPL DPLHard DPLHalf register_loss",
     "models.encoders": "MF LightGCN Hybrid",
     "models.closed_forms": "Popular ItemKNN EASE",
     "training": "Settings Job fit FitResult",

@@ -301,7 +301,7 @@ FIT_FAILURES = {
     "tau beside a field": (
         [*_FIT, "--set", "loss.temperature=2", "--set", "tau=0.1"],
         "tau = 0.1 has no effect: loss = InfoNCE(temperature=2.0) has no prior; losses with a "
-        "prior: infonce-posterior, dcl",
+        "prior: dcl, hcl",
     ),
     "tau without training": ([*_FIT, "--encoder", "ease", "--tau", "0.1"], "is not trained; leave it out"),
     "a loss without training": (
@@ -313,7 +313,10 @@ FIT_FAILURES = {
         "dim = 8 has no effect: encoder",
     ),
     "no draws": ([*_FIT, "--n-unlabelled", "8"], "n_unlabelled = 8 has no effect: sampler = 'full'"),
-    "nothing held out": ([*_FIT, "--patience", "3"], "patience = 3 has no effect: with --sampler full"),
+    "nothing held out": (
+        [*_FIT, "--patience", "3"],
+        "patience = 3 has no effect: nothing is held out by default",
+    ),
     "no validation": (
         [*_FIT, "--patience", "3", "--validation", "0"],
         "patience = 3 has no effect: validation = 0 holds nothing out; leave it out, or set validation=0.1",
@@ -748,6 +751,7 @@ def test_the_given_split_of_a_dataset_with_ratings(yahoo, tmp_path):
 
 
 def test_ratings_that_count_as_likes_are_said(tmp_path):
+    pytest.importorskip("optuna")
     rated = tmp_path / "ratings.csv"
     rows = [f"{user},{item},{0.5 + (user * item) % 10 / 2}" for user in range(8) for item in range(user, 12)]
     rated.write_text("user,item,rating\n" + "\n".join(rows))
@@ -855,7 +859,7 @@ def test_compare_says_which_loss_does_not_use_a_prior(given, clicks):
     assert "tau = 0.1 is ignored for it" in result.stderr
     said = failed("compare", clicks, "--losses", "infonce,bpr", *given, *SMALL)
     assert (
-        "has no prior; losses with a prior: infonce-posterior, dcl" in said
+        "has no prior; losses with a prior: dcl, hcl" in said
         or "a field of loss = 'tau' is not known" in said
     )
 

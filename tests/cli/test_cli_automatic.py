@@ -50,6 +50,7 @@ def test_too_little_data_is_said(clicks):
 
 
 def test_commands_that_compare_or_search_have_fixed_settings(clicks):
+    pytest.importorskip("optuna")
     assert "--auto and --no-auto have no effect" in failed(
         "compare", clicks, "--losses", "bpr,infonce", "--auto"
     )

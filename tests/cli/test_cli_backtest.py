@@ -20,6 +20,7 @@ def clicks(tmp_path, monkeypatch):
 
 
 def test_the_report_and_the_numbers_are_those_of_python(clicks, tmp_path):
+    pytest.importorskip("matplotlib")
     found = as_json("backtest", clicks, *SMALL, "-o", "page.html")
     model = tp.Recommender(dim=4, epochs=2, auto=False, metric="ndcg@5")
     same = tp.backtest(clicks, model, every="1w")
@@ -49,6 +50,7 @@ def test_progress_and_the_table(clicks):
 
 
 def test_ctrl_c_says_how_to_continue_and_keeps_what_is_finished(clicks, tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
     n = 0
 
     def interrupted(*args):

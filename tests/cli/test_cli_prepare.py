@@ -9,6 +9,8 @@ from typer.testing import CliRunner
 import truepair as tp
 from truepair.cli.main import app
 
+pytest.importorskip("duckdb")
+
 
 def run(*args, code=0):
     done = CliRunner().invoke(app, [str(arg) for arg in args])

@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import hashlib
 import logging
+import os
 import socket
+import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -81,6 +83,18 @@ def test_an_empty_file(server: Server, target: Path) -> None:
     server.files["file.bin"] = b""
     get(server, target, hashlib.sha256(b"").hexdigest())
     assert target.read_bytes() == b""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="file modes are those of POSIX")
+@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o027, 0o640), (0o077, 0o600)])
+def test_the_mode_is_that_of_the_umask(server: Server, target: Path, mask: int, mode: int) -> None:
+    before = os.umask(mask)
+    try:
+        get(server, target)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(target.stat().st_mode) == mode
+    assert_whole(target)
 
 
 def test_the_bar_is_on_stderr_and_only_if_asked_for(

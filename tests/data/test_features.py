@@ -5,11 +5,11 @@ import json
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from extras import pl
 from truepair.data.ids import IdMap
 from truepair.data.tables.features import FeatureEncoding, Features
 from truepair.data.tables.id_table import IdTable
@@ -67,11 +67,16 @@ def test_every_source_gives_the_same(tmp_path):
     arrow = pa.table(table)
     pq.write_table(arrow, tmp_path / "items.parquet")
     pd.DataFrame(table).to_csv(tmp_path / "items.csv", index=False)
-    sources = [arrow, pd.DataFrame(table), pl.DataFrame(table), tmp_path / "items.parquet"]
+    sources = [arrow, pd.DataFrame(table), tmp_path / "items.parquet"]
     sources += [str(tmp_path / "items.csv"), pd.DataFrame(table).astype({"kind": "category"})]
     expected = Features.of(table, IDS, ALL)
     for source in sources:
         assert Features.of(source, IDS, ALL) == expected
+
+
+def test_a_table_of_polars_gives_the_same():
+    table = {"item": ["d", "c", "b", "a"], "kind": ["tea", "jam", "tea", "jam"], "n": [1, 2, 3, 5]}
+    assert Features.of(pl.DataFrame(table), IDS, ALL) == Features.of(table, IDS, ALL)
 
 
 def test_a_text_file_has_tags_between_bars(tmp_path):

@@ -33,6 +33,7 @@ POLICIES = ("last", "first", "strongest", "sum", "error")
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Batches and blocks of a few rows, so that small tables have many."""
+    pytest.importorskip("duckdb")
     for module, name, size in (
         (staging, "_AT_ONCE", 7),
         (merging, "_AT_ONCE", 8),
@@ -233,6 +234,7 @@ def test_the_events_have_the_policy_of_reading(tmp_path, now):
 
 
 def test_positions_of_events_in_lists_of_items(tmp_path):
+    pytest.importorskip("duckdb")
     (tmp_path / "lists.txt").write_text("0 3 1 3 2\n1 2 2 1\n")
     options = {"format": "adjacency", "chronological": True}
     expected = tp.read_interactions(tmp_path / "lists.txt", **options)
@@ -243,6 +245,7 @@ def test_positions_of_events_in_lists_of_items(tmp_path):
 
 def test_parts_that_are_opened_one_by_one_have_their_own_events(tmp_path):
     """Joined again, they are what the parts of one split are: no event counts twice."""
+    pytest.importorskip("duckdb")
     table = {"user": [1, 1, 1, 2, 2, 2] * 3, "item": [1, 2, 3, 1, 2, 3] * 3, "time": list(range(18))}
     made = tp.prepare_interactions(
         table, tmp_path / "f", memory=MEMORY, duplicates="sum", test=0.2, valid=0.4, seed=1
@@ -263,6 +266,7 @@ def test_the_lowest_words_are_the_first_of_the_random_order(monkeypatch):
 
 
 def test_a_catalogue_and_its_errors(tmp_path):
+    pytest.importorskip("duckdb")
     clicks = {"user": ["a", "b"], "item": [3, 5]}
     made = tp.prepare_interactions(clicks, tmp_path / "f", memory=MEMORY, items=[9, 5, 3, 1])
     check_same(tp.read_interactions(clicks, items=[9, 5, 3, 1]), made)
@@ -272,6 +276,8 @@ def test_a_catalogue_and_its_errors(tmp_path):
 
 
 def test_databases_and_folders_of_files(tmp_path):
+    pytest.importorskip("adbc_driver_sqlite")
+    pytest.importorskip("duckdb")
     clicks = tp.simulate_world(40, 30, tau=0.1, density=0.2).observed.to_table()
     tp.write_table(clicks.rename_columns(["user_id", "item_id"]), f"sqlite:///{tmp_path}/shop.db", "clicks")
     (tmp_path / "many").mkdir()
@@ -347,6 +353,7 @@ def test_options_are_checked_before_any_work(tmp_path):
 
 
 def test_a_prepared_folder_is_no_source_of_another(tmp_path):
+    pytest.importorskip("duckdb")
     tp.prepare_interactions({"user": [1], "item": [1]}, tmp_path / "f", memory=MEMORY)
     with pytest.raises(InputError, match="is prepared already"):
         tp.prepare_interactions(tmp_path / "f", tmp_path / "g")
@@ -368,6 +375,7 @@ def test_duckdb_is_named_where_it_is_not_installed(tmp_path, monkeypatch):
 
 @pytest.fixture
 def clicks(tmp_path):
+    pytest.importorskip("duckdb")
     rng = np.random.default_rng(1)
     path = tmp_path / "clicks.parquet"
     users, items, times = (rng.integers(0, n, 900) for n in (50, 30, 99))

@@ -19,6 +19,7 @@ TABLE = {"user": ["ann", "bob", "bob", "€"], "item": [7, 7, 9, 9], "time": [1.
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
+    pytest.importorskip("duckdb")
     folder = tmp_path_factory.mktemp("made") / "clicks"
     tp.prepare_interactions(TABLE, folder, memory="600MB")
     return folder
@@ -197,6 +198,7 @@ def test_array_files_of_every_shape(tmp_path):
     ],
 )
 def test_ids_of_every_type(tmp_path, ids):
+    pytest.importorskip("duckdb")
     table = {"user": ids, "item": ids}
     made = tp.prepare_interactions(table, tmp_path / "f", memory="600MB")
     assert made.user_ids == tp.read_interactions(table).user_ids
@@ -208,6 +210,7 @@ EVENTS = {"user": [1, 1, 1, 2], "item": [7, 9, 7, 9], "time": [1, 2, 3, 4], "wei
 
 @pytest.fixture
 def events(tmp_path):
+    pytest.importorskip("duckdb")
     tp.prepare_interactions(EVENTS, tmp_path / "events", memory="600MB", dislikes=True)
     return tmp_path / "events"
 

@@ -7,14 +7,13 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 
+from extras import duckdb, pl
 from truepair.data.interactions import Interactions, Step
 from truepair.data.reading import read_interactions
 from truepair.errors import InputError
@@ -180,10 +179,10 @@ def test_the_same_ids_come_out(ids: list[Any], kind: str) -> None:
     assert [by_item[item] for item in (1, 2, 3)] == ids
 
 
-def test_categoricals() -> None:
+@pytest.mark.parametrize("kind", [pd.DataFrame, lambda frame: pl.DataFrame(frame)], ids=["pandas", "polars"])
+def test_categoricals(kind: Callable[[pd.DataFrame], object]) -> None:
     frame = pd.DataFrame({"user": ["b", "a"], "item": ["x", "y"]}, dtype="category")
-    assert rows_of(read_interactions(frame)) == [("a", "y"), ("b", "x")]
-    assert rows_of(read_interactions(pl.DataFrame(frame))) == [("a", "y"), ("b", "x")]
+    assert rows_of(read_interactions(kind(frame))) == [("a", "y"), ("b", "x")]
 
 
 # --- columns ---------------------------------------------------------------------------------------

@@ -87,6 +87,7 @@ def test_a_table_by_its_name(database):
 
 
 def test_a_file_without_a_url(tmp_path):
+    pytest.importorskip("adbc_driver_sqlite")
     make(f"sqlite:///{tmp_path}/shop.csv")  # the first bytes decide
     path = tmp_path / "shop.csv"
     assert tp.read_interactions(path, query="select * from clicks") == in_memory()
@@ -162,6 +163,7 @@ def test_a_variable_of_the_program_is_no_table(tmp_path):
 
 def test_what_is_not_needed_is_not_kept(tmp_path):
     """Columns are copied into Arrow's own memory: a driver's batch would keep all its columns."""
+    pytest.importorskip("adbc_driver_sqlite")
     url = f"sqlite:///{tmp_path}/shop.db"
     make(url)
     with closing(sql.open_query(parse_url(f"{url}#clicks"), None)) as raw:
@@ -172,6 +174,7 @@ def test_what_is_not_needed_is_not_kept(tmp_path):
 
 
 def test_a_column_of_sqlite_with_several_types(tmp_path, monkeypatch):
+    pytest.importorskip("adbc_driver_sqlite")
     url = f"sqlite:///{tmp_path}/shop.db"
     make(url, columns=COLUMNS | {"rating": "numeric"})
     assert tp.read_interactions(f"{url}#clicks") == in_memory()
@@ -188,6 +191,7 @@ def test_a_column_of_sqlite_with_several_types(tmp_path, monkeypatch):
 
 
 def test_text_that_is_no_unicode(tmp_path):
+    pytest.importorskip("adbc_driver_sqlite")
     url = f"sqlite:///{tmp_path}/shop.db"
     with closing(sqlite3.connect(tmp_path / "shop.db")) as connection:
         connection.execute("create table clicks as select cast(x'ff' as text) as user, 1 as item")

@@ -4,12 +4,12 @@ import json
 import uuid
 
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
 
 import truepair as tp
 from databases import PASSWORD, QUOTED, execute
+from extras import pl
 from truepair.data.sources import sql_writing
 from truepair.data.sources.sql_writing import check_target
 from truepair.errors import InputError, StorageError
@@ -43,7 +43,7 @@ def error_of(*args, kind=InputError, call=tp.write_table):
     [
         lambda table: table,
         lambda table: table.to_pandas(),
-        pl.from_arrow,
+        lambda table: pl.from_arrow(table),
         lambda table: table.to_pydict(),
         lambda table: table.to_reader(max_chunksize=1),
     ],

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import plan_table
 from ranks import values
 from truepair.cli.main import app
-from truepair.distributed.cost import MANY_PAIRS, Size, columns_of, expected_maximum
+from truepair.distributed.cost import MANY_PAIRS, TrainingSize, columns_of, expected_maximum
 from truepair.distributed.devices import DEVICES, OF_LINK, link_speed
 from truepair.distributed.plan import estimate, gathered_bytes, plan
 from truepair.errors import InputError
@@ -25,7 +25,7 @@ from truepair.training.full.step_work import step_work
 from worlds import two_tastes
 
 H200 = DEVICES["h200"]
-BIG = Size(10**8, 10**7, 10**10, 128, 2048, 16_384)
+BIG = TrainingSize(10**8, 10**7, 10**10, 128, 2048, 16_384)
 
 
 def job(columns=None):
@@ -56,7 +56,7 @@ def test_the_bytes_over_the_wire_are_those_that_ranks_count(columns, small):
 
 
 def test_the_expected_share_of_the_fullest_rank():
-    chance, size = random.Random(0), Size(100_000, 1000, 10**6, 8, 512, 1000)
+    chance, size = random.Random(0), TrainingSize(100_000, 1000, 10**6, 8, 512, 1000)
     for ranks in (2, 8):
         drawn = []
         for _ in range(400):
@@ -69,7 +69,7 @@ def test_the_expected_share_of_the_fullest_rank():
 
 
 def test_a_short_last_block_sends_less():
-    size = Size(1000, 50, 5000, 8, 300, 50)
+    size = TrainingSize(1000, 50, 5000, 8, 300, 50)
     sizes = [size._replace(batch_size=n).step_wire(4) for n in (300, 300, 300, 100)]
     assert size.epoch_wire(4) == pytest.approx(sum(sizes))
     assert size.epoch_wire(1) == 0
@@ -84,8 +84,8 @@ def test_the_columns_are_those_of_the_sampler():
 @pytest.mark.parametrize(("users", "items", "dim", "batch"), [(6000, 3700, 64, 512), (3000, 2000, 256, 1024)])
 def test_a_core_of_the_cpu_is_that_of_the_counted_work(users, items, dim, batch):
     pairs = 50 * users
-    found = estimate(Size(users, items, pairs, dim, batch, items), 1, DEVICES["cpu-core"])
-    steps = Size(users, items, pairs, dim, batch, items).steps
+    found = estimate(TrainingSize(users, items, pairs, dim, batch, items), 1, DEVICES["cpu-core"])
+    steps = TrainingSize(users, items, pairs, dim, batch, items).steps
     assert found.seconds / steps == pytest.approx(
         0.07e-9 * step_work(users, items, pairs, batch, dim), rel=0.4
     )
@@ -153,7 +153,7 @@ def test_a_plan_has_powers_of_two_and_the_last():
 
 
 def test_the_fewest_ranks_that_are_about_as_fast_are_recommended():
-    small = Size(6_040, 3_706, 10**6, 64, 256, 3_706)
+    small = TrainingSize(6_040, 3_706, 10**6, 64, 256, 3_706)
     assert plan(small, H200, 8).best.ranks == 1
     slow = [estimate(BIG, 64, H200, link).wire for link in (None, 1e9)]
     assert slow[0] < 30 < 200 < slow[1]
@@ -170,7 +170,7 @@ def test_what_does_not_fit_says_what_would():
     assert not any("optimizer_state" in text for text in plan(BIG, H200, 2).remedies())
     fewer_items = plan(BIG._replace(n_items=10**6), H200, 2)
     assert any("one GPU with optimizer_state = 'host'" in text for text in fewer_items.remedies())
-    tiny = Size(10**6, 10**5, 10**7, 64, 10**6, 10**5)
+    tiny = TrainingSize(10**6, 10**5, 10**7, 64, 10**6, 10**5)
     assert "blocks of 125,000 users" in plan(tiny, H200, 4).remedies()
 
 

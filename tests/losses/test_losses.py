@@ -25,7 +25,6 @@ from truepair.losses import (
     DPLHalf,
     DPLHard,
     InfoNCE,
-    InfoNCEPosterior,
     Pointwise,
     Row,
 )
@@ -131,7 +130,6 @@ ORACLES = {
     "bce": oracle_bce,
     "ccl": oracle_ccl,
     "infonce": oracle_infonce,
-    "infonce-posterior": oracle_infonce,  # with weights: tests/training/full/test_item_weights.py
     "sl": oracle_sl,
     "bsl": oracle_bsl,
     "psl": oracle_psl,
@@ -569,7 +567,6 @@ def test_wrong_shapes_are_named():
         (lambda: DPL(tau=0.1, floor=0.0), "floor = 0.0 .* > 0 and ≤ 1"),
         (lambda: DPL(tau=0.1, clamp="soft"), "clamp = 'soft' is not known; choose one of 'hard', 'relative'"),
         (lambda: HCL(tau=0.1, beta=-1.0), "beta = -1.0 .* ≥ 0"),
-        (lambda: InfoNCEPosterior(tau=0.1, cap=1.0), "cap = 1.0 .* > 0 and < 1"),
         (lambda: BCE(weight=0.0), "weight = 0.0 .* > 0"),
         (lambda: CCL(weight=-1.0), "weight = -1.0 .* > 0"),
         (lambda: CCL(margin=1.0), "margin = 1.0 .* ≥ -1 and < 1"),

@@ -35,6 +35,7 @@ def world():
 
 @pytest.fixture(scope="module", params=[*INDEXES])
 def indexed(request, world):
+    pytest.importorskip("faiss")
     users, items, hidden = world
     exact = PreparedItems.of(items)
     found = index_items(exact, People(users, hidden), request.param, 0.95)
@@ -106,6 +107,7 @@ def test_a_search_that_finds_too_little_is_computed_exactly(world, indexed):
 
 
 def test_the_recall_is_checked_by_people_who_did_not_choose_the_effort(world):
+    pytest.importorskip("faiss")
     users, items, hidden = world
     hard = users.clone()
     hard[1::2, :-1] = 5 * torch.randn(40, DIM, generator=torch.Generator().manual_seed(0)) / DIM**0.5
@@ -119,6 +121,7 @@ def test_the_recall_is_checked_by_people_who_did_not_choose_the_effort(world):
 
 
 def test_equal_scores_are_in_the_order_of_exact_lists():
+    pytest.importorskip("faiss")
     rng = np.random.default_rng(3)
     items = torch.from_numpy(np.sign(rng.normal(size=(400, 4))).astype(np.float32))  # 16 different vectors
     users, nothing = (
@@ -144,6 +147,7 @@ def test_long_items_are_searched_exactly(world):
 
 
 def test_lists_are_exact_where_an_index_cannot_help(world, monkeypatch):
+    pytest.importorskip("faiss")
     users, items, hidden = world
     exact, people = PreparedItems.of(items), People(users, hidden)
     assert index_items(exact, people, "exact").items is exact
@@ -164,6 +168,7 @@ def test_lists_are_exact_where_an_index_cannot_help(world, monkeypatch):
 
 @pytest.mark.parametrize("kind", [*INDEXES])
 def test_an_index_is_kept_and_read_again(world, kind, tmp_path):
+    pytest.importorskip("faiss")
     users, items, hidden = world
     exact, people, said = PreparedItems.of(items), People(users, hidden), []
     path = tmp_path / "m.index"
@@ -182,6 +187,7 @@ def test_an_index_is_kept_and_read_again(world, kind, tmp_path):
 
 @pytest.mark.parametrize("kind", [*INDEXES])
 def test_a_hostile_file_never_reaches_faiss(world, kind):
+    pytest.importorskip("faiss")
     items = SearchSpace(2.0).of_items(world[1].numpy())
     made = INDEXES[kind].arrays(INDEXES[kind].build(items))
     INDEXES[kind].assemble(items, made)

@@ -207,6 +207,7 @@ def test_the_recommender_holds_out_as_it_is_asked():
 
 
 def test_a_search_holds_out_as_it_is_asked():
+    pytest.importorskip("optuna")
     options = {"trials": 1, **QUICK}
     data = timed(n_items=12)
     found = {how: tp.tune(data, hold_out=how, **options) for how in ("auto", "random", "last")}

@@ -8,9 +8,8 @@ import torch
 from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
 from truepair.errors import StorageError
-from truepair.losses import DPL, InfoNCE, InfoNCEPosterior
+from truepair.losses import DPL
 from truepair.recommender.model_file import Model, load_model, save_model
-from truepair.training.new_users import _for_new_users
 
 
 @pytest.mark.parametrize("side", ["users", "items"])
@@ -24,6 +23,5 @@ def test_ids_that_are_not_sorted_are_refused(side, tmp_path):
 
 
 def test_new_people_get_the_mean_of_the_users_priors():
-    assert _for_new_users(DPL(tau=(0.1, 0.2, 0.6))).tau == pytest.approx(0.3)
-    assert _for_new_users(DPL(tau=0.2)) == DPL(tau=0.2)
-    assert _for_new_users(InfoNCEPosterior(tau=0.2, temperature=0.4)) == InfoNCE(0.4)
+    assert DPL(tau=(0.1, 0.2, 0.6)).for_new_users().tau == pytest.approx(0.3)
+    assert DPL(tau=0.2).for_new_users() == DPL(tau=0.2)

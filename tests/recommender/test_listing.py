@@ -5,7 +5,6 @@ import uuid
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -13,6 +12,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 
+from extras import pl
 from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
 from truepair.data.simulation import simulate_world
@@ -75,7 +75,6 @@ def sources(items, tmp_path):
     return [
         pa.Table.from_pandas(items),
         items.astype({"genre": "category"}),
-        pl.from_pandas(items),
         {name: items[name].tolist() for name in items},
         tmp_path / "items.csv",
         str(tmp_path / "items.parquet"),
@@ -92,7 +91,7 @@ def test_a_filter_leaves_the_order_of_what_it_allows(model, items, tmp_path):
     text = "price < 12 and genre in ('tea', 'jam')"
     expression = (pc.field("price") < 12) & pc.field("genre").isin(["tea", "jam"])
     calls = [(source, where) for source in sources(items, tmp_path) for where in (text, expression)]
-    masks = [mask, mask.tolist(), mask.to_numpy(), pl.Series(mask.to_numpy()), pa.array(mask)]
+    masks = [mask, mask.tolist(), mask.to_numpy(), pa.array(mask)]
     first = None
     for source, where in [*calls, *((items, where) for where in masks)]:
         found = model.recommend(k=7, items=source, where=where)
@@ -104,6 +103,14 @@ def test_a_filter_leaves_the_order_of_what_it_allows(model, items, tmp_path):
     assert found["rank"].tolist() == (found.groupby("user").cumcount() + 1).tolist()
     if model.encoder in ("mf", EASE(l2=20)):
         assert found.item.tolist() == expected.item.tolist()
+
+
+def test_a_filter_takes_tables_and_masks_of_polars(model, items):
+    text = "price < 12 and genre in ('tea', 'jam')"
+    table, mask = pl.from_pandas(items), pl.Series((items.price < 12) & items.genre.isin(["tea", "jam"]))
+    expected = model.recommend(k=7, items=items, where=text)
+    for source, where in ((table, text), (items, mask), (table, mask)):
+        pd.testing.assert_frame_equal(model.recommend(k=7, items=source, where=where), expected)
 
 
 def test_candidates_that_are_all_items_copy_no_pairs(mf):
@@ -254,7 +261,6 @@ def test_items_that_the_table_misses_and_items_that_it_has_beside(mf, items):
         (lambda t: t, {"where": lambda row: True}, r"where is a function, .*; give an Arrow expression"),
         (lambda t: t, {"where": True}, r"where is a bool, .*; give an Arrow expression"),
         (lambda t: pl.from_pandas(t).lazy(), {}, r"items is a LazyFrame, .*; give a path, a table"),
-        (lambda t: t, {"where": pl.col("price") < 3}, r"where is a Expr, which is no mask; give an Arrow"),
         (lambda t: t, {"where": np.ones((60, 1), bool)}, r"where is a ndarray, which is no mask"),
         (lambda t: t, {"where": [True]}, r"where has 1 values for \d+ rows"),
         (lambda t: t, {"where": [1, 0]}, r"where is of type int64, not boolean"),
@@ -283,6 +289,11 @@ def test_bad_input_is_a_clear_error_and_changes_nothing(change, options, message
         mf.recommend(**{"items": change(items), "where": "price < 12", **options})
     pd.testing.assert_frame_equal(mf.recommend(k=5), before)
     pd.testing.assert_frame_equal(items, table)
+
+
+def test_an_expression_of_polars_is_a_clear_error(mf, items):
+    with pytest.raises(InputError, match=r"where is a Expr, which is no mask; give an Arrow"):
+        mf.recommend(items=items, where=pl.col("price") < 3)
 
 
 def test_ids_and_cells_of_text_files_get_the_types_of_the_model(tmp_path):
@@ -662,10 +673,12 @@ def test_reasons_have_ids_of_every_type(kind):
     )
 
 
-@pytest.mark.parametrize("kind", [pl.from_pandas, pa.Table.from_pandas])
+@pytest.mark.parametrize(
+    "kind", [lambda table: pl.from_pandas(table), pa.Table.from_pandas], ids=["polars", "arrow"]
+)
 def test_reasons_in_the_callers_table_type(kind, clicks):
     table = Recommender(encoder="itemknn").fit(kind(clicks)).recommend(k=2, explain=True)
-    because = table["because"].to_list() if isinstance(table, pl.DataFrame) else table["because"].to_pylist()
+    because = table["because"].to_pylist() if isinstance(table, pa.Table) else table["because"].to_list()
     assert set(because[0][0]) == {"item", "weight"}
 
 

@@ -16,6 +16,7 @@ QUICK = {"dim": 8, "epochs": 2, "device": "cpu", "auto": False}
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     """Interactions in memory and the folder of the same ones."""
+    pytest.importorskip("duckdb")
     rng = np.random.default_rng(0)
     n = 900
     table = {

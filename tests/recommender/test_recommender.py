@@ -5,11 +5,11 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
 import torch
 
+from extras import pl
 from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
 from truepair.data.reading import read_interactions
@@ -69,10 +69,11 @@ def test_a_table_of_user_item_score_rank_in_the_callers_ids_and_type(model, clic
 
 
 @pytest.mark.parametrize(
-    ("source", "kind"), [(pl.from_pandas, pl.DataFrame), (pa.Table.from_pandas, pa.Table)]
+    "source", [lambda table: pl.from_pandas(table), pa.Table.from_pandas], ids=["polars", "arrow"]
 )
-def test_the_callers_table_type(source, kind, clicks):
-    fitted = Recommender(**QUICK).fit(source(clicks))
+def test_the_callers_table_type(source, clicks):
+    table = source(clicks)
+    fitted, kind = Recommender(**QUICK).fit(table), type(table)
     assert isinstance(fitted.recommend(k=2), kind)
     assert isinstance(fitted.similar_items([clicks.item[0]], 2), kind)
 

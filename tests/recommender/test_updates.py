@@ -5,11 +5,11 @@ import pytest
 import torch
 
 import truepair as tp
+from loss_values import WeightedInfoNCE
 from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
 from truepair.data.split import Split
 from truepair.errors import InputError
-from truepair.losses import InfoNCEPosterior
 from truepair.recommender.estimator import Recommender
 
 SMALL = {"auto": False, "dim": 16, "epochs": 12, "device": "cpu", "temperature": 0.2, "popularity": 0.4}
@@ -355,8 +355,8 @@ def test_refusals(launch, saved):
     guests = tp.load(saved / "mf").fold_in(launch.old.take(np.arange(5)))
     with pytest.raises(InputError, match="update the model itself"):
         guests.update(launch.new)
-    weighted = tp.load(saved / "mf").set_params(loss=InfoNCEPosterior(tau=0.1))
-    with pytest.raises(InputError, match="cannot be updated"):
+    weighted = tp.load(saved / "mf").set_params(loss=WeightedInfoNCE())
+    with pytest.raises(InputError, match="loss = WeightedInfoNCE cannot be updated"):
         weighted.update(launch.new)
     with pytest.raises(InputError, match="has no effect"):
         Recommender(encoder="ease").fit(launch.old).update(launch.new, epochs=3)

@@ -16,7 +16,7 @@ from truepair.evaluation import Comparison, evaluate
 from truepair.recommender.estimator import Recommender
 from truepair.reporting.demo import run_demo
 from truepair.reporting.demo_page import conclusion, demo_page, print_data, print_result
-from truepair.reporting.demo_result import DEFAULT, Judgement
+from truepair.reporting.demo_result import DEFAULT, ModelComparison
 from truepair.reporting.page import metric_name
 
 pytest.importorskip("matplotlib")
@@ -266,7 +266,7 @@ def test_the_conclusion_follows_the_corrected_p_values(simulated, differences, s
         Comparison("ndcg@20", 0.4 + gap, 0.4, gap, gap - 0.01, gap + 0.01, 0.0, p, name, DEFAULT)
         for name, (gap, p) in differences.items()
     )
-    judgement = Judgement(simulated.test.evaluations, comparisons)
+    judgement = ModelComparison(simulated.test.evaluations, comparisons)
     mean = simulated.test.evaluations[DEFAULT].mean("ndcg@20")
     assert conclusion(judgement, "x") == f"On x, {DEFAULT} has an NDCG@20 of {mean:.4f}. {said}"
 

@@ -93,7 +93,7 @@ def test_a_row_that_does_not_fit_is_an_error():
 
 
 def test_only_marked_entries_are_marked():
-    html = Items("list", ["one", "two"], frozenset({1}), "hit").html()
+    html = page(Items("list", ["one", "two"], frozenset({1}), "hit")).html()
     assert html.count("<mark>") == 1
     assert "two <mark>hit</mark>" in html
 

@@ -6,11 +6,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import yaml
 from typer.main import get_command
 
 from truepair.cli.main import app
-from truepair.serving.web.metrics import Metrics
+
+yaml = pytest.importorskip("yaml")
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
@@ -50,6 +50,9 @@ def test_every_secret_is_a_file_of_the_user():
 
 
 def test_alerts_use_metrics_that_exist():
+    pytest.importorskip("prometheus_client")
+    from truepair.serving.web.metrics import Metrics
+
     metrics = Metrics(lambda: SimpleNamespace(fold_ins=0, store_failures=0)).text().decode()
     for name in re.findall(r"truepair_\w+", (DEPLOY / "alerts.yml").read_text()):
         assert re.sub("_(total|bucket)$", "", name) in metrics

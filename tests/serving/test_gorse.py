@@ -7,10 +7,9 @@ import threading
 from contextlib import contextmanager
 
 import pytest
-import uvicorn
-from gorse import AsyncGorse, Gorse, GorseException
 
 from asking import Client
+from live import uvicorn
 from services import clicks, integer_model, model, serve
 from truepair.serving.events.event import Kinds
 from truepair.serving.web.app import Service
@@ -18,6 +17,9 @@ from truepair.serving.web.gorse import fields
 from truepair.serving.web.logs import Log
 from truepair.serving.web.running import bound_socket
 from truepair.serving.web.tokens import Tokens
+
+gorse = pytest.importorskip("gorse")
+Gorse, AsyncGorse, GorseException = gorse.Gorse, gorse.AsyncGorse, gorse.GorseException
 
 KEY, READ_KEY = "admin-0123456789abcdef", "read-0123456789abcdef"
 KINDS = Kinds({"star": 1.0, "read": 0.0, "hide": -1.0})

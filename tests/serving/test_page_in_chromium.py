@@ -11,8 +11,8 @@ from truepair.serving.lists.served_model import read_items
 SCRIPT = '<script>alert("1")</script>'
 HOSTILE = [SCRIPT, '"><img src=x onerror=alert(1)>', "שלום עולם ‮gnp.exe", "x" * 250, "🎬👩‍👩‍👧 a/b?c#d%20"]
 VIEWS = [
-    "#/person",
-    "#/person/u4",
+    "#/user",
+    "#/user/u4",
     "#/item",
     "#/item/i3",
     "#/try?liked=i3&disliked=i4",
@@ -23,7 +23,7 @@ VIEWS = [
 
 @pytest.fixture(scope="module")
 def data(clicks):
-    """Clicks, among them some of a hostile item; a person with a hostile id has it."""
+    """Clicks, among them some of a hostile item; a user with a hostile id has it."""
     users = [*clicks["user"], *(SCRIPT for _ in HOSTILE), *("u4" for _ in HOSTILE), "u1", "u2"]
     items = [*clicks["item"], *HOSTILE, *HOSTILE, SCRIPT, SCRIPT]
     return {"user": users, "item": items}
@@ -76,7 +76,7 @@ def test_every_view_without_an_error(watch, width, scheme):
 @pytest.mark.long
 def test_what_every_view_shows(watch):
     window = watch(viewport={"width": 1280, "height": 800})
-    page = window.open("#/person/u4")
+    page = window.open("#/user/u4")
     assert page.locator(".lists h2").all_inner_texts() == ["first", "second"]
     assert page.locator(".lists .rows").first.locator("> li").count() == 12
     assert page.get_by_text("because of").count() > 0
@@ -97,7 +97,7 @@ def test_what_every_view_shows(watch):
 def test_names_are_text_whatever_they_hold(watch):
     window = watch(viewport={"width": 390, "height": 800})
     for name in HOSTILE:
-        for view in ("item", "person"):
+        for view in ("item", "user"):
             page = window.open("")
             page.evaluate(
                 "([view, id]) => { location.hash = `#/${view}/${encodeURIComponent(id)}` }", [view, name]
@@ -109,8 +109,8 @@ def test_names_are_text_whatever_they_hold(watch):
     assert page.locator("h1").inner_text().startswith(SCRIPT)
     assert page.locator("h1").text_content() == SCRIPT + "x" * (300 - len(SCRIPT))
     assert page.locator("main script, main img").count() == 0
-    page = window.open("#/person/%")  # no escape: the text as it is
-    assert "Person %" in page.locator("h1").inner_text()
+    page = window.open("#/user/%")  # no escape: the text as it is
+    assert "User %" in page.locator("h1").inner_text()
     window.check()
 
 
@@ -155,7 +155,7 @@ def test_a_walk_by_keyboard(watch):
     page.locator(".map").focus()
     for key in ("ArrowLeft", "ArrowRight", "ArrowRight", "+", "-"):
         page.keyboard.press(key)
-    assert "people" in page.locator("#status").text_content()
+    assert "users" in page.locator("#status").text_content()
     page.keyboard.press("Enter")
     window.until("(before) => location.hash !== before", before)
     window.wait()
@@ -204,7 +204,7 @@ def test_trying_items_changes_the_list(watch):
 @pytest.mark.long
 def test_the_switch_of_colours_is_remembered(watch):
     window = watch(color_scheme="light")
-    page = window.open("#/person")
+    page = window.open("#/user")
     page.get_by_role("button", name="Use dark colours").click()
     dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
     page.reload()
@@ -242,7 +242,7 @@ def test_a_token_is_asked_for_and_kept_in_the_tab(data, browser, tmp_path):
     with running_page(model, tmp_path / "events.sqlite", tokens=KEYS) as address:
         window = Watched(browser, address)
         page = window.page
-        page.goto(f"{address}/#/person/u4")
+        page.goto(f"{address}/#/user/u4")
         page.get_by_role("dialog").wait_for()
         assert "a read token is needed" in page.get_by_role("dialog").inner_text()
         page.get_by_role("textbox", name="Token").fill("wrong" * 5)
@@ -271,9 +271,9 @@ def test_a_token_is_asked_for_and_kept_in_the_tab(data, browser, tmp_path):
 @pytest.mark.long
 def test_a_service_that_is_gone_says_what_to_do(watch):
     window = watch()
-    page = window.open("#/person")
+    page = window.open("#/user")
     page.route("**/v1/**", lambda route: route.abort())
-    page.evaluate("location.hash = '#/person/u1'")
+    page.evaluate("location.hash = '#/user/u1'")
     page.get_by_text("The service cannot be reached").wait_for()
     page.unroute("**/v1/**")
     page.get_by_role("button", name="Try again").click()
@@ -326,10 +326,10 @@ def test_large_integers_stay_exact(browser, clicks, tmp_path):
     model = tp.Recommender(encoder="ease").fit({"user": users, "item": clicks["item"]})
     with running_page(model, tmp_path / "events.sqlite") as address:
         window = Watched(browser, address)
-        page = window.open("#/person")
+        page = window.open("#/user")
         page.locator(".chips a").first.click()
         page.locator(".lists .rows > li").first.wait_for()
-        assert page.locator("h1").inner_text() == f"Person {min(users)}"
+        assert page.locator("h1").inner_text() == f"User {min(users)}"
         assert page.locator(".past .rows > li").count() == 5
         window.check()
         window.close()

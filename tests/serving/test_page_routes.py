@@ -10,7 +10,6 @@ from urllib.parse import quote
 import numpy as np
 import pyarrow as pa
 import pytest
-from fastapi.responses import Response
 from test_safety import ADMIN, KEYS, READ, WRITE, bearer
 
 import truepair as tp
@@ -23,9 +22,11 @@ from truepair.serving.page import browsing, catalogue
 from truepair.serving.page.adding import add_page
 from truepair.serving.page.files import POLICY
 from truepair.serving.page.layout import layout
-from truepair.serving.page.searching import Search
+from truepair.serving.page.searching import CatalogueSearch
 from truepair.serving.page.titles import titles_of
 from truepair.serving.web.routing import CheckedRouter
+
+Response = pytest.importorskip("fastapi.responses").Response
 
 BAD = '<script>alert("1")</script>'
 NAMES = ["Amélie (2001)", "Star Wars", "Wars of the Stars", BAD, "東京物語"]
@@ -104,10 +105,10 @@ def test_bad_questions_are_refused(shop, path):
 
 
 def test_a_search_without_titles_goes_by_ids():
-    search = Search(["b", "a10", "a1"], np.array([1, 5, 3]), [None] * 3, heaviest_first=True)
+    search = CatalogueSearch(["b", "a10", "a1"], np.array([1, 5, 3]), [None] * 3, heaviest_first=True)
     assert search.find("a1", 10).tolist() == [2, 1]
     assert search.find(" ", 2).tolist() == [1, 2]
-    assert Search(["a", "b", "c"], np.array([0, 1, 1])).find("", 9).tolist() == [1, 2]
+    assert CatalogueSearch(["a", "b", "c"], np.array([0, 1, 1])).find("", 9).tolist() == [1, 2]
 
 
 # --- titles -----------------------------------------------------------------------------------------------

@@ -8,11 +8,10 @@ import time
 import numpy as np
 import pytest
 import torch
-from uvicorn.server import ServerState
 
 from hostile.requests import KINDS, hostile_requests
 from hostile.sending import send_all
-from live import listening
+from live import listening, uvicorn
 from services import clicks, model, serve
 from truepair.errors import InputError
 from truepair.recommender.candidates import is_worth_a_gpu
@@ -184,7 +183,7 @@ def test_after_the_refusal_of_a_head_the_rest_is_read_and_thrown_away(serve, mod
     config.load()
 
     async def refused():
-        protocol, transport = BoundedProtocol(config, ServerState(), {}), Transport()
+        protocol, transport = BoundedProtocol(config, uvicorn.server.ServerState(), {}), Transport()
         protocol.connection_made(transport)
         asked = b"GET /health/live HTTP/1.1\r\n\r\n"  # is answered later than the refusal
         for part in (asked, b"GET / HTTP/1.1\r\nx: ", *[b"y" * 50_000] * 4, b"\r\n\r\n"):

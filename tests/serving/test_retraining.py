@@ -14,13 +14,13 @@ from truepair.errors import InputError, StorageError
 from truepair.recommender.estimator import Recommender
 from truepair.serving.events.event import Kinds
 from truepair.serving.events.store import EventReader
-from truepair.serving.fresh import retraining
-from truepair.serving.fresh.judging import MOST_PEOPLE, judged
-from truepair.serving.fresh.lessons import lessons_of
-from truepair.serving.fresh.retraining import check_retrainable, retrain
-from truepair.serving.fresh.versions import Versions
 from truepair.serving.id_texts import IdTexts
 from truepair.serving.lists.histories import Histories
+from truepair.serving.retraining import rounds
+from truepair.serving.retraining.judging import MOST_PEOPLE, judged
+from truepair.serving.retraining.rounds import check_retrainable, retrain
+from truepair.serving.retraining.training_data import split_events
+from truepair.serving.retraining.versions import Versions
 
 
 @pytest.fixture
@@ -28,9 +28,9 @@ def shop(tmp_path):
     return Shop(tmp_path)
 
 
-def lessons(shop, until=0, judged=0, kinds=KINDS):
+def divided(shop, until=0, judged=0, kinds=KINDS):
     reader = EventReader(shop.store_path)
-    return lessons_of(shop.model.seen_, reader.table(), Kinds(kinds), until, judged)
+    return split_events(shop.model.seen_, reader.table(), Kinds(kinds), until, judged)
 
 
 def pairs(interactions):
@@ -44,7 +44,7 @@ def pairs(interactions):
 def test_the_newest_fifth_judges_and_the_rest_is_learnt(shop):
     visits = [(f"u{u}", f"x{n}") for n in range(5) for u in range(20)]
     shop.add(visits)
-    found = lessons(shop)
+    found = divided(shop)
     assert pairs(found.learnt) == set(visits[:80])
     assert pairs(found.judging) == set(visits[80:])
     assert (found.cut, found.last, found.events, found.new_events, found.judged_events) == (
@@ -56,7 +56,7 @@ def test_the_newest_fifth_judges_and_the_rest_is_learnt(shop):
     )
     assert pairs(found.known) == pairs(shop.model.seen_) | set(visits[:80])
     assert found.new_pairs == 80
-    later = lessons(shop, until=80)
+    later = divided(shop, until=80)
     assert (later.new_events, later.judged_events, later.cut) == (20, 4, 96)
     assert pairs(later.learnt) == set(visits[:96])
 
@@ -64,19 +64,19 @@ def test_the_newest_fifth_judges_and_the_rest_is_learnt(shop):
 def test_an_event_judges_once(shop):
     visits = [(f"u{u}", f"x{n}") for n in range(5) for u in range(20)]
     shop.add(visits)
-    found = lessons(shop, judged=100)
+    found = divided(shop, judged=100)
     assert found.judging is None
     assert pairs(found.learnt) == set(visits)
-    assert pairs(lessons(shop, judged=90).judging) == set(visits[90:])
+    assert pairs(divided(shop, judged=90).judging) == set(visits[90:])
 
 
 def test_what_was_known_before_does_not_judge(shop, monkeypatch):
-    monkeypatch.setattr("truepair.serving.fresh.lessons.JUDGED", 1.0)
+    monkeypatch.setattr("truepair.serving.retraining.training_data.JUDGED", 1.0)
     known = ("u0", f"i{shop.likes[0][0]}")
     shop.add([("u1", "x1"), ("u2", "x2", "dislike"), ("u3", "x3"), ("u4", "x4"), ("u5", "x5"), ("u6", "x6"),
               ("u7", "x7"), ("u8", "x8")])  # fmt: skip
     shop.add([known, ("u1", "x1"), ("u2", "x2"), ("u3", "x9"), ("u3", "x9", "dislike"), ("u4", "x9")])
-    found = lessons(shop, until=8, judged=8)
+    found = divided(shop, until=8, judged=8)
     assert found.judged_events == 6
     assert pairs(found.judging) == {("u4", "x9")}
 
@@ -90,7 +90,7 @@ def test_what_is_learnt_is_what_the_service_counts(shop):
             ("x4", "gone")]  # fmt: skip
     shop.add([("u0", *row) for row in rows])
     shop.add([("new", "x1", "hide"), ("new", "x5", "buy", 0.7), ("u1", "x6", "view")])
-    found = lessons(shop, judged=10**6, kinds=kinds)
+    found = divided(shop, judged=10**6, kinds=kinds)
     assert found.new_events == 12
     for learnt in (
         shop.model.update(found.learnt, epochs=0),
@@ -109,7 +109,7 @@ def test_what_is_learnt_is_what_the_service_counts(shop):
 def test_the_stronger_of_a_known_pair_and_an_event_counts(shop):
     seen = tp.read_interactions({"user": ["a", "a"], "item": ["x", "y"], "weight": [5.0, 5.0]})
     shop.add([("a", "x", "like", 2.0), ("a", "y", "like", 7.0), ("a", "z", "like", 3.0)])
-    found = lessons_of(seen, EventReader(shop.store_path).table(), Kinds(), 0, 3)
+    found = split_events(seen, EventReader(shop.store_path).table(), Kinds(), 0, 3)
     assert found.known.weight.tolist() == [5.0, 7.0, 3.0]
 
 
@@ -127,7 +127,7 @@ def code(learnt, item):
 def test_ids_that_the_model_cannot_have_are_left_out(tmp_path):
     shop = Shop(tmp_path, name=integer)
     shop.add([(1, 3000), ("ann", 3), (2, "tea"), (3, "+5"), (4, "007"), (-5, 4000), (10**19, 7)])
-    found = lessons(shop, judged=10**6)
+    found = divided(shop, judged=10**6)
     assert pairs(found.learnt) == {(1, 3000), (-5, 4000)}
     assert found.events == 7
     assert found.new_events == 2
@@ -138,7 +138,7 @@ def test_ids_that_the_model_cannot_have_are_left_out(tmp_path):
 )
 def test_without_a_like_there_is_nothing_to_learn(shop, rows):
     shop.add(rows)
-    found = lessons(shop, judged=10**6)
+    found = divided(shop, judged=10**6)
     assert (found.learnt, found.judging, found.new_pairs) == (None, None, 0)
     assert found.known is shop.model.seen_
 
@@ -152,7 +152,7 @@ def test_models_are_judged_as_they_are_served(shop):
         for u, likes in shop.likes.items():
             others = [i for i in range(u % 3, N_ITEMS, 3) if i not in likes]
             shop.add([(f"u{u}", f"i{others[n]}")])
-    found = lessons(shop)
+    found = divided(shop)
     new = Recommender.load(shop.path).update(found.learnt)
     judgement = judged(new, shop.model, found, Kinds(KINDS), "ndcg@5")
     target = found.judging
@@ -186,8 +186,8 @@ def ndcg(model, found, user, target, k=5):
 
 def test_of_very_many_people_some_are_drawn(shop, monkeypatch):
     shop.add_visits(4, 6)
-    found = lessons(shop)
-    monkeypatch.setattr("truepair.serving.fresh.judging.MOST_PEOPLE", 10)
+    found = divided(shop)
+    monkeypatch.setattr("truepair.serving.retraining.judging.MOST_PEOPLE", 10)
     assert MOST_PEOPLE > 10
     first, again = (judged(shop.model, shop.model, found, Kinds(KINDS), "ndcg@5") for _ in range(2))
     assert first.candidate.n_users == 10
@@ -222,7 +222,7 @@ def test_the_next_candidate_goes_on_from_the_promoted_one(shop):
     shop.add_visits()
     retrain(shop.plan())
     shop.add_visits(8, 9, users=range(40))
-    second = retrain(shop.plan(people=20))
+    second = retrain(shop.plan(users=20))
     assert (second.version, second.against) == (2, 1)
     assert second.new_events == 88 + 40
     assert second.by == "update"
@@ -233,9 +233,7 @@ def test_a_significantly_worse_candidate_is_refused(shop, monkeypatch):
     shop.add_visits()
     retrain(shop.plan())
     shop.add_visits(8, 11)
-    monkeypatch.setattr(
-        retraining._Round, "_trained", lambda self, running, lessons: ("fit", bad(running, lessons))
-    )
+    monkeypatch.setattr(rounds._Round, "_trained", lambda self, running, data: ("fit", bad(running, data)))
     decision = retrain(shop.plan())
     assert decision.decision == "refused"
     assert decision.p < 0.05
@@ -249,20 +247,20 @@ def test_a_significantly_worse_candidate_is_refused(shop, monkeypatch):
     assert (again.decision, again.people) == ("waited", 0)
 
 
-def bad(running, lessons):
+def bad(running, data):
     """A model that ranks the wrong items first."""
-    found = tp.Recommender(dim=8, epochs=4, auto=False).fit(lessons.known)
+    found = tp.Recommender(dim=8, epochs=4, auto=False).fit(data.known)
     found.model_ = dataclasses.replace(found.model_, items=-found.model_.items)
     return found
 
 
 def test_with_too_few_people_nothing_is_trained(shop, monkeypatch):
-    monkeypatch.setattr(retraining._Round, "_trained", None)
+    monkeypatch.setattr(rounds._Round, "_trained", None)
     shop.add_visits(users=range(10))
     decision = retrain(shop.plan())
     assert decision.decision == "waited"
     assert decision.reason.startswith(
-        "8 people have a new like among the newest 8 of 40 new events, and 30 are"
+        "8 users have a new like among the newest 8 of 40 new events, and 30 are"
     )
     assert Versions(shop.path).state().current == 0
     assert Versions(shop.path).state().counted == 40
@@ -284,7 +282,7 @@ def test_the_way_of_training_can_be_given(shop, monkeypatch):
     with pytest.raises(InputError, match="--retrain-by = 'x' is not known"):
         shop.plan(by="x")
     with pytest.raises(InputError, match="--judge-people = 1 is out of range"):
-        shop.plan(people=1)
+        shop.plan(users=1)
 
 
 def test_settings_that_were_chosen_automatically_are_kept(shop):
@@ -292,7 +290,7 @@ def test_settings_that_were_chosen_automatically_are_kept(shop):
     facts = {**shop.model.facts_, "automatic": {"chosen": chosen}}
     model = tp.Recommender(seed=4)
     model.model_, model.output_ = dataclasses.replace(shop.model.model_, facts=facts), "pandas"
-    found = retraining._fitted(model, shop.model.seen_)
+    found = rounds._fitted(model, shop.model.seen_)
     assert {name: getattr(found, name) for name in chosen} == chosen
     assert (found.auto, found.seed, found.output_) == (False, 4, "pandas")
 
@@ -325,13 +323,13 @@ def test_a_rollback_while_a_candidate_is_trained_wins(shop, monkeypatch):
     shop.add_visits()
     retrain(shop.plan())
     shop.add_visits(8, 10)
-    train = retraining._Round._trained
+    train = rounds._Round._trained
 
-    def rolled_back_meanwhile(self, running, lessons):
+    def rolled_back_meanwhile(self, running, data):
         Versions(shop.path).roll_back()
-        return train(self, running, lessons)
+        return train(self, running, data)
 
-    monkeypatch.setattr(retraining._Round, "_trained", rolled_back_meanwhile)
+    monkeypatch.setattr(rounds._Round, "_trained", rolled_back_meanwhile)
     decision = retrain(shop.plan())
     assert decision.decision in ("overtaken", "refused")
     assert Versions(shop.path).state().current == 0

@@ -301,15 +301,15 @@ def test_reads_go_on_without_the_store(serve, model):
     assert "truepair_store_failures 5.0" in client.get("/metrics").body.decode()
 
 
-def test_logs_name_people_only_if_asked(serve, model):
-    for people in (False, True):
+def test_logs_name_ids_only_if_asked(serve, model):
+    for with_ids in (False, True):
         log = io.StringIO()
-        client = serve(model, log=Log(log, people=people))
+        client = serve(model, log=Log(log, with_ids=with_ids))
         client.get("/v1/users/u11/recommendations")
         line = json.loads(log.getvalue())
         assert line["route"] == "/v1/users/{id}/recommendations"
         assert line["status"] == 200
-        assert ("u11" in log.getvalue()) is people
+        assert ("u11" in log.getvalue()) is with_ids
     log = io.StringIO()
     serve(model, log=Log(log, requests=False)).get("/v1/users/u11/recommendations")
     assert log.getvalue() == ""

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 from retraining_worlds import Shop
 from services import clicks, model
 from truepair.cli.main import app
-from truepair.serving.fresh.retraining import retrain
+from truepair.serving.retraining.rounds import retrain
 
 PAGE = Path(__file__).parents[2] / "docs" / "serving.md"
 

@@ -141,7 +141,7 @@ def test_a_visit_asks_acts_and_asks_again(serve, model):
     assert any("/similar" in path for _, path in connection.asked)
     people = {path.split("/")[3] for path in lists}
     assert {"u1", "u2"} < people
-    assert any(user.startswith("guest-") for user in people)
+    assert any(user.startswith("new-") for user in people)
     basis = client.get("/v1/users/u1/recommendations", authorization=f"Bearer {READ}").json["basis"]
     assert basis == "events"
 

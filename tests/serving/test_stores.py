@@ -13,7 +13,6 @@ import databases
 import processes
 from truepair.errors import InputError, StorageError
 from truepair.serving.events import migrations
-from truepair.serving.events import postgresql as postgresql_module
 from truepair.serving.events.deadlines import Deadlines
 from truepair.serving.events.event import Event
 from truepair.serving.events.opening import open_store
@@ -289,7 +288,7 @@ def test_a_socket_is_shut_after_its_deadline():
 
 def test_an_older_schema_is_migrated_and_a_newer_one_refused(server, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(postgresql_module, "MIGRATIONS", migrations.POSTGRESQL[:1])
+        patch.setattr("truepair.serving.events.postgresql.MIGRATIONS", migrations.POSTGRESQL[:1])
         open_store(server).close()
     row = "insert into truepair.events (\"user\", item, kind, weight, time) values ('u', 'i', 'like', 1, 5)"
     databases.execute(server, row)

@@ -10,10 +10,10 @@ import pytest
 
 from retraining_worlds import Shop
 from truepair.errors import InputError, StorageError
-from truepair.serving.fresh import trainer
-from truepair.serving.fresh.child import Child
-from truepair.serving.fresh.schedule import Schedule
-from truepair.serving.fresh.versions import State
+from truepair.serving.retraining import trainer
+from truepair.serving.retraining.child import Child
+from truepair.serving.retraining.schedule import Schedule
+from truepair.serving.retraining.versions import State
 
 
 def child(program, plan=None):
@@ -65,7 +65,7 @@ def test_a_trainer_is_stopped():
 @pytest.mark.skipif(os.name != "posix", reason="priorities of POSIX")
 def test_a_trainer_has_a_low_priority_and_ends_with_its_service():
     program = (
-        "import os, time; from truepair.serving.fresh import trainer; "
+        "import os, time; from truepair.serving.retraining import trainer; "
         "shown = lambda: print(os.nice(0), open('/proc/self/oom_score_adj').read(), flush=True); "
         "trainer.outcome = lambda plan: shown() or time.sleep(60); trainer.main()"
     )
@@ -87,8 +87,8 @@ def test_a_round_of_the_trainer(tmp_path):
     failed = trainer.outcome({**plan, "store": str(tmp_path / "no" / "store")})
     assert failed["decision"] == "failed"
     assert failed["reason"].startswith("InputError: there is no store")
-    assert "retraining.py" in failed["trace"]
-    from truepair.serving.fresh.versions import Versions
+    assert "rounds.py" in failed["trace"]
+    from truepair.serving.retraining.versions import Versions
 
     with Versions(shop.path).training():
         assert trainer.outcome(plan) == trainer.BUSY

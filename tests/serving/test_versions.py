@@ -8,9 +8,9 @@ import pytest
 
 from services import clicks, model
 from truepair.errors import InputError, StorageError
-from truepair.serving.fresh import decisions as decisions_module
-from truepair.serving.fresh.decisions import Decision, DecisionLog
-from truepair.serving.fresh.versions import KEPT, State, Versions
+from truepair.serving.retraining import decisions as decisions_module
+from truepair.serving.retraining.decisions import Decision, DecisionLog
+from truepair.serving.retraining.versions import KEPT, State, Versions
 from truepair.storage import atomic
 
 

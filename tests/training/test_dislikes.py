@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from loss_values import two_of_each
+from loss_values import WeightedInfoNCE, two_of_each
 from truepair.errors import InputError
-from truepair.losses import BPR, BSL, DPL, InfoNCE, InfoNCEPosterior
+from truepair.losses import BPR, BSL, DPL, InfoNCE
 from truepair.models.encoders import MF
 from truepair.randomness import stream_key
 from truepair.sampling import DNS, Draws, Full, Popularity, Uniform
@@ -21,7 +21,7 @@ from truepair.training.full.many_users import ManyUsersTrainer
 from truepair.training.full.trainer import FullTrainer
 from truepair.training.reference.full_trainer import FullReferenceTrainer
 from truepair.training.reference.trainer import ReferenceTrainer
-from worlds import interactions_of, posterior_of
+from worlds import interactions_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -75,8 +75,8 @@ def differs(one, other):
 # --- full catalogue ----------------------------------------------------------------------------------------
 
 LOSSES = [
-    *(loss for loss in two_of_each(0.2) if has_row_form(loss) and not isinstance(loss, InfoNCEPosterior)),
-    InfoNCEPosterior(tau=0.3, temperature=0.5, posterior=posterior_of(DATA)),
+    *(loss for loss in two_of_each(0.2) if has_row_form(loss)),
+    WeightedInfoNCE(),
 ]
 
 

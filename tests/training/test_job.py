@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 import torch
 
+from loss_values import WeightedInfoNCE
 from truepair.errors import InputError, StorageError
-from truepair.losses import BPR, BSL, DCL, DPL, HCL, PSL, SL, DPLHard, InfoNCE, InfoNCEPosterior
+from truepair.losses import BPR, BSL, DCL, DPL, HCL, PSL, SL, DPLHard, InfoNCE
 from truepair.models.encoders import MF
 from truepair.sampling import Full, Uniform
 from truepair.training import ENGINES, Job, Settings, choose_engine, fit
-from worlds import interactions_of, posterior_of, two_tastes
+from worlds import interactions_of, two_tastes
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -111,7 +112,7 @@ LOSSES = [
     HCL(tau=0.1, beta=0.5, min_score=-3.0),
     DPL(tau=TAUS),
     DPLHard(tau=0.1),
-    InfoNCEPosterior(tau=TAUS, temperature=0.5, posterior=posterior_of(DATA)),
+    WeightedInfoNCE(),
 ]
 
 

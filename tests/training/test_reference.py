@@ -134,9 +134,6 @@ def test_schedules():
 # --- learning ------------------------------------------------------------------------------------------
 
 LONG = dataclasses.replace(FAST, epochs=8, batch_size=100, learning_rate=0.1)
-DRAWN = [
-    name for name, kind in LOSSES.items() if not kind.needs_items
-]  # the others refuse samplers that draw
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +142,7 @@ def enough():
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("loss", DRAWN)
+@pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("encoder", ENCODERS)
 def test_every_loss_and_encoder_learns_the_two_tastes(engine, loss, encoder, enough):
     scoring = "cosine" if LOSSES[loss].needs_cosines else "dot"
@@ -338,7 +335,7 @@ def test_fused_engines_say_that_they_do_not_add_popularity_and_auto_takes_the_re
 # --- what goes wrong -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("loss", DRAWN)
+@pytest.mark.parametrize("loss", LOSSES)
 def test_a_run_that_diverges_stops_with_advice(loss, data):
     settings = dataclasses.replace(FAST, learning_rate=1e25, optimizer="sgd", weight_decay=0.3, epochs=50)
     with pytest.raises(

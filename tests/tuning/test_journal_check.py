@@ -9,6 +9,8 @@ import pytest
 from truepair.errors import StorageError, TruepairError
 from truepair.tuning.study import KeptStudy
 
+pytest.importorskip("optuna")
+
 JOURNAL = Path(__file__).parents[1] / "compatibility" / "files" / "tuning" / "exact-rows.journal"
 LINES = [json.loads(line) for line in JOURNAL.read_text(encoding="utf-8").splitlines()]
 MEANING = next(line["user_attr"]["meaning"] for line in LINES if "meaning" in line.get("user_attr", {}))

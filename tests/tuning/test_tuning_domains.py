@@ -121,7 +121,7 @@ def test_to_json_and_back():
 @pytest.mark.parametrize("loss", LOSSES)
 def test_every_corner_of_every_default_space_can_be_trained(loss, encoder):
     """So that no trial fails for its parameters alone, however often the space is extended."""
-    for sampler in ["full"] if LOSSES[loss].needs_items else SAMPLERS:
+    for sampler in SAMPLERS:
         fixed = {"loss": loss, "encoder": encoder, "sampler": sampler}
         space = default_space(loss, encoder, sampler)
         check_space(space, fixed)
@@ -136,13 +136,11 @@ def test_every_corner_of_every_default_space_can_be_trained(loss, encoder):
 @pytest.mark.parametrize("sampler", ["uniform", "full"])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_loss_with_a_temperature_of_its_own_has_no_other(loss, sampler):
-    if LOSSES[loss].needs_items:
-        sampler = "full"
     space = default_space(loss, sampler=sampler)
-    contrastive = loss in ("infonce", "infonce-posterior", "sl", "bsl", "psl", "dcl", "hcl")
+    contrastive = loss in ("infonce", "sl", "bsl", "psl", "dcl", "hcl")
     assert ("loss.temperature" in space) == contrastive
     fixed = contrastive or LOSSES[loss].needs_cosines
-    if sampler == "full" and loss in ("infonce", "infonce-posterior"):  # one for cosines, the other for dots
+    if sampler == "full" and loss == "infonce":  # one for cosines, the other for dots
         assert space["encoder.temperature"].value == "cosine"
         assert space["loss.temperature"].value == "dot"
         fixed = False
@@ -155,8 +153,6 @@ def test_a_loss_with_a_temperature_of_its_own_has_no_other(loss, sampler):
 @pytest.mark.parametrize("sampler", SAMPLERS)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_the_default_is_what_recommender_does_without_a_search(loss, sampler):
-    if LOSSES[loss].needs_items and sampler != "full":
-        pytest.skip("this loss takes exact sampling alone")
     fixed, train = {"loss": loss, "encoder": "mf", "sampler": sampler, "device": "cpu"}, two_tastes()
     optimizer = with_defaults(fixed)["optimizer"]
     space = default_space(loss, sampler=sampler, optimizer=optimizer)
@@ -187,13 +183,6 @@ def test_closed_forms_have_a_default_and_refused_parameters_have_none():
     assert default_values({"seed": Choice([1])}, {"epochs": -1}, two_tastes()) is None
 
 
-def test_a_loss_that_takes_exact_sampling_alone_says_so():
-    with pytest.raises(InputError, match="use sampler='full'"):
-        default_space("infonce-posterior", sampler="uniform")
-    own = {name for name in default_space("infonce-posterior") if name.startswith("loss.")}
-    assert own == {"loss.tau", "loss.temperature"}
-
-
 def test_the_softmax_losses_are_searched_with_all_their_parameters():
     own = {
         name: {key for key in default_space(name, sampler="uniform") if key.startswith("loss.")}
@@ -208,7 +197,7 @@ def test_the_softmax_losses_are_searched_with_all_their_parameters():
 @pytest.mark.parametrize("sampler", SAMPLERS)
 @pytest.mark.parametrize("encoder", ENCODERS)
 def test_default_spaces_pass_the_check_of_their_values(encoder, sampler):
-    for loss in (name for name, kind in LOSSES.items() if sampler == "full" or not kind.needs_items):
+    for loss in LOSSES:
         check_values(
             default_space(loss, encoder, sampler), {"loss": loss, "encoder": encoder, "sampler": sampler}
         )

@@ -126,15 +126,3 @@ def test_flat_parameters_mean_what_the_recommender_means():
         Recommender.of({"dims": 8})
     with pytest.raises(InputError, match="must be a name where its fields are named"):
         Recommender.of({"encoder": MF(), "encoder.dim": 3, "dim": 3})
-
-
-def test_trials_get_what_first_models_tell_and_one_that_has_none_fails_alone():
-    fixed = {"encoder": "mf", "sampler": "full", "epochs": 6, "batch_size": 16, "device": "cpu"}
-    runner = runner_of({**fixed, "encoder.dim": 4, "learning_rate": 0.05}, engine="full")
-    weighed = {"loss": "infonce-posterior", "loss.tau": 0.5}
-    chosen = [weighed, {**weighed, "learning_rate": 1e30, "optimizer": "sgd", "encoder.scoring": "dot"}]
-    found = Batch(runner, *chosen, {"loss": "infonce"}, {**weighed, "sampler": "uniform"}).run(runner)
-    assert [outcome.state for outcome in found] == ["complete", "failed", "complete", "failed"]
-    assert found[0].score != found[2].score
-    model = Recommender.of({**runner.fixed, **weighed}).fit(SPLIT)
-    assert (found[0].score, found[0].epoch) == (model.result_.score, model.result_.epoch)

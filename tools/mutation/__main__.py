@@ -19,7 +19,7 @@ from mutation.mutants import Mutant, sampled
 
 _ROOT = Path(__file__).parents[2]
 _PRODUCT = Path("src/truepair")
-_COPIED = ("src", "tests", "tools", "benchmarks", "docs", "README.md", "pyproject.toml")
+_COPIED = ("src", "tests", "tools", "lab", "docs", "README.md", "pyproject.toml", "conftest.py")
 _SLACK = 30.0  # seconds more than three times the time without a change
 
 

@@ -24,10 +24,10 @@ from visitors import K, Record, Row
 
 from truepair.recommender.estimator import Recommender
 from truepair.serving.events.event import Kinds
-from truepair.serving.events.reading import History
-from truepair.serving.fresh.versions import Versions
+from truepair.serving.events.reading import StoredHistory
 from truepair.serving.limits import Limits
 from truepair.serving.lists.served_model import Asked, ServedModel
+from truepair.serving.retraining.versions import Versions
 from truepair.serving.web.answers import table_rows
 
 _LATER = 6.0  # seconds until an answer is checked: by then it is known what was served
@@ -44,9 +44,9 @@ class Rows:
         """The person is another one each time."""
         return {self.user}
 
-    def of_users(self, users: Sequence[str]) -> dict[str, History]:
+    def of_users(self, users: Sequence[str]) -> dict[str, StoredHistory]:
         """The events of the person."""
-        return {self.user: History(self.rows)} if self.user in users and self.rows else {}
+        return {self.user: StoredHistory(self.rows)} if self.user in users and self.rows else {}
 
     def close(self) -> None:
         """There is nothing to close."""

@@ -35,8 +35,8 @@ from visitors import Record, Tally, Visitors
 
 import truepair as tp
 from truepair.reporting.figures import Curve, draw_curves, standalone
-from truepair.serving.fresh.retraining import reading
-from truepair.serving.fresh.versions import Versions
+from truepair.serving.retraining.rounds import reading
+from truepair.serving.retraining.versions import Versions
 
 _WARM_UP = 60.0  # seconds after which memory should not grow any more
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import zlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, is_dataclass
 from functools import cache
@@ -102,10 +103,11 @@ def _place(path: Path) -> tuple[str, bool]:
 def _texts(path: Path) -> Iterator[tuple[int, str]]:
     try:
         opener = gzip.open if path.suffix == ".gz" else open
-        with opener(
-            path, "rt", encoding="utf-8", errors="replace"
-        ) as file:  # a torn line may end in half a letter
+        # A torn line may end in half a letter
+        with opener(path, "rt", encoding="utf-8", errors="replace") as file:
             yield from ((place, text) for place, text in enumerate(file, 1) if text.strip())
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise StorageError(f"{path} is damaged: {error}.") from error
     except OSError as error:
         raise StorageError(f"cannot read {path}: {error.strerror or error}.") from error
 

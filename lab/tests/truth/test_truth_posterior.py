@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from truepair.data.simulation import simulate_world
-from truepair.losses import InfoNCE, InfoNCEPosterior
+from truepair.losses import InfoNCE
 from truepair_lab import store
+from truepair_lab.posterior import InfoNCEPosterior
 from truepair_lab.truth.cases import hidden_case, mask_of
 from truepair_lab.truth.lines import PosteriorLine, append
 from truepair_lab.truth.report.posterior import chosen_csv, gain_table, section, trials_of

@@ -14,10 +14,12 @@ from test_truth_posterior import QUICK as WEIGHTED
 from test_truth_report import line_of as truth_line
 from typer.testing import CliRunner
 
-from truepair.losses import InfoNCE, InfoNCEPosterior
+from posteriors import posterior_of
+from truepair.losses import InfoNCE
 from truepair.training import EpochState
 from truepair_lab import store
 from truepair_lab.cli.main import app
+from truepair_lab.posterior import InfoNCEPosterior
 from truepair_lab.truth import lines, running, weighted_infonce
 from truepair_lab.truth.cases import mask_of
 from truepair_lab.truth.lines import TruthLine
@@ -26,7 +28,6 @@ from truepair_lab.truth.running import run_case
 from truepair_lab.truth.sources import WORLD_POSITIVE, Asked
 from truepair_lab.truth.treatments import EVERY
 from truepair_lab.truth.weighted_infonce import KIND, Bench, _chance, _chosen
-from worlds import posterior_of
 
 pytestmark = pytest.mark.long  # the pages of the studies and what made them
 
@@ -143,8 +144,8 @@ def test_the_best_point_is_chosen_and_of_equals_the_first(tmp_path, monkeypatch)
 @pytest.mark.parametrize("case", [tiny(), coat_like()], ids=["all labels", "some labels"])
 def test_chances_are_means_over_pairs_that_nothing_was_calibrated_by(case):
     loss = InfoNCEPosterior(tau=0.1, temperature=0.5, posterior=posterior_of(case.train))
-    weights = weighted_infonce.weights_of(loss, torch.device("cpu"))
-    p = 1 - np.exp(weights.log_weights(torch.arange(case.train.n_users)).double().numpy())
+    weights = loss.item_weights((case.train.n_users, case.train.n_items), torch.device("cpu"))
+    p = 1 - np.exp(weights(torch.arange(case.train.n_users)).double().numpy())
     train, valid = mask_of(case.train), mask_of(case.valid)
     sums = {True: [], False: []}
     for user, item in np.ndindex(case.truth.shape):

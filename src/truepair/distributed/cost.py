@@ -41,7 +41,7 @@ _USER_CODES = 10  # of a user there: counts, starts, order, and what sorting nee
 _MOST_RANKS = 1 << 16
 
 
-class Size(NamedTuple):
+class TrainingSize(NamedTuple):
     """What the cost of training depends on."""
 
     n_users: int

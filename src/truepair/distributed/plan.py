@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from truepair.distributed.cost import MANY_PAIRS, PLACES, Size
+from truepair.distributed.cost import MANY_PAIRS, PLACES, TrainingSize
 from truepair.distributed.devices import FITTING, NETWORK, OF_LINK, ON_MACHINE, Device
 from truepair.errors import InputError
 
@@ -29,7 +29,7 @@ class Estimate(NamedTuple):
         return self.products + self.memory + self.wire + self.host
 
 
-def estimate(size: Size, ranks: int, device: Device, link: float | None = None) -> Estimate:
+def estimate(size: TrainingSize, ranks: int, device: Device, link: float | None = None) -> Estimate:
     """The cost of an epoch on so many ranks; `link` is what a rank sends in a second, in bytes."""
     steps = size.steps
     recorded, alone = is_recorded(size, ranks, device), leaves_rows(size, ranks, device)
@@ -59,13 +59,13 @@ def estimate(size: Size, ranks: int, device: Device, link: float | None = None) 
     )
 
 
-def is_recorded(size: Size, ranks: int, device: Device) -> bool:
+def is_recorded(size: TrainingSize, ranks: int, device: Device) -> bool:
     """Whether one process replays recorded steps: on a GPU, over the whole catalogue."""
     alone = leaves_rows(size, ranks, device)
     return ranks == 1 and not size.is_drawn and not alone and device.name != "cpu-core"
 
 
-def leaves_rows(size: Size, ranks: int, device: Device) -> bool:
+def leaves_rows(size: TrainingSize, ranks: int, device: Device) -> bool:
     """Whether one process on a GPU leaves rows of users alone that a step does not use."""
     return ranks == 1 and size.leaves_rows and device.name != "cpu-core"
 
@@ -73,7 +73,7 @@ def leaves_rows(size: Size, ranks: int, device: Device) -> bool:
 class Plan(NamedTuple):
     """The estimates by rising numbers of ranks, and the recommended one; None if none fits."""
 
-    size: Size
+    size: TrainingSize
     device: Device
     estimates: list[Estimate]
     best: Estimate | None
@@ -101,7 +101,7 @@ class Plan(NamedTuple):
         return found
 
 
-def plan(size: Size, device: Device, gpus: int, link: float | None = None) -> Plan:
+def plan(size: TrainingSize, device: Device, gpus: int, link: float | None = None) -> Plan:
     """Estimates for 1, 2, 4, … and `gpus` ranks; recommended are the fewest that are about as fast as any."""
     most = min(size.n_users, size.n_items)
     if gpus > most:
@@ -117,6 +117,6 @@ def plan(size: Size, device: Device, gpus: int, link: float | None = None) -> Pl
     return Plan(size, device, found, best)
 
 
-def gathered_bytes(size: Size, ranks: int) -> int:
+def gathered_bytes(size: TrainingSize, ranks: int) -> int:
     """Main memory of a machine at the end of training: each of its ranks gathers both matrices."""
     return min(ranks, ON_MACHINE) * (size.n_users + size.n_items) * size.dim * 4

@@ -45,7 +45,6 @@ from truepair.losses.pairwise import BCE as BCE
 from truepair.losses.pairwise import BPR as BPR
 from truepair.losses.pairwise import CCL as CCL
 from truepair.losses.pairwise import Pointwise as Pointwise
-from truepair.losses.posterior_weighted import InfoNCEPosterior as InfoNCEPosterior
 from truepair.losses.softmax import BSL as BSL
 from truepair.losses.softmax import PSL as PSL
 from truepair.losses.softmax import SL as SL
@@ -53,7 +52,6 @@ from truepair.losses.softmax import InfoNCE as InfoNCE
 
 LOSSES: dict[str, type[Loss]] = {
     "infonce": InfoNCE,
-    "infonce-posterior": InfoNCEPosterior,
     "sl": SL,
     "bsl": BSL,
     "psl": PSL,

@@ -9,9 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum, auto
 from typing import Any, ClassVar, NamedTuple, Self
 
+import torch
 from torch import Tensor
 
 from truepair.errors import InputError, check_choice, check_number, settle
+
+# (users [B], columns [C] or None for all items) -> log of the items' weights, [B, C], in memory of its own
+ItemWeights = Callable[[Tensor, Tensor | None], Tensor]
 
 
 class Rows(NamedTuple):
@@ -122,7 +126,12 @@ def parameters_of(kind: type[Loss]) -> dict[str, Parameter]:
 
 
 class Loss(ABC):
-    """One number for each row of scores."""
+    """One number for each row of scores.
+
+    A loss whose unlabelled items have weights of their own sets `needs_items` and defines `item_weights` and
+    `weighted`. If the weights depend on the data, `prepared` computes them, and keeps them in a field with
+    repr=False, which files do not store; its `digest` identifies it in checkpoints.
+    """
 
     family: ClassVar[Family]  # of the losses that engines have code for
     uses_extra: ClassVar[bool] = False  # whether it looks at extra positives
@@ -152,6 +161,26 @@ class Loss(ABC):
     def with_prior(self, tau: float | Sequence[float]) -> Self:
         """This loss with τ = `tau` if τ was a word; any other loss is unchanged."""
         return self
+
+    def prepared(self, job: Any, engine: str, progress: bool) -> tuple[Self, dict[str, Any]]:
+        """This loss, completed for the data of a `truepair.training.Job`, and facts for the model file.
+
+        Called before training, on the job's own loss; a τ that is to be estimated is a number by then.
+        """
+        return self, {}
+
+    def item_weights(self, shape: tuple[int, int], device: torch.device) -> ItemWeights | None:
+        """The weights of unlabelled items for `shape` users and items; None if all are 1."""
+        return None
+
+    def weighted(self, pos: Tensor, unlabelled: Tensor, log_weights: Tensor) -> Tensor:
+        """The loss of each row, [B], with the logarithms of the weights of its unlabelled items, [B, N]."""
+        raise NotImplementedError
+
+    def for_new_users(self) -> Loss:
+        """The loss for users who were not in training: in place of one prior per user, they have the mean."""
+        tau = getattr(self, "tau", None)
+        return dataclasses.replace(self, tau=sum(tau) / len(tau)) if isinstance(tau, tuple) else self  # type: ignore[type-var]
 
     @abstractmethod
     def _rows(self, pos: Tensor, extra: Tensor, unlabelled: Tensor, users: Tensor | None) -> Rows: ...

@@ -101,7 +101,7 @@ def _train(
     progress: bool,
     tables: FeatureTables,
 ) -> tuple[FitResult, dict[str, Any]]:
-    """The trained encoder, and facts about the prior and the first model, where the loss needs them."""
+    """The trained encoder, and facts about what the loss was prepared with."""
     disliked = train.disliked is not None
     encoder, loss, sampler, settings = parts_of(parameters, len(train), train.n_users, disliked)
     encoder = tables.given_to(encoder)

@@ -31,7 +31,18 @@ from truepair.ranking.selection import top_k
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.fitting import solve
 from truepair.reporting.demo_page import demo_page, print_data, print_result
-from truepair.reporting.demo_result import DEFAULT, METRIC, DemoData, DemoResult, Judgement, Person
+from truepair.reporting.demo_result import (
+    DEFAULT,
+    METRIC,
+    DemoData,
+    DemoResult,
+)
+from truepair.reporting.demo_result import (
+    ExampleUser as Person,
+)
+from truepair.reporting.demo_result import (
+    ModelComparison as Judgement,
+)
 from truepair.reporting.figures import check_plots
 from truepair.sampling import Uniform
 from truepair.training import FitResult, Job, Settings, fit

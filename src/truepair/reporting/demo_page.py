@@ -12,7 +12,7 @@ from rich.table import Table as RichTable
 from truepair.data.datasets.loading import find_dataset
 from truepair.data.split import counted
 from truepair.evaluation import Comparison, Evaluation
-from truepair.reporting.demo_result import DEFAULT, METRIC, DemoData, DemoResult, Judgement, Person
+from truepair.reporting.demo_result import DEFAULT, METRIC, DemoData, DemoResult, ExampleUser, ModelComparison
 from truepair.reporting.figures import Bar, Curve, draw_bars, draw_curves
 from truepair.reporting.page import Columns, Figure, Items, Page, Section, Table, Text, metric_name
 from truepair.storage.versions import package_version
@@ -38,7 +38,7 @@ ABOUT = {
 # --- sentences -----------------------------------------------------------------------------------------
 
 
-def conclusion(judgement: Judgement, on: str) -> str:
+def conclusion(judgement: ModelComparison, on: str) -> str:
     """The comparison of the default model with the others, in one or more sentences."""
     default = judgement.evaluations[DEFAULT].mean(METRIC)
     groups: dict[str, list[str]] = {}
@@ -63,7 +63,7 @@ def _p_value(found: Comparison) -> str:
     return f"{found.p_corrected:.2g}" if found.p_corrected >= 0.001 else "< 0.001"
 
 
-def _judgements(result: DemoResult) -> dict[str, Judgement]:
+def _judgements(result: DemoResult) -> dict[str, ModelComparison]:
     return {TEST: result.test} | ({} if result.truth is None else {TRUTH: result.truth})
 
 
@@ -89,7 +89,7 @@ def print_result(result: DemoResult, quiet: bool) -> None:
     console.print(f"\nReport: {result.report.resolve()}", markup=False, soft_wrap=True)
 
 
-def _terminal_table(judgement: Judgement, on: str) -> RichTable:
+def _terminal_table(judgement: ModelComparison, on: str) -> RichTable:
     p_values = {found.a: _p_value(found) for found in judgement.comparisons}
     head = ["model", f"{metric_name(METRIC)} [95% interval]", *map(metric_name, TERMINAL_METRICS)]
     table = RichTable(*head, f"p vs {DEFAULT}", title=f"On {on}")
@@ -99,7 +99,7 @@ def _terminal_table(judgement: Judgement, on: str) -> RichTable:
     return table
 
 
-def _print_person(console: Console, person: Person) -> None:
+def _print_person(console: Console, person: ExampleUser) -> None:
     console.print(f"\n{_known_items(person)} {'; '.join(person.history[:HISTORY_SHOWN])}", markup=False)
     table = RichTable("", *person.lists, title=_hit_counts(person))
     for at in range(max(map(len, person.lists.values()))):
@@ -107,19 +107,19 @@ def _print_person(console: Console, person: Person) -> None:
     console.print(table, markup=False)
 
 
-def _list_cell(person: Person, name: str, at: int) -> str:
+def _list_cell(person: ExampleUser, name: str, at: int) -> str:
     entries = person.lists[name]
     if at >= len(entries):
         return ""
     return f"{escape(entries[at])}{' ✓' if at in person.hits[name] else ''}"
 
 
-def _known_items(person: Person) -> str:
+def _known_items(person: ExampleUser) -> str:
     shown = min(HISTORY_SHOWN, len(person.history))
     return f"{person.id.capitalize()} has {counted(len(person.history), 'known item')}, {shown} of them:"
 
 
-def _hit_counts(person: Person) -> str:
+def _hit_counts(person: ExampleUser) -> str:
     hits = ", ".join(f"{name} {len(found)}" for name, found in person.hits.items())
     return f"Hits (✓) among {counted(person.n_held_out, 'held-out item')}: {hits}"
 
@@ -138,7 +138,7 @@ def demo_page(result: DemoResult) -> Page:
     return Page(f"Five recommenders on {result.data.name}", lead, sections)
 
 
-def _comparison(on: str, judgement: Judgement) -> Section:
+def _comparison(on: str, judgement: ModelComparison) -> Section:
     evaluations = judgement.evaluations
     bars = {
         metric_name(m): {name: Bar(e.mean(m), *e.interval(m)) for name, e in evaluations.items()}

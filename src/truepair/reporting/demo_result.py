@@ -36,7 +36,7 @@ class DemoData:
 
 
 @dataclass(frozen=True, eq=False)
-class Judgement:
+class ModelComparison:
     """An evaluation of each model by name, and a comparison of each other model with the default one."""
 
     evaluations: Mapping[str, Evaluation]
@@ -44,7 +44,7 @@ class Judgement:
 
 
 @dataclass(frozen=True, eq=False)
-class Person:
+class ExampleUser:
     """One person: the known items, the number of held-out items, and the lists of some models."""
 
     id: str
@@ -65,6 +65,6 @@ class DemoResult:
     data: DemoData
     models: Mapping[str, FitResult]  # each with its validation score
     seconds: Mapping[str, float]  # of fitting
-    test: Judgement
-    person: Person
-    truth: Judgement | None = None
+    test: ModelComparison
+    person: ExampleUser
+    truth: ModelComparison | None = None

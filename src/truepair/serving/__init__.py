@@ -1,4 +1,4 @@
-"""The service: lists over HTTP, and a store of what people do."""
+"""The service: lists over HTTP, and a store of what users do."""
 
 from importlib.util import find_spec
 

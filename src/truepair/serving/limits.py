@@ -14,7 +14,7 @@ class Limits:
     body: int = 1 << 20  # bytes
     k: int = 1000
     users: int = 1000
-    """People in one request for lists."""
+    """Users in one request for lists."""
     items: int = 10_000
     """Items in a list of a request."""
     pairs: int = 10_000

@@ -15,9 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from truepair.data.tables.features import Features
 from truepair.errors import StorageError
-from truepair.losses.positive_probability import Posterior
 from truepair.sampling import Full, Matrices
 from truepair.storage.old_names import current_value
 from truepair.storage.plain_values import is_number
@@ -208,8 +206,4 @@ def _digest(content: bytes) -> str:
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple):  # one prior per user: its checksum identifies it
         return f"{len(value)} values, {_digest(repr(value).encode())}"
-    if isinstance(value, Features):
-        return value.digest
-    if isinstance(value, Posterior):  # a checkpoint keeps the one it began with
-        return repr(value)
-    return value
+    return getattr(value, "digest", value)  # tables of features, and what a loss was prepared with

@@ -12,7 +12,7 @@ import torch
 
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError, TrainingError, check_type
-from truepair.losses import InfoNCEPosterior, Loss
+from truepair.losses import Loss
 from truepair.sampling import Full, Sampler
 from truepair.training.distributed.processes import rank_of_process
 from truepair.training.engines import AUTO, ENGINES, choose_engine
@@ -125,7 +125,6 @@ def _checked(job: Job, on_epoch: OnEpoch | None) -> Job:
     if job.settings.patience is not None and on_epoch is None:
         raise InputError(f"patience = {job.settings.patience} needs on_epoch to give a validation score.")
     check_sampler(job.loss, job.sampler)
-    _check_posterior(job.loss, job.interactions)
     _check_prior(job.loss, job.interactions)
     if len(job.interactions) and not job.has_anchors():
         if job.anchors is None and job.negatives is None:
@@ -134,22 +133,6 @@ def _checked(job: Job, on_epoch: OnEpoch | None) -> Job:
             )
         raise InputError("no anchor has an item to be compared with, so there is nothing to learn.")
     return replace(job, loss=job.loss.with_density(job.interactions.density))
-
-
-def _check_posterior(loss: Loss, interactions: Interactions) -> None:
-    if not isinstance(loss, InfoNCEPosterior) or not loss.has_weights:
-        return
-    if loss.posterior is None:
-        raise InputError(
-            "InfoNCEPosterior needs a first model to weigh items, and has none; Recommender trains it. "
-            "Here, use the job that truepair.prior.prepare(job) returns, or tau=0 for InfoNCE."
-        )
-    shape = len(loss.posterior.users), len(loss.posterior.items)
-    if shape != (interactions.n_users, interactions.n_items):
-        raise InputError(
-            f"the posterior is of {shape[0]} users x {shape[1]} items, and the interactions have "
-            f"{interactions.n_users} x {interactions.n_items}; prepare the loss for these interactions."
-        )
 
 
 def _check_prior(loss: Loss, interactions: Interactions) -> None:

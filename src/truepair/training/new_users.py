@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from importlib.util import find_spec
 
 import numpy as np
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
-from truepair.losses import InfoNCE, InfoNCEPosterior, Loss
+from truepair.losses import InfoNCE, Loss
 from truepair.models.encoders import Encoder
 from truepair.randomness import stream_key
 from truepair.sampling import Full, Sampler, pair_scores
@@ -43,7 +42,7 @@ def fold_in(
     weight decay has the strength it had, and nobody's vector depends on who else is folded in. The weight of
     a pair counts relative to the mean weight of the person's own history, for the same reason.
     """
-    device, loss = settings.torch_device(), _for_new_users(loss)
+    device, loss = settings.torch_device(), loss.for_new_users()
     if history.disliked is not None:
         loss = loss_with_dislikes(loss, Job(encoder, loss, sampler, history, settings))
     items = items.to(device)
@@ -124,15 +123,6 @@ def _from_rows(
         return found
 
     return gradient
-
-
-def _for_new_users(loss: Loss) -> Loss:
-    """With one prior per user of training, new users get the mean. A first model has no vectors for them, so
-    all their items weigh 1."""
-    if isinstance(loss, InfoNCEPosterior):
-        return InfoNCE(loss.temperature)
-    tau = getattr(loss, "tau", None)
-    return replace(loss, tau=sum(tau) / len(tau)) if isinstance(tau, tuple) else loss  # type: ignore[type-var]
 
 
 def _means(items: Tensor, history: Interactions) -> Tensor:

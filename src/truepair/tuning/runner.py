@@ -97,7 +97,7 @@ class TrainingRunner:
                 asked.finish(result.score, result.epoch, took * share, result.engine)
 
     def _prepared(self, jobs: Sequence[tuple[Asked, Job]]) -> list[tuple[Asked, Job]]:
-        """The jobs with first models where losses need them; a trial whose first model fails, fails alone."""
+        """The jobs with prepared losses; a trial whose preparation fails, fails alone."""
         found = prepare_many([job for _, job in jobs], engine=self.fixed["engine"], progress=self.progress)
         ready = []
         for (asked, _), each in zip(jobs, found, strict=True):

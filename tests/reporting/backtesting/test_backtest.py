@@ -233,6 +233,7 @@ def test_automatic_settings_are_chosen_once_and_kept(monkeypatch, tmp_path):
 
 
 def test_text_json_figure_and_page(found, tmp_path):
+    pytest.importorskip("matplotlib")
     table = found.table()
     assert all(text in table for text in ("retrain", "not judged", found.periods[0].date))
     assert json.loads(found.to_json()) == json.loads(json.dumps(found.to_dict()))

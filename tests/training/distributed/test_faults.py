@@ -10,7 +10,7 @@ import torch
 from torch.distributed import HashStore
 
 from ranks import on_ranks
-from truepair.distributed.cost import Size
+from truepair.distributed.cost import TrainingSize
 from truepair.errors import InputError, TrainingError
 from truepair.losses import InfoNCE
 from truepair.models.encoders import MF
@@ -125,7 +125,7 @@ def test_a_process_takes_the_device_of_its_rank(monkeypatch):
 
 # --- memory ----------------------------------------------------------------------------------------------
 
-LARGE = Size(1_000_000, 100_000, 10_000_000, 64, 1024, 100_000, "adam")
+LARGE = TrainingSize(1_000_000, 100_000, 10_000_000, 64, 1024, 100_000, "adam")
 
 
 def test_more_ranks_need_less_memory_each():
@@ -143,7 +143,9 @@ def test_more_ranks_need_less_memory_each():
 
 def test_the_size_is_that_of_the_job():
     data = interactions_of([np.arange(3)] * 200, n_items=5000)
-    assert size_of(job(data, batch_size=50)) == Size(200, 5000, 600, job().encoder.dim, 50, 5000, "adam")
+    assert size_of(job(data, batch_size=50)) == TrainingSize(
+        200, 5000, 600, job().encoder.dim, 50, 5000, "adam"
+    )
 
 
 def test_too_little_memory_is_said_before_training(monkeypatch):

@@ -21,6 +21,7 @@ OPTIONS = ["--no-auto", "--epochs", "2", "--dim", "4", "--batch-size", "20", "--
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
+    pytest.importorskip("duckdb")
     folder = tmp_path_factory.mktemp("made") / "clicks"
     tp.prepare_interactions(two_tastes().to_table(), folder, memory="600MB")
     return folder

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from loss_values import two_of_each
+from loss_values import WeightedInfoNCE, two_of_each
 from ranks import values
 from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
 from truepair.data.split_recipes import split_random
 from truepair.errors import InputError
 from truepair.evaluation import Validation
-from truepair.losses import BPR, DPL, HCL, InfoNCE, InfoNCEPosterior
+from truepair.losses import BPR, DPL, HCL, InfoNCE
 from truepair.models.encoders import MF, Hybrid, LightGCN
 from truepair.ranking.selection import top_k
 from truepair.ranking.sharded_top_k import sharded_top_k
@@ -44,7 +44,7 @@ def odd_world(n_users=24, n_items=20):
 
 DATA = odd_world()
 TAUS = tuple(np.linspace(0, 0.5, DATA.n_users).tolist())
-LOSSES = [loss for loss in two_of_each(TAUS) if has_row_form(loss) and not isinstance(loss, InfoNCEPosterior)]
+LOSSES = [loss for loss in two_of_each(TAUS) if has_row_form(loss)]
 
 
 def weighted(data):
@@ -252,7 +252,7 @@ def test_a_step_sends_the_vectors_of_its_users_and_not_those_of_items():
     [
         ({"encoder": Hybrid(dim=4)}, "no encoder Hybrid, .* it has MF and LightGCN"),
         ({"sampler": Uniform()}, "no sampler Uniform"),
-        ({"loss": InfoNCEPosterior(tau=0.0)}, "no InfoNCEPosterior"),
+        ({"loss": WeightedInfoNCE()}, "no WeightedInfoNCE, whose weights of items are not divided"),
         ({"data": two_tastes().with_disliked([0], [1])}, "no dislikes"),
     ],
 )

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from loss_values import two_of_each
-from truepair.losses import BPR, DPL, PSL, SL, InfoNCEPosterior
+from loss_values import WeightedInfoNCE, two_of_each
+from truepair.losses import BPR, DPL, PSL, SL
 from truepair.models.encoders import MF, LightGCN
 from truepair.sampling import Full
 from truepair.training import Job, Settings, fit, fit_many
@@ -18,7 +18,7 @@ from truepair.training.full.large import streaming
 from truepair.training.full.losses import has_row_form
 from truepair.training.full.scoring import Blocks
 from truepair.training.full.trainer import FullTrainer
-from worlds import interactions_of, posterior_of
+from worlds import interactions_of
 
 pytest.importorskip("triton")
 gpu_sums = pytest.importorskip("truepair.training.full.gpu_pair_sums").gpu_sums
@@ -44,8 +44,8 @@ def world(n_users=9, n_items=20):
 DATA = world()
 TAUS = tuple(np.linspace(0, 0.4, DATA.n_users).tolist())
 LOSSES = [
-    *(loss for loss in two_of_each(TAUS) if has_row_form(loss) and not loss.needs_items),
-    InfoNCEPosterior(tau=TAUS, temperature=0.5, posterior=posterior_of(DATA)),
+    *(loss for loss in two_of_each(TAUS) if has_row_form(loss)),
+    WeightedInfoNCE(),
 ]
 COSINE, GRAPH = MF(dim=6, scoring="cosine", temperature=0.3), LightGCN(dim=6, hops=2)
 SETTINGS = Settings(

@@ -10,10 +10,10 @@ import torch
 import torch.nn.functional as F  # noqa: N812, the name everybody uses
 from typer.testing import CliRunner
 
-from loss_values import two_of_each
+from loss_values import WeightedInfoNCE, two_of_each
 from truepair.cli.main import app
 from truepair.errors import InputError, TrainingError
-from truepair.losses import BPR, DPL, HCL, PSL, DPLHard, InfoNCE, InfoNCEPosterior
+from truepair.losses import BPR, DPL, HCL, PSL, DPLHard, InfoNCE
 from truepair.losses import LOSSES as REGISTRY
 from truepair.models.encoders import MF, LightGCN
 from truepair.randomness import stream_key
@@ -24,7 +24,7 @@ from truepair.training import Job, Settings, choose_engine, fit
 from truepair.training.full.losses import ROW_FORMS, has_row_form
 from truepair.training.full.pair_sums import pair_sums
 from truepair.training.full.scoring import Blocks, column_chances, sums_for
-from worlds import interactions_of, posterior_of, two_tastes
+from worlds import interactions_of, two_tastes
 
 CPU = torch.device("cpu")
 SETTINGS = Settings(epochs=4, batch_size=7, learning_rate=0.05, device="cpu", seed=3)
@@ -47,8 +47,8 @@ def odd_world(n_users=24, n_items=20):
 DATA = odd_world()
 TAUS = tuple(np.linspace(0, 0.5, DATA.n_users).tolist())
 LOSSES = [
-    *(loss for loss in two_of_each(TAUS) if not isinstance(loss, InfoNCEPosterior)),
-    InfoNCEPosterior(tau=TAUS, temperature=0.5, posterior=posterior_of(DATA)),
+    *two_of_each(TAUS),
+    WeightedInfoNCE(),
 ]
 
 
@@ -82,7 +82,7 @@ def assert_same_bits(ours, theirs):
 
 def test_every_row_form_is_trained_here():
     assert {loss.family.row for loss in LOSSES} == set(ROW_FORMS)
-    assert {type(loss) for loss in LOSSES} == set(REGISTRY.values())
+    assert {type(loss) for loss in LOSSES} == {*REGISTRY.values(), WeightedInfoNCE}
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import truepair_lab.posterior  # noqa: F401, it registers the loss "infonce-posterior"
 from truepair.errors import check_choice
 from truepair.tuning import Choice, Powers, Range
 from truepair.tuning.domains import domain_of

@@ -18,15 +18,15 @@ import torch
 
 from truepair.errors import InputError, TrainingError, check_whole
 from truepair.evaluation.evaluation import Validation
-from truepair.losses import InfoNCE, InfoNCEPosterior
-from truepair.losses.posterior_weights import weights_of
+from truepair.losses import InfoNCE
 from truepair.models.encoders import MF
 from truepair.prior import estimate_prior
-from truepair.prior.calibration import calibrate
 from truepair.recommender.holdout import joined
 from truepair.sampling import Full
 from truepair.training import FitResult, Job, Settings, fit
 from truepair_lab import store
+from truepair_lab.posterior import InfoNCEPosterior
+from truepair_lab.posterior.calibration import calibrate
 from truepair_lab.truth.cases import TruthCase, mask_of
 from truepair_lab.truth.fitting import one_thread
 from truepair_lab.truth.lines import Key, PosteriorLine, append
@@ -235,10 +235,11 @@ def _line(
 
 def _chance(case: TruthCase, loss: InfoNCEPosterior) -> dict[str, float]:
     """The mean of P over the pairs that are in truth positive, and over those that are not."""
-    weights = weights_of(loss, torch.device("cpu"))
+    shape = case.train.n_users, case.train.n_items
+    weights = loss.item_weights(shape, torch.device("cpu"))
     if weights is None:
         return {}
-    p = -np.expm1(weights.log_weights(torch.arange(case.train.n_users)).double().numpy())
+    p = -np.expm1(weights(torch.arange(case.train.n_users)).double().numpy())
     asked = case.unlabelled & ~mask_of(case.valid)
     return {
         "positive": float(p[asked & case.truth].mean()),

@@ -160,13 +160,6 @@ def _summary(model: Recommender, tested: dict[str, Any], output: Path) -> str:
         each = ", with a value for each user" if prior["asked"] == "per-user" else ""
         lines.append(f"estimated prior τ {prior['tau']:g}{each}; from {prior['low']:g} to {prior['high']:g}")
         lines += [f"warning: do not trust this prior: {why}" for why in prior.get("failures", ())]
-    if posterior := model.facts_.get("posterior"):
-        levels = posterior["quantiles"]
-        lines.append(
-            f"weights by a first model (separation {posterior['separation']:g}): "
-            f"P(positive) of unlabelled pairs: mean {posterior['mean']:g}, median {levels['0.5']:g}, "
-            f"99% quantile {levels['0.99']:g}"
-        )
     if model.result_.score is not None:
         lines.append(f"validation {model.metric} {model.result_.score:.4f} (used to choose the epoch)")
         if model.blended_form() is not None:

@@ -12,7 +12,7 @@ from truepair.cli.options import unpacked
 from truepair.errors import InputError, check_choice, check_whole
 
 if TYPE_CHECKING:
-    from truepair.distributed.cost import Size
+    from truepair.distributed.cost import TrainingSize
     from truepair.distributed.plan import Estimate, Plan
 
 _FOLDER = "FOLDER"
@@ -59,7 +59,7 @@ def plan(
     of a cost model with a softmax loss and Adam; docs/scale.md compares it with what was measured. Nothing is
     trained, and no GPU is needed.
     """
-    from truepair.distributed.cost import PLACES, Size, columns_of
+    from truepair.distributed.cost import PLACES, TrainingSize, columns_of
     from truepair.distributed.devices import DEVICES, link_speed
     from truepair.distributed.plan import plan as planned
 
@@ -69,7 +69,7 @@ def plan(
     for name, value in (("dim", dim), ("batch", batch), ("columns", 1 if columns is None else columns)):
         check_whole(name, value, 1)
     shape = _shape(source, {"users": users, "items": items, "pairs": pairs})
-    size = Size(*shape, dim, batch, columns_of(shape[1], columns), "adam", optimizer_state)
+    size = TrainingSize(*shape, dim, batch, columns_of(shape[1], columns), "adam", optimizer_state)
     speed = None if link is None else link_speed(link)
     found = planned(size, device, gpus, speed)
     command = None if found.best is None else _command(found, source, columns)
@@ -182,7 +182,7 @@ def _facts(found: Plan, command: str | None) -> dict[str, Any]:
     }
 
 
-def _shown(size: Size) -> dict[str, Any]:
+def _shown(size: TrainingSize) -> dict[str, Any]:
     return {
         "users": size.n_users,
         "items": size.n_items,

@@ -1,4 +1,4 @@
-"""`truepair serve`: answer requests for lists over HTTP, and store what people do."""
+"""`truepair serve`: answer requests for lists over HTTP, and store what users do."""
 
 from __future__ import annotations
 
@@ -84,18 +84,18 @@ def serve(
         ),
     ] = None,
     retrain_events: Annotated[
-        int | None, typer.Option(help="Train a candidate after so many new events.")
+        int | None, typer.Option(help="Train a candidate after this many new events.")
     ] = None,
     retrain_by: Annotated[
         str,
         typer.Option(help="update or fit; auto updates, and fits where much is new."),
     ] = "auto",
     judge_people: Annotated[
-        int, typer.Option(help="With fewer people to judge by, a candidate is not trained.")
+        int, typer.Option(help="With fewer users to judge by, a candidate is not trained.")
     ] = 30,
     max_body: Annotated[int, typer.Option(help="The most bytes of a request.")] = 1 << 20,
     max_k: Annotated[int, typer.Option(help="The longest list that may be asked for.")] = 1000,
-    max_users: Annotated[int, typer.Option(help="The most people in one request.")] = 1000,
+    max_users: Annotated[int, typer.Option(help="The most users in one request.")] = 1000,
     max_events: Annotated[int, typer.Option(help="The most events in one request.")] = 1000,
     timeout: Annotated[float, typer.Option(help="Seconds until a request is answered, or refused.")] = 30.0,
     gather: Annotated[int, typer.Option(help="The most requests for lists that are computed together.")] = 64,
@@ -127,13 +127,13 @@ def serve(
         ),
     ] = None,
     log_people: Annotated[
-        bool, typer.Option("--log-people", help="Log addresses as asked for, with ids of people and items.")
+        bool, typer.Option("--log-people", help="Log addresses as asked for, with ids of users and items.")
     ] = False,
     console: Console,
 ) -> None:
-    """Serve a model over HTTP, with what people did a second ago.
+    """Serve a model over HTTP, including events from seconds ago.
 
-    The page at / shows people, items, the model and the service. GET /openapi.json describes all requests.
+    The page at / shows users, items, the model and the service. GET /openapi.json describes all requests.
     Ctrl-C and SIGTERM finish what is running, then stop.
     """
     from truepair.serving import check_extra
@@ -143,16 +143,16 @@ def serve(
     from truepair.serving.demo.files import demo_files
     from truepair.serving.demo.visitors import Visitors
     from truepair.serving.events.event import Kinds
-    from truepair.serving.fresh.retraining import Plan, check_retrainable
-    from truepair.serving.fresh.schedule import Schedule
-    from truepair.serving.fresh.versions import Versions
     from truepair.serving.limits import Limits
     from truepair.serving.lists.index_choice import CHOICES, IndexChoice
     from truepair.serving.lists.served_model import read_items
     from truepair.serving.page.adding import add_page
+    from truepair.serving.retraining.rounds import RetrainingPlan, check_retrainable
+    from truepair.serving.retraining.schedule import Schedule
+    from truepair.serving.retraining.versions import Versions
     from truepair.serving.web.app import Service
-    from truepair.serving.web.freshness import Freshness
     from truepair.serving.web.logs import Log
+    from truepair.serving.web.retraining import AutomaticRetraining
     from truepair.serving.web.running import bound_socket, run
     from truepair.serving.web.tokens import Tokens, check_binding
 
@@ -183,7 +183,7 @@ def serve(
             check_output(Path(place))
         choice = IndexChoice(index, recall, model.with_suffix(".index"), console.say)
         schedule = Schedule.of(retrain, retrain_events)
-        plan = Plan(str(model), place, dict(kinds.numbers), cast(Any, retrain_by), judge_people)
+        plan = RetrainingPlan(str(model), place, dict(kinds.numbers), cast(Any, retrain_by), judge_people)
         versions = Versions(model)
         state = versions.open()
         fitted = Recommender.load(versions.path(state.current))
@@ -194,14 +194,14 @@ def serve(
         visitors = None if demo is None else Visitors(demo.future)
         if visitors is not None:
             known = visitors.with_token(known)
-        log = Log(requests=demo is None if log_requests is None else log_requests, people=log_people)
+        log = Log(requests=demo is None if log_requests is None else log_requests, with_ids=log_people)
         with bound_socket(host, port, known) as listening:
             service = Service(
                 fitted, place, items=table, kinds=kinds, tokens=known, limits=limits, log=log,
                 gathered=gather, name=model.name, index=choice, rate=rate,
             )  # fmt: skip
             service.served.version = state.current
-            fresh = Freshness(service, versions, plan, schedule)
+            retraining = AutomaticRetraining(service, versions, plan, schedule)
             add_page(service, second)
             seen, n_events = fitted.seen_, service.reader.count()
             console.say(
@@ -210,7 +210,7 @@ def serve(
             console.say(service.served.indexing.about)
             if state.current:
                 console.say(f"version {state.current} of the model, from {versions.folder}")
-            fresh.start()
+            retraining.start()
 
             def ready(address: str) -> None:
                 console.say(f"serving {model if demo is None else demo.name} at {address}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -90,7 +91,8 @@ class _Transfer:
             if not answer.ok:
                 raise requests.HTTPError(f"answered {answer.status_code} {answer.reason}")
             chunks = answer.iter_content(_CHUNK)
-            with open(unfinished, "wb") as file:
+            os.unlink(unfinished)  # pooch's is readable by its owner alone; a new one has the umask's mode
+            with open(unfinished, "xb") as file:
                 for chunk in self._shown(chunks, answer) if self.progress else chunks:
                     file.write(chunk)
                     if file.tell() > self.limit:

@@ -19,7 +19,7 @@ import torch
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError, check_whole
-from truepair.losses import InfoNCEPosterior, Loss
+from truepair.losses import Loss
 from truepair.models.blend import trained_part
 from truepair.models.encoders import Hybrid
 from truepair.models.factor_matrices import Rows, dense
@@ -215,10 +215,10 @@ def _untrained(job: Job, start: Start) -> FitResult:
 
 def _with_prior(loss: Loss, model: Model, growth: Growth) -> Loss:
     """The loss with the prior of the fit; with one for each user, new users get the mean."""
-    if isinstance(loss, InfoNCEPosterior) and loss.has_weights:
+    if loss.needs_items:
         raise InputError(
-            "loss = InfoNCEPosterior cannot be updated: its weights are those of a first model, which would "
-            "have to be trained again; fit again, or use the loss 'infonce'."
+            f"loss = {type(loss).__name__} cannot be updated: its weights of items were prepared for the "
+            "data of the fit; fit again, or use the loss 'infonce'."
         )
     tau = model.facts["tau"]
     if not isinstance(tau, list):

@@ -1,4 +1,4 @@
-"""Visitors: simulated people who ask for lists and act, so that a demo is alive."""
+"""Visitors: simulated users who ask for lists and act, so that a demo is alive."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from urllib.parse import quote, urlsplit
 
 from truepair.serving.web.tokens import Tokens
 
-_NEW = 0.15  # the share of visits by somebody whom nobody knows
+_NEW = 0.15  # the share of visits by new users
 
 
 class Visitors:
     """A thread that visits a service over HTTP, gently: `rate` visits a second, each of a few requests.
 
-    A visit: somebody looks at their list, at something similar, does what they did in the data or likes
+    A visit: a user looks at their list, at something similar, does what they did in the data or likes
     one of the first items of the list, and looks again.
     """
 
@@ -34,7 +34,7 @@ class Visitors:
         self._thread: threading.Thread | None = None
 
     def with_token(self, tokens: Tokens) -> Tokens:
-        """Tokens with one for the visitors, which nobody else knows; without any, none is needed."""
+        """Tokens with one for the visitors, which is known to them alone; without any, none is needed."""
         if not tokens:
             return tokens
         token = secrets.token_urlsafe(32)
@@ -64,7 +64,7 @@ class Visitors:
         user, item, kind = self._future[next(self._next) % len(self._future)]
         is_new = self._random.random() < _NEW
         if is_new:  # ids of the same type: beyond all others
-            user = 1_000_000 + self.visits if isinstance(user, int) else f"guest-{self.visits}"
+            user = 1_000_000 + self.visits if isinstance(user, int) else f"new-{self.visits}"
         self.visits += 1
         path = f"/v1/users/{quote(str(user), safe='')}/recommendations?k=10"
         listed = self._ask(connection, "GET", path)["items"]

@@ -30,7 +30,7 @@ class DemoWorld:
 
     name: str
     note: str
-    """Where the data comes from, for people."""
+    """Where the data comes from, as readable text."""
     split: Split
     future: tuple[tuple[Any, Any, str], ...]
     """(user, item, kind) in the order of time."""
@@ -59,7 +59,7 @@ def demo_world(
     kinds = np.where(newest.rating >= LIKED, "like", np.where(newest.rating <= 2, "dislike", ""))
     return DemoWorld(
         "MovieLens-100k",
-        "MovieLens-100k: movies that people rated 4 or 5",
+        "MovieLens-100k: movies that users rated 4 or 5",
         split,
         _future(newest, order, kinds),
         _table(list(titles), list(titles.values()), "year"),

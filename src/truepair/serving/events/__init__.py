@@ -1,1 +1,1 @@
-"""Events of people, and the file that they are kept in."""
+"""Events of users, and the file that they are kept in."""

@@ -1,4 +1,4 @@
-"""Deadlines: a query that is not answered in time loses its connection, so that nobody waits for ever."""
+"""Deadlines: a query that is not answered in time loses its connection, so that no request waits for ever."""
 
 from __future__ import annotations
 

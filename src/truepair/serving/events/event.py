@@ -1,4 +1,4 @@
-"""Events: what people did, and how several events of a person become a history with weights and dislikes."""
+"""Events: what users did, and how several events of a user become a history with weights and dislikes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DAY = 86_400.0  # seconds that a clock elsewhere may be ahead
 
 
 class Event(NamedTuple):
-    """One thing that a person did with an item. The ids are texts, as in addresses."""
+    """One thing that a user did with an item. The ids are texts, as in addresses."""
 
     user: str
     item: str
@@ -58,7 +58,7 @@ class Kinds:
         raise InputError(f"kind = {kind!r:.60} is not known; use one of {names}.{hint}")
 
     def merged(self, rows: Iterable[tuple[str, str, float]]) -> dict[str, float]:
-        """Item -> weight, -1 for a dislike, of one person's rows (item, kind, weight), oldest first.
+        """Item -> weight, -1 for a dislike, of one user's rows (item, kind, weight), oldest first.
 
         As for `read_interactions` with feedback: the last row of an item says whether it is liked, and of
         several likes the strongest counts.

@@ -14,7 +14,7 @@ from truepair.serving.events.records import ItemRecord, UserRecord, item_record,
 Row = tuple[Any, ...]
 LARGEST = 2**63 - 1
 _BATCH = 65_536  # events that are read at a time
-_MARKS = 500  # people in one query
+_MARKS = 500  # users in one query
 SCHEMA = pa.schema(
     {
         "number": pa.int64(),
@@ -37,8 +37,8 @@ _NEWEST = """
 """
 
 
-class History(NamedTuple):
-    """What a store knows about a person."""
+class StoredHistory(NamedTuple):
+    """What a store knows about a user."""
 
     rows: list[tuple[str, str, float]]  # item, kind, weight, oldest first
     is_forgotten: bool = False  # was deleted once: what models know does not count
@@ -82,13 +82,13 @@ class StoreReader(ABC):
     # --- events ------------------------------------------------------------------------------------------
 
     def of_user(self, user: str) -> list[tuple[str, str, float]]:
-        """(item, kind, weight) of a person's events, oldest first; of the same time, in order of arrival."""
+        """(item, kind, weight) of a user's events, oldest first; of the same time, in order of arrival."""
         query = 'SELECT item, kind, weight FROM events WHERE "user" = ? ORDER BY time, number'
         return [(item, kind, weight) for item, kind, weight in self.rows(query, (user,))]
 
-    def of_users(self, users: Sequence[str]) -> dict[str, History]:
-        """The histories of those of these people whom the store knows."""
-        found: dict[str, History] = {}
+    def of_users(self, users: Sequence[str]) -> dict[str, StoredHistory]:
+        """The histories of those of these users whom the store knows."""
+        found: dict[str, StoredHistory] = {}
         for start in range(0, len(users), _MARKS):
             some = users[start : start + _MARKS]
             marks = ", ".join("?" * len(some))
@@ -100,7 +100,7 @@ class StoreReader(ABC):
                 ORDER BY 5, 6
             """
             for user, item, kind, weight, _, _ in self.rows(query, (*some, *some)):
-                history = found.setdefault(user, History([]))
+                history = found.setdefault(user, StoredHistory([]))
                 if item is None:
                     found[user] = history._replace(is_forgotten=True)
                 else:
@@ -197,7 +197,7 @@ class StoreReader(ABC):
         return {user for (user,) in self.rows('SELECT "user" FROM users WHERE forgotten = 1')}
 
     def is_forgotten(self, user: str) -> bool:
-        """Whether a user was deleted once: what models know about the person does not count."""
+        """Whether a user was deleted once: what models know about the user does not count."""
         return bool(self.rows('SELECT 1 FROM users WHERE "user" = ? AND forgotten = 1', (user,)))
 
 

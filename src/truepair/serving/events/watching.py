@@ -18,7 +18,7 @@ _AGAIN = 0.25  # seconds between tries to connect
 
 
 class Changes:
-    """What changed since somebody looked."""
+    """What changed since the last look."""
 
     def __init__(self, away: threading.Event, name: str) -> None:
         self._away, self._name = away, name
@@ -26,13 +26,13 @@ class Changes:
         self._ids: dict[str, set[str]] = {"user": set(), "item": set()}
 
     def add(self, touched: Iterable[tuple[str, str]]) -> None:
-        """Keep them until somebody looks."""
+        """Keep them until the next look."""
         with self._lock:
             for what, id in touched:
                 self._ids[what].add(id)
 
     def take(self, what: str) -> set[str]:
-        """The ids that changed, once; StorageError while nobody can know."""
+        """The ids that changed, once; StorageError while it cannot be known."""
         if self._ids[what]:
             with self._lock:
                 found, self._ids[what] = self._ids[what], set()

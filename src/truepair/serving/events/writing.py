@@ -131,11 +131,11 @@ class StoreWriter(ABC):
     def delete_item(self, item: str) -> bool:
         """Delete an item's record and its events. It is not recommended any more; False without a record."""
         with self.writing() as transaction:
-            people = transaction.rows('SELECT DISTINCT "user" FROM events WHERE item = ?', (item,))
+            users = transaction.rows('SELECT DISTINCT "user" FROM events WHERE item = ?', (item,))
             transaction.do("DELETE FROM events WHERE item = ?", (item,))
             found = transaction.do("DELETE FROM items WHERE item = ? AND deleted = 0", (item,))
             transaction.do("INSERT INTO items (item, deleted) VALUES (?, 1) ON CONFLICT DO NOTHING", (item,))
-            _log(transaction, "user", [user for (user,) in people])
+            _log(transaction, "user", [user for (user,) in users])
             _log(transaction, "item", [item])
             return bool(found)
 
@@ -155,7 +155,7 @@ class StoreWriter(ABC):
             return bool(found)
 
     def delete_user(self, user: str) -> bool:
-        """Delete a user's record and events. To lists, the person is unknown; False without a record."""
+        """Delete a user's record and events. To lists, the user is unknown; False without a record."""
         with self.writing() as transaction:
             transaction.do('DELETE FROM events WHERE "user" = ?', (user,))
             found = transaction.do('DELETE FROM users WHERE "user" = ? AND deleted = 0', (user,))

@@ -22,7 +22,7 @@ from truepair.recommender.model_file import Model
 from truepair.recommender.new_users import fold_in_pairs
 from truepair.recommender.parts import Parameters, as_fitted
 from truepair.serving.events.event import Kinds
-from truepair.serving.events.reading import History
+from truepair.serving.events.reading import StoredHistory as History
 from truepair.serving.id_texts import IdTexts
 
 _KEPT = 100_000  # people whose vectors stay in memory

@@ -17,7 +17,7 @@ from truepair.ranking.prepared_items import PreparedItems
 
 __all__ = ["AUTO", "CHOICES", "EXACT", "IndexChoice"]
 
-_PEOPLE = 256  # by whose lists the recall is measured
+_USERS = 256  # by whose lists the recall is measured
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,6 @@ class IndexChoice:
     def applied(self, exact: PreparedItems, users: Rows, trained: Mask, seen: Interactions) -> Indexing:
         """The items with an index, or as they are; the recall is measured for users with a trained vector."""
         codes = np.flatnonzero(trained)
-        codes = np.sort(np.random.default_rng(0).permutation(codes)[:_PEOPLE])
-        people = People(take_rows(users, codes), [seen.items_of(code) for code in codes.tolist()])
-        return index_items(exact, people, self.kind, self.recall, self.path, self.say)
+        codes = np.sort(np.random.default_rng(0).permutation(codes)[:_USERS])
+        sample = People(take_rows(users, codes), [seen.items_of(code) for code in codes.tolist()])
+        return index_items(exact, sample, self.kind, self.recall, self.path, self.say)

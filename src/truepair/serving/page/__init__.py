@@ -1,1 +1,1 @@
-"""The page at /: people, items, a map, the model and the service, to look at."""
+"""The page at /: users, items, a map, the model and the service, to look at."""

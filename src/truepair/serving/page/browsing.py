@@ -1,4 +1,4 @@
-"""Browsing: people and items to look at, with titles, reasons and places, for the page and other programs."""
+"""Browsing: users and items to look at, with titles, reasons and places, for the page and other programs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 
 from truepair.errors import InputError, StorageError
 from truepair.recommender.estimator import Recommender
-from truepair.serving.events.reading import History
+from truepair.serving.events.reading import StoredHistory
 from truepair.serving.id_texts import escaped
 from truepair.serving.lists.served_model import Asked, ServedModel
 from truepair.serving.page.catalogue import Catalogue
@@ -24,7 +24,7 @@ from truepair.serving.web.bodies import Id, Ids, RequestBody
 from truepair.serving.web.routing import JSON, CheckedRouter, in_thread
 
 SHOWN = 200
-"""Items of a history, or events of a person, in one answer."""
+"""Items of a history, or events of a user, in one answer."""
 _NEIGHBOURS, _USERS, _ALSO, _REASONS = 12, 12, 12, 3
 Text = Annotated[str, Query(max_length=256)]
 Limit = Annotated[int, Query(ge=1, le=100)]
@@ -183,8 +183,8 @@ class Browsing:
         def found() -> dict[str, Any]:
             catalogue, counts = self.catalogue(served), served.model.seen.user_counts
             codes = catalogue.find("users", query, limit).tolist()
-            people = {catalogue.user(code): int(counts[code]) for code in codes}
-            rows = [{"user": user, "items": people[user]} for user in self._remembered(list(people))]
+            counted = {catalogue.user(code): int(counts[code]) for code in codes}
+            rows = [{"user": user, "items": counted[user]} for user in self._remembered(list(counted))]
             return {"users": rows, "of": served.model.seen.n_users}
 
         return await _answered(found)
@@ -214,7 +214,7 @@ class Browsing:
 
         def found() -> dict[str, Any]:
             catalogue, code = self.catalogue(served), served.users.codes.get(user)
-            events, is_forgotten = self._stored([user]).get(user, History([]))
+            events, is_forgotten = self._stored([user]).get(user, StoredHistory([]))
             code = None if is_forgotten else code
             codes = [] if code is None else self._history(served, code)
             newest = [
@@ -232,17 +232,17 @@ class Browsing:
 
         return await _answered(found)
 
-    def _stored(self, users: Sequence[str]) -> dict[str, History]:
-        """What the store knows about people; without a store that answers, nothing."""
+    def _stored(self, users: Sequence[str]) -> dict[str, StoredHistory]:
+        """What the store knows about users; without a store that answers, nothing."""
         try:
             return self.service.reader.of_users(users)
         except StorageError:  # the history of training is still there
             return {}
 
     def _remembered(self, users: list[Any]) -> list[Any]:
-        """These people without those who asked to be forgotten."""
+        """These users without those who asked to be forgotten."""
         known = self._stored([str(user) for user in users])
-        return [user for user in users if not known.get(str(user), History([])).is_forgotten]
+        return [user for user in users if not known.get(str(user), StoredHistory([])).is_forgotten]
 
     @staticmethod
     def _history(served: ServedModel, code: int) -> list[int]:

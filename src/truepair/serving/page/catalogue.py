@@ -1,4 +1,4 @@
-"""Catalogue: the items and people of a model as the page shows them: found, described, on a map."""
+"""Catalogue: the items and users of a model as the page shows them: found, described, on a map."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from truepair.recommender import lists
 from truepair.serving.id_texts import escaped
 from truepair.serving.lists.served_model import ServedModel
 from truepair.serving.page.layout import Places, layout
-from truepair.serving.page.searching import Search
+from truepair.serving.page.searching import CatalogueSearch
 from truepair.serving.page.titles import Titles, titles_of
 
 MAPPED = 5000
 """Items on the map at most: the most popular ones."""
 _NEIGHBOURS = 10  # that each item on the map is drawn to
-_ASKED = 5000  # people of an audience whose items are counted
+_ASKED = 5000  # users of an audience whose items are counted
 
 
 class Map(NamedTuple):
@@ -62,14 +62,16 @@ class Catalogue:
         return other
 
     @cached_property
-    def item_search(self) -> Search:
+    def item_search(self) -> CatalogueSearch:
         """The items, the most popular first."""
-        return Search(list(self.items.codes), self.model.popularity, self.titles.texts, heaviest_first=True)
+        return CatalogueSearch(
+            list(self.items.codes), self.model.popularity, self.titles.texts, heaviest_first=True
+        )
 
     @cached_property
-    def user_search(self) -> Search:
-        """The people, by id."""
-        return Search(list(self.users.codes), self.model.seen.user_counts)
+    def user_search(self) -> CatalogueSearch:
+        """The users, by id."""
+        return CatalogueSearch(list(self.users.codes), self.model.seen.user_counts)
 
     def find(self, what: str, query: str, limit: int) -> Codes:
         """The codes of `users` or `items` that match."""
@@ -78,13 +80,13 @@ class Catalogue:
         return search.find(query, limit)
 
     def card(self, text: str, **facts: Any) -> dict[str, Any]:
-        """An item for people: its id as in answers, its title and its picture, and these facts."""
+        """An item to show: its id as in answers, its title and its picture, and these facts."""
         code, titles = self.items.codes.get(text), self.titles
         title, picture = (None, None) if code is None else (titles.texts[code], titles.pictures[code])
         return {"item": self.items.value(text), "title": title, "picture": picture, **facts}
 
     def cards(self, codes: Iterable[int]) -> list[dict[str, Any]]:
-        """Items by code, with how many people have each."""
+        """Items by code, with how many users have each."""
         texts, popularity = self._texts, self.model.popularity
         return [self.card(texts[code], people=int(popularity[code])) for code in codes]
 
@@ -93,39 +95,39 @@ class Catalogue:
         return list(self.items.codes)
 
     def user(self, code: int) -> Any:
-        """The id of a person, as in answers."""
+        """The id of a user, as in answers."""
         return self.users.value(str(self.model.seen.user_ids.ids[code].as_py()))
 
     # --- audiences ---------------------------------------------------------------------------------------
 
     @cached_property
-    def _people_of(self) -> sp.csr_array:
-        """A row an item, with the people who have it."""
+    def _users_of(self) -> sp.csr_array:
+        """A row an item, with the users who have it."""
         return sp.csr_array(self.model.seen.csr().T.tocsr())
 
-    def audience(self, code: int, people: int, items: int) -> dict[str, Any]:
+    def audience(self, code: int, users: int, items: int) -> dict[str, Any]:
         """Who has an item: how many, some of them, and what they have more often than others do."""
         with self._lock:
-            owners = self._people_of
-        everybody = owners.indices[owners.indptr[code] : owners.indptr[code + 1]].astype(np.int64)
-        random = np.random.default_rng(code)  # the same people each time
-        asked = everybody
-        if len(everybody) > _ASKED:
-            asked = np.sort(random.choice(everybody, _ASKED, replace=False))
-        some = random.permutation(asked)[:people]
+            owners = self._users_of
+        having = owners.indices[owners.indptr[code] : owners.indptr[code + 1]].astype(np.int64)
+        random = np.random.default_rng(code)  # the same users each time
+        asked = having
+        if len(having) > _ASKED:
+            asked = np.sort(random.choice(having, _ASKED, replace=False))
+        some = random.permutation(asked)[:users]
         return {
-            "people": len(everybody),
+            "people": len(having),
             "asked": len(asked),
             "some": [self.user(one) for one in some.tolist()],
             "also": self._also(code, asked, items),
         }
 
-    def _also(self, code: int, people: Codes, most: int) -> list[dict[str, Any]]:
+    def _also(self, code: int, users: Codes, most: int) -> list[dict[str, Any]]:
         seen = self.model.seen
-        if not len(people):
+        if not len(users):
             return []
-        have = seen.csr()[people].indices
-        share = np.bincount(have, minlength=seen.n_items) / len(people)
+        have = seen.csr()[users].indices
+        share = np.bincount(have, minlength=seen.n_items) / len(users)
         overall = seen.item_counts / max(seen.n_users, 1)
         share[code] = 0.0
         best = np.argsort(overall - share, kind="stable")[:most]

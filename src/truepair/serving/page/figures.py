@@ -88,6 +88,6 @@ def _value(samples: list[tuple[dict[str, str], float]]) -> float:
 
 
 def _words(name: str, labels: dict[str, str]) -> str:
-    """The name of a figure for people: `truepair_cached_people` -> `cached people`."""
+    """The readable name of a figure: `truepair_cached_people` -> `cached people`."""
     parts = [name.removeprefix(_PREFIX).removesuffix("_total").replace("_", " "), *labels.values()]
     return ", ".join(parts)

@@ -1,4 +1,4 @@
-"""Search: people by the beginning of their id, items by that or by words of their title."""
+"""CatalogueSearch: users by the beginning of their id, items by that or by words of their title."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from truepair.data.ids import Codes
 Mask = npt.NDArray[np.bool_]
 
 
-class Search:
+class CatalogueSearch:
     """Ids and titles by code; a question looks through all of them: 11 to 33 ms for 100,000.
 
     Weights are how many interactions each has. What is found is in the order of the ids, or the heaviest

@@ -1,4 +1,4 @@
-"""Titles: what an item table says about the items of a model, for people to read."""
+"""Titles: what an item table says about the items of a model, as readable text."""
 
 from __future__ import annotations
 

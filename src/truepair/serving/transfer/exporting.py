@@ -21,14 +21,14 @@ _TEXT, _TIME, _FLAG = pa.large_string(), pa.timestamp("us", "UTC"), pa.bool_()
 _BATCH = 65_536  # rows that are read at a time
 
 
-class Part(NamedTuple):
+class ExportPart(NamedTuple):
     """A table of a store, and its file."""
 
     name: str
     schema: pa.Schema
 
 
-EVENTS = Part(
+EVENTS = ExportPart(
     "events",
     pa.schema(
         {"user": _TEXT, "item": _TEXT, "kind": _TEXT, "weight": pa.float64(), "time": _TIME, "id": _TEXT}
@@ -36,8 +36,8 @@ EVENTS = Part(
     ),
 )
 _KINDS = {"hidden": _FLAG, "deleted": _FLAG, "forgotten": _FLAG, "time": _TIME}
-ITEMS = Part("items", pa.schema({name: _KINDS.get(name, _TEXT) for name in ITEM_ROW}))
-USERS = Part("users", pa.schema({name: _KINDS.get(name, _TEXT) for name in USER_ROW}))
+ITEMS = ExportPart("items", pa.schema({name: _KINDS.get(name, _TEXT) for name in ITEM_ROW}))
+USERS = ExportPart("users", pa.schema({name: _KINDS.get(name, _TEXT) for name in USER_ROW}))
 PARTS = (EVENTS, ITEMS, USERS)
 
 Progress = Callable[[str, int], object]
@@ -70,7 +70,7 @@ def _umask() -> int:
     return mask
 
 
-def _write(reader: StoreReader, part: Part, folder: Path, progress: Progress) -> int:
+def _write(reader: StoreReader, part: ExportPart, folder: Path, progress: Progress) -> int:
     done = 0
     with open(folder / f"{part.name}.parquet", "wb") as file:
         with pq.ParquetWriter(file, part.schema, compression="zstd") as writer:
@@ -88,7 +88,7 @@ def _array(values: Row, kind: pa.DataType) -> pa.Array:
     return pa.array([bool(value) for value in values] if kind == _FLAG else values, kind)
 
 
-def _rows(reader: StoreReader, part: Part) -> Iterator[list[Row]]:
+def _rows(reader: StoreReader, part: ExportPart) -> Iterator[list[Row]]:
     names = [f'"{name}"' for name in part.schema.names]
     columns, after = ", ".join(names), None
     if part is EVENTS:

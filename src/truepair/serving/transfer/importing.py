@@ -30,7 +30,7 @@ from truepair.serving.events.writing import (
     put_items,
     put_users,
 )
-from truepair.serving.transfer.exporting import EVENTS, ITEMS, PARTS, USERS, Part, Progress
+from truepair.serving.transfer.exporting import EVENTS, ITEMS, PARTS, USERS, ExportPart, Progress
 
 _BATCH = 65_536
 _LONGEST = 256  # characters of an id
@@ -65,7 +65,7 @@ _PUT: dict[str, Callable[[Transaction, Any], int]] = {
 Rows = Iterator[list[Any]]
 
 
-def _opened(source: str, kind: str) -> list[tuple[Part, Rows]]:
+def _opened(source: str, kind: str) -> list[tuple[ExportPart, Rows]]:
     path, database = Path(source).expanduser(), find_database(source)
     if database is None and path.is_dir():
         files = [part for part in PARTS if (path / f"{part.name}.parquet").is_file()]
@@ -89,7 +89,7 @@ def _schema(path: Path) -> pa.Schema:
         raise InputError(f"{path} cannot be read as Parquet: {error}.") from error
 
 
-def _exported(path: Path, part: Part) -> tuple[Part, Rows]:
+def _exported(path: Path, part: ExportPart) -> tuple[ExportPart, Rows]:
     """A file of `export`."""
     found = _schema(path)
     if missing := [name for name in part.schema.names if name not in found.names]:
@@ -144,7 +144,7 @@ _MAKE = {"events": _events, "items": _plain_rows, "users": _plain_rows}
 # --- other tables ----------------------------------------------------------------------------------------
 
 
-def _of_table(raw: Raw, kind: str) -> tuple[Part, Rows]:
+def _of_table(raw: Raw, kind: str) -> tuple[ExportPart, Rows]:
     """Any table, its columns found by their names."""
     with closing(raw):
         places: dict[str, int] = {}

@@ -22,8 +22,8 @@ from truepair.serving.events.event import Event, Kinds
 from truepair.serving.events.opening import open_store
 from truepair.serving.events.reading import StoreReader
 from truepair.serving.limits import Limits
-from truepair.serving.lists.gathering import Gathering
 from truepair.serving.lists.index_choice import EXACT, IndexChoice
+from truepair.serving.lists.micro_batching import MicroBatcher
 from truepair.serving.lists.served_model import Asked, PlainList, ServedModel
 from truepair.serving.web import answers, bodies
 from truepair.serving.web.document import document_router
@@ -73,11 +73,11 @@ class Service:
         self.metrics = Metrics(lambda: self.served.people)
         self.metrics.show_index(lambda: self.served.indexing)
         self.rates = None if rate is None else RateLimit(rate)
-        self.lists_together: Gathering[Asked, PlainList] = Gathering(
+        self.lists_together: MicroBatcher[Asked, PlainList] = MicroBatcher(
             lambda asked: self.served.plain_lists(asked), GATHER_SECONDS, gathered
         )
         self.lists_together.sizes = self.metrics.gathered
-        self.events_together: Gathering[Sequence[Event], int] = Gathering(
+        self.events_together: MicroBatcher[Sequence[Event], int] = MicroBatcher(
             self.store.add, GATHER_SECONDS, 1024
         )
         self.gate = Gate(self.tokens, self.limits, self.log)
@@ -94,9 +94,9 @@ class Service:
         """A model made ready to be served, which takes seconds, or minutes with an index."""
         index = self.index if with_index else IndexChoice(EXACT)
         made = ServedModel(recommender, self.limits, self.kinds, self.items, index)
-        people, facts = self.store.reader(), self.store.reader()  # each hears of every change once
-        weakref.finalize(made, _close, people, facts).atexit = False
-        made.people.reader = people
+        histories, facts = self.store.reader(), self.store.reader()  # each hears of every change once
+        weakref.finalize(made, _close, histories, facts).atexit = False
+        made.people.reader = histories
         made.facts.attach(facts, None if former is None else former.facts)
         return made
 

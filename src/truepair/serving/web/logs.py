@@ -1,4 +1,4 @@
-"""Logs: one JSON object a line. Without `people`, no line names a person or an item."""
+"""Logs: one JSON object a line. Without `with_ids`, no line names a user or an item."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ class Log:
     stream: TextIO = field(default_factory=lambda: sys.stderr)
     requests: bool = True
     """A line for each request; False writes errors alone."""
-    people: bool = False
-    """Lines have the address as it was asked for, with the ids of people and items."""
+    with_ids: bool = False
+    """Lines have the address as it was asked for, with the ids of users and items."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def request(self, facts: dict[str, Any], path: str) -> None:
         """A request that was answered."""
         if self.requests:
-            self.write("request", **facts, **({"path": path} if self.people else {}))
+            self.write("request", **facts, **({"path": path} if self.with_ids else {}))
 
     def failed(self, request: str, error: BaseException) -> None:
         """An error of the service itself: the callers see the id of the request alone."""
-        text = "".join(traceback.format_exception(error)) if self.people else _frames(error)
+        text = "".join(traceback.format_exception(error)) if self.with_ids else _frames(error)
         self.write("error", request=request, error=type(error).__name__, trace=text)
 
     def write(self, what: str, **facts: Any) -> None:

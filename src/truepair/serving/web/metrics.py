@@ -18,7 +18,7 @@ _SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 class Metrics:
     """Counters and times of one process."""
 
-    def __init__(self, people: Callable[[], Histories]) -> None:
+    def __init__(self, histories: Callable[[], Histories]) -> None:
         self.registry = CollectorRegistry()
         labels = ("method", "route", "status")
         self._requests = Counter(
@@ -35,10 +35,10 @@ class Metrics:
         self._gathered = Histogram(
             "truepair_gathered_requests", "Requests in one product", buckets=_SIZES, registry=self.registry
         )
-        folded = Gauge("truepair_fold_ins", "People who were folded in", registry=self.registry)
-        folded.set_function(lambda: people().fold_ins)
+        folded = Gauge("truepair_fold_ins", "Users who were folded in", registry=self.registry)
+        folded.set_function(lambda: histories().fold_ins)
         failed = Gauge("truepair_store_failures", "Failed readings of the store", registry=self.registry)
-        failed.set_function(lambda: people().store_failures)
+        failed.set_function(lambda: histories().store_failures)
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request."""

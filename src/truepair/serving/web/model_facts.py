@@ -14,7 +14,7 @@ _SHOWN = (
 
 
 def shown_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """The facts that people read, without those that have a value for each user or item.
+    """The facts to show, without those that have a value for each user or item.
 
     `metrics` is a list of name, value and interval (null where none was computed).
     """

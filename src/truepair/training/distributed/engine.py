@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from truepair.errors import InputError
-from truepair.losses import LOSSES, InfoNCEPosterior
+from truepair.losses import LOSSES
 from truepair.models.encoders import MF, LightGCN
 from truepair.sampling import Full
 from truepair.training.checkpoints import describe_job
@@ -42,10 +42,10 @@ def _lacks(job: Job) -> str | None:
             "it has MF and LightGCN."
         )
     if not has_row_form(job.loss):
-        known = ", ".join(kind.__name__ for kind in LOSSES.values() if kind is not InfoNCEPosterior)
+        known = ", ".join(kind.__name__ for kind in LOSSES.values() if not kind.needs_items)
         return f"it has only losses with a row form of their own: {known} (PSL with surrogate='tanh')."
-    if isinstance(job.loss, InfoNCEPosterior):
-        return "it has no InfoNCEPosterior, whose first model is not divided; it has InfoNCE."
+    if job.loss.needs_items:
+        return f"it has no {type(job.loss).__name__}, whose weights of items are not divided; it has InfoNCE."
     if job.anchors is not None or job.negatives is not None:
         return "it has neither anchors nor negatives; give interactions alone."
     if job.interactions.disliked is not None:

@@ -79,6 +79,8 @@ def _lacks(job: Job) -> str | None:
         return f"it has no sampler {type(job.sampler).__name__}; it has Full."
     if job.anchors is not None:
         return "it has no anchors; give them as interactions, and the items to compare with as negatives."
+    if not has_row_form(job.loss) and job.loss.needs_items:
+        return "it weighs items only in losses with a row form of their own."
     if not has_row_form(job.loss) and weighs_dislikes(job):
         return (
             "it weighs disliked items only in losses with a row form of their own; it has dislike_weight=1."

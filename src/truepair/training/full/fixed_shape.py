@@ -96,7 +96,7 @@ class EpochBuffers:
             n_unlabelled=F.pad(n_unlabelled, (0, 1), value=1.0),
             tau=F.pad(blocks.tau[users], (0, 1)),
             longest=blocks.longest,
-            log_weights=None if blocks.weights is None else self._padded(blocks.weights.log_weights(users)),
+            log_weights=None if blocks.weights is None else self._padded(blocks.weights(users, None)),
         )
         weights = real if self.weights is None else torch.where(real, self.weights[anchors], 0.0)
         return ScoredBlock(block, items, None, user_vectors, item_vectors), real, weights

@@ -27,7 +27,6 @@ from truepair.losses import (
     SL,
     DPLHard,
     InfoNCE,
-    InfoNCEPosterior,
     Loss,
     Pointwise,
     Row,
@@ -88,8 +87,8 @@ class _Exponents:
         return self.x.sub_(self.log_sum[:, None]).exp_().mul_((by_mean * self.factor)[:, None])
 
 
-def _infonce(loss: InfoNCE | InfoNCEPosterior, block: UserBlock, share: Tensor, sums: PairSums) -> RowLosses:
-    """log(e^{s⁺/t} + Σ_j e^{s_j/t}) − s⁺/t; the weights 1 − P of InfoNCEPosterior are the block's."""
+def _infonce(loss: InfoNCE, block: UserBlock, share: Tensor, sums: PairSums) -> RowLosses:
+    """log(e^{s⁺/t} + Σ_j e^{s_j/t}) − s⁺/t."""
     row = _Exponents(block, 1 / loss.temperature)
     relative = (row.log_mean + block.n_unlabelled.log())[block.rows] - block.pos / loss.temperature
     push = torch.sigmoid(relative) * share  # [A]

@@ -16,7 +16,6 @@ from torch import Tensor
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 from truepair.losses import Loss
-from truepair.losses.posterior_weights import weights_of
 from truepair.randomness import random_words
 from truepair.sampling import Full, Matrices
 from truepair.sampling.batch import epoch_batches
@@ -121,7 +120,7 @@ class Blocks:
         self.keep_pairs(data, weights)
         tau = torch.tensor(getattr(loss, "tau", 0.0), dtype=torch.float64, device=device)
         self.tau = tau.expand(data.n_users) if tau.ndim == 0 else tau
-        self.weights = weights_of(loss, device)
+        self.weights = loss.item_weights((data.n_users, data.n_items), device)
         n_columns = sampler.columns_of(data.n_items)
         popularity = data.item_counts if popularity is None else popularity
         of_items = torch.as_tensor(sampler.item_weights(popularity), device=device)  # float64
@@ -197,7 +196,7 @@ class Blocks:
         if self.weights is None and not by_user:
             return selection.log_weights
         if self.weights is not None:
-            own = self.weights.log_weights(selection.users, selection.columns)
+            own = self.weights(selection.users, selection.columns)
         else:
             n = self.n_items if selection.columns is None else len(selection.columns)
             own = torch.zeros(len(selection.users), n, device=self.device)

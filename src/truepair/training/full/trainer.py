@@ -8,7 +8,7 @@ users × items or anchors × items is ever stored.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -22,8 +22,6 @@ from truepair.training.full.step_work import step_work, threads_for
 from truepair.training.job import Job
 from truepair.training.module_trainer import ModuleTrainer, l2_penalty
 from truepair.training.trainer import EpochTotals
-
-_POSTERIOR = "posterior."
 
 
 class FullTrainer(ModuleTrainer):
@@ -87,16 +85,3 @@ class FullTrainer(ModuleTrainer):
         torch.autograd.backward([user_vectors, item_vectors], scored.gradients(losses))
         self.optimizer.step()
         return losses
-
-    def state(self) -> dict[str, Tensor]:
-        """With a first model's posterior, if there is one: trained again elsewhere, its bits may differ."""
-        weights = self.blocks.weights
-        parts = {} if weights is None else weights.posterior.tensors()
-        return super().state() | {f"{_POSTERIOR}{name}": value for name, value in parts.items()}
-
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Continue from what `state` returned."""
-        parts = {n.removeprefix(_POSTERIOR): v for n, v in state.items() if n.startswith(_POSTERIOR)}
-        super().restore({n: v for n, v in state.items() if not n.startswith(_POSTERIOR)})
-        if self.blocks.weights is not None:
-            self.blocks.weights = self.blocks.weights.restored(parts)

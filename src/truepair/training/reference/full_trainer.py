@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from truepair.losses import InfoNCEPosterior, Rows
-from truepair.losses.posterior_weights import weights_of
+from truepair.losses import Rows
 from truepair.sampling import Draws
 from truepair.sampling.batch import epoch_batches
 from truepair.training.job import Job
@@ -29,7 +28,7 @@ class FullReferenceTrainer(ModuleTrainer):
         self.users = torch.unique(self.anchors.users)
         self.n_anchors = int(chosen.sum())
         self.n_saturated_users = int(((data.user_counts > 0) & ~free).sum())
-        self.weights = weights_of(job.loss, self.device)
+        self.weights = job.loss.item_weights((data.n_users, data.n_items), self.device)
         weights = job.anchor_weights
         chosen_weights = None if weights is None else torch.from_numpy(weights[chosen]).to(self.device)
         self.anchor_weights = chosen_weights  # in the order of `anchors`
@@ -78,8 +77,8 @@ class FullReferenceTrainer(ModuleTrainer):
         times = torch.where(disliked, int(self.job.settings.dislike_weight), 1)
         columns = torch.repeat_interleave(unlabelled.nonzero()[:, 0], times[unlabelled])
         others = scores[columns]
-        if self.weights is not None and isinstance(loss, InfoNCEPosterior):
-            log_weights = self.weights.log_weights(user[None])[0].masked_fill(disliked, 0.0)[columns]
+        if self.weights is not None:
+            log_weights = self.weights(user[None], None)[0].masked_fill(disliked, 0.0)[columns]
             return Rows(
                 loss.weighted(own, others.expand(len(own), -1), log_weights.expand(len(own), -1)), None
             )

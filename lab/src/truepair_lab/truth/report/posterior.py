@@ -168,7 +168,7 @@ _HEAD = """\
 
 The loss `infonce-posterior` against InfoNCE, both with [full-catalogue
 training](../../docs/full-catalogue.md): unlabelled items weigh 1 − P, where P = P(positive | score of a
-first model), calibrated ([losses](../../docs/losses.md)). The first model is InfoNCE with the same
+first model), calibrated ([the loss](posterior.md)). The first model is InfoNCE with the same
 settings, trained on the train part; its scores are calibrated on the validation part, which also chooses
 epochs and settings. The supervised model is InfoNCE that knows all labels but the judged ones. Every
 treatment has the same search on seed 0: thirteen temperatures up to 12.8 with cosines, and four from 1 to 8

@@ -12,7 +12,7 @@ def rollback(model: ModelFile, *, console: Console) -> None:
 
     Running services follow within about a second. The model file itself is version 0.
     """
-    from truepair.serving.fresh.versions import Versions
+    from truepair.serving.retraining.versions import Versions
 
     versions = Versions(model)
     before = versions.state().current

@@ -1,13 +1,13 @@
-// Views by address: #/person/ID, #/item/ID, #/try?liked=ID, #/model, #/service.
+// Views by address: #/user/ID, #/item/ID, #/try?liked=ID, #/model, #/service.
 
 import { failure, put, say } from "./dom.js";
 import * as item from "./item.js";
 import * as model from "./model.js";
-import * as person from "./person.js";
+import * as user from "./user.js";
 import * as service from "./service.js";
 import * as session from "./session.js";
 
-const VIEWS = { person, item, try: session, model, service };
+const VIEWS = { user, item, try: session, model, service };
 const main = document.getElementById("main");
 let leave = null;
 let first = true;
@@ -22,7 +22,7 @@ function where() {
   } catch {
     // a % that encodes nothing: the text as it is
   }
-  return { view: view in VIEWS ? view : "person", id, query: new URLSearchParams(query ?? "") };
+  return { view: view in VIEWS ? view : "user", id, query: new URLSearchParams(query ?? "") };
 }
 
 async function show() {

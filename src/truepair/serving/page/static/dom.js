@@ -36,7 +36,7 @@ export function say(text) {
 
 const whole = new Intl.NumberFormat("en");
 
-/** A number for people: 12,345; 0.1234; 12.3. */
+/** A readable number: 12,345; 0.1234; 12.3. */
 export function number(value, digits) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   if (Number.isInteger(value) && digits === undefined) return whole.format(value);

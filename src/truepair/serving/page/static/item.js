@@ -11,7 +11,7 @@ function field() {
     label: "Find an item",
     hint: "Words of a title, or the beginning of an id",
     find: findItems,
-    show: (card) => [named(card), h("span", { class: "note" }, counted(card.people, "person", "people"))],
+    show: (card) => [named(card), h("span", { class: "note" }, counted(card.people, "user"))],
     choose: (card) => (location.hash = link("item", card.item)),
   });
 }
@@ -41,29 +41,29 @@ async function start(page, signal) {
   const mapped = mapInto(place, signal);
   const { items } = await ask("/v1/items?limit=12", { signal });
   const best = Math.max(...items.map((card) => card.people), 0);
-  put(top, rows("Most popular items", items.map((card, at) => row(card, { rank: at + 1, end: score(card.people, best, "People") }))));
+  put(top, rows("Most popular items", items.map((card, at) => row(card, { rank: at + 1, end: score(card.people, best, "Users") }))));
   await mapped;
   return "Item";
 }
 
 function audience(found) {
   const { people, asked, some, also } = found.audience;
-  if (!people) return nothing("Nobody has this item in the training.");
+  if (!people) return nothing("No user has this item in the training.");
   return [
-    h("p", {}, `${counted(people, "person has", "people have")} it. `, some.length < people && "Some of them, drawn at random:"),
+    h("p", {}, `${counted(people, "user has", "users have")} it. `, some.length < people && "Some of them, sampled at random:"),
     h(
       "ul",
       { class: "chips" },
-      some.map((user) => h("li", {}, h("a", { href: link("person", user) }, h("bdi", {}, String(user))))),
+      some.map((user) => h("li", {}, h("a", { href: link("user", user) }, h("bdi", {}, String(user))))),
     ),
     also.length > 0 && h("h3", {}, "They also have, more often than others"),
-    asked < people && h("p", { class: "hint" }, `Counted over ${counted(asked, "person", "people")} of them, drawn at random.`),
+    asked < people && h("p", { class: "hint" }, `Counted over ${counted(asked, "user")} of them, sampled at random.`),
     also.length > 0 &&
       rows(
         "What they also have",
         also.map((card) =>
           row(card, {
-            remark: h("p", { class: "why" }, `${percent(card.share)} of them, ${percent(card.overall)} of all people`),
+            remark: h("p", { class: "why" }, `${percent(card.share)} of them, ${percent(card.overall)} of all users`),
           }),
         ),
         false,
@@ -95,7 +95,7 @@ export async function show(page, { id, signal }) {
       h("h1", {}, named(found), found.hidden && h("span", { class: "tag" }, "hidden")),
       h("a", { class: "button", href: `#/try?liked=${encodeURIComponent(String(found.item))}` }, "Try it"),
     ),
-    h("p", { class: "lead" }, `${counted(found.people, "person has", "people have")} it: number ${number(rank)} of ${number(found.of)} by popularity.`),
+    h("p", { class: "lead" }, `${counted(found.people, "user has", "users have")} it: number ${number(rank)} of ${number(found.of)} by popularity.`),
     field(),
     h(
       "div",

@@ -31,7 +31,7 @@ export async function catalogueMap({ signal, id, near = [] }) {
   const n = map.items.length;
   const names = map.items.map((item, at) => map.titles[at] ?? String(item));
   const most = Math.max(...map.people, 1);
-  const size = map.people.map((people) => 1.6 + 4.4 * Math.sqrt(people / most));
+  const size = map.people.map((users) => 1.6 + 4.4 * Math.sqrt(users / most));
   const place = new Map(map.items.map((item, at) => [String(item), at]));
   const own = id === undefined ? -1 : (place.get(id) ?? -1);
   const close = new Set(near.map((one) => place.get(one)).filter((at) => at !== undefined));
@@ -165,7 +165,7 @@ export async function catalogueMap({ signal, id, near = [] }) {
     const [x, y] = at(i);
     if (x < 20 || y < 20 || x > wide - 20 || y > tall - 20) [view.x, view.y] = [map.x[i], map.y[i]];
     draw();
-    say(`${names[i]}, ${counted(map.people[i], "person", "people")}`);
+    say(`${names[i]}, ${counted(map.people[i], "user")}`);
     tell();
   }
 
@@ -260,8 +260,8 @@ export async function catalogueMap({ signal, id, near = [] }) {
     watch.disconnect();
     window.removeEventListener("themechange", recolour);
   });
-  note.textContent = `${n < map.of ? `The ${counted(n, "most popular item")} of ${number(map.of)}` : counted(n, "item")}; a larger dot has more people.`;
-  if (id !== undefined && own < 0) note.textContent += " This item is not on the map: it has too few people.";
+  note.textContent = `${n < map.of ? `The ${counted(n, "most popular item")} of ${number(map.of)}` : counted(n, "item")}; a larger dot has more users.`;
+  if (id !== undefined && own < 0) note.textContent += " This item is not on the map: it has too few users.";
   tell();
   const button = (words, name, act) => h("button", { type: "button", "aria-label": name, onclick: act }, words);
   return h(

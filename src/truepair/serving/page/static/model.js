@@ -38,7 +38,7 @@ function metrics(rows) {
         }),
       ),
     ),
-    h("p", { class: "hint" }, "The interval is a bootstrap over people."),
+    h("p", { class: "hint" }, "The interval is a bootstrap over users."),
   ];
 }
 
@@ -119,7 +119,7 @@ function decision(one) {
     ["Running", one.running && span(one.running)],
     ["Difference", one.difference && span(one.difference)],
     ["p", one.p === null || one.p === undefined ? null : number(one.p, 3)],
-    ["People judged", one.people],
+    ["Users judged", one.people],
     ["New events", one.new_events],
     ["Judged by events", one.judged_events],
     ["Seconds", one.seconds === null || one.seconds === undefined ? null : number(one.seconds, 1)],
@@ -212,7 +212,7 @@ export async function show(page, { signal }) {
     h(
       "dl",
       { class: "figures" },
-      figure(number(found.users), "people"),
+      figure(number(found.users), "users"),
       figure(number(found.items), "items"),
       figure(number(found.pairs), "pairs"),
       figure(String(used.encoder ?? "–"), "encoder"),

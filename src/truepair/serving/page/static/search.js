@@ -122,6 +122,6 @@ export function searchField({ label, hint, find, show, choose, enter }) {
 export const findItems = async (query, signal) =>
   (await ask(`/v1/items?limit=12&query=${encodeURIComponent(query)}`, { signal })).items;
 
-/** People by the beginning of their id. */
+/** Users by the beginning of their id. */
 export const findUsers = async (query, signal) =>
   (await ask(`/v1/users?limit=12&query=${encodeURIComponent(query)}`, { signal })).users;

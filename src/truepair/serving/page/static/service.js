@@ -118,7 +118,7 @@ export async function show(page, { signal }) {
         [
           ["Products of lists", number(now.gathered.products)],
           ["Lists in one product, mean", number(now.gathered.products ? now.gathered.requests / now.gathered.products : 0, 2)],
-          ["People folded in", number(now.fold_ins)],
+          ["Users folded in", number(now.fold_ins)],
           ["Events stored", number(now.events.stored ?? 0)],
           ["Events that came twice", number(now.events.repeated ?? 0)],
           ["Failed readings of the store", number(now.store_failures)],

@@ -111,7 +111,7 @@ export async function show(page, { query, signal }) {
   put(
     page,
     h("h1", {}, "Try it"),
-    h("p", { class: "lead" }, "Be somebody: pick a few items, and the model folds you in. Nothing is stored."),
+    h("p", { class: "lead" }, "Pick items; see your list. Nothing is stored."),
     h(
       "div",
       { class: "split" },
@@ -128,7 +128,7 @@ export async function show(page, { query, signal }) {
         box("Your items", choice),
       ),
       h("div", { class: "offered" }, box("Your list", list)),
-      h("div", { class: "ideas" }, box("Many people like", ideas)),
+      h("div", { class: "ideas" }, box("Popular items", ideas)),
     ),
   );
   const given = [...query.getAll("liked"), ...query.getAll("disliked")];

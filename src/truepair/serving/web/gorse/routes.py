@@ -17,7 +17,7 @@ from truepair.serving.events.reading import StoreReader
 from truepair.serving.events.records import ItemRecord
 from truepair.serving.events.writing import StoreWriter
 from truepair.serving.limits import Limits
-from truepair.serving.lists.gathering import Gathering
+from truepair.serving.lists.micro_batching import MicroBatcher
 from truepair.serving.lists.served_model import Asked, PlainList, ServedModel
 from truepair.serving.refusals import RefusalError
 from truepair.serving.web.gorse import fields
@@ -42,7 +42,7 @@ class Host(Protocol):
     limits: Limits
     kinds: Kinds
     metrics: Metrics
-    lists_together: Gathering[Asked, PlainList]
+    lists_together: MicroBatcher[Asked, PlainList]
     gate: Gate
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import torch
 
-from truepair.distributed.cost import FLOAT, STATES, Size
+from truepair.distributed.cost import FLOAT, STATES, TrainingSize
 from truepair.errors import InputError
 from truepair.models.factor_matrices import free_bytes
 from truepair.sampling import Full
@@ -22,13 +22,13 @@ class Needs(NamedTuple):
     host: int
 
 
-def size_of(job: Job) -> Size:
+def size_of(job: Job) -> TrainingSize:
     """What the cost of a job depends on."""
     assert isinstance(job.sampler, Full)
     data, settings = job.interactions, job.settings
     columns = job.sampler.columns_of(data.n_items) or data.n_items
     size = data.n_users, data.n_items, len(data), job.encoder.dim
-    return Size(*size, settings.batch_size, columns, settings.optimizer, settings.optimizer_state)
+    return TrainingSize(*size, settings.batch_size, columns, settings.optimizer, settings.optimizer_state)
 
 
 def needs(job: Job, many: bool, streamed: bool) -> Needs:

@@ -15,11 +15,12 @@ from truepair.randomness import random_bits
 from truepair.recommender.estimator import Recommender
 from truepair.reporting.backtesting.judging import judge
 from truepair.serving.events.event import Kinds
-from truepair.serving.events.reading import History
-from truepair.serving.fresh.lessons import Lessons, Row, rows_by_user
+from truepair.serving.events.reading import StoredHistory as History
 from truepair.serving.id_texts import IdTexts
 from truepair.serving.limits import Limits
 from truepair.serving.lists.histories import Histories
+from truepair.serving.retraining.training_data import Row, rows_by_user
+from truepair.serving.retraining.training_data import TrainingData as Lessons
 
 MOST_PEOPLE = 5000
 """People who are judged; of more, so many are drawn. To fold one in takes milliseconds."""

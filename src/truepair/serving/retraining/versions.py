@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from truepair.errors import InputError, StorageError
-from truepair.serving.fresh.decisions import Decision, DecisionLog
+from truepair.serving.retraining.decisions import Decision, DecisionLog
 from truepair.storage.atomic import atomic_write, remove_unfinished
 from truepair.storage.plain_values import is_number
 

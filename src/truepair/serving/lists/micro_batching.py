@@ -1,4 +1,4 @@
-"""Gathering: questions that come within a millisecond or two are answered together, in one thread."""
+"""MicroBatcher: questions that come within a millisecond or two are answered together, in one thread."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class _Waiting(NamedTuple):
     future: asyncio.Future[Any]
 
 
-class Gathering(Generic[Question, Answer]):
+class MicroBatcher(Generic[Question, Answer]):
     """A queue before a function that answers many questions at once.
 
     The first question of a batch waits `seconds` for others. While a batch is being answered, the next one
-    gathers, and starts when the thread is free. `most` = 1 answers each question by itself.
+    collects, and starts when the thread is free. `most` = 1 answers each question by itself.
     """
 
     def __init__(

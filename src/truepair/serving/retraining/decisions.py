@@ -19,7 +19,7 @@ DECISIONS = {
     "waited": "there were too few new events to learn from or to judge by; nothing was trained",
     "overtaken": "the served model was changed while the candidate was trained, which was dropped",
     "failed": "the trainer failed or was killed; it is tried again at the next time",
-    "rolled back": "somebody returned to the former model",
+    "rolled back": "an administrator returned to the former model",
     "replaced": "the model file is another one than before, and is served; its former versions are not",
 }
 """What can be decided."""
@@ -47,7 +47,7 @@ class Decision:
     new_events: int | None = None  # that the served model has not learnt from
     judged_events: int | None = None  # the newest of them, which neither model has learnt from
     new_pairs: int | None = None  # learnt by the candidate, and not by the served model
-    people: int | None = None  # who were judged
+    people: int | None = None  # how many users judged
     metric: str | None = None
     candidate: dict[str, float] | None = None  # mean, low, high
     running: dict[str, float] | None = None

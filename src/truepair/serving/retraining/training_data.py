@@ -1,4 +1,4 @@
-"""Lessons: the events of a store, divided into what a candidate learns and what judges it."""
+"""TrainingData: the events of a store, divided into what a candidate learns and what judges it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Mask = npt.NDArray[np.bool_]
 Row = tuple[str, str, float]
 
 
-class Lessons(NamedTuple):
+class TrainingData(NamedTuple):
     """What is learnt, and what judges. Both have ids of the model's types."""
 
     learnt: Interactions | None
@@ -34,7 +34,7 @@ class Lessons(NamedTuple):
     judging: Interactions | None
     """The likes of the events after it that neither model knows; None: there are none."""
     past: pa.Table
-    """Events until `cut`, of the people of `judging`: what the service knew about them."""
+    """Events until `cut`, of the users of `judging`: what the service knew about them."""
     known: Interactions
     """The pairs of the model and `learnt`."""
     new_pairs: int
@@ -47,21 +47,21 @@ class Lessons(NamedTuple):
     last: int
     """The number of the last event."""
     forgotten: Collection[str] = ()
-    """People of whom only events count, not what models have learnt."""
+    """Users of whom only events count, not what models have learnt."""
 
 
-def lessons_of(
+def split_events(
     seen: Interactions,
     events: pa.Table,
     kinds: Kinds,
     until: int,
     judged: int,
     forgotten: Collection[str] = (),
-) -> Lessons:
+) -> TrainingData:
     """Divide a table of events (`EventReader.table`).
 
     The model knows `seen`, and could learn from events until the number `until`. Events until `judged` have
-    judged before, and do not again. People who are `forgotten` were deleted: `seen` has none of their pairs.
+    judged before, and do not again. Users who are `forgotten` were deleted: `seen` has none of their pairs.
     """
     usable = _usable(events, seen, kinds)
     numbers = usable["number"].to_numpy()
@@ -72,10 +72,10 @@ def lessons_of(
     learnt = _with_known_weights(_interactions(before, seen, kinds), seen)
     known = seen if learnt is None else merged(seen, learnt)
     judging = _unknown_likes(_interactions(after, seen, kinds), known)
-    people = [] if judging is None else [str(one) for one in judging.user_ids.ids.to_pylist()]
-    past = before.filter(pc.is_in(before["user"], value_set=pa.array(people, pa.large_string())))
+    users = [] if judging is None else [str(one) for one in judging.user_ids.ids.to_pylist()]
+    past = before.filter(pc.is_in(before["user"], value_set=pa.array(users, pa.large_string())))
     n_pairs = 0 if learnt is None else _n_unknown(learnt, seen)
-    return Lessons(
+    return TrainingData(
         learnt, judging, past, known, n_pairs, len(events), len(new), len(after), cut, last, forgotten
     )
 

@@ -21,35 +21,35 @@ from truepair.reporting.backtesting.strategies import restored
 from truepair.serving.events.event import Kinds
 from truepair.serving.events.opening import open_store
 from truepair.serving.events.reading import StoreReader
-from truepair.serving.fresh.decisions import Decision, now_text
-from truepair.serving.fresh.judging import Judgement, judged, n_people
-from truepair.serving.fresh.lessons import Lessons, lessons_of
-from truepair.serving.fresh.versions import State, Versions
+from truepair.serving.retraining.decisions import Decision, now_text
+from truepair.serving.retraining.judging import Judgement, judged, n_people
+from truepair.serving.retraining.training_data import TrainingData, split_events
+from truepair.serving.retraining.versions import State, Versions
 
 By = Literal["auto", "update", "fit"]
 WAYS = ("auto", "update", "fit")
 """How a candidate is trained; "auto" updates, and fits where much is new or an update is impossible."""
 
-PEOPLE = 30
-"""With fewer people a candidate is not judged, and not trained."""
+USERS = 30
+"""With fewer users a candidate is not judged, and not trained."""
 
 MUCH = 0.2
 """The share of pairs since the last fit from which on "auto" fits anew."""
 
 
 @dataclass(frozen=True)
-class Plan:
+class RetrainingPlan:
     """What a trainer is asked to do, as plain JSON."""
 
     model: str
     store: str
     kinds: dict[str, float]
     by: By = "auto"
-    people: int = PEOPLE
+    users: int = USERS
 
     def __post_init__(self) -> None:
         check_choice("--retrain-by", self.by, WAYS)
-        check_whole("--judge-people", self.people, 2)
+        check_whole("--judge-people", self.users, 2)
 
 
 @contextmanager
@@ -73,7 +73,7 @@ def check_retrainable(model: Recommender) -> None:
         )
 
 
-def retrain(plan: Plan) -> Decision | None:
+def retrain(plan: RetrainingPlan) -> Decision | None:
     """Train and judge a candidate, and promote it if it is not significantly worse.
 
     None if another process trains already. Errors are raised: nothing is changed then.
@@ -84,7 +84,7 @@ def retrain(plan: Plan) -> Decision | None:
 
 
 class _Round:
-    def __init__(self, plan: Plan, versions: Versions) -> None:
+    def __init__(self, plan: RetrainingPlan, versions: Versions) -> None:
         self.plan, self.versions, self.began = plan, versions, time.monotonic()
         self.kinds = Kinds(plan.kinds)
         self.state: State = versions.state()
@@ -99,27 +99,27 @@ class _Round:
         state = self.state
         learner = self._learner(running, forgotten)
         until = state.until[state.current], state.judged
-        lessons = lessons_of(learner.seen_, events, self.kinds, *until, forgotten)
+        data = split_events(learner.seen_, events, self.kinds, *until, forgotten)
         self.decision = Decision(
-            "waited", "", against=state.current, events=lessons.events, new_events=lessons.new_events,
-            judged_events=lessons.judged_events, people=n_people(lessons), metric=running.metric,
-            new_pairs=lessons.new_pairs,
+            "waited", "", against=state.current, events=data.events, new_events=data.new_events,
+            judged_events=data.judged_events, people=n_people(data), metric=running.metric,
+            new_pairs=data.new_pairs,
         )  # fmt: skip
-        if reason := self._too_little(lessons):
+        if reason := self._too_little(data):
             return self._logged(self._decided("waited", reason))
-        by, candidate = self._trained(learner, lessons)
-        found = judged(candidate, running, lessons, self.kinds, running.metric)
+        by, candidate = self._trained(learner, data)
+        found = judged(candidate, running, data, self.kinds, running.metric)
         self.decision = dataclasses.replace(self.decision, by=by, **_measured(found))
-        return self._concluded(candidate, found, lessons)
+        return self._concluded(candidate, found, data)
 
-    def _too_little(self, lessons: Lessons) -> str:
-        n, least = n_people(lessons), self.plan.people
-        if not lessons.new_pairs:
-            return f"none of the {lessons.new_events:,} new events is a pair that the model could learn"
+    def _too_little(self, data: TrainingData) -> str:
+        n, least = n_people(data), self.plan.users
+        if not data.new_pairs:
+            return f"none of the {data.new_events:,} new events is a pair that the model could learn"
         if n < least:
             return (
-                f"{n:,} people have a new like among the newest {lessons.judged_events:,} of "
-                f"{lessons.new_events:,} new events, and {least:,} are needed to judge"
+                f"{n:,} users have a new like among the newest {data.judged_events:,} of "
+                f"{data.new_events:,} new events, and {least:,} are needed to judge"
             )
         return ""
 
@@ -129,29 +129,29 @@ class _Round:
         users = [user for user in running.seen_.user_ids.ids.to_pylist() if str(user) in forgotten]
         return learner.forget(users=users) if users else learner
 
-    def _trained(self, learner: Recommender, lessons: Lessons) -> tuple[str, Recommender]:
+    def _trained(self, learner: Recommender, data: TrainingData) -> tuple[str, Recommender]:
         """A candidate, and how it was trained."""
-        assert lessons.learnt is not None
-        if self.plan.by != "fit" and not (self.plan.by == "auto" and _is_much(learner, lessons)):
+        assert data.learnt is not None
+        if self.plan.by != "fit" and not (self.plan.by == "auto" and _is_much(learner, data)):
             try:
-                return "update", learner.update(lessons.learnt)
+                return "update", learner.update(data.learnt)
             except InputError:
                 if self.plan.by == "update":
                     raise
-        return "fit", _fitted(learner, lessons.known)
+        return "fit", _fitted(learner, data.known)
 
-    def _concluded(self, candidate: Recommender, found: Judgement, lessons: Lessons) -> Decision:
+    def _concluded(self, candidate: Recommender, found: Judgement, data: TrainingData) -> Decision:
         one = found.comparison
         numbers = f"{one.metric} {one.mean_a:.4f}, the served one {one.mean_b:.4f}, p = {one.p_value:.3g}"
         number = max(self.versions.state().next, self.state.next)
         if found.is_worse:
             decision = self._decided("refused", f"the candidate is significantly worse: {numbers}")
-            self.versions.refuse(lessons.last, decision)
+            self.versions.refuse(data.last, decision)
             return decision
         decision = self._decided("promoted", f"the candidate is not significantly worse: {numbers}", number)
         self.versions.remove_unfinished(number)
         candidate.save(self.versions.path(number))
-        if self.versions.promote(number, lessons.cut, lessons.last, decision, self.state):
+        if self.versions.promote(number, data.cut, data.last, decision, self.state):
             return decision
         self.versions.remove_unfinished(number)
         served = self.versions.state().current
@@ -173,11 +173,11 @@ class _Round:
         return decision
 
 
-def _is_much(running: Recommender, lessons: Lessons) -> bool:
+def _is_much(running: Recommender, data: TrainingData) -> bool:
     """Whether much of what the candidate knows came after the last fit."""
     records = running.facts_.get(UPDATES, [])
-    new = lessons.new_pairs + sum(record.get("new pairs", 0) for record in records)
-    return bool(new > MUCH * len(lessons.known))
+    new = data.new_pairs + sum(record.get("new pairs", 0) for record in records)
+    return bool(new > MUCH * len(data.known))
 
 
 def _fitted(running: Recommender, pairs: Interactions) -> Recommender:

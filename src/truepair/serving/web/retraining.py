@@ -1,4 +1,4 @@
-"""Freshness: starts trainers, serves what is promoted, and answers about both."""
+"""AutomaticRetraining: starts trainers, serves what is promoted, and answers about both."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from pydantic import BaseModel, Field
 
 from truepair.errors import InputError, StorageError
 from truepair.recommender.estimator import Recommender
-from truepair.serving.fresh.child import Child
-from truepair.serving.fresh.decisions import DECISIONS, Decision
-from truepair.serving.fresh.retraining import WAYS, Plan, check_retrainable
-from truepair.serving.fresh.schedule import Schedule
-from truepair.serving.fresh.versions import State, Versions
 from truepair.serving.refusals import RefusalError
+from truepair.serving.retraining.child import Child
+from truepair.serving.retraining.decisions import DECISIONS, Decision
+from truepair.serving.retraining.rounds import WAYS, RetrainingPlan, check_retrainable
+from truepair.serving.retraining.schedule import Schedule
+from truepair.serving.retraining.versions import State, Versions
 from truepair.serving.web.app import Service
 from truepair.serving.web.bodies import RequestBody
 from truepair.serving.web.routing import CheckedRouter, in_thread, json_response
@@ -106,17 +106,19 @@ class VersionAnswer(BaseModel):
     version: int
 
 
-class Freshness:
-    """The part of a service that keeps its model fresh. `start` begins, `close` ends it."""
+class AutomaticRetraining:
+    """The part of a service that retrains its model. `start` begins, `close` ends it."""
 
-    def __init__(self, service: Service, versions: Versions, plan: Plan, schedule: Schedule) -> None:
+    def __init__(
+        self, service: Service, versions: Versions, plan: RetrainingPlan, schedule: Schedule
+    ) -> None:
         self.service, self.versions, self.plan, self.schedule = service, versions, plan, schedule
         self.child: Child | None = None
         self.trainings = self.failures = 0
         self._ending, self._started = threading.Event(), threading.Lock()
         self._following = threading.Lock()  # one model is loaded at a time
         self._unusable: tuple[State, float] | None = None
-        self._thread = threading.Thread(target=self._run, name="freshness", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="retraining", daemon=True)
         registry = service.metrics.registry
         self._decisions = Counter(
             "truepair_decisions", "Decisions about the model", ("decision",), registry=registry
@@ -151,7 +153,7 @@ class Freshness:
             try:
                 self.tick()
             except Exception as error:  # a full disk, or no memory: the service goes on
-                self.service.log.failed("freshness", error)
+                self.service.log.failed("retraining", error)
 
     def tick(self) -> None:
         """Serve what is promoted; note the end of a trainer; start one that is due."""
@@ -164,7 +166,7 @@ class Freshness:
         if self.child is None and self.schedule.is_due(state, self.service.reader.count):
             self.begin(self.plan)
 
-    def begin(self, plan: Plan) -> bool:
+    def begin(self, plan: RetrainingPlan) -> bool:
         """Start a trainer, unless this process or another one has one."""
         with self._started:
             if self._ending.is_set() or self.child is not None or self.versions.is_training():
@@ -186,7 +188,7 @@ class Freshness:
             except Exception as error:  # the file is damaged, or there is no memory for it
                 self._unusable = state, time.monotonic()
                 self.failures += 1
-                self.service.log.failed("freshness", error)
+                self.service.log.failed("retraining", error)
                 return state
             self._unusable = None
             if gc.get_freeze_count():  # as at the start: the new model is not looked through again and again
@@ -210,13 +212,13 @@ class Freshness:
             return
         if found["decision"] == "failed":
             self.failures += 1
-            shown = found["reason"] if self.service.log.people else found["reason"].partition(":")[0]
+            shown = found["reason"] if self.service.log.with_ids else found["reason"].partition(":")[0]
             self.service.log.write("trainer", error=shown, trace=found.get("trace", ""))
             found = Decision("failed", found["reason"], against=self.service.served.version).as_json()
             try:
                 self.versions.log.append(found)
             except (StorageError, OSError) as error:
-                self.service.log.failed("freshness", error)
+                self.service.log.failed("retraining", error)
             found = {**found, "reason": shown}
         self._count(found)
 
@@ -253,7 +255,7 @@ class Freshness:
     async def retrain(self, body: RetrainBody) -> Response:
         """Train and judge a candidate now."""
         check_retrainable(self.service.served.recommender)
-        if not await in_thread(self.begin, Plan(**{**vars(self.plan), **body.given()})):
+        if not await in_thread(self.begin, RetrainingPlan(**{**vars(self.plan), **body.given()})):
             raise RefusalError(409, "a candidate is being trained already; wait for its decision.")
         return json_response({"training": True})
 

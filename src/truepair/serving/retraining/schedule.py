@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from truepair.errors import InputError, StorageError, check_whole
 from truepair.recommender.automatic.budget import seconds_of
-from truepair.serving.fresh.versions import State
+from truepair.serving.retraining.versions import State
 
 _COUNT_SHARE = 50  # counting the events takes at most one part in so many of the time
 
@@ -60,7 +60,7 @@ class Schedule:
         return n - max(self._counted, state.counted) >= self.events
 
     def restart(self, count: Callable[[], int]) -> None:
-        """Count time and events from now: a trainer was started, or somebody has rolled back."""
+        """Count time and events from now: a trainer was started, or the model was rolled back."""
         self.started = self.clock()
         if self.events is not None:
             try:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-TRAINER = (sys.executable, "-m", "truepair.serving.fresh.trainer")
+TRAINER = (sys.executable, "-m", "truepair.serving.retraining.trainer")
 """The command of a trainer."""
 
 _TAIL = 4000  # characters of what a trainer wrote to stderr

@@ -1,4 +1,4 @@
-// A person: what they have beside what they are offered, by one model or two, with reasons.
+// A user: what they have beside what they are offered, by one model or two, with reasons.
 
 import { ask } from "./api.js";
 import { box, counted, failure, h, link, nothing, put, skeleton } from "./dom.js";
@@ -7,14 +7,14 @@ import { findUsers, searchField } from "./search.js";
 
 const BASES = {
   model: ["Trained", "The vector of training: no event has come that it does not know."],
-  events: ["Moved by events", "Folded in with what the person did since the training."],
-  popularity: ["Popular items", "Nothing is known about the person, so these are popular items."],
+  events: ["Moved by events", "Folded in with what the user did since the training."],
+  popularity: ["Popular items", "Nothing is known about the user, so these are popular items."],
 };
 
 function field() {
-  const go = (id) => (location.hash = link("person", id));
+  const go = (id) => (location.hash = link("user", id));
   return searchField({
-    label: "Find a person",
+    label: "Find a user",
     hint: "Beginning of an id",
     find: findUsers,
     show: (found) => [h("bdi", {}, String(found.user)), h("span", { class: "note" }, counted(found.items, "item"))],
@@ -27,10 +27,10 @@ async function start(page, signal) {
   const some = h("div", {}, skeleton(2));
   put(
     page,
-    h("h1", {}, "Person"),
-    h("p", { class: "lead" }, "See what somebody has, what the model offers them, and why."),
+    h("h1", {}, "User"),
+    h("p", { class: "lead" }, "See what a user has, what the model offers them, and why."),
     field(),
-    h("h2", { class: "small" }, "Some people"),
+    h("h2", { class: "small" }, "Some users"),
     some,
   );
   const { users } = await ask("/v1/users?limit=16", { signal });
@@ -40,25 +40,25 @@ async function start(page, signal) {
       "ul",
       { class: "chips" },
       users.map(({ user, items }) =>
-        h("li", {}, h("a", { href: link("person", user) }, h("bdi", {}, String(user)), h("span", { class: "note" }, counted(items, "item")))),
+        h("li", {}, h("a", { href: link("user", user) }, h("bdi", {}, String(user)), h("span", { class: "note" }, counted(items, "item")))),
       ),
     ),
   );
-  return "Person";
+  return "User";
 }
 
-function history(person) {
-  const events = person.events.map((card) => row(card, { tag: card.kind }));
-  const items = person.items.map((card) => row(card));
+function history(user) {
+  const events = user.events.map((card) => row(card, { tag: card.kind }));
+  const items = user.items.map((card) => row(card));
   if (!events.length && !items.length) {
-    return nothing("Nothing is known about this person yet. Their first event shows here, and changes the list at once.");
+    return nothing("Nothing is known about this user yet. Their first event shows here, and changes the list at once.");
   }
   return [
-    events.length > 0 && h("h3", {}, `Since the training: ${counted(person.n_events, "event")}`),
+    events.length > 0 && h("h3", {}, `Since the training: ${counted(user.n_events, "event")}`),
     events.length > 0 && rows("Events, newest first", events, false),
-    items.length > 0 && h("h3", {}, `In the training: ${counted(person.n_items, "item")}`),
+    items.length > 0 && h("h3", {}, `In the training: ${counted(user.n_items, "item")}`),
     items.length > 0 && rows("Items of the training", items, false),
-    person.n_items > items.length && h("p", { class: "hint" }, `The first ${items.length} are shown.`),
+    user.n_items > items.length && h("p", { class: "hint" }, `The first ${items.length} are shown.`),
   ];
 }
 
@@ -93,7 +93,7 @@ export async function show(page, { id, signal }) {
   const again = h("button", { type: "button" }, "Refresh");
   put(
     page,
-    h("div", { class: "head" }, h("h1", {}, "Person ", h("bdi", {}, id)), again),
+    h("div", { class: "head" }, h("h1", {}, "User ", h("bdi", {}, id)), again),
     summary,
     field(),
     h("div", { class: "side" }, lists, h("div", { class: "past" }, box("History", h("div", { class: "tall", tabindex: "0", role: "region", "aria-label": "History" }, past)))),
@@ -101,13 +101,13 @@ export async function show(page, { id, signal }) {
   const address = `/v1/users/${encodeURIComponent(id)}`;
 
   async function fill() {
-    const [person, found] = await Promise.all([ask(address, { signal }), ask(`${address}/lists?k=12`, { signal })]);
-    summary.textContent = person.known
-      ? `${counted(person.n_items, "item")} in the training, ${counted(person.n_events, "event")} since.`
-      : person.n_events
-        ? `Not in the training; ${counted(person.n_events, "event")} since.`
+    const [user, found] = await Promise.all([ask(address, { signal }), ask(`${address}/lists?k=12`, { signal })]);
+    summary.textContent = user.known
+      ? `${counted(user.n_items, "item")} in the training, ${counted(user.n_events, "event")} since.`
+      : user.n_events
+        ? `Not in the training; ${counted(user.n_events, "event")} since.`
         : "Not in the training, and without events.";
-    put(past, history(person));
+    put(past, history(user));
     const sets = found.lists.map((list) => new Set(list.items.map((card) => String(card.item))));
     const shared = new Set([...sets[0]].filter((item) => sets.every((set) => set.has(item))));
     const both = sets.length > 1;
@@ -117,5 +117,5 @@ export async function show(page, { id, signal }) {
 
   again.addEventListener("click", () => fill().catch((error) => put(lists, failure(error, fill))));
   await fill();
-  return `Person ${id}`;
+  return `User ${id}`;
 }

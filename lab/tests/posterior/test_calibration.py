@@ -1,24 +1,32 @@
 """Calibration: the ratio against one that is known, bad input, and a loss that is filled in from the data."""
 
 import dataclasses
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from posteriors import posterior_of
 from truepair.data.simulation import simulate_world
-from truepair.errors import InputError, TrainingError
-from truepair.losses import BPR, InfoNCE, InfoNCEPosterior
+from truepair.errors import InputError, StorageError, TrainingError
+from truepair.losses import BPR, LOSSES, InfoNCE
 from truepair.models.encoders import MF
 from truepair.prior import prepare, prepare_many
-from truepair.prior.calibration import calibrate, density_ratio, posterior_facts
 from truepair.prior.holdout_scores import Evidence
-from truepair.prior.preparation import _first_job
 from truepair.recommender.estimator import Recommender
+from truepair.recommender.holdout import split_for_fitting
 from truepair.sampling import Full, Uniform
 from truepair.training import Job, Settings, fit
-from worlds import interactions_of, posterior_of, two_tastes
+from truepair.tuning import Asked, training_runner
+from truepair.tuning.spaces import default_space
+from truepair_lab.posterior import InfoNCEPosterior
+from truepair_lab.posterior.calibration import calibrate, density_ratio, posterior_facts
+from truepair_lab.posterior.first_model import first_job
+from worlds import interactions_of, two_tastes
 
+FILES = Path(__file__).parent / "files"
 SETTINGS = Settings(epochs=4, batch_size=16, learning_rate=0.02, patience=None, seed=3, device="cpu")
 
 
@@ -109,7 +117,7 @@ def job_of(data, loss, **changes):
 
 
 def test_a_first_model_is_the_job_itself_without_a_tenth(seen):
-    first, held_out = _first_job(job_of(seen, InfoNCEPosterior(tau=0.1, temperature=0.7), patience=2))
+    first, held_out = first_job(job_of(seen, InfoNCEPosterior(tau=0.1), patience=2), temperature=0.7)
     assert first.loss == InfoNCE(0.7)
     assert len(held_out) == round(len(seen) / 10)
     assert len(first.interactions) + len(held_out) == len(seen)
@@ -230,3 +238,55 @@ def test_a_prior_of_0_is_infonce_without_an_extra_training(seen):
     )
     assert torch.equal(plain.users_, zero.users_)
     assert "posterior" not in zero.facts_
+
+
+# --- model files and searches ----------------------------------------------------------------------------
+
+
+def test_a_model_file_of_version_0_1_gives_the_same_lists():
+    expected = json.loads((FILES / "expected.json").read_text(encoding="utf-8"))
+    model = Recommender.load(FILES / "exact-posterior.truepair")
+    lists = model.recommend(list(expected["recommend"]), k=5).to_pylist()
+    assert [row["item"] for row in lists] == [
+        item for own in expected["recommend"].values() for item, _ in own
+    ]
+    scores = [score for own in expected["recommend"].values() for _, score in own]
+    assert [row["score"] for row in lists] == pytest.approx(scores, rel=1e-6)
+    new = model.fold_in(expected["fold_in"]["history"]).recommend(k=5).to_pylist()
+    assert [row["item"] for row in new] == [
+        item for own in expected["fold_in"]["recommend"].values() for item, _ in own
+    ]
+
+
+def test_without_the_lab_such_a_file_names_the_remedy(monkeypatch):
+    monkeypatch.delitem(LOSSES, "infonce-posterior")
+    with pytest.raises(StorageError, match=r"loss = 'infonce-posterior' is not known here.*register it"):
+        Recommender.load(FILES / "exact-posterior.truepair")
+
+
+def test_the_default_space_searches_the_prior_and_the_temperature():
+    with pytest.raises(InputError, match="use sampler='full'"):
+        default_space("infonce-posterior", sampler="uniform")
+    own = {name for name in default_space("infonce-posterior") if name.startswith("loss.")}
+    assert own == {"loss.tau", "loss.temperature"}
+
+
+def test_a_trial_whose_first_model_diverges_fails_alone():
+    split, ended = split_for_fitting(two_tastes(), None, 0.2, 0), {}
+    fixed = {"encoder": "mf", "sampler": "full", "epochs": 6, "batch_size": 16, "device": "cpu"}
+    runner = training_runner(
+        {**fixed, "encoder.dim": 4, "learning_rate": 0.05}, split.train, split.valid, "ndcg@5", "full"
+    )
+    weighted = {"loss": "infonce-posterior", "loss.tau": 0.5}
+    diverges = {"learning_rate": 1e30, "optimizer": "sgd", "encoder.scoring": "dot"}
+    chosen = [weighted, weighted | diverges, {"loss": "infonce"}, {**weighted, "sampler": "uniform"}]
+    runner(
+        [
+            Asked(n, {**runner.fixed, **each}, lambda outcome, n=n: ended.update({n: outcome}), ())
+            for n, each in enumerate(chosen)
+        ]
+    )
+    assert [ended[n].state for n in range(4)] == ["complete", "failed", "complete", "failed"]
+    assert ended[0].score != ended[2].score
+    model = Recommender.of({**runner.fixed, **weighted}).fit(split)
+    assert (ended[0].score, ended[0].epoch) == (model.result_.score, model.result_.epoch)

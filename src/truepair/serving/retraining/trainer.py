@@ -35,9 +35,9 @@ def main() -> int:
 def outcome(plan: dict[str, Any]) -> dict[str, Any]:
     """The decision of a round, or why it failed, as JSON."""
     try:
-        from truepair.serving.fresh.retraining import Plan, retrain  # takes seconds
+        from truepair.serving.retraining.rounds import RetrainingPlan, retrain  # takes seconds
 
-        decision = retrain(Plan(**plan))
+        decision = retrain(RetrainingPlan(**plan))
         return BUSY if decision is None else decision.as_json()
     except Exception as error:
         trace = "".join(traceback.format_tb(error.__traceback__))

@@ -16,8 +16,8 @@ import torch
 from scipy.optimize import isotonic_regression
 
 from truepair.data.interactions import Interactions
-from truepair.losses.positive_probability import Posterior
 from truepair.prior.holdout_scores import Evidence, Floats, moments, standardise
+from truepair_lab.posterior.positive_probability import Posterior
 
 _BINS = 200  # half of them quantiles of held-out scores, half of unlabelled scores
 _ENTRIES = 1024  # of the table

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from truepair.prior.calibration import density_ratio
 from truepair.prior.holdout_scores import Evidence
+from truepair_lab.posterior.calibration import density_ratio
 
 
 @pytest.mark.parametrize("n", [40, 300])

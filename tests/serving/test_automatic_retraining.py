@@ -1,4 +1,4 @@
-"""A service that keeps its model fresh: promotions, rollbacks, failures, and what it says about them."""
+"""A service that retrains its model: promotions, rollbacks, failures, and what it says about them."""
 
 import io
 import json
@@ -9,14 +9,14 @@ from asking import Client, resolved, schema_of
 from retraining_worlds import Shop
 from truepair.errors import StorageError
 from truepair.recommender.estimator import Recommender
-from truepair.serving.fresh import trainer
-from truepair.serving.fresh.decisions import DecisionLog
-from truepair.serving.fresh.schedule import Schedule
-from truepair.serving.fresh.versions import Versions
-from truepair.serving.web import freshness
+from truepair.serving.retraining import trainer
+from truepair.serving.retraining.decisions import DecisionLog
+from truepair.serving.retraining.schedule import Schedule
+from truepair.serving.retraining.versions import Versions
+from truepair.serving.web import retraining
 from truepair.serving.web.app import Service
-from truepair.serving.web.freshness import Freshness
 from truepair.serving.web.logs import Log
+from truepair.serving.web.retraining import AutomaticRetraining
 from truepair.serving.web.tokens import Tokens
 
 
@@ -44,7 +44,7 @@ def shop(tmp_path):
 @pytest.fixture
 def start(shop, monkeypatch):
     """A function that gives a client of a service of the shop; its thread does not run."""
-    monkeypatch.setattr(freshness, "Child", Trainer)
+    monkeypatch.setattr(retraining, "Child", Trainer)
     monkeypatch.setattr(Trainer, "ends", None)
     services = []
 
@@ -54,7 +54,7 @@ def start(shop, monkeypatch):
         log = log or Log(io.StringIO())
         service = Service(Recommender.load(versions.path(current)), shop.store_path, log=log, **options)
         service.served.version = current
-        service.fresh = Freshness(service, versions, shop.plan(), schedule or Schedule())
+        service.retraining = AutomaticRetraining(service, versions, shop.plan(), schedule or Schedule())
         services.append(service)
         return Client(service)
 
@@ -67,7 +67,7 @@ def retrained(client):
     """Train now, and wait for the decision."""
     answer = client.post("/v1/model/retrain", {})
     assert (answer.status, answer.json) == (200, {"training": True})
-    client.service.fresh.tick()
+    client.service.retraining.tick()
 
 
 def decisions(client):
@@ -115,11 +115,11 @@ def test_another_service_follows(shop, start):
     shop.add_visits()
     retrained(one)
     assert version(other) == 0
-    other.service.fresh.tick()
+    other.service.retraining.tick()
     assert version(other) == 1
     Versions(shop.path).roll_back()  # `truepair rollback`
     for client in (one, other):
-        client.service.fresh.tick()
+        client.service.retraining.tick()
         assert version(client) == 0
 
 
@@ -182,10 +182,10 @@ def test_a_page_of_another_site_cannot_change_the_model(start):
 def test_one_trainer_at_a_time(shop, start):
     client = start()
     assert client.post("/v1/model/retrain", {"by": "fit"}).status == 200
-    assert client.service.fresh.child.plan["by"] == "fit"
+    assert client.service.retraining.child.plan["by"] == "fit"
     again = client.post("/v1/model/retrain", {})
     assert (again.status, "being trained already" in again.json["error"]) == (409, True)
-    client.service.fresh.tick()
+    client.service.retraining.tick()
     with Versions(shop.path).training():  # another process
         assert client.post("/v1/model/retrain", {}).status == 409
     assert client.post("/v1/model/retrain", {}).status == 200
@@ -198,9 +198,9 @@ def test_a_killed_trainer_is_logged_and_tried_again(shop, start, monkeypatch):
     shop.add_visits(users=range(2, 90))
     ends = {"decision": "failed", "reason": "the trainer was killed by SIGKILL", "trace": "frames"}
     monkeypatch.setattr(Trainer, "ends", ends)
-    fresh = client.service.fresh
-    fresh.tick()
-    fresh.tick()
+    loop = client.service.retraining
+    loop.tick()
+    loop.tick()
     assert decisions(client) == ["failed"]
     assert client.get("/v1/model/decisions").json["running"]["failures"] == 1
     assert client.get("/v1/users/u1/recommendations").body == before
@@ -208,7 +208,7 @@ def test_a_killed_trainer_is_logged_and_tried_again(shop, start, monkeypatch):
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
     assert [line["error"] for line in lines if line["what"] == "trainer"] == [ends["reason"]]
     monkeypatch.setattr(Trainer, "ends", None)
-    fresh.tick()
+    loop.tick()
     assert (version(client), decisions(client)) == (1, ["promoted", "failed"])
 
 
@@ -232,8 +232,8 @@ def test_a_full_disk_does_not_touch_the_service(start, monkeypatch):
     monkeypatch.setattr(Trainer, "ends", {"decision": "failed", "reason": "StorageError: full"})
     retrained(client)
     assert client.get("/v1/users/u1/recommendations").status == 200
-    assert client.service.fresh.failures == 1
-    assert client.service.fresh.child is None
+    assert client.service.retraining.failures == 1
+    assert client.service.retraining.child is None
 
 
 @pytest.mark.parametrize("content", [b"", b"no model", None], ids=["empty", "damaged", "missing"])
@@ -245,34 +245,34 @@ def test_a_version_that_cannot_be_loaded_is_not_served(shop, start, content, mon
     path = Versions(shop.path).path(1)
     good = path.read_bytes()
     path.unlink() if content is None else path.write_bytes(content)
-    fresh, loads = client.service.fresh, []
+    loop, loads = client.service.retraining, []
     load = Recommender.load
     monkeypatch.setattr(Recommender, "load", lambda path: loads.append(path) or load(path))
     for _ in range(3):
-        fresh.tick()
+        loop.tick()
     assert len(loads) == 1  # it is not tried again and again
     assert client.get("/v1/users/u1/recommendations").body == before
-    assert fresh.failures == 1
+    assert loop.failures == 1
     path.write_bytes(good)
-    fresh._unusable = (fresh._unusable[0], fresh._unusable[1] - 60)
-    fresh.tick()
+    loop._unusable = (loop._unusable[0], loop._unusable[1] - 60)
+    loop.tick()
     assert version(client) == 1
 
 
 def test_the_thread_goes_on_after_an_error(start, monkeypatch):
     stream = io.StringIO()
     client = start(log=Log(stream))
-    fresh, ticks = client.service.fresh, []
+    loop, ticks = client.service.retraining, []
 
     def broken():
         ticks.append(1)
         if len(ticks) == 3:
-            fresh._ending.set()
+            loop._ending.set()
         raise StorageError("cannot read current")
 
-    monkeypatch.setattr(fresh, "tick", broken)
-    monkeypatch.setattr(freshness, "TICK", 0.001)
-    fresh._run()
+    monkeypatch.setattr(loop, "tick", broken)
+    monkeypatch.setattr(retraining, "TICK", 0.001)
+    loop._run()
     assert len(ticks) == 3
     assert stream.getvalue().count('"error": "StorageError"') == 3
 
@@ -280,30 +280,30 @@ def test_the_thread_goes_on_after_an_error(start, monkeypatch):
 def test_the_end_of_the_service_ends_its_trainer(start):
     client = start()
     client.post("/v1/model/retrain", {})
-    fresh = client.service.fresh
-    fresh.start()
-    fresh.child.is_running = True
-    child = fresh.child
+    loop = client.service.retraining
+    loop.start()
+    loop.child.is_running = True
+    child = loop.child
     client.service.close()
     assert child.is_stopped
-    assert not fresh._thread.is_alive()
-    assert not fresh.begin(fresh.plan)
+    assert not loop._thread.is_alive()
+    assert not loop.begin(loop.plan)
 
 
 def test_the_clock_starts_anew_after_a_rollback(shop, start):
     client = start(Schedule(None, 5))
     shop.add_visits()
-    fresh = client.service.fresh
-    fresh.tick()
-    fresh.tick()
+    loop = client.service.retraining
+    loop.tick()
+    loop.tick()
     assert version(client) == 1
     client.post("/v1/model/rollback", {})
-    trainings = fresh.trainings
+    trainings = loop.trainings
     shop.add([("u1", "x1")])
-    fresh.schedule._next_count = 0
-    fresh.tick()
-    assert fresh.trainings == trainings
+    loop.schedule._next_count = 0
+    loop.tick()
+    assert loop.trainings == trainings
     shop.add([(f"u{n}", "x1") for n in range(2, 8)])
-    fresh.schedule._next_count = 0
-    fresh.tick()
-    assert fresh.trainings == trainings + 1
+    loop.schedule._next_count = 0
+    loop.tick()
+    assert loop.trainings == trainings + 1

@@ -1,1 +1,0 @@
-"""A model that stays fresh: retrained from the store, judged, promoted if it is not worse, rolled back."""
