@@ -14,6 +14,7 @@ from truepair import (
 )
 from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
+from truepair.data.log import sorted_log, stable_order
 from truepair.data.rows.pairs import interactions_of
 from truepair.data.split_recipes import k_folds
 from truepair.errors import InputError
@@ -101,6 +102,42 @@ def test_ties_are_found_in_any_column_of_times(time):
     assert read_interactions(rows).origin.places is not None
     rows["user"] = [1, 1, 1, 2]
     assert read_interactions(rows).origin.places is None
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        np.array([], np.int64),
+        np.array([3]),
+        np.array([5, -2, 5, -2, 0]),
+        np.array([2**62, -(2**62), 7, 2**62, 7]),  # a span of 64 bits
+        np.array([2**63 - 1, -(2**63), 0, 0]),
+        np.array([1, 3, 2, 3]) * 2**60,
+        np.array([9, 9, 9]) * 10**17,
+        np.array([4, 1, 4, 0], np.int32),
+        np.array([2**32 - 1, 0, 2**32 - 1], np.uint32),
+        np.array([0.5, -1.5, 0.5, 0.0]),
+    ],
+)
+def test_the_order_is_stable_for_keys_of_any_span(keys):
+    order, ordered = stable_order(keys)
+    assert order.tolist() == np.argsort(keys, kind="stable").tolist()
+    assert ordered.tolist() == np.sort(keys).tolist()
+
+
+@pytest.mark.parametrize("unit", [1, 10**6])
+@pytest.mark.parametrize("span", [10, 10**9, 10**12])
+def test_a_log_of_random_rows_is_sorted(unit, span):
+    rng = np.random.default_rng(span)
+    users, items, time = (rng.integers(0, n, 3000) for n in (40, 50, span))
+    log = sorted_log(users, items, IdMap.range(40), IdMap.range(50), time=time * unit)
+    order = np.lexsort((time, users))
+    assert log.users.tolist() == users[order].tolist()
+    assert log.items.tolist() == items[order].tolist()
+    assert log.time.tolist() == (time * unit)[order].tolist()
+    places = rng.permutation(3000).astype(np.uint32)
+    log = sorted_log(users, items, IdMap.range(40), IdMap.range(50), places, time=time * unit)
+    assert log.items.tolist() == items[np.lexsort((places, time, users))].tolist()
 
 
 def test_the_seed_decides_ties_where_the_source_is_not_known():

@@ -16,12 +16,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import truepair as tp
-from truepair.data.preparing import merging, pair_files, parts, prepare, staging
+from truepair.data.preparing import log_files, merging, pair_files, parts, prepare, staging
 from truepair.data.preparing.parts import lowest_words
 from truepair.data.preparing.work import memory_bytes
+from truepair.data.rows.pairs import interactions_of
 from truepair.data.sources import formats, text
 from truepair.errors import InputError, StorageError, TruepairError
 from truepair.randomness import random_order
+from truepair.recommender.holdout import joined
 
 MEMORY = "600MB"
 IDS = ("int", "uint64", "huge", "text", "uuid", "bytes", "float", "category")
@@ -37,6 +39,7 @@ def small_blocks(monkeypatch):
         (merging, "_AT_ONCE", 8),
         (merging, "_IDS_AT_ONCE", 3),
         (pair_files, "AT_ONCE", 5),
+        (log_files, "AT_ONCE", 5),
         (parts, "AT_ONCE", 5),
         (formats, "BATCH", 4),
         (text, "_BLOCK", 300),
@@ -145,6 +148,17 @@ def check_same(one, other):
     assert np.array_equal(other.items, one.items)
     assert other.report() == one.report()
     assert other.time_kind == one.time_kind
+    check_same_events(one, other)
+
+
+def check_same_events(one, other):
+    """The same log where it is stored, and in any case the same order of events."""
+    assert (other.stored_log is None) == (one.stored_log is None)
+    assert (other.origin.places is None) == (one.origin.places is None)
+    assert repr(other.log.to_table().to_pydict()) == repr(one.log.to_table().to_pydict())  # NaN equals NaN
+    if one.stored_log is not None:
+        assert interactions_of(other.log).hash == interactions_of(one.log).hash
+        assert other.log.policy.duplicates == one.log.policy.duplicates
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -181,6 +195,66 @@ def test_the_split_is_that_of_split_random(tmp_path, valid):
     assert tp.read_interactions(tmp_path / "f" / "test") == expected.test
     with pytest.raises(InputError, match="is a split; give one of its parts"):
         tp.read_interactions(tmp_path / "f")
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("core", [None, 2])
+def test_pairs_of_equal_time_keep_their_order_in_the_source(tmp_path, core):
+    rng = np.random.default_rng(3)
+    users, items = np.divmod(rng.choice(8 * 9, 50, replace=False), 9)
+    table = {"user": users, "item": items, "time": rng.integers(0, 3, 50)}
+    expected = tp.read_interactions(table, core=core)
+    made = tp.prepare_interactions(table, tmp_path / "f", memory=MEMORY, core=core)
+    assert made.origin.places.dtype == np.uint32
+    check_same(expected, made)
+    last = [tp.split_leave_last_out(each, 2, seed=1) for each in (expected, made)]
+    assert last[0] == last[1]
+    split = tp.prepare_interactions(
+        table, tmp_path / "s", memory=MEMORY, core=core, test=0.3, valid=0.2, seed=7
+    )
+    for name, part in tp.split_random(expected, 0.3, 0.2, seed=7).parts.items():
+        check_same(part, split.parts[name])
+    table["time"] = rng.permutation(50)
+    assert tp.prepare_interactions(table, tmp_path / "no ties", memory=MEMORY).origin.places is None
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("now", [None, "2024-06-01", 1_717_300_000_000])
+def test_the_events_have_the_policy_of_reading(tmp_path, now):
+    """Train of a split is weighted as of the cut, or as of the `now` that was given."""
+    rng = np.random.default_rng(4)
+    table = {"user": rng.integers(0, 6, 80), "item": rng.integers(0, 5, 80)}
+    table["time"] = 1_700_000_000 + rng.integers(0, 10**7, 80)
+    options = {"half_life": "30d", "counts": "cap:3", "duplicates": "sum", "now": now}
+    expected = tp.read_interactions(table, **options)
+    made = tp.prepare_interactions(table, tmp_path / "f", memory=MEMORY, **options)
+    check_same(expected, made)
+    assert made.log.weight.tolist() == [1.0] * 80
+    assert tp.split_temporal(made, 0.3, 0.2) == tp.split_temporal(expected, 0.3, 0.2)
+
+
+def test_positions_of_events_in_lists_of_items(tmp_path):
+    pytest.importorskip("duckdb")
+    (tmp_path / "lists.txt").write_text("0 3 1 3 2\n1 2 2 1\n")
+    options = {"format": "adjacency", "chronological": True}
+    expected = tp.read_interactions(tmp_path / "lists.txt", **options)
+    made = tp.prepare_interactions(tmp_path / "lists.txt", tmp_path / "f", memory=MEMORY, **options)
+    check_same(expected, made)
+    assert made.log.to_table()["order"].to_pylist() == [0, 1, 2, 3, 0, 1, 2]
+
+
+def test_parts_that_are_opened_one_by_one_have_their_own_events(tmp_path):
+    """Joined again, they are what the parts of one split are: no event counts twice."""
+    pytest.importorskip("duckdb")
+    table = {"user": [1, 1, 1, 2, 2, 2] * 3, "item": [1, 2, 3, 1, 2, 3] * 3, "time": list(range(18))}
+    made = tp.prepare_interactions(
+        table, tmp_path / "f", memory=MEMORY, duplicates="sum", test=0.2, valid=0.4, seed=1
+    )
+    opened = {name: tp.open_prepared(tmp_path / "f" / name) for name in made.parts}
+    given = tp.split_given(opened["train"], opened["test"], opened["valid"])
+    assert sum(len(part.log) for part in opened.values()) == 18
+    assert given == made
+    assert joined([given.train, given.valid]) == joined([made.train, made.valid])
 
 
 def test_the_lowest_words_are_the_first_of_the_random_order(monkeypatch):
@@ -304,11 +378,12 @@ def clicks(tmp_path):
     pytest.importorskip("duckdb")
     rng = np.random.default_rng(1)
     path = tmp_path / "clicks.parquet"
-    pq.write_table(pa.table({"user": rng.integers(0, 50, 900), "item": rng.integers(0, 30, 900)}), path)
+    users, items, times = (rng.integers(0, n, 900) for n in (50, 30, 99))
+    pq.write_table(pa.table({"user": users, "item": items, "time": times}), path)
     return path
 
 
-STEPS = ("rows", "ids", "pairs", "core", "split")
+STEPS = ("rows", "ids", "pairs", "log", "core", "split")
 
 
 @pytest.mark.parametrize("stopped_after", STEPS)
@@ -330,7 +405,10 @@ def test_a_stopped_run_goes_on_from_the_last_finished_step(clicks, tmp_path, mon
     assert not (tmp_path / "f").exists()
     before, stopped_after = list(done), None
     done.clear()
-    assert tp.prepare_interactions(clicks, tmp_path / "f", **options) == expected
+    made = tp.prepare_interactions(clicks, tmp_path / "f", **options)
+    assert made == expected
+    for name, part in expected.parts.items():
+        check_same_events(part, made.parts[name])
     assert [*before, *done] == list(STEPS)
     assert sorted(os.listdir(tmp_path)) == ["clicks.parquet", "f"]
 
@@ -344,7 +422,7 @@ def test_the_database_lets_go_of_its_memory_once_the_pairs_are_written(clicks, t
 
     monkeypatch.setattr(prepare.Work, "finish", look)
     tp.prepare_interactions(clicks, tmp_path / "f", memory="1GB", core=2, test=0.2)
-    assert limits == dict.fromkeys(STEPS[:3], "667.5 MiB") | dict.fromkeys(STEPS[3:], "190.7 MiB")
+    assert limits == dict.fromkeys(STEPS[:4], "667.5 MiB") | dict.fromkeys(STEPS[4:], "190.7 MiB")
 
 
 def test_other_options_or_a_changed_source_start_anew(clicks, tmp_path, monkeypatch):

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import truepair as tp
+from truepair.data.prepared import opening
 from truepair.data.prepared.array_files import ArrayWriter, open_array, verify_array, write_array
 from truepair.data.prepared.manifest import NAME, Manifest, Part, _digest, write_manifest
 from truepair.errors import StorageError
@@ -115,8 +116,8 @@ def test_a_manifest_that_was_changed_is_refused(folder):
 
 
 def test_a_newer_version_and_other_kinds_are_refused(folder):
-    rewritten(folder, version=2)
-    refused(folder, "was prepared in version 2; this truepair reads up to 1; upgrade it")
+    rewritten(folder, version=3)
+    refused(folder, "was prepared in version 3; this truepair reads up to 2; upgrade it")
     rewritten(folder, version=0)
     refused(folder, "version 0 never existed")
     rewritten(folder, kind="something")
@@ -202,6 +203,79 @@ def test_ids_of_every_type(tmp_path, ids):
     made = tp.prepare_interactions(table, tmp_path / "f", memory="600MB")
     assert made.user_ids == tp.read_interactions(table).user_ids
     assert made == tp.read_interactions(table)
+
+
+EVENTS = {"user": [1, 1, 1, 2], "item": [7, 9, 7, 9], "time": [1, 2, 3, 4], "weight": [1.0, -1.0, 2.0, 1.0]}
+
+
+@pytest.fixture
+def events(tmp_path):
+    pytest.importorskip("duckdb")
+    tp.prepare_interactions(EVENTS, tmp_path / "events", memory="600MB", dislikes=True)
+    return tmp_path / "events"
+
+
+def test_the_log_is_mapped(events):
+    found = tp.open_prepared(events, verify=True)
+    assert found.log.to_table() == tp.read_interactions(EVENTS, dislikes=True).log.to_table()
+    assert found.log is found.origin.log
+    assert not any(column.flags.owndata for column in (found.log.users, found.log.items, found.log.time))
+    assert (found.log.items.dtype, found.log.disliked.dtype) == (np.int32, bool)
+    assert not found.log.time.flags.writeable
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [("users", [1, 0, 0, 0]), ("items", [0, 1, 2, 1]), ("items", [0, -1, 0, 1]), ("time", [1, 3, 2, 4])],
+)
+def test_events_out_of_order_or_range_are_noticed_when_asked(events, monkeypatch, column, values):
+    monkeypatch.setattr(opening, "_AT_ONCE", 2)
+    tp.open_prepared(events, verify=True)
+    content = json.loads((events / NAME).read_text())
+    file = write_array(
+        events, f"log/{column}.npy", np.array(values, np.load(events / f"log/{column}.npy").dtype)
+    )
+    content["arrays"][f"log/{column}"]["digest"] = file.digest
+    rewritten(events, arrays=content["arrays"])
+    tp.open_prepared(events)
+    refused(events, "log is damaged: its events are not codes in the order of user and time", verify=True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"events": 5}, "log/users has the type"),
+        ({"events": -1}, "-1 is no count"),
+        ({"events": None}, "unknown arrays"),
+        ({"policy": {"duplicates": "best"}}, "duplicates = 'best'"),
+        ({"policy": {"half_life": "soon"}}, "half_life = 'soon' is no time"),
+        ({"policy": {"counts": "all"}}, "counts = 'all' is not known"),
+        ({"policy": {"half_life": "1d", "now": "today"}}, "now"),
+        ({"policy": {"other": 1}}, "is damaged or foreign"),
+        ({"policy": None}, "is damaged or foreign"),
+    ],
+)
+def test_events_that_do_not_fit_to_the_manifest(events, changes, message):
+    rewritten(events, **changes)
+    refused(events, message)
+
+
+def test_a_log_needs_times(events):
+    arrays = json.loads((events / NAME).read_text())["arrays"]
+    del arrays["log/time"]
+    rewritten(events, arrays=arrays)
+    refused(events, "log/time is not among its arrays")
+
+
+def test_a_folder_of_version_1_has_no_log(folder):
+    content = json.loads((folder / NAME).read_text())
+    for name in ("digest", "policy", "events"):
+        content.pop(name)
+    content["version"] = 1
+    (folder / NAME).write_text(json.dumps({**content, "digest": _digest(content)}))
+    found = tp.open_prepared(folder, verify=True)
+    assert found == tp.read_interactions(TABLE)
+    assert found.stored_log is None
 
 
 def test_a_manifest_keeps_its_values(tmp_path):

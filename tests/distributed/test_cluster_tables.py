@@ -62,6 +62,7 @@ def assert_writes_what_prepare_writes(write, expected, tmp_path, repeats_are_cou
     for name, options in CALLS.items():
         write(tmp_path / name, **options)
         files = sorted(file.relative_to(expected / name) for file in (expected / name).rglob("*.npy"))
+        files = [file for file in files if file.parts[0] != "log" and file.stem != "places"]
         assert files == sorted(file.relative_to(tmp_path / name) for file in (tmp_path / name).rglob("*.npy"))
         for file in files:
             assert (tmp_path / name / file).read_bytes() == (expected / name / file).read_bytes(), (

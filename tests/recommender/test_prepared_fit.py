@@ -15,14 +15,13 @@ QUICK = {"dim": 8, "epochs": 2, "device": "cpu", "auto": False}
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """Interactions in memory and the folder of the same ones; no event repeats, as a folder has no log."""
+    """Interactions in memory and the folder of the same ones."""
     pytest.importorskip("duckdb")
     rng = np.random.default_rng(0)
     n = 900
-    users, items = np.divmod(rng.choice(60 * 40, n, replace=False), 40)
     table = {
-        "user": users,
-        "item": items,
+        "user": rng.integers(0, 60, n),
+        "item": rng.integers(0, 40, n),
         "time": rng.integers(0, 10**9, n),
     }
     table["weight"] = rng.choice([1.0, 2.0], n)

@@ -85,8 +85,8 @@ class Log:
     @cached_property
     def first_like(self) -> Codes:
         """The row of the first like of each event's pair; the event's own row if the pair has none."""
-        order = np.argsort(self.keys, kind="stable")
-        starts = np.flatnonzero(np.diff(self.keys[order], prepend=-1))
+        order, ordered = stable_order(self.keys)
+        starts = np.flatnonzero(np.diff(ordered, prepend=-1))
         likes = np.where(self.liked[order], order, len(self))
         firsts = np.minimum.reduceat(likes, starts) if len(self) else likes
         first = np.empty(len(self), dtype=np.int64)
@@ -165,12 +165,18 @@ def sorted_log(
 ) -> Log:
     """The log of rows in any order; `places` are those in the source, by default 0, 1, …"""
     by = [key for key in (places, columns.get("time"), users) if key is not None]
-    order = np.lexsort(by)
+    order, ordered = stable_order(by[0])
+    for key in by[1:]:
+        ordered = key[order]  # lets go of the former one
+        step, ordered = stable_order(ordered)
+        order = order[step]
+        del step
+    coded = narrow(ordered, len(user_ids))
+    del ordered
     kept: dict[str, Any] = {
         name: column[order] if isinstance(column, np.ndarray) else column for name, column in columns.items()
     }
-    codes = narrow(users[order], len(user_ids)), narrow(items[order], len(item_ids))
-    return Log(*codes, user_ids, item_ids, **kept)
+    return Log(coded, narrow(items[order], len(item_ids)), user_ids, item_ids, **kept)
 
 
 def joined_log(logs: Collection[Log]) -> Log:
@@ -188,6 +194,37 @@ def joined_log(logs: Collection[Log]) -> Log:
     codes = columns.pop("users"), columns.pop("items")
     ids = first.user_ids, first.item_ids
     return sorted_log(*codes, *ids, **columns, time_kind=first.time_kind, policy=first.policy)
+
+
+def stable_order(keys: npt.NDArray[Any]) -> tuple[Codes, npt.NDArray[Any]]:
+    """The stable order of the keys, and the keys in this order."""
+    bits = max(len(keys) - 1, 0).bit_length()
+    if len(keys) and keys.dtype.kind in "iu":
+        first, span = int(keys.min()), int(keys.max()) - int(keys.min())
+        unit = common_unit(keys, first) if span.bit_length() + bits > 63 > span.bit_length() else 1
+        if (span // unit).bit_length() + bits <= 63:
+            # sorting numbers is several times faster than sorting their positions, which ride along
+            packed = np.subtract(keys, first, dtype=np.int64)
+            if unit > 1:
+                packed //= unit
+            packed <<= bits
+            packed |= np.arange(len(keys), dtype=np.int32 if bits < 32 else np.int64)
+            packed.sort()
+            ordered = packed >> bits
+            ordered *= unit
+            ordered += first
+            packed &= (1 << bits) - 1
+            return packed, ordered
+    order = np.argsort(keys, kind="stable")
+    return order, keys[order]
+
+
+def common_unit(values: npt.NDArray[Any], first: int) -> int:
+    """The largest number that divides the distances of all values from the first: 10⁶ for dates in
+    microseconds that are whole seconds."""
+    if int(np.gcd.reduce(values[:1000] - first)) == 1:  # as of most columns: all of it need not be read
+        return 1
+    return max(1, int(np.gcd.reduce(values - first)))
 
 
 def narrow(codes: npt.NDArray[Any], n: int) -> Codes:

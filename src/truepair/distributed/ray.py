@@ -75,7 +75,7 @@ def write_prepared(dataset: Any, folder: str | Path, **options: Any) -> Interact
 
     The cluster sorts the rows; this process streams them into the arrays, and has only the ids in memory. The
     arrays are those of `prepare_interactions` for the same options and for the rows in the order of the
-    dataset. Missing values are an error. The options are:
+    dataset, without the log of events. Missing values are an error. The options are:
 
     - `user`, `item`, `rating`, `weight`, `time`: a column's name or position; None finds it by its name,
       False ignores it.

@@ -69,8 +69,8 @@ def write_prepared(table: Any, folder: str | Path, **options: Any) -> Interactio
 
     The cluster sorts the rows and writes them as Parquet beside `folder`, which all machines must reach; this
     process streams them into the arrays, and has only the ids in memory. The arrays are those of
-    `prepare_interactions` for the same options and for the rows in the order of `table.collect()`. Missing
-    values are an error. The options are:
+    `prepare_interactions` for the same options and for the rows in the order of `table.collect()`, without
+    the log of events. Missing values are an error. The options are:
 
     - `user`, `item`, `rating`, `weight`, `time`: a column's name or position; None finds it by its name,
       False ignores it.

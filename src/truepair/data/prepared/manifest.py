@@ -9,13 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from truepair.data.interactions import EXTRA, TIME_KINDS, Step
+from truepair.data.log import Policy
 from truepair.data.prepared.array_files import ArrayFile
-from truepair.errors import InputError, StorageError
+from truepair.data.rows.pairs import DUPLICATES
+from truepair.data.rows.weighting import Weighting
+from truepair.errors import InputError, StorageError, check_choice, check_number
 from truepair.storage.atomic import atomic_write
 from truepair.storage.plain_values import every_value
 
 KIND = "truepair prepared interactions"
-VERSION = 1
+VERSION = 2
+"""Version 1 has no events, places and policy."""
+
 NAME = "manifest.json"
 
 WHOLE = ("all",)
@@ -50,6 +55,9 @@ class Manifest:
     history: tuple[Step, ...] = ()
     about: dict[str, Any] = field(default_factory=dict)
     """Source, options and versions, for people."""
+    policy: Policy = field(default=Policy())
+    events: int | None = None
+    """Of the log that all parts share; None if there is none."""
 
     def to_json(self) -> dict[str, Any]:
         """The content of the file, without its checksum."""
@@ -68,6 +76,8 @@ class Manifest:
             "recipe": self.recipe,
             "history": [asdict(step) for step in self.history],
             "about": self.about,
+            "policy": asdict(self.policy),
+            "events": self.events,
             "arrays": arrays,
         }
 
@@ -107,7 +117,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def _from_json(content: dict[str, Any]) -> Manifest:
-    if content["version"] != VERSION:
+    if content["version"] not in (1, VERSION):
         raise ValueError(f"version {content['version']!r:.20} never existed")
     arrays = {
         name: ArrayFile(
@@ -130,6 +140,8 @@ def _from_json(content: dict[str, Any]) -> Manifest:
         content["recipe"],
         tuple(_step(**step) for step in content["history"]),
         dict(content["about"]),
+        _policy(**content.get("policy", {})),
+        None if (events := content.get("events")) is None else _count(events),
     )
 
 
@@ -150,7 +162,7 @@ def _check(made: Manifest) -> None:
     for name, allowed in expected.items():
         one = made.arrays.get(name)
         if one is None:
-            if not name.endswith(EXTRA) and name != "disliked":
+            if allowed.required:
                 raise ValueError(f"{name} is not among its arrays")
         elif one.dtype not in allowed.dtypes or not allowed.fits(one.shape):
             raise ValueError(f"{name} has the type {one.dtype!r:.20} and the shape {one.shape!r:.60}")
@@ -164,6 +176,7 @@ class Expected:
 
     dtypes: tuple[str, ...]
     shape: tuple[int | None, ...]
+    required: bool = True
 
     def fits(self, shape: tuple[int, ...]) -> bool:
         """Whether an array may have this shape."""
@@ -174,10 +187,11 @@ class Expected:
 
 _CODES = ("<i4", "<i8")
 _NUMBERS = ("<f8", "<i8")
+_PLACES = ("<u4", "<i8")
 
 
 def expected_arrays(made: Manifest) -> dict[str, Expected]:
-    """All arrays that such a folder may have; ratings, weights, times and dislikes may be absent."""
+    """All arrays that such a folder may have."""
     found: dict[str, Expected] = {}
     for who, n, kind in (("user", made.users, made.user_type), ("item", made.items, made.item_type)):
         found |= _id_arrays(f"{who}_ids", n, kind)
@@ -185,8 +199,14 @@ def expected_arrays(made: Manifest) -> dict[str, Expected]:
         found |= {f"{name}/{code}": Expected(_CODES, (part.pairs,)) for code in ("users", "items")}
         found[f"{name}/starts"] = Expected(("<i8",), (made.users + 1,))
         found[f"{name}/popularity"] = Expected(("<i8",), (made.items,))
-        found |= {f"{name}/{column}": Expected(_NUMBERS, (part.pairs,)) for column in EXTRA}
-    return {**found, "disliked": Expected(("<i8",), (None,))}
+        found |= {f"{name}/{column}": Expected(_NUMBERS, (part.pairs,), False) for column in EXTRA}
+        found[f"{name}/places"] = Expected(_PLACES, (part.pairs,), False)
+    if made.events is not None:
+        events = (made.events,)
+        found |= {f"log/{code}": Expected(_CODES, events) for code in ("users", "items")}
+        found |= {f"log/{column}": Expected(_NUMBERS, events, column == "time") for column in EXTRA}
+        found["log/disliked"] = Expected(("|b1",), events, False)
+    return {**found, "disliked": Expected(("<i8",), (None,), False)}
 
 
 def _id_arrays(name: str, n: int, kind: str) -> dict[str, Expected]:
@@ -200,6 +220,18 @@ def _id_arrays(name: str, n: int, kind: str) -> dict[str, Expected]:
 
 def _step(what: str, rows: int, users: int, items: int, note: bool) -> Step:
     return Step(what, _count(rows), _count(users), _count(items), note=bool(note))
+
+
+def _policy(
+    duplicates: str = "last",
+    half_life: str | None = None,
+    now: float | None = None,
+    counts: str | None = None,
+) -> Policy:
+    if now is not None:
+        check_number("now", now)
+    Weighting(half_life, now, counts=counts)  # raises if one of them cannot be used
+    return Policy(check_choice("duplicates", duplicates, DUPLICATES), half_life, now, counts)
 
 
 def _count(value: Any) -> int:

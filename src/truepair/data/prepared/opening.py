@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from truepair.data.ids import IdMap
-from truepair.data.interactions import EXTRA, Interactions, trusted_interactions
+from truepair.data.interactions import EXTRA, Interactions, Origin, trusted_interactions
+from truepair.data.log import Log
 from truepair.data.prepared.array_files import open_array, verify_array
 from truepair.data.prepared.id_files import open_ids
 from truepair.data.prepared.manifest import NAME, SPLIT, WHOLE, Manifest, read_manifest
@@ -49,9 +50,15 @@ def open_prepared(folder: str | Path, *, verify: bool = False) -> Interactions |
             verify_array(root, file)
     users = open_ids(root, "user_ids", manifest.user_type, arrays)
     items = open_ids(root, "item_ids", manifest.item_type, arrays)
+    log = _log(manifest, arrays, users, items)
     names = manifest.parts if part is None else [part]
-    found = {name: _interactions(root, name, manifest, arrays, users, items) for name in names}
+    found = {name: _interactions(root, name, manifest, arrays, users, items, log) for name in names}
     if verify:
+        if log is not None and not _log_in_order(log):
+            raise StorageError(
+                f"{root}/log is damaged: its events are not codes in the order of user and time; prepare it "
+                "again."
+            )
         for name, each in found.items():
             _verify(root / name, each, manifest.parts[name].hash)
     if part is not None:
@@ -71,7 +78,7 @@ def part_of(root: Path, manifest: Manifest, name: str) -> Interactions:
     arrays = {each: open_array(root, file) for each, file in manifest.arrays.items()}
     users = open_ids(root, "user_ids", manifest.user_type, arrays)
     items = open_ids(root, "item_ids", manifest.item_type, arrays)
-    return _interactions(root, name, manifest, arrays, users, items)
+    return _interactions(root, name, manifest, arrays, users, items, _log(manifest, arrays, users, items))
 
 
 def _folder_and_part(path: Path) -> tuple[Path | None, str | None]:
@@ -99,8 +106,25 @@ def _no_folder(path: Path) -> StorageError:
     )
 
 
+def _log(manifest: Manifest, arrays: Arrays, users: IdMap, items: IdMap) -> Log | None:
+    """The events of all parts, which share it; None if each pair is one event."""
+    if manifest.events is None:
+        return None
+    columns: dict[str, Any] = {
+        name: arrays[f"log/{name}"] for name in (*EXTRA, "disliked") if f"log/{name}" in arrays
+    }
+    columns |= {"time_kind": manifest.time_kind, "policy": manifest.policy}
+    return Log(arrays["log/users"], arrays["log/items"], users, items, **columns)
+
+
 def _interactions(
-    root: Path, name: str, manifest: Manifest, arrays: Arrays, users: IdMap, items: IdMap
+    root: Path,
+    name: str,
+    manifest: Manifest,
+    arrays: Arrays,
+    users: IdMap,
+    items: IdMap,
+    log: Log | None,
 ) -> Interactions:
     if name not in manifest.parts:
         raise StorageError(f"{root} has no part {name!r}; its parts are {', '.join(manifest.parts)}.")
@@ -119,7 +143,7 @@ def _interactions(
     if (known := manifest.parts[name].hash) is not None:
         cached["hash"] = known
     disliked = arrays.get("disliked")
-    return trusted_interactions(
+    made = trusted_interactions(
         arrays[f"{name}/users"],
         arrays[f"{name}/items"],
         users,
@@ -130,6 +154,7 @@ def _interactions(
         time_kind=manifest.time_kind,
         disliked=disliked if disliked is not None and len(disliked) else None,
     )
+    return made.made_from(Origin(manifest.policy, log, arrays.get(f"{name}/places")))
 
 
 def _verify(place: Path, found: Interactions, known: str | None) -> None:
@@ -163,3 +188,18 @@ def _in_order(found: Interactions) -> bool:
         low = int(users[0])
         counts[low : int(users[-1]) + 1] += np.bincount(users - low)
     return np.array_equal(popularity, found.item_counts) and np.array_equal(counts, found.user_counts)
+
+
+def _log_in_order(log: Log) -> bool:
+    """Whether codes are in range, users do not fall, and the times of a user do not; a chunk at a time."""
+    assert log.time is not None
+    for first in range(0, len(log), _AT_ONCE):
+        some = slice(max(first - 1, 0), first + _AT_ONCE)
+        users, items, time = log.users[some], log.items[some], log.time[some]
+        for codes, n in ((users, len(log.user_ids)), (items, len(log.item_ids))):
+            if codes.min() < 0 or codes.max() >= n:
+                return False
+        later_user = users[1:] > users[:-1]
+        if not (later_user | (users[1:] == users[:-1]) & (time[1:] >= time[:-1])).all():
+            return False
+    return True

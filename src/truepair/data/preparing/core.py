@@ -11,11 +11,13 @@ from truepair.data.ids import IdMap
 from truepair.data.interactions import Step
 from truepair.data.prepared.array_files import ArrayFile, open_array, write_array
 from truepair.data.prepared.id_files import open_ids, write_ids
+from truepair.data.preparing.log_files import Events, log_blocks, write_log
 from truepair.data.preparing.pair_files import PairFiles, PairWriter
 from truepair.data.preparing.work import Work
 from truepair.errors import InputError
 
 Counts = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 _IDS_AT_ONCE = 1 << 18
 
 
@@ -42,7 +44,8 @@ def write_core(
     cores: tuple[int, int],
     source: str,
 ) -> tuple[dict[str, Any], list[ArrayFile]]:
-    """The pairs, ids and dislikes of the core in the folder `core`; the facts have the sizes and the step."""
+    """The pairs, ids, dislikes and events of the core in the folder `core`; the facts have the sizes and the
+    step."""
     what = f"outside the core (users ≥ {cores[0]} items, items ≥ {cores[1]} users)"
     users, items = core_members(pairs, *cores)
     if not users.any():
@@ -75,9 +78,19 @@ def write_core(
         inside = kept["user"][of[0]] & kept["item"][of[1]]
         keys = codes["user"][of[0][inside]] * sizes["item"] + codes["item"][of[1][inside]]
         arrays += [write_array(folder, "core/disliked.npy", keys)] if len(keys) else []
+    if log := [file for file in maps if file.file.startswith("log/")]:
+        inner = (_inside(events, kept, codes) for events in log_blocks(work.folder, log))
+        arrays += write_log(folder, "core/log", (sizes["user"], sizes["item"]), inner)
     removed = [ids[role]["ids"] - sizes[role] for role in ("user", "item")]
     facts["step"] = vars(Step(what, len(pairs) - writer.pairs, *removed))
     return facts, arrays
+
+
+def _inside(events: Events, kept: dict[str, Mask], codes: dict[str, Counts]) -> Events:
+    """The events of users and items that are kept, in the new codes."""
+    inside = kept["user"][events["users"]] & kept["item"][events["items"]]
+    some = {name: column[inside] for name, column in events.items()}
+    return {**some, "users": codes["user"][some["users"]], "items": codes["item"][some["items"]]}
 
 
 def _ids(work: Work, role: str, kind: str, maps: list[ArrayFile]) -> IdMap:

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from truepair.data.columns import Raw
@@ -20,7 +19,8 @@ from truepair.data.interactions import Step
 from truepair.data.log import Values
 from truepair.data.prepared.array_files import ArrayFile, write_array
 from truepair.data.prepared.id_files import ARROW_TYPES, id_type, write_ids
-from truepair.data.preparing.pair_files import PairWriter
+from truepair.data.preparing.log_files import Events, write_log
+from truepair.data.preparing.pair_files import Numbers, PairWriter
 from truepair.data.preparing.staging import IGNORED, LOW, MISSING
 from truepair.data.preparing.work import Work
 from truepair.data.reading import (
@@ -30,14 +30,14 @@ from truepair.data.reading import (
     only_dislikes_error,
     repeats_error,
 )
-from truepair.data.rows.pairs import Repeats, codes_of, merge, part_dislikes, repeats
+from truepair.data.rows.pairs import Repeats, codes_of, has_ties, merge, part_dislikes, repeats
 from truepair.data.rows.weighting import Clock
 from truepair.errors import InputError
 
 _AT_ONCE = 1 << 20  # rows of a block, and more until its last user ends
 _IDS_AT_ONCE = 1 << 18
 
-Numbers = npt.NDArray[Any]
+_CODED = "from rows r join user_ids u on r.user = u.id join item_ids i on r.item = i.id where r.mark = 0"
 
 
 # --- what was removed ------------------------------------------------------------------------------
@@ -158,17 +158,23 @@ def write_pairs(
     options: ReadOptions,
     advance: Callable[[int], None],
 ) -> tuple[dict[str, Any], list[ArrayFile]]:
-    """The arrays of all pairs, and the facts: how many rows were repeated, and whether there are dislikes."""
+    """The arrays of all pairs, and the facts: how many rows were repeated, whether there are dislikes, and
+    whether the events say more than the pairs.
+
+    The place of each pair in the source is written until it is known that a log is; it is kept for ties.
+    """
     n_users, n_items = ids["user"]["ids"], ids["item"]["ids"]
     folder = work.new_folder("all")
-    removed, read = 0, 0
+    removed, read, ties = 0, 0, False
+    timed, narrow = "time" in staged["columns"], np.uint32 if staged["rows"] <= 1 << 32 else np.int64
+    log = timed and (options.half_life is not None or options.counts is not None)
     found_repeats: list[Repeats] = []
     disliked: list[Numbers] = []
     in_order = options.chronological and staged["order"] == "user"
     with PairWriter(folder, "all", n_users, n_items) as writer:
         for rows in _blocks(work, staged, options):
             extra = _weighted(rows, clock, options)
-            keys = rows.users * n_items + rows.items
+            keys, events = rows.users * n_items + rows.items, len(rows.users)
             if rows.disliked is not None:
                 liked, some = part_dislikes(keys, extra, rows.disliked, options.policy)
                 disliked.append(some)
@@ -182,21 +188,54 @@ def write_pairs(
             if options.policy == "error" and (again := repeats(keys, rows.row)) is not None:
                 found_repeats.append(again)
             if found_repeats or not len(keys):
+                log |= timed
                 continue
             merged = merge(keys, extra, options.policy, options.weighting)
             removed += merged.removed
             users, items = codes_of(merged.keys, n_items)
             columns: dict[str, Any] = merged.columns
+            log |= timed and len(users) < events
+            if timed and not log and not options.chronological:
+                assert rows.row is not None
+                ties = ties or has_ties(users, columns["time"])
+                columns["places"] = rows.row[merged.rows].astype(narrow)
             writer.write(users, items, _in_user_order(users, columns) if in_order else columns)
         if found_repeats:
             raise _first_repeat(work, staged["source"], found_repeats, ids)
         if not writer.pairs:
             raise only_dislikes_error(staged["source"], sum(map(len, disliked)))
         arrays = writer.close({})
+    if log or not ties:
+        arrays = [file for file in arrays if file.file != "all/places.npy"]
     keys = np.concatenate([np.empty(0, np.int64), *disliked])
     if len(keys):
         arrays.append(write_array(folder, "disliked.npy", keys))
-    return {"removed": removed, "disliked": len(keys), "time_kind": "order" if in_order else "clock"}, arrays
+    kind = "order" if in_order else "clock"
+    return {"removed": removed, "disliked": len(keys), "time_kind": kind, "log": log}, arrays
+
+
+def write_events(
+    work: Work, staged: dict[str, Any], ids: dict[str, Any], options: ReadOptions
+) -> tuple[dict[str, Any], list[ArrayFile]]:
+    """The arrays of the log: all rows by user, then time, then place in the source."""
+    names = {
+        name: f"r.{name}" for name in (*staged["columns"], *(["disliked"] if staged["disliked"] else []))
+    }
+    if options.half_life is not None:
+        names.setdefault("weight", "cast(1 as double)")
+    chosen = ", ".join(f"{value} as {name}" for name, value in names.items())
+    query = f"select u.code as u, i.code as i, {chosen} {_CODED} order by u, r.time, r.row"
+    in_order = options.chronological and staged["order"] == "user"
+
+    def blocks() -> Iterator[Events]:
+        for table in _whole_users(work.batches(query, _AT_ONCE // 4)):
+            values = {name: table.column(name).to_numpy() for name in table.column_names}
+            users, items = values.pop("u"), values.pop("i")
+            columns = _in_user_order(users, values) if in_order else values
+            yield {"users": users, "items": items, **columns}
+
+    sizes = ids["user"]["ids"], ids["item"]["ids"]
+    return {}, write_log(work.new_folder("log"), "log", sizes, blocks())
 
 
 def merge_steps(facts: dict[str, Any], policy: str) -> list[Step]:
@@ -210,11 +249,7 @@ def _blocks(work: Work, staged: dict[str, Any], options: ReadOptions) -> Iterato
     by_row = ["r.row"] if extra or with_dislikes or options.policy == "error" else []
     chosen = ["u.code as u", "i.code as i", *by_row, *(f"r.{name}" for name in extra)]
     chosen += ["r.disliked"] if with_dislikes else []
-    query = (
-        f"select {', '.join(chosen)} from rows r join user_ids u on r.user = u.id "
-        "join item_ids i on r.item = i.id "
-        f"where r.mark = 0 order by {', '.join(['u', 'i', *by_row])}"
-    )
+    query = f"select {', '.join(chosen)} {_CODED} order by {', '.join(['u', 'i', *by_row])}"
     for table in _whole_users(work.batches(query, _AT_ONCE // 4)):
         values = {name: table.column(name).to_numpy() for name in table.column_names}
         yield Rows(

@@ -20,10 +20,18 @@ AT_ONCE = 1 << 21
 
 Numbers = npt.NDArray[Any]
 
+_TYPES: dict[str, Any] = {"f": np.dtype("<f8"), "u": np.dtype("<u4"), "b": np.dtype(bool)}
+
 
 def code_type(n: int) -> np.dtype[Any]:
     """The type of codes below n: 32 bits where that is enough."""
     return np.dtype("<i4" if n <= 1 << 31 else "<i8")
+
+
+def column_type(values: Numbers) -> np.dtype[Any]:
+    """The type of a column in its file: 64 bits, but for places and marks."""
+    found: np.dtype[Any] = _TYPES.get(values.dtype.kind, np.dtype("<i8"))
+    return found
 
 
 class PairWriter:
@@ -56,7 +64,7 @@ class PairWriter:
         self._writers["users"].write(users)
         self._writers["items"].write(items)
         for name, values in columns.items():
-            self._writer(name, np.dtype("<f8" if values.dtype.kind == "f" else "<i8")).write(values)
+            self._writer(name, column_type(values)).write(values)
 
     def close(self, columns: Mapping[str, np.dtype[Any]]) -> list[ArrayFile]:
         """Finish all files; `columns` are made if no pair was written."""
@@ -100,7 +108,7 @@ class PairFiles:
     @property
     def columns(self) -> dict[str, np.dtype[Any]]:
         """The types of the columns beside the pairs."""
-        return {name: self._maps[name].dtype for name in EXTRA if name in self._maps}
+        return {name: self._maps[name].dtype for name in (*EXTRA, "places") if name in self._maps}
 
     @property
     def popularity(self) -> Numbers:

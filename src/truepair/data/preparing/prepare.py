@@ -12,11 +12,18 @@ from typing import Any
 from truepair.data.columns import Raw
 from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions, Step
+from truepair.data.log import Policy
 from truepair.data.prepared.array_files import ArrayFile
 from truepair.data.prepared.manifest import VERSION, Manifest, Part, write_manifest
 from truepair.data.prepared.opening import is_prepared, open_prepared, part_of
 from truepair.data.preparing.core import write_core
-from truepair.data.preparing.merging import merge_steps, removed_steps, write_id_maps, write_pairs
+from truepair.data.preparing.merging import (
+    merge_steps,
+    removed_steps,
+    write_events,
+    write_id_maps,
+    write_pairs,
+)
 from truepair.data.preparing.pair_files import PairFiles
 from truepair.data.preparing.parts import write_split
 from truepair.data.preparing.staging import stage
@@ -47,9 +54,9 @@ def prepare_interactions(
 ) -> Interactions | Split:
     """Read `source` once, and keep its pairs in a folder of memory-mapped arrays, which is then opened.
 
-    The pairs, ids, codes and hash are those of `read_interactions(source, **options)`. They need not fit into
-    memory: rows are sorted and merged out of core by DuckDB. Everything that takes interactions takes the
-    folder, and opens it in milliseconds: docs/prepare.md.
+    The pairs, ids, codes, hash and log are those of `read_interactions(source, **options)`. They need not fit
+    into memory: rows are sorted and merged out of core by DuckDB. Everything that takes interactions takes
+    the folder, and opens it in milliseconds: docs/prepare.md.
 
     - `memory`: about how much of it the process may use, such as "4GB".
     - `temp`: a folder for what does not fit into memory; by default it lies beside `folder`.
@@ -103,6 +110,7 @@ class _Preparing:
         self.ids: dict[str, Any] = {}
         self.recipe: str | None = None
         self.parts = ["all"]
+        self.policy = Policy()
         self.time_kind, self.prefix = "clock", ""
 
     def run(self, shares: tuple[float, float] | None, seed: int) -> None:
@@ -118,10 +126,13 @@ class _Preparing:
             if merged is None:
                 found = write_pairs(self.work, staged, maps, clock, self.options, advance)
                 merged = self.work.finish("pairs", *found)
+        events = self._events(staged, maps) if merged["log"] else []
         self.work.shrink()
+        now = self.options.weighting.given_now(raw)
+        self.policy = Policy(self.options.policy, self.options.half_life, now, self.options.counts)
         self.history = [*steps, *merge_steps(merged, self.options.policy)]
         self.ids, self.time_kind = {role: maps[role] for role in ("user", "item")}, merged["time_kind"]
-        self._take("", [*arrays_of(maps), *arrays_of(merged)])
+        self._take("", [*arrays_of(maps), *arrays_of(merged), *events])
         if self.options.cores is not None:
             self._core(self.options.cores, staged["source"])
         if shares is not None:
@@ -134,6 +145,13 @@ class _Preparing:
         with self._step("rows") as advance, closing(self.options.open(self.source)) as raw:
             at = self.options.find_columns(raw)
             return self.work.finish("rows", stage(self.work, raw, at, self.options, advance)), raw
+
+    def _events(self, staged: dict[str, Any], maps: dict[str, Any]) -> list[ArrayFile]:
+        with self._step("log"):
+            facts = self.work.finished("log")
+            if facts is None:
+                facts = self.work.finish("log", *write_events(self.work, staged, maps, self.options))
+            return arrays_of(facts)
 
     def _core(self, cores: tuple[int, int], source: str) -> None:
         with self._step("core"):
@@ -192,6 +210,8 @@ class _Preparing:
                 self.recipe,
                 tuple(self.history),
                 self._about(),
+                self.policy,
+                files["log/users"].shape[0] if "log/users" in files else None,
             )
             hashes = {name: part_of(result, manifest, name).hash for name in parts}
             parts |= {name: Part(part.pairs, hashes[name]) for name, part in parts.items()}

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from truepair.data.interactions import Interactions
+from truepair.data.log import Policy
 from truepair.data.prepared.array_files import ArrayFile
 from truepair.data.prepared.id_files import id_type, write_ids
 from truepair.data.prepared.manifest import Manifest, Part, write_manifest
@@ -59,7 +60,7 @@ def write_sorted_pairs(
     for pairs. The rows of all tables together are sorted by user, then item, text by its bytes; rows of one
     pair are in the order of the source. Of the `options`, `min_rating` and `duplicates` have an effect. Only
     the ids, a table and the rows of a pair are in memory. The folder appears whole or not at all, and its
-    arrays are those that `prepare_interactions` makes of the same rows.
+    arrays are those that `prepare_interactions` makes of the same rows, without the log of events.
     """
     rows = SortedRows(tables, source, ReadOptions() if options is None else options)
     target = expanded(folder)
@@ -109,6 +110,7 @@ def _write(rows: SortedRows, folder: Path, shares: Shares | None) -> None:
         recipe=written.recipe,
         history=tuple(rows.steps),
         about={"source": rows.source, "truepair": package_version("truepair") or "unknown"},
+        policy=Policy(rows.options.policy),
     )
     hashes = {name: part_of(folder, manifest, name).hash for name in parts}
     parts |= {name: Part(part.pairs, hashes[name]) for name, part in parts.items()}

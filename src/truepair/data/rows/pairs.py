@@ -16,7 +16,7 @@ import numpy.typing as npt
 from truepair.data.columns import Raw
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions, Origin, Step, checked_weights, trusted_interactions
-from truepair.data.log import Log, Values
+from truepair.data.log import Log, Values, common_unit, stable_order
 from truepair.data.rows.weighting import Weighting
 
 DUPLICATES = ("last", "first", "max", "strongest", "sum", "error")
@@ -115,7 +115,7 @@ def has_ties(users: Codes, time: Values) -> bool:
         first, last = int(time.min()), int(time.max())
         unit = 1
         if int(users[-1] + 1) * (last - first + 1) >= 2**63:  # dates are microseconds, all of whole seconds
-            unit = max(1, int(np.gcd.reduce(time - first))) if last - first < 2**63 else 1
+            unit = common_unit(time, first) if last - first < 2**63 else 1
         if int(users[-1] + 1) * (span := (last - first) // unit + 1) < 2**63:
             # sorting numbers is several times faster than sorting their positions
             moments = time - first
@@ -164,7 +164,7 @@ def group(keys: Codes, extra: Mapping[str, Values], duplicates: str) -> tuple[Co
 
     Rows of a pair are in the order of the deciding columns, then of the rows themselves.
     """
-    order, ordered = _stable_order(keys)
+    order, ordered = stable_order(keys)
     is_first = _is_first(ordered)
     starts = np.flatnonzero(is_first)
     by = [role for role in _DECIDED_BY.get(duplicates, ("time",)) if role in extra]
@@ -175,19 +175,6 @@ def group(keys: Codes, extra: Mapping[str, Values], duplicates: str) -> tuple[Co
         rows = order[repeated]
         order[repeated] = rows[np.lexsort([*(extra[role][rows] for role in reversed(by)), keys[rows]])]
     return order, ordered, starts
-
-
-def _stable_order(keys: Codes) -> tuple[Codes, Codes]:
-    """The stable order of the keys, and the keys in this order."""
-    bits = max(len(keys) - 1, 0).bit_length()
-    if len(keys) and int(keys.max()).bit_length() + bits <= 63:
-        # sorting numbers is several times faster than sorting their positions, so the positions ride along
-        packed = keys << bits
-        packed |= np.arange(len(keys))
-        packed.sort()
-        return packed & ((1 << bits) - 1), packed >> bits
-    order = np.argsort(keys, kind="stable")
-    return order, keys[order]
 
 
 def _is_first(ordered: Codes) -> Mask:

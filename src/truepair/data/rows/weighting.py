@@ -141,16 +141,20 @@ class Weighting:
 
     def _now(self, newest: float, raw: Raw) -> float:
         """`now` in seconds since 1970; the newest time, unless that is in the future, if it is not given."""
+        given = self.given_now(raw)
+        return min(newest, time.time() + _SPARE) if given is None else given / clock_unit(given, "now")
+
+    def given_now(self, raw: Raw) -> float | None:
+        """`now` as a number, in the unit that its size tells; None if it is not given."""
         if self.now is None:
-            return min(newest, time.time() + _SPARE)
+            return None
         try:
             found = timestamps(raw, "now", [self.now])
         except InputError:
             raise InputError(
                 f"now = {self.now!r:.60} is no time; give a date such as '2024-05-31', or a number."
             ) from None
-        given = float(found.to_numpy()[0])
-        return given / clock_unit(given, "now")
+        return float(found.to_numpy()[0])
 
     def pair_weights(self, total: Floats, decayed: Floats | None) -> Floats:
         """The weight of each pair, from the sum of its rows' weights and of their decayed weights."""
