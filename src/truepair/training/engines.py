@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from truepair.errors import InputError, check_choice
 from truepair.storage.old_names import current_value
 from truepair.training.distributed.engine import DISTRIBUTED

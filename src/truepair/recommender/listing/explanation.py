@@ -80,7 +80,8 @@ class Explanation:
             assert isinstance(rows, sp.csr_array)
             return sp.csr_array(rows[:, :n])
         if self.directions is None or seen is None:  # popularity: no item of a user contributes
-            return sp.csr_array((n_rows(rows), n), dtype=np.float32)
+            nothing = np.empty(0, np.float32), np.empty(0, np.int32), np.zeros(n_rows(rows) + 1, np.int32)
+            return sp.csr_array(nothing, shape=(n_rows(rows), n))
         kept = self.known[seen.indices]
         starts = np.append(0, np.cumsum(kept))[seen.indptr]
         return sp.csr_array((seen.data[kept], seen.indices[kept], starts), shape=seen.shape)
