@@ -125,9 +125,10 @@ def _recommender(
     keys = np.unique(owners * n_items + rng.integers(0, n_items, len(owners)))
     seen = Interactions(keys // n_items, keys % n_items, IdMap.range(n_users), IdMap.range(n_items))
     counts = np.maximum(seen.item_counts, 1)
+    scorer = trained_scorer(torch.from_numpy(users), torch.from_numpy(items), bool(popularity))
     start.model_ = dataclasses.replace(
-        start.model_, scorer=trained_scorer(torch.from_numpy(users), torch.from_numpy(items), bool(popularity)), seen=seen,
-        popularity=counts, trained=np.ones(n_users, dtype=bool), added=np.zeros(n_items, dtype=bool),
+        start.model_, scorer=scorer, seen=seen, popularity=counts,
+        trained=np.ones(n_users, dtype=bool), added=np.zeros(n_items, dtype=bool),
     )  # fmt: skip
     return start
 

@@ -49,4 +49,10 @@ def test_hidden_items_of_rows_and_of_pairs():
     assert all(np.array_equal(one, other) for one, other in zip(hidden, again, strict=True))
     some = Hidden(hidden.starts[[2, 0]], hidden.ends[[2, 0]], hidden.items)  # rows in another order
     assert [part.tolist() for part in some.pairs()] == [[0, 1, 1], [2, 4, 1]]
+    assert [part.tolist() for part in some.with_all(np.array([9])).pairs()] == [
+        [0, 0, 1, 1, 1],
+        [2, 9, 4, 1, 9],
+    ]
+    places = np.array([0, -1, 1, -1, 2])
+    assert [part.tolist() for part in some.recoded(places).pairs()] == [[0, 1], [1, 2]]
     assert len(Hidden.of([]).starts) == len(Hidden.of_pairs(0, items[:0], items[:0]).ends) == 0

@@ -238,6 +238,21 @@ def test_priors_that_are_none(name, tmp_path):
         load_changed("dpl-uniform-cpu", tmp_path, lambda t, f: t.update(tau=PRIORS[name]), VERSION)
 
 
+def test_a_prior_that_is_a_word_alone(tmp_path):
+    """An update would go on with the word."""
+
+    def change(tensors, facts):
+        parameters_of(facts)["tau"] = "density"
+        tensors.pop("tau", None)
+        facts.update({} if "model" in facts else {"tau": None})
+
+    for version in (1, VERSION):
+        with pytest.raises(
+            StorageError, match="the prior of its loss is 'density', and it does not have tau"
+        ):
+            load_changed("dpl-uniform-cpu", tmp_path, change, version)
+
+
 def test_priors_of_other_users(tmp_path):
     def fewer(tensors, facts):
         assert facts["model"]["tau of each user"]

@@ -84,6 +84,13 @@ def test_an_engine_that_cannot_fails_the_trial():
     assert "engine = 'cpu': optimizer = 'adam'" in found.why
 
 
+def test_a_parameter_without_effect_does_not_fail_a_trial():
+    """A space may have parameters of several losses."""
+    runner = runner_of({**FIXED, "loss": "bpr"})
+    plain, beside = Batch(runner, {}, {"tau": 0.2}).run(runner)
+    assert (beside.state, beside.score) == ("complete", plain.score)
+
+
 def test_models_without_training_are_solved_once():
     runner = runner_of({"encoder": "ease", "device": "cpu"})
     low, high = Batch(runner, {"encoder.l2": 1.0}, {"encoder.l2": 1e6}).run(runner)

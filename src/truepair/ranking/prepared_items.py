@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ import torch
 from truepair.data.ids import Codes, IdMap
 from truepair.data.interactions import Interactions
 from truepair.models.factor_matrices import Rows, n_rows
-from truepair.ranking.selection import TopK, checked_matrices, compiled_module, tie_order, top_k
+from truepair.ranking.selection import TopK, checked_matrices, compiled_module, ranked, tie_order
 
 
 class Hidden(NamedTuple):
@@ -26,7 +27,7 @@ class Hidden(NamedTuple):
     @staticmethod
     def of(rows: Sequence[Codes]) -> Hidden:
         """From an array for each row."""
-        ends = np.cumsum([0, *(len(row) for row in rows)])
+        ends = np.array([0, *accumulate(map(len, rows))])
         return Hidden(ends[:-1], ends[1:], _read_only(np.concatenate([np.empty(0, np.int64), *rows])))
 
     @staticmethod
@@ -42,6 +43,19 @@ class Hidden(NamedTuple):
         rows = np.repeat(np.arange(len(counts)), counts)
         places = np.arange(len(rows)) + np.repeat(self.starts - (np.cumsum(counts) - counts), counts)
         return rows, np.asarray(self.items[places], np.int64)
+
+    def with_all(self, items: Codes) -> Hidden:
+        """With these items in each row."""
+        counts = self.ends - self.starts + len(items)
+        ends, bounds = np.cumsum(counts), zip(self.starts.tolist(), self.ends.tolist(), strict=True)
+        parts = [part for start, end in bounds for part in (self.items[start:end], items)]
+        return Hidden(ends - counts, ends, _read_only(np.concatenate(parts)))
+
+    def recoded(self, places: Codes) -> Hidden:
+        """With places[i] for item i, and without the items whose place is -1."""
+        rows, items = self.pairs()
+        found = places[items]
+        return Hidden.of_pairs(len(self.starts), rows[found >= 0], found[found >= 0])
 
 
 def _read_only(array: Codes) -> Codes:
@@ -83,10 +97,8 @@ class PreparedItems:
             n = n_rows(vectors)
             pairs = np.unique(rows * n_items + items)
             mask = Interactions(*np.divmod(pairs, n_items), IdMap.range(n), IdMap.range(n_items))
-            return top_k(vectors, self.items, k, exclude=mask)
+            return ranked(vectors, self.items, tie_order(n_items), k, np.arange(n), (mask,))
         code, users = compiled_module(), np.ascontiguousarray(vectors.detach().float().numpy())
         codes, threads = np.arange(len(users)), torch.get_num_threads()
-        ranked = code.rank_in_strips(
-            users, self.strips, tie_order(n_items), k, codes, hidden, code.BLOCK, threads
-        )
-        return TopK(*ranked)
+        order = tie_order(n_items)
+        return TopK(*code.rank_in_strips(users, self.strips, order, k, codes, hidden, code.BLOCK, threads))

@@ -91,7 +91,8 @@ class Recommender(Parameters):
 
     def job(self, interactions: Interactions) -> Job:
         """The training job that the parameters describe for these interactions."""
-        return Spec.of(self.given(), disliked=interactions.disliked is not None).job(interactions)
+        disliked = interactions.disliked is not None
+        return Spec.of(self.given(), disliked=disliked, unused="drop").job(interactions)
 
     def __repr__(self) -> str:
         given = [f"{name}={value!r}" for name, value in self.given().items()]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,29 +66,25 @@ def known_users(
     """Users by their codes in the model, -1 for an unknown one; `excluded`: items of some ids."""
     rows, known = np.maximum(codes, 0), model.seen
     masks = ([known] if exclude_seen else []) + ([known.dislikes] if known.dislikes is not None else [])
-    if len(masks) == 1 and not excluded and (codes >= 0).all():  # nothing is copied
-        hidden = Hidden(known.indptr[codes], known.indptr[codes + 1], masks[0].items)
-        if masks[0] is not known:
-            hidden = Hidden(masks[0].indptr[codes], masks[0].indptr[codes + 1], masks[0].items)
+    if len(masks) == 1 and not excluded:
+        hidden = _of_users(masks[0], codes)  # nothing is copied
     else:
-        pairs = [_of_users(mask, codes) for mask in masks]
+        parts = [_of_users(mask, codes) for mask in masks]
         if excluded:
-            own = [excluded.get(one, _NOTHING) for one in ids.to_pylist()]
-            pairs.append((np.repeat(np.arange(len(codes)), [len(each) for each in own]), np.concatenate(own)))
-        owners, items = (np.concatenate([_NOTHING, *side]) for side in zip(*pairs, strict=True)) if pairs else (
-            _NOTHING, _NOTHING,
-        )  # fmt: skip
+            parts.append(Hidden.of([excluded.get(one, _NOTHING) for one in ids.to_pylist()]))
+        pairs = [part.pairs() for part in parts]
+        owners, items = (np.concatenate([_NOTHING, *(pair[side] for pair in pairs)]) for side in (0, 1))
         hidden = Hidden.of_pairs(len(codes), owners, items)
     popular = (codes < 0) | ~model.trained[rows]
     items_of = sp.csr_array(known.csr()[rows]) if seen else None
     return ListedUsers(ids, model.scorer.rows(rows), popular, hidden, items_of)
 
 
-def _of_users(mask: Interactions, codes: Codes) -> tuple[Codes, Codes]:
+def _of_users(mask: Interactions, codes: Codes) -> Hidden:
     rows = np.maximum(codes, 0)
     starts = mask.indptr[rows]
     ends = np.where(codes >= 0, mask.indptr[rows + 1], starts)
-    return Hidden(starts, ends, mask.items).pairs()
+    return Hidden(starts, ends, mask.items)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,6 +121,7 @@ class Lister:
         by_popularity = PreparedItems(torch.from_numpy(shares))
         return Lister(model, codes, PreparedItems.of(items), by_popularity, reranking, explanation)
 
+    @cached_property
     def places(self) -> Codes:
         """[n_items], the place of each item among the candidates; -1: it is not one."""
         place = np.full(self.model.seen.n_items, -1)
@@ -132,45 +130,35 @@ class Lister:
 
     def top_k(self, users: ListedUsers, k: int, never: Codes = _NOTHING) -> TopK:
         """The best items of each user, in codes of the model; `never` are codes that nobody gets."""
-        n = len(users.popular)
-        k = min(k, len(self.codes))
-        found = TopK(np.full((n, k), -1, np.int64), np.full((n, k), -np.inf, np.float32))
-        hidden, place = users.hidden, None
-        if len(self.codes) < self.model.seen.n_items or len(never):
-            place = self.places()
-            owners, items = hidden.pairs()
-            kept = place[items] >= 0
-            hidden = Hidden.of_pairs(n, owners[kept], place[items[kept]])
-            never = place[never][place[never] >= 0]
-        for is_popular, prepared in ((False, self.by_scores), (True, self.by_popularity)):
-            rows = np.flatnonzero(users.popular == is_popular)
-            if not len(rows):
-                continue
-            own = Hidden(hidden.starts[rows], hidden.ends[rows], hidden.items)
-            vectors = torch.ones(len(rows), 1) if is_popular else take_rows(users.rows, rows)
-            best = self._best(prepared, vectors, k, own, never)
-            found.items[rows] = np.where(best.items >= 0, self.codes[best.items], -1)
-            found.scores[rows] = best.scores
-        return found
+        n, n_popular, k = len(users.popular), np.count_nonzero(users.popular), min(k, len(self.codes))
+        if not n or 0 < n_popular < n:
+            found = TopK(np.empty((n, k), np.int64), np.empty((n, k), np.float32))
+            for some in (users.popular, ~users.popular):
+                if some.any():
+                    found.items[some], found.scores[some] = self.top_k(users.part(some), k, never)
+            return found
+        hidden, is_part = users.hidden, len(self.codes) < self.model.seen.n_items
+        if is_part:
+            hidden, never = hidden.recoded(self.places), self.places[never]
+            never = never[never >= 0]
+        prepared = self.by_popularity if n_popular else self.by_scores
+        best = self._best(prepared, torch.ones(n, 1) if n_popular else users.rows, k, hidden, never)
+        return TopK(np.where(best.items >= 0, self.codes[best.items], -1), best.scores) if is_part else best
 
     def _best(
         self, prepared: PreparedItems | IndexedItems, vectors: Rows, k: int, hidden: Hidden, never: Codes
     ) -> TopK:
-        if isinstance(prepared, IndexedItems) and self.reranking is None:
+        if isinstance(prepared, IndexedItems):
             allowed = None
             if len(never):
                 allowed = np.ones(len(self.codes), dtype=bool)
                 allowed[never] = False
             return prepared.top_k(vectors, k, hidden, allowed)
-        exact = prepared.exact if isinstance(prepared, IndexedItems) else prepared
         if len(never):
-            n = len(hidden.starts)
-            owners, items = hidden.pairs()
-            owners = np.concatenate([owners, np.repeat(np.arange(n), len(never))])
-            hidden = Hidden.of_pairs(n, owners, np.concatenate([items, np.tile(never, n)]))
+            hidden = hidden.with_all(never)
         if self.reranking is not None:
-            return self.reranking.top_k(exact, vectors, k, hidden)
-        return exact.top_k(vectors, k, hidden)
+            return self.reranking.top_k(prepared, vectors, k, hidden)
+        return prepared.top_k(vectors, k, hidden)
 
     def table(self, users: ListedUsers, k: int, never: Codes = _NOTHING) -> pa.Table:
         """A table of user, item, score, rank, and the columns of the explanation."""

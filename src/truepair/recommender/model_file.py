@@ -138,7 +138,7 @@ def _checked(tensors: Tensors, described: Mapping[str, Any], facts: dict[str, An
     model = Model(
         spec, scorer, seen, popularity.numpy(),
         trained=_mask("trained", tensors, len(user_ids)), added=_mask("added", tensors, len(item_ids)),
-        tau=_tau(tensors, described, len(user_ids)),
+        tau=_tau(tensors, described, spec, len(user_ids)),
         start=_start(tensors, spec, len(user_ids), len(item_ids)),
         item_map=_item_map(tensors, described.get("features"), scorer),
         folded=bool(described["folded"]), facts=facts,
@@ -267,9 +267,13 @@ def _mask(name: str, tensors: Tensors, n: int) -> Mask:
     return np.asarray(found.numpy())
 
 
-def _tau(tensors: Tensors, described: Mapping[str, Any], n_users: int) -> float | tuple[float, ...] | None:
+def _tau(
+    tensors: Tensors, described: Mapping[str, Any], spec: Spec, n_users: int
+) -> float | tuple[float, ...] | None:
     """None, a number, or a number for each user of the training; users that were folded in were not there."""
     if "tau" not in tensors:
+        if spec.is_trained and isinstance(word := getattr(spec.loss, "tau", None), str):
+            raise InputError(f"the prior of its loss is {word!r:.60}, and it does not have tau, the number.")
         return None
     tau, by_user = tensors["tau"], bool(described["tau of each user"])
     if tau.dtype != torch.float64 or tau.ndim != 1 or not len(tau):

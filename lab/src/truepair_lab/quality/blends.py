@@ -99,8 +99,8 @@ def _blended(
 ) -> tuple[Rows, Tensor]:
     """The matrices of a blend of these trained matrices and EASE, on the device."""
     history, weights = _solved_ease(ease, train, device)
-    users, items = Scorer(users, items, history=history, weights=weights * weight).matrices()
-    return users, dense("items", items)
+    rows, columns = Scorer(users, items, history=history, weights=weights * weight).matrices()
+    return rows, dense("items", columns)
 
 
 @lru_cache(maxsize=2)

@@ -79,8 +79,8 @@ class Explanation:
         if self.scorer.weights is not None:
             assert isinstance(rows, sp.csr_array)
             return sp.csr_array(rows[:, :n])
-        nothing = np.empty(0, np.float32), np.empty(0, np.int64), np.zeros(n_rows(rows) + 1, np.int64)
         if self.directions is None or seen is None:  # popularity: no item of a user contributes
+            nothing = np.empty(0, np.float32), np.empty(0, np.int32), np.zeros(n_rows(rows) + 1, np.int32)
             return sp.csr_array(nothing, shape=(n_rows(rows), n))
         kept = self.known[seen.indices]
         starts = np.append(0, np.cumsum(kept))[seen.indptr]

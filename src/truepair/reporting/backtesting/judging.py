@@ -14,7 +14,7 @@ from truepair.data.interactions import Interactions
 from truepair.evaluation import Evaluation, parse_metric
 from truepair.evaluation.metrics import METRICS
 from truepair.ranking.prepared_items import Hidden
-from truepair.ranking.selection import has_pairs
+from truepair.ranking.selection import checked_k, has_pairs
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.lister import ListedUsers, known_users
 from truepair.recommender.lists import model_lister
@@ -37,6 +37,7 @@ def judge_lists(
 ) -> Evaluation:
     """The same for users as the lister takes them: those of the target with a pair, in their order."""
     name, k = parse_metric(metric)
+    checked_k(k, fitted.seen.n_items)
     users = np.flatnonzero(target.user_counts)
     codes = target.item_ids.codes(fitted.seen.item_ids, "item")  # of the model's items
     both = zip(block.hidden.pairs(), _taken(before, users, codes), strict=True)

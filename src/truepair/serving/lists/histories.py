@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -25,6 +25,7 @@ from truepair.serving.events.reading import StoredHistory
 from truepair.serving.id_texts import IdTexts
 
 _KEPT = 100_000  # people whose vectors stay in memory
+_PLAIN = ListOptions()
 
 
 class Events(Protocol):
@@ -74,36 +75,30 @@ class Histories:
                 for user in changed:
                     self._known.pop(user, None)
 
-    def person(self, user: str) -> Person | None:
-        """A person with events that the model does not know; None for all others."""
-        with self._lock:
-            if user not in self._known and not self._read([user]):
-                return None
-            self._known.move_to_end(user)
-            return self._known[user]
-
-    def read(self, users: Iterable[str]) -> None:
-        """Read what several people did at once, which is quicker than one after the other."""
+    def persons(self, users: Sequence[str]) -> list[Person | None]:
+        """Persons with events that the model does not know; None for all others."""
+        if self.reader is None:
+            return [None] * len(users)
         with self._lock:
             unread = [user for user in dict.fromkeys(users) if user not in self._known]
-            if len(unread) > 1:
-                self._read(unread)
+            if unread:
+                self._read(self.reader, unread)
+            for user in users:
+                if user in self._known:
+                    self._known.move_to_end(user)
+            return [self._known.get(user) for user in users]
 
-    def _read(self, users: Sequence[str]) -> bool:
-        """Whether there is a store that could be read."""
-        if self.reader is None:
-            return False
+    def _read(self, reader: Events, users: Sequence[str]) -> None:
         try:
-            histories = self.reader.of_users(users)
+            histories = reader.of_users(users)
         except StorageError:
             self.store_failures += 1
-            return False
+            return
         for user in users:
             history = histories.get(user)
             self._known[user] = None if history is None else self._with_events(user, history)
         while len(self._known) > _KEPT:
             self._known.popitem(last=False)
-        return True
 
     def _with_events(self, user: str, history: StoredHistory) -> Person | None:
         code = None if history.is_forgotten else self.users.codes.get(user)
@@ -138,16 +133,12 @@ class Histories:
         pairs = Interactions(nobody, items, *ids, weight=weights, disliked=disliked)
         return Person(items, weights, disliked, self.model.encode(pairs))
 
-    def listed(self, users: Sequence[str], ids: pa.Array, options: ListOptions | None = None) -> ListedUsers:
-        """These users as a lister takes them, with what they did since the training."""
-        found = [self.person(user) for user in users]
-        return self.listed_persons(found, [self.users.codes.get(user, -1) for user in users], ids, options)
-
-    def listed_persons(
-        self, found: Sequence[Person | None], codes: Sequence[int], ids: pa.Array, options: ListOptions | None
+    def listed(
+        self, found: Sequence[Person | None], codes: Sequence[int], ids: pa.Array, own: ListOptions = _PLAIN
     ) -> ListedUsers:
-        """Persons, or where there is none users by their codes; -1 for an unknown one."""
-        model, own = self.model, options or ListOptions()
+        """Persons, or where there is none users by their codes, as a lister takes them; -1 for an unknown
+        user."""
+        model = self.model
         known = np.array([-1 if one is not None else code for one, code in zip(found, codes, strict=True)])
         explain = own.explain is not False
         excluded = excluded_items(model, own.by_user, own.unknown)

@@ -79,11 +79,11 @@ class ServedModel:
         self.people = Histories(model, self.users, self.items, kinds)
         self.facts = ItemFacts(self.items)
         self.neighbours = lists.Neighbours(model)
-        lister = Lister.of(dataclasses.replace(model, spec=model.spec.varied(device="cpu")))
-        assert isinstance(lister.by_scores, PreparedItems)
-        self.indexing = (index or IndexChoice()).applied(lister.by_scores, model, lister.places())
+        self.exact = Lister.of(dataclasses.replace(model, spec=model.spec.varied(device="cpu")))
+        assert isinstance(self.exact.by_scores, PreparedItems)
+        self.indexing = (index or IndexChoice()).applied(self.exact.by_scores, model, self.exact.places)
         """The items, with an index or without, and a sentence about it."""
-        self.lister = dataclasses.replace(lister, by_scores=self.indexing.items)
+        self.lister = dataclasses.replace(self.exact, by_scores=self.indexing.items)
         self._slow = threading.Lock()  # one large request at a time
         self._warm_up()
 
@@ -104,13 +104,14 @@ class ServedModel:
         """The lists of several requests, each the same as alone, from one product."""
         self._refresh()
         users = [user for user, _ in asked]
-        self.people.read(users)
-        block = self.people.listed(users, pa.nulls(len(users)))
+        people = self.people.persons(users)
+        codes = [self.users.codes.get(user, -1) for user in users]
+        block = self.people.listed(people, codes, pa.nulls(len(users)))
         best = self.lister.top_k(block, max(k for _, k in asked), self.facts.hidden)
         lengths = (best.items >= 0).sum(axis=1).tolist()
         found = []
         for row, (user, k) in enumerate(asked):
-            basis = POPULARITY if block.popular[row] else EVENTS if self.people.person(user) else MODEL
+            basis = POPULARITY if block.popular[row] else EVENTS if people[row] else MODEL
             length = min(k, lengths[row])
             found.append(PlainList(user, best.items[row, :length], best.scores[row, :length], basis, self))
         return found
@@ -125,20 +126,19 @@ class ServedModel:
         texts = list(dict.fromkeys(self.users.texts(users)))
         self._refresh()
         with self._slow:
-            self.people.read(texts)
             given = self._options(options)
-            found = [self.people.person(user) for user in texts]
+            found = self.people.persons(texts)
             codes = [self.users.codes.get(user, -1) for user in texts]
             ids = self.users.typed(texts)
             known = np.array([one is not None or code >= 0 for one, code in zip(found, codes, strict=True)])
             if given.unknown == "error" and not known.all():
                 codes_of(self.model.seen.user_ids, ids.filter(pa.array(~known)), "user", "error")
-            block = self.people.listed_persons(found, codes, ids, given)
+            block = self.people.listed(found, codes, ids, given)
             is_cold = known & block.popular
             check_cold(given.cold, int(is_cold.sum()), len(texts))
             left_out = ~known & (given.unknown == "drop") | is_cold & (given.cold == "separate")
             block = block.part(~left_out) if left_out.any() else block
-            lister = self.lister if given.is_plain else given.lister(self.model, len(texts))
+            lister = self.exact if given.is_plain else given.lister(self.model, len(texts))
             return lister.table(block, options.get("k", 10), self.facts.hidden)
 
     def session(
@@ -151,8 +151,8 @@ class ServedModel:
         history = dict.fromkeys(self._codes(liked), 1.0) | dict.fromkeys(self._codes(disliked), -1.0)
         with self._slow:
             given = self._options(options)
-            block = self.people.listed_persons([self.people.folded(history)], [-1], pa.nulls(1), given)
-            lister = self.lister if given.is_plain else given.lister(self.model)
+            block = self.people.listed([self.people.folded(history)], [-1], pa.nulls(1), given)
+            lister = self.exact if given.is_plain else given.lister(self.model)
             return lister.table(block, options.get("k", 10), self.facts.hidden).drop_columns(["user"])
 
     def _codes(self, items: Sequence[object]) -> list[int]:
@@ -203,12 +203,14 @@ class ServedModel:
         items = self._known_items([pair["item"] for pair in pairs])
         self._refresh()
         with self._slow:
-            for user in users:
-                if user not in self.users.codes and self.people.person(user) is None:
+            people = self.people.persons(users)
+            for user, person in zip(users, people, strict=True):
+                if user not in self.users.codes and person is None:
                     raise RefusalError(
                         404, f"unknown user: {user!r:.60}; the model and the store know nothing about them."
                     )
-            block = self.people.listed(users, self.users.typed(users))
+            known = [self.users.codes.get(user, -1) for user in users]
+            block = self.people.listed(people, known, self.users.typed(users))
             codes = np.array([self.items.codes[item] for item in items])
             scores = dot_rows(block.rows, self.model.scorer.columns, np.arange(len(users)), codes)
             shares = self.model.popularity / self.model.popularity.sum()

@@ -126,5 +126,7 @@ def _judged_as_served(
     histories = Histories(model, users, items, kinds)
     histories.reader = past
     ids = target.user_ids.outside(np.flatnonzero(target.user_counts))
-    block = histories.listed([str(one) for one in ids.to_pylist()], ids, ListOptions(exclude_seen=False))
+    texts = [str(one) for one in ids.to_pylist()]
+    codes = [users.codes.get(user, -1) for user in texts]
+    block = histories.listed(histories.persons(texts), codes, ids, ListOptions(exclude_seen=False))
     return judge_lists(model, block, target, before, metric)
