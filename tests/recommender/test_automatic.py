@@ -18,7 +18,7 @@ from truepair.models.closed_forms import EASE
 from truepair.recommender.automatic import choice, search, user_sample
 from truepair.recommender.automatic import settings_file as settings_module
 from truepair.recommender.automatic.blend_choice import _Judge, choose_blend
-from truepair.recommender.automatic.budget import Clock, seconds_of
+from truepair.recommender.automatic.budget import Stopwatch, seconds_of
 from truepair.recommender.automatic.choice import judging_metric
 from truepair.recommender.automatic.climb import FIRST_PLACE, FIRST_POPULARITY, Climb, Point
 from truepair.recommender.automatic.settings_file import settings_file
@@ -343,7 +343,7 @@ def test_a_sample_has_a_part_of_a_given_block(data, given, sample, monkeypatch):
     many = dataclasses.replace(data, user_ids=IdMap.range(1875))  # the data are a sample of 8% of these
     part = hold_out(data, "random", 0.1)
     monkeypatch.setattr(search, "default_batch_size", lambda *size: 16)
-    plan = search.Search(spec, part, Clock(None), False, users=np.arange(150), whole=many)
+    plan = search.SettingsSearch(spec, part, Stopwatch(None), False, users=np.arange(150), whole=many)
     plan.result()
     assert {state for _, state in blocks} == {"device"}
     assert {block for block, _ in blocks} == {sample}
@@ -353,10 +353,10 @@ def test_a_sample_has_a_part_of_a_given_block(data, given, sample, monkeypatch):
 def test_the_time_of_everything_is_that_of_the_counted_work(data):
     spec = tp.Recommender(device="cpu", batch_size=50).spec
     part = hold_out(data, "random", 0.1)
-    alone = search.Search(spec, part, Clock(None), False)
+    alone = search.SettingsSearch(spec, part, Stopwatch(None), False)
     assert alone._times_longer(Point(4, 0.8, 64, 5)) == 1
     many = dataclasses.replace(data, user_ids=IdMap.range(1500))
-    plan = search.Search(spec, part, Clock(None), False, users=np.arange(150), whole=many)
+    plan = search.SettingsSearch(spec, part, Stopwatch(None), False, users=np.arange(150), whole=many)
     steps = 30 / -(-150 // plan.size.batch)
     assert 0.3 * steps < plan._times_longer(Point(4, 0.8, 64, 5)) < 10 * steps
 
@@ -373,12 +373,12 @@ def test_a_state_that_cannot_be_kept_elsewhere_is_an_error_before_the_search(dat
 def test_an_epoch_is_timed_again_if_it_would_shorten_the_runs(data, seconds, epochs, runs, monkeypatch):
     spec = tp.Recommender(device="cpu").spec
     plan, times = (
-        search.Search(spec, hold_out(data, "random", 0.1), Clock(100.0), False),
+        search.SettingsSearch(spec, hold_out(data, "random", 0.1), Stopwatch(100.0), False),
         [*seconds],
     )
 
     def run(points):
-        plan.trials += [search.Trial(point, 0.2, 0.1, 1, times.pop(0)) for point in points]
+        plan.trials += [search.ShortRun(point, 0.2, 0.1, 1, times.pop(0)) for point in points]
 
     monkeypatch.setattr(plan, "_run", run)
     assert plan._first().epochs == epochs
@@ -387,9 +387,9 @@ def test_an_epoch_is_timed_again_if_it_would_shorten_the_runs(data, seconds, epo
 
 def test_the_first_run_which_may_compile_does_not_shorten_the_full_one(data):
     spec = tp.Recommender(device="cpu").spec
-    plan = search.Search(spec, hold_out(data, "random", 0.1), Clock(1000.0), False)
+    plan = search.SettingsSearch(spec, hold_out(data, "random", 0.1), Stopwatch(1000.0), False)
     point = Point(4, 0.8, 64, 1)
-    plan.trials = [search.Trial(point, 0.2, 0.1, 1, seconds) for seconds in (100.0, 0.1, 0.2)]
+    plan.trials = [search.ShortRun(point, 0.2, 0.1, 1, seconds) for seconds in (100.0, 0.1, 0.2)]
     assert plan._full(point).epochs == 40
     plan.trials = plan.trials[:1]
     assert plan._full(point).epochs < 40
@@ -411,7 +411,7 @@ def test_no_full_run_judges_a_blend_that_cannot_be(data, monkeypatch):
 def test_the_dimension_on_a_gpu_fits_into_half_of_its_memory(data, free, dim, monkeypatch):
     assert data.n_users + data.n_items == 210
     spec = tp.Recommender(device="cpu").spec
-    plan = search.Search(spec, hold_out(data, "random", 0.1), Clock(None), False)
+    plan = search.SettingsSearch(spec, hold_out(data, "random", 0.1), Stopwatch(None), False)
     plan.device = torch.device("cuda")
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 1e12))
     assert plan.full_dim == dim
@@ -423,7 +423,7 @@ def test_the_dimension_on_a_gpu_fits_into_half_of_its_memory(data, free, dim, mo
 )
 def test_the_dimension_on_a_cpu_needs_three_gigabytes_at_most(data, n_users, dim):
     spec = tp.Recommender(device="cpu").spec
-    plan = search.Search(spec, hold_out(data, "random", 0.1), Clock(None), False)
+    plan = search.SettingsSearch(spec, hold_out(data, "random", 0.1), Stopwatch(None), False)
     plan.n_users = n_users
     assert plan.full_dim == dim
     assert dim == 64 or 24 * dim * (n_users + data.n_items) <= 3e9
@@ -513,13 +513,13 @@ def test_a_budget_that_is_none_is_an_error(text, data):
 
 
 def test_a_budget_bounds_the_runs(data, monkeypatch):
-    class Late(Clock):
+    class Late(Stopwatch):
         @property
         def seconds(self):  # every look at the clock takes a second
             self.looks = getattr(self, "looks", 0) + 1
             return float(self.looks)
 
-    monkeypatch.setattr(choice, "Clock", Late)
+    monkeypatch.setattr(choice, "Stopwatch", Late)
     counts = {}
     for budget in (20, 1000):
         model = tp.Recommender(device="cpu", metric="ndcg@10", batch_size=32).fit(data, budget=budget)

@@ -19,7 +19,7 @@ from truepair.recommender import lister
 from truepair.serving.lists.index_choice import IndexChoice
 from truepair.serving.lists.served_model import read_items
 from truepair.serving.web import rates as rates_module
-from truepair.serving.web.logs import Log
+from truepair.serving.web.logs import RequestLog
 from truepair.serving.web.protocol import BoundedProtocol
 from truepair.serving.web.rates import RateLimit
 from truepair.serving.web.running import configuration
@@ -126,7 +126,7 @@ def test_lists_on_a_gpu_are_those_of_the_cpu(model, monkeypatch):
 def test_hostile_requests_by_raw_sockets(serve, model):
     table = {"item": [f"i{i}" for i in range(24)], "price": list(range(24))}
     log = io.StringIO()
-    client = serve(model, items=read_items(table, model.seen_.item_ids), log=Log(log))
+    client = serve(model, items=read_items(table, model.seen_.item_ids), log=RequestLog(log))
     with listening(client.service, head_seconds=0.5) as port:
         tally = send_all(port, hostile_requests(7, len(KINDS), slow=0.001))
         request = b"GET /v1/users/u1/recommendations HTTP/1.0\r\nhost: localhost\r\n\r\n"

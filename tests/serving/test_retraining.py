@@ -15,7 +15,7 @@ from truepair.recommender.estimator import Recommender
 from truepair.serving.events.event import Kinds
 from truepair.serving.events.store import EventReader
 from truepair.serving.id_texts import IdTexts
-from truepair.serving.lists.histories import Histories
+from truepair.serving.lists.histories import UserHistories
 from truepair.serving.retraining import rounds
 from truepair.serving.retraining.judging import MOST_PEOPLE, judged
 from truepair.serving.retraining.rounds import check_retrainable, retrain
@@ -114,7 +114,7 @@ def test_the_stronger_of_a_known_pair_and_an_event_counts(shop):
 
 def histories(learnt, shop, kinds):
     users, items = (IdTexts.of(ids, "id", 99) for ids in (learnt.seen_.user_ids, learnt.seen_.item_ids))
-    people = Histories(learnt.model_, users, items, Kinds(kinds))
+    people = UserHistories(learnt.model_, users, items, Kinds(kinds))
     people.reader = EventReader(shop.store_path)
     return people
 
@@ -186,7 +186,7 @@ def ndcg(model, found, user, target, k=5):
 def test_of_very_many_people_some_are_drawn(shop, monkeypatch):
     shop.add_visits(4, 6)
     found = divided(shop)
-    monkeypatch.setattr("truepair.serving.retraining.judging.MOST_PEOPLE", 10)
+    monkeypatch.setattr("truepair.serving.retraining.judging.MOST_USERS", 10)
     assert MOST_PEOPLE > 10
     first, again = (judged(shop.model, shop.model, found, Kinds(KINDS), "ndcg@5") for _ in range(2))
     assert first.candidate.n_users == 10

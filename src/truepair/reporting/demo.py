@@ -36,12 +36,8 @@ from truepair.reporting.demo_result import (
     METRIC,
     DemoData,
     DemoResult,
-)
-from truepair.reporting.demo_result import (
-    ExampleUser as Person,
-)
-from truepair.reporting.demo_result import (
-    ModelComparison as Judgement,
+    ExampleUser,
+    ModelComparison,
 )
 from truepair.reporting.figures import check_plots
 from truepair.sampling import Uniform
@@ -189,11 +185,11 @@ def _evaluate(data: DemoData, fits: Mapping[str, tuple[FitResult, float]], out: 
     return DemoResult(out, data, models, seconds, test, _person(data, models), truth)
 
 
-def _judgement(evaluations: Mapping[str, Evaluation]) -> Judgement:
-    return Judgement(evaluations, tuple(compare_all(evaluations, METRIC, baseline=DEFAULT)))
+def _judgement(evaluations: Mapping[str, Evaluation]) -> ModelComparison:
+    return ModelComparison(evaluations, tuple(compare_all(evaluations, METRIC, baseline=DEFAULT)))
 
 
-def _person(data: DemoData, models: Mapping[str, FitResult]) -> Person:
+def _person(data: DemoData, models: Mapping[str, FitResult]) -> ExampleUser:
     """The person with the median number of train items among those with a test item."""
     train, test = data.split.train, data.split.test
     code = _median_person(train.user_counts, test.user_counts)
@@ -203,7 +199,7 @@ def _person(data: DemoData, models: Mapping[str, FitResult]) -> Person:
         for name in LISTED
     }
     held_out = set(test.items_of(code).tolist())
-    return Person(
+    return ExampleUser(
         id=_name(train.user_ids.outside([code])[0].as_py()),
         history=tuple(data.titles[item] for item in history),
         n_held_out=len(held_out),

@@ -14,8 +14,8 @@ from typing import Any
 from truepair.data.split import Split
 from truepair.errors import InputError
 from truepair.evaluation import parse_metric
-from truepair.recommender.automatic.budget import Clock
-from truepair.recommender.automatic.search import Search
+from truepair.recommender.automatic.budget import Stopwatch
+from truepair.recommender.automatic.search import SettingsSearch
 from truepair.recommender.automatic.user_sample import judged_by_some, some_users, split_of_users
 from truepair.recommender.features.tables import NO_TABLES, FeatureTables
 from truepair.recommender.holdout import hold_out, like_test
@@ -33,7 +33,7 @@ class _TooLittleError(InputError):
 
 
 @dataclass(frozen=True)
-class Choice:
+class AutomaticSettings:
     """The spec with what was chosen, and facts for the model file."""
 
     spec: Spec
@@ -46,19 +46,19 @@ def choose(
     budget: float | None = None,
     progress: bool = False,
     tables: FeatureTables = NO_TABLES,
-) -> Choice:
+) -> AutomaticSettings:
     """Search by the validation part of the split, or by a hold-out of its train part.
 
     `budget` is the time in seconds for the search and the training that follows.
     """
     settled = dataclasses.replace(spec, searched=(), given_rate=True)
     if not spec.searched:
-        return Choice(settled)
+        return AutomaticSettings(settled)
     if spec.settings.optimizer_state != "device" and spec.engine in (AUTO, "full"):
         # an error now, and not after the search
         check_state(spec.job(split.train))
     metric, seed = judging_metric(spec.metric, split.train.n_items), spec.settings.seed
-    clock, users = Clock(budget), some_users(split, seed)
+    clock, users = Stopwatch(budget), some_users(split, seed)
     try:
         part = judged_by_some(judging_parts(spec, split_of_users(split, users)), seed)
     except InputError as error:
@@ -66,11 +66,13 @@ def choose(
             raise  # what is asked for is not replaced by something else
         if progress:
             print(f"automatic settings are skipped: {error}", file=sys.stderr)
-        return Choice(settled, {"automatic": {"skipped": str(error)}})
+        return AutomaticSettings(settled, {"automatic": {"skipped": str(error)}})
     whole, sampled = None, ""
     if users is not None:
         whole, sampled = split.train, f" of {len(users):,} of the {split.train.n_users:,} users"
-    search = Search(dataclasses.replace(spec, metric=metric), part, clock, progress, tables, users, whole)
+    search = SettingsSearch(
+        dataclasses.replace(spec, metric=metric), part, clock, progress, tables, users, whole
+    )
     chosen = search.result()
     found = settled.varied(**chosen)
     facts = {
@@ -82,7 +84,7 @@ def choose(
         "blend": search.blend,
         "seconds": round(clock.seconds, 3),
     }
-    return Choice(found, {"automatic": facts})
+    return AutomaticSettings(found, {"automatic": facts})
 
 
 def judging_metric(metric: str, n_items: int) -> str:

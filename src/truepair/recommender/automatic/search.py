@@ -23,9 +23,9 @@ from truepair.recommender.automatic.blend_choice import (
     regularisation_work,
     solving_seconds,
 )
-from truepair.recommender.automatic.budget import Clock
+from truepair.recommender.automatic.budget import Stopwatch
 from truepair.recommender.automatic.climb import FIRST_PLACE, FIRST_POPULARITY, Climb, Point
-from truepair.recommender.automatic.work import Size, ranking_work, training_work
+from truepair.recommender.automatic.work import RunSize, ranking_work, training_work
 from truepair.recommender.features.tables import NO_TABLES, FeatureTables
 from truepair.sampling import Full
 from truepair.spec import SEARCHED, Spec
@@ -46,7 +46,7 @@ _CLEARLY = 1.02  # a ratio of scores: a reason to leave the plan
 
 
 @dataclass(frozen=True)
-class Trial:
+class ShortRun:
     """A trial: its score on the held-out pairs, and the epoch to stop after."""
 
     point: Point
@@ -65,7 +65,7 @@ class Trial:
         }  # fmt: skip
 
 
-class Search:
+class SettingsSearch:
     """One search; `result` runs it.
 
     part   what it learns from and is judged by
@@ -76,7 +76,7 @@ class Search:
         self,
         spec: Spec,
         part: Split,
-        clock: Clock,
+        clock: Stopwatch,
         progress: bool,
         tables: FeatureTables = NO_TABLES,
         users: Codes | None = None,
@@ -92,7 +92,7 @@ class Search:
             self.spec = self._of_sample(spec)
         self.size = self._size(len(self.train), self.train.n_users)
         self.device = spec.settings.torch_device()
-        self.trials: list[Trial] = []
+        self.trials: list[ShortRun] = []
         self.failure: TrainingError | None = None
         self.blend: dict[str, Any] | None = None
         if "blend" in self.wanted and self.train.n_items > MOST_ITEMS:
@@ -120,7 +120,7 @@ class Search:
         if full is None:  # no time for a run that judges
             return self._as_parameters(self._in_time(self._best_trial()))
         if not {"epochs", "blend"} & set(self.wanted):  # nothing is left to judge
-            return self._as_parameters(Trial(full, self._temperature(full), 0.0, full.epochs, 0.0))
+            return self._as_parameters(ShortRun(full, self._temperature(full), 0.0, full.epochs, 0.0))
         (fitted,) = self._run([full])
         last, best = self.trials[-1], self._best_trial()
         if best.score > _CLEARLY * last.score:
@@ -131,13 +131,13 @@ class Search:
         assert isinstance(fitted, FitResult)
         return self._as_parameters(last) | (self._blended(fitted) if "blend" in self.wanted else {})
 
-    def _best_trial(self) -> Trial:
+    def _best_trial(self) -> ShortRun:
         best = max(self.trials, key=lambda trial: trial.score)
         if best.score < 0:
             raise self.failure or TrainingError("no run on held-out pairs has a score; set temperature.")
         return best
 
-    def _in_time(self, trial: Trial) -> Trial:
+    def _in_time(self, trial: ShortRun) -> ShortRun:
         """The trial with as many epochs as there is time for."""
         per_epoch = trial.seconds / trial.point.epochs * self._times_longer(trial.point)
         most = self._fixed("epochs", _EPOCHS)
@@ -219,7 +219,7 @@ class Search:
     def _has_own_rate(self) -> bool:
         return not self.spec.given_rate and set(self.wanted) != {"blend"}
 
-    def _as_parameters(self, trial: Trial) -> dict[str, Any]:
+    def _as_parameters(self, trial: ShortRun) -> dict[str, Any]:
         """What is asked for of a trial; its rate, if none was given."""
         values = trial.facts()
         found = {name: values[name] for name in SEARCHED if name in self.wanted and name in values}
@@ -249,11 +249,11 @@ class Search:
         short = next(dim for most, dim in _FEWER_SCORES if self.n_users * self.train.n_items <= most)
         return next((dim for dim in _DIMS if dim <= short and _BYTES * dim * rows <= _MOST_BYTES), _DIMS[-1])
 
-    def _size(self, n_pairs: int, n_users: int) -> Size:
+    def _size(self, n_pairs: int, n_users: int) -> RunSize:
         sampler, n_items = self.spec.sampler, self.train.n_items
         assert isinstance(sampler, Full)  # nothing else is searched
         batch = self.spec.settings_for(n_pairs, n_users).batch_size
-        return Size(n_users, n_items, n_pairs, batch, sampler.columns_of(n_items))
+        return RunSize(n_users, n_items, n_pairs, batch, sampler.columns_of(n_items))
 
     def _times_longer(self, point: Point) -> float:
         """How many times as long an epoch takes on everything, by the counted work."""
@@ -290,11 +290,11 @@ class Search:
         for point, result in zip(points, results, strict=True):
             seconds, temperature = (self.clock.seconds - before) / len(points), self._temperature(point)
             if isinstance(result, TrainingError):
-                trial, outcome = Trial(point, temperature, -1.0, point.epochs, seconds), str(result)
+                trial, outcome = ShortRun(point, temperature, -1.0, point.epochs, seconds), str(result)
                 self.failure = result
             else:
                 epoch, score = _last_good(result)
-                trial = Trial(point, temperature, score, epoch, seconds)
+                trial = ShortRun(point, temperature, score, epoch, seconds)
                 outcome = f"{self.judge.metric} {score:.4f}"
             self.trials.append(trial)
             self._say(

@@ -12,7 +12,7 @@ from typing import Any
 from truepair.data.split import Split
 from truepair.errors import InputError, StorageError
 from truepair.recommender.automatic.budget import seconds_of
-from truepair.recommender.automatic.choice import Choice, choose
+from truepair.recommender.automatic.choice import AutomaticSettings, choose
 from truepair.recommender.features.tables import NO_TABLES, FeatureTables
 from truepair.spec import Spec
 from truepair.spec.parameters import as_json, from_json
@@ -33,7 +33,7 @@ def chosen_settings(
     checkpoint: str | Path | None = None,
     progress: bool = False,
     tables: FeatureTables = NO_TABLES,
-) -> Choice:
+) -> AutomaticSettings:
     """The automatic settings: those of the run that the checkpoint belongs to, or of a new search.
 
     Settings that cannot be read are chosen anew. Those of another run are an error if its checkpoint exists.
@@ -68,7 +68,7 @@ def chosen_settings(
     return choice
 
 
-def _read_settings(path: Path, spec: Spec) -> tuple[str, Choice] | None:
+def _read_settings(path: Path, spec: Spec) -> tuple[str, AutomaticSettings] | None:
     """The key and the settings of a file; None if there is none, or none that can be used."""
     with suppress(OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, InputError):
         if path.stat().st_size > _MOST_BYTES:
@@ -81,5 +81,5 @@ def _read_settings(path: Path, spec: Spec) -> tuple[str, Choice] | None:
             made = settled.varied(**restored)
             if chosen:
                 facts["automatic"]["repeat"] = made.call()
-            return found["key"], Choice(made, facts)
+            return found["key"], AutomaticSettings(made, facts)
     return None

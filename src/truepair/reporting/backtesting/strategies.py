@@ -130,7 +130,7 @@ class Nothing:
         return first, seconds if period.number == 1 else 0.0
 
 
-class Popularity:
+class MostPopular:
     """The items with the most users."""
 
     about = "the items with the most users in the pairs that retraining learns from"
@@ -148,7 +148,7 @@ STRATEGIES: dict[str, type[Strategy]] = {
     "retrain": Retrain,
     "update": Update,
     "nothing": Nothing,
-    "popularity": Popularity,
+    "popularity": MostPopular,
 }
 """Where the model of a period comes from, by name."""
 

@@ -1,4 +1,4 @@
-"""Histories: what a model and the store know about users, and the rows that follow from it."""
+"""UserHistories: what a model and the store know about users, and the rows that follow from it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Events(Protocol):
         """Read no more."""
 
 
-class Person(NamedTuple):
+class KnownUser(NamedTuple):
     """A person whose history is not, or not only, that of training."""
 
     items: Codes  # what they have, by the codes of the model
@@ -50,7 +50,7 @@ class Person(NamedTuple):
     row: Rows | None  # [1, d], folded in; None if they have no item that the model knows
 
 
-class Histories:
+class UserHistories:
     """The people of a model and of a store. Several threads may ask at once."""
 
     def __init__(self, model: Model, users: IdTexts, items: IdTexts, kinds: Kinds) -> None:
@@ -60,7 +60,7 @@ class Histories:
         """How many people were folded in."""
         self.store_failures = 0
         """How often the store could not be read: lists are then those without the newest events."""
-        self._known: OrderedDict[str, Person | None] = OrderedDict()
+        self._known: OrderedDict[str, KnownUser | None] = OrderedDict()
         self._lock = threading.Lock()
 
     def refresh(self) -> None:
@@ -75,7 +75,7 @@ class Histories:
                 for user in changed:
                     self._known.pop(user, None)
 
-    def persons(self, users: Sequence[str]) -> list[Person | None]:
+    def persons(self, users: Sequence[str]) -> list[KnownUser | None]:
         """Persons with events that the model does not know; None for all others."""
         if self.reader is None:
             return [None] * len(users)
@@ -100,7 +100,7 @@ class Histories:
         while len(self._known) > _KEPT:
             self._known.popitem(last=False)
 
-    def _with_events(self, user: str, history: StoredHistory) -> Person | None:
+    def _with_events(self, user: str, history: StoredHistory) -> KnownUser | None:
         code = None if history.is_forgotten else self.users.codes.get(user)
         before = self.history(code) if code is not None else {}
         after = dict(before)
@@ -120,21 +120,25 @@ class Histories:
         disliked = [] if seen.dislikes is None else seen.dislikes.items_of(code).tolist()
         return found | dict.fromkeys(disliked, -1.0)
 
-    def folded(self, history: dict[int, float]) -> Person:
+    def folded(self, history: dict[int, float]) -> KnownUser:
         """A person with this history (item -> weight, below 0 for a dislike); nothing is retrained."""
         items = np.array(sorted(item for item, weight in history.items() if weight > 0), np.int64)
         weights = np.array([history[item] for item in items.tolist()], np.float64)
         disliked = np.array(sorted(item for item, weight in history.items() if weight < 0), np.int64)
         if not len(items):
-            return Person(items, weights, disliked, None)
+            return KnownUser(items, weights, disliked, None)
         self.fold_ins += 1
         nobody = np.zeros(len(items), np.int64)
         ids = IdMap.range(1), self.model.seen.item_ids
         pairs = Interactions(nobody, items, *ids, weight=weights, disliked=disliked)
-        return Person(items, weights, disliked, self.model.encode(pairs))
+        return KnownUser(items, weights, disliked, self.model.encode(pairs))
 
     def listed(
-        self, found: Sequence[Person | None], codes: Sequence[int], ids: pa.Array, own: ListOptions = _PLAIN
+        self,
+        found: Sequence[KnownUser | None],
+        codes: Sequence[int],
+        ids: pa.Array,
+        own: ListOptions = _PLAIN,
     ) -> ListedUsers:
         """Persons, or where there is none users by their codes, as a lister takes them; -1 for an unknown
         user."""

@@ -25,7 +25,7 @@ from truepair.recommender.lister import Lister
 from truepair.serving.events.event import Kinds
 from truepair.serving.id_texts import IdTexts
 from truepair.serving.limits import Limits
-from truepair.serving.lists.histories import Histories
+from truepair.serving.lists.histories import UserHistories
 from truepair.serving.lists.index_choice import IndexChoice
 from truepair.serving.lists.item_facts import ItemFacts
 from truepair.serving.refusals import RefusalError
@@ -34,7 +34,7 @@ MODEL, EVENTS, POPULARITY = "model", "events", "popularity"
 """What a list is based on: the vector of training, one folded in, or none."""
 
 
-class Asked(NamedTuple):
+class ListRequest(NamedTuple):
     """A plain request: the best items of a person."""
 
     user: str
@@ -73,10 +73,10 @@ class ServedModel:
         self.recommender, self.model = recommender, model
         self.limits, self.item_table = limits, items
         self.version = 0
-        """Which version of the model file this is: `fresh.versions`."""
+        """Which version of the model file this is: `retraining.versions`."""
         self.users = IdTexts.of(model.seen.user_ids, "user", limits.id_length)
         self.items = IdTexts.of(model.seen.item_ids, "item", limits.id_length)
-        self.people = Histories(model, self.users, self.items, kinds)
+        self.people = UserHistories(model, self.users, self.items, kinds)
         self.facts = ItemFacts(self.items)
         self.neighbours = lists.Neighbours(model)
         self.exact = Lister.of(dataclasses.replace(model, spec=model.spec.varied(device="cpu")))
@@ -94,13 +94,13 @@ class ServedModel:
     def _warm_up(self) -> None:
         """Ask for a list of each sort: the first one ever compiles for some seconds."""
         user = next(iter(self.users.codes))
-        self.plain_lists([Asked(user, 1)])
+        self.plain_lists([ListRequest(user, 1)])
         with suppress(InputError):  # a model without vectors cannot diversify
             self.recommend([user], {"k": 1, "diversify": 0.5, "explain": True})
 
     # --- plain lists: many requests, one product ---------------------------------------------------------
 
-    def plain_lists(self, asked: Sequence[Asked]) -> list[PlainList]:
+    def plain_lists(self, asked: Sequence[ListRequest]) -> list[PlainList]:
         """The lists of several requests, each the same as alone, from one product."""
         self._refresh()
         users = [user for user, _ in asked]

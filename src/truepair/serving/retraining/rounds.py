@@ -20,7 +20,7 @@ from truepair.serving.events.event import Kinds
 from truepair.serving.events.opening import open_store
 from truepair.serving.events.reading import StoreReader
 from truepair.serving.retraining.decisions import Decision, now_text
-from truepair.serving.retraining.judging import Judgement, judged, n_people
+from truepair.serving.retraining.judging import Judgement, judged, n_users
 from truepair.serving.retraining.training_data import TrainingData, split_events
 from truepair.serving.retraining.versions import State, Versions
 
@@ -100,7 +100,7 @@ class _Round:
         data = split_events(learner.seen_, events, self.kinds, *until, forgotten)
         self.decision = Decision(
             "waited", "", against=state.current, events=data.events, new_events=data.new_events,
-            judged_events=data.judged_events, people=n_people(data), metric=running.metric,
+            judged_events=data.judged_events, people=n_users(data), metric=running.metric,
             new_pairs=data.new_pairs,
         )  # fmt: skip
         if reason := self._too_little(data):
@@ -111,7 +111,7 @@ class _Round:
         return self._concluded(candidate, found, data)
 
     def _too_little(self, data: TrainingData) -> str:
-        n, least = n_people(data), self.plan.users
+        n, least = n_users(data), self.plan.users
         if not data.new_pairs:
             return f"none of the {data.new_events:,} new events is a pair that the model could learn"
         if n < least:

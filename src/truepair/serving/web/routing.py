@@ -19,7 +19,6 @@ from truepair.errors import InputError, StorageError, check_whole, did_you_mean
 from truepair.serving.id_texts import escaped
 from truepair.serving.limits import Limits
 from truepair.serving.refusals import RefusalError
-from truepair.serving.web.logs import Log
 from truepair.serving.web.tokens import Tokens, credentials
 
 ARROW = "application/vnd.apache.arrow.stream"

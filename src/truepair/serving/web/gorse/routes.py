@@ -17,7 +17,7 @@ from truepair.serving.events.records import ItemRecord
 from truepair.serving.events.writing import StoreWriter
 from truepair.serving.limits import Limits
 from truepair.serving.lists.micro_batching import MicroBatcher
-from truepair.serving.lists.served_model import Asked, PlainList, ServedModel
+from truepair.serving.lists.served_model import ListRequest, PlainList, ServedModel
 from truepair.serving.refusals import RefusalError
 from truepair.serving.web.gorse import fields
 from truepair.serving.web.gorse.fields import FeedbackBody, ItemBody, N, Offset, Score, UserBody
@@ -41,7 +41,7 @@ class Host(Protocol):
     limits: Limits
     kinds: Kinds
     metrics: Metrics
-    lists_together: MicroBatcher[Asked, PlainList]
+    lists_together: MicroBatcher[ListRequest, PlainList]
     gate: Gate
 
 
@@ -145,7 +145,7 @@ class Gorse:
         seen = await in_thread(self._seen, user)
         if not categories:
             k = min(end + len(seen), served.model.seen.n_items)
-            found = await self.service.lists_together.ask(Asked(user, max(k, 1)))
+            found = await self.service.lists_together.ask(ListRequest(user, max(k, 1)))
             names = (found.served.items.names[code] for code in found.items.tolist())
             scored = zip(names, found.scores.tolist(), strict=True)
             return [pair for pair in scored if pair[0] not in seen][:end]
