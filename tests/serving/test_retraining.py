@@ -17,7 +17,7 @@ from truepair.serving.events.store import EventReader
 from truepair.serving.id_texts import IdTexts
 from truepair.serving.lists.histories import UserHistories
 from truepair.serving.retraining import rounds
-from truepair.serving.retraining.judging import MOST_PEOPLE, judged
+from truepair.serving.retraining.judging import MOST_USERS, judged
 from truepair.serving.retraining.rounds import check_retrainable, retrain
 from truepair.serving.retraining.training_data import split_events
 from truepair.serving.retraining.versions import Versions
@@ -187,7 +187,7 @@ def test_of_very_many_people_some_are_drawn(shop, monkeypatch):
     shop.add_visits(4, 6)
     found = divided(shop)
     monkeypatch.setattr("truepair.serving.retraining.judging.MOST_USERS", 10)
-    assert MOST_PEOPLE > 10
+    assert MOST_USERS > 10
     first, again = (judged(shop.model, shop.model, found, Kinds(KINDS), "ndcg@5") for _ in range(2))
     assert first.candidate.n_users == 10
     assert (first.candidate.users == again.candidate.users).all()

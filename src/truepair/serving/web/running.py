@@ -51,7 +51,7 @@ def run(
     asyncio.run(server.serve(sockets=[listening]))
 
 
-def configuration(app: Any, limits: Limits, log: Log) -> uvicorn.Config:
+def configuration(app: Any, limits: Limits, log: RequestLog) -> uvicorn.Config:
     """How uvicorn serves the application."""
     errors = logging.getLogger("uvicorn.error")
     errors.handlers, errors.propagate = [_ToLog(log)], False
@@ -98,7 +98,7 @@ class _Server(uvicorn.Server):
 class _ToLog(logging.Handler):
     """uvicorn's warnings as lines of the log."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: RequestLog) -> None:
         super().__init__(logging.WARNING)
         self.log = log
 
