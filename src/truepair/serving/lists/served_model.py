@@ -16,12 +16,13 @@ from truepair.data.ids import Codes, IdMap
 from truepair.data.tables.id_table import IdTable
 from truepair.errors import InputError
 from truepair.evaluation.cold import check_cold
+from truepair.evaluation.metrics import Mask
 from truepair.models.factor_matrices import dot_rows
 from truepair.ranking.prepared_items import PreparedItems
 from truepair.recommender import lists
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.known_ids import codes_of
-from truepair.recommender.lister import Lister
+from truepair.recommender.lister import ListedUsers, Lister
 from truepair.serving.events.event import Kinds
 from truepair.serving.id_texts import IdTexts
 from truepair.serving.limits import Limits
@@ -134,12 +135,7 @@ class ServedModel:
             if given.unknown == "error" and not known.all():
                 codes_of(self.model.seen.user_ids, ids.filter(pa.array(~known)), "user", "error")
             block = self.people.listed(found, codes, ids, given)
-            is_cold = known & block.popular
-            check_cold(given.cold, int(is_cold.sum()), len(texts))
-            left_out = ~known & (given.unknown == "drop") | is_cold & (given.cold == "separate")
-            block = block.part(~left_out) if left_out.any() else block
-            lister = self.exact if given.is_plain else given.lister(self.model, len(texts))
-            return lister.table(block, options.get("k", 10), self.facts.hidden)
+            return self._table(block, known, given, options.get("k", 10))
 
     def session(
         self, liked: Sequence[object], disliked: Sequence[object], options: dict[str, Any]
@@ -152,8 +148,16 @@ class ServedModel:
         with self._slow:
             given = self._options(options)
             block = self.people.listed([self.people.folded(history)], [-1], pa.nulls(1), given)
-            lister = self.exact if given.is_plain else given.lister(self.model)
-            return lister.table(block, options.get("k", 10), self.facts.hidden).drop_columns(["user"])
+            found = self._table(block, np.ones(1, dtype=bool), given, options.get("k", 10))
+            return found.drop_columns(["user"])
+
+    def _table(self, block: ListedUsers, known: Mask, given: lists.ListOptions, k: int) -> pa.Table:
+        is_cold = known & block.popular
+        check_cold(given.cold, int(is_cold.sum()), len(known))
+        left_out = ~known & (given.unknown == "drop") | is_cold & (given.cold == "separate")
+        block = block.part(~left_out) if left_out.any() else block
+        lister = self.exact if given.is_plain else given.lister(self.model, len(known))
+        return lister.table(block, k, self.facts.hidden)
 
     def _codes(self, items: Sequence[object]) -> list[int]:
         found = (self.items.codes.get(text) for text in self.items.texts(items))
