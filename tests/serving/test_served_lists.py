@@ -150,6 +150,10 @@ def test_events_of_unknown_people_fold_them_in(serve, model):
     client.post("/v1/events", {"events": [{"user": "new", "item": "i2"}, {"user": "new", "item": "i4"}]})
     expected = model.fold_in({"user": ["new"] * 2, "item": ["i2", "i4"]}).recommend(["new"], k=5)
     same(table(client.get("/v1/users/new/recommendations?k=5", accept=ARROW)), expected)
+    first = expected["item"][0].as_py()  # what is excluded for a user whom only the store knows
+    body = {"users": ["new"], "k": 4, "unknown": "error", "exclude_items": {"new": [first]}}
+    (found,) = client.post("/v1/recommendations", body).json["lists"]
+    assert [row["item"] for row in found["items"]] == expected["item"].to_pylist()[1:]
 
 
 def test_a_disliked_item_is_never_listed_and_can_replace_a_like(serve, model):

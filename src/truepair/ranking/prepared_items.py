@@ -53,9 +53,12 @@ class Hidden(NamedTuple):
 
     def recoded(self, places: Codes) -> Hidden:
         """With places[i] for item i, and without the items whose place is -1."""
-        rows, items = self.pairs()
+        rows, items = self.pairs()  # rows in order
         found = places[items]
-        return Hidden.of_pairs(len(self.starts), rows[found >= 0], found[found >= 0])
+        kept = found >= 0
+        counts = np.bincount(rows[kept], minlength=len(self.starts))
+        ends = np.cumsum(counts)
+        return Hidden(ends - counts, ends, _read_only(found[kept]))
 
 
 def _read_only(array: Codes) -> Codes:

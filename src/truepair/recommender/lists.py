@@ -121,6 +121,8 @@ def recommend(model: Model, users: Any, k: int, options: ListOptions, part: int 
     left_out = (codes < 0) & (options.unknown == "drop") | is_cold & (options.cold == "separate")
     if left_out.any():
         ids, codes = ids.filter(pa.array(~left_out)), codes[~left_out]
+    if options.by_user:
+        codes_of(known, list(options.by_user), "user", options.unknown)  # an unknown user is an error
     excluded = excluded_items(model, options.by_user, options.unknown)
     lister = options.lister(model, len(codes))
     for start in range(0, max(len(codes), 1), part):
@@ -142,7 +144,6 @@ def excluded_items(model: Model, items: Mapping[Any, Any], unknown: str) -> dict
     if not items:
         return {}
     users = as_ids(list(items), "user")
-    codes_of(model.seen.user_ids, users, "user", unknown)  # an unknown user is an error
     values, counts = _joined(list(items.values()))
     found = codes_of(model.seen.item_ids, values, "item", unknown)
     parts = np.split(found, np.cumsum(counts)[:-1])
