@@ -11,7 +11,7 @@ import pytest
 from live import uvicorn
 from truepair.serving.page.adding import add_page
 from truepair.serving.web.app import Service
-from truepair.serving.web.logs import Log
+from truepair.serving.web.logs import RequestLog
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
@@ -23,7 +23,7 @@ window.alert = () => window.violations.push("alert");"""
 @contextmanager
 def running_page(model, store, beside=None, **options):
     """The address of a service with the page."""
-    service = Service(model, store, **{"log": Log(io.StringIO()), **options})
+    service = Service(model, store, **{"log": RequestLog(io.StringIO()), **options})
     add_page(service, beside)
     config = uvicorn.Config(service.application(), log_config=None, ws="none")
     server = uvicorn.Server(config)

@@ -7,7 +7,7 @@ import pytest
 import truepair as tp
 from asking import Client
 from truepair.serving.web.app import Service
-from truepair.serving.web.logs import Log
+from truepair.serving.web.logs import RequestLog
 from worlds import two_tastes
 
 
@@ -44,7 +44,9 @@ def serve(tmp_path):
 
     def start(model, store="events.sqlite", prepare=lambda service: None, **options):
         service = Service(
-            model, store if "://" in store else tmp_path / store, **{"log": Log(io.StringIO()), **options}
+            model,
+            store if "://" in store else tmp_path / store,
+            **{"log": RequestLog(io.StringIO()), **options},
         )
         services.append(service)
         prepare(service)

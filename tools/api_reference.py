@@ -104,8 +104,9 @@ def _annotation(before: str, annotation: Any) -> str:
 
 
 def _methods(kind: type) -> Iterator[tuple[str, Any]]:
-    """The public methods and properties that the class itself defines and describes."""
-    for name, value in vars(kind).items():
+    """The public methods and properties that the class itself, or a base in `spec`, defines and describes."""
+    own = [base for base in kind.__mro__ if base is kind or base.__module__.startswith("truepair.spec")]
+    for name, value in (each for base in reversed(own) for each in vars(base).items()):
         plain = value.__func__ if isinstance(value, classmethod | staticmethod) else value
         if not name.startswith("_") and inspect.isfunction(plain) and plain.__doc__:
             yield name, plain

@@ -39,8 +39,8 @@ from truepair.losses import BPR, InfoNCE
 from truepair.models.encoders import MF, Hybrid
 from truepair.models.feature_map import FeatureMap
 from truepair.randomness import random_order, stream_key
-from truepair.recommender.defaults import default_batch_size
 from truepair.sampling import DNS, Full, Uniform
+from truepair.spec.defaults import default_batch_size
 from truepair.training import ENGINES, Job, Settings
 
 SEEDS = (0, 1, 2)

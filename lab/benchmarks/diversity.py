@@ -45,7 +45,7 @@ def measured(model: Recommender, valid: Interactions, diversify: float) -> tuple
     asked = np.flatnonzero(valid.user_counts)
     some = listed[asked]
     hits = (some >= 0) & valid.has(np.repeat(asked, K), np.maximum(some, 0).ravel()).reshape(some.shape)
-    vectors = torch.nn.functional.normalize(model.items_)[torch.from_numpy(np.maximum(some, 0))]
+    vectors = torch.nn.functional.normalize(model.model_.scorer.items)[torch.from_numpy(np.maximum(some, 0))]
     alike = torch.einsum("nad,nbd->nab", vectors, vectors)
     within = float((alike.sum(dim=(1, 2)) - K).mean()) / (K * (K - 1))
     return float(ndcg(hits, valid.user_counts[asked]).mean()), coverage(listed, model.popularity_), within

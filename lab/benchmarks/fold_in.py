@@ -58,7 +58,7 @@ def main() -> None:
         a, b = recall(retrained, target), recall(folded, target)
         print(f"{encoder}: recall@20 of new people: retrained {a:.4f}, folded in {b:.4f}, ratio {b / a:.1%}")
         again = retrained.fold_in(split.train)
-        lists = [top_k(m.users_, m.items_, 20, exclude=split.train).items for m in (retrained, again)]
+        lists = [top_k(*m.matrices(), 20, exclude=split.train).items for m in (retrained, again)]
         overlap = np.mean([len(set(x) & set(y)) / 20 for x, y in zip(*lists, strict=True)])
         print(
             f"{encoder}: overlap@20 of a training user's list with that of their own history: {overlap:.1%}"

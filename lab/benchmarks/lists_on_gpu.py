@@ -7,6 +7,7 @@ python benchmarks/lists_on_gpu.py --quick        # a small catalogue
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import time
 
 import numpy as np
@@ -15,8 +16,8 @@ import torch
 
 from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
+from truepair.models.scorer import Scorer
 from truepair.recommender.estimator import Recommender
-from truepair.recommender.model_file import Model
 
 
 def world(n_users: int, n_items: int, dim: int, per_user: int = 50) -> Recommender:
@@ -34,7 +35,11 @@ def world(n_users: int, n_items: int, dim: int, per_user: int = 50) -> Recommend
     for n in (n_users, n_items):
         rows = centres[rng.integers(0, 200, n)] + 0.6 * rng.normal(size=(n, dim)).astype(np.float32)
         parts.append(torch.nn.functional.normalize(torch.from_numpy(rows)))
-    start.model_ = Model(parts[0] / 0.15, parts[1], seen, np.maximum(seen.item_counts, 1), start.facts_)
+    start.model_ = dataclasses.replace(
+        start.model_, scorer=Scorer(parts[0] / 0.15, parts[1]), seen=seen,
+        popularity=np.maximum(seen.item_counts, 1),
+        trained=np.ones(n_users, dtype=bool), added=np.zeros(n_items, dtype=bool),
+    )  # fmt: skip
     return start
 
 

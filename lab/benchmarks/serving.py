@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import dataclasses
 import json
 import random
 import re
@@ -38,8 +39,8 @@ import torch
 
 from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
+from truepair.models.scorer import trained_scorer
 from truepair.recommender.estimator import Recommender
-from truepair.recommender.model_file import Model
 from truepair.serving.events.event import Kinds
 from truepair.serving.limits import Limits
 from truepair.serving.lists.served_model import ServedModel
@@ -124,7 +125,11 @@ def _recommender(
     keys = np.unique(owners * n_items + rng.integers(0, n_items, len(owners)))
     seen = Interactions(keys // n_items, keys % n_items, IdMap.range(n_users), IdMap.range(n_items))
     counts = np.maximum(seen.item_counts, 1)
-    start.model_ = Model(torch.from_numpy(users), torch.from_numpy(items), seen, counts, start.facts_)
+    scorer = trained_scorer(torch.from_numpy(users), torch.from_numpy(items), bool(popularity))
+    start.model_ = dataclasses.replace(
+        start.model_, scorer=scorer, seen=seen, popularity=counts,
+        trained=np.ones(n_users, dtype=bool), added=np.zeros(n_items, dtype=bool),
+    )  # fmt: skip
     return start
 
 

@@ -91,7 +91,8 @@ def model(folder):
 
 def same_model(a, b):
     a, b = Recommender.load(a), Recommender.load(b)
-    return torch.equal(a.users_, b.users_) and torch.equal(a.items_, b.items_) and a.seen_ == b.seen_
+    equal = all(torch.equal(*two) for two in zip(a.matrices(), b.matrices(), strict=True))
+    return equal and a.seen_ == b.seen_
 
 
 # --- help ----------------------------------------------------------------------------------------------

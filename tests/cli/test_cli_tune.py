@@ -11,7 +11,6 @@ from truepair.cli.configuration import Training, read_settings
 from truepair.losses import DPL
 from truepair.models.encoders import MF
 from truepair.recommender.estimator import Recommender
-from truepair.recommender.parts import parts_of
 from truepair.tuning import Choice, Powers, Range, When
 from worlds import two_tastes
 
@@ -42,7 +41,7 @@ def test_tune_report_and_fit(clicks, tmp_path):
     assert fitted["metrics"] == {}  # nothing is held out
     assert fitted["epoch"] == fitted["epochs"] == best["epoch"]
     model = Recommender.load("m")
-    assert parts_of(model.get_params()).loss == DPL(tau=best["parameters"].get("loss.tau", "density"))
+    assert model.spec.loss == DPL(tau=best["parameters"].get("loss.tau", "density"))
     assert model.facts_["data"] == two_tastes().hash
     again = good("tune", clicks, *args, "-q")  # all is done: it tells the same at once
     assert f"is trial {best['number']}: ndcg@5 {best['score']:.4f}" in again.stdout
@@ -185,12 +184,10 @@ def test_tables_and_dotted_names_in_a_config(tmp_path):
     model = Training(config=config, dim=8).recommender()
     assert (model.loss, model.encoder) == (DPL(tau=0.1), MF(dim=8, scoring="cosine"))
     config.write_text('loss = "dpl"\nsampler = "uniform"\n"loss.tau" = 0.1\n"encoder.dim" = 32\n')
-    assert parts_of(Training(config=config, dim=8, set=["loss.tau=0.2"]).recommender().get_params())[:2] == (
-        MF(8),
-        DPL(0.2),
-    )
+    spec = Training(config=config, dim=8, set=["loss.tau=0.2"]).recommender().spec
+    assert (spec.encoder, spec.loss) == (MF(8), DPL(0.2))
     other = Training(config=config, tau="0.3").recommender()
-    assert parts_of(other.get_params())[1] == DPL(tau=0.3)
+    assert other.spec.loss == DPL(tau=0.3)
     assert Training(config=config).recommender(loss="bpr").loss == "bpr"  # the fields of dpl go with it
 
 
@@ -201,20 +198,19 @@ def test_what_was_chosen_for_a_loss_goes_with_it(tmp_path):
             f'loss = "infonce"\nsampler = "{sampler}"\n"loss.temperature" = 0.13\n"encoder.dim" = 8\n'
             '"encoder.scoring" = "cosine"\n"encoder.temperature" = 1.0\n'
         )
-        assert parts_of(Training(config=config).recommender().get_params())[0] == MF(8, "cosine", 1.0)
-        assert parts_of(Training(config=config).recommender(loss="infonce").get_params())[0] == MF(
-            8, "cosine", 1.0
-        )
-        assert parts_of(Training(config=config).recommender(loss="dpl").get_params())[:2] == (expected, DPL())
+        assert Training(config=config).recommender().spec.encoder == MF(8, "cosine", 1.0)
+        assert Training(config=config).recommender(loss="infonce").spec.encoder == MF(8, "cosine", 1.0)
+        other = Training(config=config).recommender(loss="dpl").spec
+        assert (other.encoder, other.loss) == (expected, DPL())
     again = Training(config=config, set=["encoder.scoring=cosine", "temperature=0.2"])
-    assert parts_of(again.recommender(loss="dpl").get_params())[0] == MF(8, "cosine", 0.2)
+    assert again.recommender(loss="dpl").spec.encoder == MF(8, "cosine", 0.2)
 
 
 def test_a_field_is_one_whatever_its_name(tmp_path):
     config = tmp_path / "run.toml"
     config.write_text('loss = "dpl"\ntau = 0.1\ndim = 16\n')
     model = Training(config=config, set=["loss.tau=0.2", "encoder.dim=8"]).recommender()
-    assert (parts_of(model.get_params())[0].dim, model.loss) == (8, DPL(tau=0.2))
+    assert (model.spec.encoder.dim, model.loss) == (8, DPL(tau=0.2))
 
 
 def test_toml_of_parameters():

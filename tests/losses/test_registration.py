@@ -10,7 +10,7 @@ import pytest
 import truepair as tp
 from truepair.errors import InputError, StorageError
 from truepair.losses import BPR, LOSSES, Loss, register_loss
-from truepair.recommender.parameters import as_json, check_saveable, from_json
+from truepair.spec.parameters import as_json, check_saveable, from_json
 from worlds import two_tastes
 
 DATA = two_tastes(n_users=10, n_items=8, each=3)
@@ -114,7 +114,7 @@ def test_a_loss_with_a_field_that_cannot_be_saved_writes_no_file(tmp_path):
 @pytest.mark.parametrize("value", [math.inf, math.nan, (1.0, -math.inf)], ids=repr)
 def test_a_field_that_is_not_finite_is_refused_before_training(value):
     with pytest.raises(InputError, match=r"loss\.slope = .*(inf|nan).* cannot be saved; give a finite"):
-        tp.Recommender(loss=register()(slope=value), **QUICK).check()
+        _ = tp.Recommender(loss=register()(slope=value), **QUICK).spec
 
 
 def test_a_model_whose_loss_is_not_registered_says_how_to_load_it(tmp_path):

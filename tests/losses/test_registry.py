@@ -14,7 +14,6 @@ from truepair.cli.main import app
 from truepair.losses import BCE, CCL, LOSSES
 from truepair.losses.base import parameters_of
 from truepair.recommender.estimator import Recommender
-from truepair.recommender.parts import parts_of
 from truepair.tuning.domains import Choice, Range, domain_of
 from truepair.tuning.spaces import default_space
 from worlds import two_tastes
@@ -58,14 +57,14 @@ def test_the_search_spaces_of_bce_and_ccl():
 
 @pytest.mark.parametrize("sampler", ["full", "uniform"])
 def test_ccl_has_cosines_at_temperature_1_unless_told_otherwise(sampler):
-    def parts(**parameters):
-        return parts_of(Recommender(sampler=sampler, **parameters).get_params(), 1000)
+    def spec(**parameters):
+        return Recommender(sampler=sampler, **parameters).spec
 
-    encoder, loss, *_ = parts(loss="ccl")
-    assert (loss, encoder.scoring, encoder.temperature) == (CCL(), "cosine", 1.0)
-    encoder, *_ = parts(loss=CCL(margin=0.3), temperature=0.5)
+    encoder = spec(loss="ccl").encoder
+    assert (spec(loss="ccl").loss, encoder.scoring, encoder.temperature) == (CCL(), "cosine", 1.0)
+    encoder = spec(loss=CCL(margin=0.3), temperature=0.5).encoder
     assert (encoder.scoring, encoder.temperature) == ("cosine", 0.5)
-    assert parts(loss="bce").loss == BCE()
+    assert spec(loss="bce").loss == BCE()
 
 
 @pytest.mark.parametrize("sampler", ["full", "uniform"])

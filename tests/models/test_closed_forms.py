@@ -273,7 +273,8 @@ def test_what_is_no_encoder_yet_cannot_be_made():
 @pytest.mark.parametrize("encoder", CLOSED)
 def test_which_rows_are_sparse(encoder, data):
     kind = CLOSED[encoder]
-    assert [sp.issparse(rows) for rows in kind().solve(data)] == [kind.sparse_users, kind.sparse_items]
+    users, items = kind().solve(data)
+    assert (sp.issparse(users), sp.issparse(items)) == (not kind.has_term, kind.sparse_items)
 
 
 def test_registry():

@@ -243,10 +243,9 @@ def test_a_resumed_training_estimates_the_same_prior(tmp_path, world, word):
     whole = Recommender(tau=word, epochs=3, **constant).fit(world.observed)
     Recommender(tau=word, epochs=1, **constant).fit(world.observed, checkpoint=tmp_path / "c")
     resumed = Recommender(tau=word, epochs=3, **constant).fit(world.observed, checkpoint=tmp_path / "c")
-    assert resumed.facts_["tau"] == whole.facts_["tau"]
+    assert resumed.model_.tau == whole.model_.tau
     assert resumed.facts_["prior"] == whole.facts_["prior"]
-    assert torch.equal(resumed.users_, whole.users_)
-    assert torch.equal(resumed.items_, whole.items_)
+    assert all(torch.equal(*two) for two in zip(resumed.matrices(), whole.matrices(), strict=True))
 
 
 def test_threads_do_not_change_the_estimate(world):
@@ -274,12 +273,13 @@ def test_another_prior_than_the_checkpoints_is_refused(tmp_path, world, monkeypa
 @pytest.mark.parametrize("word", ["auto", "per-user"])
 def test_recommender_records_what_it_used(tmp_path, world, word):
     model = Recommender(loss="dpl", tau=word, dim=8, epochs=2).fit(world.observed)
-    used = np.mean(model.facts_["tau"])
+    used = np.mean(model.model_.tau)
     assert used == pytest.approx(model.facts_["prior"]["tau"], rel=0.1)
     assert 0.03 < used < 0.3
     model.save(tmp_path / "model.tp")
     again = Recommender.load(tmp_path / "model.tp")
     assert again.facts_["prior"] == model.facts_["prior"]
+    assert again.model_.tau == model.model_.tau
     assert again.tau == word
     guest = again.fold_in({"user": ["new"] * 3, "item": world.observed.item_ids.ids[:3].to_pylist()})
     assert len(guest.recommend(k=3)) == 3

@@ -11,10 +11,10 @@ from truepair.ranking.approximate import index_items
 from truepair.ranking.approximate import indexing as indexing_module
 from truepair.ranking.approximate.faiss_indexes import INDEXES
 from truepair.ranking.approximate.index_file import read_index
-from truepair.ranking.approximate.indexed_items import IndexedItems, Level, Split
-from truepair.ranking.approximate.indexing import People
+from truepair.ranking.approximate.indexed_items import HeadAndTail, IndexedItems, Level
+from truepair.ranking.approximate.indexing import SampledUsers
 from truepair.ranking.approximate.search_space import SearchSpace
-from truepair.ranking.prepared_items import PreparedItems
+from truepair.ranking.prepared_items import Hidden, PreparedItems
 
 N, DIM = 3000, 12
 
@@ -38,7 +38,7 @@ def indexed(request, world):
     pytest.importorskip("faiss")
     users, items, hidden = world
     exact = PreparedItems.of(items)
-    found = index_items(exact, People(users, hidden), request.param, 0.95)
+    found = index_items(exact, SampledUsers(users, hidden), request.param, 0.95)
     assert found.kind == request.param, found.about
     return found
 
@@ -54,7 +54,10 @@ def test_the_space_ranks_items_as_the_scores_do(world):
 
 def test_lists_have_the_scores_and_filters_of_exact_lists(world, indexed):
     users, items, hidden = world
-    exact, lists = PreparedItems.of(items).top_k(users, 10, hidden), indexed.items.top_k(users, 10, hidden)
+    exact, lists = (
+        PreparedItems.of(items).top_k(users, 10, Hidden.of(hidden)),
+        indexed.items.top_k(users, 10, Hidden.of(hidden)),
+    )
     same = lists.items == exact.items
     assert same.mean() > 0.9
     assert (lists.scores[same] == exact.scores[same]).all()  # to the bit
@@ -66,7 +69,10 @@ def test_lists_have_the_scores_and_filters_of_exact_lists(world, indexed):
 
 def test_the_recall_is_that_of_other_people_too(world, indexed):
     users, items, hidden = world
-    exact, lists = PreparedItems.of(items).top_k(users, 10, hidden), indexed.items.top_k(users, 10, hidden)
+    exact, lists = (
+        PreparedItems.of(items).top_k(users, 10, Hidden.of(hidden)),
+        indexed.items.top_k(users, 10, Hidden.of(hidden)),
+    )
     found = np.mean([np.isin(a, b).mean() for a, b in zip(exact.items, lists.items, strict=True)])
     assert indexed.recall >= 0.95
     assert found >= 0.93
@@ -76,10 +82,10 @@ def test_only_allowed_items_are_listed_and_lists_are_complete(world, indexed):
     users, items, hidden = world
     for share in (0.5, 0.01):
         allowed = np.random.default_rng(1).random(N) < share
-        lists = indexed.items.top_k(users[:9], 10, hidden[:9], allowed)
+        lists = indexed.items.top_k(users[:9], 10, Hidden.of(hidden[:9]), allowed)
         never = np.flatnonzero(~allowed)
         masks = [np.union1d(codes, never) for codes in hidden[:9]]
-        exact = PreparedItems.of(items).top_k(users[:9], 10, masks)
+        exact = PreparedItems.of(items).top_k(users[:9], 10, Hidden.of(masks))
         assert ((lists.items >= 0) == (exact.items >= 0)).all()
         assert allowed[lists.items[lists.items >= 0]].all()
         assert np.mean(lists.items == exact.items) > 0.85
@@ -88,11 +94,16 @@ def test_only_allowed_items_are_listed_and_lists_are_complete(world, indexed):
 def test_a_list_is_complete_wherever_the_exact_one_is(world, indexed):
     users, items, _ = world
     most = [np.setdiff1d(np.arange(N), np.arange(row, N, 200)) for row in range(6)]  # 15 items are left
-    lists, exact = (some.top_k(users[:6], 20, most) for some in (indexed.items, PreparedItems.of(items)))
+    lists, exact = (
+        some.top_k(users[:6], 20, Hidden.of(most)) for some in (indexed.items, PreparedItems.of(items))
+    )
     assert (lists.items == exact.items).all()
-    long = indexed.items.top_k(users[:3], 2800, [np.empty(0, np.int64)] * 3)  # more than measured for
+    long = indexed.items.top_k(
+        users[:3], 2800, Hidden.of([np.empty(0, np.int64)] * 3)
+    )  # more than measured for
     assert (
-        long.items == PreparedItems.of(items).top_k(users[:3], 2800, [np.empty(0, np.int64)] * 3).items
+        long.items
+        == PreparedItems.of(items).top_k(users[:3], 2800, Hidden.of([np.empty(0, np.int64)] * 3)).items
     ).all()
 
 
@@ -100,7 +111,9 @@ def test_a_search_that_finds_too_little_is_computed_exactly(world, indexed):
     users, items, _ = world
     nothing = [np.empty(0, np.int64)] * 6
     hasty = dataclasses.replace(indexed.items, levels=(Level(N, 1),))  # one list of IVF has about 70 items
-    lists, exact = (some.top_k(users[:6], 500, nothing) for some in (hasty, PreparedItems.of(items)))
+    lists, exact = (
+        some.top_k(users[:6], 500, Hidden.of(nothing)) for some in (hasty, PreparedItems.of(items))
+    )
     assert (lists.items >= 0).all()
     if indexed.kind == "ivf":
         assert (lists.items == exact.items).all()
@@ -112,7 +125,8 @@ def test_the_recall_is_checked_by_people_who_did_not_choose_the_effort(world):
     hard = users.clone()
     hard[1::2, :-1] = 5 * torch.randn(40, DIM, generator=torch.Generator().manual_seed(0)) / DIM**0.5
     easy, mixed = (
-        index_items(PreparedItems.of(items), People(some, hidden), "ivf", 0.95) for some in (users, hard)
+        index_items(PreparedItems.of(items), SampledUsers(some, hidden), "ivf", 0.95)
+        for some in (users, hard)
     )
     assert isinstance(easy.items, IndexedItems)
     assert mixed.recall >= 0.95
@@ -129,27 +143,27 @@ def test_equal_scores_are_in_the_order_of_exact_lists():
         [np.empty(0, np.int64)] * 20,
     )
     exact = PreparedItems.of(items)
-    found = index_items(exact, People(users, nothing), "ivf", 0.5)
+    found = index_items(exact, SampledUsers(users, nothing), "ivf", 0.5)
     everything = [level._replace(effort=found.items.index.nlist) for level in found.items.levels]
     object.__setattr__(found.items, "levels", tuple(everything[-1:]))
-    lists, expected = (some.top_k(users, 5, nothing) for some in (found.items, exact))
+    lists, expected = (some.top_k(users, 5, Hidden.of(nothing)) for some in (found.items, exact))
     assert (lists.scores == expected.scores).all()
 
 
 def test_long_items_are_searched_exactly(world):
     _, items, _ = world
-    split = Split.of(items.numpy())
+    split = HeadAndTail.of(items.numpy())
     lengths = np.linalg.norm(items.numpy(), axis=1)
     assert len(split.head) == N // 16
     assert lengths[split.head].min() >= lengths[split.tail].max()
     assert sorted([*split.head, *split.tail]) == list(range(N))
-    assert not len(Split.of(np.eye(40, dtype=np.float32)).head)
+    assert not len(HeadAndTail.of(np.eye(40, dtype=np.float32)).head)
 
 
 def test_lists_are_exact_where_an_index_cannot_help(world, monkeypatch):
     pytest.importorskip("faiss")
     users, items, hidden = world
-    exact, people = PreparedItems.of(items), People(users, hidden)
+    exact, people = PreparedItems.of(items), SampledUsers(users, hidden)
     assert index_items(exact, people, "exact").items is exact
     assert index_items(exact, people).about == "lists are exact: 3,000 items are few enough."
     monkeypatch.setattr(indexing_module, "EXACT_UP_TO", 100)
@@ -158,7 +172,7 @@ def test_lists_are_exact_where_an_index_cannot_help(world, monkeypatch):
     monkeypatch.setattr(indexing_module, "find_spec", lambda name: None)
     assert "pip install 'truepair[ann]'" in index_items(exact, people).about
     noise = torch.randn(N, 40, generator=torch.Generator().manual_seed(0))
-    found = index_items(PreparedItems.of(noise), People(-noise[:80], hidden), "ivf", 1.0)
+    found = index_items(PreparedItems.of(noise), SampledUsers(-noise[:80], hidden), "ivf", 1.0)
     assert "no effort of the index ivf reaches the recall 1" in found.about
     with pytest.raises(InputError, match="index = 'annoy'"):
         index_items(exact, people, "annoy")
@@ -170,13 +184,16 @@ def test_lists_are_exact_where_an_index_cannot_help(world, monkeypatch):
 def test_an_index_is_kept_and_read_again(world, kind, tmp_path):
     pytest.importorskip("faiss")
     users, items, hidden = world
-    exact, people, said = PreparedItems.of(items), People(users, hidden), []
+    exact, people, said = PreparedItems.of(items), SampledUsers(users, hidden), []
     path = tmp_path / "m.index"
     first = index_items(exact, people, kind, 0.9, path, said.append)
     again = index_items(exact, people, kind, 0.9, path, said.append)
     assert said == [f"building the index {kind} of 3,000 items …"]
     assert again.items.levels == first.items.levels
-    assert (again.items.top_k(users, 9, hidden).items == first.items.top_k(users, 9, hidden).items).all()
+    assert (
+        again.items.top_k(users, 9, Hidden.of(hidden)).items
+        == first.items.top_k(users, 9, Hidden.of(hidden)).items
+    ).all()
     path.write_bytes(path.read_bytes()[:-7])  # damaged
     index_items(exact, people, kind, 0.9, path, said.append)
     assert "cannot be used, and is built again" in said[1]

@@ -8,7 +8,7 @@ import torch
 from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
 from truepair.ranking import prepared_items, selection
-from truepair.ranking.prepared_items import PreparedItems
+from truepair.ranking.prepared_items import Hidden, PreparedItems
 
 
 def matrices(n_users, n_items, dim, seed):
@@ -34,6 +34,25 @@ def test_lists_are_those_of_top_k(n_users, n_items, k, kind, monkeypatch):
     ids = IdMap.range(n_users), IdMap.range(n_items)
     mask = Interactions(owners, np.concatenate(hidden), *ids)
     expected = selection.top_k(users, items, k, exclude=mask)
-    found = PreparedItems.of(items).top_k(users, k, hidden)
-    assert np.array_equal(found.items, expected.items)
-    assert np.array_equal(found.scores, expected.scores)
+    for masks in (Hidden.of(hidden), Hidden.of_pairs(n_users, owners[::-1], np.concatenate(hidden)[::-1])):
+        found = PreparedItems.of(items).top_k(users, k, masks)
+        assert np.array_equal(found.items, expected.items)
+        assert np.array_equal(found.scores, expected.scores)
+
+
+def test_hidden_items_of_rows_and_of_pairs():
+    rows = [np.array([4, 1]), np.empty(0, np.int64), np.array([2])]
+    hidden = Hidden.of(rows)
+    owners, items = hidden.pairs()
+    assert (owners.tolist(), items.tolist()) == ([0, 0, 2], [4, 1, 2])
+    again = Hidden.of_pairs(3, np.array([2, 0, 0]), np.array([2, 4, 1]))
+    assert all(np.array_equal(one, other) for one, other in zip(hidden, again, strict=True))
+    some = Hidden(hidden.starts[[2, 0]], hidden.ends[[2, 0]], hidden.items)  # rows in another order
+    assert [part.tolist() for part in some.pairs()] == [[0, 1, 1], [2, 4, 1]]
+    assert [part.tolist() for part in some.with_all(np.array([9])).pairs()] == [
+        [0, 0, 1, 1, 1],
+        [2, 9, 4, 1, 9],
+    ]
+    places = np.array([0, -1, 1, -1, 2])
+    assert [part.tolist() for part in some.recoded(places).pairs()] == [[0, 1], [1, 2]]
+    assert len(Hidden.of([]).starts) == len(Hidden.of_pairs(0, items[:0], items[:0]).ends) == 0

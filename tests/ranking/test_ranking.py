@@ -216,9 +216,9 @@ def test_leaves_its_input_alone():
 def test_never_builds_all_scores_at_once(monkeypatch, device):
     monkeypatch.setitem(ranking_blocks._BLOCK_BYTES, "cpu", 4 * 10 * 40)  # room for 40 users of ten items
     shapes = []
-    best = ranking_blocks._best
+    best = ranking_blocks.best_columns
     monkeypatch.setattr(
-        ranking_blocks, "_best", lambda scores, k: shapes.append(scores.shape) or best(scores, k)
+        ranking_blocks, "best_columns", lambda scores, k: shapes.append(scores.shape) or best(scores, k)
     )
     top_k(np.ones((70, 2)), np.ones((10, 2)), 1)
     assert [tuple(shape) for shape in shapes] == [(32, 10), (32, 10), (6, 10)]

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 import torch
 
 import truepair as tp
@@ -19,12 +18,12 @@ from truepair.models.closed_forms import EASE
 from truepair.recommender.automatic import choice, search, user_sample
 from truepair.recommender.automatic import settings_file as settings_module
 from truepair.recommender.automatic.blend_choice import _Judge, choose_blend
-from truepair.recommender.automatic.budget import Clock, seconds_of
-from truepair.recommender.automatic.choice import judging_metric, open_choices
+from truepair.recommender.automatic.budget import Stopwatch, seconds_of
+from truepair.recommender.automatic.choice import judging_metric
 from truepair.recommender.automatic.climb import FIRST_PLACE, FIRST_POPULARITY, Climb, Point
-from truepair.recommender.automatic.search import CHOSEN
 from truepair.recommender.automatic.settings_file import settings_file
 from truepair.recommender.holdout import hold_out
+from truepair.spec import SEARCHED
 from truepair.training import EpochRecord, FitResult
 
 QUICK = {"device": "cpu", "epochs": 3, "metric": "ndcg@10", "batch_size": 32}
@@ -54,7 +53,7 @@ def test_what_was_chosen_is_told_and_can_be_repeated(data, model, tmp_path):
     assert facts["hold out"] == "hold_out(how='random', share=0.1, seed=0)"
     best = max(facts["trials"], key=lambda trial: trial["score"])
     assert facts["chosen"]["temperature"] in (facts["trials"][-1]["temperature"], best["temperature"])
-    used = model.facts_["parameters"]
+    used = model.model_.parameters_json()
     assert {name: used[name] for name in facts["chosen"]} == facts["chosen"]
     again = eval(facts["repeat"], {"Recommender": tp.Recommender, "EASE": EASE})
     assert same(again.fit(data), model)
@@ -102,9 +101,8 @@ def test_it_can_be_switched_off(data):
     ],
 )  # fmt: skip
 def test_other_models_have_fixed_settings(other):
-    parameters = {**tp.Recommender().get_params(), **other}
-    assert open_choices(parameters, list(other)) == []
-    assert open_choices(tp.Recommender().get_params(), []) == list(CHOSEN)
+    assert tp.Recommender(**other).spec.searched == ()
+    assert tp.Recommender().spec.searched == SEARCHED
 
 
 def test_a_hold_out_that_is_asked_for_is_not_replaced(data):
@@ -126,7 +124,7 @@ def test_a_list_that_would_hold_all_items_is_judged_by_half_of_them(data):
     assert facts["metric"] == "recall@30"
     assert len({trial["score"] for trial in facts["trials"]}) > 1
     assert max(trial["score"] for trial in facts["trials"]) < 1
-    assert model.facts_["parameters"]["metric"] == "recall@60"
+    assert model.model_.parameters_json()["metric"] == "recall@60"
     assert judging_metric("ndcg@59", 60) == "ndcg@59"
 
 
@@ -178,12 +176,12 @@ def test_short_runs_climb_and_are_few(data, monkeypatch):
 
     monkeypatch.setattr(search, "fit_many", landscape)
     monkeypatch.setattr(search, "_MOST_WORK", 9)
-    found = choice.choose(tp.Recommender(device="cpu").get_params(), [], _whole(data))
+    found = choice.choose(tp.Recommender(device="cpu").spec, _whole(data)).spec
     assert asked[:3] == [(place, 0.8, 64, 14) for place in (4, 0, 8)]
     assert asked[-1] == (5, 1.2, 256, 40)  # one place below the best
     assert len(asked) <= 11
-    assert found.parameters["temperature"] == 0.238
-    assert [found.parameters[name] for name in ("popularity", "dim", "epochs")] == [1.2, 256, 40]
+    assert (found.trained.temperature, found.trained.popularity, found.trained.dim) == (0.238, 1.2, 256)
+    assert (found.settings.epochs, found.searched) == (40, ())
 
 
 RESULTS = Path(__file__).parents[2] / "lab" / "results" / "automatic" / "short-runs.jsonl"
@@ -232,7 +230,7 @@ def test_the_search_learns_from_some_of_many_users(data, monkeypatch):
     model = tp.Recommender(**QUICK).fit(data)
     assert set(seen) == {(120, 120)}
     assert model.facts_["automatic"]["hold out"].endswith(" of 120 of the 150 users")
-    assert len(model.users_.toarray() if sp.issparse(model.users_) else model.users_) == 150
+    assert model.matrices()[0].shape[0] == 150
 
 
 def test_a_run_that_fails_is_not_chosen(data, monkeypatch):
@@ -260,7 +258,7 @@ def test_the_full_run_is_left_out_where_it_decides_nothing(data):
     model = tp.Recommender(**QUICK, blend="none").fit(data)
     trials = model.facts_["automatic"]["trials"]
     assert {trial["dim"] for trial in trials} == {64}
-    assert model.facts_["parameters"]["dim"] == 256
+    assert model.model_.parameters_json()["dim"] == 256
     assert model.facts_["automatic"]["blend"] is None
 
 
@@ -339,14 +337,13 @@ def test_a_sample_has_a_part_of_a_given_block(data, given, sample, monkeypatch):
         return whole(jobs, judge, **options)
 
     monkeypatch.setattr(search, "fit_many", kept)
-    parameters = {**tp.Recommender(device="cpu", epochs=1, batch_size=given).get_params(), "auto": False}
-    parameters |= {"optimizer_state": "half", "metric": "ndcg@10"}
+    fixed = {"epochs": 1, "optimizer_state": "half", "metric": "ndcg@10"}
+    spec = tp.Recommender(device="cpu", batch_size=given, **fixed).spec
+    spec = dataclasses.replace(spec, searched=("temperature",))
     many = dataclasses.replace(data, user_ids=IdMap.range(1875))  # the data are a sample of 8% of these
     part = hold_out(data, "random", 0.1)
     monkeypatch.setattr(search, "default_batch_size", lambda *size: 16)
-    plan = search.Search(
-        parameters, ["temperature"], part, Clock(None), False, users=np.arange(150), whole=many
-    )
+    plan = search.SettingsSearch(spec, part, Stopwatch(None), False, users=np.arange(150), whole=many)
     plan.result()
     assert {state for _, state in blocks} == {"device"}
     assert {block for block, _ in blocks} == {sample}
@@ -354,12 +351,12 @@ def test_a_sample_has_a_part_of_a_given_block(data, given, sample, monkeypatch):
 
 
 def test_the_time_of_everything_is_that_of_the_counted_work(data):
-    parameters = {**tp.Recommender(device="cpu", batch_size=50).get_params(), "auto": False}
+    spec = tp.Recommender(device="cpu", batch_size=50).spec
     part = hold_out(data, "random", 0.1)
-    alone = search.Search(parameters, CHOSEN, part, Clock(None), False)
+    alone = search.SettingsSearch(spec, part, Stopwatch(None), False)
     assert alone._times_longer(Point(4, 0.8, 64, 5)) == 1
     many = dataclasses.replace(data, user_ids=IdMap.range(1500))
-    plan = search.Search(parameters, CHOSEN, part, Clock(None), False, users=np.arange(150), whole=many)
+    plan = search.SettingsSearch(spec, part, Stopwatch(None), False, users=np.arange(150), whole=many)
     steps = 30 / -(-150 // plan.size.batch)
     assert 0.3 * steps < plan._times_longer(Point(4, 0.8, 64, 5)) < 10 * steps
 
@@ -374,14 +371,14 @@ def test_a_state_that_cannot_be_kept_elsewhere_is_an_error_before_the_search(dat
     ("seconds", "epochs", "runs"), [((0.1,), 14, 1), ((6.0, 0.1), 14, 2), ((6.0, 2.5), 2, 2), ((20.0,), 1, 1)]
 )
 def test_an_epoch_is_timed_again_if_it_would_shorten_the_runs(data, seconds, epochs, runs, monkeypatch):
-    parameters = {**tp.Recommender(device="cpu").get_params(), "auto": False}
+    spec = tp.Recommender(device="cpu").spec
     plan, times = (
-        search.Search(parameters, CHOSEN, hold_out(data, "random", 0.1), Clock(100.0), False),
+        search.SettingsSearch(spec, hold_out(data, "random", 0.1), Stopwatch(100.0), False),
         [*seconds],
     )
 
     def run(points):
-        plan.trials += [search.Trial(point, 0.2, 0.1, 1, times.pop(0)) for point in points]
+        plan.trials += [search.ShortRun(point, 0.2, 0.1, 1, times.pop(0)) for point in points]
 
     monkeypatch.setattr(plan, "_run", run)
     assert plan._first().epochs == epochs
@@ -389,10 +386,10 @@ def test_an_epoch_is_timed_again_if_it_would_shorten_the_runs(data, seconds, epo
 
 
 def test_the_first_run_which_may_compile_does_not_shorten_the_full_one(data):
-    parameters = {**tp.Recommender(device="cpu").get_params(), "auto": False}
-    plan = search.Search(parameters, CHOSEN, hold_out(data, "random", 0.1), Clock(1000.0), False)
+    spec = tp.Recommender(device="cpu").spec
+    plan = search.SettingsSearch(spec, hold_out(data, "random", 0.1), Stopwatch(1000.0), False)
     point = Point(4, 0.8, 64, 1)
-    plan.trials = [search.Trial(point, 0.2, 0.1, 1, seconds) for seconds in (100.0, 0.1, 0.2)]
+    plan.trials = [search.ShortRun(point, 0.2, 0.1, 1, seconds) for seconds in (100.0, 0.1, 0.2)]
     assert plan._full(point).epochs == 40
     plan.trials = plan.trials[:1]
     assert plan._full(point).epochs < 40
@@ -413,8 +410,8 @@ def test_no_full_run_judges_a_blend_that_cannot_be(data, monkeypatch):
 )
 def test_the_dimension_on_a_gpu_fits_into_half_of_its_memory(data, free, dim, monkeypatch):
     assert data.n_users + data.n_items == 210
-    parameters = {**tp.Recommender(device="cpu").get_params(), "auto": False}
-    plan = search.Search(parameters, CHOSEN, hold_out(data, "random", 0.1), Clock(None), False)
+    spec = tp.Recommender(device="cpu").spec
+    plan = search.SettingsSearch(spec, hold_out(data, "random", 0.1), Stopwatch(None), False)
     plan.device = torch.device("cuda")
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 1e12))
     assert plan.full_dim == dim
@@ -425,8 +422,8 @@ def test_the_dimension_on_a_gpu_fits_into_half_of_its_memory(data, free, dim, mo
     [(210, 256), (480_000, 256), (500_000, 128), (970_000, 128), (1_000_000, 64), (10**7, 64)],
 )
 def test_the_dimension_on_a_cpu_needs_three_gigabytes_at_most(data, n_users, dim):
-    parameters = {**tp.Recommender(device="cpu").get_params(), "auto": False}
-    plan = search.Search(parameters, CHOSEN, hold_out(data, "random", 0.1), Clock(None), False)
+    spec = tp.Recommender(device="cpu").spec
+    plan = search.SettingsSearch(spec, hold_out(data, "random", 0.1), Stopwatch(None), False)
     plan.n_users = n_users
     assert plan.full_dim == dim
     assert dim == 64 or 24 * dim * (n_users + data.n_items) <= 3e9
@@ -468,6 +465,17 @@ def test_dense_lists_are_judged_as_validation_judges(data):
     assert judge.per_user(judge.ease_scores(EASE(l2=20.0), part.train)).mean() == pytest.approx(expected)
 
 
+def test_lists_with_ties_are_judged_as_validation_judges(data):
+    part = hold_out(data, "random", 0.2)
+    rng = torch.Generator().manual_seed(0)
+    users = torch.ones(data.n_users, 1)
+    for items in (torch.zeros(data.n_items, 1), torch.randint(3, (data.n_items, 1), generator=rng).float()):
+        for metric in ("ndcg@10", "recall@3", "ndcg@60"):
+            judge = _Judge.of(part.train, part.valid, metric, 0, torch.device("cpu"))
+            expected = Validation(part.valid, part.train, metric).score(users, items)
+            assert judge.per_user(judge.trained_scores(users, items)).mean() == pytest.approx(expected)
+
+
 def test_a_blend_is_chosen_where_it_helps_and_only_there(data):
     part = hold_out(data, "random", 0.2)
     rng = torch.Generator().manual_seed(0)
@@ -505,13 +513,13 @@ def test_a_budget_that_is_none_is_an_error(text, data):
 
 
 def test_a_budget_bounds_the_runs(data, monkeypatch):
-    class Late(Clock):
+    class Late(Stopwatch):
         @property
         def seconds(self):  # every look at the clock takes a second
             self.looks = getattr(self, "looks", 0) + 1
             return float(self.looks)
 
-    monkeypatch.setattr(choice, "Clock", Late)
+    monkeypatch.setattr(choice, "Stopwatch", Late)
     counts = {}
     for budget in (20, 1000):
         model = tp.Recommender(device="cpu", metric="ndcg@10", batch_size=32).fit(data, budget=budget)
@@ -524,9 +532,9 @@ def test_a_budget_bounds_the_runs(data, monkeypatch):
 def test_a_short_budget_is_kept_whatever_is_given(data):
     for given in ({}, {"temperature": 0.2, "popularity": 0.0}):
         model = tp.Recommender(device="cpu", metric="ndcg@10", **given).fit(data, budget=0.01)
-        assert model.facts_["parameters"]["epochs"] < 40
+        assert model.model_.parameters_json()["epochs"] < 40
         assert (
-            model.facts_["parameters"]["temperature"] == 0.2
+            model.model_.parameters_json()["temperature"] == 0.2
         )  # the middle: there was no time to look further
 
 
@@ -562,8 +570,12 @@ def test_settings_of_another_run_are_not_lost(data, tmp_path):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "{", '{"key": 1}', '{"key": "x", "parameters": {"dim": "wide"}, "facts": {}}', "[" * 100_000],
-)
+    [
+        "", "[]", "{", '{"key": 1}', '{"key": "x", "facts": {}}', "[" * 100_000,
+        '{"key": "x", "facts": {"automatic": {"chosen": {"dim": "wide"}}}}',
+        '{"key": "x", "facts": {"automatic": {"chosen": {"width": 3}}}}',
+    ],
+)  # fmt: skip
 def test_settings_that_cannot_be_used_are_chosen_anew(data, model, tmp_path, text):
     settings_file(tmp_path / "c").write_text(text)
     found = tp.Recommender(**QUICK).fit(data, checkpoint=tmp_path / "c")

@@ -8,7 +8,7 @@ import truepair as tp
 from truepair.data.simulation import simulate_world
 from truepair.recommender.automatic import choice, search
 from truepair.recommender.automatic.climb import Climb, Point
-from truepair.recommender.automatic.work import Size, blend_work, ranking_work, training_work
+from truepair.recommender.automatic.work import RunSize, blend_work, ranking_work, training_work
 from truepair.training import EpochRecord, FitResult
 
 FIRST = Point(4, 0.4, 64, 14)
@@ -75,15 +75,15 @@ def test_a_step_that_gains_next_to_nothing_is_not_made():
 
 
 def test_work_grows_with_what_is_done():
-    size = Size(1000, 500, 5000, 64)
+    size = RunSize(1000, 500, 5000, 64)
     full = training_work(size, 256, 40)
     assert training_work(size, 256, 20) == full / 2
     assert 0.1 < training_work(size, 64, 14) / full < 0.35
     assert training_work(size._replace(n_items=1000), 256, 40) > full
     assert training_work(size._replace(n_users=2000, n_pairs=10_000), 256, 40) > 2 * full
     assert training_work(size._replace(n_pairs=10_000), 256, 40) > full
-    assert training_work(Size(10, 500, 64, 64), 8, 1) < training_work(
-        Size(64, 500, 64, 64), 8, 1
+    assert training_work(RunSize(10, 500, 64, 64), 8, 1) < training_work(
+        RunSize(64, 500, 64, 64), 8, 1
     )  # one step each
     assert ranking_work(10, 20, 30) == 10 * 20 * 90
     assert blend_work(10, 100, 7, 6) == 0.7 * 100**3 + 7 * 100 + 10 * 100 * 6 * 60
@@ -115,8 +115,8 @@ def test_the_search_stays_within_three_trainings(n_users, n_items, density, monk
     for seed in range(6):
         asked = []
         monkeypatch.setattr(search, "fit_many", invented(np.random.default_rng(seed), asked))
-        found = choice.choose(tp.Recommender(device="cpu", seed=seed).get_params(), [], part)
-        size = Size(n_users, n_items, len(data), asked[-1].settings.batch_size)
+        found = choice.choose(tp.Recommender(device="cpu", seed=seed).spec, part)
+        size = RunSize(n_users, n_items, len(data), asked[-1].settings.batch_size)
         work = sum(training_work(size, job.encoder.dim, job.settings.epochs) for job in asked)
         blend = found.facts["automatic"]["blend"] or {}
         work += len(blend.get("tried", ())) * blend_work(n_users, n_items, len(data), 6)
@@ -130,8 +130,7 @@ def test_given_epochs_shorten_the_short_runs_too(monkeypatch):
     part = tp.split_given(data, data.take(np.zeros(len(data), dtype=bool)))
     asked = []
     monkeypatch.setattr(search, "fit_many", invented(np.random.default_rng(0), asked))
-    parameters = tp.Recommender(device="cpu", epochs=10).get_params()
-    choice.choose(parameters, ["epochs"], part)
+    choice.choose(tp.Recommender(device="cpu", epochs=10).spec, part)
     assert [job.settings.epochs for job in asked][:3] == [4, 4, 4]
     assert asked[-1].settings.epochs == 10
 
@@ -140,6 +139,5 @@ def test_no_blend_where_ease_takes_longer_than_the_training(monkeypatch):
     data = simulate_world(120, 1500, density=0.02, seed=1).observed
     part = tp.split_given(data, data.take(np.zeros(len(data), dtype=bool)))
     monkeypatch.setattr(search, "fit_many", invented(np.random.default_rng(1), []))
-    parameters = tp.Recommender(device="cpu", epochs=1).get_params()
-    facts = choice.choose(parameters, ["epochs"], part).facts["automatic"]
+    facts = choice.choose(tp.Recommender(device="cpu", epochs=1).spec, part).facts["automatic"]
     assert facts["blend"] == {"skipped": "EASE takes long beside the training"}

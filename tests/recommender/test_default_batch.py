@@ -1,7 +1,7 @@
 """The default batch: pairs with samplers that draw, users with the full catalogue."""
 
-from truepair.recommender.defaults import default_batch_size
 from truepair.sampling import Full, Uniform
+from truepair.spec.defaults import default_batch_size
 
 
 def test_a_batch_is_a_64th_of_the_pairs_within_bounds():

@@ -18,7 +18,7 @@ SPLIT = tp.split_random(two_tastes(), test=0.2, valid=0.1)
 def test_a_model_is_evaluated_by_its_matrices(parameters):
     model = tp.Recommender(**parameters, device="cpu").fit(SPLIT)
     found = model.evaluate(SPLIT, ks=(5,))
-    pair = (model.users_, model.items_)
+    pair = model.matrices()
     assert found.means == tp.evaluate(pair, SPLIT, ks=(5,)).means == tp.evaluate(model, SPLIT, ks=(5,)).means
     by_hand = tp.evaluate(pair, SPLIT.test, exclude=[SPLIT.train, SPLIT.valid], ks=(5,))
     assert (found.means, found.catalogue, found.target) == (by_hand.means, by_hand.catalogue, by_hand.target)

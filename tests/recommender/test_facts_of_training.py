@@ -46,10 +46,11 @@ def test_people_are_folded_in_with_the_prior_of_training(word):
     data = two_tastes()
     options = {**QUICK, "loss": "dpl", "sampler": "uniform", "validation": 0}
     by_word = Recommender(tau=word, **options).fit(data)
-    by_number = Recommender(tau=by_word.facts_["tau"], **options).fit(data)
-    assert torch.equal(by_word.users_, by_number.users_)
+    by_number = Recommender(tau=by_word.model_.tau, **options).fit(data)
+    assert torch.equal(by_word.model_.scorer.users, by_number.model_.scorer.users)
     guests = {"user": ["new", "new", "other"], "item": [1, 3, 8]}  # a density of their own, and too few pairs
-    assert torch.equal(by_word.fold_in(guests).users_, by_number.fold_in(guests).users_)
+    folded = [model.fold_in(guests).model_.scorer.users for model in (by_word, by_number)]
+    assert torch.equal(*folded)
 
 
 def test_the_stated_training_loss_is_that_of_the_chosen_epoch():
@@ -58,7 +59,7 @@ def test_the_stated_training_loss_is_that_of_the_chosen_epoch():
     first, last = (record.loss for record in model.result_.history)
     assert first != last
     for epoch, loss in ((1, first), (2, last)):
-        facts = _facts(model.get_params(), dataclasses.replace(model.result_, epoch=epoch), split, None)
+        facts = _facts(model.spec_, dataclasses.replace(model.result_, epoch=epoch), split, None)
         assert (facts["epoch"], facts["training loss"]) == (epoch, loss)
 
 
@@ -68,4 +69,4 @@ def test_the_validation_part_is_not_trained_on(sampler):
     model = Recommender(sampler=sampler, patience=None, **{**QUICK, "epochs": 1}).fit(split)
     assert model.result_.job.interactions == split.train
     alone = Recommender(sampler=sampler, validation=0, **{**QUICK, "epochs": 1}).fit(split.train)
-    assert torch.equal(model.users_, alone.users_)
+    assert torch.equal(model.model_.scorer.users, alone.model_.scorer.users)

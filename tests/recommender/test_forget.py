@@ -34,7 +34,7 @@ def saved(tmp_path_factory):
 def test_a_forgotten_item_is_nowhere(name, saved, tmp_path):
     model = tp.load(saved / name).forget(items=[3, 29])
     assert 3 not in model.recommend(k=40, exclude_seen=False).column("item").to_pylist()
-    assert model.seen_.n_items == model.items_.shape[0] == len(model.popularity_) == 28
+    assert model.seen_.n_items == model.matrices()[1].shape[0] == len(model.popularity_) == 28
     assert len(model.seen_) == len(DATA) - DATA.item_counts[[3, 29]].sum()
     with pytest.raises(InputError, match="unknown item"):
         model.score({"user": [0], "item": [3]})
@@ -48,8 +48,10 @@ def test_a_forgotten_item_is_nowhere(name, saved, tmp_path):
 def test_all_other_vectors_stay(name, saved):
     before, after = tp.load(saved / name), tp.load(saved / name).forget(items=[3])
     kept = np.delete(np.arange(30), 3)
-    assert torch.equal(after.users_, before.users_)
-    assert torch.equal(after.items_, before.items_[kept])
+    new, known = after.model_.scorer, before.model_.scorer
+    assert torch.equal(new.users, known.users)
+    assert torch.equal(new.items, known.items[kept])
+    assert torch.equal(new.term, known.term[kept])
     start, old = after.model_.start, before.model_.start
     assert torch.equal(start.items.second, old.items.second[kept])
     assert torch.equal(start.users.first, old.users.first)
@@ -59,11 +61,12 @@ def test_all_other_vectors_stay(name, saved):
 def test_a_forgotten_user_is_nowhere(saved):
     before, model = tp.load(saved / "mf"), tp.load(saved / "mf").forget(users=[7])
     kept = np.delete(np.arange(40), 7)
-    assert torch.equal(model.users_, before.users_[kept])
-    assert torch.equal(model.items_[:, :-1], before.items_[:, :-1])
+    scorer, known = model.model_.scorer, before.model_.scorer
+    assert torch.equal(scorer.users, known.users[kept])
+    assert torch.equal(scorer.items, known.items)
     counts = np.bincount(DATA.items[DATA.users != 7], minlength=30)
     assert (model.popularity_ == counts).all()
-    torch.testing.assert_close(model.items_[:, -1], 0.4 * torch.tensor(counts).float().log1p())
+    torch.testing.assert_close(scorer.term, 0.4 * torch.tensor(counts).float().log1p())
     with pytest.raises(InputError, match="unknown user"):
         model.recommend([7])
 
@@ -81,8 +84,12 @@ def test_ease_of_a_blend_is_solved_again(saved):
     before, model = tp.load(saved / "blend"), tp.load(saved / "blend").forget(items=[3])
     left = DATA.take(DATA.items != 3).to_table()
     ease = Recommender(encoder="ease").fit(left)
-    torch.testing.assert_close(model.items_[:, :29], ease.items_)
-    assert torch.equal(model.items_[:, 29:], before.items_[np.delete(np.arange(30), 3), 30:])
+    scorer, known = model.model_.scorer, before.model_.scorer
+    kept = np.delete(np.arange(30), 3)
+    torch.testing.assert_close(scorer.weights, ease.model_.scorer.weights)
+    assert abs(scorer.history - ease.model_.scorer.history).max() == 0
+    assert torch.equal(scorer.items, known.items[kept])
+    assert torch.equal(scorer.term, known.term[kept])
 
 
 def test_users_without_a_pair_keep_their_vectors(saved, tmp_path):
@@ -90,14 +97,15 @@ def test_users_without_a_pair_keep_their_vectors(saved, tmp_path):
     before, model = tp.load(saved / "mf"), tp.load(saved / "mf").forget(items=items)
     assert model.seen_.user_counts[4] == 0
     left = np.delete(np.arange(30), items)
-    scores = before.users_[4] @ before.items_[left].T
+    known = before.model_.scorer
+    scores = known.users[4] @ known.items[left].T + known.term[left]
     best = left[int(scores.argmax())]
     assert model.recommend([4], k=1).column("item").to_pylist() == [best]  # not the most popular one
     model.save(tmp_path / "m")
     assert tp.load(tmp_path / "m").recommend([4]).equals(model.recommend([4]))
-    vector = model.users_[4].clone()
+    vector = model.model_.scorer.users[4].clone()
     model.update({"user": [5], "item": [int(left[0])]}, epochs=0)  # the user is known, and no newcomer
-    assert torch.equal(model.users_[4], vector)
+    assert torch.equal(model.model_.scorer.users[4], vector)
     assert model.recommend([4], k=1).column("item").to_pylist() == [best]
 
 
@@ -117,7 +125,7 @@ def test_forgotten_and_learnt_again():
 def test_priors_of_users_are_those_of_the_users_who_stay():
     prior = tuple(np.linspace(0.01, 0.1, 40).tolist())
     model = Recommender(**{**SMALL, "loss": "dpl", "epochs": 1}, tau=prior).fit(DATA).forget(users=[0, 39])
-    assert model.facts_["tau"] == pytest.approx(prior[1:39])
+    assert model.model_.tau == pytest.approx(prior[1:39])
 
 
 def test_unknown_ids(saved):

@@ -10,14 +10,9 @@ from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
 from truepair.data.split_recipes import k_folds, last_of_each_user
 from truepair.errors import InputError
-from truepair.recommender.holdout import (
-    HOLD_OUTS,
-    hold_out,
-    joined,
-    like_test,
-    with_validation,
-)
-from truepair.recommender.parts import check_parameters
+from truepair.recommender.holdout import hold_out, joined, like_test, with_validation
+from truepair.spec import HOLD_OUTS, Spec
+from truepair.spec.parameters import from_json
 
 QUICK = {"dim": 4, "epochs": 2, "device": "cpu", "metric": "ndcg@5"}
 
@@ -199,11 +194,12 @@ def test_the_recommender_holds_out_as_it_is_asked():
     for name in HOLD_OUTS:
         assert tp.Recommender.of({"hold_out": name}).hold_out == name
     with pytest.raises(InputError, match="hold_out = 'newest'"):
-        tp.Recommender(hold_out="newest").check()
+        _ = tp.Recommender(hold_out="newest").spec
     with pytest.raises(InputError, match="hold_out = last has no effect: encoder"):
-        tp.Recommender(encoder="ease", hold_out="last").check()
+        _ = tp.Recommender(encoder="ease", hold_out="last").spec
     without = {k: v for k, v in tp.Recommender().get_params().items() if k != "hold_out"}
-    check_parameters(without, ())  # parameters of a file that is older than this one
+    older = Spec.of(from_json(without), unused="drop")  # of a file that is older than this parameter
+    assert older.hold_out == "auto"
 
 
 def test_a_search_holds_out_as_it_is_asked():
@@ -215,6 +211,6 @@ def test_a_search_holds_out_as_it_is_asked():
     assert scores["auto"] == scores["last"] != scores["random"]
     assert "hold_out" not in found["last"].parameters()
     ease = tp.tune(data, encoder="ease", hold_out="last", trials=1, metric="ndcg@5")
-    assert ease.recommender().fit(data).closed_form() is not None
+    assert ease.recommender().fit(data).spec.closed_form is not None
     with pytest.raises(InputError, match="hold_out = 'newest'"):
         tp.tune(data, hold_out="newest", **options)

@@ -1,15 +1,17 @@
 """Model files whose ids are not in order, and the prior of people who are folded in."""
 
+import dataclasses
+
 import numpy as np
 import pyarrow as pa
 import pytest
-import torch
 
 from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
 from truepair.errors import StorageError
 from truepair.losses import DPL
-from truepair.recommender.model_file import Model, load_model, save_model
+from truepair.recommender.estimator import Recommender
+from truepair.recommender.model_file import load_model, save_model
 
 
 @pytest.mark.parametrize("side", ["users", "items"])
@@ -17,8 +19,9 @@ def test_ids_that_are_not_sorted_are_refused(side, tmp_path):
     ids = {name: pa.array(["a", "b", "c"], pa.large_string()) for name in ("users", "items")}
     ids[side] = ids[side].take(pa.array([1, 0, 2]))
     pairs = Interactions(np.arange(3), np.arange(3), IdMap(ids["users"]), IdMap(ids["items"]))
-    save_model(tmp_path / "model", Model(torch.ones(3, 2), torch.ones(3, 2), pairs, np.ones(3, np.int64), {}))
-    with pytest.raises(StorageError, match=f"the ids of {side} are not distinct and sorted"):
+    model = Recommender(dim=2, epochs=1, auto=False).fit({"user": ["a", "b", "c"], "item": ["a", "b", "c"]})
+    save_model(tmp_path / "model", dataclasses.replace(model.model_, seen=pairs))
+    with pytest.raises(StorageError, match=f"the ids of {side}: the ids are not distinct and sorted"):
         load_model(tmp_path / "model")
 
 

@@ -1,5 +1,6 @@
 """Lists that people can use: filters on a table of items, quotas, diversity, explanations."""
 
+import dataclasses
 import datetime
 import uuid
 
@@ -18,10 +19,12 @@ from truepair.data.interactions import Interactions
 from truepair.data.simulation import simulate_world
 from truepair.errors import InputError
 from truepair.models.closed_forms import EASE
-from truepair.recommender.candidates import Candidates
+from truepair.models.scorer import Scorer
 from truepair.recommender.estimator import Recommender
+from truepair.recommender.lister import known_users
 from truepair.recommender.listing.expression_text import expression_of
 from truepair.recommender.listing.reranking import POOL
+from truepair.recommender.lists import ListOptions
 from worlds import distinctive, two_tastes
 
 TRAINED = {"dim": 8, "epochs": 8, "learning_rate": 0.02, "device": "cpu", "auto": False}
@@ -113,15 +116,21 @@ def test_a_filter_takes_tables_and_masks_of_polars(model, items):
         pd.testing.assert_frame_equal(model.recommend(k=7, items=source, where=where), expected)
 
 
-def test_candidates_that_are_all_items_copy_no_pairs(mf):
+def test_lists_of_all_items_copy_no_pairs(mf):
     model = mf.model_
-    whole = Candidates.of(model, None, None, "error")
-    assert len(whole.codes) == model.seen.n_items
-    assert np.shares_memory(whole.seen.items, model.seen.items)
-    first = model.seen.item_ids.ids[:1]
-    some = Candidates.of(model, first, None, "error")
-    assert len(some.codes) == model.seen.n_items - 1
-    assert len(some.seen) == int((model.seen.items > 0).sum())
+    codes = np.array([3, 0, 7])
+    users = known_users(model, model.seen.user_ids.ids.take(codes), codes)
+    assert np.shares_memory(users.hidden.items, model.seen.items)
+    owners, items = users.hidden.pairs()
+    assert [items[owners == at].tolist() for at in range(3)] == [
+        model.seen.items_of(code).tolist() for code in codes
+    ]
+    lister = ListOptions().lister(model)
+    assert len(lister.codes) == model.seen.n_items
+    assert lister is ListOptions(exclude_items={"user 0001": []}).lister(model)  # it is made once
+    some = ListOptions(exclude_items=model.seen.item_ids.ids[:1]).lister(model)
+    assert some.codes.tolist() == list(range(1, model.seen.n_items))
+    assert some.places.tolist() == list(range(-1, model.seen.n_items - 1))
 
 
 def test_a_mask_with_the_index_of_another_order_is_refused(mf, items):
@@ -168,6 +177,18 @@ def test_items_of_users_may_be_given_in_any_form(mf, items):
     for wrong in ({people[0]: [names[0]], people[1]: [7]}, {people[0]: np.array([7]), people[1]: [names[0]]}):
         with pytest.raises(InputError, match="item ids"):
             mf.recommend(people, exclude_items=wrong)
+
+
+@pytest.mark.parametrize("form", [list, tuple, np.array, pd.Series, pa.array, pl.Series])
+def test_items_of_all_users_may_be_given_in_any_form(form, mf, items):
+    names = sorted(items.item)
+    everything = mf.recommend(k=60)
+    for excluded in (names[:5], names[:1]):
+        found = mf.recommend(k=60, exclude_items=form(excluded))
+        assert found.item.tolist() == everything.item[~everything.item.isin(excluded)].tolist()
+    only = mf.recommend(k=60, only_items=form(names[:5]))
+    assert only.item.tolist() == everything.item[everything.item.isin(names[:5])].tolist()
+    assert mf.recommend(k=60, exclude_items={}).equals(everything)
 
 
 def test_null_meets_no_condition(mf, items):
@@ -414,12 +435,9 @@ def test_deep_conditions_do_no_harm(mf, items):
 
 def vectors_of(model):
     """The vectors whose cosines count, by item id."""
-    rows = model.items_.toarray() if isinstance(model.items_, sp.csr_array) else model.items_.numpy()
-    n = model.seen_.n_items
-    if model.blend is not None:
-        rows = rows[:, n:]
-    if model.popularity:
-        rows = rows[:, :-1]
+    scorer = model.model_.scorer
+    rows = scorer.items if scorer.dim else scorer.weights
+    rows = rows.toarray() if isinstance(rows, sp.csr_array) else rows.numpy()
     return dict(zip(model.seen_.item_ids.ids.to_pylist(), rows.astype(float), strict=True))
 
 
@@ -500,11 +518,10 @@ def test_a_list_is_complete_while_candidates_last(model, items):
 def test_the_pool_grows_until_the_quotas_let_a_list_be_complete():
     """All the best items are of one shop; others come after 10 · k of them."""
     n = 400
-    vectors = torch.linspace(2, 1, n)[:, None]
     data = Interactions(np.zeros(n, int), np.arange(n), IdMap.range(2), IdMap.range(n))
     model = Recommender(encoder="popular").fit(data)
-    counts = np.arange(n, 0, -1)
-    model.model_ = type(model.model_)(torch.ones(2, 1), vectors, data, counts, model.model_.facts)
+    scorer = Scorer(torch.zeros(2, 0), torch.zeros(n, 0), torch.linspace(2, 1, n))
+    model.model_ = dataclasses.replace(model.model_, scorer=scorer, popularity=np.arange(n, 0, -1))
     table = {"item": list(range(n)), "shop": ["big"] * (n - 4) + ["small"] * 4}
     found = model.recommend([0], k=5, exclude_seen=False, items=table, quota={"shop": 2})
     assert found["item"].to_pylist() == [0, 1, n - 4, n - 3]
@@ -518,7 +535,8 @@ def test_a_pool_that_grows_is_doubled():
     data = two_tastes(n_users=6, n_items=n, each=150)
     model = Recommender(dim=4, epochs=1, auto=False, device="cpu").fit(data)
     users, vectors = (torch.randn(m, 4, generator=chance) for m in (6, n))
-    model.model_ = type(model.model_)(users, vectors, data, np.ones(n, int), model.model_.facts)
+    scorer = Scorer(users, vectors)
+    model.model_ = dataclasses.replace(model.model_, scorer=scorer, seen=data, popularity=np.ones(n, int))
     for user in range(6):
         whole = model.recommend([user], k=n, exclude_seen=False)
         ranking = list(zip(whole["item"].to_pylist(), whole["score"].to_pylist(), strict=True))
@@ -603,9 +621,10 @@ def test_weights_rest_and_popularity_add_up_to_the_score(model, clicks):
 @pytest.mark.parametrize("name", ["ease", "blend", "itemknn"])
 def test_weights_are_those_of_the_closed_form(name, fitted, clicks):
     """weight = what the score loses without the item, in the part of the closed form."""
-    model, n = fitted[name], fitted[name].seen_.n_items
+    model = fitted[name]
     ids = model.seen_.item_ids.ids.to_pylist()
-    rows = model.items_.toarray() if name == "itemknn" else model.items_.numpy()
+    scorer = model.model_.scorer
+    rows = scorer.weights.toarray() if name == "itemknn" else scorer.weights.numpy()
     has = clicks.groupby("user").item.apply(set)
     table = model.recommend(k=6, explain=100)
     assert table.because.map(len).max() > 3
@@ -619,15 +638,14 @@ def test_weights_are_those_of_the_closed_form(name, fitted, clicks):
         user = model.seen_.user_ids.codes([line.user])[0]
         trained = 0.0
         if name == "blend":
-            vector = np.asarray(model.users_[[user]].toarray())[0, n:-1]
-            trained = rows[ids.index(line.item), n:-1] @ vector
-            assert line.popularity == pytest.approx(rows[ids.index(line.item), -1])
+            trained = float(scorer.items[ids.index(line.item)] @ scorer.users[user])
+            assert line.popularity == pytest.approx(float(scorer.term[ids.index(line.item)]))
         assert line.rest == pytest.approx(against + trained, abs=1e-4)
 
 
 def test_of_a_trained_model_the_weights_are_similarities_and_popularity_stands_apart(mf, clicks):
     ids = mf.seen_.item_ids.ids.to_pylist()
-    alike = distinctive(mf.items_[:, :-1], mf.popularity_).numpy()
+    alike = distinctive(mf.model_.scorer.items, mf.popularity_).numpy()
     table, has = mf.recommend(k=4, explain=3), clicks.groupby("user").item.apply(set)
     for line in table.itertuples():
         at = ids.index(line.item)
@@ -635,7 +653,7 @@ def test_of_a_trained_model_the_weights_are_similarities_and_popularity_stands_a
         found = [entry["weight"] for entry in line.because]
         assert found == pytest.approx([w for w in expected if w > 0], abs=1e-4)
         assert {entry["item"] for entry in line.because} <= has[line.user]
-        assert line.popularity == pytest.approx(float(mf.items_[at, -1]))
+        assert line.popularity == pytest.approx(float(mf.model_.scorer.term[at]))
 
 
 def test_popular_items_need_no_reason_but_popularity(model, fitted):
@@ -692,7 +710,7 @@ def test_dates_in_a_table(mf, items):
 
 @pytest.mark.parametrize("name", ["mf", "blend"])
 def test_settings_that_were_chosen_automatically_are_known_after_fitting(name, fitted, clicks):
-    """They are in the facts of the model, not among the parameters, until the model is saved and loaded."""
+    """They are in the spec of the model, not among the parameters, until the model is saved and loaded."""
     model, plain = fitted[name], Recommender(device="cpu")
     plain.model_, plain.output_ = model.model_, model.output_
     history = clicks[clicks.user == "user 0003"].assign(user="zoe")

@@ -8,7 +8,7 @@ from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError, StorageError
 from truepair.recommender.estimator import Recommender
-from truepair.recommender.known_ids import history_of
+from truepair.recommender.model_file import KIND, VERSION
 from truepair.recommender.new_users import with_more_users
 from truepair.storage.tensor_file import read_tensors, write_tensors
 
@@ -45,10 +45,10 @@ def test_a_file_keeps_weights_and_dislikes(model, tmp_path):
 def test_a_file_with_broken_weights_is_refused(model, tmp_path, broken):
     path = tmp_path / "model.truepair"
     model.save(path)
-    tensors, facts = read_tensors(path, "truepair model", 1)
+    tensors, facts = read_tensors(path, KIND, VERSION)
     found = tensors["seen.weights"]
     changed = {"short": found[:-1], "negative": -found, "type": found.float()}[broken]
-    write_tensors(path, "truepair model", 1, {**tensors, "seen.weights": changed}, facts)
+    write_tensors(path, KIND, VERSION, {**tensors, "seen.weights": changed}, facts)
     with pytest.raises(StorageError, match="weight"):
         tp.load(path)
 
@@ -65,7 +65,7 @@ def test_an_update_learns_from_old_and_new_weights(model, tmp_path):
     even.model_.seen.weight.flags.writeable = True
     even.model_.seen.weight[:] = 1.0
     other = even.update({**new, "weight": [1.0, 1.0]}, epochs=1)
-    assert not np.allclose(found.items_, other.items_)
+    assert not np.allclose(found.matrices()[1], other.matrices()[1])
 
 
 def test_dislikes_stay_excluded_after_an_update_and_new_ones_are_added(model, tmp_path):
@@ -123,8 +123,8 @@ def test_an_update_keeps_items_that_nobody_has_yet(wider):
     after = scores_of(wider)
     assert {"n0", "n1"} <= set(after)
     assert after["n0"] == pytest.approx(before["n0"], abs=tolerance(wider))
-    codes = wider.facts_["added items"]
-    assert wider.seen_.item_ids.outside(np.array(codes)).to_pylist() == ["n0"]
+    codes = np.flatnonzero(wider.model_.added)
+    assert wider.seen_.item_ids.outside(codes).to_pylist() == ["n0"]
 
 
 def test_forgetting_moves_the_codes_of_added_items(wider, tmp_path):
@@ -137,10 +137,10 @@ def test_forgetting_moves_the_codes_of_added_items(wider, tmp_path):
 
 def test_a_model_with_features_is_not_updated_without_them():
     hybrid = Recommender(**SMALL, encoder="hybrid").fit(weighted().pairs_only(), item_features=KINDS)
-    before = hybrid.items_.clone()
+    before = hybrid.matrices()[1].clone()
     with pytest.raises(InputError, match="'hybrid' cannot be updated"):
         hybrid.update({"user": ["u01"], "item": ["i03"]})
-    assert before.equal(hybrid.items_)
+    assert before.equal(hybrid.matrices()[1])
     assert hybrid.model_.start is None
 
 
@@ -154,7 +154,7 @@ def test_forgetting_a_user_leaves_the_popularity_that_added_items_were_given():
     model = Recommender(**SMALL, popularity=0.4).fit(weighted().pairs_only()).add_items(KINDS, popularity=9)
     model.forget(users=["u03"])
     rows = model.seen_.item_ids.find(["n0", "n1"], "item")
-    assert model.items_[rows, -1].tolist() == pytest.approx([0.4 * np.log1p(9)] * 2)
+    assert model.model_.scorer.term[rows].tolist() == pytest.approx([0.4 * np.log1p(9)] * 2)
 
 
 # --- users whose pairs were forgotten ----------------------------------------------------------------------
@@ -176,7 +176,7 @@ def test_folding_in_after_forgetting(without_pairs):
 
 def test_more_users_after_forgetting(without_pairs):
     found = with_more_users(without_pairs.model_, IdMap.of(["a", "b"]))
-    trained = dict(zip(found.seen.user_ids.ids.to_pylist(), history_of(found).users.tolist(), strict=True))
+    trained = dict(zip(found.seen.user_ids.ids.to_pylist(), found.trained.tolist(), strict=True))
     assert trained == {"a": False, "b": False, **{f"u{k:02}": True for k in range(40)}}
 
 
@@ -217,7 +217,8 @@ def test_people_are_folded_in_after_others_lost_all_their_pairs():
     """Found by fuzzing: the codes of users without pairs were taken for codes of the guests."""
     model = Recommender(**SMALL).fit(weighted())
     model.forget(items=model.seen_.item_ids.outside(model.seen_.items_of(39)), unknown="drop")
-    assert 39 in model.facts_["vectors without pairs"]
+    assert model.model_.trained[39]
+    assert not model.seen_.user_counts[39]
     item = model.seen_.item_ids.ids[3].as_py()
     guests = model.fold_in({"user": ["guest"], "item": [item]})
     assert guests.recommend(k=2).column("user").to_pylist() == ["guest"] * 2
@@ -229,14 +230,15 @@ def test_an_update_without_epochs_of_dot_products_gives_plain_numbers(blend):
     model = Recommender(**SMALL, scoring="dot", blend=blend).fit(weighted())
     model.update({"user": ["new"], "item": ["i03"]}, epochs=0)
     assert model.recommend(["new"], k=2).num_rows == 2
-    assert not getattr(model.model_.items, "requires_grad", False)
+    assert not any(rows.requires_grad for rows in (model.model_.scorer.users, model.model_.scorer.items))
+    assert not getattr(model.model_.scorer.columns, "requires_grad", False)
 
 
 def test_a_file_with_a_prior_for_other_users_is_refused(tmp_path):
     """Updates and `forget` look up the prior of each user."""
     path = tmp_path / "model.truepair"
     Recommender(**SMALL, loss="dpl", tau=tuple([0.1] * 40)).fit(weighted()).save(path)
-    tensors, facts = read_tensors(path, "truepair model", 1)
-    write_tensors(path, "truepair model", 1, tensors, {**facts, "tau": facts["tau"][1:]})
+    tensors, facts = read_tensors(path, KIND, VERSION)
+    write_tensors(path, KIND, VERSION, {**tensors, "tau": tensors["tau"][1:].clone()}, facts)
     with pytest.raises(StorageError, match="tau has 39 numbers for 40 users"):
         tp.load(path)

@@ -11,9 +11,9 @@ import torch
 import truepair as tp
 from truepair.data.simulation import simulate_world
 from truepair.errors import InputError, StorageError
-from truepair.recommender.features.extending import with_items
-from truepair.recommender.known_ids import ADDED, listed_items
-from truepair.recommender.model_file import load_model, save_model
+from truepair.recommender.features.extending import NewItems, with_items
+from truepair.recommender.model_file import KIND, VERSION
+from truepair.storage.tensor_file import read_tensors, write_tensors
 
 FIXED = {"auto": False, "dim": 8, "epochs": 15, "device": "cpu"}
 
@@ -106,8 +106,9 @@ def test_items_can_be_added_again_and_from_the_file(world, hybrid, tmp_path):
     once = hybrid.add_items(only(table, cold))
     hybrid.add_items(only(table, cold[:3])).save(tmp_path / "part")
     twice = tp.Recommender.load(tmp_path / "part").add_items(only(table, cold))
-    assert torch.equal(once.items_, twice.items_)
-    assert once.facts_[ADDED] == twice.facts_[ADDED]
+    assert torch.equal(once.matrices()[1], twice.matrices()[1])
+    assert np.array_equal(once.model_.added, twice.model_.added)
+    assert once.model_.added.sum() == len(cold)
 
 
 def test_an_id_of_the_split_without_a_trained_pair_gets_its_vector(world):
@@ -115,10 +116,10 @@ def test_an_id_of_the_split_without_a_trained_pair_gets_its_vector(world):
     data = world.observed
     train = data.take(~np.isin(data.items, data.item_ids.codes(cold)))  # the ids of all items
     model = tp.Recommender(encoder="hybrid", **FIXED).fit(train, item_features=table)
-    assert listed_items(model.model_).sum() == 72
+    assert model.model_.listed.sum() == 72
     more = model.add_items(only(table, cold))
     assert more.seen_.n_items == 80
-    assert listed_items(more.model_).all()
+    assert more.model_.listed.all()
 
 
 def test_popularity_moves_new_items_up_and_down(world, hybrid):
@@ -130,8 +131,8 @@ def test_popularity_moves_new_items_up_and_down(world, hybrid):
         ranks.append(lists.filter(new)["rank"].to_numpy().mean())
     assert ranks[0] > ranks[1] > ranks[2]
     counts = hybrid.popularity_
-    rows = hybrid.add_items(only(table, cold)).items_
-    np.testing.assert_allclose(rows[0, -1], 0.5 * np.log1p(counts).mean(), rtol=1e-5)
+    term = hybrid.add_items(only(table, cold)).model_.scorer.term
+    np.testing.assert_allclose(term[0], 0.5 * np.log1p(counts).mean(), rtol=1e-5)
 
 
 def test_people_without_a_pair_get_new_items_last(world, hybrid):
@@ -148,7 +149,7 @@ def test_user_features_are_used(world):
         tp.Recommender(encoder="hybrid", **FIXED).fit(warm, user_features={"user": users, "taste": some})
         for some in (tastes, sorted(tastes))
     ]
-    assert not torch.equal(fitted[0].users_, fitted[1].users_)
+    assert not torch.equal(fitted[0].matrices()[0], fitted[1].matrices()[0])
     assert fitted[0].model_.item_map is None
 
 
@@ -235,28 +236,24 @@ def test_what_a_file_says_about_features_is_checked(world, hybrid, tmp_path):
     _, table, cold, _ = world
     path = tmp_path / "model"
     more = hybrid.add_items(only(table, cold))
-    for fact, wrong in ((ADDED, [99]), (ADDED, "all"), (ADDED, [0.5])):
-        more.save(path)
-        model = load_model(path)
-        model.facts[fact] = wrong
-        save_model(path, model)
-        with pytest.raises(StorageError, match="added items"):
-            tp.Recommender.load(path)
-    from truepair.storage.tensor_file import read_tensors, write_tensors
-
     more.save(path)
+    for wrong in (torch.ones(79, dtype=torch.bool), torch.ones(80), torch.ones(80, 1, dtype=torch.bool)):
+        tensors, facts = read_tensors(path, KIND, VERSION)
+        write_tensors(tmp_path / "broken", KIND, VERSION, {**tensors, "added": wrong}, facts)
+        with pytest.raises(StorageError, match="added is not 80 values of True or False"):
+            tp.Recommender.load(tmp_path / "broken")
     for break_it in (
         lambda tensors, facts: tensors.pop("features.map"),
-        lambda tensors, facts: facts.pop("item features"),
-        lambda tensors, facts: facts["item features"].pop("l2"),
-        lambda tensors, facts: facts["item features"]["columns"].pop(),
-        lambda tensors, facts: facts["item features"].update(cosine="x"),
-        lambda tensors, facts: facts.update({"item features": 3}),
+        lambda tensors, facts: facts["model"].pop("features"),
+        lambda tensors, facts: facts["model"]["features"].pop("l2"),
+        lambda tensors, facts: facts["model"]["features"]["columns"].pop(),
+        lambda tensors, facts: facts["model"]["features"].update(cosine="x"),
+        lambda tensors, facts: facts["model"].update(features=3),
         lambda tensors, facts: tensors.update({"features.map": tensors["features.map"][:, 1:].contiguous()}),
     ):
-        tensors, facts = read_tensors(path, "truepair model", 1)
+        tensors, facts = read_tensors(path, KIND, VERSION)
         break_it(tensors, facts)
-        write_tensors(tmp_path / "broken", "truepair model", 1, tensors, facts)
+        write_tensors(tmp_path / "broken", KIND, VERSION, tensors, facts)
         with pytest.raises(StorageError, match="not a sound model"):
             tp.Recommender.load(tmp_path / "broken")
 
@@ -265,11 +262,15 @@ def test_extending_moves_every_code(world, hybrid):
     from truepair.data.ids import IdMap
 
     model = hybrid.model_
-    found = with_items(model, IdMap.of(["", "~~"]), torch.ones(2, model.items.shape[1]), blended=False)
+    new = NewItems(torch.ones(2, model.scorer.dim), torch.full((2,), 3.0), None)
+    found = with_items(model, IdMap.of(["", "~~"]), new)
     assert found.seen.item_ids.ids.to_pylist()[0] == ""
-    assert found.facts[ADDED] == [0, 73]
+    assert np.flatnonzero(found.added).tolist() == [0, 73]
     assert found.popularity[[0, 73]].tolist() == [0, 0]
-    assert torch.equal(found.items[1:73], model.items)
+    assert torch.equal(found.scorer.items[1:73], model.scorer.items)
+    assert torch.equal(found.scorer.term[1:73], model.scorer.term)
+    assert (found.scorer.items[[0, 73]] == 1).all()
+    assert (found.scorer.term[[0, 73]] == 3).all()
     np.testing.assert_array_equal(found.seen.items, model.seen.items + 1)
 
 
@@ -277,4 +278,4 @@ def test_new_items_get_their_own_vectors_in_any_order(world, hybrid):
     _, table, cold, _ = world
     new = only(table, cold)
     backwards = {column: values[::-1] for column, values in new.items()}
-    assert torch.equal(hybrid.add_items(new).items_, hybrid.add_items(backwards).items_)
+    assert torch.equal(hybrid.add_items(new).matrices()[1], hybrid.add_items(backwards).matrices()[1])

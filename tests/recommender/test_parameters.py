@@ -6,8 +6,8 @@ import pytest
 
 import truepair as tp
 from truepair.errors import InputError
-from truepair.recommender.defaults import PARTS_BY_DEFAULT
-from truepair.recommender.parameters import (
+from truepair.spec.defaults import PARTS_BY_DEFAULT
+from truepair.spec.parameters import (
     PARTS,
     as_json,
     by_fields,
@@ -64,7 +64,7 @@ def test_fields_without_their_part_and_unknown_names():
         resolve({"los.tau": 0.1})
     with pytest.raises(InputError, match=r"a field of loss = 'tua' is not known.*Did you mean 'tau'"):
         resolve({"loss": "dpl", "loss.tua": 0.1})
-    with pytest.raises(InputError, match=r"'dims' is no parameter of Recommender. Did you mean 'dim'"):
+    with pytest.raises(InputError, match=r"'dims' is not a parameter of Recommender. Did you mean 'dim'"):
         tp.Recommender.of({"dims": 8})
 
 

@@ -1,12 +1,15 @@
 """The recommender as its users meet it."""
 
 import dataclasses
+from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import scipy.sparse as sp
 import torch
 
 from extras import pl
@@ -22,13 +25,15 @@ from truepair.losses import BPR, DPL, LOSSES, PSL, InfoNCE, Loss, Rows, register
 from truepair.models.closed_forms import CLOSED, EASE
 from truepair.models.encoders import MF, LightGCN
 from truepair.prior import estimate_prior
-from truepair.recommender.defaults import FULL_CATALOGUE, with_defaults
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.holdout import split_for_fitting
-from truepair.recommender.model_file import Model, load_model, save_model
+from truepair.recommender.model_file import KIND, VERSION
 from truepair.recommender.new_users import with_more_users
-from truepair.recommender.parts import parts_of
 from truepair.sampling import BNS, DNS, SAMPLERS, Full
+from truepair.spec import Spec
+from truepair.spec.defaults import FULL_CATALOGUE, with_defaults
+from truepair.spec.parameters import as_json
+from truepair.storage.tensor_file import read_tensors, write_tensors
 from truepair.training import Settings
 from truepair.tuning import tune
 from worlds import distinctive, two_tastes
@@ -53,6 +58,14 @@ def clicks(world):
 def model(clicks, request):
     options = {"device": "cpu"} if request.param in CLOSED else QUICK
     return Recommender(encoder=request.param, **options).fit(clicks)
+
+
+@contextmanager
+def changed_file(path):
+    """The tensors and facts of a model file, written again after the block."""
+    tensors, facts = read_tensors(path, KIND, VERSION)
+    yield tensors, facts
+    write_tensors(path, KIND, VERSION, tensors, facts)
 
 
 # --- recommending --------------------------------------------------------------------------------------
@@ -149,7 +162,7 @@ def test_similar_items_and_users(clicks):
     assert clicks.item[0] not in set(table.similar)
     assert len(table) == clicks.item.nunique() - 1
     a, b = model.seen_.item_ids.codes([clicks.item[0], table.similar[0]])
-    rows = distinctive(model.items_, model.popularity_)
+    rows = distinctive(model.matrices()[1], model.popularity_)
     assert table.score[0] == pytest.approx(float(rows[a] @ rows[b]), abs=1e-6)
     assert model.similar_items(clicks.item[0], k=59).equals(table)  # one id
     assert model.similar_users("user 0001", k=3).equals(model.similar_users(["user 0001"], k=3))
@@ -166,7 +179,8 @@ def test_similar_items_and_users_without_training(encoder, clicks):
     assert item not in set(table.similar)
     assert len(table) == clicks.item.nunique() - 1
     code, others = model.seen_.item_ids.codes([item])[0], model.seen_.item_ids.codes(table.similar)
-    weights = model.items_[[code]].toarray()[0] if encoder == "itemknn" else model.items_[code].numpy()
+    rows = model.model_.scorer.weights
+    weights = rows[[code]].toarray()[0] if encoder == "itemknn" else rows[code].numpy()
     np.testing.assert_array_equal(table.score, weights[others])
     assert (np.diff(table.score) <= 0).all()
     alike = model.similar_users(["user 0001", "user 0002"], k=3)
@@ -201,7 +215,7 @@ def test_parameters(model):
     assert fresh.set_params(dim=9) is fresh
     assert fresh.dim == 9
     assert "dim=9" in repr(fresh)
-    with pytest.raises(InputError, match=r"'dims' is no parameter of Recommender. Did you mean 'dim'"):
+    with pytest.raises(InputError, match=r"'dims' is not a parameter of Recommender. Did you mean 'dim'"):
         fresh.set_params(dims=3)
     with pytest.raises(TypeError):
         Recommender("dpl")
@@ -221,7 +235,7 @@ def test_parts_by_name_or_by_value(clicks):
     by_value = Recommender(
         loss=InfoNCE(temperature=0.5), encoder=LightGCN(dim=4, hops=2), sampler=DNS(pool=12), **NO_DIM
     ).fit(clicks)
-    assert by_value.users_.shape[1] == 4
+    assert by_value.matrices()[0].shape[1] == 4
     with pytest.raises(InputError, match=r"loss = 'dppl' is not known.*Did you mean 'dpl'"):
         Recommender(loss="dppl").fit(clicks)
     with pytest.raises(InputError, match=r"tau = 1.5 is out of range"):
@@ -278,7 +292,7 @@ def test_what_is_given_and_not_used_is_an_error(params, message, clicks):
 def test_the_optimizer_goes_by_the_sampler_and_the_engine_unless_it_is_given():
     def found(disliked=False, **params):
         given = {"loss": "bpr", "device": "cpu", **params}
-        settings = parts_of(Recommender(**given).get_params(), disliked=disliked).settings
+        settings = Spec.of(Recommender(**given).given(), disliked=disliked).settings
         return settings.optimizer, settings.weight_decay, settings.l2_users, settings.epochs
 
     full, cpu, others = ("adam", 0.0, 0.0, 40), ("adagrad", 0.0, 0.1, 50), ("adam", 1e-5, 0.0, 200)
@@ -348,7 +362,7 @@ def test_softmax_losses_are_fitted_folded_in_and_saved(loss, clicks, tmp_path):
     loaded = Recommender.load(tmp_path / "model")
     assert loaded.get_params()["loss"] == loss
     rows = loaded.fold_in(clicks.head(40))
-    assert rows.users_.isfinite().all()
+    assert rows.matrices()[0].isfinite().all()
 
 
 def test_not_fitted_yet():
@@ -533,15 +547,23 @@ def test_a_history_with_different_weights_is_another_history():
     assert ten_times.equals(found)  # weights are relative to the mean of the person's own
 
 
-def test_who_was_only_in_validation_is_checked_in_a_file(model, tmp_path):
-    for wrong in ({"0": 1}, [-1], [10**6], [True], ["0"]):
-        save_model(
-            tmp_path / "m",
-            dataclasses.replace(
-                _model_of(model), facts={**model.facts_, "output": "arrow", "only in validation": wrong}
-            ),
-        )
-        with pytest.raises(StorageError, match="'only in validation' is not a list of codes"):
+def test_who_was_trained_is_checked_in_a_file(model, tmp_path):
+    n = model.seen_.n_users
+    for wrong in (torch.ones(n), torch.ones(n - 1, dtype=torch.bool), torch.ones(n, 1, dtype=torch.bool)):
+        model.save(tmp_path / "m")
+        with changed_file(tmp_path / "m") as (tensors, _):
+            tensors["trained"] = wrong
+        with pytest.raises(StorageError, match=f"trained is not {n} values of True or False"):
+            Recommender.load(tmp_path / "m")
+
+
+@pytest.mark.parametrize("fact", ["only in validation", "vectors without pairs", "added items"])
+def test_codes_of_a_file_of_version_1_are_checked(fact, tmp_path):
+    old = Path(__file__).parent.parent / "compatibility" / "files" / "models" / "default.truepair"
+    tensors, facts = read_tensors(old, KIND, 1)
+    for wrong in ({"0": 1}, [-1], [10**6], [True], ["0"], [0.5], "all"):
+        write_tensors(tmp_path / "m", KIND, 1, tensors, {**facts, fact: wrong})
+        with pytest.raises(StorageError, match=f"{fact!r} is not a list of codes"):
             Recommender.load(tmp_path / "m")
 
 
@@ -576,14 +598,13 @@ def test_known_items_include_the_validation_part(world):
 
 
 @pytest.mark.parametrize("encoder", CLOSED)
-def test_encoders_without_training_learn_from_everything_and_say_what_is_not_used(encoder, world):
+def test_encoders_without_training_learn_from_everything_and_state_what_they_use(encoder, world):
     fitted = Recommender(encoder=encoder).fit(world.observed)
     assert fitted.facts_["data"] == world.observed.hash
     assert fitted.facts_["metrics"] == {}
     assert (fitted.facts_["engine"], fitted.facts_["epoch"]) == ("closed form", None)
-    assert (fitted.facts_["tau"], fitted.facts_["training loss"]) == (None, None)
-    assert {"loss", "sampler", "epochs", "validation", "dim"} <= set(fitted.facts_["not used"])
-    assert not {"encoder", "metric", "device", "seed"} & set(fitted.facts_["not used"])
+    assert (fitted.model_.tau, fitted.facts_["training loss"]) == (None, None)
+    assert set(fitted.spec_.parameters()) == {"encoder", "metric", "device", "seed"}
     assert CLOSED[encoder].__name__ in repr(fitted.result_)
 
 
@@ -646,41 +667,42 @@ def test_saved_matrices_come_back_bit_for_bit_and_are_those_of_the_encoder(encod
     fitted = Recommender(encoder=encoder).fit(split)
     fitted.save(tmp_path / "m")
     loaded = Recommender.load(tmp_path / "m")
-    for a, b in ((loaded.users_, fitted.users_), (loaded.items_, fitted.items_)):
+    for a, b in zip(loaded.matrices(), fitted.matrices(), strict=True):
         a, b = (x.numpy() if isinstance(x, torch.Tensor) else x.toarray() for x in (a, b))
         np.testing.assert_array_equal(a, b)
-    stored = load_model(tmp_path / "m")
-    stored.facts["parameters"]["encoder"] = "mf" if encoder != "popular" else "ease"
-    save_model(tmp_path / "m", stored)
-    with pytest.raises(StorageError, match=r"describe a Recommender: .*(sparse rows|rows of \d+ numbers)"):
+    with changed_file(tmp_path / "m") as (_, facts):
+        facts["model"]["parameters"]["encoder"] = "mf" if encoder != "popular" else "ease"
+    with pytest.raises(StorageError, match=r"a model of .* has '(users|weights)', and the file does not"):
         Recommender.load(tmp_path / "m")
 
 
-def _dense(rows):
-    return torch.from_numpy(rows.toarray())
+def _dense_weights(tensors):
+    parts = [tensors.pop(f"weights.{part}").numpy() for part in ("values", "columns", "starts")]
+    tensors["weights"] = torch.from_numpy(sp.csr_array(tuple(parts), shape=(60, 60)).toarray())
+
+
+def _without_history(tensors):
+    tensors["users"] = torch.zeros(90, 60)
 
 
 @pytest.mark.parametrize(
     ("encoder", "other", "change", "message"),
     [
-        (
-            "ease",
-            "itemknn",
-            {},
-            r"items of ItemKNN.* are sparse rows of 60 .* are dense, of shape \(60, 60\)",
-        ),
-        ("itemknn", "ease", {}, r"items of EASE.* are dense rows of 60 .* are sparse, of shape \(60, 60\)"),
-        ("ease", "ease", {"users": _dense}, r"users of EASE.* are sparse rows .* dense, of shape \(90, 60\)"),
-        ("itemknn", "popular", {}, r"users of Popular.* are dense rows of 1 .* sparse, of shape \(90, 60\)"),
-        ("ease", "mf", {}, r"users of MF.* are dense rows of 128 .* sparse, of shape \(90, 60\)"),
+        ("ease", "itemknn", None, r"a model of ItemKNN.* has 'weights.starts', and the file does not"),
+        ("itemknn", "ease", None, r"a model of EASE.* has 'weights', and the file does not"),
+        ("itemknn", "itemknn", _dense_weights, r"of ItemKNN.* has 'weights.starts', and the file does not"),
+        ("ease", "ease", _without_history, r"a model of EASE.* does not have 'users', and the file does"),
+        ("itemknn", "popular", None, r"a model of Popular.* has 'term', and the file does not"),
+        ("popular", "mf", None, r"a model of MF.* has 'users', and the file does not"),
+        ("ease", "mf", None, r"a model of MF.* has 'users', and the file does not"),
     ],
 )
 def test_rows_of_another_kind_than_the_encoders_are_refused(encoder, other, change, message, world, tmp_path):
     Recommender(encoder=encoder, device="cpu").fit(world.observed).save(tmp_path / "m")
-    stored = load_model(tmp_path / "m")
-    stored.facts["parameters"]["encoder"] = other
-    changed = {name: make(getattr(stored, name)) for name, make in change.items()}
-    save_model(tmp_path / "m", dataclasses.replace(stored, **changed))
+    with changed_file(tmp_path / "m") as (tensors, facts):
+        facts["model"]["parameters"]["encoder"] = other
+        if change is not None:
+            change(tensors)
     with pytest.raises(StorageError, match=message):
         Recommender.load(tmp_path / "m")
 
@@ -709,39 +731,36 @@ def test_new_people_of_a_taste_get_items_of_that_taste(encoder, loss):
 )
 def test_popularity_stays_as_it_is_in_fold_in_and_is_not_what_makes_alike(changes, world, tmp_path):
     fitted = Recommender(**{**QUICK, **LONGER, "popularity": 0.5, **changes}).fit(world.observed)
-    assert fitted.users_.shape[1] == fitted.items_.shape[1] == 9
+    assert fitted.matrices()[0].shape[1] == fitted.matrices()[1].shape[1] == 9
     guests = fitted.fold_in(fitted.seen_)
-    assert (guests.users_[:, -1] == 1).all()
+    assert (guests.matrices()[0][:, -1] == 1).all()
     theirs, ours = (m.recommend(k=10).to_pandas() for m in (fitted, guests))
     assert len(theirs.merge(ours, on=["user", "item"])) / len(theirs) > 0.75
     for rows, table in (
         (
-            distinctive(fitted.items_[:, :-1], fitted.popularity_),
+            distinctive(fitted.model_.scorer.items, fitted.popularity_),
             fitted.similar_items([fitted.seen_.item_ids.ids[4].as_py()], k=5),
         ),
-        (fitted.users_[:, :-1], fitted.similar_users([fitted.seen_.user_ids.ids[4].as_py()], k=5)),
+        (fitted.model_.scorer.users, fitted.similar_users([fitted.seen_.user_ids.ids[4].as_py()], k=5)),
     ):
         cosines = torch.nn.functional.cosine_similarity(rows[4:5], rows)
         cosines[4] = -2
         np.testing.assert_allclose(table.column("score"), cosines.topk(5)[0], atol=1e-6)
     fitted.save(tmp_path / "m")
     loaded = Recommender.load(tmp_path / "m")
-    assert torch.equal(loaded.fold_in(fitted.seen_).users_, guests.users_)
-    stored = load_model(tmp_path / "m")
-    stored.facts["parameters"]["popularity"] = 0.0
-    save_model(tmp_path / "m", stored)
-    with pytest.raises(
-        StorageError, match=r"dense rows of 8 numbers, and these are dense, of shape \(90, 9\)"
-    ):
+    assert torch.equal(loaded.fold_in(fitted.seen_).matrices()[0], guests.matrices()[0])
+    with changed_file(tmp_path / "m") as (_, facts):
+        facts["model"]["parameters"]["popularity"] = 0.0
+    with pytest.raises(StorageError, match=r"a model of .* does not have 'term', and the file does"):
         Recommender.load(tmp_path / "m")
 
 
 def test_who_has_fitted_may_change_the_dimension(clicks):
     fitted = Recommender(**QUICK).fit(clicks)
-    expected = fitted.fold_in(clicks).users_
+    expected = fitted.fold_in(clicks).matrices()[0]
     alike = fitted.similar_items(clicks.item[:1], k=5)
     fitted.set_params(dim=3)
-    assert torch.equal(fitted.fold_in(clicks).users_, expected)
+    assert torch.equal(fitted.fold_in(clicks).matrices()[0], expected)
     assert fitted.similar_items(clicks.item[:1], k=5).equals(alike)
 
 
@@ -798,8 +817,11 @@ def test_saved_and_loaded_recommends_the_same(model, tmp_path):
     model.save(tmp_path / "m.truepair")
     loaded = Recommender.load(tmp_path / "m.truepair")
     pd.testing.assert_frame_equal(loaded.recommend(k=9), model.recommend(k=9))
-    given = {name: value for name, value in model.get_params().items() if value is not None}
+    assert loaded.spec_ == loaded.spec == model.spec_
+    given = {name: value for name, value in model.spec_.parameters().items() if value is not None}
     assert {name: loaded.get_params()[name] for name in given} == given
+    if model.spec_.is_trained:
+        assert {name: loaded.get_params()[name] for name in QUICK} == QUICK
     assert loaded.facts_["metrics"] == model.facts_["metrics"]
     assert set(loaded.facts_["versions"]) == {"truepair", "torch", "numpy", "pyarrow"}
 
@@ -809,8 +831,11 @@ def test_parts_given_by_value_are_saved_too(clicks, tmp_path):
     original = Recommender(loss=DPL(tau=[0.1] * n_users), encoder=LightGCN(dim=4), **NO_DIM).fit(clicks)
     original.save(tmp_path / "m")
     loaded = Recommender.load(tmp_path / "m")
-    parts = ("loss", "encoder", "sampler", "dim", "scoring", "temperature", "tau")
-    assert [loaded.get_params()[name] for name in parts] == [original.get_params()[name] for name in parts]
+    for parts in (loaded.spec, loaded.spec_):
+        assert (parts.loss, parts.encoder) == (DPL(tau=(0.1,) * n_users), LightGCN(dim=4))
+        assert parts.sampler == original.spec_.sampler
+    assert loaded.get_params()["encoder"] == "lightgcn"  # the name and these fields say all of it
+    assert (loaded.dim, loaded.scoring, loaded.temperature) == (4, "dot", 1.0)
 
 
 OTHER_PARAMETERS = {
@@ -855,7 +880,9 @@ def test_every_parameter_survives_saving(clicks, tmp_path):
     original = Recommender(**OTHER_PARAMETERS).fit(clicks)
     assert set(OTHER_PARAMETERS) == set(original.get_params())
     original.save(tmp_path / "m")
-    assert Recommender.load(tmp_path / "m").get_params() == original.get_params()
+    loaded = Recommender.load(tmp_path / "m")
+    assert loaded.get_params() == original.get_params()
+    assert loaded.spec == loaded.spec_ == original.spec_
     array = Recommender(loss="dpl", tau=np.full(clicks.user.nunique(), 0.1), **QUICK).fit(clicks)
     array.save(tmp_path / "m")
     assert Recommender.load(tmp_path / "m").tau == (0.1,) * clicks.user.nunique()
@@ -869,28 +896,28 @@ def test_a_file_does_not_depend_on_what_is_usual_today(clicks, tmp_path, monkeyp
     fitted = Recommender(epochs=2).fit(clicks)
     fitted.save(tmp_path / "m")
     people = clicks.head(40)
-    expected = fitted.fold_in(people).users_
-    parameters = load_model(tmp_path / "m").facts["parameters"]
+    expected = fitted.fold_in(people).matrices()[0]
+    parameters = read_tensors(tmp_path / "m", KIND, VERSION)[1]["model"]["parameters"]
     assert None not in [value for name, value in parameters.items() if name not in _NONE]
     assert {name: parameters[name] for name in FULL_CATALOGUE} == {**FULL_CATALOGUE, "epochs": 2}
     changed = {"scoring": "dot", "temperature": 0.7, "dim": 3, "schedule": "step", "weight_decay": 1.0}
     for name, value in changed.items():
         monkeypatch.setitem(FULL_CATALOGUE, name, value)
     loaded = Recommender.load(tmp_path / "m")
-    assert torch.equal(loaded.fold_in(people).users_, expected)
-    assert torch.equal(loaded.fit(clicks).users_, fitted.users_)
-    assert torch.equal(fitted.fold_in(people).users_, expected)  # what it was fitted with, not today's values
+    assert torch.equal(loaded.fold_in(people).matrices()[0], expected)
+    assert torch.equal(loaded.fit(clicks).matrices()[0], fitted.matrices()[0])
+    assert torch.equal(fitted.fold_in(people).matrices()[0], expected)  # its own values
 
 
 def _former(tmp_path, fitted, **parameters):
     """The model from a file as it was before scoring and temperature were parameters."""
     fitted.save(tmp_path / "m")
-    stored = load_model(tmp_path / "m")
     usual = {"dim": 64, "tau": "density", "validation": 0.1, "batch_size": None, "patience": 10}
-    stored.facts["parameters"] |= {**usual, **parameters}
-    for name in ("scoring", "temperature", "popularity", "blend", "blend_weight"):
-        del stored.facts["parameters"][name]
-    save_model(tmp_path / "m", stored)
+    with changed_file(tmp_path / "m") as (_, facts):
+        stored = facts["model"]["parameters"]
+        stored |= {**usual, **parameters}
+        for name in ("scoring", "temperature", "popularity", "blend", "blend_weight"):
+            stored.pop(name, None)
     return Recommender.load(tmp_path / "m")
 
 
@@ -900,14 +927,18 @@ def test_former_files_fold_in_as_they_were_trained(clicks, tmp_path, monkeypatch
     with monkeypatch.context() as patched:
         patched.setitem(FULL_CATALOGUE, "popularity", 0.3)  # should it be usual one day
         loaded = _former(tmp_path, exact, dim=8, n_unlabelled=9)
-        assert parts_of(loaded.get_params()).encoder == MF(dim=8, scoring="dot", temperature=1.0)
-    assert torch.equal(loaded.fold_in(people).users_, exact.fold_in(people).users_)
+        assert loaded.spec_.encoder == MF(dim=8, scoring="dot", temperature=1.0)
+        assert loaded.spec == loaded.spec_  # what has no effect is dropped
+        assert loaded.n_unlabelled == 5
+    assert torch.equal(loaded.fold_in(people).matrices()[0], exact.fold_in(people).matrices()[0])
     bpr = Recommender(loss="bpr", sampler="uniform", **QUICK).fit(clicks)
     loaded = _former(tmp_path, bpr, dim=8, tau=0.2)
-    assert torch.equal(loaded.fold_in(people).users_, bpr.fold_in(people).users_)
-    by_value = Recommender(encoder=MF(dim=4, scoring="cosine"), loss=DPL(tau=0.2), **NO_DIM).fit(clicks)
-    loaded = _former(tmp_path, by_value, tau=0.1)
-    assert torch.equal(loaded.fold_in(people).users_, by_value.fold_in(people).users_)
+    assert torch.equal(loaded.fold_in(people).matrices()[0], bpr.fold_in(people).matrices()[0])
+    encoder, loss = MF(dim=4, scoring="cosine"), DPL(tau=0.2)
+    by_value = Recommender(encoder=encoder, loss=loss, **NO_DIM).fit(clicks)
+    loaded = _former(tmp_path, by_value, encoder=as_json(encoder), loss=as_json(loss), tau=0.1)
+    assert (loaded.spec_.encoder, loaded.spec_.loss) == (encoder, loss)
+    assert torch.equal(loaded.fold_in(people).matrices()[0], by_value.fold_in(people).matrices()[0])
     assert _former(tmp_path, Recommender(encoder="ease").fit(clicks), tau=0.3).tau == "density"
 
 
@@ -960,7 +991,7 @@ def test_a_registered_loss_is_saved_loaded_and_chosen_by_name(clicks, tmp_path):
         named = Recommender.of({"loss": "slope", "loss.slope": 2.0, "sampler": "uniform", **QUICK}).fit(
             clicks
         )
-        assert torch.equal(named.users_, fitted.users_)
+        assert torch.equal(named.matrices()[0], fitted.matrices()[0])
         with pytest.raises(InputError, match="'bpr' is BPR already; choose another name"):
             register_loss("slope", BPR)
         with pytest.raises(InputError, match="'slope' is Slope already"):
@@ -995,54 +1026,49 @@ def test_what_cannot_be_registered():
 
 def test_trained_on_a_gpu_served_without_one(model, tmp_path, monkeypatch):
     model.save(tmp_path / "m")
-    stored = load_model(tmp_path / "m")
-    stored.facts["parameters"]["device"] = "cuda"
-    save_model(tmp_path / "m", stored)
+    with changed_file(tmp_path / "m") as (_, facts):
+        facts["model"]["parameters"]["device"] = "cuda"
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert Recommender.load(tmp_path / "m").device == "auto"
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda facts: facts.pop("tau"),
-        lambda facts: facts.update(tau=[]),
-        lambda facts: facts.update(tau=7),
-        lambda facts: facts.update(output="excel"),
-        lambda facts: facts.pop("parameters"),
-        lambda facts: facts["parameters"].update(metric=5),
-        lambda facts: facts["parameters"].update(loss=["a"]),
-        lambda facts: facts["parameters"].update(validation="x"),
-        lambda facts: facts["parameters"].update(surprise=1),
-    ],
-)
-def test_facts_that_make_no_sense(change, model, tmp_path):
+WRONG = {
+    "no flag of the prior": (lambda said, tensors: said.pop("tau of each user"), r"'tau of each user'"),
+    "an empty prior": (lambda said, tensors: tensors.update(tau=torch.zeros(0).double()), "tau is"),
+    "a prior above 1": (lambda said, tensors: tensors.update(tau=torch.tensor([7.0]).double()), "tau = 7"),
+    "a prior of text": (lambda said, tensors: tensors.update(tau=torch.zeros(1).int()), "tau is torch.int32"),
+    "another output": (lambda said, tensors: said.update(output="excel"), "output = 'excel' is not known"),
+    "no parameters": (lambda said, tensors: said.pop("parameters"), "'parameters'"),
+    "no metric": (lambda said, tensors: said["parameters"].update(metric=5), "metric"),
+    "a loss that is a list": (lambda said, tensors: said["parameters"].update(loss=["a"]), "loss"),
+    "a share of text": (lambda said, tensors: said["parameters"].update(validation="x"), "validation = 'x'"),
+    "an unknown one": (
+        lambda said, tensors: said["parameters"].update(surprise=1),
+        "'surprise' is not a par",
+    ),
+    "no code": (
+        lambda said, tensors: said.update(parameters={"loss": {"kind": "os.system"}}),
+        r"loss = 'os\.system' is not known here",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_files_that_make_no_sense(name, model, tmp_path):
+    change, message = WRONG[name]
     model.save(tmp_path / "m")
-    stored = load_model(tmp_path / "m")
-    change(stored.facts)
-    save_model(tmp_path / "m", stored)
-    with pytest.raises(StorageError, match="does not describe a Recommender"):
+    with changed_file(tmp_path / "m") as (tensors, facts):
+        tensors["tau"] = torch.zeros(1).double()
+        change(facts["model"], tensors)
+    with pytest.raises(StorageError, match=f"is not a sound model: .*{message}"):
         Recommender.load(tmp_path / "m")
-
-
-def test_a_model_that_describes_no_recommender(model, tmp_path):
-    save_model(
-        tmp_path / "m",
-        dataclasses.replace(_model_of(model), facts={"parameters": {"loss": {"kind": "os.system"}}}),
-    )
-    with pytest.raises(StorageError, match=r"does not describe a Recommender: .*os\.system"):
-        Recommender.load(tmp_path / "m")
-
-
-def _model_of(fitted):
-    return Model(fitted.users_, fitted.items_, fitted.seen_, fitted.popularity_, fitted.facts_)
 
 
 def test_training_goes_on_from_a_checkpoint(clicks, tmp_path):
     whole = Recommender(**QUICK).fit(clicks)
     Recommender(**{**QUICK, "epochs": 3}).fit(clicks, checkpoint=tmp_path / "c")
     resumed = Recommender(**QUICK).fit(read_interactions(clicks), checkpoint=tmp_path / "c")
-    assert torch.equal(whole.users_, resumed.users_)
+    assert torch.equal(whole.matrices()[0], resumed.matrices()[0])
 
 
 def test_a_model_is_not_evaluated_on_pairs_that_it_has_learnt_from(world):

@@ -35,5 +35,5 @@ def test_neighbours_have_a_trained_pair(options):
 def test_scores_belong_to_the_neighbours():
     model = Recommender(encoder="ease", device="cpu").fit(WIDER)
     table = model.similar_items([5], k=50)
-    weights = model.items_[5].numpy()
+    weights = model.model_.scorer.weights[5].numpy()
     np.testing.assert_array_equal(table["score"].to_numpy(), weights[table["similar"].to_numpy()])

@@ -144,10 +144,11 @@ def test_an_update_comes_close_to_a_new_fit(launch, saved):
 
 def test_epochs_0_leaves_known_vectors_as_they_are(launch, saved):
     before, after = tp.load(saved / "mf"), tp.load(saved / "mf").update(launch.new, epochs=0)
-    dim = SMALL["dim"]
-    for ids, sides in (("user_ids", "users_"), ("item_ids", "items_")):
+    for ids, side in (("user_ids", "users"), ("item_ids", "items")):
         rows = getattr(after.seen_, ids).find(getattr(before.seen_, ids))
-        assert torch.equal(getattr(after, sides)[rows][:, :dim], getattr(before, sides)[:, :dim])
+        new, known = (getattr(model.model_.scorer, side) for model in (after, before))
+        assert known.shape[1] == SMALL["dim"]
+        assert torch.equal(new[rows], known)
     # lists of known items change by popularity and by what people have by now, and that is little
     known, people = before.seen_.item_ids.ids, before.seen_.user_ids.ids
     lists = [
@@ -180,11 +181,13 @@ def test_closed_forms_equal_a_new_fit(encoder, launch):
 
 def test_ease_of_a_blend_is_that_of_all_pairs(launch, saved):
     updated = tp.load(saved / "blend").update(launch.new, epochs=1)
-    n = updated.seen_.n_items
     ease = Recommender(encoder="ease").fit(launch.known)
-    torch.testing.assert_close(updated.items_[:, :n], 2.0 * ease.items_)
-    alone = tp.load(saved / "mf").update(launch.new, epochs=1)
-    assert torch.equal(updated.items_[:, n:], alone.items_)  # the trained part is that of an update alone
+    scorer = updated.model_.scorer
+    torch.testing.assert_close(scorer.weights, 2.0 * ease.model_.scorer.weights)
+    assert abs(scorer.history - ease.model_.scorer.history).max() == 0
+    alone = tp.load(saved / "mf").update(launch.new, epochs=1).model_.scorer
+    for part in ("users", "items", "term"):  # the trained part is that of an update alone
+        assert torch.equal(getattr(scorer, part), getattr(alone, part))
 
 
 # --- what an update keeps and records ----------------------------------------------------------------------
@@ -219,7 +222,7 @@ def test_scores_of_the_earlier_matrices_are_not_stated(launch):
 def test_popularity_is_that_of_all_pairs(launch, saved):
     model = tp.load(saved / "mf").update(launch.new, epochs=1)
     expected = 0.4 * torch.tensor(launch.known.item_counts).double().log1p()
-    torch.testing.assert_close(model.items_[:, -1].double(), expected, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(model.model_.scorer.term.double(), expected, rtol=1e-6, atol=1e-6)
 
 
 def test_the_moments_of_newcomers_start_at_zero(launch, saved):
@@ -254,13 +257,13 @@ def test_lightgcn_without_training_state_says_what_to_do(launch, saved, tmp_path
 
 
 def test_settings_that_the_fit_chose_are_used(saved, launch):
-    # after automatic settings, the facts have what the parameters do not
+    # after automatic settings, the spec has what the parameters do not
     model = tp.load(saved / "mf").set_params(dim=None, temperature=None, popularity=None, learning_rate=None)
-    fitted = model.facts_["parameters"]
+    fitted = model.spec_
     job = model.update(launch.new, epochs=1).result_.job
     assert (job.encoder.dim, job.encoder.temperature, job.encoder.popularity) == (16, 0.2, 0.4)
-    assert job.settings.learning_rate == 0.5 * fitted["learning_rate"]
-    assert job.settings.batch_size == fitted["batch_size"]
+    assert job.settings.learning_rate == 0.5 * fitted.settings.learning_rate
+    assert job.settings.batch_size == fitted.batch_size
     assert job.start is None  # it is large
 
 
@@ -270,7 +273,7 @@ def test_one_prior_per_user_grows_with_the_users(launch):
     model.update(launch.new, epochs=1)
     places = launch.old.user_ids.find(model.seen_.user_ids)
     expected = [prior[place] if place >= 0 else np.mean(prior) for place in places]
-    assert model.facts_["tau"] == pytest.approx(expected)
+    assert model.model_.tau == pytest.approx(expected)
 
 
 def test_users_and_items_that_were_known_by_name_only_are_newcomers(launch):
@@ -342,7 +345,7 @@ def test_a_failure_in_training_leaves_the_model_unchanged(launch, saved, monkeyp
         made.append(arguments)
         raise InputError("no room")
 
-    monkeypatch.setattr("truepair.recommender.updating.update.blended", solve)  # after training
+    monkeypatch.setattr("truepair.recommender.updating.update.scorer_of", solve)  # after training
     with pytest.raises(InputError, match="no room"):
         model.update(launch.new, epochs=1)
     assert made
@@ -355,7 +358,7 @@ def test_refusals(launch, saved):
     guests = tp.load(saved / "mf").fold_in(launch.old.take(np.arange(5)))
     with pytest.raises(InputError, match="update the model itself"):
         guests.update(launch.new)
-    weighted = tp.load(saved / "mf").set_params(loss=WeightedInfoNCE())
+    weighted = Recommender(**{**SMALL, "epochs": 1}, loss=WeightedInfoNCE()).fit(launch.old)
     with pytest.raises(InputError, match="loss = WeightedInfoNCE cannot be updated"):
         weighted.update(launch.new)
     with pytest.raises(InputError, match="has no effect"):

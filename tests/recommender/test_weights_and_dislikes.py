@@ -102,7 +102,7 @@ def test_folding_in_a_trained_history_gives_its_row(options, plain):
     if not options.get("dim"):
         mine, theirs = (
             np.asarray(each[:3].todense() if hasattr(each, "todense") else each[:3])
-            for each in (folded.users_, fitted.users_)
+            for each in (folded.matrices()[0], fitted.matrices()[0])
         )
         np.testing.assert_allclose(mine, theirs)
     else:
@@ -183,7 +183,7 @@ def test_evaluation_and_validation_do_not_list_dislikes(disliking):
     split = split_random(disliking, test=0.2, valid=0.2, seed=0)
     judge = _Judge.of(split.train, split.valid, "ndcg@5", 0, torch.device("cpu"))
     hidden = split.train.csr().toarray() + disliking.dislikes.csr().toarray() > 0
-    assert np.array_equal(judge.seen.numpy(), hidden[judge.rows])
+    assert np.array_equal(judge.seen.numpy(), hidden[judge.rows][:, judge.order])
     parts = {name: dataclasses.replace(part, disliked=None) for name, part in split.parts.items()}
     plain = dataclasses.replace(split, **parts)
     model = Recommender(encoder="popular", device="cpu").fit(split.train)
@@ -193,13 +193,13 @@ def test_evaluation_and_validation_do_not_list_dislikes(disliking):
 
 def test_dislike_weight_is_a_parameter(disliking, tmp_path):
     light, heavy = (Recommender(**QUICK, dislike_weight=w).fit(disliking) for w in (1, 30))
-    assert not torch.equal(light.users_, heavy.users_)
+    assert not torch.equal(light.matrices()[0], heavy.matrices()[0])
     heavy.save(tmp_path / "m")
     assert Recommender.load(tmp_path / "m").dislike_weight == 30
     with pytest.raises(InputError, match="dislike_weight = 3 has no effect: sampler = 'uniform' draws items"):
-        Recommender(sampler="uniform", dislike_weight=3).check()
+        _ = Recommender(sampler="uniform", dislike_weight=3).spec
     with pytest.raises(InputError, match="dislike_weight = -1"):
-        Recommender(dislike_weight=-1).check()
+        _ = Recommender(dislike_weight=-1).spec
 
 
 # --- files -------------------------------------------------------------------------------------------------
@@ -208,7 +208,7 @@ def test_dislike_weight_is_a_parameter(disliking, tmp_path):
 def with_dislikes(model, keys):
     seen = dataclasses.replace(model.seen, disliked=None)
     object.__setattr__(seen, "disliked", keys)
-    return dataclasses.replace(model, seen=seen, facts={**model.facts, "output": "arrow"})
+    return dataclasses.replace(model, seen=seen)
 
 
 @pytest.mark.parametrize(

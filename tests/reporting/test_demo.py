@@ -54,7 +54,7 @@ def test_the_default_model_comes_first_and_is_the_plain_call(simulated):
     parts = "encoder", "loss", "sampler", "settings"
     assert all(getattr(job, part) == getattr(model.result_.job, part) for part in parts)
     error = 1e-2 if torch.cuda.is_available() else 0.0  # a GPU does not repeat every bit, and Adam amplifies
-    users = (model.users_, simulated.models[DEFAULT].users)
+    users = (model.matrices()[0], simulated.models[DEFAULT].users)
     dense = [rows.toarray() if sp.issparse(rows) else rows.numpy() for rows in users]
     np.testing.assert_allclose(*dense, rtol=error, atol=error)
 

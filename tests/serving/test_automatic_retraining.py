@@ -15,7 +15,7 @@ from truepair.serving.retraining.schedule import Schedule
 from truepair.serving.retraining.versions import Versions
 from truepair.serving.web import retraining
 from truepair.serving.web.app import Service
-from truepair.serving.web.logs import Log
+from truepair.serving.web.logs import RequestLog
 from truepair.serving.web.retraining import AutomaticRetraining
 from truepair.serving.web.tokens import Tokens
 
@@ -51,7 +51,7 @@ def start(shop, monkeypatch):
     def started(schedule=None, log=None, **options):
         versions = Versions(shop.path)
         current = versions.open().current
-        log = log or Log(io.StringIO())
+        log = log or RequestLog(io.StringIO())
         service = Service(Recommender.load(versions.path(current)), shop.store_path, log=log, **options)
         service.served.version = current
         service.retraining = AutomaticRetraining(service, versions, shop.plan(), schedule or Schedule())
@@ -193,7 +193,7 @@ def test_one_trainer_at_a_time(shop, start):
 
 def test_a_killed_trainer_is_logged_and_tried_again(shop, start, monkeypatch):
     stream = io.StringIO()
-    client = start(Schedule(1e-6), log=Log(stream))
+    client = start(Schedule(1e-6), log=RequestLog(stream))
     before = client.get("/v1/users/u1/recommendations").body
     shop.add_visits(users=range(2, 90))
     ends = {"decision": "failed", "reason": "the trainer was killed by SIGKILL", "trace": "frames"}
@@ -214,7 +214,7 @@ def test_a_killed_trainer_is_logged_and_tried_again(shop, start, monkeypatch):
 
 def test_reasons_that_may_name_people_are_not_logged(start, monkeypatch):
     stream = io.StringIO()
-    client = start(log=Log(stream))
+    client = start(log=RequestLog(stream))
     monkeypatch.setattr(Trainer, "ends", {"decision": "failed", "reason": "InputError: unknown user 'ann'"})
     retrained(client)
     assert "ann" not in stream.getvalue()
@@ -261,7 +261,7 @@ def test_a_version_that_cannot_be_loaded_is_not_served(shop, start, content, mon
 
 def test_the_thread_goes_on_after_an_error(start, monkeypatch):
     stream = io.StringIO()
-    client = start(log=Log(stream))
+    client = start(log=RequestLog(stream))
     loop, ticks = client.service.retraining, []
 
     def broken():

@@ -14,7 +14,7 @@ from services import clicks, integer_model, model, serve
 from truepair.serving.events.event import Kinds
 from truepair.serving.web.app import Service
 from truepair.serving.web.gorse import fields
-from truepair.serving.web.logs import Log
+from truepair.serving.web.logs import RequestLog
 from truepair.serving.web.running import bound_socket
 from truepair.serving.web.tokens import Tokens
 
@@ -47,7 +47,7 @@ def address(request, tmp_path, model):
     if request.param == "postgresql":
         store = f"{request.getfixturevalue('postgresql')}/postgres"
     tokens = Tokens.of({"admin": [KEY], "read": [READ_KEY]})
-    service = Service(model, store, kinds=KINDS, tokens=tokens, log=Log(io.StringIO()))
+    service = Service(model, store, kinds=KINDS, tokens=tokens, log=RequestLog(io.StringIO()))
     with running(service) as found:
         yield found
 

@@ -1,6 +1,7 @@
 """Rate limits, the index of a service, and the bounds on the head of a request."""
 
 import asyncio
+import dataclasses
 import io
 import socket
 import time
@@ -14,11 +15,11 @@ from hostile.sending import send_all
 from live import listening, uvicorn
 from services import clicks, model, serve
 from truepair.errors import InputError
-from truepair.recommender.candidates import is_worth_a_gpu
+from truepair.recommender import lister
 from truepair.serving.lists.index_choice import IndexChoice
 from truepair.serving.lists.served_model import read_items
 from truepair.serving.web import rates as rates_module
-from truepair.serving.web.logs import Log
+from truepair.serving.web.logs import RequestLog
 from truepair.serving.web.protocol import BoundedProtocol
 from truepair.serving.web.rates import RateLimit
 from truepair.serving.web.running import configuration
@@ -94,19 +95,26 @@ def test_wrong_choices_of_an_index_are_errors():
             IndexChoice(**wrong)
 
 
-def test_many_lists_of_a_large_catalogue_are_worth_a_gpu():
-    assert is_worth_a_gpu(10_000, 1_000_000, 64, 10**11)
-    assert not is_worth_a_gpu(10, 1_000_000, 64, 10**11)
-    assert not is_worth_a_gpu(10_000, 1_000_000, 64, 10**8)
-    assert is_worth_a_gpu(10_000, 1_000_000, 64, None)
+def test_many_lists_of_a_large_catalogue_are_worth_a_gpu(monkeypatch):
+    items, gpu = torch.empty(1, 1).expand(1_000_000, 64), torch.device("cuda")
+    for n_users, free, is_worth in (
+        (10_000, 10**11, True),
+        (10, 10**11, False),
+        (10_000, 10**8, False),
+        (10_000, None, True),
+    ):
+        monkeypatch.setattr(lister, "free_bytes", lambda device, free=free: free)
+        assert lister.is_worth_a_gpu(n_users, items, gpu) == is_worth
+        assert not lister.is_worth_a_gpu(n_users, items, torch.device("cpu"))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 def test_lists_on_a_gpu_are_those_of_the_cpu(model, monkeypatch):
-    monkeypatch.setattr("truepair.recommender.candidates._SCORES", 1)
-    tables = []
+    monkeypatch.setattr(lister, "_SCORES", 1)
+    tables, fitted = [], model.model_
     for device in ("cpu", "cuda"):
-        monkeypatch.setattr(model, "device", device)
+        moved = dataclasses.replace(fitted, spec=fitted.spec.varied(device=device))
+        monkeypatch.setattr(model, "model_", moved)
         tables.append(model.recommend(k=5, exclude_items=["i3"]).to_pydict())
     assert tables[0]["item"] == tables[1]["item"]
     assert np.allclose(tables[0]["score"], tables[1]["score"], atol=1e-5)
@@ -118,7 +126,7 @@ def test_lists_on_a_gpu_are_those_of_the_cpu(model, monkeypatch):
 def test_hostile_requests_by_raw_sockets(serve, model):
     table = {"item": [f"i{i}" for i in range(24)], "price": list(range(24))}
     log = io.StringIO()
-    client = serve(model, items=read_items(table, model.seen_.item_ids), log=Log(log))
+    client = serve(model, items=read_items(table, model.seen_.item_ids), log=RequestLog(log))
     with listening(client.service, head_seconds=0.5) as port:
         tally = send_all(port, hostile_requests(7, len(KINDS), slow=0.001))
         request = b"GET /v1/users/u1/recommendations HTTP/1.0\r\nhost: localhost\r\n\r\n"

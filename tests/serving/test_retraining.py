@@ -15,9 +15,9 @@ from truepair.recommender.estimator import Recommender
 from truepair.serving.events.event import Kinds
 from truepair.serving.events.store import EventReader
 from truepair.serving.id_texts import IdTexts
-from truepair.serving.lists.histories import Histories
+from truepair.serving.lists.histories import UserHistories
 from truepair.serving.retraining import rounds
-from truepair.serving.retraining.judging import MOST_PEOPLE, judged
+from truepair.serving.retraining.judging import MOST_USERS, judged
 from truepair.serving.retraining.rounds import check_retrainable, retrain
 from truepair.serving.retraining.training_data import split_events
 from truepair.serving.retraining.versions import Versions
@@ -97,8 +97,7 @@ def test_what_is_learnt_is_what_the_service_counts(shop):
         tp.Recommender(dim=4, epochs=1, auto=False).fit(found.known),
     ):
         people = histories(learnt, shop, kinds)
-        for user in ("u0", "new", "u1"):
-            assert people.person(user) is None
+        assert people.persons(["u0", "new", "u1"]) == [None] * 3
         assert people.history(learnt.seen_.user_ids.find(["u0"])[0]) == {
             code(learnt, item): weight
             for item, weight in {has[0]: 1.0, has[1]: -1.0, has[2]: 1.0, has[3]: 1.0, "x1": 30.0, "x2": 0.3,
@@ -115,7 +114,7 @@ def test_the_stronger_of_a_known_pair_and_an_event_counts(shop):
 
 def histories(learnt, shop, kinds):
     users, items = (IdTexts.of(ids, "id", 99) for ids in (learnt.seen_.user_ids, learnt.seen_.item_ids))
-    people = Histories(learnt.model_, learnt.get_params(), users, items, Kinds(kinds))
+    people = UserHistories(learnt.model_, users, items, Kinds(kinds))
     people.reader = EventReader(shop.store_path)
     return people
 
@@ -187,8 +186,8 @@ def ndcg(model, found, user, target, k=5):
 def test_of_very_many_people_some_are_drawn(shop, monkeypatch):
     shop.add_visits(4, 6)
     found = divided(shop)
-    monkeypatch.setattr("truepair.serving.retraining.judging.MOST_PEOPLE", 10)
-    assert MOST_PEOPLE > 10
+    monkeypatch.setattr("truepair.serving.retraining.judging.MOST_USERS", 10)
+    assert MOST_USERS > 10
     first, again = (judged(shop.model, shop.model, found, Kinds(KINDS), "ndcg@5") for _ in range(2))
     assert first.candidate.n_users == 10
     assert (first.candidate.users == again.candidate.users).all()
@@ -250,7 +249,8 @@ def test_a_significantly_worse_candidate_is_refused(shop, monkeypatch):
 def bad(running, data):
     """A model that ranks the wrong items first."""
     found = tp.Recommender(dim=8, epochs=4, auto=False).fit(data.known)
-    found.model_ = dataclasses.replace(found.model_, items=-found.model_.items)
+    scorer = found.model_.scorer
+    found.model_ = dataclasses.replace(found.model_, scorer=dataclasses.replace(scorer, items=-scorer.items))
     return found
 
 
@@ -287,9 +287,9 @@ def test_the_way_of_training_can_be_given(shop, monkeypatch):
 
 def test_settings_that_were_chosen_automatically_are_kept(shop):
     chosen = {"dim": 5, "epochs": 2, "temperature": 0.3}
-    facts = {**shop.model.facts_, "automatic": {"chosen": chosen}}
+    spec = tp.Recommender(seed=4, auto=False, **chosen).spec
     model = tp.Recommender(seed=4)
-    model.model_, model.output_ = dataclasses.replace(shop.model.model_, facts=facts), "pandas"
+    model.model_, model.output_ = dataclasses.replace(shop.model.model_, spec=spec), "pandas"
     found = rounds._fitted(model, shop.model.seen_)
     assert {name: getattr(found, name) for name in chosen} == chosen
     assert (found.auto, found.seed, found.output_) == (False, 4, "pandas")
@@ -385,7 +385,7 @@ def test_two_trainers_do_not_train_at_once(shop):
 
 
 def test_the_vectors_of_the_model_are_not_changed(shop):
-    users = shop.model.users_.clone()
+    users = shop.model.model_.scorer.users.clone()
     shop.add_visits()
     retrain(shop.plan(by="update"))
-    assert torch.equal(users, shop.model.users_)
+    assert torch.equal(users, shop.model.model_.scorer.users)

@@ -11,7 +11,7 @@ from services import clicks, integer_model, model, serve
 from truepair.errors import InputError
 from truepair.serving.limits import Limits
 from truepair.serving.web import tokens as token_module
-from truepair.serving.web.logs import Log
+from truepair.serving.web.logs import RequestLog
 from truepair.serving.web.tokens import Tokens, check_binding, is_loopback
 
 READ, WRITE, ADMIN = (name * 4 for name in ("read-", "write-", "admin-"))
@@ -198,7 +198,7 @@ def test_hostile_requests_are_refused_and_the_service_still_answers(serve, model
 
     table = {"item": [f"i{i}" for i in range(24)], "price": list(range(24))}
     log = io.StringIO()
-    client = serve(model, limits=LIMITS, items=read_items(table, model.seen_.item_ids), log=Log(log))
+    client = serve(model, limits=LIMITS, items=read_items(table, model.seen_.item_ids), log=RequestLog(log))
     n_requests = 0
 
     async def all_of_them():
@@ -255,7 +255,7 @@ def test_a_body_that_does_not_come_to_an_end_is_refused(serve, model):
 
 def test_an_error_of_the_service_shows_the_id_of_the_request_alone(serve, model, monkeypatch):
     log = io.StringIO()
-    client = serve(model, log=Log(log))
+    client = serve(model, log=RequestLog(log))
     monkeypatch.setattr(client.service.served, "similar", lambda item, k: 1 / 0)
     answer = client.get("/v1/items/a-private-thing/similar", x_request_id="abc-1")
     assert answer.status == 500
@@ -304,14 +304,14 @@ def test_reads_go_on_without_the_store(serve, model):
 def test_logs_name_ids_only_if_asked(serve, model):
     for with_ids in (False, True):
         log = io.StringIO()
-        client = serve(model, log=Log(log, with_ids=with_ids))
+        client = serve(model, log=RequestLog(log, with_ids=with_ids))
         client.get("/v1/users/u11/recommendations")
         line = json.loads(log.getvalue())
         assert line["route"] == "/v1/users/{id}/recommendations"
         assert line["status"] == 200
         assert ("u11" in log.getvalue()) is with_ids
     log = io.StringIO()
-    serve(model, log=Log(log, requests=False)).get("/v1/users/u11/recommendations")
+    serve(model, log=RequestLog(log, requests=False)).get("/v1/users/u11/recommendations")
     assert log.getvalue() == ""
 
 

@@ -8,7 +8,7 @@ from live import listening
 from services import clicks, model
 from truepair.serving.lists.served_model import read_items
 from truepair.serving.web.app import Service
-from truepair.serving.web.logs import Log
+from truepair.serving.web.logs import RequestLog
 
 
 @pytest.mark.long
@@ -21,7 +21,7 @@ def test_every_answer_is_documented(model, tmp_path):
     table = {"item": [f"i{i}" for i in range(24)], "price": list(range(24))}
     log = io.StringIO()
     items = read_items(table, model.seen_.item_ids)
-    service = Service(model, tmp_path / "events.sqlite", items=items, log=Log(log))
+    service = Service(model, tmp_path / "events.sqlite", items=items, log=RequestLog(log))
     calm = hypothesis.settings(
         max_examples=100, deadline=None, derandomize=True, database=None,
         suppress_health_check=list(hypothesis.HealthCheck),

@@ -11,7 +11,7 @@ import truepair as tp
 from asking import schema_of
 from services import clicks, integer_model, model, serve
 from truepair.serving.events.event import Kinds
-from truepair.serving.lists.served_model import Asked, read_items
+from truepair.serving.lists.served_model import ListRequest, read_items
 
 ARROW = "application/vnd.apache.arrow.stream"
 ITEMS = {"item": [f"i{i}" for i in range(24)], "price": list(range(24)), "shelf": [i % 3 for i in range(24)]}
@@ -150,6 +150,10 @@ def test_events_of_unknown_people_fold_them_in(serve, model):
     client.post("/v1/events", {"events": [{"user": "new", "item": "i2"}, {"user": "new", "item": "i4"}]})
     expected = model.fold_in({"user": ["new"] * 2, "item": ["i2", "i4"]}).recommend(["new"], k=5)
     same(table(client.get("/v1/users/new/recommendations?k=5", accept=ARROW)), expected)
+    first = expected["item"][0].as_py()  # what is excluded for a user whom only the store knows
+    body = {"users": ["new"], "k": 4, "unknown": "error", "exclude_items": {"new": [first]}}
+    (found,) = client.post("/v1/recommendations", body).json["lists"]
+    assert [row["item"] for row in found["items"]] == expected["item"].to_pylist()[1:]
 
 
 def test_a_disliked_item_is_never_listed_and_can_replace_a_like(serve, model):
@@ -244,7 +248,7 @@ def test_many_at_once_are_the_same_as_each_alone(model, serve):
     client = serve(model)
     client.post("/v1/events", {"events": [{"user": "u1", "item": "i0"}, {"user": "new", "item": "i3"}]})
     users = [*(f"u{n}" for n in range(20)), "new", "nobody"]
-    asked = [Asked(user, 1 + place % 7) for place, user in enumerate(users)]
+    asked = [ListRequest(user, 1 + place % 7) for place, user in enumerate(users)]
     served = client.service.served
     together, alone = served.plain_lists(asked), [served.plain_lists([one])[0] for one in asked]
     for one, other in zip(together, alone, strict=True):

@@ -13,7 +13,7 @@ from services import clicks, model, serve, table_of
 from truepair.errors import StorageError
 from truepair.serving.events.reading import StoreReader
 from truepair.serving.events.records import ItemRecord
-from truepair.serving.lists.served_model import Asked
+from truepair.serving.lists.served_model import ListRequest
 from worlds import two_tastes
 
 
@@ -132,12 +132,12 @@ def test_an_event_that_one_model_heard_of_counts_in_the_other(serve, model, othe
 def test_an_event_that_a_new_model_heard_of_counts_in_the_former(serve, model, other):
     client = serve(model)
     former = client.service.served
-    [before] = former.plain_lists([Asked("u4", 24)])
+    [before] = former.plain_lists([ListRequest("u4", 24)])
     client.service.swap(other, 1)
     best = model.seen_.item_ids.outside(before.items[:1])[0].as_py()
     client.post("/v1/events", {"events": [{"user": "u4", "item": best}]})
     client.get("/v1/users/u4/recommendations")
-    [after] = former.plain_lists([Asked("u4", 24)])  # a request that began before
+    [after] = former.plain_lists([ListRequest("u4", 24)])  # a request that began before
     assert set(after.items.tolist()) == set(before.items.tolist()[1:])
 
 

@@ -69,7 +69,7 @@ def test_a_stopped_run_stays_stopped_when_its_checkpoint_is_continued(tmp_path):
     first = tp.Recommender(**options).fit(DATA, checkpoint=tmp_path / "c")
     again = tp.Recommender(**options).fit(DATA, checkpoint=tmp_path / "c")
     assert again.result_.epoch == first.result_.epoch == 3
-    assert torch.equal(again.users_, first.users_)
+    assert torch.equal(again.matrices()[0], first.matrices()[0])
     with pytest.raises(InputError, match=r"stop_after = 7 is out of range.*raise epochs, or lower"):
         tp.Recommender(epochs=6, stop_after=7).fit(DATA)
 
@@ -89,7 +89,7 @@ def test_the_default_is_a_trial_so_the_best_is_no_worse(tmp_path):
 def test_closed_forms_are_tuned_too():
     found = tp.tune(DATA, trials=2, extensions=0, encoder="ease", device="cpu", metric="ndcg@5")
     assert found.best.epoch is None
-    assert isinstance(found.recommender().closed_form(), tp.EASE)
+    assert isinstance(found.recommender().spec.closed_form, tp.EASE)
 
 
 def test_what_cannot_be_tuned():
@@ -101,5 +101,5 @@ def test_what_cannot_be_tuned():
         tp.tune(DATA, **SMALL, **QUICK, blend="ease")
     with pytest.raises(InputError, match="validation = 0 leaves no pairs to score trials on"):
         tp.tune(DATA, **SMALL, **QUICK, validation=0)
-    with pytest.raises(InputError, match=r"'dims' is no parameter of Recommender"):
+    with pytest.raises(InputError, match=r"'dims' is not a parameter of Recommender"):
         tp.tune(DATA, **SMALL, dims=3)

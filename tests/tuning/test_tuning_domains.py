@@ -8,9 +8,9 @@ from truepair.errors import InputError
 from truepair.losses import LOSSES
 from truepair.models.closed_forms import CLOSED, EASE
 from truepair.models.encoders import ENCODERS
-from truepair.recommender.defaults import with_defaults
 from truepair.recommender.estimator import Recommender
 from truepair.sampling import SAMPLERS
+from truepair.spec.defaults import with_defaults
 from truepair.tuning.domains import (
     Choice,
     Powers,
@@ -129,7 +129,7 @@ def test_every_corner_of_every_default_space_can_be_trained(loss, encoder):
             for corner in ("low", "high"):
                 domains = {name: getattr(entry, "domain", entry) for name, entry in space.items()}
                 values = {name: getattr(d, corner, None) or d.middle() for name, d in domains.items()}
-                Recommender.of({**fixed, **values}).check()
+                assert Recommender.of({**fixed, **values}).spec.is_trained
                 space, _ = extend_space(space, values)
 
 
@@ -259,4 +259,4 @@ def test_models_without_training_have_their_own():
     for encoder in set(CLOSED) - {"popular"}:
         space = default_space(encoder=encoder)
         middle = {name: entry.middle() for name, entry in space.items()}
-        assert Recommender.of({"encoder": encoder, **middle}).closed_form() is not None
+        assert Recommender.of({"encoder": encoder, **middle}).spec.closed_form is not None

@@ -4,11 +4,12 @@ import pytest
 
 from truepair.errors import InputError
 from truepair.losses import DPL
+from truepair.models.closed_forms import EASE
 from truepair.models.encoders import MF, LightGCN
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.holdout import split_for_fitting
-from truepair.recommender.parts import parts_of
 from truepair.sampling import DNS
+from truepair.spec import Spec
 from truepair.tuning import Asked, Choice, Powers, Range, run_search, training_runner
 from worlds import two_tastes
 
@@ -83,6 +84,13 @@ def test_an_engine_that_cannot_fails_the_trial():
     assert "engine = 'cpu': optimizer = 'adam'" in found.why
 
 
+def test_a_parameter_without_effect_does_not_fail_a_trial():
+    """A space may have parameters of several losses."""
+    runner = runner_of({**FIXED, "loss": "bpr"})
+    plain, beside = Batch(runner, {}, {"tau": 0.2}).run(runner)
+    assert (beside.state, beside.score) == ("complete", plain.score)
+
+
 def test_models_without_training_are_solved_once():
     runner = runner_of({"encoder": "ease", "device": "cpu"})
     low, high = Batch(runner, {"encoder.l2": 1.0}, {"encoder.l2": 1e6}).run(runner)
@@ -109,20 +117,22 @@ def test_a_whole_search(tmp_path, together):
         run_search(space, training_runner(FIXED, other.train, other.valid, "ndcg@5"), trials=6, **options)
 
 
+def parts_of(flat):
+    spec = Recommender.of(flat).spec
+    return spec.encoder, spec.loss
+
+
 def test_flat_parameters_mean_what_the_recommender_means():
     drawn = {"dim": 8, "tau": 0.2, "loss": "dpl", "sampler": "uniform"}
-    assert parts_of(Recommender.of(drawn).get_params())[:2] == (MF(dim=8), DPL(tau=0.2))
-    mixed = Recommender.of({**drawn, "encoder.scoring": "cosine", "loss.floor": 0.1})
-    assert parts_of(mixed.get_params())[:2] == (MF(dim=8, scoring="cosine"), DPL(tau=0.2, floor=0.1))
+    assert parts_of(drawn) == (MF(dim=8), DPL(tau=0.2))
+    mixed = {**drawn, "encoder.scoring": "cosine", "loss.floor": 0.1}
+    assert parts_of(mixed) == (MF(dim=8, scoring="cosine"), DPL(tau=0.2, floor=0.1))
     usual = Recommender.of({"encoder": "lightgcn", "encoder.hops": 2, "temperature": 0.2})  # beside a field
-    assert parts_of(usual.get_params()).encoder == LightGCN(
-        dim=128, scoring="cosine", temperature=0.2, hops=2
-    )
-    assert parts_of(Recommender.of({"sampler": "dns", "n_unlabelled": 40}).get_params()).sampler == DNS(
-        pool=80
-    )
-    assert Recommender.of({"loss": "bpr", "tau": 0.2, "encoder": "ease", "encoder.l2": 3.0}).closed_form()
-    with pytest.raises(InputError, match="'dims' is no parameter of Recommender"):
+    assert usual.spec.encoder == LightGCN(dim=128, scoring="cosine", temperature=0.2, hops=2)
+    assert Recommender.of({"sampler": "dns", "n_unlabelled": 40}).spec.sampler == DNS(pool=80)
+    solved = Recommender.of({"loss": "bpr", "tau": 0.2, "encoder": "ease", "encoder.l2": 3.0})
+    assert Spec.of(solved.given(), unused="drop").closed_form == EASE(l2=3.0)
+    with pytest.raises(InputError, match="'dims' is not a parameter of Recommender"):
         Recommender.of({"dims": 8})
     with pytest.raises(InputError, match="must be a name where its fields are named"):
         Recommender.of({"encoder": MF(), "encoder.dim": 3, "dim": 3})

@@ -59,7 +59,7 @@ def use_model(data: bytes, folder: Path) -> None:
         lambda: model.fold_in(seen.take(np.isin(seen.users, seen.users[:1]))).recommend(k=2),
         lambda: model.save(folder / "again"),
         lambda: model.add_items(_more_items(model)).recommend(k=2),
-        lambda: model.update(_more_pairs(seen), epochs=None if model.closed_form() else 0),
+        lambda: model.update(_more_pairs(seen), epochs=None if model.spec.closed_form else 0),
         lambda: model.forget(items=items[:1], users=users[:1]),
         lambda: model.recommend(k=3),
     )
@@ -92,14 +92,14 @@ def _more_pairs(seen: Interactions) -> dict[str, Any]:
 
 @functools.cache
 def _model_contents() -> list[tuple[dict[str, Tensor], Any]]:
-    return [read_tensors(path, model_file.KIND, model_file.VERSION) for path in _MODELS]
+    return [read_tensors(path, model_file.KIND, 1) for path in _MODELS]
 
 
 def _use_changed_model(data: bytes, folder: Path) -> None:
     case = json.loads(data)
     contents = _model_contents()
     tensors, facts = contents[case["file"] % len(contents)]
-    use_model(changed_file(tensors, facts, model_file.KIND, model_file.VERSION, case), folder)
+    use_model(changed_file(tensors, facts, model_file.KIND, 1, case), folder)
 
 
 # --- checkpoints ---------------------------------------------------------------------------------------

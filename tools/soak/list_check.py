@@ -26,7 +26,7 @@ from truepair.recommender.estimator import Recommender
 from truepair.serving.events.event import Kinds
 from truepair.serving.events.reading import StoredHistory
 from truepair.serving.limits import Limits
-from truepair.serving.lists.served_model import Asked, ServedModel
+from truepair.serving.lists.served_model import ListRequest, ServedModel
 from truepair.serving.retraining.versions import Versions
 from truepair.serving.web.answers import table_rows
 
@@ -145,7 +145,7 @@ class Checker(threading.Thread):
         served, rows = self.model(version), self._rows[version]
         if record.what in ("list", "person"):
             rows.user, rows.rows = record.asked, list(record.rows)
-            [found] = served.plain_lists([Asked(record.asked, K)])
+            [found] = served.plain_lists([ListRequest(record.asked, K)])
             served.people.refresh()
             return served.model.seen.item_ids.outside(found.items).to_pylist()
         if record.what == "lists":

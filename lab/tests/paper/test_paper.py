@@ -128,7 +128,7 @@ def test_every_space_can_be_searched(encoder: str, method: str) -> None:
                 chosen[name] = entry.middle()
         model = Recommender.of(fixed | chosen)
         wanted = 1024 if method == "bns" else 8192
-        assert model.closed_form() is not None or model.job(two_tastes()).settings.batch_size == wanted
+        assert not model.spec.is_trained or model.job(two_tastes()).settings.batch_size == wanted
 
 
 def test_every_trained_method_has_the_same_shared_ranges() -> None:
@@ -180,7 +180,7 @@ def test_packaged_settings_can_be_run() -> None:
         assert (encoder, method) in PLACES
         assert dataset in DATA
         if method != "ials":
-            Recommender.of(settled(best)).check()
+            assert Recommender.of(settled(best)).spec.metric
 
 
 def test_no_lines_is_no_trials() -> None:

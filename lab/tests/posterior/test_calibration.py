@@ -195,7 +195,7 @@ def test_a_sampler_that_draws_is_refused_before_any_work(seen):
     with pytest.raises(InputError, match="use sampler='full'"):
         prepare(dataclasses.replace(job_of(seen, InfoNCEPosterior(tau=0.1)), sampler=Uniform()))
     with pytest.raises(InputError, match="use sampler='full'"):
-        Recommender(loss="infonce-posterior", sampler="uniform").check()
+        _ = Recommender(loss="infonce-posterior", sampler="uniform").spec
 
 
 # --- a recommender ---------------------------------------------------------------------------------------
@@ -203,7 +203,7 @@ def test_a_sampler_that_draws_is_refused_before_any_work(seen):
 
 def test_a_recommender_trains_saves_and_folds_in(seen, tmp_path):
     model = Recommender(loss="infonce-posterior", tau=0.08, dim=6, epochs=3, device="cpu").fit(seen)
-    assert model.facts_["tau"] == 0.08
+    assert model.model_.tau == 0.08
     assert model.facts_["posterior"]["tau"] == 0.08
     assert model.result_.job.loss.posterior is not None
     model.save(tmp_path / "model.truepair")
@@ -218,7 +218,7 @@ def test_a_loss_that_is_filled_already_is_saved_without_its_posterior(seen, tmp_
     loss = prepare(job_of(seen, InfoNCEPosterior(tau=0.1))).job.loss
     model = Recommender(loss=loss, dim=6, epochs=2, device="cpu").fit(seen)
     model.save(tmp_path / "model.truepair")
-    assert Recommender.load(tmp_path / "model.truepair").loss == InfoNCEPosterior(tau=0.1)
+    assert Recommender.load(tmp_path / "model.truepair").spec.loss == InfoNCEPosterior(tau=0.1)
 
 
 def test_a_recommender_goes_on_from_a_checkpoint_with_the_same_bits(seen, tmp_path):
@@ -227,8 +227,7 @@ def test_a_recommender_goes_on_from_a_checkpoint_with_the_same_bits(seen, tmp_pa
     whole, gone_on = (
         Recommender(**options, epochs=2).fit(seen, checkpoint=path) for path in (None, tmp_path / "run.ckpt")
     )
-    assert torch.equal(whole.users_, gone_on.users_)
-    assert torch.equal(whole.items_, gone_on.items_)
+    assert all(torch.equal(*two) for two in zip(whole.matrices(), gone_on.matrices(), strict=True))
 
 
 def test_a_prior_of_0_is_infonce_without_an_extra_training(seen):
@@ -236,7 +235,7 @@ def test_a_prior_of_0_is_infonce_without_an_extra_training(seen):
         Recommender(**loss, dim=6, epochs=2, device="cpu").fit(seen)
         for loss in ({"loss": "infonce"}, {"loss": "infonce-posterior", "tau": 0.0})
     )
-    assert torch.equal(plain.users_, zero.users_)
+    assert torch.equal(plain.matrices()[0], zero.matrices()[0])
     assert "posterior" not in zero.facts_
 
 

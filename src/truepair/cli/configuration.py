@@ -65,7 +65,7 @@ class Training:
     hold_out: Annotated[
         str | None,
         typer.Option(
-            help="Which pairs to hold out: {truepair.recommender.holdout.HOLD_OUTS}. `last`: the latest of "
+            help="Which pairs to hold out: {truepair.spec.HOLD_OUTS}. `last`: the latest of "
             "each user; `auto` is `last` where there are times and the test part is not random." + _DEFAULT
         ),
     ] = None
@@ -107,7 +107,7 @@ class Training:
 
     def flat(self, **more: Any) -> dict[str, Any]:
         """The given parameters, flat; `more` are further options. --set overrides options and the file."""
-        from truepair.recommender.parameters import overlay
+        from truepair.spec.parameters import overlay
 
         options = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("config", "set")}
         given = {name: value for name, value in {**options, **more}.items() if value is not None}
@@ -122,13 +122,13 @@ def checked_recommender(flat: dict[str, Any]) -> Recommender:
     from truepair.recommender.estimator import Recommender
 
     model = Recommender.of(flat)
-    model.check()
+    _ = model.spec  # raises
     return model
 
 
 def read_settings(path: Path | None) -> dict[str, Any]:
     """The parameters in a TOML file, flat; "none" means None where None is a value."""
-    from truepair.recommender.parameters import flatten, may_be_none
+    from truepair.spec.parameters import flatten, may_be_none
 
     found = flatten(read_toml(path))
     return {n: None if v == "none" and may_be_none(n) else v for n, v in found.items()}
@@ -186,7 +186,7 @@ def _value(text: str) -> Any:
 
 def _plain(name: str, value: Any) -> Any:
     """The value, if it is a number or a text; a loss, encoder or sampler is given by name."""
-    from truepair.recommender.parameters import PARTS, may_be_none
+    from truepair.spec.parameters import PARTS, may_be_none
 
     if name == "blend" and value is None:
         return "none"

@@ -114,7 +114,7 @@ def _filled(parameter: Any) -> str:
 
 def _looked_up(place: str, name: str) -> str:
     if place == "default":
-        if name in importlib.import_module("truepair.recommender.defaults").FULL_CATALOGUE:
+        if name in importlib.import_module("truepair.spec.defaults").FULL_CATALOGUE:
             return _by_sampler(name)
         return str(getattr(importlib.import_module("truepair.recommender.estimator").Recommender, name))
     module, _, registry = place.rpartition(".")
@@ -122,7 +122,7 @@ def _looked_up(place: str, name: str) -> str:
 
 
 def _by_sampler(name: str) -> str:
-    module = importlib.import_module("truepair.recommender.defaults")
+    module = importlib.import_module("truepair.spec.defaults")
     full, sampled = module.FULL_CATALOGUE[name], module.SAMPLED[name]
     return f"{'none' if full is None else full}; {sampled} with a sampler that draws"
 

@@ -38,9 +38,9 @@ class Ranks(NamedTuple):
         """Several processes train with engine "distributed"; raise for what they cannot do together."""
         if self.size == 1:
             return
-        if model.closed_form() is not None:
+        if model.spec.closed_form is not None:
             raise InputError(
-                f"{self.size} processes were started, and {model.closed_form()} is not trained; start one."
+                f"{self.size} processes were started, and {model.spec.closed_form} is not trained; start one."
             )
         if model.engine == "auto":
             model.set_params(engine="distributed")

@@ -112,30 +112,9 @@ def read_interactions(
     >>> read_interactions({"user": ["ann", "bob", "bob"], "item": [7, 7, 9]})
     <Interactions: 2 users x 2 items, 3 pairs, density 75.00%>
     """
-    options = ReadOptions(
-        user=user,
-        item=item,
-        rating=rating,
-        weight=weight,
-        time=time,
-        chronological=chronological,
-        query=query,
-        format=format,
-        header=header,
-        encoding=encoding,
-        min_rating=min_rating,
-        duplicates=duplicates,
-        missing=missing,
-        core=core,
-        items=items,
-        kind=kind,
-        feedback=feedback,
-        half_life=half_life,
-        now=now,
-        counts=counts,
-        dislikes=dislikes,
-        max_disliked_rating=max_disliked_rating,
-    )
+    given = dict(locals())  # before there are other names
+    given.pop("source")
+    options = ReadOptions(**given)
     if is_prepared(source):
         return _prepared(source, options)
     with closing(options.open(source)) as raw:

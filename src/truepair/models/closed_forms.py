@@ -37,7 +37,8 @@ class ClosedForm(ABC):
     the user's own, so that the scores of all users are alike in size and folding in stays exact.
     """
 
-    sparse_users: ClassVar[bool] = True
+    has_term: ClassVar[bool] = False
+    """Whether scores are the same for all users, and not sums of weights over a history."""
     sparse_items: ClassVar[bool] = True
 
     def solve(self, interactions: Interactions, device: torch.device | str = "cpu") -> tuple[Rows, Rows]:
@@ -76,7 +77,7 @@ class ClosedForm(ABC):
 class Popular(ClosedForm):
     """The most popular items for every user: s(u, i) = the number of users of item i."""
 
-    sparse_users: ClassVar[bool] = False
+    has_term: ClassVar[bool] = True
     sparse_items: ClassVar[bool] = False
 
     def rows(self, history: Interactions) -> Rows:

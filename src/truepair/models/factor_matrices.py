@@ -22,7 +22,7 @@ _PAIRS = 1 << 16  # pairs whose rows are in memory at a time
 
 def n_rows(matrix: Rows | npt.NDArray[np.generic]) -> int:
     """The number of rows; `len` is not defined for sparse matrices."""
-    return int(matrix.shape[0]) if sp.issparse(matrix) else len(matrix)
+    return int(matrix.shape[0])
 
 
 def take_rows(matrix: Rows, codes: Codes) -> Rows:

@@ -29,8 +29,10 @@ def prepare(job: Job, *, engine: str = AUTO, progress: bool = False) -> Prepared
     """
     check_sampler(job.loss, job.sampler)
     loss, found = with_estimated_prior(job.loss, job.interactions, seed=job.settings.seed)
-    loss, facts = loss.prepared(replace(job, loss=loss), engine, progress)
-    return PreparedJob(replace(job, loss=loss), facts if found is None else {"prior": found, **facts})
+    job = job if loss is job.loss else replace(job, loss=loss)
+    loss, facts = loss.prepared(job, engine, progress)
+    job = job if loss is job.loss else replace(job, loss=loss)
+    return PreparedJob(job, facts if found is None else {"prior": found, **facts})
 
 
 def prepare_many(

@@ -35,9 +35,14 @@ def _compiled(function: _Function) -> _Function:
     return compiled_and_kept(function, nogil=True, error_model="numpy", fastmath={"contract"})
 
 
-def rank_on_cpu(
+def rank_on_cpu(users: Floats, items: Floats, order: Codes, *more: Any) -> tuple[Codes, Floats]:
+    """`rank_in_strips` of items that are put into strips for this call."""
+    return rank_in_strips(users, in_strips(items, order), order, *more)
+
+
+def rank_in_strips(
     users: Floats,
-    items: Floats,
+    strips: Floats,
     order: Codes,
     k: int,
     codes: Codes,
@@ -50,7 +55,6 @@ def rank_on_cpu(
     `masked` is (starts, ends, items): row r must not list items[starts[r]:ends[r]]. The rows are distributed
     over `threads` threads, `block` rows at a time.
     """
-    strips = in_strips(items, order)
     found, scores = np.empty((len(codes), k), np.int64), np.empty((len(codes), k), np.float32)
     rank = partial(rank_rows, users, strips, order, codes, *masked, found, scores)
     starts = range(0, len(codes), block)

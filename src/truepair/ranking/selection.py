@@ -58,7 +58,7 @@ def top_k(
     """
     user_matrix, item_matrix = checked_matrices(users, items)
     n_users, n_items = n_rows(user_matrix), n_rows(item_matrix)
-    k = _checked_k(k, n_items)
+    k = checked_k(k, n_items)
     codes = _checked_rows(rows, n_users)
     masks = as_masks(exclude)
     check_shapes((n_users, n_items), masks)
@@ -240,7 +240,8 @@ def _largest(matrix: torch.Tensor) -> float:
     return float(torch.maximum(-low, high))
 
 
-def _checked_k(k: int, n_items: int) -> int:
+def checked_k(k: int, n_items: int) -> int:
+    """`k`, if lists can be that long."""
     k = check_whole("k", k, 1)
     if k > n_items:
         raise InputError(f"k = {k} is larger than the catalogue of {n_items} items; choose k ≤ {n_items}.")

@@ -44,7 +44,7 @@ def rank_in_blocks(
         for mask in masks:
             rows, masked_items = _pairs_of(mask, part, part_on_device)
             scores.view(-1).index_fill_(0, rows * n_items + column[masked_items], -torch.inf)
-        values, best = _best(scores, k)
+        values, best = best_columns(scores, k)
         listed = torch.where(values > -torch.inf, order_on_device[best], -1)
         found[start : start + block] = listed.cpu().numpy()
         found_scores[start : start + block] = values.cpu().numpy()
@@ -97,7 +97,7 @@ def _block_for(n_items: int, device: torch.device) -> int:
     return max(1, room // (4 * n_items))
 
 
-def _best(scores: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+def best_columns(scores: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
     """The k best (values, columns) of each row, by decreasing score, then increasing column.
 
     `torch.topk` may return any of several equal scores. One more value than requested shows in which rows a

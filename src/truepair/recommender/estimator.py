@@ -8,51 +8,34 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import pyarrow as pa
-import torch
 
 from truepair.data.interactions import Interactions
 from truepair.data.split import Split
-from truepair.errors import InputError, StorageError, check_type, did_you_mean
+from truepair.errors import InputError, check_type
 from truepair.evaluation import Evaluation, evaluate
 from truepair.evaluation.cold import Cold
-from truepair.losses import Loss, Prior
-from truepair.models.closed_forms import EASE, ClosedForm
-from truepair.models.encoders import Encoder
 from truepair.models.factor_matrices import Rows
 from truepair.recommender import lists
 from truepair.recommender.automatic.settings_file import chosen_settings
-from truepair.recommender.defaults import unused
 from truepair.recommender.features.new_items import add_items
 from truepair.recommender.features.tables import FeatureTables
 from truepair.recommender.fitting import fit_split
 from truepair.recommender.holdout import opened, split_for_fitting
-from truepair.recommender.known_ids import Unknown, history_of, listed_items
-from truepair.recommender.model_check import check_model
-from truepair.recommender.model_file import Model, load_model, save_model
+from truepair.recommender.known_ids import Unknown
+from truepair.recommender.model import Model
+from truepair.recommender.model_file import load_model, save_model
 from truepair.recommender.new_users import fold_in_users
 from truepair.recommender.output import Output, output_of, to_output
-from truepair.recommender.parameters import check_saveable, from_json, resolve
-from truepair.recommender.parts import (
-    as_fitted,
-    blend_of,
-    check_parameters,
-    closed_form_of,
-    parts_of,
-    validation_share,
-)
-from truepair.recommender.updating.facts import check_updates, described
 from truepair.recommender.updating.forget import forgotten
 from truepair.recommender.updating.update import updated
-from truepair.sampling import Sampler
-from truepair.storage.old_names import current_parameters, with_old_names
-from truepair.training import AUTO, Job
+from truepair.spec import Spec
+from truepair.spec.parameters import Parameters
+from truepair.training import Job
 
 Serving = Literal["popular", "separate", "error"]
 
 
-@with_old_names
-@dataclasses.dataclass(kw_only=True, eq=False, repr=False)
-class Recommender:
+class Recommender(Parameters):
     """Learns from interactions and recommends items, in the caller's ids.
 
     loss, encoder, sampler  a name such as "infonce", "mf", "full", or an object such as `DPL(tau=0.05)`.
@@ -101,91 +84,19 @@ class Recommender:
     ['jam']
     """
 
-    # as in scikit-learn, parameters are stored as given, and checked when they are used
-    loss: str | Loss = "infonce"
-    encoder: str | Encoder | ClosedForm = "mf"
-    sampler: str | Sampler = "full"
-    dim: int | None = None
-    scoring: Literal["dot", "cosine"] | None = None
-    temperature: float | None = None
-    popularity: float | None = None
-    tau: Prior = "density"
-    blend: str | EASE | None = None
-    blend_weight: float = 1.0
-    validation: float | None = None
-    metric: str = "ndcg@20"
-    hold_out: str = "auto"
-    engine: str = AUTO
-    epochs: int | None = None
-    stop_after: int | None = None
-    batch_size: int | None = None
-    n_extra: int = 5
-    n_unlabelled: int = 5
-    optimizer: Literal["adam", "sgd", "adagrad"] | None = None
-    learning_rate: float | None = None
-    schedule: Literal["constant", "step", "linear", "cosine"] | None = None
-    decay_epoch: int = 100
-    decay: float = 0.1
-    weight_decay: float | None = None
-    l2_users: float | None = None
-    l2_items: float = 0.0
-    dislike_weight: float = 1.0
-    optimizer_state: Literal["device", "half", "host"] = "device"
-    patience: int | Literal["auto"] | None = "auto"
-    validate_every: int = 1
-    seed: int = 0
-    device: str = "auto"
-    auto: bool = True
-
-    # --- parameters ------------------------------------------------------------------------------------
-
-    @classmethod
-    def of(cls, flat: Mapping[str, Any]) -> Self:
-        """The recommender of flat parameters, as in configurations and trials: see `parameters.resolve`."""
-        return cls().set_params(**resolve(flat))
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """All parameters by name."""
-        return {name: getattr(self, name) for name in _PARAMETERS}
-
-    def set_params(self, **params: Any) -> Self:
-        """Change parameters; an unknown one raises an error."""
-        for name, value in current_parameters(params).items():
-            if name not in _PARAMETERS:
-                raise InputError(f"{name!r} is no parameter of Recommender.{did_you_mean(name, _PARAMETERS)}")
-            setattr(self, name, value)
-        return self
-
-    def __repr__(self) -> str:
-        state = f", fitted on {self.seen_}{described(self.facts_)}" if hasattr(self, "model_") else ""
-        return f"Recommender({', '.join(f'{k}={v!r}' for k, v in self._changed().items())}{state})"
-
-    def _changed(self) -> dict[str, Any]:
-        return {k: v for k, v in self.get_params().items() if repr(v) != repr(getattr(Recommender, k))}
-
-    def check(self) -> None:
-        """Raise if a parameter is invalid, or is given and has no effect."""
-        check_parameters(self.get_params(), self._changed())
-
-    def closed_form(self) -> ClosedForm | None:
-        """The encoder, if it is a closed form."""
-        return closed_form_of(self.get_params())
-
-    def blended_form(self) -> EASE | None:
-        """The closed form that is blended with the trained encoder."""
-        return blend_of(self.get_params())
-
     @property
-    def held_out(self) -> float:
-        """The share of the pairs that `fit` holds out to choose the epoch."""
-        return validation_share(self.get_params())
+    def spec(self) -> Spec:
+        """The spec of the parameters, checked: raise if one is invalid, or is given and has no effect."""
+        return Spec.of(self.given())
 
     def job(self, interactions: Interactions) -> Job:
         """The training job that the parameters describe for these interactions."""
-        encoder, loss, sampler, settings = parts_of(
-            self.get_params(), len(interactions), interactions.n_users, interactions.disliked is not None
-        )
-        return Job(encoder, loss, sampler, interactions, settings)
+        disliked = interactions.disliked is not None
+        return Spec.of(self.given(), disliked=disliked, unused="drop").job(interactions)
+
+    def __repr__(self) -> str:
+        given = [f"{name}={value!r}" for name, value in self.given().items()]
+        return f"Recommender({', '.join([*given, repr(self.model_)] if hasattr(self, 'model_') else given)})"
 
     # --- fitting and evaluating ------------------------------------------------------------------------
 
@@ -217,25 +128,23 @@ class Recommender:
         a list of text are tags or tokens, a number is a number, a list of numbers is a vector. Every item
         (user) with an interaction needs a row; cells may be empty.
         """
-        self.check()
+        spec = self.spec
         source = opened(interactions)
         train = source.train if isinstance(source, Split) else source
-        share = validation_share(self.get_params(), train.disliked is not None)
-        split = split_for_fitting(source, valid, share, self.seed, self.hold_out)
+        if train.disliked is not None:
+            spec = Spec.of(self.given(), disliked=True)
+        split = split_for_fitting(source, valid, spec.validation, spec.settings.seed, spec.hold_out)
         if split.valid is None and self.patience not in ("auto", None):
-            raise InputError(f"patience = {self.patience} has no effect: {self._nothing_held_out()}.")
-        tables = FeatureTables.of(self.get_params(), split.train, item_features, user_features)
-        choice = chosen_settings(
-            self.get_params(), self._changed(), split, budget, checkpoint, progress, tables
-        )
-        used = {**self.get_params(), **choice.parameters}
-        self.model_, self.result_ = fit_split(used, split, checkpoint, progress, choice.facts, tables)
+            raise InputError(f"patience = {self.patience} has no effect: {self._nothing_held_out(spec)}.")
+        tables = FeatureTables.of(spec.encoder, split.train, item_features, user_features)
+        choice = chosen_settings(spec, split, budget, checkpoint, progress, tables)
+        self.model_, self.result_ = fit_split(choice.spec, split, checkpoint, progress, choice.facts, tables)
         self.output_ = output_of(interactions)
         return self
 
-    def _nothing_held_out(self) -> str:
+    def _nothing_held_out(self, spec: Spec) -> str:
         """Why a fit has no validation part, and the remedy."""
-        if self.held_out:
+        if spec.validation:
             return "the split has no validation part; leave it out, or make the split with valid=0.1"
         if self.validation is not None:
             return f"validation = {self.validation:g} holds nothing out; leave it out, or set validation=0.1"
@@ -279,20 +188,22 @@ class Recommender:
     def _fitted(self) -> Model:
         if not hasattr(self, "model_"):
             raise InputError("this Recommender is not fitted yet; call fit(interactions) first.")
+        if self.model_.spec.settings.device != self.device:  # it was changed since
+            spec = self.model_.spec.varied(device=self.device)
+            self.model_ = dataclasses.replace(self.model_, spec=spec)
         return self.model_
 
     def matrices(self) -> tuple[Rows, Rows]:
         """(users, items): the dot product of a row of each is a score."""
-        return self._fitted().users, self._fitted().items
+        return self._fitted().scorer.matrices()
 
-    users_ = property(lambda self: self.model_.users, doc="One row for each user.")
-    items_ = property(lambda self: self.model_.items, doc="One row for each item.")
-    seen_ = property(lambda self: self.model_.seen, doc="The interactions that are not recommended again.")
+    spec_ = property(lambda self: self._fitted().spec, doc="The spec that was fitted, with what was chosen.")
+    seen_ = property(lambda self: self._fitted().seen, doc="The interactions that are not recommended again.")
     popularity_ = property(
-        lambda self: self.model_.popularity, doc="How many users each item had in training."
+        lambda self: self._fitted().popularity, doc="How many users each item had in training."
     )
-    history_ = property(lambda self: history_of(self.model_), doc="Who has a trained pair; what is popular.")
-    facts_ = property(lambda self: self.model_.facts, doc="How the model was made, as plain JSON.")
+    history_ = property(lambda self: self._fitted().history, doc="Who has a trained row; what is popular.")
+    facts_ = property(lambda self: self._fitted().facts, doc="How the model was made, as plain JSON.")
 
     # --- recommending ----------------------------------------------------------------------------------
 
@@ -334,16 +245,16 @@ class Recommender:
         cold        users whose pairs were not trained on, such as those of a test part: "popular" gives them
                     the most popular items, "separate" leaves them out, "error" raises.
         """
-        options = {"exclude_seen": exclude_seen, "exclude_items": exclude_items, "only_items": only_items}
-        options |= {"items": items, "where": where, "quota": quota, "diversify": diversify}
-        parts = self.recommend_in_parts(users, k, explain=explain, unknown=unknown, cold=cold, **options)
-        return to_output(pa.concat_tables(parts), self.output_)
+        options = lists.ListOptions(
+            exclude_seen, exclude_items, only_items, items, where, quota, diversify, explain, unknown, cold
+        )
+        return to_output(pa.concat_tables(lists.recommend(self._fitted(), users, k, options)), self.output_)
 
     def recommend_in_parts(
         self, users: Any = None, k: int = 10, *, part: int = 8192, **options: Any
     ) -> Iterator[pa.Table]:
         """`recommend`, with its options, as Arrow tables of `part` users at a time, to write to a file."""
-        return lists.recommend(self._fitted(), self.get_params(), users, k, part=part, **options)
+        return lists.recommend(self._fitted(), users, k, lists.ListOptions(**options), part)
 
     def similar_items(self, items: Any, k: int = 10) -> Any:
         """A table of item, similar, score, rank: the `k` items with the most similar vectors.
@@ -351,11 +262,11 @@ class Recommender:
         The similarity is the cosine, without what all popular items have in common. For a closed form: the
         `k` items with the largest weights for this one.
         """
-        return to_output(lists.similar_items(self._fitted(), self.get_params(), items, k), self.output_)
+        return to_output(lists.Neighbours(self._fitted()).items(items, k), self.output_)
 
     def similar_users(self, users: Any, k: int = 10) -> Any:
         """A table of user, similar, score, rank: the `k` users with the most similar vectors, by cosine."""
-        return to_output(lists.similar_users(self._fitted(), self.get_params(), users, k), self.output_)
+        return to_output(lists.Neighbours(self._fitted()).users(users, k), self.output_)
 
     def score(self, pairs: Any) -> Any:
         """The table of pairs with their scores, those of `recommend`; a higher score ranks higher."""
@@ -367,9 +278,7 @@ class Recommender:
         Their vectors are fitted by the same loss while the item vectors stay fixed. For a closed form, the
         result is exact. The users of the result are the people of `history` with at least one known item.
         """
-        used = as_fitted(self.get_params(), self._fitted().facts)
-        model = fold_in_users(self._fitted(), used, history, unknown)
-        return _with_model(Recommender(**used), model, output_of(history))
+        return with_model(fold_in_users(self._fitted(), history, unknown), output_of(history))
 
     # --- updating --------------------------------------------------------------------------------------
 
@@ -384,7 +293,7 @@ class Recommender:
 
         If anything fails, the model is unchanged. `facts_["updates"]` has a record of each update.
         """
-        self.model_, self.result_ = updated(self._fitted(), self.get_params(), new, epochs, progress)
+        self.model_, self.result_ = updated(self._fitted(), new, epochs, progress)
         return self
 
     def forget(
@@ -395,7 +304,7 @@ class Recommender:
         All other vectors stay as they are, also those of users who have no pair left. A closed form, and EASE
         of a blend, is solved again for the pairs that are left. `unknown="drop"` ignores unknown ids.
         """
-        self.model_ = forgotten(self._fitted(), self.get_params(), items, users, unknown)
+        self.model_ = forgotten(self._fitted(), items, users, unknown)
         return self
 
     def add_items(self, items: Any, *, popularity: float | None = None) -> Recommender:
@@ -417,8 +326,7 @@ class Recommender:
         >>> "mate" in model.recommend([1], k=3).column("item").to_pylist()
         True
         """
-        model = add_items(self._fitted(), self.get_params(), items, popularity)
-        return _with_model(Recommender(**self.get_params()), model, self.output_)
+        return with_model(add_items(self._fitted(), items, popularity), self.output_)
 
     # --- saving ----------------------------------------------------------------------------------------
 
@@ -429,37 +337,17 @@ class Recommender:
         model is that of this one. Without them the file has about a quarter of the size, and updates go on
         from the vectors alone.
         """
-        model = self._fitted()
-        check_saveable(model.facts["parameters"])
-        model = dataclasses.replace(model, facts={**model.facts, "output": self.output_})
         check_type("updatable", updatable, bool, "give True or False")
-        save_model(path, model, updatable)
+        save_model(path, self._fitted(), self.output_, updatable)
 
     @classmethod
     def load(cls, path: str | Path) -> Recommender:
         """A recommender from a file that `save` wrote; loading runs no code from the file."""
-        model = load_model(path)
-        try:
-            recommender = cls().set_params(**from_json(model.facts["parameters"]))
-            if str(recommender.device).startswith("cuda") and not torch.cuda.is_available():
-                recommender.device = "auto"  # trained on a GPU, served without one
-            params, given = recommender.get_params(), recommender._changed()
-            check_parameters(params, ())
-            no_effect = unused(params, given, recommender.closed_form())
-            recommender.set_params(**{name: getattr(cls, name) for name in no_effect})
-            recommender.check()
-            check_model(recommender.get_params(), model)
-            history_of(model), listed_items(model)  # check the facts that they read
-            check_updates(model.facts)
-        except (KeyError, TypeError, AttributeError, ZeroDivisionError, InputError) as error:
-            reason = str(error) if isinstance(error, InputError) else repr(error)
-            raise StorageError(f"{path} does not describe a Recommender: {reason:.400}") from error
-        return _with_model(recommender, model, model.facts["output"])
+        return with_model(*load_model(path))
 
 
-_PARAMETERS = [f.name for f in dataclasses.fields(Recommender)]
-
-
-def _with_model(recommender: Recommender, model: Model, output: Output) -> Recommender:
+def with_model(model: Model, output: Output = "arrow") -> Recommender:
+    """The recommender of a fitted model; its parameters are those of the model's spec."""
+    recommender = Recommender().set_params(**model.spec.parameters())
     recommender.model_, recommender.output_ = model, output
     return recommender

@@ -1,4 +1,4 @@
-"""Fitting: parameters and a split -> matrices and what is known about them."""
+"""Fitting: a spec and a split -> a model."""
 
 from __future__ import annotations
 
@@ -13,32 +13,21 @@ import torch
 from truepair.data.interactions import Interactions
 from truepair.data.split import Split
 from truepair.evaluation import Validation
-from truepair.models.blend import Blend
 from truepair.models.closed_forms import ClosedForm
 from truepair.models.encoders import Hybrid
-from truepair.models.factor_matrices import Rows, dense
+from truepair.models.factor_matrices import dense
+from truepair.models.scorer import Scorer, stored_scorer, trained_scorer
 from truepair.prior import prepare
-from truepair.recommender.defaults import USED_BY_CLOSED_FORMS
 from truepair.recommender.features.new_items import map_of
 from truepair.recommender.features.tables import NO_TABLES, FeatureTables
 from truepair.recommender.holdout import joined
-from truepair.recommender.known_ids import ONLY_VALIDATION
-from truepair.recommender.model_file import Model
-from truepair.recommender.parameters import as_json
-from truepair.recommender.parts import (
-    ENCODER_FIELDS,
-    SETTINGS,
-    Parameters,
-    blend_of,
-    closed_form_of,
-    parts_of,
-    validation_share,
-)
+from truepair.recommender.model import Model, no_items
+from truepair.spec import Spec
 from truepair.storage.versions import package_version
-from truepair.training import EpochState, FitResult, Job, Settings, fit
+from truepair.training import EpochState, FitResult, fit
 
 DATA_FACTS = ("weights", "dislikes")
-"""Facts about all pairs, which change with them; what reading did stays a fact."""
+"""Facts about all interactions, which change with them; what reading did stays a fact."""
 
 _PACKAGES = ("truepair", "torch", "numpy", "pyarrow")
 
@@ -51,7 +40,7 @@ class Fitted(NamedTuple):
 
 
 def fit_split(
-    parameters: Parameters,
+    spec: Spec,
     split: Split,
     checkpoint: str | Path | None,
     progress: bool,
@@ -59,27 +48,26 @@ def fit_split(
     tables: FeatureTables = NO_TABLES,
 ) -> Fitted:
     """Learn from the train part; the validation part, if there is one, is used only for scoring."""
-    device = Settings(device=parameters["device"]).torch_device()
-    validation = (
-        Validation(split.valid, split.train, parameters["metric"]) if split.valid is not None else None
-    )
-    estimated: dict[str, Any] = {}
-    if (closed := closed_form_of(parameters)) is not None:
-        result = solve(closed, split.train, validation, device)
+    train = split.train
+    validation = Validation(split.valid, train, spec.metric) if split.valid is not None else None
+    facts: dict[str, Any] = {}
+    if spec.closed_form is not None:
+        result = solve(spec.closed_form, train, validation, spec.settings.torch_device())
     else:
-        result, estimated = _train(parameters, split.train, validation, checkpoint, progress, tables)
-    users, items, score = blended(parameters, result, split.train, validation, device)
-    seen = joined([split.train] if split.valid is None else [split.train, split.valid])
-    seen = seen.pairs_only(weights=True)
-    held_out = np.flatnonzero((split.train.user_counts == 0) & (seen.user_counts > 0)).tolist()
-    facts = _facts(parameters, result, split, score) | estimated | dict(about or {})
-    facts |= {ONLY_VALIDATION: held_out} if held_out else {}
-    popularity = split.train.item_counts
-    model = Model(users, items, seen, popularity, facts, start=result.start)
+        result, facts = _train(spec, train, validation, checkpoint, progress, tables)
+        spec = dataclasses.replace(spec, batch_size=result.job.settings.batch_size)
+    scorer = scorer_of(spec, result, train)
+    score = result.score
+    if validation is not None and spec.blend is not None:
+        score = validation.score(*scorer.matrices())
+    seen = joined([train] if split.valid is None else [train, split.valid]).pairs_only(weights=True)
+    model = Model(
+        dataclasses.replace(spec, searched=()), scorer.on_cpu(), seen, train.item_counts,
+        trained=train.user_counts > 0, added=no_items(train.n_items), tau=tau_of(result), start=result.start,
+        facts=_facts(spec, result, split, score) | facts | dict(about or {}),
+    )  # fmt: skip
     if tables.items is not None:
-        is_blend = blend_of(parameters) is not None
-        item_map = map_of(model, result.job.encoder, tables.items, is_blend)
-        model = dataclasses.replace(model, item_map=item_map)
+        model = dataclasses.replace(model, item_map=map_of(model, tables.items))
     return Fitted(model, result)
 
 
@@ -94,7 +82,7 @@ def solve(
 
 
 def _train(
-    parameters: Parameters,
+    spec: Spec,
     train: Interactions,
     validation: Validation | None,
     checkpoint: str | Path | None,
@@ -102,16 +90,16 @@ def _train(
     tables: FeatureTables,
 ) -> tuple[FitResult, dict[str, Any]]:
     """The trained encoder, and facts about what the loss was prepared with."""
-    disliked = train.disliked is not None
-    encoder, loss, sampler, settings = parts_of(parameters, len(train), train.n_users, disliked)
-    encoder = tables.given_to(encoder)
+    encoder = tables.given_to(spec.trained)
+    settings = spec.settings_for(len(train), train.n_users)
     if validation is None:
         settings = dataclasses.replace(settings, patience=None)
-    engine, last = parameters["engine"], parameters["stop_after"]
-    on_epoch = validation if last is None else StopAfter(last, validation)
-    job, facts = prepare(Job(encoder, loss, sampler, train, settings), engine=engine, progress=progress)
+    on_epoch = validation if spec.stop_after is None else StopAfter(spec.stop_after, validation)
+    job, facts = prepare(
+        spec.job(train, encoder=encoder, settings=settings), engine=spec.engine, progress=progress
+    )
     can_start = not isinstance(encoder, Hybrid)  # an update would not know its features
-    run = {"engine": engine, "checkpoint": checkpoint, "progress": progress}
+    run: dict[str, Any] = {"engine": spec.engine, "checkpoint": checkpoint, "progress": progress}
     return fit(job, on_epoch, **run, keep_start=can_start), facts
 
 
@@ -128,29 +116,34 @@ class StopAfter:
         return None if self.validation is None else self.validation(state)
 
 
-def blended(
-    parameters: Parameters,
-    result: FitResult,
-    train: Interactions,
-    validation: Validation | None,
-    device: torch.device,
-) -> tuple[Rows, Rows, float | None]:
-    """Users, items and validation score of the result, blended with EASE where that is asked for."""
-    ease = blend_of(parameters)
-    if ease is None or result.closed_form is not None:
-        return result.users, result.items, result.score
-    blend = Blend.of(ease, parameters["blend_weight"], train, device)
-    users, items = blend.matrices(dense("users", result.users), dense("items", result.items))
-    return users, items.cpu(), None if validation is None else validation.score(users, items)
+def scorer_of(spec: Spec, result: FitResult, train: Interactions) -> Scorer:
+    """The scorer of a result, with EASE where the spec blends it in; EASE's weights are on the device."""
+    if result.closed_form is not None:
+        return stored_scorer(result.users, result.items, train.n_items, None, False)
+    users, items = dense("users", result.users), dense("items", result.items)
+    scorer = trained_scorer(users, items, bool(spec.trained.popularity))
+    return scorer if spec.blend is None else blended(scorer, spec, train)
 
 
-def _facts(parameters: Parameters, result: FitResult, split: Split, score: float | None) -> dict[str, Any]:
+def blended(scorer: Scorer, spec: Spec, train: Interactions) -> Scorer:
+    """The scorer with the weights of the blend, solved for these interactions."""
+    assert spec.blend is not None
+    _, weights = spec.blend.solve(train, spec.settings.torch_device())
+    weights = dense("items", weights).mul_(spec.blend_weight)
+    return dataclasses.replace(scorer, history=train.weighted_csr(), weights=weights)
+
+
+def tau_of(result: FitResult) -> float | tuple[float, ...] | None:
+    """The prior that was trained with."""
+    tau = None if result.job is None else getattr(result.job.loss, "tau", None)
+    if tau is None or np.ndim(tau) == 0:
+        return None if tau is None else float(tau)
+    return tuple(np.asarray(tau, np.float64).tolist())
+
+
+def _facts(spec: Spec, result: FitResult, split: Split, score: float | None) -> dict[str, Any]:
     """What a model file says about how the model was made."""
-    closed = result.job is None
-    not_used = [name for name in parameters if name not in USED_BY_CLOSED_FORMS] if closed else []
     return {
-        "parameters": {name: as_json(value) for name, value in _as_used(parameters, result.job).items()},
-        "tau": None if result.job is None else as_json(getattr(result.job.loss, "tau", None)),
         "data": split.train.hash,
         **data_facts(split.train),
         "split": split.hash,
@@ -159,8 +152,7 @@ def _facts(parameters: Parameters, result: FitResult, split: Split, score: float
         "training loss": None if result.epoch is None else result.history[result.epoch - 1].loss,
         **({"training curve": _curve(result)} if result.history else {}),
         "clamped share": result.clamped,
-        **({"not used": not_used} if not_used else {}),
-        "metrics": {} if score is None else {f"validation {parameters['metric']}": score},
+        "metrics": {} if score is None else {f"validation {spec.metric}": score},
         "versions": {name: package_version(name) or "unknown" for name in _PACKAGES},
     }
 
@@ -182,16 +174,3 @@ def data_facts(train: Interactions) -> dict[str, Any]:
     if train.disliked is not None:
         facts["dislikes"] = len(train.disliked)
     return facts
-
-
-def _as_used(parameters: Parameters, job: Job | None) -> Mapping[str, Any]:
-    """The parameters with the defaults that were used, as defaults may change one day."""
-    if job is None:
-        return parameters
-    by_name = ENCODER_FIELDS if isinstance(parameters["encoder"], str) else ()
-    return {
-        **parameters,
-        **{name: getattr(job.encoder, name) for name in by_name},
-        **{name: getattr(job.settings, name) for name in SETTINGS},
-        "validation": validation_share(parameters, job.interactions.disliked is not None),
-    }

@@ -24,9 +24,7 @@ from truepair.data.split_recipes import (
     split_temporal,
 )
 from truepair.errors import InputError, check_choice, check_number, check_whole
-
-HOLD_OUTS = ("auto", "random", "last", "time")
-"""Which pairs a hold-out takes; "auto" is "last" where users' pairs have times, else "random"."""
+from truepair.spec import HOLD_OUTS
 
 
 def hold_out(interactions: Interactions, how: str = "auto", share: float = 0.1, seed: int = 0) -> Split:

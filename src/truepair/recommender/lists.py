@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import scipy.sparse as sp
 import torch
 import torch.nn.functional as F  # noqa: N812, the name everybody uses
+from torch import Tensor
 
 from truepair.data.columns import find_columns
 from truepair.data.ids import Codes, IdMap
@@ -18,189 +21,216 @@ from truepair.data.sources.in_memory import memory_source
 from truepair.errors import InputError, check_choice, check_number, check_whole
 from truepair.evaluation.cold import SERVING, check_cold
 from truepair.evaluation.metrics import Mask
-from truepair.models.blend import trained_part
-from truepair.models.closed_forms import ClosedForm, Popular
-from truepair.models.factor_matrices import Rows, dense, dot_rows, take_rows, unit_rows
+from truepair.models.closed_forms import Popular
+from truepair.models.factor_matrices import Rows, take_rows, unit_rows
 from truepair.ranking.selection import top_k
-from truepair.recommender.candidates import Candidates
-from truepair.recommender.known_ids import as_ids, codes_of, history_of, listed_items
+from truepair.recommender.known_ids import as_ids, codes_of
+from truepair.recommender.lister import Lister, known_users
 from truepair.recommender.listing.explanation import MOST, Explanation
 from truepair.recommender.listing.item_table import ItemTable
 from truepair.recommender.listing.reranking import Reranking, quotas_of
 from truepair.recommender.listing.similarity import cosines
-from truepair.recommender.model_file import Model
-from truepair.recommender.parts import Parameters, as_fitted, blend_of, closed_form_of, parts_of
-from truepair.training import Settings
+from truepair.recommender.model import Model
 
 
-def recommend(
-    model: Model,
-    parameters: Parameters,
-    users: Any,
-    k: int,
-    *,
-    exclude_seen: bool = True,
-    exclude_items: Any = None,
-    only_items: Any = None,
-    items: Any = None,
-    where: Any = None,
-    quota: Any = None,
-    diversify: float = 0.0,
-    explain: bool | int = False,
-    unknown: str = "error",
-    cold: str = "popular",
-    part: int,
-) -> Iterator[pa.Table]:
+@dataclass(frozen=True)
+class ListOptions:
+    """What lists may hold and how they are chosen; see `Recommender.recommend`."""
+
+    exclude_seen: bool = True
+    exclude_items: Any = None
+    only_items: Any = None
+    items: Any = None
+    where: Any = None
+    quota: Any = None
+    diversify: float = 0.0
+    explain: bool | int = False
+    unknown: str = "error"
+    cold: str = "popular"
+
+    def __post_init__(self) -> None:
+        check_number("diversify", self.diversify, 0, 1, open_high=True)
+        check_choice("unknown", self.unknown, ["error", "popular", "drop"])
+        check_choice("cold", self.cold, SERVING)
+        if self.explain is not False and self.explain is not True:
+            check_whole("explain", self.explain, 1, remedy="Or give True or False.")
+        if self.items is not None and self.where is None and self.quota is None:
+            raise InputError(
+                "items has no effect without where or quota; pass one of them, or leave items out."
+            )
+        if self.items is None and self.where is not None:
+            raise InputError(
+                "where needs a table of the items with the columns that it names; pass it as items."
+            )
+
+    @property
+    def by_user(self) -> Mapping[Any, Any]:
+        """Items that some users must not get."""
+        return self.exclude_items if isinstance(self.exclude_items, Mapping) else {}
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the lists are the best of all items."""
+        given = (self.only_items, self.where, self.quota, self.items)
+        no_items = self.exclude_items is None or isinstance(self.exclude_items, Mapping)
+        return no_items and all(one is None for one in given) and not self.diversify and self.explain is False
+
+    def lister(self, model: Model, n_users: int = 1) -> Lister:
+        """The lister of a model with these options."""
+        if self.is_plain:
+            return model_lister(model, n_users)
+        ids, seen = model.seen.item_ids, model.seen
+        allowed = np.ones(seen.n_items, dtype=bool)
+        if self.only_items is not None:
+            allowed[:] = False
+            allowed[_found(ids, self.only_items, self.unknown)] = True
+        if self.exclude_items is not None and not isinstance(self.exclude_items, Mapping):
+            allowed[_found(ids, self.exclude_items, self.unknown)] = False
+        table = None
+        if self.items is not None:
+            table = ItemTable.of(self.items, ids, model.listed, self.unknown)
+            allowed &= table.has_row() if self.where is None else table.where(self.where)
+        reranking = None
+        if self.quota is not None or self.diversify:
+            candidates = np.flatnonzero(allowed & model.listed)
+            reranking = _reranking(model, candidates, table, self.quota, self.diversify)
+        explanation = None if self.explain is False else explanation_of(model, self.explain)
+        return Lister.of(model, allowed, n_users, reranking, explanation)
+
+
+_KEPT = 1 << 26  # numbers of items that are kept ready beside a model
+
+
+def model_lister(model: Model, n_users: int = 1) -> Lister:
+    """The lister of all items of a model; that of a small model is made once."""
+    if model.device.type != "cpu" or model.scorer.width * model.seen.n_items > _KEPT:
+        return Lister.of(model, n_users=n_users)
+    kept = model.__dict__.get("_lister")
+    if kept is None:
+        kept = model.__dict__["_lister"] = Lister.of(model)
+    return kept
+
+
+def recommend(model: Model, users: Any, k: int, options: ListOptions, part: int = 8192) -> Iterator[pa.Table]:
     """Tables of user, item, score, rank, for `part` users at a time; see `Recommender.recommend`."""
-    device = Settings(device=parameters["device"]).torch_device()
-    parameters = as_fitted(parameters, model.facts)
-    k = check_whole("k", k, 1)
-    diversify = check_number("diversify", diversify, 0, 1, open_high=True)
-    check_choice("unknown", unknown, ["error", "popular", "drop"])
-    check_choice("cold", cold, SERVING)
-    known = model.seen.user_ids
+    k, known = check_whole("k", k, 1), model.seen.user_ids
     ids = known.ids if users is None else as_ids(users, "user")
-    codes = codes_of(known, ids, "user", unknown)
-    is_cold = (codes >= 0) & ~history_of(model).users[codes]
-    check_cold(cold, int(is_cold.sum()), len(codes))
-    left_out = (codes < 0) & (unknown == "drop") | is_cold & (cold == "separate")
+    codes = codes_of(known, ids, "user", options.unknown)
+    is_cold = (codes >= 0) & ~model.trained[codes]
+    check_cold(options.cold, int(is_cold.sum()), len(codes))
+    left_out = (codes < 0) & (options.unknown == "drop") | is_cold & (options.cold == "separate")
     if left_out.any():
-        ids, codes, is_cold = ids.filter(pa.array(~left_out)), codes[~left_out], is_cold[~left_out]
-    popular = is_cold | (codes < 0)
-    table = _item_table(model, items, where, quota, unknown)
-    candidates = Candidates.of(model, exclude_items, only_items, unknown, _allowed(table, where))
-    candidates = candidates.on(device, len(codes))
-    reranking = _reranking(model, parameters, candidates.codes, table, quota, diversify)
-    explanation = _explanation(model, parameters, explain)
+        ids, codes = ids.filter(pa.array(~left_out)), codes[~left_out]
+    if options.by_user:
+        codes_of(known, list(options.by_user), "user", options.unknown)  # an unknown user is an error
+    excluded = excluded_items(model, options.by_user, options.unknown)
+    lister = options.lister(model, len(codes))
     for start in range(0, max(len(codes), 1), part):
-        rows = slice(start, start + part)
-        people = ids[rows], codes[rows], popular[rows]
-        yield candidates.ranked(model.users, *people, k, exclude_seen, reranking, explanation)
+        some = slice(start, start + part)
+        block = known_users(
+            model, ids[some], codes[some], options.exclude_seen, excluded, options.explain is not False
+        )
+        yield lister.table(block, k)
 
 
-def _item_table(model: Model, items: Any, where: Any, quota: Any, unknown: str) -> ItemTable | None:
-    if items is None:
-        return None
-    if where is None and quota is None:
-        raise InputError("items has no effect without where or quota; pass one of them, or leave items out.")
-    return ItemTable.of(items, model.seen.item_ids, listed_items(model), unknown)
+def _found(ids: IdMap, values: Any, unknown: str) -> Codes:
+    """The codes of the known items among `values`."""
+    codes = codes_of(ids, values, "item", unknown)
+    return codes[codes >= 0]
 
 
-def _allowed(table: ItemTable | None, where: Any) -> Mask | None:
-    """Which items of the model the table and the filter allow; None: all."""
-    if table is not None:
-        return table.has_row() if where is None else table.where(where)
-    if where is not None:
-        raise InputError("where needs a table of the items with the columns that it names; pass it as items.")
-    return None
+def excluded_items(model: Model, items: Mapping[Any, Any], unknown: str) -> dict[Any, Codes]:
+    """Id of a user -> the codes of the items of this user in the mapping."""
+    if not items:
+        return {}
+    users = as_ids(list(items), "user")
+    values, counts = _joined(list(items.values()))
+    found = codes_of(model.seen.item_ids, values, "item", unknown)
+    parts = np.split(found, np.cumsum(counts)[:-1])
+    return {user: part[part >= 0] for user, part in zip(users.to_pylist(), parts, strict=True)}
+
+
+def _joined(lists: list[Any]) -> tuple[pa.Array, list[int]]:
+    """The ids of all lists in one array, to be looked up at once, and the length of each list."""
+    if all(type(some) is list for some in lists):
+        return as_ids(list(chain.from_iterable(lists)), "item"), [len(some) for some in lists]
+    arrays = [as_ids(some, "item") for some in lists]
+    values = [some for some in arrays if len(some)]
+    alike = len({some.type for some in values}) == 1
+    joined = (
+        pa.concat_arrays(values)
+        if alike
+        else as_ids([one for some in values for one in some.to_pylist()], "item")
+    )
+    return joined, [len(some) for some in arrays]
 
 
 def _reranking(
-    model: Model,
-    parameters: Parameters,
-    candidates: Codes,
-    table: ItemTable | None,
-    quota: Any,
-    diversify: float,
-) -> Reranking | None:
-    if quota is None and not diversify:
-        return None
-    n = model.seen.n_items
-    groups, limits = (np.empty((0, n), np.int64), np.empty(0, np.int64))
+    model: Model, candidates: Codes, table: ItemTable | None, quota: Any, diversify: float
+) -> Reranking:
+    groups, limits = np.empty((0, model.seen.n_items), np.int64), np.empty(0, np.int64)
     if quota is not None:
         groups, limits = quotas_of(quota, table)
     similarity = None
     if diversify:
-        closed = closed_form_of(parameters)
+        closed, scorer = model.spec.closed_form, model.scorer
         if isinstance(closed, Popular):
             raise InputError(
                 "diversify needs vectors of items, and encoder 'popular' has none; use another encoder, such "
                 "as 'mf' or 'ease', or limit a category with quota."
             )
-        rows = _vectors(model, parameters, model.items) if closed is None else model.items
+        rows = scorer.items if closed is None else scorer.weights
+        assert rows is not None
         similarity = cosines(take_rows(rows, candidates), wide=closed is not None)
     return Reranking(np.ascontiguousarray(groups[:, candidates]), limits, diversify, similarity)
 
 
-def _explanation(model: Model, parameters: Parameters, explain: bool | int) -> Explanation | None:
-    if explain is False:
-        return None
-    most = MOST if explain is True else check_whole("explain", explain, 1, remedy="Or give True or False.")
-    n, ids = model.seen.n_items, model.seen.item_ids
-    closed, blend = closed_form_of(parameters), blend_of(parameters)
-    nothing = np.zeros(n)
-    if isinstance(closed, Popular):
-        additions = dense("items", model.items)[:, 0].double().cpu().numpy()
-        nobody = model.seen.take(np.zeros(len(model.seen), dtype=bool)).csr()
-        return Explanation(nobody, model.items, True, additions, None, True, ids, most)
-    if closed is not None:
-        assert isinstance(model.users, sp.csr_array)
-        return Explanation(model.users, model.items, False, nothing, None, True, ids, most)
-    vectors = [_vectors(model, parameters, rows) for rows in (model.users, model.items)]
-    additions = nothing
-    if parts_of(parameters).encoder.popularity:
-        additions = dense("items", model.items)[:, -1].double().cpu().numpy()
-    if blend is not None:
-        assert isinstance(model.users, sp.csr_array)
-        trained = dense("users", vectors[0]).cpu(), dense("items", vectors[1]).cpu()
-        weights = dense("items", model.items)[:, :n]
-        return Explanation(model.users[:, :n], weights, False, additions, trained, True, ids, most)
-    trained_items = model.popularity > 0
-    own = model.seen.take(trained_items[model.seen.items]).csr()
-    directions = _distinctive(vectors[1], model.popularity)
-    return Explanation(own, directions, True, additions, None, False, ids, most)
+def explanation_of(model: Model, explain: bool | int) -> Explanation:
+    """What names the items that contribute to recommendations, at most `explain` of them."""
+    scorer, trained = model.scorer, model.popularity > 0
+    directions = None
+    if scorer.weights is None and scorer.dim:
+        directions = distinctive(scorer.items, model.popularity)
+    most = MOST if explain is True else int(explain)
+    return Explanation(scorer, directions, trained, model.seen.item_ids, most)
 
 
-class Neighbours(NamedTuple):
-    """What `similar_items` needs of a model, computed once."""
+@dataclass(frozen=True, eq=False)
+class Neighbours:
+    """Similar items and users of a model; what they need of it is computed once."""
 
     model: Model
-    closed: ClosedForm | None
-    directions: Rows | None  # None for a closed form, whose weights depend on the item
-    trained: Mask
 
-    def similar(self, items: Any, k: int) -> pa.Table:
-        """A table of item, similar, score, rank."""
-        ids = self.model.seen.item_ids
-        codes = _trained_codes("item", ids, items, self.trained)
-        if self.closed is not None:
-            queries, directions = self.closed.alike(self.model.items, codes)
+    @cached_property
+    def _directions(self) -> Tensor:
+        return distinctive(self.model.scorer.items, self.model.popularity)
+
+    def items(self, items: Any, k: int, among: Mask | None = None) -> pa.Table:
+        """A table of item, similar, score, rank; `among`: the items that are listed, by default all."""
+        model, ids = self.model, self.model.seen.item_ids
+        among = model.listed if among is None else among
+        codes = _trained_codes("item", ids, items, among)
+        if (closed := model.spec.closed_form) is not None:
+            weights = model.scorer.weights
+            queries, directions = closed.alike(model.scorer.columns if weights is None else weights, codes)
         else:
-            assert self.directions is not None
-            queries, directions = take_rows(self.directions, codes), self.directions
-        return _similar("item", queries, directions, ids, codes, self.trained, k)
+            queries, directions = take_rows(self._directions, codes), self._directions
+        return _similar("item", queries, directions, ids, codes, among, k)
+
+    def users(self, users: Any, k: int) -> pa.Table:
+        """A table of user, similar, score, rank."""
+        model, ids = self.model, self.model.seen.user_ids
+        codes = _trained_codes("user", ids, users, model.trained)
+        if (closed := model.spec.closed_form) is not None:
+            directions = closed.alike_users(model.scorer.rows())
+        else:
+            directions = unit_rows(model.scorer.users)
+        return _similar("user", take_rows(directions, codes), directions, ids, codes, model.trained, k)
 
 
-def item_neighbours(model: Model, parameters: Parameters) -> Neighbours:
-    """The directions of the items that `similar_items` compares."""
-    parameters = as_fitted(parameters, model.facts)
-    closed, trained = closed_form_of(parameters), listed_items(model)
-    if closed is not None:
-        return Neighbours(model, closed, None, trained)
-    directions = _distinctive(_vectors(model, parameters, model.items), model.popularity)
-    return Neighbours(model, None, directions, trained)
-
-
-def similar_items(model: Model, parameters: Parameters, items: Any, k: int) -> pa.Table:
-    """A table of item, similar, score, rank."""
-    return item_neighbours(model, parameters).similar(items, k)
-
-
-def similar_users(model: Model, parameters: Parameters, users: Any, k: int) -> pa.Table:
-    """A table of user, similar, score, rank."""
-    parameters = as_fitted(parameters, model.facts)
-    ids, trained = model.seen.user_ids, history_of(model).users
-    codes = _trained_codes("user", ids, users, trained)
-    if (closed := closed_form_of(parameters)) is not None:
-        directions = closed.alike_users(model.users)
-    else:
-        directions = unit_rows(_vectors(model, parameters, model.users))
-    return _similar("user", take_rows(directions, codes), directions, ids, codes, trained, k)
-
-
-def _trained_codes(what: str, ids: IdMap, asked: Any, trained: Mask) -> Codes:
+def _trained_codes(what: str, ids: IdMap, values: Any, trained: Mask) -> Codes:
     """The codes of these ids; one without a trained pair raises an error."""
-    codes = ids.codes(as_ids(asked, what), what)
+    codes = ids.codes(as_ids(values, what), what)
     if not trained[codes].all():
         names = ids.outside(np.unique(codes[~trained[codes]])).to_pylist()
         shown = ", ".join(map(repr, names[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
@@ -211,19 +241,13 @@ def _trained_codes(what: str, ids: IdMap, asked: Any, trained: Mask) -> Codes:
     return codes
 
 
-def _vectors(model: Model, parameters: Parameters, rows: Rows) -> Rows:
-    """The trained vectors, without a blend and without the column of popularity."""
-    vectors = rows if blend_of(parameters) is None else trained_part(rows, model.seen.n_items)
-    return vectors[:, :-1] if parts_of(parameters).encoder.popularity else vectors
-
-
-def _distinctive(vectors: Rows, popularity: Codes) -> Rows:
+def distinctive(vectors: Tensor, popularity: Codes) -> Tensor:
     """Unit vectors of the items, without what popular items have in common.
 
     The mean of the unit vectors and their first principal direction, both weighted by popularity, are
     removed: otherwise the most popular items are the neighbours of every popular one.
     """
-    unit = F.normalize(dense("items", vectors).double())
+    unit = F.normalize(vectors.double())
     if unit.shape[1] < 3:  # nothing would be left
         return unit.float()
     weights = torch.from_numpy(popularity / popularity.sum())[:, None]
@@ -264,8 +288,8 @@ def score_pairs(model: Model, pairs: Any) -> pa.Table:
     item_codes = model.seen.item_ids.codes(items, "item")
     if len(user_codes) != len(item_codes):
         raise InputError(f"{len(user_codes)} users but {len(item_codes)} items; a pair needs both.")
-    scores = dot_rows(model.users, model.items, user_codes, item_codes)
-    is_cold = ~history_of(model).users[user_codes]  # as in `recommend`
+    scores = model.scorer.scores(user_codes, item_codes)
+    is_cold = ~model.trained[user_codes]  # as in `recommend`
     scores[is_cold] = (model.popularity / model.popularity.sum())[item_codes[is_cold]]
     return pa.table(
         {

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 Output = Literal["arrow", "pandas", "polars"]
+OUTPUTS = ("arrow", "pandas", "polars")
 
 
 def output_of(source: Any) -> Output:

@@ -36,12 +36,8 @@ from truepair.reporting.demo_result import (
     METRIC,
     DemoData,
     DemoResult,
-)
-from truepair.reporting.demo_result import (
-    ExampleUser as Person,
-)
-from truepair.reporting.demo_result import (
-    ModelComparison as Judgement,
+    ExampleUser,
+    ModelComparison,
 )
 from truepair.reporting.figures import check_plots
 from truepair.sampling import Uniform
@@ -172,9 +168,9 @@ def _plain_call(data: DemoData, seed: int, epochs: int | None, quiet: bool) -> t
     began = time.perf_counter()
     model = Recommender(seed=seed, epochs=epochs, metric=METRIC).fit(data.split, progress=not quiet)
     score = model.facts_["metrics"][f"validation {METRIC}"]
-    blend = model.facts_["parameters"]["blend"]
-    name = "full" if blend is None else "full, blended with EASE"
-    result = replace(model.result_, users=model.users_, items=model.items_, score=score, engine=name)
+    name = "full" if model.spec_.blend is None else "full, blended with EASE"
+    users, items = model.matrices()
+    result = replace(model.result_, users=users, items=items, score=score, engine=name)
     return result, time.perf_counter() - began
 
 
@@ -189,11 +185,11 @@ def _evaluate(data: DemoData, fits: Mapping[str, tuple[FitResult, float]], out: 
     return DemoResult(out, data, models, seconds, test, _person(data, models), truth)
 
 
-def _judgement(evaluations: Mapping[str, Evaluation]) -> Judgement:
-    return Judgement(evaluations, tuple(compare_all(evaluations, METRIC, baseline=DEFAULT)))
+def _judgement(evaluations: Mapping[str, Evaluation]) -> ModelComparison:
+    return ModelComparison(evaluations, tuple(compare_all(evaluations, METRIC, baseline=DEFAULT)))
 
 
-def _person(data: DemoData, models: Mapping[str, FitResult]) -> Person:
+def _person(data: DemoData, models: Mapping[str, FitResult]) -> ExampleUser:
     """The person with the median number of train items among those with a test item."""
     train, test = data.split.train, data.split.test
     code = _median_person(train.user_counts, test.user_counts)
@@ -203,7 +199,7 @@ def _person(data: DemoData, models: Mapping[str, FitResult]) -> Person:
         for name in LISTED
     }
     held_out = set(test.items_of(code).tolist())
-    return Person(
+    return ExampleUser(
         id=_name(train.user_ids.outside([code])[0].as_py()),
         history=tuple(data.titles[item] for item in history),
         n_held_out=len(held_out),

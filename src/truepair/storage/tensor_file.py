@@ -66,8 +66,13 @@ def _bytes_of(tensor: Tensor) -> npt.NDArray[np.uint8]:
     return flat.view(torch.uint8).numpy() if len(flat) else np.empty(0, np.uint8)  # an empty one has strides
 
 
-def read_tensors(path: Path, kind: str, version: int) -> tuple[dict[str, Tensor], Any]:
-    """The tensors and facts of a file of this kind; anything wrong with it is a StorageError."""
+def read_tensors(
+    path: Path, kind: str, version: int, since: int | None = None
+) -> tuple[dict[str, Tensor], Any]:
+    """The tensors and facts of a file of this kind; anything wrong with it is a StorageError.
+
+    `version` is the newest that is known, and `since` the oldest, by default the same.
+    """
     if path.is_dir():
         raise StorageError(f"{path} is a folder, not a {kind}; name a file in it.")
     if not path.is_file():
@@ -75,7 +80,7 @@ def read_tensors(path: Path, kind: str, version: int) -> tuple[dict[str, Tensor]
     try:
         with safetensors.safe_open(path, framework="pt") as file:
             header = file.metadata() or {}
-            _check_header(path, header, kind, version)
+            _check_header(path, header, kind, version, since or version)
             # copies: in the file's own memory they lie at odd addresses, and sums of floats depend on those
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118, no dict
         facts, digest = (
@@ -92,7 +97,7 @@ def read_tensors(path: Path, kind: str, version: int) -> tuple[dict[str, Tensor]
     return tensors, facts
 
 
-def _check_header(path: Path, header: Mapping[str, str], kind: str, version: int) -> None:
+def _check_header(path: Path, header: Mapping[str, str], kind: str, version: int, since: int) -> None:
     if header.get("kind") != kind:
         raise StorageError(f"{path} is not a {kind}, but {header.get('kind', 'something foreign')!r:.60}.")
     found = header.get("version", "")
@@ -100,7 +105,7 @@ def _check_header(path: Path, header: Mapping[str, str], kind: str, version: int
         raise StorageError(
             f"{path} is a {kind} of version {found[:9]}; this truepair reads up to {version}; upgrade it."
         )
-    if found != str(version):
+    if found not in map(str, range(since, version + 1)):
         raise StorageError(
             f"{path} is a {kind} of version {found!r:.20}, which never existed; it is damaged."
         )

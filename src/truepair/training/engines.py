@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from truepair.errors import InputError, check_choice
 from truepair.storage.old_names import current_value
 from truepair.training.distributed.engine import DISTRIBUTED
@@ -32,7 +30,7 @@ def choose_engine(job: Job, engine: str = AUTO) -> str:
     supports, and "reference" for the rest.
     """
     engine = check_choice("engine", current_value("engine", engine), [AUTO, *ENGINES])
-    job = replace(job, loss=job.loss.with_density(job.interactions.density))
+    job = job.with_density()
     if job.settings.optimizer_state != "device" and (engine not in (AUTO, "full") or FULL.lacks(job)):
         raise InputError(
             f"optimizer_state = {job.settings.optimizer_state!r} is for engine 'full', with sampler='full'; "

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -132,7 +131,7 @@ def _checked(job: Job, on_epoch: OnEpoch | None) -> Job:
                 "every user has every item, or none, so there is nothing to compare and to learn."
             )
         raise InputError("no anchor has an item to be compared with, so there is nothing to learn.")
-    return replace(job, loss=job.loss.with_density(job.interactions.density))
+    return job.with_density()
 
 
 def _check_prior(loss: Loss, interactions: Interactions) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -117,6 +117,11 @@ class Job:
             return None
         highest = float(of_anchors.max())  # sums of weights near the largest number would overflow
         return np.asarray(data.weight / highest / (of_anchors / highest).mean(), dtype=np.float32)
+
+    def with_density(self) -> Job:
+        """The job with a loss that knows the density of the data, where its prior asks for it."""
+        loss = self.loss.with_density(self.interactions.density)
+        return self if loss is self.loss else replace(self, loss=loss)
 
     def has_anchors(self) -> bool:
         """Whether any anchor has an item to be compared with."""

@@ -11,11 +11,12 @@ from typing import Any
 from truepair.data.split import Split
 from truepair.errors import InputError, check_choice
 from truepair.models.closed_forms import CLOSED
-from truepair.recommender.defaults import SAMPLED, with_defaults
+from truepair.models.encoders import Hybrid
 from truepair.recommender.estimator import Recommender
-from truepair.recommender.features.tables import is_hybrid
-from truepair.recommender.holdout import HOLD_OUTS, split_for_fitting
-from truepair.recommender.parameters import PARTS, by_fields, same_parameters
+from truepair.recommender.holdout import split_for_fitting
+from truepair.spec import HOLD_OUTS
+from truepair.spec.defaults import SAMPLED, with_defaults
+from truepair.spec.parameters import PARTS, by_fields, same_parameters
 from truepair.storage.old_names import current_parameters
 from truepair.tuning.domains import Space
 from truepair.tuning.runner import training_runner
@@ -121,7 +122,7 @@ def plan_search(parameters: Mapping[str, Any], space: Space | None = None) -> Se
     check_space(space, {name: value for name, value in known.items() if name not in space})
     check_values(space, _for_fit(fixed))
     model = Recommender.of({name: value for name, value in fixed.items() if "." not in name})
-    if is_hybrid(model.get_params()):
+    if model.encoder == "hybrid" or isinstance(model.encoder, Hybrid):
         raise InputError(
             "encoder = 'hybrid' cannot be searched: trials have no features. Fit it with auto=True, which "
             "chooses its settings, or search with 'mf', and give 'hybrid' the settings found."
@@ -132,7 +133,7 @@ def plan_search(parameters: Mapping[str, Any], space: Space | None = None) -> Se
     if not 0 < share < 1:
         raise InputError(f"validation = {share} leaves no pairs to score trials on; use a share such as 0.1.")
     fixed = {"loss": model.loss, "encoder": model.encoder, "sampler": model.sampler} | fixed
-    if model.closed_form() is None:
+    if not (model.encoder in CLOSED if isinstance(model.encoder, str) else not model.spec.is_trained):
         fixed["validation"] = share  # a part of what trials mean; `Tuning.parameters` takes it out
     return SearchPlan(model, fixed, space, share, keep_space)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -17,12 +16,12 @@ from truepair.models.closed_forms import ClosedForm
 from truepair.prior import ESTIMATED, prepare_many, with_estimated_prior
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.fitting import solve
+from truepair.spec import Spec
 from truepair.training import (
     AUTO,
     EpochState,
     FitResult,
     Job,
-    Settings,
     StopTraining,
     choose_engine,
     fit_many,
@@ -70,11 +69,11 @@ class TrainingRunner:
         for asked in batch:
             try:
                 model = Recommender.of(asked.parameters)
-                if (closed := model.closed_form()) is not None:
-                    self._solve(asked, closed, Settings(device=model.device).torch_device())
+                spec = Spec.of(model.given(), disliked=self.train.disliked is not None, unused="drop")
+                if spec.closed_form is not None:
+                    self._solve(asked, spec.closed_form, spec.settings.torch_device())
                     continue
-                job = model.job(self.train)
-                job = replace(job, loss=self._with_prior(job.loss, job.settings.seed))
+                job = spec.job(self.train, loss=self._with_prior(spec.loss, spec.settings.seed))
                 choose_engine(job, self.fixed["engine"])
                 jobs.append((asked, job))
             except TruepairError as error:

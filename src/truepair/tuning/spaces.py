@@ -11,8 +11,8 @@ from truepair.losses import LOSSES, Family, Loss, Pair, Row
 from truepair.losses.base import parameters_of
 from truepair.models.closed_forms import ALL_ENCODERS, CLOSED
 from truepair.recommender.estimator import Recommender
-from truepair.recommender.parameters import FIELDS
 from truepair.sampling import SAMPLERS
+from truepair.spec.parameters import FIELDS
 from truepair.training import check_sampler
 from truepair.tuning.domains import (
     Choice,
@@ -130,14 +130,13 @@ def default_values(space: Space, fixed: Mapping[str, Any], train: Interactions) 
     """What `Recommender` uses for the parameters of the space if they are not given; None if it refuses."""
     model = Recommender.of(fixed)
     try:
-        model.check()
+        spec = model.spec
     except InputError:
         return None
-    if (closed := model.closed_form()) is not None:
-        owners: dict[str, Any] = {"encoder": closed}
-    else:
-        job = model.job(train)
-        owners = {"encoder": job.encoder, "loss": job.loss, "sampler": job.sampler, "": job.settings}
+    owners: dict[str, Any] = {"encoder": spec.encoder}
+    if spec.is_trained:
+        settings = spec.settings_for(len(train), train.n_users)
+        owners |= {"loss": spec.loss, "sampler": spec.sampler, "": settings}
     found = {}
     for name in space:
         part, _, field = FIELDS.get(name, name).rpartition(".")
@@ -193,7 +192,7 @@ def _blamed(space: Space, middle: Mapping[str, Any], why: str) -> str:
 def _refusal(parameters: Mapping[str, Any]) -> str | None:
     """Why these cannot be trained, if so."""
     try:
-        Recommender.of(parameters).check()
+        _ = Recommender.of(parameters).spec
     except InputError as error:
         return str(error)
     return None

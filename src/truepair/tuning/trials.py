@@ -18,7 +18,7 @@ _OTHERS = 3  # with fewer complete trials, a median means nothing
 class Trial:
     """A set of parameters and its result.
 
-    parameters  fixed and chosen, flat: see `truepair.recommender.parameters`
+    parameters  fixed and chosen, flat: see `truepair.spec.parameters`
     score       the best validation score, None where it failed; of a pruned trial, the best until then
     epoch       the epoch that the score is from, where there are epochs
     why         for a failed one

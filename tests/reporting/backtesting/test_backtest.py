@@ -210,10 +210,10 @@ def test_automatic_settings_are_chosen_once_and_kept(monkeypatch, tmp_path):
 
     chosen_settings, calls = estimator.chosen_settings, []
 
-    def counted(parameters, *args):
-        if parameters["auto"] and parameters["encoder"] == "mf":
-            calls.append(parameters)
-        return chosen_settings(parameters, *args)
+    def counted(spec, *args):
+        if spec.searched and spec.is_trained:
+            calls.append(spec)
+        return chosen_settings(spec, *args)
 
     monkeypatch.setattr(estimator, "chosen_settings", counted)
     world = tp.simulate_drift(80, 40, periods=4, pairs=30, seed=2)

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import truepair as tp
 from ranks import on_ranks, values
 from truepair.cli.main import app
-from truepair.data.prepared.manifest import NAME, _digest
+from truepair.data.prepared.manifest import NAME, VERSION, _digest
 from truepair.errors import InputError
 from truepair.training.distributed.processes import rank_of_process
 from worlds import two_tastes
@@ -84,7 +84,7 @@ def test_a_folder_that_was_changed_for_all_is_refused(folders):
 def newer(folder):
     content = json.loads((folder / NAME).read_text())
     content.pop("digest")
-    content["version"] = 2
+    content["version"] = VERSION + 1
     (folder / NAME).write_text(json.dumps({**content, "digest": _digest(content)}))
 
 
@@ -94,7 +94,7 @@ def newer(folder):
         pytest.param(
             lambda folder: (folder / "all" / "items.npy").unlink(), "items.npy", marks=pytest.mark.long
         ),
-        (newer, "was prepared in version 2; this truepair reads up to 1"),
+        (newer, f"was prepared in version {VERSION + 1}; this truepair reads up to {VERSION}"),
     ],
 )
 def test_a_folder_that_one_rank_cannot_open_is_named(folders, tmp_path, damage, message):

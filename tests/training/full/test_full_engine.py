@@ -18,7 +18,6 @@ from truepair.losses import LOSSES as REGISTRY
 from truepair.models.encoders import MF, LightGCN
 from truepair.randomness import stream_key
 from truepair.recommender.estimator import Recommender
-from truepair.recommender.parts import parts_of
 from truepair.sampling import Full, Uniform
 from truepair.training import Job, Settings, choose_engine, fit
 from truepair.training.full.losses import ROW_FORMS, has_row_form
@@ -407,7 +406,7 @@ def test_one_prior_per_user_is_folded_in_by_its_mean():
 
 def test_a_batch_is_8_to_128_users_unless_told_otherwise():
     def batch_size(n_pairs, n_users=0, **parameters):
-        return parts_of(Recommender(**parameters).get_params(), n_pairs, n_users).settings.batch_size
+        return Recommender(**parameters).spec.settings_for(n_pairs, n_users).batch_size
 
     sizes = {(72_000, 943): 72, (720_000, 6040): 128, (729_000, 29_858): 335, (79_000, 14_279): 892}
     assert {data: batch_size(*data) for data in sizes} == sizes

@@ -43,7 +43,7 @@ def solved(method: str, parameters: Mapping[str, Any], train: Interactions, seed
         return Point(run.users, run.items, "iALS", sweeps)
     if method == CHEBYCF:
         return chebycf(parameters, _item_graph(train))
-    encoder = Recommender.of(parameters).closed_form()
+    encoder = Recommender.of(parameters).spec.closed_form
     assert encoder is not None
     users, items = encoder.solve(train, device=_device())
     return Point(users, items, "closed form", 1)

@@ -9,14 +9,16 @@ from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any
 
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError, TruepairError
 from truepair.evaluation import Validation
-from truepair.models.blend import Blend
 from truepair.models.closed_forms import EASE
+from truepair.models.factor_matrices import Rows, dense
+from truepair.models.scorer import Scorer
 from truepair.prior import PreparedJob, prepare_many
 from truepair.recommender.estimator import Recommender
 from truepair.training import EpochState, FitResult, Job, StopTraining, fit_many
@@ -86,18 +88,27 @@ def _job(parameters: Parameters, train: Interactions, seed: int) -> tuple[Job, S
 def _with_ease(parameters: Parameters, result: FitResult, train: Interactions) -> Fitted:
     """The matrices on the device; of a blend, with EASE."""
     model = Recommender.of(BEFORE | {name: parameters[name] for name in parameters if name != STOP})
-    device, ease = model.job(train).settings.torch_device(), model.blended_form()
+    device, ease = model.job(train).settings.torch_device(), model.spec.blend
     if ease is None:
         return result.users.to(device), result.items.to(device), result
-    blend = _solved_ease(ease, train, device)
-    weighted = replace(blend, weights=blend.weights * model.blend_weight)
-    return *weighted.matrices(result.users, result.items), result
+    return *_blended(result.users, result.items, ease, model.blend_weight, train, device), result
+
+
+def _blended(
+    users: Tensor, items: Tensor, ease: EASE, weight: float, train: Interactions, device: torch.device
+) -> tuple[Rows, Tensor]:
+    """The matrices of a blend of these trained matrices and EASE, on the device."""
+    history, weights = _solved_ease(ease, train, device)
+    rows, columns = Scorer(users, items, history=history, weights=weights * weight).matrices()
+    return rows, dense("items", columns)
 
 
 @lru_cache(maxsize=2)
-def _solved_ease(ease: EASE, train: Interactions, device: torch.device) -> Blend:
-    """EASE with weight 1, kept: all blends of a case have the same."""
-    return Blend.of(ease, 1.0, train, device)
+def _solved_ease(ease: EASE, train: Interactions, device: torch.device) -> tuple[sp.csr_array, Tensor]:
+    """The histories and EASE's weights, kept: all blends of a case have the same."""
+    history, weights = ease.solve(train, device)
+    assert isinstance(history, sp.csr_array)
+    return history, dense("items", weights)
 
 
 class BlendRunner:
@@ -134,11 +145,10 @@ class BlendRunner:
     def _blend(self, parameters: Parameters) -> tuple[Any, Tensor]:
         users, items, _ = self._run
         model = Recommender.of({**BEFORE, **parameters})
-        form = model.blended_form()
+        form = model.spec.blend
         assert form is not None
-        ease = _solved_ease(form, self.train, items.device)
         torch.cuda.empty_cache()  # matrices of the trial before, as large as EASE's
-        return replace(ease, weights=ease.weights * model.blend_weight).matrices(users, items)
+        return _blended(users, items, form, model.blend_weight, self.train, items.device)
 
 
 def best_of(settings: Mapping[Any, Mapping[str, Any]], place: tuple[str, str, str]) -> Mapping[str, Any]:

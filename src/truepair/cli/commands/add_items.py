@@ -36,13 +36,12 @@ def add_items(
 ) -> None:
     """Add items that nobody has yet to a model, by their features."""
     from truepair.recommender.estimator import Recommender
-    from truepair.recommender.known_ids import added_items
 
     check_output(output)
     fitted = Recommender.load(model)
     more = fitted.add_items(table, popularity=popularity)
     more.save(output)
-    n = int(added_items(more.model_).sum() - added_items(fitted.model_).sum())
+    n = int(more.model_.added.sum() - fitted.model_.added.sum())
     cosine = None if more.model_.item_map is None else more.model_.item_map.cosine
     how = (
         "" if cosine is None else f"; cosine of predicted and trained vectors {cosine:.2f}, on held-out items"

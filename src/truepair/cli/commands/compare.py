@@ -58,9 +58,9 @@ def compare(
     """
     check_whole("seeds", seeds, 1)
     models = _models(training, [name.strip() for name in losses.split(",")], console)
-    trained = [model for model in models.values() if model.closed_form() is None]
+    trained = [model for model in models.values() if model.spec.closed_form is None]
     first = (trained or list(models.values()))[0]  # closed forms hold nothing out
-    held_out = (first.held_out, first.seed, first.hold_out)
+    held_out = (first.spec.validation, first.seed, first.hold_out)
     split = reading.split(source, test, *held_out, progress=not console.quiet)
     console.say(described(split))
     runs = {name: _run(name, model, split, seeds, console) for name, model in models.items()}
@@ -108,7 +108,7 @@ def _models(training: Training, names: list[str], console: Console) -> dict[str,
 
 def _of_closed_form(name: str, training: Training, beside_losses: bool) -> dict[str, Any]:
     """The parameters of a closed form; beside losses, without those that only training uses."""
-    from truepair.recommender.defaults import USED_BY_CLOSED_FORMS
+    from truepair.spec.defaults import USED_BY_CLOSED_FORMS
 
     flat = training.flat(encoder=name)
     return {key: value for key, value in flat.items() if not beside_losses or key in USED_BY_CLOSED_FORMS}
@@ -133,7 +133,7 @@ def _run(
     _, k = parse_metric(model.metric)
     start, found = model.seed, []
     # a closed form does not depend on a seed
-    for seed in range(start, start + (seeds if model.closed_form() is None else 1)):
+    for seed in range(start, start + (seeds if model.spec.closed_form is None else 1)):
         console.say(f"{name}, seed {seed}")
         model.set_params(seed=seed).fit(split, progress=not console.quiet)
         facts = {"seed": seed, "epoch": model.result_.epoch, "validation": model.result_.score}

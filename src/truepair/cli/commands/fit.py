@@ -102,7 +102,7 @@ def fit(
 
 def _checkpoint(model: Recommender, output: Path, given: Path | None) -> Path | None:
     """The checkpoint file; None for a closed form."""
-    if (closed := model.closed_form()) is not None:
+    if (closed := model.spec.closed_form) is not None:
         if given is not None:
             raise InputError(f"--checkpoint {given} has no effect: {closed} is not trained; leave it out.")
         return None
@@ -119,7 +119,7 @@ def _read(model: Recommender, source: str, test: str | None, reading: Reading, c
         data = reading.prepared_split(source) or reading.interactions(source, progress=not console.quiet)
         console.say(described(data))
         return data
-    share = model.held_out
+    share = model.spec.validation
     split = reading.split(source, test, share, model.seed, model.hold_out, progress=not console.quiet)
     console.say(described(split))
     return split
@@ -147,9 +147,10 @@ def _facts(model: Recommender) -> dict[str, Any]:
         "epoch": result.epoch,
         "epochs": len(result.history),
         "stopped_early": result.stopped_early,
-        **{name.replace(" ", "_"): model.facts_[name] for name in ("training loss", "clamped share", "tau")},
+        **{name.replace(" ", "_"): model.facts_[name] for name in ("training loss", "clamped share")},
+        "tau": model.model_.tau,
         "metrics": model.facts_["metrics"],
-        "parameters": model.facts_["parameters"],
+        "parameters": model.model_.parameters_json(),
         "automatic": model.facts_.get("automatic"),
     }
 
@@ -162,7 +163,7 @@ def _summary(model: Recommender, tested: dict[str, Any], output: Path) -> str:
         lines += [f"warning: do not trust this prior: {why}" for why in prior.get("failures", ())]
     if model.result_.score is not None:
         lines.append(f"validation {model.metric} {model.result_.score:.4f} (used to choose the epoch)")
-        if model.blended_form() is not None:
+        if model.spec.blend is not None:
             whole = model.facts_["metrics"][f"validation {model.metric}"]
             lines.append(f"validation {model.metric} {whole:.4f} of the blend with EASE")
     if tested:

@@ -151,7 +151,7 @@ def serve(
     from truepair.serving.retraining.schedule import Schedule
     from truepair.serving.retraining.versions import Versions
     from truepair.serving.web.app import Service
-    from truepair.serving.web.logs import Log
+    from truepair.serving.web.logs import RequestLog
     from truepair.serving.web.retraining import AutomaticRetraining
     from truepair.serving.web.running import bound_socket, run
     from truepair.serving.web.tokens import Tokens, check_binding
@@ -194,7 +194,7 @@ def serve(
         visitors = None if demo is None else Visitors(demo.future)
         if visitors is not None:
             known = visitors.with_token(known)
-        log = Log(requests=demo is None if log_requests is None else log_requests, with_ids=log_people)
+        log = RequestLog(requests=demo is None if log_requests is None else log_requests, with_ids=log_people)
         with bound_socket(host, port, known) as listening:
             service = Service(
                 fitted, place, items=table, kinds=kinds, tokens=known, limits=limits, log=log,

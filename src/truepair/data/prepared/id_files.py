@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from truepair.data.ids import IdMap
 from truepair.data.prepared.array_files import ArrayFile, ArrayWriter
-from truepair.errors import StorageError
+from truepair.errors import InputError, StorageError, check_choice
 
 ARROW_TYPES = {
     "int64": pa.int64(),
@@ -66,18 +66,45 @@ def _bytes_of(batch: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.ui
 
 def open_ids(folder: Path, name: str, kind: str, arrays: dict[str, npt.NDArray[Any]]) -> IdMap:
     """The ids on the mapped arrays. They must be distinct and sorted, and text must be UTF-8."""
-    values = arrays[f"{name}/values"]
-    n = len(values) if kind in ("int64", "uint64", "uuid") else len(arrays[f"{name}/starts"]) - 1
-    buffers = [None, pa.py_buffer(values.reshape(-1))]
-    if kind in ("text", "bytes"):
-        buffers = [None, pa.py_buffer(arrays[f"{name}/starts"]), pa.py_buffer(values)]
-    arrow = ARROW_TYPES[kind]
-    storage = pa.binary(16) if kind == "uuid" else arrow
+    own = {part: arrays[f"{name}/{part}"] for part in ("values", "starts") if f"{name}/{part}" in arrays}
     try:
-        plain = pa.Array.from_buffers(storage, n, buffers)
+        return ids_of_arrays(f"{folder}/{name}", kind, own)
+    except InputError as error:
+        raise StorageError(f"{str(error).removesuffix('.')}; prepare it again.") from error
+
+
+def id_arrays(ids: IdMap) -> dict[str, npt.NDArray[Any]]:
+    """The ids as arrays: values; of text, its bytes and where each begins. Unsigned integers are bit by bit
+    those of 64 bits with a sign, which PyTorch knows."""
+    kind = id_type(ids.ids.type)
+    if kind in ("int64", "uint64"):
+        return {"values": np.array(ids.ids.to_numpy()).view(np.int64)}
+    if kind == "uuid":
+        places, content = _bytes_of(ids.ids.storage.cast(pa.large_binary()))
+        return {"values": content.copy()}
+    places, content = _bytes_of(ids.ids.cast(pa.large_binary()))
+    return {"values": content.copy(), "starts": places - places[0]}
+
+
+def ids_of_arrays(what: str, kind: str, arrays: Mapping[str, npt.NDArray[Any]]) -> IdMap:
+    """The ids of such arrays, without a copy; raise unless they are sound, distinct and sorted."""
+    values = np.ascontiguousarray(arrays["values"]).reshape(-1)
+    is_text = check_choice(f"the type of {what}", kind, ARROW_TYPES) in ("text", "bytes")
+    size = 8 if kind in ("int64", "uint64") else 1
+    starts = np.ascontiguousarray(arrays["starts"]) if is_text else np.zeros(1, np.int64)
+    are_integers = values.dtype.kind in "iu" and values.dtype.itemsize == size
+    if not are_integers or starts.dtype != np.int64 or starts.ndim != 1:
+        raise InputError(f"{what} is damaged: its arrays are of other types.")
+    if is_text and (not len(starts) or starts[-1] > len(values)):
+        raise InputError(f"{what} is damaged: its texts end after the last byte.")
+    n = len(starts) - 1 if is_text else len(values) // (16 if kind == "uuid" else 1)
+    buffers = [None, pa.py_buffer(starts), pa.py_buffer(values)] if is_text else [None, pa.py_buffer(values)]
+    arrow = ARROW_TYPES[kind]
+    try:
+        plain = pa.Array.from_buffers(pa.binary(16) if kind == "uuid" else arrow, n, buffers)
         plain.validate(full=True)
     except (pa.ArrowException, ValueError) as error:
-        raise StorageError(f"{folder}/{name} is damaged: {error!s:.300}; prepare it again.") from error
+        raise InputError(f"{what} is damaged: {error!s:.300}.") from error
     if n > 1 and not pc.all(pc.less(plain[:-1], plain[1:])).as_py():
-        raise StorageError(f"{folder}/{name}: the ids are not distinct and sorted; prepare it again.")
+        raise InputError(f"{what}: the ids are not distinct and sorted.")
     return IdMap(pa.ExtensionArray.from_storage(arrow, plain) if kind == "uuid" else plain)

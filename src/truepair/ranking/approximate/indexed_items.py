@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -15,7 +14,7 @@ from truepair.data.ids import Codes
 from truepair.models.factor_matrices import Rows
 from truepair.ranking.approximate.faiss_indexes import search
 from truepair.ranking.approximate.search_space import SearchSpace
-from truepair.ranking.prepared_items import PreparedItems
+from truepair.ranking.prepared_items import Hidden, PreparedItems
 from truepair.ranking.selection import TopK, tie_order
 
 Floats = npt.NDArray[np.float32]
@@ -31,7 +30,7 @@ class Level(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Split:
+class HeadAndTail:
     """The longest items, which are searched exactly, and all others, which the index holds.
 
     Long items, such as popular ones, are in lists of people of all tastes. An index would have to look for
@@ -44,7 +43,7 @@ class Split:
     space: SearchSpace  # of the tail
 
     @staticmethod
-    def of(items: Floats) -> Split:
+    def of(items: Floats) -> HeadAndTail:
         """A sixteenth of the items, if they are longer than others; none if all are equally long."""
         lengths = np.linalg.norm(items, axis=1)
         size = len(items) // _HEAD if lengths.max() > 1.01 * lengths.min() else 0
@@ -52,7 +51,7 @@ class Split:
         is_head[np.argsort(-lengths, kind="stable")[:size]] = True
         head, tail = np.flatnonzero(is_head), np.flatnonzero(~is_head)
         prepared = PreparedItems.of(torch.from_numpy(items[head])) if size else None
-        return Split(head, tail, prepared, SearchSpace.of(items[tail]))
+        return HeadAndTail(head, tail, prepared, SearchSpace.of(items[tail]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +63,7 @@ class IndexedItems:
     """
 
     exact: PreparedItems
-    split: Split
+    split: HeadAndTail
     kind: str
     index: Any
     levels: tuple[Level, ...] = ()
@@ -83,14 +82,14 @@ class IndexedItems:
         found[tie_order(len(found))] = np.arange(len(found))
         return found
 
-    def top_k(self, vectors: Rows, k: int, hidden: Sequence[Codes], allowed: Mask | None = None) -> TopK:
-        """The `k` best items for each row of `vectors`; row r does not list the items in hidden[r].
+    def top_k(self, vectors: Rows, k: int, hidden: Hidden, allowed: Mask | None = None) -> TopK:
+        """The `k` best items for each row of `vectors`, without those that are hidden from it.
 
         `allowed` says which items may be listed at all.
         """
         assert isinstance(vectors, torch.Tensor)
         rows = np.ascontiguousarray(vectors.detach().float().numpy())
-        counts = np.array([k + len(codes) for codes in hidden], np.int64)
+        counts = k + hidden.ends - hidden.starts
         share = 1.0 if allowed is None else float(allowed.mean())
         depths = [level.depth for level in self.levels]
         places = np.searchsorted(depths, counts / max(share, 1e-9))
@@ -104,8 +103,8 @@ class IndexedItems:
         left = np.concatenate(exactly)
         if len(left):
             never = [] if allowed is None else [np.flatnonzero(~allowed)]
-            masks = [np.concatenate([hidden[row], *never]) for row in left]
-            best = self.exact.top_k(vectors[torch.from_numpy(left)], k, masks)
+            masks = [np.concatenate([_of_row(hidden, row), *never]) for row in left]
+            best = self.exact.top_k(vectors[torch.from_numpy(left)], k, Hidden.of(masks))
             found.items[left], found.scores[left] = best
         return found
 
@@ -119,9 +118,8 @@ class IndexedItems:
         if split.head_items is None:
             return found
         never = np.empty(0, np.int64) if allowed is None else np.flatnonzero(~allowed[split.head])
-        best = split.head_items.top_k(
-            torch.from_numpy(rows), min(count, len(split.head)), [never] * len(rows)
-        ).items
+        hidden = Hidden.of([never] * len(rows))
+        best = split.head_items.top_k(torch.from_numpy(rows), min(count, len(split.head)), hidden).items
         return np.asarray(np.hstack([found, np.where(best >= 0, split.head[best], -1)]), np.int64)
 
     def _searched(
@@ -130,7 +128,7 @@ class IndexedItems:
         some: Codes,
         k: int,
         counts: Codes,
-        hidden: Sequence[Codes],
+        hidden: Hidden,
         allowed: Mask | None,
         effort: int,
         found: TopK,
@@ -141,10 +139,7 @@ class IndexedItems:
         users, n_items = rows[some], len(self._rows)
         count = min(int(counts[some].max()), n_items)
         items = self.candidates(users, count, effort, allowed)
-        masks = [hidden[row] for row in some]
-        ends = np.cumsum([len(codes) for codes in masks])
-        starts = ends - [len(codes) for codes in masks]
-        joined = np.concatenate([np.empty(0, np.int64), *masks])
+        starts, ends, joined = Hidden.of([_of_row(hidden, row) for row in some])
         best, scores = np.empty((len(some), k), np.int64), np.empty((len(some), k), np.float32)
         order = tie_order(n_items)
         lengths = best_of_found(
@@ -152,3 +147,7 @@ class IndexedItems:
         )
         found.items[some], found.scores[some] = best, scores
         return some[lengths < k]
+
+
+def _of_row(hidden: Hidden, row: int) -> Codes:
+    return hidden.items[hidden.starts[row] : hidden.ends[row]]

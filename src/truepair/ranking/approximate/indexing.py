@@ -12,15 +12,14 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from truepair.data.ids import Codes, IdMap
-from truepair.data.interactions import Interactions
+from truepair.data.ids import Codes
 from truepair.errors import check_choice, check_number
 from truepair.models.factor_matrices import Rows, n_rows
 from truepair.ranking.approximate.faiss_indexes import INDEXES, check_extra
 from truepair.ranking.approximate.index_file import read_index, write_index
-from truepair.ranking.approximate.indexed_items import IndexedItems, Level, Split
-from truepair.ranking.prepared_items import PreparedItems
-from truepair.ranking.selection import TopK, compiled_module, top_k
+from truepair.ranking.approximate.indexed_items import HeadAndTail, IndexedItems, Level
+from truepair.ranking.prepared_items import Hidden, PreparedItems
+from truepair.ranking.selection import TopK, compiled_module
 
 AUTO, EXACT = "auto", "exact"
 CHOICES = (AUTO, EXACT, *INDEXES)
@@ -32,15 +31,15 @@ _FASTER = 2.0  # than exact lists, or `auto` does without the index
 _USERS = 128  # to choose by, and as many others to check by
 
 
-class People(NamedTuple):
+class SampledUsers(NamedTuple):
     """Real users: their vectors, and the items that each must not get."""
 
     vectors: Rows
     hidden: Sequence[Codes]
 
-    def half(self, which: int) -> People:
+    def half(self, which: int) -> SampledUsers:
         """Every second one."""
-        return People(self.vectors[which::2], self.hidden[which::2])
+        return SampledUsers(self.vectors[which::2], self.hidden[which::2])
 
 
 class Indexing(NamedTuple):
@@ -67,7 +66,7 @@ class Indexing(NamedTuple):
 
 def index_items(
     exact: PreparedItems,
-    people: People,
+    users: SampledUsers,
     kind: str = AUTO,
     recall: float = 0.99,
     path: Path | None = None,
@@ -80,19 +79,19 @@ def index_items(
     those given, whose lists are exact; the sentence says so. `path` keeps the index for the next time.
     """
     kind, recall = check_choice("index", kind, CHOICES), check_number("recall", recall, 0, 1, open_low=True)
-    why_not = _obstacle(exact, people, kind)
+    why_not = _obstacle(exact, users, kind)
     if why_not is not None:
         return Indexing(exact, f"lists are exact: {why_not}")
     kind, is_automatic = ("ivf", True) if kind == AUTO else (kind, False)
     check_extra()
     started = time.perf_counter()
     found = _built(exact, kind, path, say)
-    chosen = _with_recall(found, people, recall)
+    chosen = _with_recall(found, users, recall)
     if chosen is None:
         return Indexing(
             exact, f"lists are exact: no effort of the index {kind} reaches the recall {recall:g}."
         )
-    if is_automatic and (ratio := _speed_up(chosen, people.half(1))) < _FASTER:
+    if is_automatic and (ratio := _speed_up(chosen, users.half(1))) < _FASTER:
         return Indexing(
             exact, f"lists are exact: with the recall {recall:g}, the index {kind} is {ratio:.1f} x as fast."
         )
@@ -102,12 +101,12 @@ def index_items(
     )
 
 
-def _obstacle(exact: PreparedItems, people: People, kind: str) -> str | None:
+def _obstacle(exact: PreparedItems, users: SampledUsers, kind: str) -> str | None:
     """Why no index can or need be used; None if one can."""
     n = n_rows(exact.items)
     if kind == EXACT:
         return "no index was asked for."
-    if not isinstance(exact.items, torch.Tensor) or not isinstance(people.vectors, torch.Tensor):
+    if not isinstance(exact.items, torch.Tensor) or not isinstance(users.vectors, torch.Tensor):
         return "an index needs a vector for each user and item, and this model has sparse rows."
     if exact.items.shape[1] < 2:
         return "an index needs a vector for each user and item, and this model has one number."
@@ -119,7 +118,7 @@ def _obstacle(exact: PreparedItems, people: People, kind: str) -> str | None:
         return (
             f"an index of {n:,} items needs faiss; for more requests a second, pip install 'truepair[ann]'."
         )
-    if len(people.hidden) < 2:
+    if len(users.hidden) < 2:
         return "the recall of an index is measured by the lists of at least two users."
     if n < 2:
         return "there is one item."
@@ -130,7 +129,7 @@ def _built(exact: PreparedItems, kind: str, path: Path | None, say: Callable[[st
     """The index of a file that fits these items, or a new one, which is written to the file."""
     assert isinstance(exact.items, torch.Tensor)
     rows = np.ascontiguousarray(exact.items.detach().float().numpy())
-    split = Split.of(rows)
+    split = HeadAndTail.of(rows)
     unit = split.space.of_items(rows[split.tail])
     if path is not None and (index := read_index(path, kind, unit, say)) is not None:
         return IndexedItems(exact, split, kind, index)
@@ -144,17 +143,17 @@ def _built(exact: PreparedItems, kind: str, path: Path | None, say: Callable[[st
 # --- recall ----------------------------------------------------------------------------------------------
 
 
-def _with_recall(found: IndexedItems, people: People, recall: float) -> IndexedItems | None:
+def _with_recall(found: IndexedItems, users: SampledUsers, recall: float) -> IndexedItems | None:
     """With the least efforts that reach the recall; None if none does."""
     efforts = list(INDEXES[found.kind].efforts(found.index))
-    chosen = [level for level, _ in _levels(found, people.half(0), recall, efforts)]
-    judges = people.half(1)
+    chosen = [level for level, _ in _levels(found, users.half(0), recall, efforts)]
+    judges = users.half(1)
     k = min(_K, n_rows(found.exact.items))
     truth = _exact_lists(found.exact, judges, k)
     needed = np.median([k + len(codes) for codes in judges.hidden])
     while chosen and chosen[-1].depth >= needed:  # else most lists would be computed exactly
         tried = dataclasses.replace(found, levels=tuple(chosen))
-        measured = _share(tried.top_k(judges.vectors, k, judges.hidden), truth)
+        measured = _share(tried.top_k(judges.vectors, k, Hidden.of(judges.hidden)), truth)
         if measured >= recall:
             return dataclasses.replace(tried, recall=measured)
         higher = [_next(efforts, level.effort) for level in chosen]
@@ -167,15 +166,15 @@ def _with_recall(found: IndexedItems, people: People, recall: float) -> IndexedI
 
 
 def _levels(
-    found: IndexedItems, people: People, recall: float, efforts: Sequence[int]
+    found: IndexedItems, users: SampledUsers, recall: float, efforts: Sequence[int]
 ) -> Iterator[tuple[Level, float]]:
     """For each depth the least effort whose search finds enough of that many best items."""
     n = n_rows(found.exact.items)
     depths = sorted({min(depth, n) for depth in _DEPTHS})
-    nothing = [np.empty(0, np.int64)] * len(people.hidden)
-    truth = _exact_lists(found.exact, People(people.vectors, nothing), depths[-1])
-    assert isinstance(people.vectors, torch.Tensor)
-    rows = np.ascontiguousarray(people.vectors.detach().float().numpy())
+    nothing = [np.empty(0, np.int64)] * len(users.hidden)
+    truth = _exact_lists(found.exact, SampledUsers(users.vectors, nothing), depths[-1])
+    assert isinstance(users.vectors, torch.Tensor)
+    rows = np.ascontiguousarray(users.vectors.detach().float().numpy())
     at = 0
     for depth in depths:
         while at < len(efforts):
@@ -191,17 +190,9 @@ def _next(efforts: Sequence[int], effort: int) -> int | None:
     return next((higher for higher in efforts if higher > effort), None)
 
 
-def _exact_lists(exact: PreparedItems, people: People, k: int) -> TopK:
+def _exact_lists(exact: PreparedItems, users: SampledUsers, k: int) -> TopK:
     """The exact lists, by all threads."""
-    n, n_items = len(people.hidden), n_rows(exact.items)
-    sizes = [len(codes) for codes in people.hidden]
-    mask = Interactions(
-        np.repeat(np.arange(n), sizes),
-        np.concatenate([np.empty(0, np.int64), *(np.sort(codes) for codes in people.hidden)]),
-        IdMap.range(n),
-        IdMap.range(n_items),
-    )
-    return top_k(people.vectors, exact.items, k, exclude=mask)
+    return exact.top_k(users.vectors, k, Hidden.of(users.hidden))
 
 
 def _share(lists: TopK, truth: TopK) -> float:
@@ -218,13 +209,13 @@ def _share_of_items(items: Codes, truth: Codes) -> float:
     return float(np.isin((rows + truth).ravel(), (rows + items)[items >= 0]).mean())
 
 
-def _speed_up(found: IndexedItems, people: People) -> float:
+def _speed_up(found: IndexedItems, users: SampledUsers) -> float:
     """How many times as fast as exact lists its lists are."""
-    some = People(people.vectors[:32], people.hidden[:32])
-    times = []
+    some = SampledUsers(users.vectors[:32], users.hidden[:32])
+    times, hidden = [], Hidden.of(some.hidden)
     for items in (found.exact, found):
-        items.top_k(some.vectors, _K, some.hidden)  # the first call of all compiles
+        items.top_k(some.vectors, _K, hidden)  # the first call of all compiles
         start = time.perf_counter()
-        items.top_k(some.vectors, _K, some.hidden)
+        items.top_k(some.vectors, _K, hidden)
         times.append(time.perf_counter() - start)
     return times[0] / times[1]

@@ -18,6 +18,8 @@ from truepair.evaluation.metrics import METRICS, Floats, parse_metric
 from truepair.models.closed_forms import EASE
 from truepair.models.factor_matrices import dense
 from truepair.randomness import random_order, stream_key
+from truepair.ranking.selection import tie_order
+from truepair.ranking.torch_top_k import best_columns
 from truepair.recommender.automatic.work import blend_work
 
 MOST_ITEMS = 10_000  # the weights of a blend are a dense matrix of items x items
@@ -108,6 +110,7 @@ class _Judge:
 
     rows: np.ndarray[Any, Any]
     history: sp.csr_array  # of these users
+    order: Tensor  # column -> item, in scores, `seen` and `target`
     seen: Tensor  # [n, items], what is not listed
     target: Tensor  # [n, items], what is held out
     metric: str
@@ -127,24 +130,26 @@ class _Judge:
         seen, target = (torch.from_numpy(part.toarray()).to(device) > 0 for part in (history, held_out))
         if train.dislikes is not None:
             seen |= torch.from_numpy(train.dislikes.csr()[rows].toarray()).to(device) > 0
-        return _Judge(rows, history, seen, target, metric)
+        order = torch.tensor(tie_order(train.n_items), device=device)
+        return _Judge(rows, history, order, seen[:, order], target[:, order], metric)
 
     def trained_scores(self, users: Tensor, items: Tensor) -> Tensor:
         device = self.seen.device
-        return users[torch.from_numpy(self.rows)].to(device) @ items.to(device).T
+        return users[torch.from_numpy(self.rows)].to(device) @ items.to(device)[self.order].T
 
     def ease_scores(self, ease: EASE, train: Interactions) -> Tensor:
         device = self.seen.device
         weights = dense("items", ease.solve(train, device)[1])
         if device.type == "cpu":  # a user has few of the items
-            return torch.from_numpy(self.history.astype(np.float32) @ weights.numpy().T)
-        x = torch.from_numpy(self.history.toarray()).to(device, torch.float32)
-        return x @ weights.T
+            scores = torch.from_numpy(self.history.astype(np.float32) @ weights.numpy().T)
+        else:
+            scores = torch.from_numpy(self.history.toarray()).to(device, torch.float32) @ weights.T
+        return scores[:, self.order]
 
     def per_user(self, scores: Tensor) -> Floats:
-        """The metric of each user's list."""
+        """The metric of each user's list, in which ties are broken as in all lists."""
         name, k = parse_metric(self.metric)
-        best = scores.masked_fill(self.seen, -math.inf).topk(min(k, scores.shape[1]), dim=1)
-        hits = self.target.gather(1, best.indices) & best.values.isfinite()
+        values, columns = best_columns(scores.masked_fill(self.seen, -math.inf), min(k, scores.shape[1]))
+        hits = self.target.gather(1, columns) & values.isfinite()
         found: Floats = METRICS[name](hits.cpu().numpy(), self.target.sum(1).cpu().numpy())
         return found

@@ -28,7 +28,7 @@ def seconds_of(budget: str | float | None) -> float | None:
     return found
 
 
-class Clock:
+class Stopwatch:
     """The time since it was made, and what is left of a limit."""
 
     def __init__(self, limit: float | None) -> None:

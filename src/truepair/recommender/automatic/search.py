@@ -23,17 +23,14 @@ from truepair.recommender.automatic.blend_choice import (
     regularisation_work,
     solving_seconds,
 )
-from truepair.recommender.automatic.budget import Clock
+from truepair.recommender.automatic.budget import Stopwatch
 from truepair.recommender.automatic.climb import FIRST_PLACE, FIRST_POPULARITY, Climb, Point
-from truepair.recommender.automatic.work import Size, ranking_work, training_work
-from truepair.recommender.defaults import FULL_CATALOGUE, default_batch_size
+from truepair.recommender.automatic.work import RunSize, ranking_work, training_work
 from truepair.recommender.features.tables import NO_TABLES, FeatureTables
-from truepair.recommender.parts import Parameters, parts_of
 from truepair.sampling import Full
-from truepair.training import FitResult, Job, Settings, fit_many
-
-CHOSEN = ("temperature", "popularity", "dim", "epochs", "blend")
-"""What is chosen where it is not given."""
+from truepair.spec import SEARCHED, Spec
+from truepair.spec.defaults import default_batch_size
+from truepair.training import FitResult, Job, fit_many
 
 _RATE, _EPOCHS = 0.01, 40  # of the full run
 _SHORT_DIM, _SHORT_STEPS = 64, 400
@@ -49,7 +46,7 @@ _CLEARLY = 1.02  # a ratio of scores: a reason to leave the plan
 
 
 @dataclass(frozen=True)
-class Trial:
+class ShortRun:
     """A trial: its score on the held-out pairs, and the epoch to stop after."""
 
     point: Point
@@ -68,7 +65,7 @@ class Trial:
         }  # fmt: skip
 
 
-class Search:
+class SettingsSearch:
     """One search; `result` runs it.
 
     part   what it learns from and is judged by
@@ -77,43 +74,43 @@ class Search:
 
     def __init__(
         self,
-        parameters: Parameters,
-        wanted: Sequence[str],
+        spec: Spec,
         part: Split,
-        clock: Clock,
+        clock: Stopwatch,
         progress: bool,
         tables: FeatureTables = NO_TABLES,
         users: Codes | None = None,
         whole: Interactions | None = None,
     ) -> None:
         assert part.valid is not None
-        self.parameters, self.wanted, self.clock, self.progress = parameters, wanted, clock, progress
+        self.spec, self.wanted, self.clock, self.progress = spec, spec.searched, clock, progress
         self.tables, self.users, self.train, self.valid = tables, users, part.train, part.valid
-        self.judge = Validation(self.valid, self.train, parameters["metric"])
+        self.judge = Validation(self.valid, self.train, spec.metric)
         whole = part.train if whole is None else whole
         self.n_users, self.whole_size = whole.n_users, self._size(len(whole), whole.n_users)
         if users is not None:
-            self.parameters = {**parameters, **self._of_sample(parameters["batch_size"])}
+            self.spec = self._of_sample(spec)
         self.size = self._size(len(self.train), self.train.n_users)
-        self.device = Settings(device=parameters["device"]).torch_device()
-        self.trials: list[Trial] = []
+        self.device = spec.settings.torch_device()
+        self.trials: list[ShortRun] = []
         self.failure: TrainingError | None = None
         self.blend: dict[str, Any] | None = None
-        if "blend" in wanted and self.train.n_items > MOST_ITEMS:
-            self.wanted = [name for name in wanted if name != "blend"]
+        if "blend" in self.wanted and self.train.n_items > MOST_ITEMS:
+            self.wanted = tuple(name for name in self.wanted if name != "blend")
             self.blend = {"skipped": f"EASE has a number for each two of {self.train.n_items:,} items"}
 
-    def _of_sample(self, batch: int | None) -> dict[str, Any]:
+    def _of_sample(self, spec: Spec) -> Spec:
         """What the runs of a sample have of their own: a part of a given block, and Adam's state at hand."""
+        batch = spec.batch_size
         if batch is not None:
-            default = default_batch_size("full", len(self.train), self.train.n_users)
+            default = default_batch_size(spec.sampler, len(self.train), self.train.n_users)
             batch = max(batch * self.train.n_users // self.n_users, min(batch, default))
-        return {"batch_size": batch, "optimizer_state": "device"}
+        return spec.varied(batch_size=batch, optimizer_state="device")
 
     # --- the plan --------------------------------------------------------------------------------------
 
     def result(self) -> dict[str, Any]:
-        """The chosen parameters."""
+        """What was chosen: fields of the encoder, of the settings and of the spec."""
         if not self.wanted:
             return {}
         point = self._first()
@@ -123,7 +120,7 @@ class Search:
         if full is None:  # no time for a run that judges
             return self._as_parameters(self._in_time(self._best_trial()))
         if not {"epochs", "blend"} & set(self.wanted):  # nothing is left to judge
-            return self._as_parameters(Trial(full, self._temperature(full), 0.0, full.epochs, 0.0))
+            return self._as_parameters(ShortRun(full, self._temperature(full), 0.0, full.epochs, 0.0))
         (fitted,) = self._run([full])
         last, best = self.trials[-1], self._best_trial()
         if best.score > _CLEARLY * last.score:
@@ -134,13 +131,13 @@ class Search:
         assert isinstance(fitted, FitResult)
         return self._as_parameters(last) | (self._blended(fitted) if "blend" in self.wanted else {})
 
-    def _best_trial(self) -> Trial:
+    def _best_trial(self) -> ShortRun:
         best = max(self.trials, key=lambda trial: trial.score)
         if best.score < 0:
             raise self.failure or TrainingError("no run on held-out pairs has a score; set temperature.")
         return best
 
-    def _in_time(self, trial: Trial) -> Trial:
+    def _in_time(self, trial: ShortRun) -> ShortRun:
         """The trial with as many epochs as there is time for."""
         per_epoch = trial.seconds / trial.point.epochs * self._times_longer(trial.point)
         most = self._fixed("epochs", _EPOCHS)
@@ -211,18 +208,22 @@ class Search:
         users, items = dense("users", fitted.users), dense("items", fitted.items)
         found = choose_blend(
             users, items, self.train, self.valid, self.judge.metric, self.trials[-1].temperature,
-            self.parameters["seed"], self.device, left, most,
+            self.spec.settings.seed, self.device, left, most,
         )  # fmt: skip
         self.blend = {"alone": found.alone, "blended": found.blended, "tried": found.tried}
         no_gain = "" if found.ease else "; the gain is not larger than its error, so it is not used"
         self._say(f"with EASE {self.judge.metric} {found.alone:.4f} -> {found.blended:.4f}{no_gain}")
         return {} if found.ease is None else {"blend": found.ease, "blend_weight": found.weight}
 
-    def _as_parameters(self, trial: Trial) -> dict[str, Any]:
+    @property
+    def _has_own_rate(self) -> bool:
+        return not self.spec.given_rate and set(self.wanted) != {"blend"}
+
+    def _as_parameters(self, trial: ShortRun) -> dict[str, Any]:
         """What is asked for of a trial; its rate, if none was given."""
         values = trial.facts()
-        found = {name: values[name] for name in CHOSEN if name in self.wanted and name in values}
-        if self.parameters["learning_rate"] is None and set(self.wanted) != {"blend"}:
+        found = {name: values[name] for name in SEARCHED if name in self.wanted and name in values}
+        if self._has_own_rate:
             found["learning_rate"] = _RATE
         if "epochs" in self.wanted and trial.epoch < trial.point.epochs:
             found["stop_after"] = trial.epoch
@@ -232,8 +233,9 @@ class Search:
 
     def _fixed(self, name: str, default: Any) -> Any:
         """The given value, or the default of what is chosen."""
-        value = self.parameters[name]
-        return default if name in self.wanted else FULL_CATALOGUE[name] if value is None else value
+        if name in self.wanted:
+            return default
+        return getattr(self.spec.settings if name == "epochs" else self.spec.encoder, name)
 
     @cached_property
     def full_dim(self) -> int:
@@ -247,11 +249,11 @@ class Search:
         short = next(dim for most, dim in _FEWER_SCORES if self.n_users * self.train.n_items <= most)
         return next((dim for dim in _DIMS if dim <= short and _BYTES * dim * rows <= _MOST_BYTES), _DIMS[-1])
 
-    def _size(self, n_pairs: int, n_users: int) -> Size:
-        _, _, sampler, settings = parts_of(self.parameters, n_pairs, n_users)
+    def _size(self, n_pairs: int, n_users: int) -> RunSize:
+        sampler, n_items = self.spec.sampler, self.train.n_items
         assert isinstance(sampler, Full)  # nothing else is searched
-        n_items = self.train.n_items
-        return Size(n_users, n_items, n_pairs, settings.batch_size, sampler.columns_of(n_items))
+        batch = self.spec.settings_for(n_pairs, n_users).batch_size
+        return RunSize(n_users, n_items, n_pairs, batch, sampler.columns_of(n_items))
 
     def _times_longer(self, point: Point) -> float:
         """How many times as long an epoch takes on everything, by the counted work."""
@@ -284,15 +286,15 @@ class Search:
                     self._run([point])
             return []
         jobs, before = [self._job(point) for point in points], self.clock.seconds
-        results = fit_many(jobs, self.judge, engine=self.parameters["engine"]) if jobs else []
+        results = fit_many(jobs, self.judge, engine=self.spec.engine) if jobs else []
         for point, result in zip(points, results, strict=True):
             seconds, temperature = (self.clock.seconds - before) / len(points), self._temperature(point)
             if isinstance(result, TrainingError):
-                trial, outcome = Trial(point, temperature, -1.0, point.epochs, seconds), str(result)
+                trial, outcome = ShortRun(point, temperature, -1.0, point.epochs, seconds), str(result)
                 self.failure = result
             else:
                 epoch, score = _last_good(result)
-                trial = Trial(point, temperature, score, epoch, seconds)
+                trial = ShortRun(point, temperature, score, epoch, seconds)
                 outcome = f"{self.judge.metric} {score:.4f}"
             self.trials.append(trial)
             self._say(
@@ -303,16 +305,12 @@ class Search:
 
     def _job(self, point: Point) -> Job:
         _, popularity, dim, epochs = point
-        rate = self.parameters["learning_rate"]
-        if rate is None and set(self.wanted) != {"blend"}:
-            rate = _RATE
-        own = {
-            **self.parameters, "temperature": self._temperature(point), "popularity": popularity, "dim": dim,
-            "epochs": epochs, "learning_rate": rate, "patience": None,
-            "validate_every": _validate_every(epochs),
-        }  # fmt: skip
-        encoder, loss, sampler, settings = parts_of(own, len(self.train), self.train.n_users)
-        return Job(self.tables.given_to(encoder, self.users), loss, sampler, self.train, settings)
+        rate = {"learning_rate": _RATE} if self._has_own_rate else {}
+        own = self.spec.varied(
+            temperature=self._temperature(point), popularity=popularity, dim=dim, epochs=epochs,
+            patience=None, validate_every=_validate_every(epochs), **rate,
+        )  # fmt: skip
+        return own.job(self.train, encoder=self.tables.given_to(own.trained, self.users))
 
     def _temperature(self, point: Point) -> float:
         """.1 · 2^(place / 4), to three digits: what is printed repeats the run."""

@@ -14,7 +14,7 @@ _LISTED = 60  # of a score that is masked and ranked
 _SOLVED = 0.7  # of items³: EASE's inverse
 
 
-class Size(NamedTuple):
+class RunSize(NamedTuple):
     """The data of a run, and the users of a step."""
 
     n_users: int
@@ -24,7 +24,7 @@ class Size(NamedTuple):
     columns: int | None = None  # of the catalogue that a step compares with; None: all
 
 
-def training_work(size: Size, dim: int, epochs: int) -> float:
+def training_work(size: RunSize, dim: int, epochs: int) -> float:
     """Of full-catalogue training."""
     steps = -(-size.n_users // size.batch)
     return epochs * steps * step_work(*size[:4], dim, size.columns)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,44 +12,78 @@ from torch import Tensor
 
 from truepair.data.ids import Codes, IdMap
 from truepair.data.interactions import Interactions
-from truepair.models.factor_matrices import Rows, dense
+from truepair.models.factor_matrices import by_columns
+from truepair.models.scorer import Scorer
 from truepair.models.start import Start
-from truepair.recommender.known_ids import ADDED, added_items
-from truepair.recommender.model_file import Model
+from truepair.recommender.model import Model
 
 
-def with_items(model: Model, ids: IdMap, rows: Tensor, *, blended: bool) -> Model:
-    """The model with these items, which have no trained pair, and their rows, in the order of `ids`.
+class NewItems(NamedTuple):
+    """The parts of the scores of new items."""
 
-    Ids that the model knows already get the new rows. In a blend, the first columns of users and items
-    belong to items: `rows` have them for the model's own items, and those of new ones are 0.
+    vectors: Tensor
+    term: Tensor | None
+    weights: Tensor | None
+    """[n, items of the model], in a blend; the weights of new items among each other are 0."""
+
+
+def with_items(model: Model, ids: IdMap, parts: NewItems) -> Model:
+    """The model with these items, which have no trained interaction, in the order of `ids`.
+
+    Ids that the model knows already get the new parts.
     """
-    seen, items = model.seen, dense("items", model.items)
+    seen, scorer = model.seen, model.scorer
     everything = seen.item_ids.union(ids, "item")
     old, new = (everything.find(some, "item") for some in (seen.item_ids, ids))
-    moved = _moved_columns(old, len(everything), items.shape[1]) if blended else None
-    width = items.shape[1] + (len(everything) - len(old) if blended else 0)
-    matrix = items.new_zeros(len(everything), width)
-    matrix[torch.from_numpy(old)] = _widened(items, moved, width)
-    matrix[torch.from_numpy(new)] = _widened(rows.to(items), moved, width)
-    popularity = np.zeros(len(everything), np.int64)
-    popularity[old] = model.popularity
-    added = np.zeros(len(everything), dtype=bool)
-    added[old[added_items(model)]] = True
+    n = len(everything)
+    popularity, added = np.zeros(n, np.int64), np.zeros(n, dtype=bool)
+    popularity[old], added[old] = model.popularity, model.added
     added[new] = True
-    facts: dict[str, Any] = {**model.facts, ADDED: np.flatnonzero(added).tolist()}
-    disliked = seen.recoded_dislikes(np.arange(seen.n_users), old, len(everything))
+    disliked = seen.recoded_dislikes(np.arange(seen.n_users), old, n)
     known = Interactions(
         seen.users, old[seen.items], seen.user_ids, everything, weight=seen.weight, disliked=disliked
     )
+    extended = Scorer(
+        scorer.users,
+        _placed(scorer.items, old, parts.vectors, new, n),
+        None if scorer.term is None else _placed(scorer.term, old, parts.term, new, n),
+        None if scorer.history is None else _moved(scorer.history, old, n),
+        None if parts.weights is None else by_columns(_weights(scorer, old, parts.weights, new, n)),
+    )
     item_map = model.item_map
-    if item_map is not None:
-        item_map = dataclasses.replace(item_map, weights=_widened(item_map.weights, moved, width))
+    if item_map is not None and parts.weights is not None:  # its first columns belong to items
+        own = item_map.weights.new_zeros(len(item_map.weights), n)
+        own[:, torch.from_numpy(old)] = item_map.weights[:, : len(old)]
+        whole = torch.cat([own, item_map.weights[:, len(old) :]], dim=1)
+        item_map = dataclasses.replace(item_map, weights=whole)
     return dataclasses.replace(
-        model, users=_moved_users(model.users, moved, width), items=_by_layout(matrix, items), seen=known,
-        popularity=popularity, facts=facts, item_map=item_map,
-        start=_moved_start(model, old, len(everything)),
+        model, scorer=extended, seen=known, popularity=popularity, added=added, item_map=item_map,
+        start=_moved_start(model, old, n),
     )  # fmt: skip
+
+
+def _placed(known: Tensor, old: Codes, rows: Tensor | None, new: Codes, n: int) -> Tensor:
+    assert rows is not None
+    found = known.new_zeros(n, *known.shape[1:])
+    found[torch.from_numpy(old)] = known
+    found[torch.from_numpy(new)] = rows.to(known)
+    return found
+
+
+def _weights(scorer: Scorer, old: Codes, rows: Tensor, new: Codes, n: int) -> Tensor:
+    assert isinstance(scorer.weights, Tensor)
+    known = scorer.weights.new_zeros(len(old), n)
+    known[:, torch.from_numpy(old)] = scorer.weights
+    wider = rows.new_zeros(len(new), n)
+    wider[:, torch.from_numpy(old)] = rows
+    return _placed(known, old, wider, new, n)
+
+
+def _moved(history: sp.csr_array, old: Codes, n: int) -> sp.csr_array:
+    parts = (history.data, old[history.indices], history.indptr)
+    found = sp.csr_array(parts, shape=(history.shape[0], n))
+    found.sort_indices()
+    return found
 
 
 def _moved_start(model: Model, old: Codes, n_items: int) -> Start | None:
@@ -59,30 +93,3 @@ def _moved_start(model: Model, old: Codes, n_items: int) -> Start | None:
     rows = np.full(n_items, -1)
     rows[old] = np.arange(len(old))
     return model.start.take(np.arange(model.seen.n_users), rows)
-
-
-def _moved_columns(old: Codes, n_items: int, width: int) -> Codes:
-    """Where the columns of a blend move: those of items to the items' new codes, the vectors to the end."""
-    return np.concatenate([old, np.arange(len(old), width) + n_items - len(old)])
-
-
-def _widened(rows: Tensor, moved: Codes | None, width: int) -> Tensor:
-    if moved is None:
-        return rows
-    found = rows.new_zeros(len(rows), width)
-    found[:, torch.from_numpy(moved)] = rows
-    return found
-
-
-def _moved_users(users: Rows, moved: Codes | None, width: int) -> Rows:
-    if moved is None or not isinstance(users, sp.csr_array):
-        return users
-    parts = (users.data, moved[users.indices], users.indptr)
-    found = sp.csr_array(parts, shape=(users.shape[0], width))
-    found.sort_indices()
-    return found
-
-
-def _by_layout(matrix: Tensor, like: Tensor) -> Tensor:
-    """In the layout of the other one: a blend's items are stored by columns."""
-    return matrix if like.is_contiguous() else matrix.T.contiguous().T

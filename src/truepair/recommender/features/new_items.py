@@ -14,30 +14,25 @@ from truepair.data.ids import Codes, IdMap
 from truepair.data.tables.features import Features
 from truepair.data.tables.id_table import IdTable
 from truepair.errors import InputError, check_number
-from truepair.models.encoders import Encoder
 from truepair.models.factor_matrices import dense
 from truepair.models.feature_map import FeatureMap
-from truepair.recommender.features.extending import with_items
-from truepair.recommender.known_ids import listed_items
-from truepair.recommender.model_file import Model
-from truepair.recommender.parts import Parameters, as_fitted, blend_of, closed_form_of, parts_of
+from truepair.recommender.features.extending import NewItems, with_items
+from truepair.recommender.model import Model
 
 
-def add_items(model: Model, parameters: Parameters, source: Any, popularity: float | None) -> Model:
+def add_items(model: Model, source: Any, popularity: float | None) -> Model:
     """The model with the items of the table that it has no vector for; see `Recommender.add_items`."""
-    parameters = as_fitted(parameters, model.facts)
-    if (closed := closed_form_of(parameters)) is not None:
+    if not model.spec.is_trained:
         raise InputError(
-            f"encoder = {closed} has no vectors that features could be mapped to; to add items, use "
-            "'hybrid' or another encoder that is trained."
+            f"encoder = {model.spec.encoder} has no vectors that features could be mapped to; to add items, "
+            "use 'hybrid' or another encoder that is trained."
         )
-    encoder, blended = parts_of(parameters).encoder, blend_of(parameters) is not None
-    expected = _expected_count(model, encoder, popularity)
+    expected = _expected_count(model, popularity)
     table = IdTable.read(source, model.seen.item_ids, "item", "items")
     rows = _new_rows(model, table)
     if model.item_map is None:
         features = Features.of_table(table, model.seen.item_ids, model.popularity > 0, "item")
-        model = dataclasses.replace(model, item_map=map_of(model, encoder, features, blended))
+        model = dataclasses.replace(model, item_map=map_of(model, features))
     assert model.item_map is not None
     matrix = model.item_map.encoding.matrix(table, rows)
     without = np.flatnonzero(np.diff(matrix.indptr) == 0)
@@ -47,24 +42,23 @@ def add_items(model: Model, parameters: Parameters, source: Any, popularity: flo
             f"{table.source}: {len(without):,} new items have no feature that was trained: {names}; give "
             "them a value that trained items have, or remove their rows."
         )
-    vectors = _scored_as(encoder, model.item_map.rows(matrix), expected, model.seen.n_items * blended)
     ids = table.ids.take(rows)
     order = IdMap.of(ids, "item")
-    place = order.find(ids, "item")
-    return with_items(model, order, vectors[torch.from_numpy(np.argsort(place))], blended=blended)
+    places = torch.from_numpy(np.argsort(order.find(ids, "item")))
+    return with_items(model, order, _scored(model, model.item_map.rows(matrix)[places], expected))
 
 
-def map_of(model: Model, encoder: Encoder, features: Features, blended: bool) -> FeatureMap:
+def map_of(model: Model, features: Features) -> FeatureMap:
     """The map from features to the rows of trained items."""
-    trained = np.flatnonzero(model.popularity > 0)
-    first = model.seen.n_items * blended  # the columns before are EASE's
-    rows = dense("items", model.items)[torch.from_numpy(trained)]
-    return FeatureMap.fitted(features.take(trained), rows, slice(first, first + encoder.dim))
+    trained, scorer = np.flatnonzero(model.popularity > 0), model.scorer
+    first = model.seen.n_items if scorer.is_blend else 0  # the columns before are EASE's
+    rows = dense("items", scorer.columns)[torch.from_numpy(trained)]
+    return FeatureMap.fitted(features.take(trained), rows, slice(first, first + scorer.dim))
 
 
-def _expected_count(model: Model, encoder: Encoder, given: float | None) -> float:
+def _expected_count(model: Model, given: float | None) -> float:
     """How many users an item is taken to have: by default the geometric mean of trained items' 1 + count."""
-    if not encoder.popularity:
+    if model.scorer.term is None:
         if given is not None:
             raise InputError(
                 f"popularity = {given} has no effect: the model adds no popularity to scores; leave it out."
@@ -79,7 +73,7 @@ def _expected_count(model: Model, encoder: Encoder, given: float | None) -> floa
 def _new_rows(model: Model, table: IdTable) -> Codes:
     """The rows of the table whose items the model has no vector for."""
     codes = model.seen.item_ids.find(table.ids, "item")
-    known = (codes >= 0) & listed_items(model)[codes]
+    known = (codes >= 0) & model.listed[codes]
     if known.all():
         raise InputError(
             f"{table.source} has no new item: the model knows all {len(codes):,}; give rows of items that it "
@@ -88,11 +82,13 @@ def _new_rows(model: Model, table: IdTable) -> Codes:
     return np.flatnonzero(~known)
 
 
-def _scored_as(encoder: Encoder, rows: Tensor, expected: float, first: int) -> Tensor:
-    """Predicted rows as the encoder scores them: unit length for cosines, the addition for popularity."""
-    parts, last = [rows[:, :first]], first + encoder.dim
-    vectors = rows[:, first:last]
-    parts.append(F.normalize(vectors) if encoder.scoring == "cosine" else vectors)
-    if encoder.popularity:
-        parts.append(rows.new_full((len(rows), 1), encoder.popularity * float(np.log1p(expected))))
-    return torch.cat(parts, dim=1)
+def _scored(model: Model, rows: Tensor, expected: float) -> NewItems:
+    """Predicted rows in parts, as the encoder scores them: unit length for cosines, the expected term."""
+    encoder, scorer = model.spec.trained, model.scorer
+    first = model.seen.n_items if scorer.is_blend else 0
+    vectors = rows[:, first : first + scorer.dim]
+    term = None
+    if scorer.term is not None:
+        term = rows.new_full((len(rows),), encoder.popularity * float(np.log1p(expected)))
+    unit = F.normalize(vectors) if encoder.scoring == "cosine" else vectors
+    return NewItems(unit, term, rows[:, :first] if first else None)

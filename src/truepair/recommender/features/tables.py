@@ -10,7 +10,6 @@ from truepair.data.interactions import Interactions
 from truepair.data.tables.features import Features
 from truepair.errors import InputError
 from truepair.models.encoders import Encoder, Hybrid
-from truepair.recommender.parts import Parameters
 
 
 class FeatureTables(NamedTuple):
@@ -20,7 +19,7 @@ class FeatureTables(NamedTuple):
     items: Features | None = None
 
     @staticmethod
-    def of(parameters: Parameters, train: Interactions, items: Any, users: Any) -> FeatureTables:
+    def of(encoder: object, train: Interactions, items: Any, users: Any) -> FeatureTables:
         """The tables of a fit on these pairs; raise if the encoder needs them and has none, or the reverse.
 
         Statistics and vocabularies are those of items and users with a pair in `train`.
@@ -28,7 +27,7 @@ class FeatureTables(NamedTuple):
         given = [
             name for name, table in (("item_features", items), ("user_features", users)) if table is not None
         ]
-        check_tables(parameters, given)
+        check_tables(encoder, given)
         return FeatureTables(
             None if users is None else Features.of(users, train.user_ids, train.user_counts > 0, "user"),
             None if items is None else Features.of(items, train.item_ids, train.item_counts > 0, "item"),
@@ -50,21 +49,15 @@ class FeatureTables(NamedTuple):
 NO_TABLES = FeatureTables()
 
 
-def is_hybrid(parameters: Parameters) -> bool:
-    """Whether the encoder, given by name or as an object, learns from features."""
-    return parameters["encoder"] == "hybrid" or isinstance(parameters["encoder"], Hybrid)
-
-
-def check_tables(parameters: Parameters, given: list[str]) -> None:
+def check_tables(encoder: object, given: list[str]) -> None:
     """Raise if the encoder needs features and none are given, or if given ones have no effect."""
-    encoder = parameters["encoder"]
-    if is_hybrid(parameters):
+    if isinstance(encoder, Hybrid):
         if not given:
             raise InputError(
                 "encoder = 'hybrid' needs features: pass item_features, user_features or both to fit (on the "
                 "command line, --item-features FILE to `truepair fit`); without features, use 'mf'."
             )
-        if isinstance(encoder, Hybrid) and (encoder.user_features or encoder.item_features):
+        if encoder.user_features or encoder.item_features:
             raise InputError("encoder = Hybrid(…) has features already; pass the tables to fit instead.")
     elif given:
         raise InputError(

@@ -20,10 +20,12 @@ import torch
 from torch import Tensor
 
 from truepair.data.ids import Codes, IdMap
-from truepair.models.factor_matrices import Rows
+from truepair.evaluation.metrics import Mask
+from truepair.models.factor_matrices import Rows, n_rows
+from truepair.models.scorer import Scorer
 
 if TYPE_CHECKING:  # it loads Numba, so it is not imported before it is needed
-    from truepair.ranking.reasons import Own, Weights
+    from truepair.ranking.reasons import Weights
 
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
@@ -35,62 +37,76 @@ _PAIRS = 1 << 15  # pairs whose vectors are in memory at a time
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """What speaks for the recommendations of a model, in codes of the model."""
+    """What contributes to the recommendations of a model, in codes of the model."""
 
-    own: sp.csr_array  # [n_users, n_items], the items of each user, with factors of their weights
-    weights: Rows  # [listed item, item] weights; or [n_items, d] vectors, whose products are the weights
-    are_vectors: bool
-    additions: Doubles  # [n_items], the part of a score that is the same for all users
-    trained: tuple[Tensor, Tensor] | None  # (users, items): vectors whose products are in the scores, too
-    adds_up: bool
+    scorer: Scorer
+    directions: Tensor | None
+    """[n_items, d], vectors whose products are the similarities of items; None where weights add up."""
+    known: Mask
+    """[n_items], items whose similarity means something: those that were trained."""
     item_ids: IdMap
     most: int
 
-    def columns(self, users: Codes, items: Codes, scores: Floats) -> dict[str, pa.Array]:
+    def columns(
+        self, rows: Rows, seen: sp.csr_array | None, users: Codes, items: Codes, scores: Floats
+    ) -> dict[str, pa.Array]:
         """The columns because, rest, popularity of pairs (user, item); the pairs of a user are adjacent.
 
-        The code -1 is a user who got popular items: the score is all popularity.
+        A user is a place in `rows` and `seen`; -1 is one who got popular items: the score is all popularity.
         """
-        from truepair.ranking.reasons import reasons
+        from truepair.ranking.reasons import Own, reasons
 
-        people, rows = np.unique(users[users >= 0], return_inverse=True)
-        place = np.full(len(users), -1)
-        place[users >= 0] = rows
-        own = self._own(people)
-        found = reasons(place, items, own, self._weights(), self.most, torch.get_num_threads())
-        rest = found.others if self.trained is None else found.others + self._products(users, items)
+        history = self._history(rows, seen)
+        own = Own(_codes(history.indptr), _codes(history.indices), _floats(history.data))
+        found = reasons(users, items, own, self._weights(), self.most, torch.get_num_threads())
+        rest = found.others + self._products(rows, users, items) if self.scorer.is_blend else found.others
         pairs = pa.StructArray.from_arrays(
             [self.item_ids.outside(found.items), pa.array(found.weights)], ["item", "weight"]
         )
         offsets = np.append(0, np.cumsum(found.counts)).astype(np.int32)
+        term = self.scorer.term
+        additions = np.zeros(len(items)) if term is None else term.double().cpu().numpy()[items]
+        no_sum = (users >= 0) & (self.directions is not None)
         return {
             "because": pa.ListArray.from_arrays(pa.array(offsets), pairs),
-            "rest": pa.array(rest, mask=(users >= 0) & (not self.adds_up)),
-            "popularity": pa.array(np.where(users < 0, scores, self.additions[items])),
+            "rest": pa.array(rest, mask=no_sum),
+            "popularity": pa.array(np.where(users < 0, scores, additions)),
         }
 
-    def _own(self, people: Codes) -> Own:
-        from truepair.ranking.reasons import Own
-
-        rows = self.own[people]
-        return Own(_codes(rows.indptr), _codes(rows.indices), _floats(rows.data))
+    def _history(self, rows: Rows, seen: sp.csr_array | None) -> sp.csr_array:
+        """The items of each user, with factors of their weights. [n, n_items]"""
+        n = len(self.item_ids)
+        if self.scorer.weights is not None:
+            assert isinstance(rows, sp.csr_array)
+            return sp.csr_array(rows[:, :n])
+        if self.directions is None or seen is None:  # popularity: no item of a user contributes
+            nothing = np.empty(0, np.float32), np.empty(0, np.int32), np.zeros(n_rows(rows) + 1, np.int32)
+            return sp.csr_array(nothing, shape=(n_rows(rows), n))
+        kept = self.known[seen.indices]
+        starts = np.append(0, np.cumsum(kept))[seen.indptr]
+        return sp.csr_array((seen.data[kept], seen.indices[kept], starts), shape=(n_rows(rows), n))
 
     def _weights(self) -> Weights:
         from truepair.ranking.reasons import SPARSE_ROWS, TABLE, VECTORS, Weights
 
         nothing, no_codes = np.zeros((1, 1), np.float32), np.empty(0, np.int64)
-        rows = self.weights
+        rows: Rows = torch.zeros(1, 1) if self.directions is None else self.directions
+        if self.scorer.weights is not None:
+            rows = self.scorer.weights
         if isinstance(rows, sp.csr_array):
             sparse = _codes(rows.indptr), _codes(rows.indices), _floats(rows.data)
             return Weights(SPARSE_ROWS, _floats(nothing), *sparse)
-        matrix = rows.cpu() if self.are_vectors else rows.cpu().T  # a closed form has its columns in order
-        form = VECTORS if self.are_vectors else TABLE
+        are_vectors = self.scorer.weights is None
+        matrix = rows.cpu() if are_vectors else rows.cpu().T  # a closed form has its columns in order
+        form = VECTORS if are_vectors else TABLE
         return Weights(form, _floats(matrix.numpy()), _codes(no_codes), _codes(no_codes), _floats(nothing[0]))
 
-    def _products(self, users: Codes, items: Codes) -> Doubles:
+    def _products(self, rows: Rows, users: Codes, items: Codes) -> Doubles:
         """The products of the trained vectors of each pair; 0 for the user -1."""
-        assert self.trained is not None
-        of_users, of_items = self.trained
+        n = len(self.item_ids)
+        assert isinstance(rows, sp.csr_array)
+        of_users = torch.from_numpy(rows[:, n : n + self.scorer.dim].toarray())
+        of_items = self.scorer.items.cpu()
         found = np.zeros(len(users))
         for start in range(0, len(users), _PAIRS):
             at = slice(start, start + _PAIRS)

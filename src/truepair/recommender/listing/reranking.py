@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +10,10 @@ import numpy as np
 import torch
 
 from truepair.data.ids import Codes
-from truepair.data.interactions import Interactions
 from truepair.errors import InputError, check_type, check_whole
-from truepair.ranking.selection import Matrix, TopK, top_k
+from truepair.models.factor_matrices import Rows, n_rows, take_rows
+from truepair.ranking.prepared_items import Hidden, PreparedItems
+from truepair.ranking.selection import TopK
 from truepair.recommender.listing.item_table import ItemTable
 from truepair.recommender.listing.similarity import Similarity
 
@@ -36,22 +37,22 @@ class Reranking:
     diversify: float = 0.0
     similarity: Similarity | None = None
 
-    def top_k(
-        self, users: Matrix, items: Matrix, k: int, rows: Codes, exclude: Sequence[Interactions]
-    ) -> TopK:
-        """As the function `top_k`, from a pool of 10 · k items.
+    def top_k(self, items: PreparedItems, users: Rows, k: int, hidden: Hidden) -> TopK:
+        """As `PreparedItems.top_k`, from a pool of 10 · k items.
 
         Where the quotas leave fewer than k items of a pool, the pool is doubled, until the list is complete
         or the pool holds all candidates.
         """
         n_items = self.groups.shape[1]
-        found = TopK(np.full((len(rows), k), -1), np.full((len(rows), k), -np.inf, np.float32))
-        left, size = np.arange(len(rows)), min(POOL * k, n_items)
+        n = n_rows(users)
+        found = TopK(np.full((n, k), -1), np.full((n, k), -np.inf, np.float32))
+        left, size = np.arange(n), min(POOL * k, n_items)
         while len(left):
             short = []
             step = max(_AT_ONCE // size, 1)
             for some in np.split(left, range(step, len(left), step)):
-                pool = top_k(users, items, size, rows=rows[some], exclude=exclude)
+                own = Hidden(hidden.starts[some], hidden.ends[some], hidden.items)
+                pool = items.top_k(take_rows(users, some), size, own)
                 found.items[some], found.scores[some] = chosen = self._chosen(pool, k)
                 short.append(some[(chosen.items[:, -1] < 0) & (pool.items[:, -1] >= 0)])
             left = np.concatenate(short) if size < n_items else left[:0]

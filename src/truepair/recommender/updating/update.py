@@ -20,21 +20,16 @@ from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError, check_whole
 from truepair.losses import Loss
-from truepair.models.blend import trained_part
 from truepair.models.encoders import Hybrid
-from truepair.models.factor_matrices import Rows, dense
+from truepair.models.scorer import Scorer
 from truepair.models.start import Side, Start
 from truepair.randomness import stream_key
-from truepair.recommender.fitting import DATA_FACTS, Fitted, blended, data_facts, solve
+from truepair.recommender.fitting import DATA_FACTS, Fitted, data_facts, scorer_of, solve, tau_of
 from truepair.recommender.holdout import as_interactions
-from truepair.recommender.known_ids import ADDED, added_items, history_of, user_lists
-from truepair.recommender.model_file import Model, mean_prior
-from truepair.recommender.parameters import from_json
-from truepair.recommender.parts import SETTINGS, Parameters, as_fitted, blend_of, closed_form_of, parts_of
-from truepair.recommender.updating.facts import UPDATES, with_record
+from truepair.recommender.model import UPDATES, Model, with_record
 from truepair.recommender.updating.merging import merged
 from truepair.recommender.updating.new_rows import Mask, with_new_rows
-from truepair.training import FitResult, Job, Settings, fit
+from truepair.training import FitResult, Job, fit
 
 EPOCHS = 5
 """Epochs of an update where none are given."""
@@ -53,29 +48,36 @@ class Growth(NamedTuple):
     trained_items: Mask
 
 
-def updated(
-    model: Model, parameters: Parameters, new: Any, epochs: int | None = None, progress: bool = False
-) -> Fitted:
+def updated(model: Model, new: Any, epochs: int | None = None, progress: bool = False) -> Fitted:
     """The model after learning from its known pairs and the new ones; `model` itself does not change."""
-    if "folded in" in model.facts:
-        raise InputError("these users were folded in, and are no part of the model; update the model itself.")
-    pairs = _new_pairs(new)
+    if model.folded:
+        raise InputError(
+            "these users were folded in, and are not a part of the model; update the model itself."
+        )
+    pairs, spec = _new_pairs(new), model.spec
     growth = grown(model, pairs)
-    parameters = as_updated(parameters, model)
-    device = Settings(device=parameters["device"]).torch_device()
-    if (closed := closed_form_of(parameters)) is not None:
+    everything = growth.everything
+    if spec.closed_form is not None:
         if epochs is not None:
-            raise InputError(f"epochs = {epochs} has no effect: {closed} is not trained; leave it out.")
-        result = solve(closed, growth.everything, None, device)
+            raise InputError(f"epochs = {epochs} has no effect: {spec.encoder} is not trained; leave it out.")
+        result = solve(spec.closed_form, everything, None, model.device)
     else:
         n_epochs = EPOCHS if epochs is None else check_whole("epochs", epochs, 0)
-        result = _trained(model, parameters, growth, n_epochs, progress)
-        result = dataclasses.replace(result, items=_with_added(model, parameters, growth, result.items))
-    users, items, _ = blended(parameters, result, growth.everything, None, device)
-    facts = _facts(model, pairs, growth, result)
-    popularity = growth.everything.item_counts
-    seen = growth.everything.pairs_only(weights=True)
-    return Fitted(Model(users, items, seen, popularity, facts, result.start), result)
+        result = _trained(model, growth, n_epochs, progress)
+    added = _still_added(model, growth)
+    scorer = _with_added(model, growth, scorer_of(spec, result, everything), added).on_cpu()
+    has_pairs = everything.user_counts > 0
+    return Fitted(
+        dataclasses.replace(
+            model, scorer=scorer, seen=everything.pairs_only(weights=True),
+            popularity=everything.item_counts,
+            # the row of a closed form is made of pairs, and without any there is none
+            trained=has_pairs | growth.trained_users if spec.is_trained else has_pairs,
+            added=added, tau=tau_of(result), start=result.start, item_map=None,
+            facts=_facts(model, pairs, growth, result),
+        ),
+        result,
+    )  # fmt: skip
 
 
 def _new_pairs(new: Any) -> Interactions:
@@ -83,17 +85,6 @@ def _new_pairs(new: Any) -> Interactions:
     if not len(pairs) and pairs.disliked is None:
         raise InputError("there are no new interactions to learn from; give at least one pair.")
     return pairs
-
-
-def as_updated(parameters: Parameters, model: Model) -> Parameters:
-    """The parameters of an update: those that the model was fitted with, on the device that is asked for."""
-    stored = {
-        name: v for name, v in model.facts["parameters"].items() if name in SETTINGS and name != "device"
-    }
-    return {
-        **as_fitted(parameters, model.facts),
-        **{n: v for n, v in from_json(stored).items() if n in stored},
-    }
 
 
 # --- rows ----------------------------------------------------------------------------------------------
@@ -104,7 +95,7 @@ def grown(model: Model, pairs: Interactions) -> Growth:
     everything = merged(model.seen, pairs)
     users = model.seen.user_ids.find(everything.user_ids, "user")
     items = model.seen.item_ids.find(everything.item_ids, "item")
-    trained_users, trained_items = history_of(model).users, model.popularity > 0
+    trained_users, trained_items = model.trained, model.popularity > 0
     return Growth(
         everything, users, items,
         trained_users=np.where(users >= 0, trained_users[users], False),
@@ -112,23 +103,26 @@ def grown(model: Model, pairs: Interactions) -> Growth:
     )  # fmt: skip
 
 
-def _still_added(model: Model, growth: Growth) -> Codes:
+def _still_added(model: Model, growth: Growth) -> Mask:
     """Items that have a vector by their features, and still nobody."""
-    added = np.where(growth.items >= 0, added_items(model)[growth.items], False)
-    return np.flatnonzero(added & (growth.everything.item_counts == 0))
+    added = np.where(growth.items >= 0, model.added[growth.items], False)
+    return np.asarray(added & (growth.everything.item_counts == 0))
 
 
-def _with_added(model: Model, parameters: Parameters, growth: Growth, items: Rows) -> Rows:
-    """The rows of all items; those of added items that nobody has stay as they were."""
-    if not len(places := _still_added(model, growth)):
-        return items
-    before = trained_part(model.items, model.seen.n_items) if blend_of(parameters) else model.items
-    rows = dense("items", items).clone()
-    rows[torch.from_numpy(places)] = dense("items", before)[torch.from_numpy(growth.items[places])].to(rows)
-    return rows
+def _with_added(model: Model, growth: Growth, scorer: Scorer, added: Mask) -> Scorer:
+    """The scorer with the vectors and terms of added items as they were."""
+    if not added.any():
+        return scorer
+    new, old = (torch.from_numpy(codes) for codes in (np.flatnonzero(added), growth.items[added]))
+    items, term = scorer.items.clone(), scorer.term
+    items[new] = model.scorer.items[old].to(items)
+    if term is not None and model.scorer.term is not None:
+        term = term.clone()
+        term[new] = model.scorer.term[old].to(term)
+    return dataclasses.replace(scorer, items=items, term=term)
 
 
-def start_of(model: Model, parameters: Parameters) -> Start:
+def start_of(model: Model) -> Start:
     """Where the model's training ended; by its matrices alone if it has no training state.
 
     Matrices of cosine scores have no lengths, and those of LightGCN are averages over the graph, from which
@@ -136,18 +130,14 @@ def start_of(model: Model, parameters: Parameters) -> Start:
     """
     if model.start is not None:
         return model.start
-    encoder, n = parts_of(parameters).encoder, model.seen.n_items
+    encoder = model.spec.trained
     if getattr(encoder, "hops", 0):
         raise InputError(
             f"this model has no training state, and the vectors of {type(encoder).__name__} cannot be "
             "computed from its matrices. It was saved without (updatable=False, or an earlier version), or a "
             "validation part chose an epoch before the last one. Fit it again, with validation=0."
         )
-    is_blend = blend_of(parameters) is not None
-    rows = [
-        trained_part(side, n) if is_blend else dense("vectors", side) for side in (model.users, model.items)
-    ]
-    users, items = (row[:, : encoder.dim].contiguous() for row in rows)
+    users, items = model.scorer.users.contiguous(), model.scorer.items.contiguous()
     if encoder.scoring == "cosine":
         users = users * encoder.temperature
     return Start(Side(users), Side(items))
@@ -168,12 +158,10 @@ def _placed(start: Start, job: Job, growth: Growth) -> Start:
 # --- training ------------------------------------------------------------------------------------------
 
 
-def _trained(model: Model, parameters: Parameters, growth: Growth, epochs: int, progress: bool) -> FitResult:
-    """The encoder after an update of so many epochs; 0 only gives vectors to those who have none."""
-    pairs = growth.everything
-    encoder, loss, sampler, settings = parts_of(
-        parameters, len(pairs), pairs.n_users, pairs.disliked is not None
-    )
+def _trained(model: Model, growth: Growth, epochs: int, progress: bool) -> FitResult:
+    """The encoder after an update of this many epochs; 0 only gives vectors to those who have none."""
+    spec, everything = model.spec, growth.everything
+    encoder, settings = spec.trained, spec.settings_for(len(everything), everything.n_users)
     if isinstance(encoder, Hybrid):
         raise InputError(
             "a model with encoder = 'hybrid' cannot be updated: it does not keep the features that its "
@@ -188,16 +176,15 @@ def _trained(model: Model, parameters: Parameters, growth: Growth, epochs: int, 
         validate_every=1,
         seed=stream_key(settings.seed, len(model.facts.get(UPDATES, [])) + 1) >> 1,
     )
-    loss = _with_prior(loss, model, growth)
-    job = Job(encoder, loss, sampler, growth.everything, settings)
-    start = _placed(start_of(model, parameters), job, growth)
+    job = spec.job(everything, loss=_with_prior(spec.loss, model, growth), settings=settings)
+    start = _placed(start_of(model), job, growth)
     if settings.optimizer != "adam":
         start = start.without_moments()
     start = with_new_rows(job, start, growth.trained_users, growth.trained_items)
     if not epochs:
         return _untrained(job, start)
     begun = dataclasses.replace(job, start=start)
-    result = fit(begun, engine=parameters["engine"], progress=progress, keep_start=True)
+    result = fit(begun, engine=spec.engine, progress=progress, keep_start=True)
     return dataclasses.replace(result, job=dataclasses.replace(result.job, start=None))  # it is large
 
 
@@ -220,10 +207,10 @@ def _with_prior(loss: Loss, model: Model, growth: Growth) -> Loss:
             f"loss = {type(loss).__name__} cannot be updated: its weights of items were prepared for the "
             "data of the fit; fit again, or use the loss 'infonce'."
         )
-    tau = model.facts["tau"]
-    if not isinstance(tau, list):
+    tau = model.tau
+    if not isinstance(tau, tuple):
         return loss if tau is None else _fixed(loss, tau)
-    values = np.append(np.asarray(tau, dtype=np.float64), mean_prior(tau))  # the row -1 is the mean
+    values = np.append(np.asarray(tau, dtype=np.float64), np.mean(tau))  # the row -1 is the mean
     return _fixed(loss, tuple(values[growth.users].tolist()))
 
 
@@ -250,14 +237,7 @@ def _facts(model: Model, pairs: Interactions, growth: Growth, result: FitResult)
         "data": pairs.hash,
     }
     facts = {name: v for name, v in model.facts.items() if name not in ("split", *DATA_FACTS)}
-    has_pairs = everything.user_counts > 0
-    # the row of a closed form is made of pairs, and without any there is none
-    lists = user_lists(has_pairs | growth.trained_users if result.job is not None else has_pairs, has_pairs)
-    tau = {} if result.job is None else {"tau": _plain_prior(getattr(result.job.loss, "tau", None))}
-    facts |= {**tau, "data": everything.hash, "metrics": {}, **lists, **data_facts(everything)}
-    facts.pop(ADDED, None)
-    if len(added := _still_added(model, growth)):
-        facts[ADDED] = added.tolist()
+    facts |= {"data": everything.hash, "metrics": {}, **data_facts(everything)}
     return with_record(facts, record)
 
 
@@ -265,7 +245,3 @@ def _known_pairs(model: Model, growth: Growth) -> Mask:
     """Which of all pairs the model had before."""
     users, items = growth.users[growth.everything.users], growth.items[growth.everything.items]
     return np.asarray((users >= 0) & (items >= 0) & model.seen.has(users, items))
-
-
-def _plain_prior(tau: Any) -> Any:
-    return list(tau) if isinstance(tau, tuple) else tau

@@ -12,12 +12,13 @@ import numpy as np
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 from truepair.evaluation import Evaluation, parse_metric
-from truepair.evaluation.metrics import METRICS, Mask
-from truepair.ranking.selection import has_pairs, top_k
+from truepair.evaluation.metrics import METRICS
+from truepair.ranking.prepared_items import Hidden
+from truepair.ranking.selection import checked_k, has_pairs
 from truepair.recommender.estimator import Recommender
-from truepair.recommender.known_ids import history_of
-from truepair.recommender.model_file import Model
-from truepair.recommender.new_users import with_more_users
+from truepair.recommender.lister import ListedUsers, known_users
+from truepair.recommender.lists import model_lister
+from truepair.recommender.model import Model
 
 
 def judge(model: Recommender, target: Interactions, before: Interactions, metric: str) -> Evaluation:
@@ -25,13 +26,25 @@ def judge(model: Recommender, target: Interactions, before: Interactions, metric
 
     Both have the codes of all interactions, which include those of the model.
     """
+    users, fitted = np.flatnonzero(target.user_counts), model.model_
+    own = fitted.seen.user_ids.find(target.user_ids, "user")[users]  # -1: the model does not know the user
+    block = known_users(fitted, target.user_ids.outside(users), own, exclude_seen=False)
+    return judge_lists(fitted, block, target, before, metric)
+
+
+def judge_lists(
+    fitted: Model, block: ListedUsers, target: Interactions, before: Interactions, metric: str
+) -> Evaluation:
+    """The same for users as the lister takes them: those of the target with a pair, in their order."""
     name, k = parse_metric(metric)
-    known = with_more_users(model.model_, target.user_ids)  # its codes of users are now those of the target
-    codes = target.item_ids.codes(known.seen.item_ids, "item")  # of the model's items
+    checked_k(k, fitted.seen.n_items)
     users = np.flatnonzero(target.user_counts)
-    trained = history_of(known).users[users]
-    listed = _lists(known, users, trained, _recoded(before, codes, known.seen), k)
-    listed = np.where(listed < 0, -1, codes[listed])
+    codes = target.item_ids.codes(fitted.seen.item_ids, "item")  # of the model's items
+    both = zip(block.hidden.pairs(), _taken(before, users, codes), strict=True)
+    hidden = Hidden.of_pairs(len(users), *(np.concatenate(side) for side in both))
+    listed = model_lister(fitted).top_k(block._replace(hidden=hidden), k).items
+    listed = np.pad(listed, ((0, 0), (0, k - listed.shape[1])), constant_values=-1)
+    listed, trained = np.where(listed < 0, -1, codes[listed]), ~block.popular
     hits = has_pairs(target, np.repeat(users, k), listed.ravel()).reshape(listed.shape)
     values = METRICS[name](hits, target.user_counts[users])
     return Evaluation(
@@ -47,18 +60,10 @@ def judge(model: Recommender, target: Interactions, before: Interactions, metric
     )
 
 
-def _lists(model: Model, users: Codes, trained: Mask, taken: Interactions, k: int) -> Codes:
-    """The model's items for each user (n, k); the most popular ones for users without a trained pair."""
-    listed = np.empty((len(users), k), dtype=np.int64)
-    alike, popularity = np.ones((model.seen.n_users, 1)), model.popularity[:, None]
-    listed[trained] = top_k(model.users, model.items, k, rows=users[trained], exclude=taken).items
-    listed[~trained] = top_k(alike, popularity, k, rows=users[~trained], exclude=taken).items
-    return listed
-
-
-def _recoded(part: Interactions, codes: Codes, seen: Interactions) -> Interactions:
-    """The pairs of items that the model knows, in its codes of items."""
+def _taken(part: Interactions, users: Codes, codes: Codes) -> tuple[Codes, Codes]:
+    """The pairs of these users and of items that the model knows: places of users, and its codes of items."""
     place = np.full(part.n_items, -1)
     place[codes] = np.arange(len(codes))
-    known = place[part.items] >= 0
-    return Interactions(part.users[known], place[part.items[known]], part.user_ids, seen.item_ids)
+    rows, items = Hidden(part.indptr[users], part.indptr[users + 1], part.items).pairs()
+    known = place[items] >= 0
+    return rows[known], place[items[known]]

@@ -108,7 +108,7 @@ def _model(model: Recommender | None, metric: str | None, seed: int | None) -> R
     given = {name: value for name, value in (("metric", metric), ("seed", seed)) if value is not None}
     chosen = Recommender(**({} if model is None else model.get_params())).set_params(**given)
     parse_metric(chosen.metric)
-    chosen.check()
+    _ = chosen.spec  # raises
     return chosen
 
 

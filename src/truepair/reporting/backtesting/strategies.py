@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 from truepair.data.interactions import Interactions
 from truepair.recommender.estimator import Recommender
-from truepair.recommender.parameters import as_json, from_json
 from truepair.reporting.backtesting.periods import Period, Timeline
+from truepair.spec.parameters import as_json, from_json
 
 
 class Source:
@@ -130,7 +130,7 @@ class Nothing:
         return first, seconds if period.number == 1 else 0.0
 
 
-class Popularity:
+class MostPopular:
     """The items with the most users."""
 
     about = "the items with the most users in the pairs that retraining learns from"
@@ -148,7 +148,7 @@ STRATEGIES: dict[str, type[Strategy]] = {
     "retrain": Retrain,
     "update": Update,
     "nothing": Nothing,
-    "popularity": Popularity,
+    "popularity": MostPopular,
 }
 """Where the model of a period comes from, by name."""
 

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from truepair.data.interactions import Interactions
+from truepair.data.ids import Codes
 from truepair.errors import check_choice, check_number, settle
-from truepair.evaluation.metrics import Mask
-from truepair.models.factor_matrices import Rows, take_rows
-from truepair.ranking.approximate.indexing import AUTO, CHOICES, EXACT, Indexing, People, index_items
+from truepair.ranking.approximate.indexing import AUTO, CHOICES, EXACT, Indexing, SampledUsers, index_items
 from truepair.ranking.prepared_items import PreparedItems
+from truepair.recommender.model import Model
 
 __all__ = ["AUTO", "CHOICES", "EXACT", "IndexChoice"]
 
@@ -35,9 +34,10 @@ class IndexChoice:
         settle(self, kind=check_choice("index", self.kind, CHOICES))
         settle(self, recall=check_number("recall", self.recall, 0, 1, open_low=True))
 
-    def applied(self, exact: PreparedItems, users: Rows, trained: Mask, seen: Interactions) -> Indexing:
+    def applied(self, exact: PreparedItems, model: Model, places: Codes) -> Indexing:
         """The items with an index, or as they are; the recall is measured for users with a trained vector."""
-        codes = np.flatnonzero(trained)
+        codes = np.flatnonzero(model.trained)
         codes = np.sort(np.random.default_rng(0).permutation(codes)[:_USERS])
-        sample = People(take_rows(users, codes), [seen.items_of(code) for code in codes.tolist()])
-        return index_items(exact, sample, self.kind, self.recall, self.path, self.say)
+        hidden = (places[model.seen.items_of(code)] for code in codes.tolist())
+        users = SampledUsers(model.scorer.rows(codes), [own[own >= 0] for own in hidden])
+        return index_items(exact, users, self.kind, self.recall, self.path, self.say)

@@ -60,7 +60,7 @@ class ItemFacts:
                     self._read(self._reader, item)
                     self._changed.discard(item)
             except StorageError:
-                pass  # the rest is read at the next chance; `Histories` counts failures
+                pass  # the rest is read at the next chance; `UserHistories` counts failures
             self._table = None
             self._hide()
 

@@ -14,7 +14,7 @@ from truepair.errors import InputError, StorageError
 from truepair.recommender.estimator import Recommender
 from truepair.serving.events.reading import StoredHistory
 from truepair.serving.id_texts import escaped
-from truepair.serving.lists.served_model import Asked, ServedModel
+from truepair.serving.lists.served_model import ListRequest, ServedModel
 from truepair.serving.page.catalogue import Catalogue
 from truepair.serving.page.figures import Figures
 from truepair.serving.refusals import RefusalError
@@ -266,7 +266,7 @@ class Browsing:
 
     def _explained(self, name: str, served: ServedModel, user: str, k: int) -> dict[str, Any]:
         catalogue = self.catalogue(served)
-        basis = served.plain_lists([Asked(user, 1)])[0].basis
+        basis = served.plain_lists([ListRequest(user, 1)])[0].basis
         rows = table_rows(served.recommend([user], {"k": k, "explain": _REASONS}))
         return {
             "model": name,

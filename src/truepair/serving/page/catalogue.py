@@ -43,7 +43,7 @@ class Catalogue:
     def __init__(self, served: ServedModel, table: pa.Table | None) -> None:
         self.table = table
         """The item table, for titles; one that changed needs another catalogue: `with_table`."""
-        self.model, self.parameters = served.model, served.parameters
+        self.model = served.model
         self.users, self.items = served.users, served.items
         self._lock = threading.RLock()
 
@@ -144,13 +144,12 @@ class Catalogue:
     def map(self) -> Map:
         """The most popular items, those that are alike near each other. InputError if none are alike."""
         with self._lock:
-            neighbours = lists.item_neighbours(self.model, self.parameters)
             order = np.argsort(-self.model.popularity, kind="stable")
-            codes = order[neighbours.trained[order]][:MAPPED]
+            codes = order[self.model.listed[order]][:MAPPED]
             among = np.zeros(len(order), bool)
             among[codes] = True
             ids = self.model.seen.item_ids
-            table = neighbours._replace(trained=among).similar(ids.ids.take(codes), _NEIGHBOURS)
+            table = lists.Neighbours(self.model).items(ids.ids.take(codes), _NEIGHBOURS, among)
             if not table.num_rows:
                 raise InputError("a map needs at least two items; the model has one.")
             place = np.full(len(order), -1)

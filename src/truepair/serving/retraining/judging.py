@@ -13,17 +13,18 @@ from truepair.evaluation import Evaluation, compare
 from truepair.evaluation.comparison import Comparison
 from truepair.randomness import random_bits
 from truepair.recommender.estimator import Recommender
-from truepair.reporting.backtesting.judging import judge
+from truepair.recommender.lists import ListOptions
+from truepair.recommender.model import Model
+from truepair.reporting.backtesting.judging import judge_lists
 from truepair.serving.events.event import Kinds
-from truepair.serving.events.reading import StoredHistory as History
+from truepair.serving.events.reading import StoredHistory
 from truepair.serving.id_texts import IdTexts
 from truepair.serving.limits import Limits
-from truepair.serving.lists.histories import Histories
-from truepair.serving.retraining.training_data import Row, rows_by_user
-from truepair.serving.retraining.training_data import TrainingData as Lessons
+from truepair.serving.lists.histories import UserHistories
+from truepair.serving.retraining.training_data import Row, TrainingData, rows_by_user
 
-MOST_PEOPLE = 5000
-"""People who are judged; of more, so many are drawn. To fold one in takes milliseconds."""
+MOST_USERS = 5000
+"""Users who are judged; of more, this many are sampled. To fold one in takes milliseconds."""
 
 
 class Judgement(NamedTuple):
@@ -49,44 +50,42 @@ class _Past:
         """Nothing comes any more."""
         return set()
 
-    def of_users(self, users: Sequence[str]) -> dict[str, History]:
+    def of_users(self, users: Sequence[str]) -> dict[str, StoredHistory]:
         """What was known about these people."""
         known = (user for user in users if user in self._rows or user in self._forgotten)
-        return {user: History(self._rows.get(user, []), user in self._forgotten) for user in known}
+        return {user: StoredHistory(self._rows.get(user, []), user in self._forgotten) for user in known}
 
     def close(self) -> None:
         """There is nothing to close."""
 
 
 def judged(
-    candidate: Recommender, running: Recommender, lessons: Lessons, kinds: Kinds, metric: str
+    candidate: Recommender, running: Recommender, data: TrainingData, kinds: Kinds, metric: str
 ) -> Judgement:
-    """Rank for each person of `lessons.judging` what they did not know, with both models.
+    """Rank for each person of `data.judging` what they did not know, with both models.
 
     A model ranks as it is served: people are folded in with those of their events until the cut that it has
     not learnt from. What a person knew by then is left out of the lists of both.
     """
-    target, before = _in_common_codes(lessons, candidate, running)
-    past = _Past(rows_by_user(lessons.past), lessons.forgotten)
+    target, before = _in_common_codes(data, candidate, running)
+    past = _Past(rows_by_user(data.past), data.forgotten)
     new, old = (
-        judge(_as_served(one, target, past, kinds), target, before, metric) for one in (candidate, running)
+        _judged_as_served(one.model_, target, before, metric, past, kinds) for one in (candidate, running)
     )
     return Judgement(new, old, compare(new, old, metric))
 
 
-def n_people(lessons: Lessons) -> int:
+def n_users(data: TrainingData) -> int:
     """How many people can judge."""
-    return 0 if lessons.judging is None else int((lessons.judging.user_counts > 0).sum())
+    return 0 if data.judging is None else int((data.judging.user_counts > 0).sum())
 
 
-def _in_common_codes(lessons: Lessons, *models: Recommender) -> tuple[Interactions, Interactions]:
+def _in_common_codes(data: TrainingData, *models: Recommender) -> tuple[Interactions, Interactions]:
     """The target and what was known before, of the judged people alone, with the items of all."""
-    target, known = lessons.judging, lessons.known
+    target, known = data.judging, data.known
     assert target is not None
     chosen = target.take(np.isin(target.users, _drawn(target)))
     users = IdMap.of(target.user_ids.outside(np.unique(chosen.users)), "user")
-    for model in models:  # a model of nobody has its first user
-        users = users.union(IdMap.of(model.seen_.user_ids.ids[:1], "user"), "user")
     items = known.item_ids.union(target.item_ids, "item")
     for model in models:
         items = items.union(model.seen_.item_ids, "item")
@@ -96,9 +95,9 @@ def _in_common_codes(lessons: Lessons, *models: Recommender) -> tuple[Interactio
 def _drawn(target: Interactions) -> Sequence[int]:
     """The users who judge."""
     users = np.flatnonzero(target.user_counts)
-    if len(users) > MOST_PEOPLE:
+    if len(users) > MOST_USERS:
         order = np.argsort(random_bits(0, len(users)), kind="stable")
-        users = np.sort(users[order[:MOST_PEOPLE]])
+        users = np.sort(users[order[:MOST_USERS]])
     return users  # type: ignore[return-value]
 
 
@@ -117,17 +116,16 @@ def _recoded(pairs: Interactions, users: IdMap, items: IdMap) -> Interactions:
     return Interactions(places[places >= 0], columns[places >= 0], users, items)
 
 
-def _as_served(model: Recommender, target: Interactions, past: _Past, kinds: Kinds) -> Recommender:
-    """The model with the judged people alone, folded in as the service does it."""
-    length = Limits().id_length
-    found = model.model_
-    users, items = (
-        IdTexts.of(ids, what, length)
-        for ids, what in ((found.seen.user_ids, "user"), (found.seen.item_ids, "item"))
-    )
-    people = Histories(found, model.get_params(), users, items, kinds)
-    people.reader = past
-    texts = [str(one) for one in target.user_ids.outside(np.flatnonzero(target.user_counts)).to_pylist()]
-    served = Recommender(**model.get_params())
-    served.model_ = people.model_of(texts)
-    return served
+def _judged_as_served(
+    model: Model, target: Interactions, before: Interactions, metric: str, past: _Past, kinds: Kinds
+) -> Evaluation:
+    """The lists of the judged users, folded in as the service does it."""
+    length, seen = Limits().id_length, model.seen
+    users, items = IdTexts.of(seen.user_ids, "user", length), IdTexts.of(seen.item_ids, "item", length)
+    histories = UserHistories(model, users, items, kinds)
+    histories.reader = past
+    ids = target.user_ids.outside(np.flatnonzero(target.user_counts))
+    texts = [str(one) for one in ids.to_pylist()]
+    codes = [users.codes.get(user, -1) for user in texts]
+    block = histories.listed(histories.persons(texts), codes, ids, ListOptions(exclude_seen=False))
+    return judge_lists(model, block, target, before, metric)

@@ -15,14 +15,12 @@ from truepair.errors import InputError, check_choice, check_whole
 from truepair.evaluation import Evaluation
 from truepair.models.encoders import Hybrid
 from truepair.recommender.estimator import Recommender
-from truepair.recommender.parts import parts_of
-from truepair.recommender.updating.facts import UPDATES
-from truepair.reporting.backtesting.strategies import restored
+from truepair.recommender.model import UPDATES
 from truepair.serving.events.event import Kinds
 from truepair.serving.events.opening import open_store
 from truepair.serving.events.reading import StoreReader
 from truepair.serving.retraining.decisions import Decision, now_text
-from truepair.serving.retraining.judging import Judgement, judged, n_people
+from truepair.serving.retraining.judging import Judgement, judged, n_users
 from truepair.serving.retraining.training_data import TrainingData, split_events
 from truepair.serving.retraining.versions import State, Versions
 
@@ -66,7 +64,7 @@ def reading(store: str) -> Iterator[StoreReader]:
 
 def check_retrainable(model: Recommender) -> None:
     """Raise if the service cannot retrain the model."""
-    if model.closed_form() is None and isinstance(parts_of(model.get_params()).encoder, Hybrid):
+    if isinstance(model.spec_.encoder, Hybrid):
         raise InputError(
             "a model with encoder = 'hybrid' cannot be retrained by the service, which does not have its "
             "features; fit it with them, and leave out --retrain and --retrain-events."
@@ -102,7 +100,7 @@ class _Round:
         data = split_events(learner.seen_, events, self.kinds, *until, forgotten)
         self.decision = Decision(
             "waited", "", against=state.current, events=data.events, new_events=data.new_events,
-            judged_events=data.judged_events, people=n_people(data), metric=running.metric,
+            judged_events=data.judged_events, people=n_users(data), metric=running.metric,
             new_pairs=data.new_pairs,
         )  # fmt: skip
         if reason := self._too_little(data):
@@ -113,7 +111,7 @@ class _Round:
         return self._concluded(candidate, found, data)
 
     def _too_little(self, data: TrainingData) -> str:
-        n, least = n_people(data), self.plan.users
+        n, least = n_users(data), self.plan.users
         if not data.new_pairs:
             return f"none of the {data.new_events:,} new events is a pair that the model could learn"
         if n < least:
@@ -182,9 +180,7 @@ def _is_much(running: Recommender, data: TrainingData) -> bool:
 
 def _fitted(running: Recommender, pairs: Interactions) -> Recommender:
     """A new model with the settings of the old one; those that were chosen automatically are kept."""
-    chosen = running.facts_.get("automatic", {}).get("chosen", {})
-    kept = restored({**chosen, "auto": False}) if running.auto and chosen else {}
-    candidate = Recommender(**{**running.get_params(), **kept}).fit(pairs)
+    candidate = Recommender(**running.spec_.parameters()).fit(pairs)
     candidate.output_ = running.output_
     return candidate
 

@@ -24,12 +24,12 @@ from truepair.serving.events.reading import StoreReader
 from truepair.serving.limits import Limits
 from truepair.serving.lists.index_choice import EXACT, IndexChoice
 from truepair.serving.lists.micro_batching import MicroBatcher
-from truepair.serving.lists.served_model import Asked, PlainList, ServedModel
+from truepair.serving.lists.served_model import ListRequest, PlainList, ServedModel
 from truepair.serving.web import answers, bodies
 from truepair.serving.web.document import document_router
 from truepair.serving.web.gorse.routes import Gorse
 from truepair.serving.web.guard import Guard
-from truepair.serving.web.logs import Log
+from truepair.serving.web.logs import RequestLog
 from truepair.serving.web.metrics import Metrics
 from truepair.serving.web.model_facts import shown_facts
 from truepair.serving.web.rates import RateLimit
@@ -56,7 +56,7 @@ class Service:
         kinds: Kinds | None = None,
         tokens: Tokens | None = None,
         limits: Limits | None = None,
-        log: Log | None = None,
+        log: RequestLog | None = None,
         gathered: int = GATHERED,
         index: IndexChoice | None = None,
         rate: float | None = None,
@@ -64,7 +64,7 @@ class Service:
     ) -> None:
         self.name = name
         self.limits, self.tokens, self.kinds = limits or Limits(), tokens or Tokens(), kinds or Kinds()
-        self.log = log or Log()
+        self.log = log or RequestLog()
         self.items, self.index = items, index
         self.store = open_store(store)
         self.reader = self.store.reader()
@@ -73,7 +73,7 @@ class Service:
         self.metrics = Metrics(lambda: self.served.people)
         self.metrics.show_index(lambda: self.served.indexing)
         self.rates = None if rate is None else RateLimit(rate)
-        self.lists_together: MicroBatcher[Asked, PlainList] = MicroBatcher(
+        self.lists_together: MicroBatcher[ListRequest, PlainList] = MicroBatcher(
             lambda asked: self.served.plain_lists(asked), GATHER_SECONDS, gathered
         )
         self.lists_together.sizes = self.metrics.gathered
@@ -205,7 +205,7 @@ class Service:
 
     async def user_list(self, request: Request, id: str, k: K = 10) -> Response:
         """The best items for a user."""
-        question = Asked(self.served.users.text(id), self.gate.whole("k", k))
+        question = ListRequest(self.served.users.text(id), self.gate.whole("k", k))
         found = await self.lists_together.ask(question)
         if answers.wants_arrow(request.headers.get("accept")):
             return answers.arrow_response(answers.plain_table(found))
@@ -263,7 +263,7 @@ class Service:
                 "pairs": len(seen),
                 "user_ids": str(seen.user_ids.ids.type),
                 "item_ids": str(seen.item_ids.ids.type),
-                "parameters": answers.plain_value(facts.get("parameters")),
+                "parameters": answers.plain_value(served.model.parameters_json()),
                 "facts": shown_facts(facts),
                 "kinds": dict(self.kinds.numbers),
                 "index": {"kind": served.indexing.kind, "recall": served.indexing.recall},

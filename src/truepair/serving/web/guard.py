@@ -12,7 +12,7 @@ from typing import Any
 
 from truepair.serving.id_texts import escaped
 from truepair.serving.limits import Limits
-from truepair.serving.web.logs import Log
+from truepair.serving.web.logs import RequestLog
 from truepair.serving.web.metrics import Metrics
 from truepair.serving.web.rates import RateLimit
 from truepair.serving.web.tokens import Tokens, credentials, is_loopback
@@ -37,7 +37,7 @@ class Guard:
         app: Any,
         limits: Limits,
         metrics: Metrics,
-        log: Log,
+        log: RequestLog,
         loopback_only: bool,
         rates: RateLimit | None = None,
         tokens: Tokens | None = None,

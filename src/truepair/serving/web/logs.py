@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 
 @dataclass(eq=False)
-class Log:
+class RequestLog:
     """Writes lines to a stream."""
 
     stream: TextIO = field(default_factory=lambda: sys.stderr)

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 from truepair.ranking.approximate.faiss_indexes import INDEXES
 from truepair.ranking.approximate.indexing import Indexing
-from truepair.serving.lists.histories import Histories
+from truepair.serving.lists.histories import UserHistories
 
 _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -18,7 +18,7 @@ _SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 class Metrics:
     """Counters and times of one process."""
 
-    def __init__(self, histories: Callable[[], Histories]) -> None:
+    def __init__(self, histories: Callable[[], UserHistories]) -> None:
         self.registry = CollectorRegistry()
         labels = ("method", "route", "status")
         self._requests = Counter(

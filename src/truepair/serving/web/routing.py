@@ -19,7 +19,7 @@ from truepair.errors import InputError, StorageError, check_whole, did_you_mean
 from truepair.serving.id_texts import escaped
 from truepair.serving.limits import Limits
 from truepair.serving.refusals import RefusalError
-from truepair.serving.web.logs import Log
+from truepair.serving.web.logs import RequestLog
 from truepair.serving.web.tokens import Tokens, credentials
 
 ARROW = "application/vnd.apache.arrow.stream"
@@ -44,7 +44,7 @@ class Gate(NamedTuple):
 
     tokens: Tokens
     limits: Limits
-    log: Log
+    log: RequestLog
 
     def whole(self, name: str, value: int, most: str = "k", low: int = 1) -> int:
         """A number of the query within a limit."""

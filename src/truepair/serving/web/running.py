@@ -15,7 +15,7 @@ import uvicorn
 
 from truepair.errors import InputError
 from truepair.serving.limits import Limits
-from truepair.serving.web.logs import Log
+from truepair.serving.web.logs import RequestLog
 from truepair.serving.web.protocol import BoundedProtocol
 from truepair.serving.web.tokens import Tokens, check_binding
 
@@ -38,7 +38,9 @@ def bound_socket(host: str, port: int, tokens: Tokens) -> socket.socket:
     return listening
 
 
-def run(app: Any, listening: socket.socket, limits: Limits, log: Log, ready: Callable[[str], object]) -> None:
+def run(
+    app: Any, listening: socket.socket, limits: Limits, log: RequestLog, ready: Callable[[str], object]
+) -> None:
     """Serve until SIGINT or SIGTERM; then accept nothing new, and finish what is running.
 
     `ready` is called with the address as soon as requests are accepted.
@@ -49,7 +51,7 @@ def run(app: Any, listening: socket.socket, limits: Limits, log: Log, ready: Cal
     asyncio.run(server.serve(sockets=[listening]))
 
 
-def configuration(app: Any, limits: Limits, log: Log) -> uvicorn.Config:
+def configuration(app: Any, limits: Limits, log: RequestLog) -> uvicorn.Config:
     """How uvicorn serves the application."""
     errors = logging.getLogger("uvicorn.error")
     errors.handlers, errors.propagate = [_ToLog(log)], False
@@ -96,7 +98,7 @@ class _Server(uvicorn.Server):
 class _ToLog(logging.Handler):
     """uvicorn's warnings as lines of the log."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: RequestLog) -> None:
         super().__init__(logging.WARNING)
         self.log = log
 

@@ -11,14 +11,13 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from truepair.errors import InputError, NoItemLeftError, StorageError
-from truepair.recommender import lists
 from truepair.serving.events.event import Event, Kinds
 from truepair.serving.events.reading import StoreReader
 from truepair.serving.events.records import ItemRecord
 from truepair.serving.events.writing import StoreWriter
 from truepair.serving.limits import Limits
 from truepair.serving.lists.micro_batching import MicroBatcher
-from truepair.serving.lists.served_model import Asked, PlainList, ServedModel
+from truepair.serving.lists.served_model import ListRequest, PlainList, ServedModel
 from truepair.serving.refusals import RefusalError
 from truepair.serving.web.gorse import fields
 from truepair.serving.web.gorse.fields import FeedbackBody, ItemBody, N, Offset, Score, UserBody
@@ -42,7 +41,7 @@ class Host(Protocol):
     limits: Limits
     kinds: Kinds
     metrics: Metrics
-    lists_together: MicroBatcher[Asked, PlainList]
+    lists_together: MicroBatcher[ListRequest, PlainList]
     gate: Gate
 
 
@@ -146,7 +145,7 @@ class Gorse:
         seen = await in_thread(self._seen, user)
         if not categories:
             k = min(end + len(seen), served.model.seen.n_items)
-            found = await self.service.lists_together.ask(Asked(user, max(k, 1)))
+            found = await self.service.lists_together.ask(ListRequest(user, max(k, 1)))
             names = (found.served.items.names[code] for code in found.items.tolist())
             scored = zip(names, found.scores.tolist(), strict=True)
             return [pair for pair in scored if pair[0] not in seen][:end]
@@ -213,7 +212,7 @@ class Gorse:
         served, end = self.service.served, self._end(n, offset)
         ids = served.users.typed([served.users.text(user)])
         try:
-            table = await in_thread(lists.similar_users, served.model, served.parameters, ids, max(end, 1))
+            table = await in_thread(served.neighbours.users, ids, max(end, 1))
         except InputError:
             return json_response([])
         return _scores(_pairs(table, "similar")[offset:end])

@@ -7,22 +7,24 @@ Outside of Python, parameters are *flat*: names of `Recommender`, and dotted nam
     flat                   -- resolve -->       keyword arguments of Recommender
     keyword arguments      -- as_json -->       plain JSON for a model file
     JSON of a model file   -- from_json -->     keyword arguments
+    keyword arguments      -- Spec.of -->       the spec, with all defaults
 
-Each of them takes the names of earlier versions too. Defaults are filled in later, by `with_defaults`.
+Each of them takes the names of earlier versions too.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, Self
 
-from truepair.errors import InputError, check_choice
-from truepair.losses import LOSSES
-from truepair.models.closed_forms import ALL_ENCODERS, EASE
-from truepair.recommender.defaults import FULL_CATALOGUE, PARTS_BY_DEFAULT, with_defaults
-from truepair.sampling import SAMPLERS
-from truepair.storage.old_names import current_parameters
+from truepair.errors import InputError, check_choice, did_you_mean
+from truepair.losses import LOSSES, Loss, Prior
+from truepair.models.closed_forms import ALL_ENCODERS, EASE, ClosedForm
+from truepair.models.encoders import Encoder
+from truepair.sampling import SAMPLERS, Sampler
+from truepair.spec.defaults import FULL_CATALOGUE, PARTS_BY_DEFAULT, with_defaults
+from truepair.storage.old_names import current_parameters, with_old_names
 from truepair.storage.plain_values import every_value, is_number
 
 # parameters that have fields of their own, and their kinds by name
@@ -45,6 +47,77 @@ BEFORE = {
     "popularity": 0.0,
     "auto": False,
 }  # in files older than these parameters
+
+
+@with_old_names
+@dataclasses.dataclass(kw_only=True, eq=False, repr=False)
+class Parameters:
+    """The parameters of a Recommender as they are given; as in scikit-learn, they are checked when used."""
+
+    loss: str | Loss = "infonce"
+    encoder: str | Encoder | ClosedForm = "mf"
+    sampler: str | Sampler = "full"
+    dim: int | None = None
+    scoring: Literal["dot", "cosine"] | None = None
+    temperature: float | None = None
+    popularity: float | None = None
+    tau: Prior = "density"
+    blend: str | EASE | None = None
+    blend_weight: float = 1.0
+    validation: float | None = None
+    metric: str = "ndcg@20"
+    hold_out: str = "auto"
+    engine: str = "auto"
+    epochs: int | None = None
+    stop_after: int | None = None
+    batch_size: int | None = None
+    n_extra: int = 5
+    n_unlabelled: int = 5
+    optimizer: Literal["adam", "sgd", "adagrad"] | None = None
+    learning_rate: float | None = None
+    schedule: Literal["constant", "step", "linear", "cosine"] | None = None
+    decay_epoch: int = 100
+    decay: float = 0.1
+    weight_decay: float | None = None
+    l2_users: float | None = None
+    l2_items: float = 0.0
+    dislike_weight: float = 1.0
+    optimizer_state: Literal["device", "half", "host"] = "device"
+    patience: int | Literal["auto"] | None = "auto"
+    validate_every: int = 1
+    seed: int = 0
+    device: str = "auto"
+    auto: bool = True
+
+    @classmethod
+    def of(cls, flat: Mapping[str, Any]) -> Self:
+        """The object of flat parameters, as in configurations and trials: see `resolve`."""
+        return cls().set_params(**resolve(flat))
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """All parameters by name."""
+        return {name: getattr(self, name) for name in PARAMETERS}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change parameters; an unknown one raises an error."""
+        for name, value in current_parameters(params).items():
+            check_parameter(name)
+            setattr(self, name, value)
+        return self
+
+    def given(self) -> dict[str, Any]:
+        """The parameters that differ from the defaults."""
+        return {k: v for k, v in self.get_params().items() if repr(v) != repr(PARAMETERS[k])}
+
+
+PARAMETERS: dict[str, Any] = {each.name: each.default for each in dataclasses.fields(Parameters)}
+"""The parameters of a Recommender and their defaults."""
+
+
+def check_parameter(name: str) -> None:
+    """Raise if it is not a parameter of a Recommender."""
+    if name not in PARAMETERS:
+        raise InputError(f"{name!r} is not a parameter of Recommender.{did_you_mean(name, PARAMETERS)}")
 
 
 def may_be_none(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Defaults of the parameters that were not given, and the given ones that have no effect.
+"""Defaults of the parameters that were not given.
 
 Defaults depend on whether the sampler samples items, on whether the engine "cpu" trains, and on whether the
 loss is made for cosine scores. The measurements behind them are in lab/docs/full-catalogue-log.md and
@@ -7,14 +7,13 @@ docs/performance.md.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from truepair.losses import LOSSES, Loss
-from truepair.models.closed_forms import ClosedForm
-from truepair.models.encoders import ENCODERS, Encoder
+from truepair.models.encoders import ENCODERS
 from truepair.sampling import DNS, SAMPLERS, Full, Sampler
 from truepair.training import AUTO
 from truepair.training.sampled.cpu.engine import lacking_part
@@ -96,49 +95,3 @@ def default_batch_size(sampler: str | Sampler, n_pairs: int, n_users: int = 0) -
     few_pairs = min(8192 * n_users // max(n_pairs, 1), n_users // 16, 2048)
     many = max(few_pairs, min(n_users // 2048, 4096))
     return many if many > 128 else min(max(n_pairs // 1000, 8), 128)
-
-
-# --- parameters without effect -----------------------------------------------------------------------------
-
-
-def unused(
-    parameters: Mapping[str, Any], given: Collection[str], closed: ClosedForm | None
-) -> dict[str, str]:
-    """The given parameters that have no effect, each with the reason and the remedy.
-
-    `closed` is the encoder if it is a closed form. It has no loss, no sampler and no training; the seed is
-    that of a split.
-    """
-    if closed is not None:
-        why = f"encoder = {closed} is not trained; leave it out, or use one of {', '.join(ENCODERS)}"
-        return {name: why for name in given if name not in USED_BY_CLOSED_FORMS}
-    encoder, loss, sampler = (parameters[part] for part in ("encoder", "loss", "sampler"))
-    alone = "" if "blend" in given else "there is no blend; leave it out, or add blend='ease'"
-    reasons = {"tau": _prior_unused(loss), "blend_weight": alone}
-    if isinstance(encoder, Encoder):
-        why = _set_on_object("encoder", encoder)
-        reasons |= dict.fromkeys(("dim", "scoring", "temperature", "popularity"), why)
-    if not is_full(sampler):
-        reasons["dislike_weight"] = (
-            f"sampler = {sampler!r} draws items, one of them disliked; leave it out, or use sampler='full'"
-        )
-    else:
-        why = f"sampler = {sampler!r} compares with all items; leave it out, or use a sampler that draws"
-        reasons |= dict.fromkeys(("n_extra", "n_unlabelled"), why)
-    return {name: why for name, why in reasons.items() if why and name in given}
-
-
-def _prior_unused(loss: object) -> str:
-    """Why a prior given with this loss has no effect; empty if it has."""
-    kind = _kind_of(loss)
-    if kind is None:
-        return ""  # another check rejects it
-    if kind.uses_prior:
-        return "" if isinstance(loss, str) else _set_on_object("loss", loss)
-    others = ", ".join(name for name, other in LOSSES.items() if other.uses_prior)
-    return f"loss = {loss!r} has no prior; losses with a prior: {others}"
-
-
-def _set_on_object(part: str, value: object) -> str:
-    kind = type(value).__name__
-    return f"{part} = {kind}(…) has its own; set it on the object, or choose the {part} by name"

@@ -1,0 +1,156 @@
+"""Scorer: the parts of a fitted model that scores are made of.
+
+    score(u, i) = ⟨e_u, e_i⟩ + term_i + Σ_j x_uj · w_ij
+
+e are trained vectors, `term` is the part of a score that is the same for all users, x_u is the history of a
+user and w the weights of a closed form. A model has some of these parts: MF the vectors, and a term if it
+adds popularity; EASE the weights; a blend all of them. Ranking multiplies two matrices, a row for each user
+and a row for each item, in which the parts lie side by side: `rows` and `columns` make them, and nothing else
+knows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+import torch.nn.functional as F  # noqa: N812, the name everybody uses
+from torch import Tensor
+
+from truepair.data.ids import Codes
+from truepair.errors import settle
+from truepair.models.factor_matrices import Rows, by_columns, check_room, dot_rows, take_rows
+
+Floats32 = np.ndarray[tuple[int], np.dtype[np.float32]]
+
+
+@dataclass(frozen=True, eq=False)
+class Scorer:
+    """The parts of a model's scores; vectors of length 0, and None, where it does not have a part."""
+
+    users: Tensor
+    """[n_users, d], the vectors of known users, scaled for scoring."""
+    items: Tensor
+    """[n_items, d]"""
+    term: Tensor | None = None
+    """[n_items]"""
+    history: sp.csr_array | None = None
+    """[n_users, n_items], x_u of known users."""
+    weights: Rows | None = None
+    """[n_items, n_items]: row i has the weights of all items j for the score of i."""
+
+    @property
+    def dim(self) -> int:
+        """The length of the vectors."""
+        return int(self.items.shape[1])
+
+    @property
+    def width(self) -> int:
+        """The number of columns of `columns`."""
+        weights = 0 if self.weights is None else int(self.weights.shape[1])
+        return weights + self.dim + (self.term is not None)
+
+    @property
+    def is_blend(self) -> bool:
+        """Whether there are trained vectors and weights of a closed form."""
+        return self.weights is not None and self.dim > 0
+
+    @cached_property
+    def columns(self) -> Rows:
+        """A row for each item, whose product with a row of a user is the score. [n_items, …]"""
+        if self.weights is None:
+            return self._vectors
+        if not self.dim:
+            return self.weights
+        assert isinstance(self.weights, Tensor)
+        n, device = len(self.items), self.weights.device
+        what = f"A blend with EASE over {n:,} items"
+        check_room(what, 4 * n * self.width, device, "train without blend='ease'")
+        joined = torch.cat([self.weights.T, self._vectors.to(device).T]).T  # by columns, for sparse rows
+        settle(self, weights=joined[:, :n])  # they are in memory once
+        return joined
+
+    @cached_property
+    def _vectors(self) -> Tensor:
+        """The vectors of items with the term as the last column: what a fold-in is fitted against."""
+        return self.items if self.term is None else torch.cat([self.items, self.term[:, None]], dim=1)
+
+    @property
+    def trained_columns(self) -> Tensor:
+        """The part of `columns` that is trained."""
+        return self._vectors
+
+    def query(self, vectors: Tensor, history: sp.csr_array | None) -> Rows:
+        """A row for each of some users, by their vectors and histories, for products with `columns`."""
+        if self.term is not None:
+            vectors = F.pad(vectors, (0, 1), value=1.0)
+        if self.weights is None:
+            return vectors
+        assert history is not None
+        if not self.dim:
+            return history
+        n, dim = vectors.shape
+        places = np.tile(np.arange(dim, dtype=history.indices.dtype), n)
+        parts = (vectors.cpu().numpy().ravel(), places, np.arange(n + 1) * dim)
+        return sp.csr_array(sp.hstack([history, sp.csr_array(parts, shape=(n, dim))], format="csr"))
+
+    def rows(self, users: Codes | None = None) -> Rows:
+        """`query` of these known users, or of all."""
+        if users is None:
+            return self.query(self.users, self.history)
+        history = None if self.history is None else sp.csr_array(self.history[users])
+        vectors = take_rows(self.users, users)
+        assert isinstance(vectors, Tensor)
+        return self.query(vectors, history)
+
+    def scores(self, users: Codes, items: Codes) -> Floats32:
+        """The score of each pair of a known user and an item."""
+        known, places = np.unique(users, return_inverse=True)
+        return np.asarray(dot_rows(self.rows(known), self.columns, places, items), np.float32)
+
+    def matrices(self) -> tuple[Rows, Rows]:
+        """(users, items), whose products are the scores."""
+        return self.rows(), self.columns
+
+    def on_cpu(self) -> Scorer:
+        """With all parts in main memory."""
+        parts = {name: getattr(self, name) for name in ("users", "items", "term", "weights")}
+        moved = {n: part.cpu() for n, part in parts.items() if isinstance(part, Tensor)}
+        return replace(self, **moved)  # type: ignore[arg-type]
+
+    def take(self, users: Codes, items: Codes) -> Scorer:
+        """The vectors and terms of these users and items; weights, which are between items, are left out."""
+        of_users, of_items = torch.from_numpy(users), torch.from_numpy(items)
+        term = None if self.term is None else self.term[of_items]
+        return Scorer(self.users[of_users], self.items[of_items], term)
+
+
+def trained_scorer(users: Tensor, items: Tensor, has_term: bool) -> Scorer:
+    """The scorer of the two matrices of training, whose last column is the term, if there is one."""
+    if not has_term:
+        return Scorer(users, items)
+    return Scorer(users[:, :-1].contiguous(), items[:, :-1].contiguous(), items[:, -1].contiguous())
+
+
+def stored_scorer(users: Rows, items: Rows, n_items: int, dim: int | None, has_term: bool) -> Scorer:
+    """The scorer of two matrices in which all parts lie side by side, as files of version 1 have them.
+
+    `dim` is None for a closed form.
+    """
+    if dim is None:
+        if isinstance(users, Tensor):  # popularity
+            nothing = users.new_zeros(len(users), 0), items.new_zeros(n_items, 0)  # type: ignore[union-attr]
+            return Scorer(*nothing, items[:, 0].contiguous())  # type: ignore[union-attr]
+        nothing = torch.zeros(users.shape[0], 0), torch.zeros(n_items, 0)
+        return Scorer(*nothing, history=users, weights=items)
+    if isinstance(users, Tensor):
+        assert isinstance(items, Tensor)
+        return trained_scorer(users, items, has_term)
+    assert isinstance(items, Tensor)
+    vectors = torch.from_numpy(users[:, n_items:].toarray())
+    own = trained_scorer(vectors, items[:, n_items:].contiguous(), has_term)
+    history = sp.csr_array(users[:, :n_items])
+    return replace(own, history=history, weights=by_columns(items[:, :n_items]))

@@ -1,0 +1,196 @@
+"""Lister: the only way from a model to lists. Prepared once, called many times.
+
+`recommend`, backtests and the service all call `Lister.top_k`: what is served is what is recommended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from truepair.data.ids import Codes
+from truepair.data.interactions import Interactions
+from truepair.errors import NoItemLeftError
+from truepair.evaluation.metrics import Mask
+from truepair.models.factor_matrices import Rows, free_bytes, n_rows, take_rows
+from truepair.ranking.approximate.indexed_items import IndexedItems
+from truepair.ranking.prepared_items import Hidden, PreparedItems
+from truepair.ranking.selection import TopK
+from truepair.recommender.listing.explanation import Explanation
+from truepair.recommender.listing.reranking import Reranking
+from truepair.recommender.model import Model
+
+_SCORES = 50_000_000  # that a CPU computes in the time in which a GPU gets the items
+_NOTHING = np.empty(0, np.int64)
+
+
+class ListedUsers(NamedTuple):
+    """Some users who get lists: known ones, or new ones by their histories."""
+
+    ids: pa.Array
+    rows: Rows
+    """[n, …], `Scorer.query` of each; that of a user who is popular is not used."""
+    popular: Mask
+    """[n], who gets the most popular items."""
+    hidden: Hidden
+    """What each must not get, in codes of the model."""
+    seen: sp.csr_array | None = None
+    """[n, n_items], ones where a user has an item; only explanations need it."""
+
+    def part(self, rows: Mask) -> ListedUsers:
+        """Some of them."""
+        places = np.flatnonzero(rows)
+        hidden = Hidden(self.hidden.starts[places], self.hidden.ends[places], self.hidden.items)
+        seen = None if self.seen is None else sp.csr_array(self.seen[places])
+        return ListedUsers(
+            self.ids.take(places), take_rows(self.rows, places), self.popular[places], hidden, seen
+        )
+
+
+def known_users(
+    model: Model,
+    ids: pa.Array,
+    codes: Codes,
+    exclude_seen: bool = True,
+    excluded: Mapping[Any, Codes] | None = None,
+    seen: bool = False,
+) -> ListedUsers:
+    """Users by their codes in the model, -1 for an unknown one; `excluded`: items of some ids."""
+    rows, known = np.maximum(codes, 0), model.seen
+    masks = ([known] if exclude_seen else []) + ([known.dislikes] if known.dislikes is not None else [])
+    if len(masks) == 1 and not excluded:
+        hidden = _of_users(masks[0], codes)  # nothing is copied
+    else:
+        parts = [_of_users(mask, codes) for mask in masks]
+        if excluded:
+            parts.append(Hidden.of([excluded.get(one, _NOTHING) for one in ids.to_pylist()]))
+        pairs = [part.pairs() for part in parts]
+        owners, items = (np.concatenate([_NOTHING, *(pair[side] for pair in pairs)]) for side in (0, 1))
+        hidden = Hidden.of_pairs(len(codes), owners, items)
+    popular = (codes < 0) | ~model.trained[rows]
+    items_of = sp.csr_array(known.csr()[rows]) if seen else None
+    return ListedUsers(ids, model.scorer.rows(rows), popular, hidden, items_of)
+
+
+def _of_users(mask: Interactions, codes: Codes) -> Hidden:
+    rows = np.maximum(codes, 0)
+    starts = mask.indptr[rows]
+    ends = np.where(codes >= 0, mask.indptr[rows + 1], starts)
+    return Hidden(starts, ends, mask.items)
+
+
+@dataclass(frozen=True, eq=False)
+class Lister:
+    """The candidates of a model in the order and layout that ranking needs, and how lists are chosen."""
+
+    model: Model
+    codes: Codes
+    """[n], the candidates' codes in the model."""
+    by_scores: PreparedItems | IndexedItems
+    by_popularity: PreparedItems
+    reranking: Reranking | None = None
+    explanation: Explanation | None = None
+
+    @staticmethod
+    def of(
+        model: Model,
+        allowed: Mask | None = None,
+        n_users: int = 1,
+        reranking: Reranking | None = None,
+        explanation: Explanation | None = None,
+    ) -> Lister:
+        """Of the items that can be listed, those that are allowed; on a GPU if that is worth it for these
+        many users."""
+        listed = model.listed if allowed is None else model.listed & allowed
+        codes = np.flatnonzero(listed)
+        if not len(codes):
+            raise NoItemLeftError("no item is left to recommend; loosen where, only_items or exclude_items.")
+        items = take_rows(model.scorer.columns, codes)
+        if isinstance(items, Tensor) and is_worth_a_gpu(n_users, items, model.device):
+            items = items.to(model.device)
+        counts = model.popularity[codes]
+        shares = (counts / max(model.popularity[codes].sum(), 1)).astype(np.float32)[:, None]
+        by_popularity = PreparedItems(torch.from_numpy(shares))
+        return Lister(model, codes, PreparedItems.of(items), by_popularity, reranking, explanation)
+
+    @cached_property
+    def places(self) -> Codes:
+        """[n_items], the place of each item among the candidates; -1: it is not one."""
+        place = np.full(self.model.seen.n_items, -1)
+        place[self.codes] = np.arange(len(self.codes))
+        return place
+
+    def top_k(self, users: ListedUsers, k: int, never: Codes = _NOTHING) -> TopK:
+        """The best items of each user, in codes of the model; `never` are codes that nobody gets."""
+        n, n_popular, k = len(users.popular), np.count_nonzero(users.popular), min(k, len(self.codes))
+        if not n or 0 < n_popular < n:
+            found = TopK(np.empty((n, k), np.int64), np.empty((n, k), np.float32))
+            for some in (users.popular, ~users.popular):
+                if some.any():
+                    found.items[some], found.scores[some] = self.top_k(users.part(some), k, never)
+            return found
+        hidden, is_part = users.hidden, len(self.codes) < self.model.seen.n_items
+        if is_part:
+            hidden, never = hidden.recoded(self.places), self.places[never]
+            never = never[never >= 0]
+        prepared = self.by_popularity if n_popular else self.by_scores
+        best = self._best(prepared, torch.ones(n, 1) if n_popular else users.rows, k, hidden, never)
+        return TopK(np.where(best.items >= 0, self.codes[best.items], -1), best.scores) if is_part else best
+
+    def _best(
+        self, prepared: PreparedItems | IndexedItems, vectors: Rows, k: int, hidden: Hidden, never: Codes
+    ) -> TopK:
+        if isinstance(prepared, IndexedItems):
+            allowed = None
+            if len(never):
+                allowed = np.ones(len(self.codes), dtype=bool)
+                allowed[never] = False
+            return prepared.top_k(vectors, k, hidden, allowed)
+        if len(never):
+            hidden = hidden.with_all(never)
+        if self.reranking is not None:
+            return self.reranking.top_k(prepared, vectors, k, hidden)
+        return prepared.top_k(vectors, k, hidden)
+
+    def table(self, users: ListedUsers, k: int, never: Codes = _NOTHING) -> pa.Table:
+        """A table of user, item, score, rank, and the columns of the explanation."""
+        items, scores = self.top_k(users, k, never)
+        real = items >= 0
+        rows = np.repeat(np.arange(len(items)), real.sum(axis=1))
+        columns = {
+            "user": users.ids.take(pa.array(rows)),
+            "item": self.model.seen.item_ids.outside(items[real]),
+            "score": scores[real],
+            "rank": np.broadcast_to(np.arange(1, items.shape[1] + 1), items.shape)[real],
+        }
+        if self.explanation is not None:
+            place = np.where(users.popular, -1, np.arange(len(items)))[rows]
+            columns |= self.explanation.columns(users.rows, users.seen, place, items[real], scores[real])
+        return pa.table(columns)
+
+
+def stacked(rows: Sequence[Rows]) -> Rows:
+    """Rows below each other, dense or sparse."""
+    if isinstance(rows[0], Tensor):
+        return torch.cat([row for row in rows if isinstance(row, Tensor)])
+    return sp.csr_array(sp.vstack([row for row in rows if isinstance(row, sp.csr_array)], format="csr"))
+
+
+def is_worth_a_gpu(n_users: int, items: Tensor, device: torch.device) -> bool:
+    """Whether lists of these many users come sooner by way of a GPU.
+
+    The items travel there, are copied once more in the order of ties, and a block of scores needs room for
+    its sorting too.
+    """
+    if device.type == "cpu" or items.device == device or n_users * n_rows(items) < _SCORES:
+        return False
+    free = free_bytes(device)
+    return free is None or 3 * 4 * items.numel() + 64 * 4 * n_rows(items) <= free
