@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 import torch
 import torch.nn.functional as F  # noqa: N812, the name everybody uses
@@ -92,10 +93,7 @@ class Scorer:
         assert history is not None
         if not self.dim:
             return history
-        n, dim = vectors.shape
-        places = np.tile(np.arange(dim, dtype=history.indices.dtype), n)
-        parts = (vectors.cpu().numpy().ravel(), places, np.arange(n + 1) * dim)
-        return sp.csr_array(sp.hstack([history, sp.csr_array(parts, shape=(n, dim))], format="csr"))
+        return _side_by_side(history, vectors.cpu().numpy())
 
     def rows(self, users: Codes | None = None) -> Rows:
         """`query` of these known users, or of all."""
@@ -126,6 +124,20 @@ class Scorer:
         of_users, of_items = torch.from_numpy(users), torch.from_numpy(items)
         term = None if self.term is None else self.term[of_items]
         return Scorer(self.users[of_users], self.items[of_items], term)
+
+
+def _side_by_side(history: sp.csr_array, vectors: npt.NDArray[np.float32]) -> sp.csr_array:
+    """Sparse rows followed by dense ones, as `scipy.sparse.hstack` would join them, in a part of its time."""
+    (n, dim), n_items = vectors.shape, history.shape[1]
+    starts = history.indptr + dim * np.arange(n + 1)
+    is_vector = np.ones(starts[-1], dtype=bool)
+    is_vector[np.arange(len(history.indices)) + dim * np.repeat(np.arange(n), np.diff(history.indptr))] = (
+        False
+    )
+    columns, values = np.empty(len(is_vector), history.indices.dtype), np.empty(len(is_vector), np.float32)
+    columns[~is_vector], values[~is_vector] = history.indices, history.data
+    columns[is_vector], values[is_vector] = np.tile(np.arange(dim) + n_items, n), vectors.ravel()
+    return sp.csr_array((values, columns, starts), shape=(n, n_items + dim))
 
 
 def trained_scorer(users: Tensor, items: Tensor, has_term: bool) -> Scorer:
