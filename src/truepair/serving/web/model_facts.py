@@ -7,10 +7,7 @@ from typing import Any
 
 from truepair.serving.web.answers import plain_value
 
-_SHOWN = (
-    *("epoch", "engine", "training loss", "training curve", "clamped share", "automatic"),
-    *("prior", "reading", "weights", "dislikes", "updates", "versions", "not used"),
-)
+_SHOWN = ("epoch", "engine", "training loss", "training curve", "clamped share", "automatic")
 
 
 def shown_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
