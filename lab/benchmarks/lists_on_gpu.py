@@ -38,7 +38,7 @@ def world(n_users: int, n_items: int, dim: int, per_user: int = 50) -> Recommend
     start.model_ = dataclasses.replace(
         start.model_, scorer=Scorer(parts[0] / 0.15, parts[1]), seen=seen,
         popularity=np.maximum(seen.item_counts, 1),
-        trained=np.ones(n_users, dtype=bool), added=np.zeros(n_items, dtype=bool),
+        trained=np.ones(n_users, dtype=bool), added=np.zeros(n_items, dtype=bool), start=None,
     )  # fmt: skip
     return start
 

@@ -128,7 +128,7 @@ def _recommender(
     scorer = trained_scorer(torch.from_numpy(users), torch.from_numpy(items), bool(popularity))
     start.model_ = dataclasses.replace(
         start.model_, scorer=scorer, seen=seen, popularity=counts,
-        trained=np.ones(n_users, dtype=bool), added=np.zeros(n_items, dtype=bool),
+        trained=np.ones(n_users, dtype=bool), added=np.zeros(n_items, dtype=bool), start=None,
     )  # fmt: skip
     return start
 

@@ -142,6 +142,10 @@ def test_what_somebody_just_did_is_excluded_and_moves_their_vector(serve, model)
     assert score == pytest.approx(folded["score"][0].as_py(), abs=1e-5)
 
 
+def test_no_pairs_have_no_scores(serve, model):
+    assert serve(model).post("/v1/scores", {"pairs": []}).json == {"scores": []}
+
+
 def test_events_of_unknown_people_fold_them_in(serve, model):
     client = serve(model)
     assert client.get("/v1/users/new/recommendations").json["basis"] == "popularity"

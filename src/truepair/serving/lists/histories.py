@@ -143,7 +143,8 @@ class UserHistories:
         """Persons, or where there is none users by their codes, as a lister takes them; -1 for an unknown
         user."""
         model = self.model
-        known = np.array([-1 if one is not None else code for one, code in zip(found, codes, strict=True)])
+        both = zip(found, codes, strict=True)
+        known = np.array([-1 if one is not None else code for one, code in both], np.int64)
         explain = own.explain is not False
         excluded = excluded_items(model, own.by_user, own.unknown)
         block = known_users(model, ids, known, own.exclude_seen, excluded, explain)

@@ -131,7 +131,8 @@ class ServedModel:
             found = self.people.persons(texts)
             codes = [self.users.codes.get(user, -1) for user in texts]
             ids = self.users.typed(texts)
-            known = np.array([one is not None or code >= 0 for one, code in zip(found, codes, strict=True)])
+            both = zip(found, codes, strict=True)
+            known = np.array([one is not None or code >= 0 for one, code in both], dtype=bool)
             if given.unknown == "error" and not known.all():
                 codes_of(self.model.seen.user_ids, ids.filter(pa.array(~known)), "user", "error")
             block = self.people.listed(found, codes, ids, given)
@@ -215,7 +216,7 @@ class ServedModel:
                     )
             known = [self.users.codes.get(user, -1) for user in users]
             block = self.people.listed(people, known, self.users.typed(users))
-            codes = np.array([self.items.codes[item] for item in items])
+            codes = np.array([self.items.codes[item] for item in items], np.int64)
             scores = dot_rows(block.rows, self.model.scorer.columns, np.arange(len(users)), codes)
             shares = self.model.popularity / self.model.popularity.sum()
             scores[block.popular] = shares[codes[block.popular]]  # as in `recommend`
