@@ -140,7 +140,7 @@ def _catalogue(work: Work, kind: str, items: Any) -> tuple[str, str]:
 # --- pairs -----------------------------------------------------------------------------------------
 
 
-class Rows(NamedTuple):
+class UserRows(NamedTuple):
     """Rows of whole users, sorted by pair, then as in the source."""
 
     users: Numbers
@@ -244,7 +244,7 @@ def merge_steps(facts: dict[str, Any], policy: str) -> list[Step]:
     return [*steps, *([dislikes_note(facts["disliked"])] if facts["disliked"] else [])]
 
 
-def _blocks(work: Work, staged: dict[str, Any], options: ReadOptions) -> Iterator[Rows]:
+def _blocks(work: Work, staged: dict[str, Any], options: ReadOptions) -> Iterator[UserRows]:
     extra, with_dislikes = staged["columns"], staged["disliked"]
     by_row = ["r.row"] if extra or with_dislikes or options.policy == "error" else []
     chosen = ["u.code as u", "i.code as i", *by_row, *(f"r.{name}" for name in extra)]
@@ -252,7 +252,7 @@ def _blocks(work: Work, staged: dict[str, Any], options: ReadOptions) -> Iterato
     query = f"select {', '.join(chosen)} {_CODED} order by {', '.join(['u', 'i', *by_row])}"
     for table in _whole_users(work.batches(query, _AT_ONCE // 4)):
         values = {name: table.column(name).to_numpy() for name in table.column_names}
-        yield Rows(
+        yield UserRows(
             values["u"].astype(np.int64, copy=False),
             values["i"].astype(np.int64, copy=False),
             {name: values[name] for name in extra},
@@ -278,7 +278,7 @@ def _whole_users(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(waiting)
 
 
-def _weighted(rows: Rows, clock: Clock | None, options: ReadOptions) -> dict[str, Values]:
+def _weighted(rows: UserRows, clock: Clock | None, options: ReadOptions) -> dict[str, Values]:
     """The columns, with decayed weights if there is a half-life."""
     if clock is None:
         return rows.extra
@@ -291,7 +291,7 @@ def _weighted(rows: Rows, clock: Clock | None, options: ReadOptions) -> dict[str
     }
 
 
-def _only(rows: Rows, chosen: Numbers) -> Rows:
+def _only(rows: UserRows, chosen: Numbers) -> UserRows:
     row = None if rows.row is None else rows.row[chosen]
     return rows._replace(users=rows.users[chosen], items=rows.items[chosen], row=row)
 

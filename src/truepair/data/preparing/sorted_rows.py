@@ -29,7 +29,7 @@ Tables = Callable[[], Iterator[pa.Table]]
 Mask = npt.NDArray[np.bool_]
 
 
-class Rows(NamedTuple):
+class KeyedRows(NamedTuple):
     """Rows in the order of their pairs; a key is user·n_items + item."""
 
     keys: Codes
@@ -114,7 +114,7 @@ class SortedRows:
             raise repeats_error(self.source, first, users.ids[user].as_py(), items.ids[item].as_py())
         self.steps += [Step(f"repeated pair ({policy} kept)", removed)] if removed else []
 
-    def _coded(self, users: IdMap, items: IdMap) -> Iterator[Rows]:
+    def _coded(self, users: IdMap, items: IdMap) -> Iterator[KeyedRows]:
         """The keys and columns of each table; an error if rows are not in order."""
         start, last = 0, -1  # the code of the last user, the key of the last row
         for table in filter(len, self._tables()):
@@ -133,7 +133,7 @@ class SortedRows:
                     f"{self.source} is not sorted by user, then item, text by its bytes; sort it so."
                 )
             start, last = start + int(of_users[-1]), int(keys[-1])
-            yield Rows(keys, {role: column.to_numpy() for role, column in columns.items()})
+            yield KeyedRows(keys, {role: column.to_numpy() for role, column in columns.items()})
 
     # --- both --------------------------------------------------------------------------------------
 
@@ -167,9 +167,9 @@ class SortedRows:
             )
 
 
-def whole_pairs(blocks: Iterator[Rows]) -> Iterator[Rows]:
+def whole_pairs(blocks: Iterator[KeyedRows]) -> Iterator[KeyedRows]:
     """The same rows in blocks none of which ends within the rows of a pair."""
-    waiting: list[Rows] = []  # rows of the last pair so far
+    waiting: list[KeyedRows] = []  # rows of the last pair so far
     for rows in blocks:
         cut = int(np.searchsorted(rows.keys, rows.keys[-1]))  # where the last pair begins
         if cut or (waiting and waiting[-1].keys[-1] != rows.keys[0]):
@@ -180,15 +180,15 @@ def whole_pairs(blocks: Iterator[Rows]) -> Iterator[Rows]:
         yield _joined(waiting)
 
 
-def _slice(rows: Rows, first: int, end: int) -> Rows:
-    return Rows(rows.keys[first:end], {role: values[first:end] for role, values in rows.columns.items()})
+def _slice(rows: KeyedRows, first: int, end: int) -> KeyedRows:
+    return KeyedRows(rows.keys[first:end], {role: values[first:end] for role, values in rows.columns.items()})
 
 
-def _joined(parts: list[Rows]) -> Rows:
+def _joined(parts: list[KeyedRows]) -> KeyedRows:
     columns: dict[str, Any] = {
         role: np.concatenate([part.columns[role] for part in parts]) for role in parts[0].columns
     }
-    return Rows(np.concatenate([part.keys for part in parts]), columns)
+    return KeyedRows(np.concatenate([part.keys for part in parts]), columns)
 
 
 def _place(table: pa.Table, row: int) -> str:
