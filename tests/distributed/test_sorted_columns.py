@@ -8,7 +8,7 @@ pytest.importorskip("duckdb")
 
 import truepair as tp
 from truepair.data.preparing.sorted_pairs import Shares, write_sorted_pairs
-from truepair.data.preparing.sorted_rows import Rows, whole_pairs
+from truepair.data.preparing.sorted_rows import KeyedRows, whole_pairs
 from truepair.data.reading import ReadOptions
 from truepair.errors import InputError
 
@@ -126,7 +126,7 @@ def test_a_pair_may_have_more_rows_than_a_table(tmp_path):
 
 def test_blocks_end_with_pairs():
     blocks = [[1, 1], [1], [2, 3], [4], [5, 5], [5, 6]]
-    rows = [Rows(np.array(keys), {"time": np.array(keys) * 10}) for keys in blocks]
+    rows = [KeyedRows(np.array(keys), {"time": np.array(keys) * 10}) for keys in blocks]
     found = list(whole_pairs(iter(rows)))
     assert [block.keys.tolist() for block in found] == [[1, 1, 1, 2], [3], [4], [5, 5, 5], [6]]
     assert all((block.columns["time"] == block.keys * 10).all() for block in found)
