@@ -293,7 +293,7 @@ README, GUIDE = (flat((ROOT / page).read_text(encoding="utf-8")) for page in ("R
 
 def test_the_readmes_table_of_the_papers_method():
     study = study_of(paper(), "clean")
-    rows = {"BPR": "bpr", "DPL": "dpl", "InfoNCE over drawn items": "infonce"}
+    rows = {"BPR": "bpr", "DPL": "dpl", "InfoNCE over sampled items": "infonce"}
     for name, method in rows.items():
         figures = [short(study.mean(d, "mf", method).value) for d in ("ml-100k", "ml-1m")]
         assert f"| {name} | {figures[0]} | {figures[1]} |" in README

@@ -7,7 +7,10 @@ from typing import Any
 
 from truepair.serving.web.answers import plain_value
 
-_SHOWN = ("epoch", "engine", "training loss", "training curve", "clamped share", "automatic")
+_SHOWN = (
+    *("epoch", "engine", "training loss", "training curve", "clamped share", "automatic"),
+    *("prior", "reading", "weights", "dislikes", "updates", "versions"),
+)
 
 
 def shown_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
