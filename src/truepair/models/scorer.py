@@ -63,26 +63,23 @@ class Scorer:
     def columns(self) -> Rows:
         """A row for each item, whose product with a row of a user is the score. [n_items, …]"""
         if self.weights is None:
-            return self._vectors
+            return self.trained_columns
         if not self.dim:
             return self.weights
         assert isinstance(self.weights, Tensor)
         n, device = len(self.items), self.weights.device
         what = f"A blend with EASE over {n:,} items"
         check_room(what, 4 * n * self.width, device, "train without blend='ease'")
-        joined = torch.cat([self.weights.T, self._vectors.to(device).T]).T  # by columns, for sparse rows
+        joined = torch.cat(
+            [self.weights.T, self.trained_columns.to(device).T]
+        ).T  # by columns, for sparse rows
         settle(self, weights=joined[:, :n])  # they are in memory once
         return joined
 
     @cached_property
-    def _vectors(self) -> Tensor:
+    def trained_columns(self) -> Tensor:
         """The vectors of items with the term as the last column: what a fold-in is fitted against."""
         return self.items if self.term is None else torch.cat([self.items, self.term[:, None]], dim=1)
-
-    @property
-    def trained_columns(self) -> Tensor:
-        """The part of `columns` that is trained."""
-        return self._vectors
 
     def query(self, vectors: Tensor, history: sp.csr_array | None) -> Rows:
         """A row for each of some users, by their vectors and histories, for products with `columns`."""

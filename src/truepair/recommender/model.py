@@ -14,10 +14,9 @@ from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 from truepair.evaluation.cold import History
 from truepair.evaluation.metrics import Mask
-from truepair.models.closed_forms import ClosedForm
 from truepair.models.factor_matrices import Rows
 from truepair.models.feature_map import FeatureMap
-from truepair.models.scorer import Scorer, stored_scorer
+from truepair.models.scorer import Scorer
 from truepair.models.start import Start
 from truepair.spec import Spec
 from truepair.spec.parameters import as_json
@@ -96,11 +95,6 @@ class Model:
         n = len(self.facts.get(UPDATES, []))
         updated = "" if not n else ", updated once" if n == 1 else f", updated {n:,} times"
         return f"fitted on {self.seen}{updated}"
-
-
-def solved(form: ClosedForm, data: Interactions, device: torch.device) -> Scorer:
-    """The scorer of a closed form of these interactions."""
-    return stored_scorer(*form.solve(data, device), data.n_items, None, False).on_cpu()
 
 
 def with_record(facts: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,8 +18,8 @@ from truepair.evaluation.metrics import parse_metric
 from truepair.losses import LOSSES, Loss
 from truepair.models.closed_forms import ALL_ENCODERS, EASE, ClosedForm
 from truepair.models.encoders import ENCODERS, Encoder
-from truepair.sampling import SAMPLERS, Full, Sampler
-from truepair.spec.defaults import USED_BY_CLOSED_FORMS, default_batch_size, with_defaults
+from truepair.sampling import SAMPLERS, Sampler
+from truepair.spec.defaults import USED_BY_CLOSED_FORMS, default_batch_size, is_full, with_defaults
 from truepair.spec.parameters import PARAMETERS, PARTS, as_json, check_finite, check_parameter
 from truepair.storage.old_names import current_parameters
 from truepair.training import AUTO, ENGINES, Job, Settings, check_sampler
@@ -217,7 +217,7 @@ def _searched(known: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[str, 
     `stop_after` is what a search sets, so that the parameters that come with it are settled.
     """
     plain = (
-        known["auto"] and known["loss"] == "infonce" and _is_full(known["sampler"])
+        known["auto"] and known["loss"] == "infonce" and is_full(known["sampler"])
         and isinstance(known["encoder"], str) and known["scoring"] == "cosine"
         and known.get("stop_after") is None
     )  # fmt: skip
@@ -275,10 +275,6 @@ def _blend(blend: Any) -> EASE | None:
     return cast(EASE, blend)
 
 
-def _is_full(sampler: object) -> bool:
-    return sampler == "full" or isinstance(sampler, Full)
-
-
 def _named(part: str, value: object, fields: Mapping[str, Any] | None = None) -> Any:
     """The name of a part, if the name and these fields say all of it; else the part itself."""
     for name, kind in PARTS[part].items():
@@ -304,7 +300,7 @@ def _unused(known: Mapping[str, Any], given: Collection[str], spec: Spec) -> dic
     reasons = {"tau": _prior_unused(known["loss"]), "blend_weight": alone}
     if not isinstance(known["encoder"], str):
         reasons |= dict.fromkeys(_ENCODER_FIELDS, _set_on_object("encoder", known["encoder"]))
-    if not _is_full(sampler):
+    if not is_full(sampler):
         reasons["dislike_weight"] = (
             f"sampler = {sampler!r} draws items, one of them disliked; leave it out, or use sampler='full'"
         )

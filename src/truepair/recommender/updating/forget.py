@@ -13,9 +13,9 @@ from truepair.data.interactions import Interactions
 from truepair.data.split import Mask
 from truepair.errors import InputError, check_choice
 from truepair.models.scorer import Scorer
-from truepair.recommender.fitting import DATA_FACTS, blended, data_facts
+from truepair.recommender.fitting import DATA_FACTS, blended, data_facts, scorer_of, solve
 from truepair.recommender.known_ids import codes_of
-from truepair.recommender.model import Model, solved, with_record
+from truepair.recommender.model import Model, with_record
 
 
 class Kept(NamedTuple):
@@ -81,7 +81,7 @@ def _reduced(model: Model, kept: Kept) -> Model:
     popularity = np.minimum(model.popularity[kept.items], seen.item_counts)
     added, trained = model.added[kept.items], model.trained[kept.users]
     if spec.closed_form is not None:
-        scorer = solved(spec.closed_form, seen, model.device)
+        scorer = scorer_of(spec, solve(spec.closed_form, seen, None, model.device), seen)
         popularity, trained = seen.item_counts, seen.user_counts > 0
     else:
         scorer = _trained_parts(model, kept, popularity, added)
