@@ -16,7 +16,7 @@ from truepair.errors import InputError, check_type
 from truepair.evaluation.cold import Cold, History, check_cold
 from truepair.evaluation.metrics import Floats, Hits, Mask
 from truepair.models.factor_matrices import dot_rows, n_rows
-from truepair.ranking.selection import Matrix, checked_matrices, tie_order
+from truepair.ranking.prepared_items import Matrix, checked_matrices, tie_order
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +82,11 @@ class Judged:
         """Which of `users` have no trained pair (n,)."""
         first = self.codes[self.candidates.indptr[self.users]]
         return (first < 0) | ~self.history.users[first]
+
+    @property
+    def counted(self) -> Mask:
+        """Which of `users` count in the means (n,)."""
+        return ~self.is_cold if self.cold == "separate" else np.ones(len(self.users), dtype=bool)
 
     def ranked(self, users: Matrix, items: Matrix, k: int) -> tuple[Hits, Floats]:
         """Which of the best k candidates are positive (n, k), and the AUC (n,); for each of `users`.
