@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from truepair.data.interactions import Interactions
 from truepair.data.split import Split
@@ -18,6 +18,7 @@ from truepair.evaluation.task import Task
 from truepair.ranking.prepared_items import Matrix, TopK
 from truepair.ranking.selection import Exclude, as_masks
 from truepair.ranking.sharded_top_k import sharded_top_k
+from truepair.storage.types import Table
 
 
 class HasMatrices(Protocol):
@@ -36,7 +37,7 @@ def evaluate(
     ks: Sequence[int] = (5, 10, 20),
     train: Interactions | None = None,
     cold: Cold = "popular",
-    candidates: Any = None,
+    candidates: Table = None,
 ) -> Evaluation:
     """Rank the whole catalogue for every user of the target, and measure where the target items are.
 
@@ -77,17 +78,18 @@ def evaluate(
     listed, hits = task.listed(task.ranker(*matrices_of(model)), ks[-1])
     per_user = {f"{name}@{k}": f(hits[:, :k], task.n_target) for name, f in METRICS.items() for k in ks}
     counted, popularity = task.counted, task.train.item_counts
-    return Evaluation(
-        **_by_user(task, per_user),
-        catalogue={
+    return _evaluation(
+        task,
+        per_user,
+        {
             f"{name}@{k}": f(listed[counted, :k], popularity)
             for name, f in CATALOGUE_METRICS.items()
             for k in ks
         },
-        ks=ks,
-        n_users_without_target=target.n_users - len(task.users),
-        n_unseen_pairs=int((popularity[target.items] == 0).sum()),
-        target=target.hash,
+        ks,
+        target.n_users - len(task.users),
+        int((popularity[target.items] == 0).sum()),
+        target.hash,
     )
 
 
@@ -98,7 +100,7 @@ def _evaluate_judged(
     ks: tuple[int, ...],
     train: Interactions | None,
     cold: Cold,
-    candidates: Any,
+    candidates: Table,
 ) -> Evaluation:
     if exclude is not None:
         raise InputError("with candidates, nothing else is ranked; leave out exclude.")
@@ -109,26 +111,34 @@ def _evaluate_judged(
     hits, auc = judged.ranked(*matrices_of(model), ks[-1])
     per_user = {f"{name}@{k}": f(hits[:, :k], judged.n_target) for name, f in METRICS.items() for k in ks}
     positives = judged.candidates.items[judged.positive]
+    unseen = int((train.item_counts[positives] == 0).sum())
+    per_user["auc"] = auc
+    return _evaluation(judged, per_user, {}, ks, judged.n_users_without_target, unseen, judged.target)
+
+
+def _evaluation(
+    task: Task | Judged,
+    per_user: Mapping[str, Floats],
+    catalogue: Mapping[str, float],
+    ks: tuple[int, ...],
+    n_users_without_target: int,
+    n_unseen_pairs: int,
+    target: str,
+) -> Evaluation:
+    """The evaluation: users who count, and those without a trained pair."""
     return Evaluation(
-        **_by_user(judged, {**per_user, "auc": auc}),
-        catalogue={},
-        ks=ks,
-        n_users_without_target=judged.n_users_without_target,
-        n_unseen_pairs=int((train.item_counts[positives] == 0).sum()),
-        target=judged.target,
-        n_users_all_positive=judged.n_users_all_positive,
+        task.users[task.counted],
+        {name: values[task.counted] for name, values in per_user.items()},
+        catalogue,
+        ks,
+        n_users_without_target,
+        n_unseen_pairs,
+        target,
+        task.cold,
+        task.users[task.is_cold],
+        {name: values[task.is_cold] for name, values in per_user.items()},
+        task.n_users_all_positive,
     )
-
-
-def _by_user(task: Task | Judged, per_user: Mapping[str, Floats]) -> dict[str, Any]:
-    """The fields of an evaluation that belong to users: those who count, and those without a trained pair."""
-    return {
-        "users": task.users[task.counted],
-        "per_user": {name: values[task.counted] for name, values in per_user.items()},
-        "cold": task.cold,
-        "cold_users": task.users[task.is_cold],
-        "cold_per_user": {name: values[task.is_cold] for name, values in per_user.items()},
-    }
 
 
 def _part_of(split: Split, on: str) -> tuple[Interactions, list[Interactions], Interactions]:

@@ -27,6 +27,7 @@ class Task:
     train: Interactions  # what the model was trained on
     history: History  # who has a trained pair, and what is popular
     cold: Cold = "popular"  # the policy for users without one
+    n_users_all_positive = 0  # such users are left out of judged candidates only
 
     @staticmethod
     def checked(

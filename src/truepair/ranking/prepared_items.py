@@ -88,22 +88,22 @@ class PreparedItems:
 
 def checked_matrices(users: Matrix, items: Matrix) -> tuple[Rows, Rows]:
     """Both in float32; an error if they do not fit each other, or if a number or a score is not finite."""
-    user_matrix, item_matrix = _as_rows("users", users), _as_rows("items", items)
-    if user_matrix.shape[1] != item_matrix.shape[1]:
+    (user_rows, largest_user), (item_rows, largest_item) = _as_rows("users", users), _as_rows("items", items)
+    if user_rows.shape[1] != item_rows.shape[1]:
         raise InputError(
-            f"users have {user_matrix.shape[1]} dimensions but items have {item_matrix.shape[1]}; "
+            f"users have {user_rows.shape[1]} dimensions but items have {item_rows.shape[1]}; "
             "both matrices must come from one model."
         )
-    largest = [_largest(_numbers(matrix)) for matrix in (user_matrix, item_matrix)]
-    if largest[0] * largest[1] * user_matrix.shape[1] > torch.finfo(torch.float32).max:
+    if largest_user * largest_item * user_rows.shape[1] > torch.finfo(torch.float32).max:
         raise InputError(
-            f"users up to {largest[0]:.3g} and items up to {largest[1]:.3g} give scores beyond float32; "
+            f"users up to {largest_user:.3g} and items up to {largest_item:.3g} give scores beyond float32; "
             "scale the matrices down, or train with a lower learning rate."
         )
-    return user_matrix, item_matrix
+    return user_rows, item_rows
 
 
-def _as_rows(what: str, matrix: Matrix) -> Rows:
+def _as_rows(what: str, matrix: Matrix) -> tuple[Rows, float]:
+    """The rows, and their largest absolute value."""
     rows: Rows
     with np.errstate(over="ignore"):  # overflow gives infinity, which is reported below
         if sp.issparse(matrix):
@@ -118,17 +118,18 @@ def _as_rows(what: str, matrix: Matrix) -> Rows:
         raise InputError(
             f"{what} is a sparse PyTorch tensor; give a dense tensor or a scipy.sparse.csr_array."
         )
-    if not math.isfinite(_largest(_numbers(rows))):
+    numbers = rows if isinstance(rows, torch.Tensor) else torch.from_numpy(rows.data)
+    if not numbers.numel():
+        return rows, 0.0
+    # one pass, no copies: aminmax copies tensors that are not contiguous
+    low, high = (numbers if numbers.is_contiguous() else numbers.T).aminmax()
+    largest = float(torch.maximum(-low, high))
+    if not math.isfinite(largest):
         raise InputError(
             f"{_n_nonfinite_rows(rows):,} of {n_rows(rows):,} rows of {what} contain NaN or infinity; "
             "the model diverged: train again with a lower learning rate."
         )
-    return rows
-
-
-def _numbers(rows: Rows) -> torch.Tensor:
-    """All stored numbers."""
-    return rows if isinstance(rows, torch.Tensor) else torch.from_numpy(rows.data)
+    return rows, largest
 
 
 def _n_nonfinite_rows(rows: Rows) -> int:
@@ -136,12 +137,3 @@ def _n_nonfinite_rows(rows: Rows) -> int:
         return int((~torch.isfinite(rows)).any(dim=1).sum())
     places = np.flatnonzero(~np.isfinite(rows.data))
     return len(np.unique(np.searchsorted(rows.indptr, places, side="right")))
-
-
-def _largest(matrix: torch.Tensor) -> float:
-    """The largest absolute value; NaN or infinite if one number is. One pass, no copies."""
-    if not matrix.numel():
-        return 0.0
-    in_order = matrix if matrix.is_contiguous() else matrix.T  # aminmax copies arrays that are not contiguous
-    low, high = in_order.aminmax()
-    return float(torch.maximum(-low, high))

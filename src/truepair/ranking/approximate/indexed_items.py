@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,7 @@ import torch
 
 from truepair.data.ids import Codes
 from truepair.models.factor_matrices import Rows
-from truepair.ranking.approximate.faiss_indexes import search
+from truepair.ranking.approximate.faiss_indexes import FaissIndex, search
 from truepair.ranking.approximate.search_space import SearchSpace
 from truepair.ranking.hidden import Hidden
 from truepair.ranking.prepared_items import PreparedItems, TopK
@@ -65,7 +65,7 @@ class IndexedItems:
     exact: PreparedItems
     split: HeadAndTail
     kind: str
-    index: Any
+    index: FaissIndex
     levels: tuple[Level, ...] = ()
     recall: float = 1.0
     """The share of the exact lists of users that its lists had when it was measured."""
