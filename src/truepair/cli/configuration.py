@@ -1,105 +1,72 @@
 """Parameters from a TOML file, options and --set, where the later overrides the earlier -> a Recommender."""
 
+# ruff: noqa: RUF009  an option() is a field
 from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
+from truepair.cli.options import option
 from truepair.errors import InputError, check_choice
 
 if TYPE_CHECKING:
     from truepair.recommender.estimator import Recommender
 
-_DEFAULT = " [default: {default}]"
+
+def _defaulted(help: str, *names: str) -> Any:
+    """An option whose default is that of `Recommender`."""
+    return option(f"{help} [default: {{default}}]", *names)
 
 
 @dataclass(frozen=True)
 class Training:
     """Parameters of `Recommender` with an option; None means not given."""
 
-    encoder: Annotated[
-        str | None, typer.Option(help="The encoder: {truepair.models.closed_forms.ALL_ENCODERS}." + _DEFAULT)
-    ] = None
-    sampler: Annotated[
-        str | None, typer.Option(help="The sampler: {truepair.sampling.SAMPLERS}." + _DEFAULT)
-    ] = None
-    dim: Annotated[int | None, typer.Option(help="The length of the vectors." + _DEFAULT)] = None
-    tau: Annotated[
-        str | None,
-        typer.Option(
-            help="The prior, for losses that use it: a number, `density`, `auto` or `per-user`." + _DEFAULT
-        ),
-    ] = None
-    epochs: Annotated[int | None, typer.Option(help="The maximum number of epochs." + _DEFAULT)] = None
-    patience: Annotated[
-        str | None,
-        typer.Option(
-            help="Stop after this many epochs without a better validation score; `none`: never." + _DEFAULT
-        ),
-    ] = None
-    batch_size: Annotated[
-        int | None,
-        typer.Option(
-            help="Pairs of a step; with the sampler `full`, users. By default it depends on the data."
-        ),
-    ] = None
-    learning_rate: Annotated[float | None, typer.Option(help="The learning rate." + _DEFAULT)] = None
-    weight_decay: Annotated[float | None, typer.Option(help="The L2 penalty on all vectors." + _DEFAULT)] = (
-        None
+    encoder: str | None = _defaulted("The encoder: {truepair.models.closed_forms.ALL_ENCODERS}.")
+    sampler: str | None = _defaulted("The sampler: {truepair.sampling.SAMPLERS}.")
+    dim: int | None = _defaulted("The length of the vectors.")
+    tau: str | None = _defaulted(
+        "The prior, for losses that use it: a number, `density`, `auto` or `per-user`."
     )
-    n_unlabelled: Annotated[
-        int | None,
-        typer.Option(help="Unlabelled items drawn for each pair, by samplers that draw." + _DEFAULT),
-    ] = None
-    validation: Annotated[
-        float | None,
-        typer.Option(
-            help="The share of the pairs held out to choose the epoch; 0 for none. For `tune` it is 0.1 by "
-            "default, and scores the trials." + _DEFAULT
-        ),
-    ] = None
-    hold_out: Annotated[
-        str | None,
-        typer.Option(
-            help="Which pairs to hold out: {truepair.spec.HOLD_OUTS}. `last`: the latest of "
-            "each user; `auto` is `last` where there are times and the test part is not random." + _DEFAULT
-        ),
-    ] = None
-    metric: Annotated[str | None, typer.Option(help="The metric for validation and test." + _DEFAULT)] = None
-    seed: Annotated[int | None, typer.Option(help="The seed of all random numbers." + _DEFAULT)] = None
-    engine: Annotated[
-        str | None, typer.Option(help="The training engine: auto, {truepair.training.ENGINES}." + _DEFAULT)
-    ] = None
-    device: Annotated[str | None, typer.Option(help="The device: auto, cpu, cuda." + _DEFAULT)] = None
-    auto: Annotated[
-        bool | None,
-        typer.Option(
-            "--auto/--no-auto",
-            help="Choose temperature, popularity, dimension, epochs and the blend with EASE by short runs on "
-            "held-out pairs, unless they are given; only for the loss infonce with the sampler full."
-            + _DEFAULT,
-        ),
-    ] = None
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            help="A TOML file of parameters; options and --set override it. If they change the loss, the "
-            "file's loss.…, encoder.scoring and encoder.temperature are ignored; if they set the epochs or "
-            "change the loss, encoder or sampler, its stop_after is ignored."
-        ),
-    ] = None
-    set: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Any parameter of Recommender, or a field such as loss.tau or encoder.l2. Repeatable.",
-        ),
-    ] = None
+    epochs: int | None = _defaulted("The maximum number of epochs.")
+    patience: str | None = _defaulted(
+        "Stop after this many epochs without a better validation score; `none`: never."
+    )
+    batch_size: int | None = option(
+        "Pairs of a step; with the sampler `full`, users. By default it depends on the data."
+    )
+    learning_rate: float | None = _defaulted("The learning rate.")
+    weight_decay: float | None = _defaulted("The L2 penalty on all vectors.")
+    n_unlabelled: int | None = _defaulted("Unlabelled items drawn for each pair, by samplers that draw.")
+    validation: float | None = _defaulted(
+        "The share of the pairs held out to choose the epoch; 0 for none. For `tune` it is 0.1 by default, "
+        "and scores the trials."
+    )
+    hold_out: str | None = _defaulted(
+        "Which pairs to hold out: {truepair.spec.HOLD_OUTS}. `last`: the latest of each user; `auto` is "
+        "`last` where there are times and the test part is not random."
+    )
+    metric: str | None = _defaulted("The metric for validation and test.")
+    seed: int | None = _defaulted("The seed of all random numbers.")
+    engine: str | None = _defaulted("The training engine: auto, {truepair.training.ENGINES}.")
+    device: str | None = _defaulted("The device: auto, cpu, cuda.")
+    auto: bool | None = _defaulted(
+        "Choose temperature, popularity, dimension, epochs and the blend with EASE by short runs on "
+        "held-out pairs, unless they are given; only for the loss infonce with the sampler full.",
+        "--auto/--no-auto",
+    )
+    config: Path | None = option(
+        "A TOML file of parameters; options and --set override it. If they change the loss, the file's "
+        "loss.…, encoder.scoring and encoder.temperature are ignored; if they set the epochs or change the "
+        "loss, encoder or sampler, its stop_after is ignored."
+    )
+    set: list[str] | None = option(
+        "Any parameter of Recommender, or a field such as loss.tau or encoder.l2. Repeatable.",
+        "--set",
+        metavar="KEY=VALUE",
+    )
 
     def recommender(self, **more: Any) -> Recommender:
         """The recommender of all these parameters; they are checked."""

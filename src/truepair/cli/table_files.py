@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from truepair.data.sources.sql_urls import check_no_url
 from truepair.errors import InputError, StorageError, check_choice
+from truepair.storage.atomic import atomic_write
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,6 +52,14 @@ WRITERS: dict[str, Callable[[Iterable[Any], BinaryIO], None]] = {
     "csv": write_csv,
     "jsonl": write_jsonl,
 }
+
+
+def write_table(parts: Iterable[pa.Table], path: Path, format: str) -> None:
+    """Write the parts to a file, whole or not at all."""
+    with atomic_write(path) as file:
+        WRITERS[format](parts, file)
+
+
 _SUFFIXES = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 
 
@@ -66,6 +75,13 @@ def format_of(path: Path | None, format: str | None) -> str | None:
             f"--format {'|'.join(WRITERS)}."
         )
     return _SUFFIXES[path.suffix.lower()]
+
+
+def check_outputs(*paths: Path | None) -> None:
+    """Raise if one of the paths that are given cannot be written, before any work is done."""
+    for path in paths:
+        if path is not None:
+            check_output(path)
 
 
 def check_output(path: Path) -> None:

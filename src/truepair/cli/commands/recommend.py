@@ -1,18 +1,19 @@
 """`truepair recommend`: lists for some users or all, to the screen, a file or a database."""
 
+# ruff: noqa: RUF009  an option() is a field
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
 from truepair.cli.console import Console, aligned
 from truepair.cli.id_text import as_ids, lines_of, separated, separated_or_listed
-from truepair.cli.options import ListLength, ModelFile, unpacked
+from truepair.cli.options import ListLength, ModelFile, option, unpacked
 from truepair.cli.table_files import WRITERS, check_output, format_of, with_plain_ids
 from truepair.data.sources.sql_urls import is_url, without_password
 from truepair.errors import InputError, check_choice, check_whole
@@ -27,122 +28,93 @@ if TYPE_CHECKING:
 _PART = 2048  # users at a time
 
 
+@dataclass(frozen=True, kw_only=True)
+class RecommendOptions:
+    """Options of `recommend`."""
+
+    users: str | None = option("The users. [default: all]", metavar="A,B,…")
+    users_file: Path | None = option("A file with one user id per line; `-` is stdin.")
+    k: ListLength = 10
+    output: str | None = option(
+        "A .parquet, .csv or .jsonl file, or the URL of a database. [default: the screen]",
+        "--output",
+        "-o",
+        metavar="FILE|URL",
+    )
+    table: str | None = option(
+        "The table of the database, for an --output that is a URL. Its lists are replaced.", metavar="NAME"
+    )
+    format: str | None = option(
+        "The format, if not that of the file name: {truepair.cli.table_files.WRITERS}."
+    )
+    only_items: str | None = option("Recommend these items only.", metavar="A,B,…|FILE")
+    exclude_items: str | None = option("Recommend none of these items.", metavar="A,B,…|FILE")
+    exclude_pairs: str | None = option(
+        "A file or URL#table of users and items, a pair a row: never this item for this user.", metavar="FILE"
+    )
+    items: str | None = option(
+        "A file or URL#table with one row an item, for --where and --quota.", metavar="TABLE"
+    )
+    where: str | None = option(
+        "Recommend only such items: a condition on the table, such as 'price < 10 and stock > 0'.",
+        metavar="CONDITION",
+    )
+    quota: list[str] | None = option(
+        "At most N items of each value of a column; may be given several times.", metavar="COLUMN=N"
+    )
+    diversify: float = option(
+        "From 0 up to 1: prefer items unlike those before them in the list.", default=0.0
+    )
+    explain: bool = option(
+        "Add which items of the user speak for each recommendation.", "--explain", default=False
+    )
+    include_seen: bool = option(
+        "Also recommend items that the user already has.", "--include-seen", default=False
+    )
+    unknown: str = option(
+        "For ids that the model does not know: `error`, `drop` them, or `popular` items for users.",
+        default="error",
+    )
+    cold: str = option(
+        "For users without a trained pair: `popular` items, `separate` leaves them out, `error`.",
+        default="popular",
+    )
+
+
 @unpacked
-def recommend(
-    model: ModelFile,
-    *,
-    users: Annotated[str | None, typer.Option(metavar="A,B,…", help="The users. [default: all]")] = None,
-    users_file: Annotated[
-        Path | None, typer.Option(help="A file with one user id per line; `-` is stdin.")
-    ] = None,
-    k: ListLength = 10,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE|URL",
-            help="A .parquet, .csv or .jsonl file, or the URL of a database. [default: the screen]",
-        ),
-    ] = None,
-    table: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="The table of the database, for an --output that is a URL. Its lists are replaced.",
-        ),
-    ] = None,
-    format: Annotated[
-        str | None,
-        typer.Option(help="The format, if not that of the file name: {truepair.cli.table_files.WRITERS}."),
-    ] = None,
-    only_items: Annotated[
-        str | None, typer.Option(metavar="A,B,…|FILE", help="Recommend these items only.")
-    ] = None,
-    exclude_items: Annotated[
-        str | None, typer.Option(metavar="A,B,…|FILE", help="Recommend none of these items.")
-    ] = None,
-    exclude_pairs: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="A file or URL#table of users and items, a pair a row: never this item for this user.",
-        ),
-    ] = None,
-    items: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TABLE", help="A file or URL#table with one row an item, for --where and --quota."
-        ),
-    ] = None,
-    where: Annotated[
-        str | None,
-        typer.Option(
-            metavar="CONDITION",
-            help="Recommend only such items: a condition on the table, such as 'price < 10 and stock > 0'.",
-        ),
-    ] = None,
-    quota: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COLUMN=N", help="At most N items of each value of a column; may be given several times."
-        ),
-    ] = None,
-    diversify: Annotated[
-        float, typer.Option(help="From 0 up to 1: prefer items unlike those before them in the list.")
-    ] = 0.0,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Add which items of the user speak for each recommendation.")
-    ] = False,
-    include_seen: Annotated[
-        bool, typer.Option("--include-seen", help="Also recommend items that the user already has.")
-    ] = False,
-    unknown: Annotated[
-        str,
-        typer.Option(
-            help="For ids that the model does not know: `error`, `drop` them, or `popular` items for users."
-        ),
-    ] = "error",
-    cold: Annotated[
-        str,
-        typer.Option(
-            help="For users without a trained pair: `popular` items, `separate` leaves them out, `error`."
-        ),
-    ] = "popular",
-    console: Console,
-) -> None:
+def recommend(model: ModelFile, args: RecommendOptions, console: Console) -> None:
     """Recommend items to some users or to all.
 
     The result is a table of user, item, score, rank; with --explain also because, rest, popularity.
     """
     from truepair.recommender.estimator import Recommender
 
-    check_whole("k", k, 1)
-    check_choice("unknown", unknown, ["error", "popular", "drop"])
-    check_choice("cold", cold, ["popular", "separate", "error"])
-    target = _target(output, table, format, explain)
+    check_whole("k", args.k, 1)
+    check_choice("unknown", args.unknown, ["error", "popular", "drop"])
+    check_choice("cold", args.cold, ["popular", "separate", "error"])
+    target = _target(args.output, args.table, args.format, args.explain)
     fitted = Recommender.load(model)
-    people = _people(fitted, users, users_file)
+    people = _people(fitted, args.users, args.users_file)
     parts = fitted.recommend_in_parts(
         people,
-        k,
-        exclude_seen=not include_seen,
-        exclude_items=_excluded(fitted, exclude_items, exclude_pairs),
-        only_items=_items(fitted, only_items),
-        items=items,
-        where=where,
-        quota=_quota(quota),
-        diversify=diversify,
-        explain=explain,
-        unknown=cast(Any, unknown),
-        cold=cast(Any, cold),
+        args.k,
+        exclude_seen=not args.include_seen,
+        exclude_items=_excluded(fitted, args.exclude_items, args.exclude_pairs),
+        only_items=_items(fitted, args.only_items),
+        items=args.items,
+        where=args.where,
+        quota=_quota(args.quota),
+        diversify=args.diversify,
+        explain=args.explain,
+        unknown=cast(Any, args.unknown),
+        cold=cast(Any, args.cold),
         part=_PART,
     )
     if n_cold := _n_cold(fitted, people):
-        how = "left out" if cold == "separate" else "they get the most popular items"
+        how = "left out" if args.cold == "separate" else "they get the most popular items"
         console.say(f"{n_cold:,} users have no trained pair: {how}")
     count = fitted.seen_.n_users if people is None else len(people)
-    _put(_shown(parts, count, not console.quiet and output is not None), target, console)
+    _put(_shown(parts, count, not console.quiet and args.output is not None), target, console)
 
 
 def _people(fitted: Recommender, users: str | None, users_file: Path | None) -> Any:

@@ -1,22 +1,45 @@
 """`truepair update`: a saved model learns from new interactions, and forgets what has expired."""
 
+# ruff: noqa: RUF009  an option() is a field
 from __future__ import annotations
 
+from dataclasses import MISSING, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
 from truepair.cli.console import Console
 from truepair.cli.id_text import as_ids, separated_or_listed
-from truepair.cli.options import ModelFile, WithoutOptimizer, unpacked
+from truepair.cli.options import ModelFile, WithoutOptimizer, option, unpacked
 from truepair.cli.sources import Reading, described
 from truepair.cli.table_files import check_output
 from truepair.data.sources.sql_urls import without_password
 from truepair.errors import InputError, check_choice
+from truepair.storage.types import Json
 
 if TYPE_CHECKING:
     from truepair.recommender.estimator import Recommender
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpdateOptions:
+    """Options of `update` alone."""
+
+    output: Path = option(
+        "The file to save the model to; it may be MODEL itself.", "--output", "-o", default=MISSING
+    )
+    epochs: int | None = option(
+        "Epochs of training; 0 only gives vectors to new users and items. [default: 5]"
+    )
+    forget: str | None = option(
+        "Items to remove first: a list, or a file with one id a line.", metavar="A,B,…|FILE"
+    )
+    forget_users: str | None = option("Users to remove first, in the same way.", metavar="A,B,…|FILE")
+    unknown: str = option(
+        "For ids to forget that the model does not know: `error`, or `drop` them.", default="error"
+    )
+    no_optimizer: WithoutOptimizer = False
 
 
 @unpacked
@@ -27,28 +50,7 @@ def update(
         typer.Argument(metavar="NEW", help="New interactions: a file, the URL of a database, or a dataset."),
     ] = None,
     *,
-    output: Annotated[
-        Path,
-        typer.Option("--output", "-o", help="The file to save the model to; it may be MODEL itself."),
-    ],
-    epochs: Annotated[
-        int | None,
-        typer.Option(help="Epochs of training; 0 only gives vectors to new users and items. [default: 5]"),
-    ] = None,
-    forget: Annotated[
-        str | None,
-        typer.Option(
-            metavar="A,B,…|FILE",
-            help="Items to remove first: a list, or a file with one id a line.",
-        ),
-    ] = None,
-    forget_users: Annotated[
-        str | None, typer.Option(metavar="A,B,…|FILE", help="Users to remove first, in the same way.")
-    ] = None,
-    unknown: Annotated[
-        str, typer.Option(help="For ids to forget that the model does not know: `error`, or `drop` them.")
-    ] = "error",
-    no_optimizer: WithoutOptimizer = False,
+    args: UpdateOptions,
     reading: Reading,
     console: Console,
 ) -> None:
@@ -58,26 +60,27 @@ def update(
     """
     from truepair.recommender.estimator import Recommender
 
-    check_output(output)
-    check_choice("unknown", unknown, ["error", "drop"])
-    if source is None and forget is None and forget_users is None:
+    check_output(args.output)
+    check_choice("unknown", args.unknown, ["error", "drop"])
+    if source is None and args.forget is None and args.forget_users is None:
         raise InputError("give new interactions, --forget or --forget-users; else there is nothing to do.")
-    if source is None and epochs is not None:
-        raise InputError(f"--epochs {epochs} has no effect without new interactions; leave it out.")
+    if source is None and args.epochs is not None:
+        raise InputError(f"--epochs {args.epochs} has no effect without new interactions; leave it out.")
     fitted = Recommender.load(model)
     before = len(fitted.facts_.get("updates", []))
-    if forget is not None or forget_users is not None:
-        _forget(fitted, forget, forget_users, unknown)
+    if args.forget is not None or args.forget_users is not None:
+        _forget(fitted, args.forget, args.forget_users, args.unknown)
     if source is not None:
         data = reading.interactions(source, progress=not console.quiet)
         console.say(described(data))
-        fitted.update(data, epochs=epochs, progress=not console.quiet)
-    fitted.save(output, updatable=not no_optimizer)
+        fitted.update(data, epochs=args.epochs, progress=not console.quiet)
+    fitted.save(args.output, updatable=not args.no_optimizer)
     records = fitted.facts_.get("updates", [])[before:]
     seen = fitted.seen_
     sizes = {"users": seen.n_users, "items": seen.n_items, "pairs": len(seen)}
-    facts = {"source": source and without_password(source), "model": str(output), **sizes, "updates": records}
-    console.done("\n".join([*map(_line, records), f"saved to {output}"]), facts)
+    facts = {"source": source and without_password(source), "model": str(args.output), **sizes}
+    text = "\n".join([*map(_line, records), f"saved to {args.output}"])
+    console.done(text, {**facts, "updates": records})
 
 
 def _forget(fitted: Recommender, items: str | None, users: str | None, unknown: str) -> None:
@@ -87,11 +90,11 @@ def _forget(fitted: Recommender, items: str | None, users: str | None, unknown: 
         for what, text in (("items", items), ("users", users))
         if text is not None
     }
-    fitted.forget(**named, unknown=cast(Any, unknown))
+    fitted.forget(**named, unknown=cast(Literal["error", "drop"], unknown))
 
 
-def _line(record: dict[str, Any]) -> str:
-    """A record of an update for people: its counts."""
+def _line(record: Json) -> str:
+    """A record of an update: its counts."""
     shown = [
         f"{name} {value:,}" if isinstance(value, int) else f"{name} {value:.4f}"
         for name, value in record.items()
