@@ -127,9 +127,9 @@ def _models(data: DemoData, seed: int, epochs: int | None) -> dict[str, Recommen
 
     DPL gets the true τ of a simulated world; else it uses the density of the train part.
     """
-    limit = {} if epochs is None else {"epochs": epochs}
-    pairwise = {**PAIRWISE, "dim": 64 if data.world is None else 32, "seed": seed, **limit}
-    tau = {} if data.world is None else {"tau": data.world.tau}
+    limit: Json = {} if epochs is None else {"epochs": epochs}
+    pairwise: Json = {**PAIRWISE, "dim": 64 if data.world is None else 32, "seed": seed, **limit}
+    tau: Json = {} if data.world is None else {"tau": data.world.tau}
     return {
         DEFAULT: Recommender(metric=METRIC, seed=seed, **limit),
         "Popularity": Recommender(metric=METRIC, encoder="popular"),
@@ -158,7 +158,7 @@ def _fitted(name: str, model: Recommender, data: DemoData, quiet: bool) -> tuple
     model.fit(data.split, progress=not quiet)
     took, (users, items) = time.perf_counter() - began, model.matrices()
     score = model.facts_["metrics"][f"validation {METRIC}"]
-    blended = {} if model.spec_.blend is None else {"engine": "full, blended with EASE"}
+    blended: Json = {} if model.spec_.blend is None else {"engine": "full, blended with EASE"}
     return replace(model.result_, users=users, items=items, score=score, **blended), took
 
 
