@@ -13,7 +13,7 @@ from truepair.cli.configuration import Training
 from truepair.cli.console import Console, text_of, to_be_continued
 from truepair.cli.options import LossName, SourceText, option, unpacked
 from truepair.cli.sources import Reading, described, number_or_text
-from truepair.cli.table_files import check_outputs
+from truepair.cli.table_files import check_output
 from truepair.data.sources.sql_urls import without_password
 
 
@@ -65,7 +65,8 @@ def backtest(
     from truepair.reporting.backtesting import backtest as run
     from truepair.reporting.figures import check_plots
 
-    check_outputs(args.out, args.checkpoint)
+    check_output(args.out)
+    check_output(args.checkpoint)
     if args.out is not None:
         check_plots()
     model = training.recommender(loss=args.loss)

@@ -45,12 +45,7 @@ class CompareOptions:
 
 @unpacked
 def compare(
-    source: SourceText,
-    *,
-    args: CompareOptions,
-    training: Training,
-    reading: Reading,
-    console: Console,
+    source: SourceText, args: CompareOptions, training: Training, reading: Reading, console: Console
 ) -> None:
     """Compare losses, and models without training, on one split.
 
@@ -59,6 +54,7 @@ def compare(
     validation part, if one is held out, chooses the epoch; with the default sampler `full` none is held out,
     and the last epoch is used.
     """
+    from truepair.data.split import counted
     from truepair.evaluation import compare_all
 
     check_whole("seeds", args.seeds, 1)
@@ -73,8 +69,7 @@ def compare(
     first_found = next(iter(merged.values()))
     against = {one.a: one for one in compare_all(merged, first.metric, baseline=next(iter(models)))}
     rows = [_row(name, merged[name], against.get(name), first.metric) for name in models]
-    seeds = f"{args.seeds} seed{'s' if args.seeds > 1 else ''} a loss"
-    users = f"{first_found.n_users:,} users, {seeds}"
+    users = f"{first_found.n_users:,} users, {counted(args.seeds, 'seed')} a loss"
     notes = [f"95% intervals over {users}; p by sign flips, corrected by Holm; the baseline is the first"]
     notes += [_ON_PARAMETERS] if trained else []
     if trained and args.seeds == 1:
@@ -96,6 +91,7 @@ def compare(
 def _models(training: Training, names: list[str], console: Console) -> dict[str, Recommender]:
     from truepair.losses import LOSSES
     from truepair.models.closed_forms import CLOSED
+    from truepair.spec.defaults import USED_BY_CLOSED_FORMS
 
     if any(text.partition("=")[0].strip() == "loss" for text in training.set or []):
         raise InputError("--set loss=… has no effect here; name the losses with --losses.")
@@ -110,16 +106,12 @@ def _models(training: Training, names: list[str], console: Console) -> dict[str,
         )
     flats = {name: {"auto": False, **training.flat(loss=name)} for name in names if name in LOSSES}
     flats = _priors_where_used(flats, console)
-    flats |= {name: _of_closed_form(name, training, bool(flats)) for name in names if name in CLOSED}
+    used = USED_BY_CLOSED_FORMS if flats else None  # beside losses, not what only training uses
+    for name in names:
+        if name in CLOSED:
+            flat = training.flat(encoder=name)
+            flats[name] = {key: flat[key] for key in flat if used is None or key in used}
     return {name: checked_recommender(flats[name]) for name in names}
-
-
-def _of_closed_form(name: str, training: Training, beside_losses: bool) -> Json:
-    """The parameters of a closed form; beside losses, without those that only training uses."""
-    from truepair.spec.defaults import USED_BY_CLOSED_FORMS
-
-    flat = training.flat(encoder=name)
-    return {key: value for key, value in flat.items() if not beside_losses or key in USED_BY_CLOSED_FORMS}
 
 
 def _priors_where_used(flats: dict[str, Json], console: Console) -> dict[str, Json]:

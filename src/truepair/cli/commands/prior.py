@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from truepair.cli.console import Console, aligned, text_of
 from truepair.cli.options import SourceText, option, unpacked
 from truepair.cli.sources import Reading, described
-from truepair.cli.table_files import check_outputs, format_of, write_table
+from truepair.cli.table_files import check_output, format_of, write_table
 from truepair.errors import InputError
 from truepair.storage.types import Json
 
@@ -69,7 +69,8 @@ def _check_files(plot: Path | None, per_user: Path | None) -> str | None:
         from truepair.reporting.prior_figure import check_plot
 
         check_plot(plot)
-    check_outputs(plot, per_user)
+    check_output(plot)
+    check_output(per_user)
     return format_of(per_user, None)
 
 
