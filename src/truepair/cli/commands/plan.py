@@ -14,10 +14,7 @@ from truepair.errors import InputError, check_choice, check_whole
 from truepair.storage.types import Json
 
 if TYPE_CHECKING:
-    from truepair.distributed.cost import TrainingSize
     from truepair.distributed.plan import Estimate, Plan
-
-_FOLDER = "FOLDER"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +107,7 @@ def _command(found: Plan, source: str | None, columns: int | None) -> str:
 
     size, best = found.size, found.best
     assert best is not None
-    args = ["fit", source or _FOLDER, "-o", "model.truepair", "--dim", str(size.dim)]
+    args = ["fit", source or "FOLDER", "-o", "model.truepair", "--dim", str(size.dim)]
     args += ["--batch-size", str(size.batch_size)]
     args += [] if columns is None else ["--set", f"sampler.columns={columns}"]
     args += [] if size.state == "device" else ["--set", f"optimizer_state={size.state}"]
@@ -139,11 +136,8 @@ def _text(found: Plan, command: str | None) -> str:
     if best is None:
         least = min(each.device_bytes for each in found.estimates)
         remedies = found.remedies()
-        what = (
-            f"Would fit: {'; '.join(remedies)}."
-            if remedies
-            else "Draw fewer columns, or lower dim and batch."
-        )
+        would_fit = f"Would fit: {'; '.join(remedies)}."
+        what = would_fit if remedies else "Draw fewer columns, or lower dim and batch."
         lines.append(
             f"It does not fit: a device needs {least / 1e9:,.1f} GB or more and has "
             f"{device.memory / 1e9:,.0f} GB, of which {FITTING:.0%} are planned. {what}"
@@ -160,13 +154,12 @@ def _text(found: Plan, command: str | None) -> str:
 def table_row(each: Estimate, is_best: bool) -> Json:
     """A line of the table."""
     parts = {name: _seconds(getattr(each, name)) for name in ("products", "memory", "wire", "host")}
-    gigabytes = f"{each.device_bytes / 1e9:,.1f}"
     fits = "no" if not each.fits else "yes, recommended" if is_best else "yes"
     return {
         "GPUs": each.ranks,
         "an epoch": _seconds(each.seconds),
         **parts,
-        "GB a device": gigabytes,
+        "GB a device": f"{each.device_bytes / 1e9:,.1f}",
         "fits": fits,
     }
 
@@ -177,17 +170,7 @@ def _seconds(value: float) -> str:
 
 def _facts(found: Plan, command: str | None) -> Json:
     estimates = [{**each._asdict(), "seconds": each.seconds} for each in found.estimates]
-    return {
-        **_shown(found.size),
-        "gpu": found.device.name,
-        "estimates": estimates,
-        "recommended": None if found.best is None else found.best.ranks,
-        "command": command,
-        "would_fit": found.remedies(),
-    }
-
-
-def _shown(size: TrainingSize) -> Json:
+    size = found.size
     return {
         "users": size.n_users,
         "items": size.n_items,
@@ -196,4 +179,9 @@ def _shown(size: TrainingSize) -> Json:
         "batch": size.batch_size,
         "columns": size.n_columns,
         "optimizer_state": size.state,
+        "gpu": found.device.name,
+        "estimates": estimates,
+        "recommended": None if found.best is None else found.best.ranks,
+        "command": command,
+        "would_fit": found.remedies(),
     }
