@@ -13,6 +13,7 @@ from truepair.errors import InputError, check_choice
 
 if TYPE_CHECKING:
     from truepair.recommender.estimator import Recommender
+    from truepair.storage.types import Json
 
 
 def _defaulted(help: str, *names: str) -> Any:
@@ -68,11 +69,11 @@ class Training:
         metavar="KEY=VALUE",
     )
 
-    def recommender(self, **more: Any) -> Recommender:
+    def recommender(self, **more: object) -> Recommender:
         """The recommender of all these parameters; they are checked."""
         return checked_recommender(self.flat(**more))
 
-    def flat(self, **more: Any) -> dict[str, Any]:
+    def flat(self, **more: object) -> Json:
         """The given parameters, flat; `more` are further options. --set overrides options and the file."""
         from truepair.spec.parameters import overlay
 
@@ -84,7 +85,7 @@ class Training:
         return {name: _plain(name, value) for name, value in settings.items()}
 
 
-def checked_recommender(flat: dict[str, Any]) -> Recommender:
+def checked_recommender(flat: Json) -> Recommender:
     """The recommender of flat parameters; they are checked before any data is read."""
     from truepair.recommender.estimator import Recommender
 
@@ -93,7 +94,7 @@ def checked_recommender(flat: dict[str, Any]) -> Recommender:
     return model
 
 
-def read_settings(path: Path | None) -> dict[str, Any]:
+def read_settings(path: Path | None) -> Json:
     """The parameters in a TOML file, flat; "none" means None where None is a value."""
     from truepair.spec.parameters import flatten, may_be_none
 
@@ -101,7 +102,7 @@ def read_settings(path: Path | None) -> dict[str, Any]:
     return {n: None if v == "none" and may_be_none(n) else v for n, v in found.items()}
 
 
-def read_toml(path: Path | None) -> dict[str, Any]:
+def read_toml(path: Path | None) -> Json:
     """The contents of a TOML file; empty without a file."""
     if path is None:
         return {}
@@ -118,7 +119,7 @@ def read_toml(path: Path | None) -> dict[str, Any]:
         raise InputError(f"{path} is not TOML: {str(error).removesuffix('.')}.") from error
 
 
-def _parsed(text: str) -> dict[str, Any]:
+def _parsed(text: str) -> Json:
     """The tables of a TOML text; a ValueError says what is wrong with it."""
     from truepair.storage.plain_values import every_value
 
@@ -131,7 +132,7 @@ def _parsed(text: str) -> dict[str, Any]:
     return found
 
 
-def assignment(text: str) -> tuple[str, Any]:
+def assignment(text: str) -> tuple[str, object]:
     """The name and the value of `key=value`."""
     key, equals, value = text.partition("=")
     if not equals:
@@ -139,7 +140,7 @@ def assignment(text: str) -> tuple[str, Any]:
     return key.strip().replace("-", "_"), _value(value.strip())
 
 
-def _value(text: str) -> Any:
+def _value(text: str) -> object:
     """A TOML value, None for `none`, or else the text itself."""
     if text.lower() == "none":
         return None
@@ -151,7 +152,7 @@ def _value(text: str) -> Any:
         raise InputError(f"{text!r:.60} cannot be used as a value: {error}") from error
 
 
-def _plain(name: str, value: Any) -> Any:
+def _plain(name: str, value: object) -> object:
     """The value, if it is a number or a text; a loss, encoder or sampler is given by name."""
     from truepair.spec.parameters import PARTS, may_be_none
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -29,6 +29,9 @@ from truepair.cli.ranks import Ranks
 from truepair.data.sources.sql_urls import without_password
 from truepair.errors import TruepairError
 from truepair.storage.versions import package_version
+
+if TYPE_CHECKING:
+    from truepair.storage.types import Json
 
 _USAGE_ERROR: Any = typer.BadParameter.__base__  # typer does not export it
 
@@ -61,7 +64,7 @@ class Group(TyperGroup):
             raise
 
 
-HABITS: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None, "no_args_is_help": True}
+HABITS: Json = {"add_completion": False, "rich_markup_mode": None, "no_args_is_help": True}
 _FLOW = """\b
 Example:
   truepair fit clicks.csv -o model.truepair

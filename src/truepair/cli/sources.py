@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from truepair.cli.options import DataDir, option, option_name, whole_numbers
 from truepair.data.sources.sql_urls import is_url, without_password
 from truepair.errors import InputError, did_you_mean
-from truepair.storage.types import Json
 
 if TYPE_CHECKING:
     from truepair.data.columns import Column
     from truepair.data.datasets.dataset import Dataset
     from truepair.data.interactions import Interactions
     from truepair.data.split import Split
+    from truepair.storage.types import Json
 
 _COLUMN = "The {} column: a name, or a position from 0; `-` for none. By default it is found by name."
 
@@ -123,10 +123,10 @@ class Reading:
             if test not in (None, "given"):
                 raise InputError(f"test = {test!r}: {source} has a test part; use --test given.")
             return prepared
-        dataset, disliked = find_source(source), self.max_disliked_rating is not None
-        filtered = self.min_rating is not None or self.core is not None or disliked
+        dataset, filters = find_source(source), (self.min_rating, self.core, self.max_disliked_rating)
         if test is None:
-            test = "given" if dataset is not None and dataset.has_split and not filtered else "0.2"
+            whole = dataset is not None and dataset.has_split and filters == (None, None, None)
+            test = "given" if whole else "0.2"
         if test != "given":
             return split_random(self.interactions(source, progress), _share(test), seed=seed)
         if dataset is None:

@@ -70,7 +70,10 @@ def run_demo(
     simulated world. `epochs` limits the training of every model.
     """
     check_plots()  # before training
-    out = _checked_out(out)
+    if out.is_dir():
+        raise InputError(
+            f"out = {str(out)!r} is a folder; give the path of a file, such as {str(out / 'demo.html')!r}."
+        )
     check_choice("dataset", dataset, DATASETS)
     Settings(seed=seed, epochs=1 if epochs is None else epochs)  # for its checks, before any work
     data = demo_data(dataset, data_dir, seed, progress=not quiet)
@@ -213,12 +216,3 @@ def _history(known: list[Interactions], code: int) -> Codes:
     items = np.concatenate([part.items_of(code) for part in known])
     ratings = [part.rating[part.users == code] for part in known if part.rating is not None]
     return items[np.argsort(-np.concatenate(ratings), kind="stable")] if ratings else items
-
-
-def _checked_out(out: Path) -> Path:
-    out = Path(out)
-    if out.is_dir():
-        raise InputError(
-            f"out = {str(out)!r} is a folder; give the path of a file, such as {str(out / 'demo.html')!r}."
-        )
-    return out

@@ -25,6 +25,7 @@ PAGE_METRICS = (
 )
 BAR_METRICS = ("ndcg@20", "recall@20", "precision@20", "map@20")  # of one scale
 HISTORY_SHOWN = 12
+_PACKAGES = ("truepair", "torch", "numpy", "scipy", "pyarrow", "matplotlib")
 TEST, TRUTH = "held-out interactions", "all true preferences"
 ABOUT = {
     DEFAULT: "the plain call, Recommender(): full-catalogue InfoNCE with automatic settings",
@@ -286,6 +287,3 @@ def _setup(result: DemoResult) -> Section:
     versions = ", ".join(f"{name} {package_version(name)}" for name in _PACKAGES)
     where = Text(f"Python {platform.python_version()}, {versions}, {platform.system()} {platform.machine()}.")
     return Section("Settings and versions", [Text(how), Table(["", ""], rows, numbers=False), where])
-
-
-_PACKAGES = ("truepair", "torch", "numpy", "scipy", "pyarrow", "matplotlib")

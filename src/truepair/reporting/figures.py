@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from truepair.errors import InputError
+from truepair.storage.types import Json
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -205,7 +206,7 @@ def _draw_lines(axes: Axes, panel: Panel) -> None:
     for name, (low, high, colour) in panel.spans.items():
         axes.axhspan(low, high, color=_SERIES[colour], alpha=0.12, linewidth=0, label=name)
     for name, series in panel.series.items():
-        look: Any = {"color": _SERIES[series.colour], "linewidth": 1.3, "label": name}
+        look: Json = {"color": _SERIES[series.colour], "linewidth": 1.3, "label": name}
         if series.hollow:
             axes.plot(series.x, series.y, linestyle=(0, (4, 3)), **look)
             continue
@@ -233,7 +234,11 @@ def _draw_dots(axes: Axes, panel: Panel) -> None:
         axes.axvline(value, color=_INK, linewidth=1, linestyle=dash, label=name)
     for name, series in panel.series.items():
         colour = _SERIES[series.colour]
-        look: Any = {"color": colour, "markerfacecolor": "none" if series.hollow else colour, "markersize": 6}
+        look: Json = {
+            "color": colour,
+            "markerfacecolor": "none" if series.hollow else colour,
+            "markersize": 6,
+        }
         marker = _MARKERS[series.colour]
         axes.errorbar(
             series.x, series.y, xerr=_reach(series, series.x), fmt=marker, elinewidth=1.2, label=name, **look
@@ -279,7 +284,7 @@ def _draw_bars(axes: Axes, panel: Panel) -> None:
     width = 0.8 / len(panel.series)
     for n, (name, series) in enumerate(panel.series.items()):
         places = [x + (n - (len(panel.series) - 1) / 2) * width for x in series.x]
-        look: Any = {"color": _SERIES[series.colour], "label": name}
+        look: Json = {"color": _SERIES[series.colour], "label": name}
         error = {"ecolor": _INK, "capsize": 3, "elinewidth": 1.2}
         axes.bar(places, series.y, width * 0.92, yerr=_reach(series, series.y), error_kw=error, **look)
         for place, y, high in zip(places, series.y, series.high, strict=True):

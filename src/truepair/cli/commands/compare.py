@@ -11,15 +11,15 @@ from truepair.cli.options import SourceText, option, unpacked
 from truepair.cli.sources import Reading, described
 from truepair.data.sources.sql_urls import without_password
 from truepair.errors import InputError, check_choice, check_whole
-from truepair.storage.types import Json
 
 if TYPE_CHECKING:
     from truepair.data.split import Split
     from truepair.evaluation import Comparison, Evaluation
     from truepair.recommender.estimator import Recommender
+    from truepair.storage.types import Json
 
 
-Runs: TypeAlias = list[tuple[Json, "Evaluation"]]  # facts of a training, and its evaluation
+Runs: TypeAlias = "list[tuple[Json, Evaluation]]"  # facts of a training, and its evaluation
 
 _ON_PARAMETERS = (
     "losses share their parameters: the defaults, which were not chosen for each loss, and the given "

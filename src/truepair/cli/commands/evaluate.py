@@ -12,11 +12,11 @@ from truepair.cli.options import ModelFile, option, option_name, unpacked, whole
 from truepair.cli.sources import Reading, find_source
 from truepair.data.sources.sql_urls import without_password
 from truepair.errors import InputError, check_choice
-from truepair.storage.types import Json
 
 if TYPE_CHECKING:
     from truepair.data.interactions import Interactions
     from truepair.evaluation import Evaluation
+    from truepair.storage.types import Json
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,12 +20,12 @@ from truepair.cli.sources import Reading, described
 from truepair.cli.table_files import check_output
 from truepair.data.sources.sql_urls import without_password
 from truepair.errors import InputError
-from truepair.storage.types import Json
 
 if TYPE_CHECKING:
     from truepair.data.interactions import Interactions
     from truepair.data.split import Split
     from truepair.recommender.estimator import Recommender
+    from truepair.storage.types import Json
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,10 +11,10 @@ import typer
 from truepair.cli.console import Console, aligned
 from truepair.cli.options import option, unpacked
 from truepair.errors import InputError, check_choice, check_whole
-from truepair.storage.types import Json
 
 if TYPE_CHECKING:
     from truepair.distributed.plan import Estimate, Plan
+    from truepair.storage.types import Json
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,11 +12,11 @@ from truepair.cli.options import SourceText, option, unpacked
 from truepair.cli.sources import Reading, described, find_source
 from truepair.data.sources.sql_urls import check_no_url, without_password
 from truepair.errors import InputError
-from truepair.storage.types import Json
 
 if TYPE_CHECKING:
     from truepair.data.interactions import Interactions
     from truepair.data.split import Split
+    from truepair.storage.types import Json
 
 
 @dataclass(frozen=True, kw_only=True)

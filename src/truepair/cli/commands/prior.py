@@ -12,11 +12,11 @@ from truepair.cli.options import SourceText, option, unpacked
 from truepair.cli.sources import Reading, described
 from truepair.cli.table_files import check_output, format_of, write_table
 from truepair.errors import InputError
-from truepair.storage.types import Json
 
 if TYPE_CHECKING:
     from truepair.data.interactions import Interactions
     from truepair.prior import PriorEstimate
+    from truepair.storage.types import Json
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 

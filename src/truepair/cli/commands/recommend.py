@@ -17,13 +17,13 @@ from truepair.cli.options import ListLength, ModelFile, option, unpacked
 from truepair.cli.table_files import WRITERS, check_output, format_of, with_plain_ids, write_table
 from truepair.data.sources.sql_urls import is_url, without_password
 from truepair.errors import InputError, check_choice, check_whole
-from truepair.storage.types import Ids, Json
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from truepair.data.ids import IdMap
     from truepair.recommender.estimator import Recommender
+    from truepair.storage.types import Ids, Json
 
 _PART = 2048  # users at a time
 
