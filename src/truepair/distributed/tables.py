@@ -19,6 +19,7 @@ from truepair.data.sources.file_opening import expanded
 from truepair.data.split import Split
 from truepair.data.split_recipes import check_shares
 from truepair.errors import InputError, did_you_mean
+from truepair.storage.types import Table
 
 OPTIONS = ("user", "item", *EXTRA, "min_rating", "duplicates")
 """The options of `prepare_interactions` that `write_prepared` takes, beside those of a split."""
@@ -85,7 +86,7 @@ def _shares(test: float | None = None, valid: float = 0.0, seed: int = 0) -> Sha
     return None
 
 
-def role_columns(table: Any, columns: Mapping[str, str]) -> pa.Table:
+def role_columns(table: Table, columns: Mapping[str, str]) -> pa.Table:
     """The columns of these names, under the names of their roles."""
     return pa.table({role: table[name] for role, name in columns.items()})
 

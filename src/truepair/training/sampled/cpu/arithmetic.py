@@ -16,7 +16,7 @@ Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
 Index = int | np.int64  # a whole number in compiled code
 Float = np.float32
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+_Function = TypeVar("_Function", bound=Callable[..., object])
 
 
 def compiled(function: _Function, **options: Any) -> _Function:

@@ -141,13 +141,13 @@ def _lean_to_hard(plan: KernelPlan, top: Float, scores: Floats, gradient: Floats
     return base, Float(plan.n) * hard / base
 
 
-@inlined
+@compiled
 def _leaning(plan: KernelPlan, top: Float, scores: Floats, i: Index) -> Float:
     """e^{β y_i}."""
     return exp32(plan.loss.beta * ((scores[i] - scores[0]) * plan.loss.inverse_temperature - top))
 
 
-@inlined
+@compiled
 def _scale(gradient: Floats, start: Index, stop: Index, factor: Float) -> None:
     """gradient[start:stop] times `factor`."""
     for i in range(start, stop):

@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 import torch.nn.functional as F  # noqa: N812, the name everybody uses
 import triton
@@ -151,7 +152,7 @@ class GpuRuns:
 
     # --- one epoch -------------------------------------------------------------------------------------
 
-    def train(self, epochs: Sequence[int], rates: Sequence[float]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    def train(self, epochs: Sequence[int], rates: Sequence[float]) -> npt.NDArray[np.float64]:
         """One epoch of every run. Gives [runs, steps + 2]: loss sums, clamped rows, finite or not."""
         keys = [stream_key(job.settings.seed, e) for job, e in zip(self.jobs, epochs, strict=True)]
         self.epoch_parameters_cpu[0] = torch.from_numpy(np.array(keys, dtype=np.uint64).view(np.int64))
@@ -287,7 +288,7 @@ class GpuRuns:
             num_warps=_warps(slots * columns), **self._overlap(early),
         )  # fmt: skip
 
-    def _overlap(self, early: bool) -> dict[str, Any]:
+    def _overlap(self, early: bool) -> dict[str, bool]:
         return {"PDL": True, "launch_pdl": True} if early else {"PDL": False}
 
     def _adam(self, table: DrawTable, step: int, place: int, left: int, spread: Tensor) -> None:
@@ -343,7 +344,7 @@ class GpuTrainer:
         advance(self.steps)
         return totals
 
-    def totals(self, summary: np.ndarray[Any, np.dtype[np.float64]]) -> EpochTotals:
+    def totals(self, summary: npt.NDArray[np.float64]) -> EpochTotals:
         """This run's part of what `GpuRuns.train` gave."""
         mine = summary[self.run]
         self.finite = bool(mine[self.steps + 1])
