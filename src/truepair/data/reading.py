@@ -20,6 +20,7 @@ from truepair.data.interactions import (
     Interactions,
     Origin,
     Step,
+    dislikes_note,
     trusted_interactions,
     without_columns,
 )
@@ -502,11 +503,6 @@ def _without_dislikes(
         raise only_dislikes_error(source, len(keys))
     extra = {role: column[liked] for role, column in extra.items()}
     return keys[liked], extra, disliked_keys if len(disliked_keys) else None
-
-
-def dislikes_note(n: int) -> Step:
-    """The note on the number of dislikes."""
-    return Step(f"{n:,} pairs are dislikes", 0, note=True)
 
 
 def only_dislikes_error(source: str, n: int) -> InputError:

@@ -12,13 +12,12 @@ again is not judged.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from truepair.data.ids import Codes, IdMap
+from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions, Origin
 from truepair.data.log import Log, Values
 from truepair.data.rows.pairs import interactions_of
@@ -351,22 +350,7 @@ def _with_common_ids(parts: dict[str, Interactions]) -> dict[str, Interactions]:
     users, items = parts["train"].user_ids, parts["train"].item_ids
     for part in parts.values():
         users, items = users.union(part.user_ids, "user"), items.union(part.item_ids, "item")
-    return {name: _recode(part, users, items) for name, part in parts.items()}
-
-
-def _recode(part: Interactions, user_ids: IdMap, item_ids: IdMap) -> Interactions:
-    if part.user_ids is user_ids and part.item_ids is item_ids:
-        return part
-    users, items = user_ids.find(part.user_ids, "user"), item_ids.find(part.item_ids, "item")
-    recoded = replace(
-        part,
-        users=users[part.users],
-        items=items[part.items],
-        user_ids=user_ids,
-        item_ids=item_ids,
-        disliked=part.recoded_dislikes(users, items, len(item_ids)),
-    )
-    return recoded.made_from(part.recoded_origin(users, items, user_ids, item_ids))
+    return {name: part.among(users, items) for name, part in parts.items()}
 
 
 def _without_overlap(
