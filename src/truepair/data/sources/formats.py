@@ -25,7 +25,7 @@ from truepair.data.sources.text import (
     read_movielens,
     read_recbole,
 )
-from truepair.errors import InputError, check_choice, did_you_mean
+from truepair.errors import InputError, did_you_mean
 
 BATCH = 1 << 17
 """Rows of a batch, where a file is read in batches."""
@@ -33,7 +33,6 @@ BATCH = 1 << 17
 
 def open_path(
     path: Path,
-    *,
     format: str | None = None,
     header: bool | None = None,
     encoding: str = "utf-8",
@@ -43,10 +42,6 @@ def open_path(
 
     `given` holds the column names that the caller gave: a first line that contains one of them is a header.
     """
-    if header not in (None, True, False):
-        raise InputError(f"header = {header!r} is not allowed; pass True, False, or None to detect it.")
-    if format is not None:
-        check_choice("format", format, FORMATS)
     try:
         if not path.exists():
             raise _missing_path(path)

@@ -6,7 +6,6 @@ import os
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,10 +14,7 @@ import pyarrow.compute as pc
 
 from truepair.data.columns import MISSING_TEXT, Raw, identifiers, role_of
 from truepair.data.ids import Codes, IdMap, is_text, to_arrow
-from truepair.data.sources.formats import open_path
-from truepair.data.sources.in_memory import memory_source
-from truepair.data.sources.sql import open_query
-from truepair.data.sources.sql_urls import find_database
+from truepair.data.read_options import ReadOptions
 from truepair.errors import InputError
 
 
@@ -63,17 +59,13 @@ class IdTable:
 
 
 def _opened(source: Any, role: str, parameter: str) -> Raw:
-    if isinstance(source, str | os.PathLike):
-        if (database := find_database(source)) is not None:
-            return open_query(database, None)
-        return open_path(Path(os.path.expanduser(source)))
-    if not isinstance(source, Mapping) and not hasattr(source, "__arrow_c_stream__"):
+    if not isinstance(source, str | os.PathLike | Mapping) and not hasattr(source, "__arrow_c_stream__"):
         raise InputError(
             f"{parameter} is a {type(source).__name__}, which cannot be used here; give a path, a table "
             "(pandas, polars, DuckDB, pyarrow) or a dict of columns, one row "
             f"{'an item' if role == 'item' else 'a user'}."
         )
-    return memory_source(source)
+    return ReadOptions().open(source)
 
 
 def _columns(raw: Raw) -> list[tuple[str, Any]]:
