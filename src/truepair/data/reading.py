@@ -25,9 +25,9 @@ from truepair.data.interactions import (
 )
 from truepair.data.log import Mask, Policy, Values, sorted_log
 from truepair.data.prepared.opening import is_prepared, open_prepared
-from truepair.data.read_options import MISSING as MISSING
-from truepair.data.read_options import ReadOptions as ReadOptions
-from truepair.data.read_options import with_options
+from truepair.data.rows.options import MISSING as MISSING
+from truepair.data.rows.options import ReadOptions as ReadOptions
+from truepair.data.rows.options import with_options
 from truepair.data.rows.pairs import DUPLICATES, Repeats, codes_of, has_ties, merge, part_dislikes, repeats
 from truepair.data.rows.weighting import Weighting, kind_texts
 from truepair.data.sources.file_opening import expanded

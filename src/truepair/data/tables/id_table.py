@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from truepair.data.columns import MISSING_TEXT, Raw, identifiers, role_of
 from truepair.data.ids import Codes, IdMap, is_text, to_arrow
-from truepair.data.read_options import ReadOptions
+from truepair.data.rows.options import ReadOptions
 from truepair.errors import InputError
 
 
