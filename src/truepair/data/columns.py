@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -72,7 +72,7 @@ class Raw:
     source: str
     """The source's name in messages: a path, or "the table"."""
     names: Sequence[str]
-    read: Callable[[Sequence[int]], Sequence[Any]]
+    read: Callable[[Sequence[int]], Sequence[object]]
     """Column positions -> those columns, as anything that `to_arrow` takes."""
     place: Callable[[int], str] = _row_number
     """A row's index -> its location for a reader of a message, such as "line 7"."""
@@ -136,13 +136,13 @@ def find_columns(raw: Raw, given: Mapping[str, Column]) -> dict[str, int]:
     return {role: found[role] for role in (*COLUMN_NAMES, "kind") if role in found}
 
 
-def identifiers(raw: Raw, role: str, values: Any) -> pa.Array:
+def identifiers(raw: Raw, role: str, values: object) -> pa.Array:
     """Canonical ids; the empty string is null. Text becomes integers where the source has text only."""
     ids = cleaned_ids(raw, role, values)
     return ids if raw.typed or not is_text(ids.type) else _as_integers(ids)
 
 
-def cleaned_ids(raw: Raw, role: str, values: Any) -> pa.Array:
+def cleaned_ids(raw: Raw, role: str, values: object) -> pa.Array:
     """Canonical ids; the empty string is null. Text stays text."""
     ids = canonical_ids(values, role)
     if not is_text(ids.type):
@@ -155,7 +155,7 @@ def cleaned_ids(raw: Raw, role: str, values: Any) -> pa.Array:
     return ids
 
 
-def numbers(raw: Raw, role: str, values: Any) -> pa.Array:
+def numbers(raw: Raw, role: str, values: object) -> pa.Array:
     """Ratings or weights as float64; missing values are null."""
     array = to_arrow(values, role)
     if is_text(array.type):
@@ -163,7 +163,7 @@ def numbers(raw: Raw, role: str, values: Any) -> pa.Array:
     return _convert(raw, role, array, pa.float64())
 
 
-def timestamps(raw: Raw, role: str, values: Any) -> pa.Array:
+def timestamps(raw: Raw, role: str, values: object) -> pa.Array:
     """Times: integers as int64, floats as float64, dates and ISO text as int64 microseconds since 1970."""
     array = _days(values) if getattr(values, "dtype", None) == "datetime64[D]" else to_arrow(values, role)
     if is_text(array.type):
@@ -179,7 +179,7 @@ def parse_times(raw: Raw, role: str, text: pa.Array, kinds: Sequence[pa.DataType
     return _parse(raw, role, text, kinds, "a number or an ISO date such as 2024-05-31 23:59:00")
 
 
-def _days(values: Any) -> pa.Array:
+def _days(values: object) -> pa.Array:
     """NumPy's days as Arrow's milliseconds, whose range is checked; Arrow takes days for 32 bits."""
     days, most = np.asarray(values), 2**36  # in milliseconds this is far beyond the range of microseconds
     absent = np.isnat(days)

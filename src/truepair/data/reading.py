@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -114,7 +114,7 @@ def read_interactions(source: Source, options: ReadOptions) -> Interactions:
 def _prepared(source: Source, options: ReadOptions) -> Interactions:
     """The interactions of a prepared folder, which takes no options: they were given to `prepare`."""
     without = [role for role in EXTRA if getattr(options, role) is False]
-    for each in fields(options):
+    for each in dataclasses.fields(options):
         value = getattr(options, each.name)
         if value is not None and each.name not in without and (each.default is None or value != each.default):
             raise InputError(
@@ -269,8 +269,8 @@ def _interactions(rows: _Rows, duplicates: str, weighting: Weighting) -> Interac
     if disliked is not None:
         steps.append(dislikes_note(len(disliked)))
     users, items = codes_of(merged.keys, len(item_ids))
-    more: dict[str, Any] = {**merged.columns, "history": tuple(steps), "disliked": disliked}
-    made = trusted_interactions(users, items, user_ids, item_ids, **more)
+    fields: dict[str, object] = {**merged.columns, "history": tuple(steps), "disliked": disliked}
+    made = trusted_interactions(users, items, user_ids, item_ids, **fields)
     policy = Policy(duplicates, weighting.half_life, weighting.now, weighting.counts)
     if events is None:
         return made.made_from(Origin(policy))

@@ -47,7 +47,7 @@ class ReadOptions:
     kind: Column = None
     feedback: Mapping[str, float] | None = None
     half_life: str | None = None
-    now: str | float | None = None
+    now: object = None
     counts: str | None = None
     dislikes: bool = False
     max_disliked_rating: float | None = None

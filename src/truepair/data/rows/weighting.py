@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -62,7 +62,7 @@ class Weighting:
     """The options of `read_interactions` that make weights and dislikes."""
 
     half_life: str | None = None
-    now: Any = None
+    now: object = None
     feedback: Mapping[str, float] | None = None
     counts: str | None = None
     dislikes: bool = False

@@ -128,7 +128,7 @@ def _arrow(file: File) -> Raw:
         if table is not None:
             _validate(table)
 
-    def read(positions: Sequence[int]) -> Sequence[Any]:
+    def read(positions: Sequence[int]) -> Sequence[pa.ChunkedArray]:
         with read_errors(path, what):
             order = sorted(positions)
             some = _ipc_table(path, order) if table is None else table.select(order)
@@ -214,7 +214,7 @@ def _dataset(files: list[Path], kind: str, source: Path) -> Raw:
                 _validate(pa.Table.from_batches([batch]))
             yield [batch.column(name) for name in chosen]
 
-    def read(positions: Sequence[int]) -> Sequence[Any]:
+    def read(positions: Sequence[int]) -> Sequence[pa.ChunkedArray]:
         chosen = [names[at] for at in positions]
         with read_errors(source, what):
             table = read_parquet(chosen) if kind == "parquet" else read_arrow(chosen)

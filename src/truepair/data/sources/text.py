@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -107,26 +107,26 @@ class _Lines:
     separator: str
     quoted: bool
 
-    def columns(self, positions: Sequence[int], header: bool, width: int) -> Sequence[Any]:
+    def columns(self, positions: Sequence[int], header: bool, width: int) -> Sequence[pa.ChunkedArray]:
         """The columns at `positions`, read by Arrow."""
-        stream, options = self._arrow_options(positions, header, width)
+        options = self._arrow_options(positions, header, width)
         try:
-            return list(pa_csv.read_csv(stream, *options).columns)
+            return list(pa_csv.read_csv(self._stream(), *options).columns)
         except pa.ArrowInvalid as error:
             raise self._field_count_error(width, error) from error
 
     def batches(self, positions: Sequence[int], header: bool, width: int) -> Iterator[Sequence[pa.Array]]:
         """The columns at `positions`, a block of lines at a time."""
-        stream, options = self._arrow_options(positions, header, width)
+        options = self._arrow_options(positions, header, width)
         try:
-            with pa_csv.open_csv(stream, *options) as reader:
+            with pa_csv.open_csv(self._stream(), *options) as reader:
                 for batch in reader:
                     yield list(batch.columns)
         except pa.ArrowInvalid as error:
             raise self._field_count_error(width, error) from error
 
-    def _arrow_options(self, positions: Sequence[int], header: bool, width: int) -> tuple[Any, Any]:
-        """The text as a stream, and how Arrow reads it."""
+    def _arrow_options(self, positions: Sequence[int], header: bool, width: int) -> tuple[object, ...]:
+        """How Arrow reads the text."""
         keys = [str(at) for at in range(width)]
         read = pa_csv.ReadOptions(column_names=keys, skip_rows_after_names=int(header), block_size=_BLOCK)
         parse = pa_csv.ParseOptions(
@@ -140,8 +140,11 @@ class _Lines:
         )
         if self.quoted and self.text.count(b'"') % 2:
             self._check_last_quote()
+        return read, parse, convert
+
+    def _stream(self) -> pa.BufferReader:
         # a leading blank line would be skipped in place of the header
-        return pa.BufferReader(self.text.lstrip(b"\r\n")), (read, parse, convert)
+        return pa.BufferReader(self.text.lstrip(b"\r\n"))
 
     def place(self, row: int, header: bool) -> str:
         """The physical line of a row."""
