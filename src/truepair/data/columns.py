@@ -57,14 +57,6 @@ TIME_TYPES = (
 """What times of text become: the first type that fits all of a column."""
 
 
-def _row_number(row: int) -> str:
-    return f"row {row + 1} (counting from 1)"
-
-
-def _nothing() -> None:
-    pass
-
-
 @dataclass(frozen=True)
 class Raw:
     """Columns whose roles are not known yet, with what messages need to describe them."""
@@ -74,7 +66,7 @@ class Raw:
     names: Sequence[str]
     read: Callable[[Sequence[int]], Sequence[object]]
     """Column positions -> those columns, as anything that `to_arrow` takes."""
-    place: Callable[[int], str] = _row_number
+    place: Callable[[int], str] = lambda row: f"row {row + 1} (counting from 1)"
     """A row's index -> its location for a reader of a message, such as "line 7"."""
     typed: bool = True
     """False if every cell is text because the format has no other type."""
@@ -86,7 +78,7 @@ class Raw:
     """What the order of the rows may mean: an order of all rows, of each user's rows, or nothing."""
     batches: Callable[[Sequence[int]], Iterator[Sequence[pa.Array]]] | None = None
     """Column positions -> those columns, a batch of rows at a time; None if they come at once only."""
-    close: Callable[[], None] = _nothing
+    close: Callable[[], None] = lambda: None
     """Ends the connection to a database."""
 
 

@@ -27,12 +27,15 @@ def canonical_ids(values: Ids, what: str = "id") -> pa.Array:
     if pa.types.is_null(kind):
         return pa.nulls(len(array), pa.int64())
     if pa.types.is_integer(kind):
-        return _narrowest_integer(array)
+        try:
+            return array.cast(pa.int64())
+        except pa.ArrowInvalid:  # above 2^63 - 1
+            return array.cast(pa.uint64())
     if pa.types.is_floating(kind):
         return _whole_floats(array, what)
     if is_text(kind) or kind == pa.uuid():
         return array
-    if _is_bytes(kind):
+    if pa.types.is_fixed_size_binary(kind) or kind in (pa.binary(), pa.large_binary(), pa.binary_view()):
         return array.cast(pa.large_binary())
     raise InputError(f"{what} ids of type {kind} cannot be used; give integers, strings or UUIDs.")
 
@@ -100,9 +103,7 @@ class IdMap:
     @staticmethod
     def of(values: Ids, what: str = "id") -> IdMap:
         """The map of the distinct ids in `values`."""
-        array = canonical_ids(values, what)
-        if array.null_count:
-            raise InputError(f"{array.null_count} {what} ids are missing (null or NaN); remove those rows.")
+        array = _present_ids(values, what)
         distinct = _distinct(array)
         return IdMap(distinct.take(pc.sort_indices(_storage(distinct))))
 
@@ -113,9 +114,7 @@ class IdMap:
         >>> IdMap.encode(["b", "a", "b"])[1]
         array([1, 0, 1], dtype=int32)
         """
-        array = canonical_ids(values, what)
-        if array.null_count:
-            raise InputError(f"{array.null_count} {what} ids are missing (null or NaN); remove those rows.")
+        array = _present_ids(values, what)
         if pa.types.is_integer(array.type) and (found := _encode_dense(array)) is not None:
             return found
         encoded = _storage(array).dictionary_encode()
@@ -199,6 +198,13 @@ class IdMap:
         return shown + (", …" if len(self) > 3 else "")
 
 
+def _present_ids(values: Ids, what: str) -> pa.Array:
+    array = canonical_ids(values, what)
+    if array.null_count:
+        raise InputError(f"{array.null_count} {what} ids are missing (null or NaN); remove those rows.")
+    return array
+
+
 def _infer(values: object) -> pa.Array:
     try:
         return pa.array(values, from_pandas=True)
@@ -210,18 +216,6 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     # 32-bit offsets overflow when chunks of long text are joined, and few functions take string_view
     return pa.large_string() if is_text(kind) else kind
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    variable = kind in (pa.binary(), pa.large_binary(), pa.binary_view())
-    return variable or bool(pa.types.is_fixed_size_binary(kind))
-
-
-def _narrowest_integer(array: pa.Array) -> pa.Array:
-    try:
-        return array.cast(pa.int64())
-    except pa.ArrowInvalid:  # above 2^63 - 1
-        return array.cast(pa.uint64())
 
 
 def _whole_floats(array: pa.Array, what: str) -> pa.Array:

@@ -197,6 +197,15 @@ def joined_log(logs: Collection[Log]) -> Log:
     return sorted_log(*codes, *ids, **columns, time_kind=first.time_kind, policy=first.policy)
 
 
+def positions(users: Array, *by: Array) -> Codes:
+    """The place 0, 1, … of each row among those of its user, by the last of the keys first; users rise."""
+    order = np.lexsort((*by, users))  # each user's block stays
+    counts = np.bincount(users)
+    found = np.empty(len(users), dtype=np.int64)
+    found[order] = np.arange(len(users)) - (np.cumsum(counts) - counts)[users]
+    return found
+
+
 def stable_order(keys: Array) -> tuple[Codes, Array]:
     """The stable order of the keys, and the keys in this order."""
     bits = max(len(keys) - 1, 0).bit_length()

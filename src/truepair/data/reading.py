@@ -23,7 +23,7 @@ from truepair.data.interactions import (
     trusted_interactions,
     without_columns,
 )
-from truepair.data.log import Mask, Policy, Values, sorted_log
+from truepair.data.log import Mask, Policy, Values, positions, sorted_log
 from truepair.data.prepared.opening import is_prepared, open_prepared
 from truepair.data.rows.options import MISSING as MISSING
 from truepair.data.rows.options import ReadOptions as ReadOptions
@@ -175,21 +175,12 @@ def read_columns(raw: Raw, at: Mapping[str, int]) -> dict[str, pa.Array]:
 
 def _in_order_of_users(found: Interactions) -> Interactions:
     """The interactions with positions 0, 1, … among each user's pairs as times."""
-    made = replace(found, time=_positions(found.users, np.asarray(found.time)), time_kind="order")
+    made = replace(found, time=positions(found.users, np.asarray(found.time)), time_kind="order")
     log = found.stored_log
     if log is None:
         return made
-    log = replace(log, time=_positions(log.users, np.asarray(log.time)), time_kind="order")
+    log = replace(log, time=positions(log.users, np.asarray(log.time)), time_kind="order")
     return made.made_from(Origin(log.policy, log))
-
-
-def _positions(users: Codes, time: Values) -> Codes:
-    """The place 0, 1, … of each row among those of its user, by time; the users rise."""
-    order = np.lexsort((time, users))  # each user's block stays
-    counts = np.bincount(users)
-    position = np.empty(len(users), dtype=np.int64)
-    position[order] = np.arange(len(users)) - (np.cumsum(counts) - counts)[users]
-    return position
 
 
 def _without_missing(rows: _Rows, missing: str) -> _Rows:

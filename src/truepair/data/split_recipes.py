@@ -17,7 +17,7 @@ import numpy as np
 
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions, Origin
-from truepair.data.log import Log, Values
+from truepair.data.log import Log, Values, positions
 from truepair.data.rows.pairs import interactions_of
 from truepair.data.split import Mask, Split, counted_note
 from truepair.errors import InputError, check_choice, check_number, check_whole
@@ -61,7 +61,7 @@ def split_random_per_user(
     n = interactions.user_counts
     n_test = last_counts(n, test)
     n_valid = last_counts(n - n_test, valid)
-    position = _position_in_user(interactions, random_bits(draw_key(seed, "test"), len(interactions)))
+    position = positions(interactions.users, random_bits(draw_key(seed, "test"), len(interactions)))
     recipe = f"random_per_user(test={test}, valid={valid}, seed={seed})"
     none = int(((n > 1) & (n_test == 0)).sum())
     remarks = (*_single_pair_note(n), *counted_note(none, "user", "with too few pairs to have one in test"))
@@ -92,9 +92,8 @@ def split_leave_last_out(interactions: Interactions, last: int = 1, valid: int =
         in_test = _last_events(log, n_test)
         in_valid = _last_events(log, n_test + n_valid) & ~in_test if valid else None
         return cut_log(interactions, log, in_test, in_valid, recipe, remarks)
-    from_the_end = (n - 1)[interactions.users] - _position_in_user(
-        interactions, _ties(interactions, seed), time
-    )
+    place = positions(interactions.users, _ties(interactions, seed), time)
+    from_the_end = (n - 1)[interactions.users] - place
     return _split_by_position(interactions, from_the_end, n_test, n_valid if valid else None, recipe, remarks)
 
 
@@ -191,7 +190,7 @@ def last_of_each_user(interactions: Interactions, share: float, seed: int) -> Ma
     or in a random one where that is not known."""
     n = interactions.user_counts
     time = _times(interactions, "hold_out = 'last'")
-    position = _position_in_user(interactions, _ties(interactions, seed), time)
+    position = positions(interactions.users, _ties(interactions, seed), time)
     return position >= (n - last_counts(n, share))[interactions.users]
 
 
@@ -294,15 +293,6 @@ def _draw_share(among: Mask, share: float, key: int) -> Mask:
     chosen = np.zeros_like(among)
     chosen[rows[random_order(key, len(rows))[: int(len(rows) * share + 0.5)]]] = True
     return chosen
-
-
-def _position_in_user(whole: Interactions, ties: Array, time: Values | None = None) -> Codes:
-    """Each row's position 0 … n_u - 1 among its user's rows, ordered by time (if given), then by `ties`."""
-    # Rows are sorted by user, so sorting by user again only permutes rows within each user's block.
-    order = np.lexsort((ties, whole.users) if time is None else (ties, time, whole.users))
-    position = np.empty(len(whole), dtype=np.int64)
-    position[order] = np.arange(len(whole)) - whole.indptr[whole.users]
-    return position
 
 
 def _latest(time: Values, among: Mask, share: float) -> Mask:

@@ -184,10 +184,8 @@ def _dataset(files: list[Path], kind: str, source: Path) -> Raw:
         data = pa_dataset.dataset([str(path) for path in files], format=kind, **folder)
         names = data.schema.names
 
-    def read_parquet(chosen: list[str]) -> pa.Table:
-        # without a buffer of what comes next, which helps with remote files only
-        options = pa_dataset.ParquetFragmentScanOptions(pre_buffer=False)
-        return data.to_table(columns=chosen, fragment_scan_options=options)
+    # without a buffer of what comes next, which helps with remote files only
+    plain = {"fragment_scan_options": pa_dataset.ParquetFragmentScanOptions(pre_buffer=False)}
 
     def read_arrow(chosen: list[str]) -> pa.Table:
         parts = []
@@ -203,10 +201,9 @@ def _dataset(files: list[Path], kind: str, source: Path) -> Raw:
 
     def batches(positions: Sequence[int]) -> Iterator[Sequence[pa.Array]]:
         chosen = [names[at] for at in positions]
-        options = pa_dataset.ParquetFragmentScanOptions(pre_buffer=False)
         ahead = {"batch_size": BATCH, "batch_readahead": 2, "fragment_readahead": 1}
         with read_errors(source, what):
-            found = data.to_batches(columns=chosen, fragment_scan_options=options, **ahead)
+            found = data.to_batches(columns=chosen, **plain, **ahead)
         while True:
             with read_errors(source, what):
                 if (batch := next(found, None)) is None:
@@ -217,7 +214,7 @@ def _dataset(files: list[Path], kind: str, source: Path) -> Raw:
     def read(positions: Sequence[int]) -> Sequence[pa.ChunkedArray]:
         chosen = [names[at] for at in positions]
         with read_errors(source, what):
-            table = read_parquet(chosen) if kind == "parquet" else read_arrow(chosen)
+            table = data.to_table(columns=chosen, **plain) if kind == "parquet" else read_arrow(chosen)
             _validate(table)
             return list(table.columns)
 
