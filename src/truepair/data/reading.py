@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,10 +20,10 @@ from truepair.data.interactions import (
     Interactions,
     Origin,
     Step,
-    dislikes_note,
     trusted_interactions,
     without_columns,
 )
+from truepair.data.interactions import dislikes_note as dislikes_note
 from truepair.data.log import Mask, Policy, Values, positions, sorted_log
 from truepair.data.prepared.opening import is_prepared, open_prepared
 from truepair.data.rows.options import MISSING as MISSING
@@ -155,7 +156,7 @@ class _Rows:
 
 def read_columns(raw: Raw, at: Mapping[str, int]) -> dict[str, pa.Array]:
     """All rows, parsed by their roles."""
-    parse = {"user": identifiers, "item": identifiers, "time": timestamps, "kind": kind_texts}
+    parse = {"user": identifiers, "item": identifiers, "time": timestamps, "kind": _kinds}
     values = dict(zip(at, raw.read(list(at.values())), strict=True))
     # a column is let go as soon as it is parsed: a large source is not in memory twice
     columns = {}
@@ -171,6 +172,10 @@ def read_columns(raw: Raw, at: Mapping[str, int]) -> dict[str, pa.Array]:
     if not lengths["user"]:
         raise InputError(f"{raw.source} has no rows; give at least one interaction.")
     return columns
+
+
+def _kinds(raw: Raw, role: str, values: object) -> pa.Array:
+    return kind_texts(raw, values)
 
 
 def _in_order_of_users(found: Interactions) -> Interactions:
@@ -260,7 +265,7 @@ def _interactions(rows: _Rows, duplicates: str, weighting: Weighting) -> Interac
     if disliked is not None:
         steps.append(dislikes_note(len(disliked)))
     users, items = codes_of(merged.keys, len(item_ids))
-    fields: dict[str, object] = {**merged.columns, "history": tuple(steps), "disliked": disliked}
+    fields: dict[str, Any] = {**merged.columns, "history": tuple(steps), "disliked": disliked}
     made = trusted_interactions(users, items, user_ids, item_ids, **fields)
     policy = Policy(duplicates, weighting.half_life, weighting.now, weighting.counts)
     if events is None:

@@ -148,7 +148,7 @@ def _interactions(
         arrays[f"{name}/items"],
         users,
         items,
-        **cached,
+        cached,
         **columns,
         history=manifest.history,
         time_kind=manifest.time_kind,

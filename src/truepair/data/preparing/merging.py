@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from truepair.data.columns import Raw
 from truepair.data.ids import IdMap
-from truepair.data.interactions import Step, dislikes_note
+from truepair.data.interactions import Step
 from truepair.data.log import Values
 from truepair.data.prepared.array_files import ArrayFile, write_array
 from truepair.data.prepared.id_files import ARROW_TYPES, id_type, write_ids
@@ -23,7 +23,13 @@ from truepair.data.preparing.log_files import Events, write_log
 from truepair.data.preparing.pair_files import Numbers, PairWriter
 from truepair.data.preparing.staging import IGNORED, LOW, MISSING
 from truepair.data.preparing.work import Work
-from truepair.data.reading import ReadOptions, catalogue_ids, only_dislikes_error, repeats_error
+from truepair.data.reading import (
+    ReadOptions,
+    catalogue_ids,
+    dislikes_note,
+    only_dislikes_error,
+    repeats_error,
+)
 from truepair.data.rows.pairs import Repeats, codes_of, has_ties, merge, part_dislikes, repeats
 from truepair.data.rows.weighting import Clock
 from truepair.errors import InputError

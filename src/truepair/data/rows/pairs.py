@@ -71,7 +71,7 @@ def interactions_of(log: Log, history: tuple[Step, ...] = ()) -> Interactions:
     extra.pop("decayed", None)
     users, items = codes_of(keys, len(log.item_ids))
     disliked = disliked if disliked is not None and len(disliked) else None
-    fields: dict[str, object] = {**extra, "time_kind": log.time_kind, "history": history}
+    fields: dict[str, Any] = {**extra, "time_kind": log.time_kind, "history": history}
     fields |= {"disliked": disliked, "origin": Origin(policy, log)}
     return trusted_interactions(users, items, log.user_ids, log.item_ids, **fields)
 

@@ -243,9 +243,9 @@ def _log_counts(totals: Floats) -> Floats:
     return 1 + np.log(totals)
 
 
-def kind_texts(raw: Raw, role: str, values: object) -> pa.Array:
+def kind_texts(raw: Raw, values: object) -> pa.Array:
     """Kinds as text; empty text is missing."""
-    array = to_arrow(values, role)
+    array = to_arrow(values, "kind")
     if not is_text(array.type):
         try:
             array = array.cast(pa.large_string())
