@@ -34,6 +34,7 @@ def split_random(interactions: Interactions, test: float = 0.2, valid: float = 0
 
     Sizes are ⌊n·share + ½⌋. A user may have no pair left in train; the notes count such users.
 
+    >>> from truepair.data.ids import IdMap
     >>> split_random(Interactions(np.arange(10), np.arange(10), IdMap.range(10), IdMap.range(10)), valid=0.5)
     <Split random(test=0.2, valid=0.5, seed=0): 10 users x 10 items, pairs: train 4, valid 4, test 2
       note: 4 valid pairs of 4 items that train does not have
