@@ -15,10 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from truepair.tuning import Asked, Choice, Powers, Trial
-from truepair.tuning.domains import Domain, domain_of
-from truepair.tuning.study import quietly
-from truepair.tuning.trials import Outcome
+from truepair.search.domains import Choice, Domain, Powers, domain_of
+from truepair.search.study import quietly
+from truepair.search.trials import Asked, Outcome, Trial
 from truepair_lab.lines import TrialLine
 from truepair_lab.searching import Quest, Searched, lasting, trial_line
 

@@ -10,9 +10,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from truepair.tuning import Asked, Trial, run_search
-from truepair.tuning.domains import Domain, When
-from truepair.tuning.trials import Outcome
+from truepair.search.domains import Domain, When
+from truepair.search.running import run_search
+from truepair.search.trials import Asked, Outcome, Trial
 from truepair_lab.lines import Lines, TrialLine, append_line, read_lines
 
 Searched = Domain | When

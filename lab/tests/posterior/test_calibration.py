@@ -18,9 +18,10 @@ from truepair.prior.holdout_scores import Evidence
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.holdout import split_for_fitting
 from truepair.sampling import Full, Uniform
+from truepair.search.runner import training_runner
+from truepair.search.spaces import default_space
+from truepair.search.trials import Asked
 from truepair.training import Job, Settings, fit
-from truepair.tuning import Asked, training_runner
-from truepair.tuning.spaces import default_space
 from truepair_lab.posterior import InfoNCEPosterior
 from truepair_lab.posterior.calibration import calibrate, density_ratio, posterior_facts
 from truepair_lab.posterior.first_model import first_job

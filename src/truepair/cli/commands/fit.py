@@ -91,7 +91,7 @@ def fit(
             _show_how_to_continue(kept, ctx.meta["truepair.args"])
         raise typer.Exit(130) from None
     if kept is not None:
-        from truepair.recommender.automatic.settings_file import settings_file
+        from truepair.search.settings_file import settings_file
 
         for left in (kept, settings_file(kept)):
             with contextlib.suppress(OSError):

@@ -21,7 +21,7 @@ from truepair.storage.atomic import atomic_write
 if TYPE_CHECKING:
     from truepair.data.split import Split
     from truepair.recommender.estimator import Recommender
-    from truepair.tuning.search_loop import Tuning
+    from truepair.search.running import Tuning
 
 
 @unpacked
@@ -81,7 +81,8 @@ def tune(
     several processes with the same command share the work. `fit --config` with the saved parameters learns
     from all pairs, the validation part included, for the number of epochs that was best.
     """
-    from truepair.tuning import check_effort, plan_search
+    from truepair.search.running import check_effort
+    from truepair.search.tune import plan_search
 
     _check_files(storage, out, save_config)
     check_effort(trials, together, extensions)
@@ -103,7 +104,7 @@ def tune(
 
 def read_space_file(path: Path) -> Any:
     """The space of a TOML file; dotted names are quoted, or tables."""
-    from truepair.tuning.domains import read_space
+    from truepair.search.domains import read_space
 
     return read_space(_entries(read_toml(path)))
 
@@ -137,8 +138,8 @@ def _read(
 
 def _check_files(storage: Path, out: Path | None, config: Path | None) -> None:
     from truepair.reporting.figures import check_plots
-    from truepair.tuning.lock import check_journal
-    from truepair.tuning.study import check_optuna
+    from truepair.search.journal import check_journal
+    from truepair.search.study import check_optuna
 
     check_optuna()
     for path in (storage, out, config):
@@ -158,7 +159,7 @@ def _report(
     console: Console,
     more: dict[str, Any],
 ) -> None:
-    from truepair.tuning.report import best_trials, facts, in_words, page, rows_of
+    from truepair.search.report import best_trials, facts, in_words, page, rows_of
 
     if out is not None:
         page(found, metric, title).write(out)

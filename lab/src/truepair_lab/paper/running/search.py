@@ -10,16 +10,10 @@ from typing import Any
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError, check_choice
 from truepair.evaluation import Validation
-from truepair.tuning import (
-    Asked,
-    Choice,
-    Powers,
-    Range,
-    Runner,
-    Trial,
-    When,
-    training_runner,
-)
+from truepair.search.domains import Choice, Powers, Range, When
+from truepair.search.runner import training_runner
+from truepair.search.running import Runner
+from truepair.search.trials import Asked, Trial
 from truepair_lab.lines import TrialLine
 from truepair_lab.paper.baselines import device_name, solved
 from truepair_lab.paper.presets import (

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from truepair.errors import InputError, TrainingError, check_type, check_whole
 from truepair.recommender.estimator import Recommender
-from truepair.tuning.domains import (
+from truepair.search.domains import (
     Choice,
     Domain,
     Powers,
@@ -24,8 +24,8 @@ from truepair.tuning.domains import (
     extend_space,
     plain_space,
 )
-from truepair.tuning.study import KeptStudy, quietly
-from truepair.tuning.trials import Asked, History, Trial
+from truepair.search.study import KeptStudy, quietly
+from truepair.search.trials import Asked, History, Trial
 
 # Runs that share these can train in the same kernels, so the trials of one round share them.
 SHAPES = frozenset(

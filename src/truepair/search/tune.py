@@ -18,11 +18,11 @@ from truepair.spec import HOLD_OUTS
 from truepair.spec.defaults import SAMPLED, with_defaults
 from truepair.spec.parameters import PARTS, by_fields, same_parameters
 from truepair.storage.old_names import current_parameters
-from truepair.tuning.domains import Space
-from truepair.tuning.runner import training_runner
-from truepair.tuning.search_loop import Tuning, check_space, run_search
-from truepair.tuning.spaces import check_values, default_space, default_values
-from truepair.tuning.trials import Trial
+from truepair.search.domains import Space
+from truepair.search.runner import training_runner
+from truepair.search.running import Tuning, check_space, run_search
+from truepair.search.spaces import check_values, default_space, default_values
+from truepair.search.trials import Trial
 
 
 def tune(
@@ -48,7 +48,7 @@ def tune(
     as the parameter `hold_out` says. The test part
     of a split is not used. Trial 0 is the default: the model without a search. `parameters` are fixed: names
     of Recommender, and with `**{"loss.tau": 0.1}` fields of its loss, encoder and sampler. `space` is what to
-    search, by default what suits these three; see `truepair.tuning.domains`. With a file as `storage`, a
+    search, by default what suits these three; see `truepair.search.domains`. With a file as `storage`, a
     search that was stopped continues, and several processes may share the work. The other options are those
     of `run_search`.
 

@@ -13,10 +13,10 @@ import numpy as np
 from truepair.data.split import counted
 from truepair.reporting.figures import Points, draw_points
 from truepair.reporting.page import Figure, Page, Section, Table, Text
-from truepair.tuning.domains import Choice, Powers, Range, domain_of, plain_space
-from truepair.tuning.search_loop import Tuning
-from truepair.tuning.study import check_optuna, quietly
-from truepair.tuning.trials import Trial
+from truepair.search.domains import Choice, Powers, Range, domain_of, plain_space
+from truepair.search.running import Tuning
+from truepair.search.study import check_optuna, quietly
+from truepair.search.trials import Trial
 
 if TYPE_CHECKING:
     import optuna

@@ -26,7 +26,7 @@ from truepair.training import (
     choose_engine,
     fit_many,
 )
-from truepair.tuning.trials import Asked
+from truepair.search.trials import Asked
 
 
 def training_runner(

@@ -14,7 +14,7 @@ from truepair.recommender.estimator import Recommender
 from truepair.sampling import SAMPLERS
 from truepair.spec.parameters import FIELDS
 from truepair.training import check_sampler
-from truepair.tuning.domains import (
+from truepair.search.domains import (
     Choice,
     Domain,
     Powers,

@@ -15,7 +15,7 @@ import numpy as np
 
 from truepair.errors import InputError, StorageError, TruepairError
 from truepair.storage.old_names import current_parameters
-from truepair.tuning.domains import (
+from truepair.search.domains import (
     Choice,
     Domain,
     Powers,
@@ -28,9 +28,9 @@ from truepair.tuning.domains import (
     read_space,
     values_inside,
 )
-from truepair.tuning.journal_check import check_study
-from truepair.tuning.lock import JournalLock, Presence, is_dead, this_process
-from truepair.tuning.trials import Asked, History, Outcome, Trial
+from truepair.search.journal_check import check_study
+from truepair.search.journal import JournalLock, Presence, is_dead, this_process
+from truepair.search.trials import Asked, History, Outcome, Trial
 
 if TYPE_CHECKING:
     import optuna

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from truepair.storage.plain_values import every_value, is_number
-from truepair.tuning.domains import Choice, Domain, Powers, domain_of, read_space
-from truepair.tuning.trials import Outcome
+from truepair.search.domains import Choice, Domain, Powers, domain_of, read_space
+from truepair.search.trials import Outcome
 
 if TYPE_CHECKING:
     import optuna

@@ -9,8 +9,11 @@ from truepair.models.encoders import MF, LightGCN
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.holdout import split_for_fitting
 from truepair.sampling import DNS
+from truepair.search.domains import Choice, Powers, Range
+from truepair.search.runner import training_runner
+from truepair.search.running import run_search
+from truepair.search.trials import Asked
 from truepair.spec import Spec
-from truepair.tuning import Asked, Choice, Powers, Range, run_search, training_runner
 from worlds import two_tastes
 
 SPLIT = split_for_fitting(two_tastes(), None, 0.2, 0)
