@@ -22,7 +22,7 @@ class SourceMap:
 
     @cached_property
     def order(self):
-        """The modules in the order of the map; a package, also one in several parts, follows its last module."""
+        """The modules in the order of the map; a package, also in several parts, follows its last module."""
         start = rf"^```\n(src/{self.package.name}/.*?)^```"
         block = re.search(start, self.page.read_text(), re.MULTILINE | re.DOTALL)[1]
         order, open_folders = [], []  # (indentation, name) of the folders that a line is in

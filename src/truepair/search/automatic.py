@@ -146,7 +146,7 @@ def judging_parts(spec: Spec, split: Split, users: Codes | None = None) -> Split
     if users is not None:
         train, valid = only_users(split.train, users), split.valid
         valid = None if valid is None else only_users(valid, users)
-        split = replace(split, train=train, valid=valid, test=train.take([]))
+        split = replace(split, train=train, valid=valid, test=train.take(np.zeros(len(train), bool)))
     how = like_test(split) if spec.hold_out == "auto" else spec.hold_out
     part = split if split.valid else hold_out(split.train, how, _HELD_OUT, spec.settings.seed)
     assert part.valid is not None

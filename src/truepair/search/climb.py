@@ -68,7 +68,7 @@ def _around(point: Point, wanted: Collection[str], scores: Mapping[Point, float]
 
     Temperatures are lower and higher ones; only on the better side where both are known from afar.
     """
-    found, steps = list[Point](), (_STEP, -_STEP)
+    found, steps = list[Point](), [_STEP, -_STEP]
     if "popularity" in wanted:
         for change in (_POPULARITY, -_POPULARITY):
             found.append(point._replace(popularity=round(point.popularity + change, 3)))
@@ -78,7 +78,7 @@ def _around(point: Point, wanted: Collection[str], scores: Mapping[Point, float]
             best_at[other.place] = max(score, best_at.get(other.place, score))
         low, high = best_at.get(point.place - _WIDE), best_at.get(point.place + _WIDE)
         if low is not None and high is not None:
-            steps = (_STEP,) if high >= low else (-_STEP,)
+            steps = [_STEP if high >= low else -_STEP]
         found += [point._replace(place=point.place + step) for step in steps]
     return [
         each

@@ -1,13 +1,16 @@
-"""Several processes and one journal: which process may write now, and which are still running."""
+"""The file of a study, shared by processes: who may write now, who is still running, and Optuna's silence."""
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
 import json
 import os
 import platform
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import TypedDict
 
 from truepair.errors import InputError
 
@@ -20,6 +23,30 @@ _BEGINNING = b'{"op_code":'  # of every line that Optuna writes
 _LONGEST = 1 << 20  # bytes of a first line that are looked at
 
 
+def check_optuna() -> None:
+    """Raise if Optuna is not installed."""
+    if importlib.util.find_spec("optuna") is None:
+        raise InputError("tuning needs Optuna: pip install 'truepair[tune]'")
+
+
+@contextlib.contextmanager
+def quietly() -> Iterator[None]:
+    """Silence Optuna's log and warnings inside; outside, its settings stay as they were."""
+    import optuna
+
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        optuna.logging.set_verbosity(before)
+
+
+# --- writing -----------------------------------------------------------------------------------------------
+
+
 class JournalLock:
     """A reentrant lock of one process at a time; a process that dies releases it.
 
@@ -29,20 +56,16 @@ class JournalLock:
     """
 
     def __init__(self, journal: Path) -> None:
-        self._journal, self._depth = journal, 0
-        self._file: IO[bytes] | None = None
-        self._other: Any = None
+        self._journal, self._depth, self._held = journal, 0, contextlib.ExitStack()
 
     def acquire(self) -> bool:
         """Wait for the lock and take it."""
         if self._depth == 0:
             check_journal(self._journal)
-            self._take()
-            try:
+            with contextlib.ExitStack() as stack:
+                self._wait(stack)
                 _cut_torn_line(self._journal)
-            except BaseException:
-                self._free()
-                raise
+                self._held = stack.pop_all()
         self._depth += 1
         return True
 
@@ -50,7 +73,7 @@ class JournalLock:
         """Release it once."""
         self._depth -= 1
         if self._depth == 0:
-            self._free()
+            self._held.close()
 
     def __enter__(self) -> JournalLock:
         self.acquire()
@@ -59,22 +82,58 @@ class JournalLock:
     def __exit__(self, *_: object) -> None:
         self.release()
 
-    def _take(self) -> None:
+    def _wait(self, stack: contextlib.ExitStack) -> None:
         if fcntl is None:
             from optuna.storages.journal import JournalFileOpenLock
 
-            self._other = JournalFileOpenLock(str(self._journal))
-            self._other.acquire()
-            return
-        self._file = open(f"{self._journal}.lock", "ab")  # noqa: SIM115, open as long as it is held
-        fcntl.flock(self._file, fcntl.LOCK_EX)
-
-    def _free(self) -> None:
-        if self._file is not None:
-            self._file.close()  # which frees it
-            self._file = None
+            lock = JournalFileOpenLock(str(self._journal))
+            lock.acquire()
+            stack.callback(lock.release)
         else:
-            self._other.release()
+            path = Path(f"{self._journal}.lock")
+            fcntl.flock(stack.enter_context(path.open("ab")), fcntl.LOCK_EX)  # closing it frees the lock
+
+
+def check_journal(journal: Path) -> None:
+    """Raise if the file exists and is no journal of trials; it is only read."""
+    try:
+        with open(journal, "rb") as file:
+            first = file.readline(_LONGEST)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise InputError(f"cannot read {journal}: {error.strerror or error}.") from error
+    if not first or (first.startswith(_BEGINNING) and not first.endswith(b"\n")):
+        return  # empty, or killed while it wrote the first line
+    with contextlib.suppress(ValueError, RecursionError):
+        entry = json.loads(first)
+        if isinstance(entry, dict) and "op_code" in entry:
+            return
+    raise _foreign(journal, f"it begins with {first[:30]!r}")
+
+
+def _cut_torn_line(journal: Path) -> None:
+    if not journal.exists():
+        return
+    with open(journal, "r+b") as file:
+        file.seek(max(file.seek(0, os.SEEK_END) - 1, 0))
+        if file.read() in (b"", b"\n"):
+            return
+        file.seek(0)
+        content = file.read()
+        whole = content.rfind(b"\n") + 1
+        if content[whole : whole + 1] != b"{":  # no line of a journal begins like this
+            raise _foreign(journal, f"it ends with {content[whole:][:30]!r}")
+        file.truncate(whole)
+
+
+def _foreign(journal: Path, why: str) -> InputError:
+    return InputError(
+        f"{journal} is not a journal of trials ({why}) and was not changed; use another file as storage."
+    )
+
+
+# --- running -----------------------------------------------------------------------------------------------
 
 
 class Presence:
@@ -84,11 +143,9 @@ class Presence:
         self._file = open(journal, "rb")  # noqa: SIM115, open as long as the process is present
         self.alone = False
         if fcntl is not None:
-            try:
+            with contextlib.suppress(BlockingIOError):
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 self.alone = True
-            except BlockingIOError:
-                pass
             fcntl.flock(self._file, fcntl.LOCK_SH)
 
     def leave(self) -> None:
@@ -96,12 +153,20 @@ class Presence:
         self._file.close()
 
 
-def this_process() -> dict[str, Any]:
-    """The identity of this process: host, number, start time."""
+class Process(TypedDict):
+    """The identity of a process: host, number, start time."""
+
+    host: str
+    pid: int
+    started: str | None
+
+
+def this_process() -> Process:
+    """The identity of this process."""
     return {"host": platform.node(), "pid": os.getpid(), "started": _started(os.getpid())}
 
 
-def is_dead(owner: Mapping[str, Any]) -> bool:
+def is_dead(owner: Process) -> bool:
     """Whether the process is known to have ended; processes of other machines are not known."""
     if os.name != "posix" or owner["host"] != platform.node():
         return False
@@ -111,7 +176,7 @@ def is_dead(owner: Mapping[str, Any]) -> bool:
         return True
     except PermissionError:
         pass  # it exists, and belongs to another user
-    return bool(_started(owner["pid"]) != owner["started"])
+    return _started(owner["pid"]) != owner.get("started")
 
 
 def _started(pid: int) -> str | None:
@@ -120,46 +185,3 @@ def _started(pid: int) -> str | None:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     except (OSError, IndexError):
         return None
-
-
-def check_journal(journal: Path) -> None:
-    """Raise if the file exists and is no journal of trials; it is only read."""
-    if not journal.exists():
-        return
-    try:
-        with open(journal, "rb") as file:
-            first = file.readline(_LONGEST)
-    except OSError as error:
-        raise InputError(f"cannot read {journal}: {error.strerror or error}.") from error
-    torn = first.startswith(_BEGINNING) and not first.endswith(b"\n")  # killed while it wrote the first line
-    if first and not torn and not _is_entry(first):
-        raise _foreign(journal, f"it begins with {first[:30]!r}")
-
-
-def _is_entry(line: bytes) -> bool:
-    try:
-        entry = json.loads(line)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(entry, dict) and "op_code" in entry
-
-
-def _foreign(journal: Path, why: str) -> InputError:
-    return InputError(
-        f"{journal} is not a journal of trials ({why}) and was not changed; use another file as storage."
-    )
-
-
-def _cut_torn_line(journal: Path) -> None:
-    if not journal.exists() or not journal.stat().st_size:
-        return
-    with open(journal, "r+b") as file:
-        file.seek(-1, os.SEEK_END)
-        if file.read(1) == b"\n":
-            return
-        file.seek(0)
-        content = file.read()
-        whole = content.rfind(b"\n") + 1
-        if content[whole : whole + 1] != b"{":  # no line of a journal begins like this
-            raise _foreign(journal, f"it ends with {content[whole:][:30]!r}")
-        file.truncate(whole)

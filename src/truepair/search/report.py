@@ -6,20 +6,17 @@ import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from truepair.data.split import counted
 from truepair.reporting.figures import Points, draw_points
 from truepair.reporting.page import Figure, Page, Section, Table, Text
-from truepair.search.domains import Choice, Powers, Range, domain_of, plain_space
+from truepair.search.domains import Choice, Powers, Range, distribution_of, domain_of, place_of, plain_space
+from truepair.search.journal import check_optuna, quietly
 from truepair.search.running import Tuning
-from truepair.search.study import check_optuna, quietly
 from truepair.search.trials import Trial
-
-if TYPE_CHECKING:
-    import optuna
 
 SHOWN = 10  # trials in the table
 _ENOUGH = 10  # trials with a score, for saying what mattered
@@ -48,10 +45,15 @@ def importance(tuning: Tuning) -> dict[str, float]:
         return {}
     import optuna
     from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
+    from optuna.trial import create_trial
 
     with quietly():
         study = optuna.create_study(direction="maximize")
-        study.add_trials([_for_optuna(tuning, trial) for trial in scored(tuning)])
+        for trial in scored(tuning):
+            domains = {name: domain_of(tuning.space[name]) for name in _chosen(tuning, trial)}
+            places = {name: place_of(domain, trial.parameters[name]) for name, domain in domains.items()}
+            ranges = {name: distribution_of(domain) for name, domain in domains.items()}
+            study.add_trial(create_trial(params=places, distributions=ranges, value=trial.score))
         evaluator = PedAnovaImportanceEvaluator(target_quantile=_TOP)
         return get_param_importances(study, evaluator=evaluator)
 
@@ -218,21 +220,3 @@ def _chosen(tuning: Tuning, trial: Trial) -> dict[str, Any]:
 def shown(value: object) -> str:
     """A value as text, numbers with three digits."""
     return f"{value:.3g}" if isinstance(value, float) else str(value)
-
-
-def _for_optuna(tuning: Tuning, trial: Trial) -> optuna.trial.FrozenTrial:
-    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
-    from optuna.trial import create_trial
-
-    params: dict[str, Any] = {}
-    distributions: dict[str, Any] = {}
-    for name, value in _chosen(tuning, trial).items():
-        domain = domain_of(tuning.space[name])
-        params[name] = domain.scaled(value) if isinstance(domain, Powers) else value
-        if isinstance(domain, Choice):
-            distributions[name] = CategoricalDistribution(domain.values)
-        elif isinstance(domain, Powers):
-            distributions[name] = IntDistribution(domain.scaled(domain.low), domain.scaled(domain.high))
-        else:
-            distributions[name] = FloatDistribution(domain.low, domain.high, log=domain.log)
-    return create_trial(params=params, distributions=distributions, value=trial.score)

@@ -2,79 +2,56 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
-
 from truepair.data.interactions import Interactions
 from truepair.errors import TrainingError, TruepairError
 from truepair.evaluation import Validation
-from truepair.losses import Loss
-from truepair.models.closed_forms import ClosedForm
 from truepair.prior import ESTIMATED, prepare_many, with_estimated_prior
-from truepair.recommender.estimator import Recommender
 from truepair.recommender.fitting import solve
+from truepair.search.trials import Asked, run_jobs
 from truepair.spec import Spec
-from truepair.training import (
-    AUTO,
-    EpochState,
-    FitResult,
-    Job,
-    StopTraining,
-    choose_engine,
-    fit_many,
-)
-from truepair.search.trials import Asked
+from truepair.spec.parameters import Parameters
+from truepair.training import AUTO, EpochState, Job, StopTraining, choose_engine
 
 
-def training_runner(
-    fixed: Mapping[str, Any],
-    train: Interactions,
-    valid: Interactions,
-    metric: str = "ndcg@20",
-    engine: str = AUTO,
-    progress: bool = False,
-) -> TrainingRunner:
+class TrainingRunner:
     """A runner that trains on `train` and reports `metric` on `valid`, without what `train` has.
 
     `fixed` are the parameters that all trials share, flat like the trials' own: Recommender's names, and
     dotted ones for fields of the loss, encoder and sampler, such as `"loss.tau"`.
     """
-    return TrainingRunner(fixed, train, valid, metric, engine, progress)
-
-
-class TrainingRunner:
-    """See `training_runner`."""
 
     def __init__(
         self,
         fixed: Mapping[str, Any],
         train: Interactions,
         valid: Interactions,
-        metric: str,
-        engine: str,
-        progress: bool,
+        metric: str = "ndcg@20",
+        engine: str = AUTO,
+        progress: bool = False,
     ) -> None:
         self.fixed = {**fixed, "metric": metric, "engine": engine}
-        self.train, self.progress = train, progress
+        self.train, self.engine, self.progress = train, engine, progress
         self.validation = Validation(valid, train, metric)
         self.identity = self.validation.identity
-        self._priors: dict[tuple[object, int], Any] = {}
+        self._priors: dict[tuple[str, int], float | tuple[float, ...]] = {}
 
     def __call__(self, batch: Sequence[Asked]) -> None:
         """Train the batch together where the engine can; a trial that cannot be trained fails alone."""
         jobs: list[tuple[Asked, Job]] = []
         for asked in batch:
             try:
-                model = Recommender.of(asked.parameters)
-                spec = Spec.of(model.given(), disliked=self.train.disliked is not None, unused="drop")
+                given = Parameters.of(asked.parameters).given()
+                spec = Spec.of(given, disliked=self.train.disliked is not None, unused="drop")
                 if spec.closed_form is not None:
-                    self._solve(asked, spec.closed_form, spec.settings.torch_device())
+                    self._solve(asked, spec)
                     continue
-                job = spec.job(self.train, loss=self._with_prior(spec.loss, spec.settings.seed))
-                choose_engine(job, self.fixed["engine"])
+                job = self._with_prior(spec.job(self.train))
+                choose_engine(job, self.engine)
                 jobs.append((asked, job))
             except TruepairError as error:
                 asked.fail(str(error))
@@ -82,43 +59,36 @@ class TrainingRunner:
             self._train(jobs)
 
     def _train(self, jobs: Sequence[tuple[Asked, Job]]) -> None:
-        began = time.perf_counter()
-        jobs = self._prepared(jobs)
-        watches = [_Watch(self.validation, asked) for asked, _ in jobs]
-        found = fit_many(
-            [job for _, job in jobs], watches, engine=self.fixed["engine"], progress=self.progress
-        )
-        took = time.perf_counter() - began
-        for (asked, _), result, share in zip(jobs, found, _shares(found), strict=True):
-            if isinstance(result, TrainingError):
-                asked.fail(str(result))
-            else:
-                asked.finish(result.score, result.epoch, took * share, result.engine)
-
-    def _prepared(self, jobs: Sequence[tuple[Asked, Job]]) -> list[tuple[Asked, Job]]:
-        """The jobs with prepared losses; a trial whose preparation fails, fails alone."""
-        found = prepare_many([job for _, job in jobs], engine=self.fixed["engine"], progress=self.progress)
-        ready = []
-        for (asked, _), each in zip(jobs, found, strict=True):
+        """Train them, each with its prepared loss; a trial whose preparation fails, fails alone."""
+        prepared = prepare_many([job for _, job in jobs], engine=self.engine, progress=self.progress)
+        ready = list[tuple[Asked, Job]]()
+        for (asked, _), each in zip(jobs, prepared, strict=True):
             if isinstance(each, TruepairError):
                 asked.fail(str(each))
             else:
                 ready.append((asked, each.job))
-        return ready
+        watches = [_Watch(self.validation, asked) for asked, _ in ready]
+        found = run_jobs([job for _, job in ready], watches, self.engine, self.progress)
+        for (asked, _), (result, seconds) in zip(ready, found, strict=True):
+            if isinstance(result, TrainingError):
+                asked.fail(str(result))
+            else:
+                asked.finish(result.score, result.epoch, seconds, result.engine)
 
-    def _with_prior(self, loss: Loss, seed: int) -> Loss:
-        """The loss with its prior estimated, if it asks for that: once for all trials."""
-        word = getattr(loss, "tau", None)
+    def _with_prior(self, job: Job) -> Job:
+        """The job with the prior of its loss estimated, if it asks for that: once for all trials."""
+        word, seed = getattr(job.loss, "tau", None), job.settings.seed
         if word not in ESTIMATED:
-            return loss
+            return job
         if (word, seed) not in self._priors:
-            filled, _ = with_estimated_prior(loss, self.train, seed=seed)
-            self._priors[word, seed] = getattr(filled, "tau", None)
-        return loss.with_prior(self._priors[word, seed])
+            estimated, _ = with_estimated_prior(job.loss, self.train, seed=seed)
+            self._priors[word, seed] = vars(estimated)["tau"]
+        return dataclasses.replace(job, loss=job.loss.with_prior(self._priors[word, seed]))
 
-    def _solve(self, asked: Asked, encoder: ClosedForm, device: torch.device) -> None:
+    def _solve(self, asked: Asked, spec: Spec) -> None:
+        assert spec.closed_form is not None
         began = time.perf_counter()
-        result = solve(encoder, self.train, self.validation, device)
+        result = solve(spec.closed_form, self.train, self.validation, spec.settings.torch_device())
         asked.finish(result.score, None, time.perf_counter() - began, result.engine)
 
 
@@ -134,9 +104,3 @@ class _Watch:
         if self.asked.report(state.epoch, score):
             raise StopTraining(score)
         return score
-
-
-def _shares(found: Sequence[FitResult | TrainingError]) -> list[float]:
-    """The share of the time that each run took; runs that trained together share it."""
-    times = [0.0 if isinstance(one, TrainingError) else sum(r.seconds for r in one.history) for one in found]
-    return [each / max(sum(times), 1e-9) for each in times]

@@ -6,10 +6,10 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from truepair.errors import InputError, TrainingError, check_type, check_whole
 from truepair.recommender.estimator import Recommender
@@ -24,8 +24,11 @@ from truepair.search.domains import (
     extend_space,
     plain_space,
 )
-from truepair.search.study import KeptStudy, quietly
+from truepair.search.journal import check_optuna, quietly
 from truepair.search.trials import Asked, History, Trial
+
+if TYPE_CHECKING:
+    from truepair.search.study import KeptStudy
 
 # Runs that share these can train in the same kernels, so the trials of one round share them.
 SHAPES = frozenset(
@@ -86,8 +89,8 @@ class Tuning:
 
 
 @dataclass(frozen=True)
-class Search:
-    """One process's part in a search."""
+class TpeSearch:
+    """One process's part in a search: the strategy that proposes its trials, by Optuna's TPE."""
 
     kept: KeptStudy
     fixed: Mapping[str, Any]
@@ -99,62 +102,53 @@ class Search:
     extensions: int
     prune: bool
 
-    def claim(self) -> list[Asked] | None:
-        """Trials to run now; an empty list while other processes run the last ones; None at the end."""
-        with quietly(), self.kept.lock:
-            self.kept.recover()
-            room = self.trials - self.kept.counted()
-            if room <= 0:
-                return [] if self.kept.at_work() else None
-            self.extend()
-            return self.ask(min(room, self.together))
+    def batches(self) -> Iterator[list[Asked]]:
+        """Trials to run together; waits while other processes run the last ones."""
+        while True:
+            with quietly(), self.kept.lock:
+                self.kept.recover()
+                room = self.trials - self.kept.counted()
+                if room <= 0 and not self.kept.at_work():
+                    return
+                batch = self._asked(min(room, self.together)) if room > 0 else []
+            if batch:
+                yield batch
+            else:
+                time.sleep(_WAIT)
 
-    def ask(self, n: int) -> list[Asked]:
+    def _asked(self, n: int) -> list[Asked]:
         """A round of trials: the default alone; or one that is chosen freely, and others of its shapes."""
-        has_default = self.kept.has_default()
+        done = self.kept.trials()
+        self._extend(done)
+        has_default, space = self.kept.has_default(), self.kept.space()
         if self.default is not None and has_default and self.kept.default_number() is None:
             return [self.kept.ask_default(self.fixed, self.default)]
-        others, asked = self.pruned_by(), list[Asked]()
-        pinned = self.start() if self.kept.counted() <= has_default else {}
+        others, batch, pinned = list[History](), list[Asked](), dict[str, Any]()
+        if self.prune and len(done) >= math.ceil(self.trials / 3):
+            others = [one.history for one in done if one.state == "complete" and one.history]
+        if self.kept.counted() <= has_default:  # the first that is not the default
+            given = {name: value for name, value in self.first.items() if name in space}
+            pinned = {name: domain_of(entry).middle() for name, entry in space.items()} | given
         for _ in range(n):
-            asked.append(self.kept.ask(self.fixed, pinned, self.seed, others))
-            chosen = [name for name in self.kept.space() if name in asked[0].parameters]
-            pinned = {name: asked[0].parameters[name] for name in chosen if name in SHAPES}
-        return asked
+            batch.append(self.kept.ask(self.fixed, pinned, self.seed, others))
+            chosen = batch[0].parameters
+            pinned = {name: chosen[name] for name in space if name in chosen and name in SHAPES}
+        return batch
 
-    def start(self) -> dict[str, Any]:
-        """The first trial that is not the default: the middle of the space, or what `first` names."""
-        space = self.kept.space()
-        given = {name: value for name, value in self.first.items() if name in space}
-        return {name: domain_of(entry).middle() for name, entry in space.items()} | given
+    def _extend(self, done: Sequence[Trial]) -> None:
+        """Extend the space if the best lies at an edge of it and the next extension is due.
 
-    def pruned_by(self) -> list[History]:
-        """The histories of complete trials, if there are enough of them to prune by."""
-        done = self.kept.trials()
-        if not self.prune or len(done) < math.ceil(self.trials / 3):
-            return []
-        return [one.history for one in done if one.state == "complete" and one.history]
-
-    def extend(self) -> None:
-        """Extend the space if the best lies at an edge of it and the next extension is due."""
+        Each extension has as many trials after it, and three times as many lie before the first.
+        """
         so_far = len(self.kept.extensions)
-        if so_far >= self.extensions or self.kept.counted() < self.due(so_far):
-            return
-        if complete := [one for one in self.kept.trials() if one.state == "complete"]:
+        due = math.ceil(self.trials * (3 + so_far) / (3 + self.extensions))
+        if so_far < self.extensions and self.kept.counted() >= due and (complete := completed(done)):
             space, names = extend_space(self.kept.space(), best_of(complete).parameters)
             if names:
                 self.kept.extend(space, names)
 
-    def due(self, so_far: int) -> int:
-        """The number of trials before the next extension: so that each extension has as many after it, and
-        three times as many lie before the first."""
-        return math.ceil(self.trials * (3 + so_far) / (3 + self.extensions))
-
-    def run(self, batch: list[Asked], runner: Runner, report: Callable[[Asked], None]) -> None:
+    def run(self, batch: list[Asked], runner: Runner) -> None:
         """Run a batch; a trial that an error or Ctrl-C interrupted is marked as such."""
-        if not batch:
-            time.sleep(_WAIT)
-            return
         try:
             runner(batch)
             for asked in batch:
@@ -163,8 +157,6 @@ class Search:
             for asked in batch:
                 if not asked.ended:
                     self.kept.abandon(asked)
-        for asked in batch:
-            report(asked)
 
     def found(self) -> Tuning:
         """The results of all processes so far."""
@@ -172,8 +164,7 @@ class Search:
             done, space, interrupted = self.kept.trials(), self.kept.space(), self.kept.interrupted()
             names = [name for one in self.kept.extensions for name in one["names"]]
             default = next((one for one in done if one.number == self.kept.default_number()), None)
-        complete = [one for one in done if one.state == "complete"]
-        if not complete:
+        if not (complete := completed(done)):
             why = next((one.why for one in done if one.why), "nothing was run")
             raise TrainingError(f"none of {len(done)} trials has a score; the first failed because: {why}")
         return Tuning(best_of(complete), done, space, tuple(dict.fromkeys(names)), interrupted, default)
@@ -221,17 +212,17 @@ def run_search(
     seed = check_whole("seed", seed, 0)
     trials, together, extensions = check_effort(trials, together, extensions)
     first = _checked(first or {}, space)
-    kept = KeptStudy(
-        Path(storage),
-        study,
-        _meaning(space, fixed, runner),
-        keep_space=keep_space,
-        has_default=default is not None,
-    )
-    search = Search(kept, fixed, default, first, trials, together, seed, extensions, prune)
+    check_optuna()
+    from truepair.search.study import KeptStudy  # it needs Optuna
+
+    meaning = _meaning(space, fixed, runner)
+    kept = KeptStudy(Path(storage), study, meaning, keep_space=keep_space, has_default=default is not None)
+    search = TpeSearch(kept, fixed, default, first, trials, together, seed, extensions, prune)
     try:
-        while (batch := search.claim()) is not None:
-            search.run(batch, runner, _reporter(search, progress, on_trial, on_best))
+        for batch in search.batches():
+            search.run(batch, runner)
+            for asked in batch:
+                _report(search, asked.number, progress, on_trial, on_best)
         return search.found()
     finally:
         kept.presence.leave()
@@ -293,34 +284,32 @@ def best_of(trials: Sequence[Trial]) -> Trial:
     return max(trials, key=lambda one: (one.score, -one.number))
 
 
-def _reporter(
-    search: Search,
+def completed(trials: Sequence[Trial]) -> list[Trial]:
+    """Those that ran to their end."""
+    return [one for one in trials if one.state == "complete"]
+
+
+def _report(
+    search: TpeSearch,
+    number: int,
     progress: bool,
     on_trial: Callable[[Trial], None] | None,
     on_best: Callable[[Tuning], None] | None,
-) -> Callable[[Asked], None]:
-    """The function called after each trial of this process: prints a line, calls `on_trial` and `on_best`."""
-
-    def report(asked: Asked) -> None:
-        with quietly():
-            done = search.kept.trials()
-        trial = next((one for one in done if one.number == asked.number), None)
-        if trial is None:
-            return  # another process took this one for dead
-        if progress:
-            print(_line(trial, done, search.trials), file=sys.stderr)
-        if on_trial is not None:
-            on_trial(trial)
-        complete = [one for one in done if one.state == "complete"]
-        if on_best is not None and trial in complete and best_of(complete) == trial:
-            on_best(search.found())
-
-    return report
-
-
-def _line(trial: Trial, done: Sequence[Trial], of: int) -> str:
-    complete = [one for one in done if one.state == "complete"]
-    best = f"; best {best_of(complete).score:.4f} in trial {best_of(complete).number}" if complete else ""
-    reached = "" if trial.score is None else f" {trial.score:.4f}"
-    why = f" ({trial.why})" if trial.why else ""
-    return f"trial {trial.number}, {len(done)} of {of} done: {trial.state}{reached}{why}{best}"
+) -> None:
+    """Print a line about a trial of this process, and call `on_trial` and `on_best`."""
+    with quietly():
+        done = search.kept.trials()
+    trial, complete = next((one for one in done if one.number == number), None), completed(done)
+    if trial is None:
+        return  # another process took this one for dead
+    best = best_of(complete) if complete else None
+    if progress:
+        so_far = "" if best is None else f"; best {best.score:.4f} in trial {best.number}"
+        reached = "" if trial.score is None else f" {trial.score:.4f}"
+        why = f" ({trial.why})" if trial.why else ""
+        counts = f"trial {number}, {len(done)} of {search.trials} done"
+        print(f"{counts}: {trial.state}{reached}{why}{so_far}", file=sys.stderr)
+    if on_trial is not None:
+        on_trial(trial)
+    if on_best is not None and trial == best:
+        on_best(search.found())

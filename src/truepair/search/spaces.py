@@ -10,10 +10,7 @@ from truepair.errors import InputError, check_choice
 from truepair.losses import LOSSES, Family, Loss, Pair, Row
 from truepair.losses.base import parameters_of
 from truepair.models.closed_forms import ALL_ENCODERS, CLOSED
-from truepair.recommender.estimator import Recommender
 from truepair.sampling import SAMPLERS
-from truepair.spec.parameters import FIELDS
-from truepair.training import check_sampler
 from truepair.search.domains import (
     Choice,
     Domain,
@@ -26,6 +23,9 @@ from truepair.search.domains import (
     is_asked,
     read_space,
 )
+from truepair.spec import Spec
+from truepair.spec.parameters import FIELDS, PARAMETERS, Parameters
+from truepair.training import check_sampler
 
 # 0 among them: on sparse data almost any decay harms
 _DECAY = Choice([0.0, 1e-6, 1e-5, 1e-4])
@@ -128,9 +128,9 @@ def _is_softmax(kind: type[Loss]) -> bool:
 
 def default_values(space: Space, fixed: Mapping[str, Any], train: Interactions) -> dict[str, Any] | None:
     """What `Recommender` uses for the parameters of the space if they are not given; None if it refuses."""
-    model = Recommender.of(fixed)
+    given = Parameters.of(fixed).given()
     try:
-        spec = model.spec
+        spec = Spec.of(given)
     except InputError:
         return None
     owners: dict[str, Any] = {"encoder": spec.encoder}
@@ -161,7 +161,7 @@ def check_values(space: Space, fixed: Mapping[str, Any]) -> None:
     An end, or a value of a choice, is refused if it is bad both beside the middles of the others and beside
     the default values: then it is bad by itself.
     """
-    known, middle = {**Recommender().get_params(), **fixed}, dict(fixed)
+    known, middle = {**PARAMETERS, **fixed}, dict(fixed)
     for name, entry in space.items():
         middle |= {name: domain_of(entry).middle()} if is_asked(entry, {**known, **middle}) else {}
     if (why := _refusal(middle)) is not None:
@@ -192,7 +192,7 @@ def _blamed(space: Space, middle: Mapping[str, Any], why: str) -> str:
 def _refusal(parameters: Mapping[str, Any]) -> str | None:
     """Why these cannot be trained, if so."""
     try:
-        _ = Recommender.of(parameters).spec
+        Spec.of(Parameters.of(parameters).given())
     except InputError as error:
         return str(error)
     return None

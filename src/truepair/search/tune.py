@@ -14,15 +14,15 @@ from truepair.models.closed_forms import CLOSED
 from truepair.models.encoders import Hybrid
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.holdout import split_for_fitting
-from truepair.spec import HOLD_OUTS
-from truepair.spec.defaults import SAMPLED, with_defaults
-from truepair.spec.parameters import PARTS, by_fields, same_parameters
-from truepair.storage.old_names import current_parameters
 from truepair.search.domains import Space
-from truepair.search.runner import training_runner
+from truepair.search.runner import TrainingRunner
 from truepair.search.running import Tuning, check_space, run_search
 from truepair.search.spaces import check_values, default_space, default_values
 from truepair.search.trials import Trial
+from truepair.spec import HOLD_OUTS
+from truepair.spec.defaults import SAMPLED, with_defaults
+from truepair.spec.parameters import PARAMETERS, PARTS, by_fields, same_parameters
+from truepair.storage.old_names import current_parameters
 
 
 def tune(
@@ -97,7 +97,7 @@ class SearchPlan:
         if split.valid is None:
             raise InputError("the split has no validation part to score trials on; make one with valid=0.1.")
         model = self.model
-        runner = training_runner(self.fixed, split.train, split.valid, model.metric, model.engine)
+        runner = TrainingRunner(self.fixed, split.train, split.valid, model.metric, model.engine)
         default = default_values(self.space, _for_fit(self.fixed), split.train)
         options = {"seed": model.seed, "default": default, "keep_space": self.keep_space, **options}
         return run_search(
@@ -112,13 +112,13 @@ def plan_search(parameters: Mapping[str, Any], space: Space | None = None) -> Se
     keep_space = space is None
     if space is None and fixed.get("sampler", "full") != "full" and fixed.get("encoder") not in CLOSED:
         # a search means one optimizer, on whatever device it continues
-        fixed["optimizer"] = with_defaults({**Recommender().get_params(), **fixed})["optimizer"]
+        fixed["optimizer"] = with_defaults({**PARAMETERS, **fixed})["optimizer"]
         named["optimizer"] = fixed["optimizer"]
     space = default_space(**named) if space is None else current_parameters(space)
     taken = {*fixed, *same_parameters(fixed)}
     space = {name: entry for name, entry in space.items() if name not in taken}
     _check_names([*fixed], [*space])
-    known = {**Recommender().get_params(), **fixed}
+    known = {**PARAMETERS, **fixed}
     check_space(space, {name: value for name, value in known.items() if name not in space})
     check_values(space, _for_fit(fixed))
     model = Recommender.of({name: value for name, value in fixed.items() if "." not in name})

@@ -138,8 +138,7 @@ def _read(
 
 def _check_files(storage: Path, out: Path | None, config: Path | None) -> None:
     from truepair.reporting.figures import check_plots
-    from truepair.search.journal import check_journal
-    from truepair.search.study import check_optuna
+    from truepair.search.journal import check_journal, check_optuna
 
     check_optuna()
     for path in (storage, out, config):
