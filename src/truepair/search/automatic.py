@@ -32,6 +32,7 @@ from truepair.search.settings_file import SettingsFile
 from truepair.search.trials import run_jobs
 from truepair.spec import Spec
 from truepair.spec.parameters import as_json
+from truepair.storage.types import Json
 from truepair.training import AUTO
 from truepair.training.full.engine import check_state
 
@@ -50,7 +51,7 @@ class AutomaticSettings:
     """The spec with what was chosen, and facts for the model file."""
 
     spec: Spec
-    facts: dict[str, Any] = field(default_factory=dict)
+    facts: Json = field(default_factory=dict)
 
 
 def chosen_settings(

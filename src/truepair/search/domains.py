@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from truepair.errors import InputError, check_number, check_type, check_whole, settle
 from truepair.storage.plain_values import is_number
+from truepair.storage.types import Json
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
 Value = str | int | float | bool | None
+Flat = Mapping[str, Any]  # parameters by name, those of parts with a dot: see `truepair.spec.parameters`
 EDGE = 0.05  # a range is extended if the best is this near to an edge, as a share of its width
 _KEYS = ("low", "high", "log", "powers", "least", "most", "values", "when")
 
@@ -181,12 +183,12 @@ def domain_of(entry: Domain | When) -> Domain:
     return entry.domain if isinstance(entry, When) else entry
 
 
-def is_asked(entry: Domain | When, parameters: Mapping[str, Any]) -> bool:
+def is_asked(entry: Domain | When, parameters: Flat) -> bool:
     """Whether the domain applies with these parameters."""
     return not isinstance(entry, When) or parameters.get(entry.parameter) == entry.value
 
 
-def extend_space(space: Space, best: Mapping[str, Any]) -> tuple[dict[str, Domain | When], tuple[str, ...]]:
+def extend_space(space: Space, best: Flat) -> tuple[dict[str, Domain | When], tuple[str, ...]]:
     """The space, extended where the best lies at an edge, and the names of the extended parameters."""
     wider: dict[str, Domain | When] = {}
     for name, entry in space.items():
@@ -195,7 +197,7 @@ def extend_space(space: Space, best: Mapping[str, Any]) -> tuple[dict[str, Domai
     return wider, tuple(name for name in wider if wider[name] != space[name])
 
 
-def values_inside(space: Space, values: Mapping[str, Any], fixed: Mapping[str, Any]) -> dict[str, Any]:
+def values_inside(space: Space, values: Flat, fixed: Flat) -> dict[str, object]:
     """The values that lie in the space; of the fields of a loss, encoder or sampler, all or none.
 
     >>> space = {"x": Choice([1, 2]), "a.y": Range(0, 1), "a.z": Range(0, 1)}
@@ -208,12 +210,12 @@ def values_inside(space: Space, values: Mapping[str, Any], fixed: Mapping[str, A
     return {name: values[name] for name in inside if name.split(".")[0] not in broken}
 
 
-def plain_space(space: Space) -> dict[str, Any]:
+def plain_space(space: Space) -> dict[str, Json]:
     """The space as plain JSON."""
     return {name: _plain(entry) for name, entry in space.items()}
 
 
-def read_space(plain: Mapping[str, Any]) -> dict[str, Domain | When]:
+def read_space(plain: Mapping[str, object]) -> dict[str, Domain | When]:
     """The space that `plain_space` gave, or that a TOML file holds.
 
     A domain is `{low, high, log}`, `{low, high, powers}` or `{values}`; any of them may
@@ -225,7 +227,7 @@ def read_space(plain: Mapping[str, Any]) -> dict[str, Domain | When]:
     return {name: _read(name, entry) for name, entry in plain.items()}
 
 
-def _plain(entry: Domain | When) -> dict[str, Any]:
+def _plain(entry: Domain | When) -> Json:
     if isinstance(entry, When):
         return {**_plain(entry.domain), "when": {entry.parameter: entry.value}}
     if isinstance(entry, Choice):
@@ -239,7 +241,7 @@ def _plain(entry: Domain | When) -> dict[str, Any]:
 def _read(name: str, plain: object) -> Domain | When:
     if not isinstance(plain, Mapping | list):
         raise InputError(f"{name} = {plain!r} is no domain; give {{low = …, high = …}} or a list of values.")
-    fields: dict[str, Any] = {"values": plain} if isinstance(plain, list) else dict(plain)
+    fields: Json = {"values": plain} if isinstance(plain, list) else dict(plain)
     if unknown := [key for key in fields if key not in _KEYS]:
         raise InputError(f"{name} has {unknown[0]!r}; a domain has {', '.join(_KEYS)}.")
     when = fields.pop("when", None)

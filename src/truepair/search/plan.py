@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 
@@ -132,7 +132,7 @@ class SettingsSearch:
         self.spec = spec if users is None else _of_sample(spec, self.train, whole.n_users)
         self.size, self.whole_size = RunSize.of(self.spec, self.train), RunSize.of(spec, whole)
         self.device, self.wanted = spec.settings.torch_device(), spec.searched
-        self.chosen: dict[str, Any] = {}
+        self.chosen: dict[str, object] = {}
         self.blend: dict[str, object] | None = None
         if "blend" in self.wanted and self.train.n_items > MOST_ITEMS:
             self.wanted = tuple([name for name in self.wanted if name != "blend"])
@@ -251,7 +251,7 @@ class SettingsSearch:
             raise TrainingError(self.trials[-1].why)
         return best
 
-    def _values(self, trial: Trial) -> dict[str, Any]:
+    def _values(self, trial: Trial) -> dict[str, object]:
         """What is wanted of a trial; its rate, if none was given."""
         found = {name: trial.parameters[name] for name in SEARCHED[:-1] if name in self.wanted} | self.rate
         if "epochs" in self.wanted and trial.epoch != trial.parameters["epochs"]:
@@ -320,7 +320,7 @@ class SettingsSearch:
                 f"{point.epochs} epochs: {outcome}"
             )
 
-    def _parameters(self, point: Point) -> dict[str, Any]:
+    def _parameters(self, point: Point) -> dict[str, float]:
         """What a trial has of its own; the temperature has three digits: what is printed repeats the run."""
         temperature = self.spec.trained.temperature
         if "temperature" in self.wanted:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from truepair.data.interactions import Interactions
 from truepair.errors import TrainingError, TruepairError
 from truepair.evaluation import Validation
 from truepair.prior import ESTIMATED, prepare_many, with_estimated_prior
 from truepair.recommender.fitting import solve
+from truepair.search.domains import Flat
 from truepair.search.trials import Asked, run_jobs
 from truepair.spec import Spec
 from truepair.spec.parameters import Parameters
@@ -27,7 +27,7 @@ class TrainingRunner:
 
     def __init__(
         self,
-        fixed: Mapping[str, Any],
+        fixed: Flat,
         train: Interactions,
         valid: Interactions,
         metric: str = "ndcg@20",

@@ -9,13 +9,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from truepair.errors import InputError, TrainingError, check_type, check_whole
 from truepair.recommender.estimator import Recommender
 from truepair.search.domains import (
     Choice,
     Domain,
+    Flat,
     Powers,
     Range,
     Space,
@@ -23,9 +24,11 @@ from truepair.search.domains import (
     domain_of,
     extend_space,
     plain_space,
+    values_inside,
 )
 from truepair.search.journal import check_optuna, quietly
 from truepair.search.trials import Asked, History, Trial
+from truepair.storage.types import Json
 
 if TYPE_CHECKING:
     from truepair.search.study import KeptStudy
@@ -72,7 +75,7 @@ class Tuning:
         counts = ", ".join(f"{states.count(s)} {s}" for s in ("complete", "pruned", "failed") if s in states)
         return f"<Tuning: best {self.best.score:.4f} in trial {self.best.number}; {counts}>"
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> Json:
         """The parameters of the best trial for a fit on everything, flat.
 
         Nothing is held out, and training stops after the epoch that the validation part chose. The learning
@@ -93,9 +96,9 @@ class TpeSearch:
     """One process's part in a search: the strategy that proposes its trials, by Optuna's TPE."""
 
     kept: KeptStudy
-    fixed: Mapping[str, Any]
-    default: Mapping[str, Any] | None
-    first: Mapping[str, Any]
+    fixed: Flat
+    default: Flat | None
+    first: Flat
     trials: int
     together: int
     seed: int
@@ -122,15 +125,17 @@ class TpeSearch:
         self._extend(done)
         has_default, space = self.kept.has_default(), self.kept.space()
         if self.default is not None and has_default and self.kept.default_number() is None:
-            return [self.kept.ask_default(self.fixed, self.default)]
-        others, batch, pinned = list[History](), list[Asked](), dict[str, Any]()
+            # values outside the space are left to `Recommender`, and TPE does not learn from them
+            inside = values_inside(space, self.default, self.fixed)
+            return [self.kept.ask(self.fixed, {name: space[name] for name in inside}, inside)]
+        others, batch, pinned = list[History](), list[Asked](), Json()
         if self.prune and len(done) >= math.ceil(self.trials / 3):
             others = [one.history for one in done if one.state == "complete" and one.history]
         if self.kept.counted() <= has_default:  # the first that is not the default
             given = {name: value for name, value in self.first.items() if name in space}
             pinned = {name: domain_of(entry).middle() for name, entry in space.items()} | given
         for _ in range(n):
-            batch.append(self.kept.ask(self.fixed, pinned, self.seed, others))
+            batch.append(self.kept.ask(self.fixed, space, pinned, others, self.seed))
             chosen = batch[0].parameters
             pinned = {name: chosen[name] for name in space if name in chosen and name in SHAPES}
         return batch
@@ -184,8 +189,8 @@ def run_search(
     on_best: Callable[[Tuning], None] | None = None,
     progress: bool = False,
     prune: bool = True,
-    default: Mapping[str, Any] | None = None,
-    first: Mapping[str, Any] | None = None,
+    default: Flat | None = None,
+    first: Flat | None = None,
     keep_space: bool = False,
 ) -> Tuning:
     """Search the space for the highest score of any runner; `tune` does so for models of truepair.
@@ -237,7 +242,7 @@ def check_effort(trials: int, together: int, extensions: int) -> tuple[int, int,
     )
 
 
-def check_space(space: Space, fixed: Mapping[str, Any]) -> None:
+def check_space(space: Space, fixed: Flat) -> None:
     """Raise if a space cannot be searched."""
     check_type("space", space, Mapping, "give a mapping from names to Range, Powers, Choice or When")
     if not space:
@@ -256,7 +261,7 @@ def check_space(space: Space, fixed: Mapping[str, Any]) -> None:
         known[name] = None
 
 
-def _checked(first: Mapping[str, Any], space: Space) -> dict[str, Any]:
+def _checked(first: Flat, space: Space) -> Json:
     """The values of the first trial that are in the space."""
     for name, value in first.items():
         if name in space and not domain_of(space[name]).contains(value):
@@ -264,14 +269,14 @@ def _checked(first: Mapping[str, Any], space: Space) -> dict[str, Any]:
     return {name: value for name, value in first.items() if name in space}
 
 
-def _meaning(space: Space, fixed: Mapping[str, Any], runner: Runner) -> dict[str, Any]:
+def _meaning(space: Space, fixed: Flat, runner: Runner) -> Json:
     facts = {
         "measure": str(getattr(runner, "identity", "")),
         "fixed parameters": {name: value for name, value in fixed.items() if name not in _PLACES},
         "space": plain_space(space),
     }
     try:
-        meaning: dict[str, Any] = json.loads(json.dumps(facts))
+        meaning: Json = json.loads(json.dumps(facts))
     except TypeError as error:
         raise InputError(
             f"fixed parameters are plain values, such as 'loss': 'dpl', 'loss.tau': 0.1; {error}."

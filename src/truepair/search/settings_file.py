@@ -7,7 +7,6 @@ import json
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from truepair.data.split import Split
 from truepair.errors import StorageError
@@ -15,6 +14,7 @@ from truepair.recommender.features.tables import NO_TABLES, FeatureTables
 from truepair.spec import Spec
 from truepair.spec.parameters import as_json, from_json
 from truepair.storage.atomic import atomic_write
+from truepair.storage.types import Json
 
 _MOST_BYTES = 1 << 20
 
@@ -44,7 +44,7 @@ class SettingsFile:
         key = hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=16).hexdigest()
         return SettingsFile(Path(checkpoint), key)
 
-    def read(self, settled: Spec) -> tuple[Spec, dict[str, Any]] | None:
+    def read(self, settled: Spec) -> tuple[Spec, Json] | None:
         """The spec with what was chosen, and the facts; None without a file, or with one that is damaged.
 
         Settings of another run are an error if its checkpoint exists.
@@ -69,7 +69,7 @@ class SettingsFile:
                 )
         return None
 
-    def write(self, facts: dict[str, Any]) -> None:
+    def write(self, facts: Json) -> None:
         """Keep the facts of a search."""
         with atomic_write(settings_file(self.checkpoint), "the automatic settings") as file:
             file.write(json.dumps({"key": self.key, "facts": facts}).encode())

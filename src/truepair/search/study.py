@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import optuna
@@ -18,6 +17,7 @@ from truepair.errors import InputError, StorageError, TruepairError
 from truepair.search.domains import (
     Choice,
     Domain,
+    Flat,
     Powers,
     Space,
     Value,
@@ -27,12 +27,12 @@ from truepair.search.domains import (
     place_of,
     plain_space,
     read_space,
-    values_inside,
 )
 from truepair.search.journal import JournalLock, Presence, is_dead, quietly, this_process
 from truepair.search.journal_check import check_study
 from truepair.search.trials import Asked, History, Trial
 from truepair.storage.old_names import current_parameters
+from truepair.storage.types import Json
 
 _RANDOM_TRIALS = 8  # before the sampler learns from them
 
@@ -49,7 +49,7 @@ class KeptStudy:
         self,
         storage: Path,
         name: str,
-        meaning: Mapping[str, Any],
+        meaning: Flat,
         *,
         keep_space: bool = False,
         has_default: bool = False,
@@ -85,7 +85,7 @@ class KeptStudy:
             ) from error
         return study
 
-    def _check(self, meaning: Mapping[str, Any], keep_space: bool, has_default: bool) -> None:
+    def _check(self, meaning: Flat, keep_space: bool, has_default: bool) -> None:
         kept = self.study.user_attrs.get("meaning")
         if kept is None:
             self.study.set_user_attr("has default", has_default)
@@ -144,7 +144,7 @@ class KeptStudy:
     # --- the space and its extensions ------------------------------------------------------------------
 
     @property
-    def extensions(self) -> list[dict[str, Any]]:
+    def extensions(self) -> list[Json]:
         """Each: the space as it became, and the names of what grew."""
         return list(self.study.user_attrs.get("extensions", []))
 
@@ -160,43 +160,29 @@ class KeptStudy:
     # --- asking and reporting --------------------------------------------------------------------------
 
     def ask(
-        self, fixed: Mapping[str, Any], pinned: Mapping[str, Any], seed: int, pruned_by: Sequence[History]
-    ) -> Asked:
-        """A new trial; what is pinned has that value, the rest is chosen by TPE.
-
-        The draws are a function of the seed and of how many trials there are, so that a search that was
-        interrupted goes on as it would have, and no two processes draw the same.
-        """
-        draws = int(np.random.SeedSequence([seed, self.counted()]).generate_state(1)[0])
-        sampler = TPESampler(
-            n_startup_trials=_RANDOM_TRIALS, multivariate=False, constant_liar=True, seed=draws
-        )
-        return self._asked(fixed, self.space(), pinned, sampler, pruned_by)
-
-    def ask_default(self, fixed: Mapping[str, Any], default: Mapping[str, Any]) -> Asked:
-        """The trial of the default values; it is never pruned.
-
-        Values outside the space are left to `Recommender`, and TPE does not learn from them.
-        """
-        space = self.space()
-        inside = values_inside(space, default, fixed)
-        space = {name: space[name] for name in inside}
-        return self._asked(fixed, space, inside, RandomSampler(0), (), is_default=True)
-
-    def _asked(
         self,
-        fixed: Mapping[str, Any],
+        fixed: Flat,
         space: Space,
-        pinned: Mapping[str, Any],
-        sampler: BaseSampler,
-        pruned_by: Sequence[History],
-        is_default: bool = False,
+        pinned: Flat,
+        pruned_by: Sequence[History] = (),
+        seed: int | None = None,
     ) -> Asked:
+        """A new trial; what is pinned has that value, the rest is chosen by TPE. Without a seed: the default.
+
+        What TPE samples is a function of the seed and of how many trials there are, so that a search that was
+        interrupted goes on as it would have, and no two processes sample the same.
+        """
+        sampler: BaseSampler = RandomSampler(0)
+        if seed is not None:
+            own = int(np.random.SeedSequence([seed, self.counted()]).generate_state(1)[0])
+            sampler = TPESampler(
+                n_startup_trials=_RANDOM_TRIALS, multivariate=False, constant_liar=True, seed=own
+            )
         places = {name: place_of(domain_of(space[name]), value) for name, value in pinned.items()}
         self.study.sampler = PartialFixedSampler(places, sampler)
         trial = self.study.ask()
         trial.set_user_attr("owner", this_process())
-        if is_default:
+        if seed is None:
             trial.set_user_attr("default", True)
         parameters = dict(fixed)
         for name, entry in space.items():
@@ -220,7 +206,7 @@ class KeptStudy:
         with quietly(), self.lock:
             self._end(asked.number, None)
 
-    def _end(self, number: int, outcome: Mapping[str, Any] | None) -> None:
+    def _end(self, number: int, outcome: Flat | None) -> None:
         # To Optuna a trial that failed is pruned before its first report. TPE does not see failed ones, takes
         # their place for unexplored, and asks there again and again: 45 of 54 trials in a test.
         value, state = None, TrialState.PRUNED
@@ -231,7 +217,7 @@ class KeptStudy:
         self.study.tell(number, value, state, skip_if_finished=True)
 
 
-def _current(value: Any) -> Any:
+def _current(value: object) -> object:
     """Fixed parameters, or a space, by their names of today."""
     return current_parameters(value) if isinstance(value, Mapping) else value
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from truepair.errors import TrainingError
+from truepair.search.domains import Flat
 from truepair.training import FitResult, Job, OnEpoch, fit_many
 
 State = Literal["complete", "pruned", "failed"]
@@ -29,7 +30,7 @@ class Trial:
     """
 
     number: int
-    parameters: Mapping[str, Any]
+    parameters: Flat
     score: float | None
     epoch: int | None
     state: State
@@ -44,7 +45,7 @@ class Asked:
     """A trial to be run: its parameters, and where the runner reports and ends it."""
 
     number: int
-    parameters: Mapping[str, Any]
+    parameters: Flat
     settle: Callable[[Trial], object]
     pruned_by: Sequence[History] = ()  # complete trials that it is compared with; empty without pruning
     history: list[tuple[int, float]] = field(default_factory=list)
