@@ -48,7 +48,7 @@ ROW_STEPS: dict[str, Domain | When] = {
     **{name: entry for name, entry in COMMON.items() if name not in ("learning_rate", "weight_decay")},
 }
 
-# full-catalogue training: nothing is drawn; dot products where popularity explains most
+# full-catalogue training: nothing is sampled; dot products where popularity explains most
 FULL: dict[str, Domain | When] = {
     "learning_rate": Range(1e-3, 3e-2, log=True),
     "weight_decay": _DECAY,

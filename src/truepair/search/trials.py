@@ -7,7 +7,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from truepair.errors import TrainingError
 from truepair.search.domains import Flat
@@ -67,11 +67,11 @@ class Asked:
             self.fail(f"the score is {score}")
         else:
             state: State = "pruned" if self.pruned else "complete"
-            self._end(state, float(score), epoch, "", float(seconds), engine)
+            self._end(score=float(score), epoch=epoch, state=state, seconds=float(seconds), engine=engine)
 
     def fail(self, why: str) -> None:
         """End the trial without a score."""
-        self._end("failed", None, None, why)
+        self._end(score=None, epoch=None, state="failed", why=why)
 
     def close(self) -> None:
         """End a trial that the runner left open: a pruned one with its best score, any other as failed."""
@@ -81,22 +81,11 @@ class Asked:
         else:
             self.fail("the runner gave neither a score nor a reason")
 
-    def _end(
-        self,
-        state: State,
-        score: float | None,
-        epoch: int | None,
-        why: str = "",
-        seconds: float = 0.0,
-        engine: str = "",
-    ) -> None:
+    def _end(self, **outcome: Any) -> None:
         """Hand over the trial, once."""
         if not self.ended:
             self.ended = True
-            history = tuple(self.history)
-            self.settle(
-                Trial(self.number, self.parameters, score, epoch, state, why, history, seconds, engine)
-            )
+            self.settle(Trial(self.number, self.parameters, history=tuple(self.history), **outcome))
 
 
 def is_behind(history: History, others: Sequence[History]) -> bool:
