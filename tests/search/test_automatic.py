@@ -347,7 +347,8 @@ def test_a_sample_has_a_part_of_a_given_block(data, given, sample, monkeypatch):
     monkeypatch.setattr(plan, "default_batch_size", lambda *size: 16)
     search = SettingsSearch(spec, part, many, Stopwatch(None), users=np.arange(150))
     for points in search.batches():
-        search.add(points, trials.run_jobs([search.job(point) for point in points], search.judge, "auto"))
+        jobs = [search.job(point) for point in points]
+        search.add(points, trials.run_jobs(jobs, search.judge, "auto"), 0.1)
     assert {state for _, state in blocks} == {"device"}
     assert {block for block, _ in blocks} == {sample}
     assert search.whole_size.batch == (given or search.whole_size.batch)
@@ -519,12 +520,12 @@ def test_a_budget_bounds_the_runs(data, monkeypatch):
 
     monkeypatch.setattr(automatic, "Stopwatch", Late)
     counts = {}
-    for budget in (10, 1000):
+    for budget in (20, 1000):
         model = tp.Recommender(device="cpu", metric="ndcg@10", batch_size=32).fit(data, budget=budget)
         facts = model.facts_["automatic"]
         counts[budget] = len(facts["trials"])
         assert facts["chosen"]["epochs"] >= 1
-    assert counts[10] < counts[1000]
+    assert counts[20] < counts[1000]
 
 
 def test_a_short_budget_is_kept_whatever_is_given(data):

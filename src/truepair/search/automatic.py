@@ -95,8 +95,9 @@ def chosen_settings(
         whole = part.train if users is None else split.train
         search = SettingsSearch(spec, part, whole, clock, progress, tables, users)
         for points in search.batches():
-            jobs = [search.job(point) for point in points]
-            search.add(points, run_jobs(jobs, search.judge, spec.engine))
+            began, jobs = clock.seconds, [search.job(point) for point in points]
+            results = run_jobs(jobs, search.judge, spec.engine)
+            search.add(points, results, (clock.seconds - began) / len(points))
         choice = _choice(settled, search, part.recipe)
     if file is not None:
         file.write(choice.facts)
