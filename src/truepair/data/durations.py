@@ -35,6 +35,21 @@ def total_seconds(text: str, units: Mapping[str, float] = UNITS) -> float | None
     return found if found and place == len(text) else None
 
 
+def budget_seconds(budget: str | float) -> float:
+    """A budget of time in seconds: "90s", "2min", "1h30min" or a number of seconds.
+
+    >>> budget_seconds("1h30min"), budget_seconds(20)
+    (5400.0, 20.0)
+    """
+    if not isinstance(budget, str):
+        remedy = "Give seconds, or a text such as '2min'."
+        return check_number("budget", budget, 0, open_low=True, remedy=remedy)
+    found = total_seconds(budget, {"s": 1.0, "sec": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0})
+    if found is None:
+        raise InputError(f"budget = {budget!r:.60} is no time; give one such as '90s', '2min' or '1h30min'.")
+    return found
+
+
 def time_length(what: str, duration: str | float, interactions: Interactions) -> float:
     """The duration in the unit of the time column: text such as "7d", or a number in that unit.
 

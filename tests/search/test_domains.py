@@ -10,8 +10,7 @@ from truepair.models.closed_forms import CLOSED, EASE
 from truepair.models.encoders import ENCODERS
 from truepair.recommender.estimator import Recommender
 from truepair.sampling import SAMPLERS
-from truepair.spec.defaults import with_defaults
-from truepair.tuning.domains import (
+from truepair.search.domains import (
     Choice,
     Powers,
     Range,
@@ -22,8 +21,9 @@ from truepair.tuning.domains import (
     read_space,
     values_inside,
 )
-from truepair.tuning.search_loop import check_space
-from truepair.tuning.spaces import check_values, default_space, default_values
+from truepair.search.running import check_space
+from truepair.search.spaces import check_values, default_space, default_values
+from truepair.spec.defaults import with_defaults
 from worlds import two_tastes
 
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from truepair.tuning.domains import Choice, Range
-from truepair.tuning.report import best_trials, tendency
-from truepair.tuning.search_loop import Tuning, best_of
-from truepair.tuning.trials import Trial
+from truepair.search.domains import Choice, Range
+from truepair.search.report import best_trials, tendency
+from truepair.search.running import Tuning, best_of
+from truepair.search.trials import Trial
 
 
 def trial(number, score, **parameters):

@@ -6,9 +6,11 @@ import torch
 
 import truepair as tp
 from truepair.data.simulation import simulate_world
-from truepair.recommender.automatic import choice, search
-from truepair.recommender.automatic.climb import Climb, Point
-from truepair.recommender.automatic.work import RunSize, blend_work, ranking_work, training_work
+from truepair.search import trials
+from truepair.search.automatic import chosen_settings
+from truepair.search.blend_choice import ranking_work, regularisation_work
+from truepair.search.climb import Point, climb
+from truepair.search.plan import RunSize, training_work
 from truepair.training import EpochRecord, FitResult
 
 FIRST = Point(4, 0.4, 64, 14)
@@ -19,13 +21,14 @@ FIRST = Point(4, 0.4, 64, 14)
 
 def climbed(score, wanted=("temperature", "popularity"), most=12, late=lambda made: False, first=FIRST):
     """The top of a landscape, and the points that were asked for."""
-    found = {}
+    found, tops = {}, []
 
-    def run(points):
+    def steps():
+        tops.append((yield from climb(first, wanted, most, found, lambda: late(len(found)))))
+
+    for points in steps():
         found.update({point: score(point.place, point.popularity) for point in points})
-
-    top = Climb(run, lambda: found, lambda: late(len(found)), wanted, most).top(first)
-    return top, list(found)
+    return tops[0], list(found)
 
 
 @pytest.mark.parametrize("place", [-8, -4, 0, 2, 4, 6, 8, 10, 12, 16])
@@ -86,7 +89,10 @@ def test_work_grows_with_what_is_done():
         RunSize(64, 500, 64, 64), 8, 1
     )  # one step each
     assert ranking_work(10, 20, 30) == 10 * 20 * 90
-    assert blend_work(10, 100, 7, 6) == 0.7 * 100**3 + 7 * 100 + 10 * 100 * 6 * 60
+    data = simulate_world(10, 100, density=0.2, seed=1).observed
+    everything = len(data) * 100 + 10 * 100 * 6 * 60  # all users judge
+    assert (data.user_counts > 0).all()
+    assert regularisation_work(data, data) == 0.7 * 100**3 + everything
 
 
 def invented(rng, asked):
@@ -114,12 +120,12 @@ def test_the_search_stays_within_three_trainings(n_users, n_items, density, monk
     part = tp.split_given(data, data.take(np.zeros(len(data), dtype=bool)))
     for seed in range(6):
         asked = []
-        monkeypatch.setattr(search, "fit_many", invented(np.random.default_rng(seed), asked))
-        found = choice.choose(tp.Recommender(device="cpu", seed=seed).spec, part)
+        monkeypatch.setattr(trials, "fit_many", invented(np.random.default_rng(seed), asked))
+        found = chosen_settings(tp.Recommender(device="cpu", seed=seed).spec, part)
         size = RunSize(n_users, n_items, len(data), asked[-1].settings.batch_size)
         work = sum(training_work(size, job.encoder.dim, job.settings.epochs) for job in asked)
         blend = found.facts["automatic"]["blend"] or {}
-        work += len(blend.get("tried", ())) * blend_work(n_users, n_items, len(data), 6)
+        work += len(blend.get("tried", ())) * regularisation_work(data, data)
         assert work <= 3 * training_work(size, 256, 40)
         assert asked[-1].encoder.dim == 256
         assert 3 <= len(asked) - 1 <= 9
@@ -129,8 +135,8 @@ def test_given_epochs_shorten_the_short_runs_too(monkeypatch):
     data = simulate_world(150, 60, density=0.3, seed=1).observed
     part = tp.split_given(data, data.take(np.zeros(len(data), dtype=bool)))
     asked = []
-    monkeypatch.setattr(search, "fit_many", invented(np.random.default_rng(0), asked))
-    choice.choose(tp.Recommender(device="cpu", epochs=10).spec, part)
+    monkeypatch.setattr(trials, "fit_many", invented(np.random.default_rng(0), asked))
+    chosen_settings(tp.Recommender(device="cpu", epochs=10).spec, part)
     assert [job.settings.epochs for job in asked][:3] == [4, 4, 4]
     assert asked[-1].settings.epochs == 10
 
@@ -138,6 +144,6 @@ def test_given_epochs_shorten_the_short_runs_too(monkeypatch):
 def test_no_blend_where_ease_takes_longer_than_the_training(monkeypatch):
     data = simulate_world(120, 1500, density=0.02, seed=1).observed
     part = tp.split_given(data, data.take(np.zeros(len(data), dtype=bool)))
-    monkeypatch.setattr(search, "fit_many", invented(np.random.default_rng(1), []))
-    facts = choice.choose(tp.Recommender(device="cpu", epochs=1).spec, part).facts["automatic"]
+    monkeypatch.setattr(trials, "fit_many", invented(np.random.default_rng(1), []))
+    facts = chosen_settings(tp.Recommender(device="cpu", epochs=1).spec, part).facts["automatic"]
     assert facts["blend"] == {"skipped": "EASE takes long beside the training"}

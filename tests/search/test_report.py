@@ -6,9 +6,8 @@ import pytest
 from test_tuning import SPACE, Runner, search
 
 from truepair.reporting.figures import Points, draw_points
-from truepair.tuning import Trial, Tuning, When
-from truepair.tuning.domains import Range
-from truepair.tuning.report import (
+from truepair.search.domains import Range, When
+from truepair.search.report import (
     best_trials,
     edges,
     facts,
@@ -18,6 +17,8 @@ from truepair.tuning.report import (
     rows_of,
     tendency,
 )
+from truepair.search.running import Tuning
+from truepair.search.trials import Trial
 
 pytest.importorskip("optuna")
 

@@ -6,20 +6,26 @@ import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from truepair.data.split import counted
 from truepair.reporting.figures import Points, draw_points
 from truepair.reporting.page import Figure, Page, Section, Table, Text
-from truepair.tuning.domains import Choice, Powers, Range, domain_of, plain_space
-from truepair.tuning.search_loop import Tuning
-from truepair.tuning.study import check_optuna, quietly
-from truepair.tuning.trials import Trial
-
-if TYPE_CHECKING:
-    import optuna
+from truepair.search.domains import (
+    Choice,
+    Powers,
+    Range,
+    distribution_of,
+    domain_of,
+    extend_space,
+    place_of,
+    plain_space,
+)
+from truepair.search.journal import check_optuna, quietly
+from truepair.search.running import Tuning
+from truepair.search.trials import Trial
+from truepair.storage.types import Json
 
 SHOWN = 10  # trials in the table
 _ENOUGH = 10  # trials with a score, for saying what mattered
@@ -48,10 +54,15 @@ def importance(tuning: Tuning) -> dict[str, float]:
         return {}
     import optuna
     from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
+    from optuna.trial import create_trial
 
     with quietly():
         study = optuna.create_study(direction="maximize")
-        study.add_trials([_for_optuna(tuning, trial) for trial in scored(tuning)])
+        for trial in scored(tuning):
+            domains = {name: domain_of(tuning.space[name]) for name in _chosen(tuning, trial)}
+            places = {name: place_of(domain, trial.parameters[name]) for name, domain in domains.items()}
+            ranges = {name: distribution_of(domain) for name, domain in domains.items()}
+            study.add_trial(create_trial(params=places, distributions=ranges, value=trial.score))
         evaluator = PedAnovaImportanceEvaluator(target_quantile=_TOP)
         return get_param_importances(study, evaluator=evaluator)
 
@@ -74,28 +85,23 @@ def in_words(tuning: Tuning, metric: str) -> str:
     best, chosen = tuning.best, _chosen(tuning, tuning.best)
     of, at = counted(len(tuning.trials), "trial"), f" at epoch {best.epoch}" if best.epoch else ""
     lines = [f"The best of {of} is trial {best.number}: {metric} {best.score:.4f}{at}."]
-    lines += [_against_default(tuning, metric)] if tuning.default is not None else []
+    if (default := tuning.default) is not None:
+        name = f"The default, trial {default.number}"
+        if default.score is None:
+            lines.append(f"{name}, failed: {default.why}.")
+        elif default.number == best.number:
+            lines.append("That is the default: no other trial was better.")
+        else:
+            lines.append(f"{name}, has {metric} {default.score:.4f}.")
     lines.append("It has " + ", ".join(f"{name} = {shown(value)}" for name, value in chosen.items()) + ".")
     mattered = [f"{name} ({share:.0%})" for name, share in importance(tuning).items() if share >= 0.1]
-    lines += ["Most important: " + ", ".join(mattered) + "."] if mattered else []
-    lines += (
-        [f"Extended, because the best lay at an edge: {', '.join(tuning.extended)}."]
-        if tuning.extended
-        else []
-    )
-    at_edge = edges(tuning)
-    lines += [f"The best still lies at an edge of: {', '.join(at_edge)}."] if at_edge else []
+    for what, names in (
+        ("Most important", mattered),
+        ("Extended, because the best lay at an edge", tuning.extended),
+        ("The best still lies at an edge of", edges(tuning)),
+    ):
+        lines += [f"{what}: {', '.join(names)}."] if names else []
     return "\n".join([*lines, cost(tuning)])
-
-
-def _against_default(tuning: Tuning, metric: str) -> str:
-    default = tuning.default
-    assert default is not None
-    if default.score is None:
-        return f"The default, trial {default.number}, failed: {default.why}."
-    if default.number == tuning.best.number:
-        return "That is the default: no other trial was better."
-    return f"The default, trial {default.number}, has {metric} {default.score:.4f}."
 
 
 def cost(tuning: Tuning) -> str:
@@ -105,21 +111,17 @@ def cost(tuning: Tuning) -> str:
     counts = ", ".join(f"{states[state]} {state}" for state in ("complete", "pruned", "failed"))
     why = Counter(trial.why for trial in tuning.trials if trial.why)
     reasons = "".join(f"\nfailed {n} times: {text}" for text, n in why.most_common(5))
-    again = (
-        f"\ninterrupted and run again: {counted(tuning.interrupted, 'trial')}" if tuning.interrupted else ""
-    )
-    return f"{counts}; {seconds:.1f} seconds of training.{reasons}{again}"
+    if tuning.interrupted:
+        reasons += f"\ninterrupted and run again: {counted(tuning.interrupted, 'trial')}"
+    return f"{counts}; {seconds:.1f} seconds of training.{reasons}"
 
 
 def edges(tuning: Tuning) -> list[str]:
     """Parameters whose best value lies at an edge of a range that could be extended."""
-    best = tuning.best.parameters
-    found = [name for name in tuning.space if name in best]
-    domains = {name: domain_of(tuning.space[name]) for name in found}
-    return [name for name, domain in domains.items() if domain.extended(best[name]) != domain]
+    return list(extend_space(tuning.space, tuning.best.parameters)[1])
 
 
-def facts(tuning: Tuning) -> dict[str, Any]:
+def facts(tuning: Tuning) -> Json:
     """Everything, as plain JSON."""
     return {
         "best": dataclasses.asdict(tuning.best),
@@ -133,17 +135,14 @@ def facts(tuning: Tuning) -> dict[str, Any]:
     }
 
 
-def rows_of(tuning: Tuning, trials: Sequence[Trial], metric: str) -> list[dict[str, Any]]:
+def rows_of(tuning: Tuning, trials: Sequence[Trial], metric: str) -> list[Json]:
     """One row a trial: its score, and what was chosen for it."""
-    return [
-        {
-            "trial": trial.number,
-            metric: f"{trial.score:.4f}",
-            "epoch": trial.epoch or "",
-            **{name: shown(trial.parameters.get(name, "")) for name in tuning.space},
-        }
-        for trial in trials
-    ]
+    rows = []
+    for trial in trials:
+        chosen = {name: shown(trial.parameters.get(name, "")) for name in tuning.space}
+        score = f"{trial.score:.4f}"
+        rows.append({"trial": trial.number, metric: score, "epoch": trial.epoch or "", **chosen})
+    return rows
 
 
 def page(tuning: Tuning, metric: str, title: str) -> Page:
@@ -171,16 +170,9 @@ _HOW_TO_READ = (
 def _parameters(tuning: Tuning) -> Table:
     shares, rows = importance(tuning), []
     for name in sorted(tuning.space, key=lambda name: -shares.get(name, 0.0)):
-        lean = tendency(tuning, name)
-        rows.append(
-            [
-                name,
-                f"{shares[name]:.0%}" if name in shares else "–",
-                "–" if lean is None else f"{lean:+.2f}",
-                shown(tuning.best.parameters.get(name, "–")),
-                _searched(tuning, name),
-            ]
-        )
+        lean, best = tendency(tuning, name), shown(tuning.best.parameters.get(name, "–"))
+        share = f"{shares[name]:.0%}" if name in shares else "–"
+        rows.append([name, share, "–" if lean is None else f"{lean:+.2f}", best, _searched(tuning, name)])
     return Table(["", "importance", "tendency", "best", "searched"], rows)
 
 
@@ -201,7 +193,7 @@ def _figure(tuning: Tuning, metric: str) -> Figure:
         domain = domain_of(entry)
         those = [trial for trial in trials if name in trial.parameters]
         if those:
-            values: list[Any] = [trial.parameters[name] for trial in those]
+            values = [trial.parameters[name] for trial in those]
             x = list(map(str, values)) if isinstance(domain, Choice) else values
             at = those.index(tuning.best) if tuning.best in those else None
             log = isinstance(domain, Powers) or (isinstance(domain, Range) and domain.log)
@@ -211,28 +203,10 @@ def _figure(tuning: Tuning, metric: str) -> Figure:
     return Figure(draw_points(panels, metric), alt, caption)
 
 
-def _chosen(tuning: Tuning, trial: Trial) -> dict[str, Any]:
+def _chosen(tuning: Tuning, trial: Trial) -> Json:
     return {name: trial.parameters[name] for name in tuning.space if name in trial.parameters}
 
 
 def shown(value: object) -> str:
     """A value as text, numbers with three digits."""
     return f"{value:.3g}" if isinstance(value, float) else str(value)
-
-
-def _for_optuna(tuning: Tuning, trial: Trial) -> optuna.trial.FrozenTrial:
-    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
-    from optuna.trial import create_trial
-
-    params: dict[str, Any] = {}
-    distributions: dict[str, Any] = {}
-    for name, value in _chosen(tuning, trial).items():
-        domain = domain_of(tuning.space[name])
-        params[name] = domain.scaled(value) if isinstance(domain, Powers) else value
-        if isinstance(domain, Choice):
-            distributions[name] = CategoricalDistribution(domain.values)
-        elif isinstance(domain, Powers):
-            distributions[name] = IntDistribution(domain.scaled(domain.low), domain.scaled(domain.high))
-        else:
-            distributions[name] = FloatDistribution(domain.low, domain.high, log=domain.log)
-    return create_trial(params=params, distributions=distributions, value=trial.score)

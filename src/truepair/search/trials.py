@@ -1,12 +1,17 @@
-"""A trial: its parameters, its outcome, and the rule that prunes one early."""
+"""A trial: its parameters, its outcome, the rule that prunes one early, and how jobs of trials are run."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from truepair.errors import TrainingError
+from truepair.search.domains import Flat
+from truepair.training import FitResult, Job, OnEpoch, fit_many
 
 State = Literal["complete", "pruned", "failed"]
 History = Sequence[tuple[int, float]]  # (epoch, score)
@@ -25,7 +30,7 @@ class Trial:
     """
 
     number: int
-    parameters: Mapping[str, Any]
+    parameters: Flat
     score: float | None
     epoch: int | None
     state: State
@@ -35,26 +40,13 @@ class Trial:
     engine: str = ""
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """How a trial ended."""
-
-    state: State
-    score: float | None = None
-    epoch: int | None = None
-    why: str = ""
-    history: History = ()
-    seconds: float = 0.0
-    engine: str = ""
-
-
 @dataclass(eq=False)
 class Asked:
     """A trial to be run: its parameters, and where the runner reports and ends it."""
 
     number: int
-    parameters: dict[str, Any]
-    settle: Callable[[Outcome], None]
+    parameters: Flat
+    settle: Callable[[Trial], object]
     pruned_by: Sequence[History] = ()  # complete trials that it is compared with; empty without pruning
     history: list[tuple[int, float]] = field(default_factory=list)
     pruned: bool = False
@@ -73,26 +65,27 @@ class Asked:
         """End the trial with its best score, the epoch of that score, and the time it took."""
         if score is None or not math.isfinite(score):
             self.fail(f"the score is {score}")
-            return
-        state: State = "pruned" if self.pruned else "complete"
-        self._end(Outcome(state, float(score), epoch, "", tuple(self.history), float(seconds), engine))
+        else:
+            state: State = "pruned" if self.pruned else "complete"
+            self._end(score=float(score), epoch=epoch, state=state, seconds=float(seconds), engine=engine)
 
     def fail(self, why: str) -> None:
         """End the trial without a score."""
-        self._end(Outcome("failed", why=why, history=tuple(self.history)))
+        self._end(score=None, epoch=None, state="failed", why=why)
 
     def close(self) -> None:
         """End a trial that the runner left open: a pruned one with its best score, any other as failed."""
-        if not self.ended and self.pruned:
+        if self.pruned:
             epoch, score = max(self.history, key=lambda one: one[1])
             self.finish(score, epoch)
-        elif not self.ended:
+        else:
             self.fail("the runner gave neither a score nor a reason")
 
-    def _end(self, outcome: Outcome) -> None:
+    def _end(self, **outcome: Any) -> None:
+        """Hand over the trial, once."""
         if not self.ended:
             self.ended = True
-            self.settle(outcome)
+            self.settle(Trial(self.number, self.parameters, history=tuple(self.history), **outcome))
 
 
 def is_behind(history: History, others: Sequence[History]) -> bool:
@@ -103,3 +96,18 @@ def is_behind(history: History, others: Sequence[History]) -> bool:
     reached = [max((s for e, s in other if e <= until), default=None) for other in others]
     known = [score for score in reached if score is not None]
     return len(known) >= _OTHERS and max(s for _, s in history) < statistics.median(known)
+
+
+def run_jobs(
+    jobs: Sequence[Job], on_epoch: OnEpoch | Sequence[OnEpoch], engine: str, progress: bool = False
+) -> list[tuple[FitResult | TrainingError, float]]:
+    """Train jobs, together where the engine can: the result of each, and its share of the seconds."""
+    began = time.perf_counter()
+    found = fit_many(jobs, on_epoch, engine=engine, progress=progress)
+    took, epochs = time.perf_counter() - began, [0.0] * len(jobs)
+    for place, result in enumerate(found):
+        if isinstance(result, FitResult):
+            epochs[place] = sum([record.seconds for record in result.history])
+    if not sum(epochs):
+        epochs = [1.0] * len(jobs)
+    return [(result, took * own / sum(epochs)) for result, own in zip(found, epochs, strict=True)]

@@ -5,18 +5,62 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from truepair.errors import InputError, check_number, check_type, check_whole, settle
 from truepair.storage.plain_values import is_number
+from truepair.storage.types import Json
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
 
 Value = str | int | float | bool | None
+Flat = Mapping[str, Any]  # parameters by name, those of parts with a dot: see `truepair.spec.parameters`
 EDGE = 0.05  # a range is extended if the best is this near to an edge, as a share of its width
 _KEYS = ("low", "high", "log", "powers", "least", "most", "values", "when")
 
 
+class _Numbers:
+    """Numbers from `low` to `high`, in a scale of their own that is searched evenly."""
+
+    low: float
+    high: float
+    least: float | None
+    most: float | None
+
+    def scaled(self, value: float) -> float:
+        """A value in the scale that is searched."""
+        raise NotImplementedError
+
+    def unscaled(self, place: float) -> float:
+        """The value at a place of that scale."""
+        raise NotImplementedError
+
+    def middle(self) -> float:
+        """The middle, in the scale that is searched."""
+        return self.unscaled((self.scaled(self.low) + self.scaled(self.high)) / 2)
+
+    def _extension(self, value: float, step: float | None, lowest: float) -> dict[str, float]:
+        """New bounds, by a step or half the width, at the edge that `value` lies at."""
+        low, high = self.scaled(self.low), self.scaled(self.high)
+        width, at, changes = high - low, self.scaled(value), dict[str, float]()
+        step = width / 2 if step is None else step
+        if at - low <= EDGE * width:
+            changes["low"] = max(self.unscaled(low - step), lowest if self.least is None else self.least)
+        if high - at <= EDGE * width:
+            most = math.inf if self.most is None else self.most
+            changes["high"] = min(self.unscaled(high + step), most)
+        return changes
+
+    def _check_bounds(self) -> None:
+        if self.least is not None:
+            check_number("least", self.least, high=self.low)
+        if self.most is not None:
+            check_number("most", self.most, low=self.high)
+
+
 @dataclass(frozen=True)
-class Range:
+class Range(_Numbers):
     """Numbers from `low` to `high`, searched evenly, or evenly in their logarithm.
 
     `least` and `most` are bounds that an extended range does not pass; where `low` is not below 0 and no
@@ -32,11 +76,7 @@ class Range:
     def __post_init__(self) -> None:
         low = check_number("low", self.low, 0 if self.log else -math.inf, open_low=self.log)
         settle(self, low=low, high=check_number("high", self.high, low, open_low=True))
-        _check_bounds(self)
-
-    def middle(self) -> float:
-        """The middle, in the scale that is searched."""
-        return self.unscaled((self.scaled(self.low) + self.scaled(self.high)) / 2)
+        self._check_bounds()
 
     def scaled(self, value: float) -> float:
         """A value in the scale that is searched."""
@@ -52,19 +92,11 @@ class Range:
 
     def extended(self, value: float) -> Range:
         """With half its width more at the edge that `value` lies at; the same where it lies at none."""
-        low, high = self.scaled(self.low), self.scaled(self.high)
-        width, at = high - low, self.scaled(value)
-        changes: dict[str, float] = {}
-        if at - low <= EDGE * width:
-            least = _or(self.least, 0.0 if self.low >= 0 else -math.inf)
-            changes["low"] = max(self.unscaled(low - width / 2), least)
-        if high - at <= EDGE * width:
-            changes["high"] = min(self.unscaled(high + width / 2), _or(self.most, math.inf))
-        return replace(self, **changes)  # type: ignore[arg-type]
+        return replace(self, **self._extension(value, None, 0.0 if self.low >= 0 else -math.inf))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
-class Powers:
+class Powers(_Numbers):
     """Powers of two from `low` to `high`, searched evenly in the exponent; bounds as in `Range`."""
 
     low: int
@@ -74,22 +106,22 @@ class Powers:
 
     def __post_init__(self) -> None:
         for name in ("low", "high", "least", "most"):
-            if (value := getattr(self, name)) is not None:
-                _check_power(name, value)
+            if (value := getattr(self, name)) is None:
+                continue
+            whole = check_whole(name, value, 1)
+            if whole & (whole - 1):
+                nearest = 1 << round(math.log2(whole))
+                raise InputError(f"{name} = {whole} is no power of two; the nearest is {nearest}.")
         check_number("high", self.high, self.low, open_low=True)
-        _check_bounds(self)
+        self._check_bounds()
 
-    def middle(self) -> int:
-        """The middle exponent's power, the lower of two."""
-        return 1 << (self.scaled(self.low) + self.scaled(self.high)) // 2
-
-    def scaled(self, value: int) -> int:
+    def scaled(self, value: float) -> int:
         """The exponent."""
         return int(value).bit_length() - 1
 
     def unscaled(self, place: float) -> int:
         """The power of an exponent."""
-        return 1 << int(place)
+        return 1 << max(int(place), 0)
 
     def contains(self, value: object) -> bool:
         """Whether it is a power of two in the range."""
@@ -97,12 +129,7 @@ class Powers:
 
     def extended(self, value: int) -> Powers:
         """With one power more at the edge that `value` lies at; the same where it lies at none."""
-        width, changes = self.scaled(self.high) - self.scaled(self.low), dict[str, int]()
-        if self.scaled(value) - self.scaled(self.low) <= EDGE * width:
-            changes["low"] = max(self.low // 2, _or(self.least, 1))
-        if self.scaled(self.high) - self.scaled(value) <= EDGE * width:
-            changes["high"] = int(min(self.high * 2, _or(self.most, math.inf)))
-        return replace(self, **changes)
+        return replace(self, **{k: int(v) for k, v in self._extension(value, 1, 1).items()})
 
 
 @dataclass(frozen=True)
@@ -156,12 +183,12 @@ def domain_of(entry: Domain | When) -> Domain:
     return entry.domain if isinstance(entry, When) else entry
 
 
-def is_asked(entry: Domain | When, parameters: Mapping[str, Any]) -> bool:
+def is_asked(entry: Domain | When, parameters: Flat) -> bool:
     """Whether the domain applies with these parameters."""
     return not isinstance(entry, When) or parameters.get(entry.parameter) == entry.value
 
 
-def extend_space(space: Space, best: Mapping[str, Any]) -> tuple[dict[str, Domain | When], tuple[str, ...]]:
+def extend_space(space: Space, best: Flat) -> tuple[dict[str, Domain | When], tuple[str, ...]]:
     """The space, extended where the best lies at an edge, and the names of the extended parameters."""
     wider: dict[str, Domain | When] = {}
     for name, entry in space.items():
@@ -170,7 +197,7 @@ def extend_space(space: Space, best: Mapping[str, Any]) -> tuple[dict[str, Domai
     return wider, tuple(name for name in wider if wider[name] != space[name])
 
 
-def values_inside(space: Space, values: Mapping[str, Any], fixed: Mapping[str, Any]) -> dict[str, Any]:
+def values_inside(space: Space, values: Flat, fixed: Flat) -> dict[str, object]:
     """The values that lie in the space; of the fields of a loss, encoder or sampler, all or none.
 
     >>> space = {"x": Choice([1, 2]), "a.y": Range(0, 1), "a.z": Range(0, 1)}
@@ -183,12 +210,12 @@ def values_inside(space: Space, values: Mapping[str, Any], fixed: Mapping[str, A
     return {name: values[name] for name in inside if name.split(".")[0] not in broken}
 
 
-def plain_space(space: Space) -> dict[str, Any]:
+def plain_space(space: Space) -> dict[str, Json]:
     """The space as plain JSON."""
     return {name: _plain(entry) for name, entry in space.items()}
 
 
-def read_space(plain: Mapping[str, Any]) -> dict[str, Domain | When]:
+def read_space(plain: Mapping[str, object]) -> dict[str, Domain | When]:
     """The space that `plain_space` gave, or that a TOML file holds.
 
     A domain is `{low, high, log}`, `{low, high, powers}` or `{values}`; any of them may
@@ -200,7 +227,7 @@ def read_space(plain: Mapping[str, Any]) -> dict[str, Domain | When]:
     return {name: _read(name, entry) for name, entry in plain.items()}
 
 
-def _plain(entry: Domain | When) -> dict[str, Any]:
+def _plain(entry: Domain | When) -> Json:
     if isinstance(entry, When):
         return {**_plain(entry.domain), "when": {entry.parameter: entry.value}}
     if isinstance(entry, Choice):
@@ -211,10 +238,10 @@ def _plain(entry: Domain | When) -> dict[str, Any]:
     return {"low": entry.low, "high": entry.high, **kind, **given}
 
 
-def _read(name: str, plain: Any) -> Domain | When:
+def _read(name: str, plain: object) -> Domain | When:
     if not isinstance(plain, Mapping | list):
         raise InputError(f"{name} = {plain!r} is no domain; give {{low = …, high = …}} or a list of values.")
-    fields: dict[str, Any] = {"values": plain} if isinstance(plain, list) else dict(plain)
+    fields: Json = {"values": plain} if isinstance(plain, list) else dict(plain)
     if unknown := [key for key in fields if key not in _KEYS]:
         raise InputError(f"{name} has {unknown[0]!r}; a domain has {', '.join(_KEYS)}.")
     when = fields.pop("when", None)
@@ -225,37 +252,27 @@ def _read(name: str, plain: Any) -> Domain | When:
         return When(parameter, value, domain_of(_read(name, fields)))
     try:
         if "values" in fields:
-            return _choice(fields["values"])
-        kind: Any = Powers if fields.pop("powers", False) else Range
-        made: Domain = kind(**fields)
+            values = fields["values"]
+            if not isinstance(values, str | list | tuple):
+                raise InputError(f"values = {values!r} is no list; write [{values!r}].")
+            values = [values] if isinstance(values, str) else values
+            return Choice([None if value == "none" else value for value in values])
+        return Powers(**fields) if fields.pop("powers", False) else Range(**fields)
     except (TypeError, InputError) as error:
         raise InputError(f"{name} = {plain} is no domain: {error}") from error
-    return made
 
 
-def _choice(values: Any) -> Choice:
-    """A choice among a list of values; a text alone is one value."""
-    if isinstance(values, str):
-        values = [values]
-    if not isinstance(values, list | tuple):
-        raise InputError(f"values = {values!r} is no list; write [{values!r}].")
-    return Choice([None if value == "none" else value for value in values])
+def distribution_of(domain: Domain) -> BaseDistribution:
+    """The domain as Optuna knows it: a power of two by its exponent."""
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    if isinstance(domain, Choice):
+        return CategoricalDistribution(domain.values)
+    if isinstance(domain, Powers):
+        return IntDistribution(domain.scaled(domain.low), domain.scaled(domain.high))
+    return FloatDistribution(domain.low, domain.high, log=domain.log)
 
 
-def _check_bounds(domain: Range | Powers) -> None:
-    if domain.least is not None:
-        check_number("least", domain.least, high=domain.low)
-    if domain.most is not None:
-        check_number("most", domain.most, low=domain.high)
-
-
-def _check_power(name: str, value: object) -> None:
-    whole = check_whole(name, value, 1)
-    if whole & (whole - 1):
-        raise InputError(
-            f"{name} = {whole} is no power of two; the nearest is {1 << round(math.log2(whole))}."
-        )
-
-
-def _or(bound: float | None, otherwise: Any) -> Any:
-    return otherwise if bound is None else bound
+def place_of(domain: Domain, value: Any) -> Value:
+    """A value as Optuna knows it."""
+    return domain.scaled(value) if isinstance(domain, Powers) else value

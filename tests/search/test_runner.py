@@ -9,8 +9,11 @@ from truepair.models.encoders import MF, LightGCN
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.holdout import split_for_fitting
 from truepair.sampling import DNS
+from truepair.search.domains import Choice, Powers, Range
+from truepair.search.runner import TrainingRunner
+from truepair.search.running import run_search
+from truepair.search.trials import Asked
 from truepair.spec import Spec
-from truepair.tuning import Asked, Choice, Powers, Range, run_search, training_runner
 from worlds import two_tastes
 
 SPLIT = split_for_fitting(two_tastes(), None, 0.2, 0)
@@ -21,7 +24,7 @@ FIXED = {
 
 
 def runner_of(fixed=FIXED, engine="reference"):
-    return training_runner(fixed, SPLIT.train, SPLIT.valid, "ndcg@5", engine)
+    return TrainingRunner(fixed, SPLIT.train, SPLIT.valid, "ndcg@5", engine)
 
 
 class Batch:
@@ -114,7 +117,7 @@ def test_a_whole_search(tmp_path, together):
         assert (model.result_.score, model.result_.epoch) == (trial.score, trial.epoch)
     other = split_for_fitting(two_tastes(seed=1), None, 0.2, 0)
     with pytest.raises(InputError, match="differs in its measure"):
-        run_search(space, training_runner(FIXED, other.train, other.valid, "ndcg@5"), trials=6, **options)
+        run_search(space, TrainingRunner(FIXED, other.train, other.valid, "ndcg@5"), trials=6, **options)
 
 
 def parts_of(flat):

@@ -6,16 +6,17 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from truepair.errors import InputError, TrainingError, check_type, check_whole
 from truepair.recommender.estimator import Recommender
-from truepair.tuning.domains import (
+from truepair.search.domains import (
     Choice,
     Domain,
+    Flat,
     Powers,
     Range,
     Space,
@@ -23,9 +24,14 @@ from truepair.tuning.domains import (
     domain_of,
     extend_space,
     plain_space,
+    values_inside,
 )
-from truepair.tuning.study import KeptStudy, quietly
-from truepair.tuning.trials import Asked, History, Trial
+from truepair.search.journal import check_optuna, quietly
+from truepair.search.trials import Asked, History, Trial
+from truepair.storage.types import Json
+
+if TYPE_CHECKING:
+    from truepair.search.study import KeptStudy
 
 # Runs that share these can train in the same kernels, so the trials of one round share them.
 SHAPES = frozenset(
@@ -69,7 +75,7 @@ class Tuning:
         counts = ", ".join(f"{states.count(s)} {s}" for s in ("complete", "pruned", "failed") if s in states)
         return f"<Tuning: best {self.best.score:.4f} in trial {self.best.number}; {counts}>"
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> Json:
         """The parameters of the best trial for a fit on everything, flat.
 
         Nothing is held out, and training stops after the epoch that the validation part chose. The learning
@@ -86,75 +92,68 @@ class Tuning:
 
 
 @dataclass(frozen=True)
-class Search:
-    """One process's part in a search."""
+class TpeSearch:
+    """One process's part in a search: the strategy that proposes its trials, by Optuna's TPE."""
 
     kept: KeptStudy
-    fixed: Mapping[str, Any]
-    default: Mapping[str, Any] | None
-    first: Mapping[str, Any]
+    fixed: Flat
+    default: Flat | None
+    first: Flat
     trials: int
     together: int
     seed: int
     extensions: int
     prune: bool
 
-    def claim(self) -> list[Asked] | None:
-        """Trials to run now; an empty list while other processes run the last ones; None at the end."""
-        with quietly(), self.kept.lock:
-            self.kept.recover()
-            room = self.trials - self.kept.counted()
-            if room <= 0:
-                return [] if self.kept.at_work() else None
-            self.extend()
-            return self.ask(min(room, self.together))
+    def batches(self) -> Iterator[list[Asked]]:
+        """Trials to run together; waits while other processes run the last ones."""
+        while True:
+            with quietly(), self.kept.lock:
+                self.kept.recover()
+                room = self.trials - self.kept.counted()
+                if room <= 0 and not self.kept.at_work():
+                    return
+                batch = self._asked(min(room, self.together)) if room > 0 else []
+            if batch:
+                yield batch
+            else:
+                time.sleep(_WAIT)
 
-    def ask(self, n: int) -> list[Asked]:
+    def _asked(self, n: int) -> list[Asked]:
         """A round of trials: the default alone; or one that is chosen freely, and others of its shapes."""
-        has_default = self.kept.has_default()
-        if self.default is not None and has_default and self.kept.default_number() is None:
-            return [self.kept.ask_default(self.fixed, self.default)]
-        others, asked = self.pruned_by(), list[Asked]()
-        pinned = self.start() if self.kept.counted() <= has_default else {}
-        for _ in range(n):
-            asked.append(self.kept.ask(self.fixed, pinned, self.seed, others))
-            chosen = [name for name in self.kept.space() if name in asked[0].parameters]
-            pinned = {name: asked[0].parameters[name] for name in chosen if name in SHAPES}
-        return asked
-
-    def start(self) -> dict[str, Any]:
-        """The first trial that is not the default: the middle of the space, or what `first` names."""
-        space = self.kept.space()
-        given = {name: value for name, value in self.first.items() if name in space}
-        return {name: domain_of(entry).middle() for name, entry in space.items()} | given
-
-    def pruned_by(self) -> list[History]:
-        """The histories of complete trials, if there are enough of them to prune by."""
         done = self.kept.trials()
-        if not self.prune or len(done) < math.ceil(self.trials / 3):
-            return []
-        return [one.history for one in done if one.state == "complete" and one.history]
+        self._extend(done)
+        has_default, space = self.kept.has_default(), self.kept.space()
+        if self.default is not None and has_default and self.kept.default_number() is None:
+            # values outside the space are left to `Recommender`, and TPE does not learn from them
+            inside = values_inside(space, self.default, self.fixed)
+            return [self.kept.ask(self.fixed, {name: space[name] for name in inside}, inside)]
+        others, batch, pinned = list[History](), list[Asked](), Json()
+        if self.prune and len(done) >= math.ceil(self.trials / 3):
+            others = [one.history for one in done if one.state == "complete" and one.history]
+        if self.kept.counted() <= has_default:  # the first that is not the default
+            given = {name: value for name, value in self.first.items() if name in space}
+            pinned = {name: domain_of(entry).middle() for name, entry in space.items()} | given
+        for _ in range(n):
+            batch.append(self.kept.ask(self.fixed, space, pinned, others, self.seed))
+            chosen = batch[0].parameters
+            pinned = {name: chosen[name] for name in space if name in chosen and name in SHAPES}
+        return batch
 
-    def extend(self) -> None:
-        """Extend the space if the best lies at an edge of it and the next extension is due."""
+    def _extend(self, done: Sequence[Trial]) -> None:
+        """Extend the space if the best lies at an edge of it and the next extension is due.
+
+        Each extension has as many trials after it, and three times as many lie before the first.
+        """
         so_far = len(self.kept.extensions)
-        if so_far >= self.extensions or self.kept.counted() < self.due(so_far):
-            return
-        if complete := [one for one in self.kept.trials() if one.state == "complete"]:
+        due = math.ceil(self.trials * (3 + so_far) / (3 + self.extensions))
+        if so_far < self.extensions and self.kept.counted() >= due and (complete := completed(done)):
             space, names = extend_space(self.kept.space(), best_of(complete).parameters)
             if names:
                 self.kept.extend(space, names)
 
-    def due(self, so_far: int) -> int:
-        """The number of trials before the next extension: so that each extension has as many after it, and
-        three times as many lie before the first."""
-        return math.ceil(self.trials * (3 + so_far) / (3 + self.extensions))
-
-    def run(self, batch: list[Asked], runner: Runner, report: Callable[[Asked], None]) -> None:
+    def run(self, batch: list[Asked], runner: Runner) -> None:
         """Run a batch; a trial that an error or Ctrl-C interrupted is marked as such."""
-        if not batch:
-            time.sleep(_WAIT)
-            return
         try:
             runner(batch)
             for asked in batch:
@@ -163,8 +162,6 @@ class Search:
             for asked in batch:
                 if not asked.ended:
                     self.kept.abandon(asked)
-        for asked in batch:
-            report(asked)
 
     def found(self) -> Tuning:
         """The results of all processes so far."""
@@ -172,8 +169,7 @@ class Search:
             done, space, interrupted = self.kept.trials(), self.kept.space(), self.kept.interrupted()
             names = [name for one in self.kept.extensions for name in one["names"]]
             default = next((one for one in done if one.number == self.kept.default_number()), None)
-        complete = [one for one in done if one.state == "complete"]
-        if not complete:
+        if not (complete := completed(done)):
             why = next((one.why for one in done if one.why), "nothing was run")
             raise TrainingError(f"none of {len(done)} trials has a score; the first failed because: {why}")
         return Tuning(best_of(complete), done, space, tuple(dict.fromkeys(names)), interrupted, default)
@@ -193,8 +189,8 @@ def run_search(
     on_best: Callable[[Tuning], None] | None = None,
     progress: bool = False,
     prune: bool = True,
-    default: Mapping[str, Any] | None = None,
-    first: Mapping[str, Any] | None = None,
+    default: Flat | None = None,
+    first: Flat | None = None,
     keep_space: bool = False,
 ) -> Tuning:
     """Search the space for the highest score of any runner; `tune` does so for models of truepair.
@@ -221,17 +217,17 @@ def run_search(
     seed = check_whole("seed", seed, 0)
     trials, together, extensions = check_effort(trials, together, extensions)
     first = _checked(first or {}, space)
-    kept = KeptStudy(
-        Path(storage),
-        study,
-        _meaning(space, fixed, runner),
-        keep_space=keep_space,
-        has_default=default is not None,
-    )
-    search = Search(kept, fixed, default, first, trials, together, seed, extensions, prune)
+    check_optuna()
+    from truepair.search.study import KeptStudy  # it needs Optuna
+
+    meaning = _meaning(space, fixed, runner)
+    kept = KeptStudy(Path(storage), study, meaning, keep_space=keep_space, has_default=default is not None)
+    search = TpeSearch(kept, fixed, default, first, trials, together, seed, extensions, prune)
     try:
-        while (batch := search.claim()) is not None:
-            search.run(batch, runner, _reporter(search, progress, on_trial, on_best))
+        for batch in search.batches():
+            search.run(batch, runner)
+            for asked in batch:
+                _report(search, asked.number, progress, on_trial, on_best)
         return search.found()
     finally:
         kept.presence.leave()
@@ -246,7 +242,7 @@ def check_effort(trials: int, together: int, extensions: int) -> tuple[int, int,
     )
 
 
-def check_space(space: Space, fixed: Mapping[str, Any]) -> None:
+def check_space(space: Space, fixed: Flat) -> None:
     """Raise if a space cannot be searched."""
     check_type("space", space, Mapping, "give a mapping from names to Range, Powers, Choice or When")
     if not space:
@@ -265,7 +261,7 @@ def check_space(space: Space, fixed: Mapping[str, Any]) -> None:
         known[name] = None
 
 
-def _checked(first: Mapping[str, Any], space: Space) -> dict[str, Any]:
+def _checked(first: Flat, space: Space) -> Json:
     """The values of the first trial that are in the space."""
     for name, value in first.items():
         if name in space and not domain_of(space[name]).contains(value):
@@ -273,14 +269,14 @@ def _checked(first: Mapping[str, Any], space: Space) -> dict[str, Any]:
     return {name: value for name, value in first.items() if name in space}
 
 
-def _meaning(space: Space, fixed: Mapping[str, Any], runner: Runner) -> dict[str, Any]:
+def _meaning(space: Space, fixed: Flat, runner: Runner) -> Json:
     facts = {
         "measure": str(getattr(runner, "identity", "")),
         "fixed parameters": {name: value for name, value in fixed.items() if name not in _PLACES},
         "space": plain_space(space),
     }
     try:
-        meaning: dict[str, Any] = json.loads(json.dumps(facts))
+        meaning: Json = json.loads(json.dumps(facts))
     except TypeError as error:
         raise InputError(
             f"fixed parameters are plain values, such as 'loss': 'dpl', 'loss.tau': 0.1; {error}."
@@ -293,34 +289,32 @@ def best_of(trials: Sequence[Trial]) -> Trial:
     return max(trials, key=lambda one: (one.score, -one.number))
 
 
-def _reporter(
-    search: Search,
+def completed(trials: Sequence[Trial]) -> list[Trial]:
+    """Those that ran to their end."""
+    return [one for one in trials if one.state == "complete"]
+
+
+def _report(
+    search: TpeSearch,
+    number: int,
     progress: bool,
     on_trial: Callable[[Trial], None] | None,
     on_best: Callable[[Tuning], None] | None,
-) -> Callable[[Asked], None]:
-    """The function called after each trial of this process: prints a line, calls `on_trial` and `on_best`."""
-
-    def report(asked: Asked) -> None:
-        with quietly():
-            done = search.kept.trials()
-        trial = next((one for one in done if one.number == asked.number), None)
-        if trial is None:
-            return  # another process took this one for dead
-        if progress:
-            print(_line(trial, done, search.trials), file=sys.stderr)
-        if on_trial is not None:
-            on_trial(trial)
-        complete = [one for one in done if one.state == "complete"]
-        if on_best is not None and trial in complete and best_of(complete) == trial:
-            on_best(search.found())
-
-    return report
-
-
-def _line(trial: Trial, done: Sequence[Trial], of: int) -> str:
-    complete = [one for one in done if one.state == "complete"]
-    best = f"; best {best_of(complete).score:.4f} in trial {best_of(complete).number}" if complete else ""
-    reached = "" if trial.score is None else f" {trial.score:.4f}"
-    why = f" ({trial.why})" if trial.why else ""
-    return f"trial {trial.number}, {len(done)} of {of} done: {trial.state}{reached}{why}{best}"
+) -> None:
+    """Print a line about a trial of this process, and call `on_trial` and `on_best`."""
+    with quietly():
+        done = search.kept.trials()
+    trial, complete = next((one for one in done if one.number == number), None), completed(done)
+    if trial is None:
+        return  # another process took this one for dead
+    best = best_of(complete) if complete else None
+    if progress:
+        so_far = "" if best is None else f"; best {best.score:.4f} in trial {best.number}"
+        reached = "" if trial.score is None else f" {trial.score:.4f}"
+        why = f" ({trial.why})" if trial.why else ""
+        counts = f"trial {number}, {len(done)} of {search.trials} done"
+        print(f"{counts}: {trial.state}{reached}{why}{so_far}", file=sys.stderr)
+    if on_trial is not None:
+        on_trial(trial)
+    if on_best is not None and trial == best:
+        on_best(search.found())

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError, check_choice
 from truepair.losses import LOSSES, Family, Loss, Pair, Row
 from truepair.losses.base import parameters_of
 from truepair.models.closed_forms import ALL_ENCODERS, CLOSED
-from truepair.recommender.estimator import Recommender
 from truepair.sampling import SAMPLERS
-from truepair.spec.parameters import FIELDS
-from truepair.training import check_sampler
-from truepair.tuning.domains import (
+from truepair.search.domains import (
     Choice,
     Domain,
+    Flat,
     Powers,
     Range,
     Space,
@@ -26,6 +23,10 @@ from truepair.tuning.domains import (
     is_asked,
     read_space,
 )
+from truepair.spec import Spec
+from truepair.spec.parameters import FIELDS, PARAMETERS, Parameters
+from truepair.storage.types import Json
+from truepair.training import check_sampler
 
 # 0 among them: on sparse data almost any decay harms
 _DECAY = Choice([0.0, 1e-6, 1e-5, 1e-4])
@@ -47,7 +48,7 @@ ROW_STEPS: dict[str, Domain | When] = {
     **{name: entry for name, entry in COMMON.items() if name not in ("learning_rate", "weight_decay")},
 }
 
-# full-catalogue training: nothing is drawn; dot products where popularity explains most
+# full-catalogue training: nothing is sampled; dot products where popularity explains most
 FULL: dict[str, Domain | When] = {
     "learning_rate": Range(1e-3, 3e-2, log=True),
     "weight_decay": _DECAY,
@@ -126,14 +127,14 @@ def _is_softmax(kind: type[Loss]) -> bool:
     return bool(vars(kind).get("family") == Family(Pair.EXPONENTIAL, Row.SOFTMAX))
 
 
-def default_values(space: Space, fixed: Mapping[str, Any], train: Interactions) -> dict[str, Any] | None:
+def default_values(space: Space, fixed: Flat, train: Interactions) -> Json | None:
     """What `Recommender` uses for the parameters of the space if they are not given; None if it refuses."""
-    model = Recommender.of(fixed)
+    given = Parameters.of(fixed).given()
     try:
-        spec = model.spec
+        spec = Spec.of(given)
     except InputError:
         return None
-    owners: dict[str, Any] = {"encoder": spec.encoder}
+    owners: dict[str, object] = {"encoder": spec.encoder}
     if spec.is_trained:
         settings = spec.settings_for(len(train), train.n_users)
         owners |= {"loss": spec.loss, "sampler": spec.sampler, "": settings}
@@ -155,13 +156,13 @@ def loss_space(kind: type[Loss]) -> dict[str, Domain | When]:
     return read_space({f"loss.{name}": p.search for name, p in declared if p.search is not None})
 
 
-def check_values(space: Space, fixed: Mapping[str, Any]) -> None:
+def check_values(space: Space, fixed: Flat) -> None:
     """An error where the first trial, the middle of the space, or an end of a range cannot be trained.
 
     An end, or a value of a choice, is refused if it is bad both beside the middles of the others and beside
     the default values: then it is bad by itself.
     """
-    known, middle = {**Recommender().get_params(), **fixed}, dict(fixed)
+    known, middle = {**PARAMETERS, **fixed}, dict(fixed)
     for name, entry in space.items():
         middle |= {name: domain_of(entry).middle()} if is_asked(entry, {**known, **middle}) else {}
     if (why := _refusal(middle)) is not None:
@@ -178,7 +179,7 @@ def check_values(space: Space, fixed: Mapping[str, Any]) -> None:
                 raise InputError(f"{_description(name, entry)}, and {value!r} is not allowed: {reasons[1]}")
 
 
-def _blamed(space: Space, middle: Mapping[str, Any], why: str) -> str:
+def _blamed(space: Space, middle: Flat, why: str) -> str:
     """The error of the middle, with the name of the range that it is from: the one it changes without."""
     for name in [name for name in space if name in middle]:
         if _refusal({other: value for other, value in middle.items() if other != name}) != why:
@@ -189,10 +190,10 @@ def _blamed(space: Space, middle: Mapping[str, Any], why: str) -> str:
     return f"the middle of the space, where a search begins, is not allowed: {why}"
 
 
-def _refusal(parameters: Mapping[str, Any]) -> str | None:
+def _refusal(parameters: Flat) -> str | None:
     """Why these cannot be trained, if so."""
     try:
-        _ = Recommender.of(parameters).spec
+        Spec.of(Parameters.of(parameters).given())
     except InputError as error:
         return str(error)
     return None

@@ -3,60 +3,38 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import optuna
+from optuna.samplers import BaseSampler, PartialFixedSampler, RandomSampler, TPESampler
+from optuna.storages.journal import JournalFileBackend, JournalStorage
+from optuna.trial import FrozenTrial, TrialState
 
 from truepair.errors import InputError, StorageError, TruepairError
-from truepair.storage.old_names import current_parameters
-from truepair.tuning.domains import (
+from truepair.search.domains import (
     Choice,
     Domain,
+    Flat,
     Powers,
     Space,
     Value,
     When,
     domain_of,
     is_asked,
+    place_of,
     plain_space,
     read_space,
-    values_inside,
 )
-from truepair.tuning.journal_check import check_study
-from truepair.tuning.lock import JournalLock, Presence, is_dead, this_process
-from truepair.tuning.trials import Asked, History, Outcome, Trial
-
-if TYPE_CHECKING:
-    import optuna
+from truepair.search.journal import JournalLock, Presence, is_dead, quietly, this_process
+from truepair.search.journal_check import check_study
+from truepair.search.trials import Asked, History, Trial
+from truepair.storage.old_names import current_parameters
+from truepair.storage.types import Json
 
 _RANDOM_TRIALS = 8  # before the sampler learns from them
-
-
-def check_optuna() -> None:
-    """Raise if Optuna is not installed."""
-    if importlib.util.find_spec("optuna") is None:
-        raise InputError("tuning needs Optuna: pip install 'truepair[tune]'")
-
-
-@contextlib.contextmanager
-def quietly() -> Iterator[None]:
-    """Silence Optuna's log and warnings inside; outside, its settings stay as they were."""
-    import optuna
-
-    before = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        optuna.logging.set_verbosity(before)
 
 
 class KeptStudy:
@@ -71,35 +49,32 @@ class KeptStudy:
         self,
         storage: Path,
         name: str,
-        meaning: Mapping[str, Any],
+        meaning: Flat,
         *,
         keep_space: bool = False,
         has_default: bool = False,
     ) -> None:
-        check_optuna()
         self.path, self.name = storage.absolute(), name
         self.lock = JournalLock(self.path)
         if not self.path.parent.is_dir() or self.path.is_dir():
             raise InputError(f"storage = {str(storage)!r} must be a file in a folder that exists.")
-        with quietly(), self.lock:
+        with quietly(), self.lock, contextlib.ExitStack() as stack:
             self.study = self._opened()
             self.presence = Presence(self.path)
-            try:
-                self._check(meaning, keep_space, has_default)
-                self.recover(everything=self.presence.alone)
-            except BaseException:
-                self.presence.leave()
-                raise
+            stack.callback(self.presence.leave)
+            self._check(meaning, keep_space, has_default)
+            self.recover(everything=self.presence.alone)
+            stack.pop_all()
 
     def _opened(self) -> optuna.Study:
-        import optuna
-        from optuna.storages.journal import JournalFileBackend, JournalStorage
-
-        lock: Any = self.lock
         try:
-            storage = JournalStorage(JournalFileBackend(str(self.path), lock_obj=lock))
+            # Optuna asks only for `acquire` and `release`
+            backend = JournalFileBackend(str(self.path), lock_obj=self.lock)  # type: ignore[arg-type]
             study = optuna.create_study(
-                storage=storage, study_name=self.name, direction="maximize", load_if_exists=True
+                storage=JournalStorage(backend),
+                study_name=self.name,
+                direction="maximize",
+                load_if_exists=True,
             )
             check_study(study)
         except TruepairError:
@@ -110,23 +85,23 @@ class KeptStudy:
             ) from error
         return study
 
-    def _check(self, meaning: Mapping[str, Any], keep_space: bool, has_default: bool) -> None:
+    def _check(self, meaning: Flat, keep_space: bool, has_default: bool) -> None:
         kept = self.study.user_attrs.get("meaning")
         if kept is None:
             self.study.set_user_attr("has default", has_default)
             self.study.set_user_attr("meaning", dict(meaning))
             return
-        kept, meaning = ({what: _current(value) for what, value in each.items()} for each in (kept, meaning))
-        compared = [what for what in meaning if not (keep_space and what == "space")]
-        for what in [what for what in compared if kept.get(what) != meaning[what]]:
-            raise InputError(
-                f"the study {self.name!r} in {self.path} differs in its {what}: {kept.get(what)} there, "
-                f"{meaning[what]} now. Use another name for the study, or another storage."
-            )
+        for what in meaning:
+            there, now = _current(kept.get(what)), _current(meaning[what])
+            if there != now and not (keep_space and what == "space"):
+                raise InputError(
+                    f"the study {self.name!r} in {self.path} differs in its {what}: {there} there, "
+                    f"{now} now. Use another name for the study, or another storage."
+                )
 
     # --- contents --------------------------------------------------------------------------------------
 
-    def frozen(self) -> list[optuna.trial.FrozenTrial]:
+    def frozen(self) -> list[FrozenTrial]:
         """Optuna's trials, in their order."""
         return self.study.get_trials(deepcopy=False)
 
@@ -169,14 +144,13 @@ class KeptStudy:
     # --- the space and its extensions ------------------------------------------------------------------
 
     @property
-    def extensions(self) -> list[dict[str, Any]]:
+    def extensions(self) -> list[Json]:
         """Each: the space as it became, and the names of what grew."""
         return list(self.study.user_attrs.get("extensions", []))
 
     def space(self) -> dict[str, Domain | When]:
         """The space as it is now."""
-        now = [self.study.user_attrs["meaning"]["space"], *(one["space"] for one in self.extensions)][-1]
-        return read_space(now)
+        return read_space([self.study.user_attrs["meaning"], *self.extensions][-1]["space"])
 
     def extend(self, space: Space, names: Sequence[str]) -> None:
         """Keep a larger space."""
@@ -186,63 +160,43 @@ class KeptStudy:
     # --- asking and reporting --------------------------------------------------------------------------
 
     def ask(
-        self, fixed: Mapping[str, Any], pinned: Mapping[str, Any], seed: int, pruned_by: Sequence[History]
-    ) -> Asked:
-        """A new trial; what is pinned has that value, the rest is chosen by TPE.
-
-        The draws are a function of the seed and of how many trials there are, so that a search that was
-        interrupted goes on as it would have, and no two processes draw the same.
-        """
-        from optuna.samplers import TPESampler
-
-        draws = int(np.random.SeedSequence([seed, self.counted()]).generate_state(1)[0])
-        sampler = TPESampler(
-            n_startup_trials=_RANDOM_TRIALS, multivariate=False, constant_liar=True, seed=draws
-        )
-        return self._asked(fixed, self.space(), pinned, sampler, pruned_by)
-
-    def ask_default(self, fixed: Mapping[str, Any], default: Mapping[str, Any]) -> Asked:
-        """The trial of the default values; it is never pruned.
-
-        Values outside the space are left to `Recommender`, and TPE does not learn from them.
-        """
-        from optuna.samplers import RandomSampler
-
-        space = self.space()
-        inside = values_inside(space, default, fixed)
-        space = {name: space[name] for name in inside}
-        return self._asked(fixed, space, inside, RandomSampler(0), (), is_default=True)
-
-    def _asked(
         self,
-        fixed: Mapping[str, Any],
+        fixed: Flat,
         space: Space,
-        pinned: Mapping[str, Any],
-        sampler: Any,
-        pruned_by: Sequence[History],
-        is_default: bool = False,
+        pinned: Flat,
+        pruned_by: Sequence[History] = (),
+        seed: int | None = None,
     ) -> Asked:
-        from optuna.samplers import PartialFixedSampler
+        """A new trial; what is pinned has that value, the rest is chosen by TPE. Without a seed: the default.
 
-        inside = {name: _inside(domain_of(space[name]), value) for name, value in pinned.items()}
-        self.study.sampler = PartialFixedSampler(inside, sampler)
+        What TPE samples is a function of the seed and of how many trials there are, so that a search that was
+        interrupted goes on as it would have, and no two processes sample the same.
+        """
+        sampler: BaseSampler = RandomSampler(0)
+        if seed is not None:
+            own = int(np.random.SeedSequence([seed, self.counted()]).generate_state(1)[0])
+            sampler = TPESampler(
+                n_startup_trials=_RANDOM_TRIALS, multivariate=False, constant_liar=True, seed=own
+            )
+        places = {name: place_of(domain_of(space[name]), value) for name, value in pinned.items()}
+        self.study.sampler = PartialFixedSampler(places, sampler)
         trial = self.study.ask()
         trial.set_user_attr("owner", this_process())
-        if is_default:
+        if seed is None:
             trial.set_user_attr("default", True)
         parameters = dict(fixed)
         for name, entry in space.items():
             if is_asked(entry, parameters):
                 parameters[name] = _suggested(trial, name, domain_of(entry))
         trial.set_user_attr("parameters", parameters)
-        return Asked(trial.number, parameters, partial(self._settle, trial), pruned_by)
+        return Asked(trial.number, parameters, lambda ended: self._settle(trial, ended), pruned_by)
 
-    def _settle(self, trial: optuna.Trial, outcome: Outcome) -> None:
-        facts = asdict(outcome)
+    def _settle(self, trial: optuna.Trial, ended: Trial) -> None:
+        facts = {name: value for name, value in asdict(ended).items() if name not in ("number", "parameters")}
         # a process that took this one for dead has ended its trial already: nothing can be changed then
         with quietly(), self.lock, contextlib.suppress(RuntimeError):
-            if outcome.state == "pruned" and outcome.history:
-                trial.report(outcome.history[-1][1], outcome.history[-1][0])  # TPE ranks pruned ones by it
+            if ended.state == "pruned" and ended.history:
+                trial.report(ended.history[-1][1], ended.history[-1][0])  # TPE ranks pruned ones by it
             trial.set_user_attr("outcome", facts)
             self._end(trial.number, facts)
 
@@ -252,9 +206,7 @@ class KeptStudy:
         with quietly(), self.lock:
             self._end(asked.number, None)
 
-    def _end(self, number: int, outcome: Mapping[str, Any] | None) -> None:
-        from optuna.trial import TrialState
-
+    def _end(self, number: int, outcome: Flat | None) -> None:
         # To Optuna a trial that failed is pruned before its first report. TPE does not see failed ones, takes
         # their place for unexplored, and asks there again and again: 45 of 54 trials in a test.
         value, state = None, TrialState.PRUNED
@@ -265,17 +217,17 @@ class KeptStudy:
         self.study.tell(number, value, state, skip_if_finished=True)
 
 
-def _current(value: Any) -> Any:
+def _current(value: object) -> object:
     """Fixed parameters, or a space, by their names of today."""
     return current_parameters(value) if isinstance(value, Mapping) else value
 
 
-def _counts(one: optuna.trial.FrozenTrial) -> bool:
+def _counts(one: FrozenTrial) -> bool:
     """Whether a trial is done or under way: one that ended without an outcome was interrupted."""
     return not one.state.is_finished() or "outcome" in one.user_attrs
 
 
-def _trial(one: optuna.trial.FrozenTrial) -> Trial:
+def _trial(one: FrozenTrial) -> Trial:
     outcome = dict(one.user_attrs["outcome"])
     outcome["history"] = tuple((epoch, score) for epoch, score in outcome.get("history", ()))
     return Trial(one.number, one.user_attrs.get("parameters", {}), **outcome)
@@ -287,8 +239,3 @@ def _suggested(trial: optuna.Trial, name: str, domain: Domain) -> Value:
     if isinstance(domain, Powers):
         return 1 << trial.suggest_int(name, domain.scaled(domain.low), domain.scaled(domain.high))
     return trial.suggest_float(name, domain.low, domain.high, log=domain.log)
-
-
-def _inside(domain: Domain, value: Any) -> Any:
-    """A value as Optuna knows it: a power of two by its exponent."""
-    return domain.scaled(value) if isinstance(domain, Powers) else value

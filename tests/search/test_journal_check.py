@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from truepair.errors import StorageError, TruepairError
-from truepair.tuning.study import KeptStudy
+from truepair.search.study import KeptStudy
 
 pytest.importorskip("optuna")
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError
 from truepair.evaluation.metrics import METRICS, Floats, parse_metric
@@ -20,28 +22,38 @@ from truepair.models.factor_matrices import dense
 from truepair.randomness import random_order, stream_key
 from truepair.ranking.prepared_items import tie_order
 from truepair.ranking.torch_top_k import best_columns
-from truepair.recommender.automatic.work import blend_work
 
 MOST_ITEMS = 10_000  # the weights of a blend are a dense matrix of items x items
 POWER = 0.25  # of users and items: between .1 and .35 on every dataset that was searched
+FEWEST_SOLVED = 3  # regularisations; where the training is too short beside them, there is no blend
 _SCORES = 40_000_000  # of the users whose lists judge a blend, for all items
 _FIRST_L2, _RATIO = 500.0, 3.0
 _LEAST_L2, _MOST_L2 = 5.0, 2e6
-FEWEST_SOLVED = 3  # regularisations; where the training is too short beside them, there is no blend
 _WEIGHTS = (0.15, 0.3, 0.6, 1.2, 2.4, 4.8)  # in units of 1 / temperature, the scale of the trained scores
+_LISTED = 60  # counted work of a score that is masked and ranked
+_SOLVED = 0.7  # counted work of EASE's inverse, for each cube of items
 
 
-def solving_seconds(n_items: int) -> float:
-    """About how long EASE takes to solve on two cores: its time grows with the cube of the items."""
-    return 2.0 * n_items**3 / 5e10
+def ranking_work(n_users: int, n_items: int, dim: int) -> float:
+    """The counted work of lists for these users; the unit is that of `step_work`."""
+    return float(n_users * n_items * (_LISTED + dim))
 
 
 def regularisation_work(train: Interactions, valid: Interactions) -> float:
-    """The counted work of one regularisation with all its weights."""
-    rows = (valid.user_counts > 0) & (train.user_counts > 0)
-    n_users = min(int(rows.sum()), _SCORES // train.n_items)
-    n_pairs = int(train.user_counts[rows].sum()) * n_users // max(int(rows.sum()), 1)
-    return blend_work(n_users, train.n_items, n_pairs, len(_WEIGHTS))
+    """The counted work of one regularisation of EASE: solved, and judged with all weights."""
+    rows, n_items = (valid.user_counts > 0) & (train.user_counts > 0), train.n_items
+    n_rows = int(rows.sum())
+    n_users = min(n_rows, _SCORES // n_items)
+    n_scores = int(train.user_counts[rows].sum()) * n_users // max(n_rows, 1) * n_items
+    return _SOLVED * n_items**3 + n_scores + ranking_work(n_users, n_items, (len(_WEIGHTS) - 1) * _LISTED)
+
+
+class TriedBlend(TypedDict):
+    """A regularisation with the best of its weights."""
+
+    l2: float
+    weight: float
+    score: float
 
 
 class BlendChoice(NamedTuple):
@@ -51,7 +63,7 @@ class BlendChoice(NamedTuple):
     weight: float
     alone: float
     blended: float
-    tried: list[dict[str, Any]]
+    tried: list[TriedBlend]
 
 
 def choose_blend(
@@ -67,39 +79,40 @@ def choose_blend(
     judge = _Judge.of(train, valid, metric, seed, device)
     own = judge.trained_scores(users, items)
     alone = judge.per_user(own)
-    tried: list[dict[str, Any]] = []
-    best: tuple[float, float, float, Floats] | None = None
+    tried, scores = list[TriedBlend](), dict[float, float]()
+    chosen, weight, blended, best = EASE(), 0.0, -math.inf, alone
     began = time.perf_counter()
-    for l2 in _regularisations(tried):
+    for l2 in _regularisations(scores):
         passed = time.perf_counter() - began
         if tried and (len(tried) == most or passed + 2 * passed / len(tried) > seconds):
             break
-        added = judge.ease_scores(EASE(l2=l2, user_power=POWER, item_power=POWER), train)
-        found = []
+        ease = EASE(l2=l2, user_power=POWER, item_power=POWER)
+        added, top, top_weight = judge.ease_scores(ease, train), -math.inf, 0.0
         for unit in _WEIGHTS:
             each = judge.per_user(own + added * (unit / temperature))
-            found.append((float(each.mean()), float(f"{unit / temperature:.4g}"), l2, each))
-        top = max(found, key=lambda one: one[0])
-        tried.append({"l2": l2, "weight": top[1], "score": round(top[0], 6)})
-        if best is None or top[0] > best[0]:
-            best = top
-    assert best is not None
-    gain = best[3] - alone
+            if (mean := float(each.mean())) > top:
+                top, top_weight = mean, float(f"{unit / temperature:.4g}")
+            if mean > blended:
+                chosen, weight, blended, best = ease, top_weight, mean, each
+        scores[l2] = round(top, 6)
+        tried.append({"l2": l2, "weight": top_weight, "score": scores[l2]})
+    gain = best - alone
     error = float(gain.std(ddof=1)) / math.sqrt(len(gain)) if len(gain) > 1 else math.inf
-    chosen = EASE(l2=best[2], user_power=POWER, item_power=POWER) if gain.mean() > error else None
-    return BlendChoice(chosen, best[1], round(float(alone.mean()), 6), round(best[0], 6), tried)
+    is_better = gain.mean() > error
+    return BlendChoice(
+        chosen if is_better else None, weight, round(float(alone.mean()), 6), round(blended, 6), tried
+    )
 
 
-def _regularisations(tried: list[dict[str, Any]]) -> Any:
+def _regularisations(scores: Mapping[float, float]) -> Iterator[float]:
     """The first regularisation and its neighbours, then further in the direction of the best one."""
     yield _FIRST_L2
     yield float(f"{_FIRST_L2 / _RATIO:.3g}")
     yield _FIRST_L2 * _RATIO
     while True:
-        known = {one["l2"]: one["score"] for one in tried}
-        best = max(known, key=lambda l2: known[l2])
-        further = float(f"{best * _RATIO if best == max(known) else best / _RATIO:.3g}")
-        if best not in (max(known), min(known)) or not _LEAST_L2 <= further <= _MOST_L2:
+        low, high, best = min(scores), max(scores), max(scores, key=scores.__getitem__)
+        further = float(f"{best * _RATIO if best == high else best / _RATIO:.3g}")
+        if low < best < high or not _LEAST_L2 <= further <= _MOST_L2:
             return
         yield further
 
@@ -108,7 +121,7 @@ def _regularisations(tried: list[dict[str, Any]]) -> Any:
 class _Judge:
     """Dense scores of some of the held-out users, and the metric of the lists that they give."""
 
-    rows: np.ndarray[Any, Any]
+    rows: Codes
     history: sp.csr_array  # of these users
     order: Tensor  # column -> item, in scores, `seen` and `target`
     seen: Tensor  # [n, items], what is not listed
@@ -120,16 +133,13 @@ class _Judge:
         rows = np.flatnonzero((valid.user_counts > 0) & (train.user_counts > 0))
         if not len(rows):
             raise InputError("no user has held-out and trained pairs, so that no blend can be chosen.")
-        drawn = random_order(stream_key(seed, int.from_bytes(b"blend", "big")), len(rows))[
-            : _SCORES // train.n_items
-        ]
-        rows = np.sort(rows[drawn])
-        history, held_out = (
-            sp.csr_array(part[rows]) for part in (train.weighted_csr(), valid.csr())
-        )  # weights are above 0
-        seen, target = (torch.from_numpy(part.toarray()).to(device) > 0 for part in (history, held_out))
+        sampled = random_order(stream_key(seed, int.from_bytes(b"blend", "big")), len(rows))
+        rows = np.sort(rows[sampled[: _SCORES // train.n_items]])
+        history = sp.csr_array(train.weighted_csr()[rows])  # weights are above 0
+        seen = torch.from_numpy(history.toarray()).to(device) > 0
         if train.dislikes is not None:
             seen |= torch.from_numpy(train.dislikes.csr()[rows].toarray()).to(device) > 0
+        target = torch.from_numpy(valid.csr()[rows].toarray()).to(device) > 0
         order = torch.tensor(tie_order(train.n_items), device=device)
         return _Judge(rows, history, order, seen[:, order], target[:, order], metric)
 

@@ -10,9 +10,10 @@ import pytest
 
 from processes import start
 from truepair.errors import InputError, StorageError, TrainingError
-from truepair.tuning import SHAPES, Choice, Powers, Range, When, run_search
-from truepair.tuning.lock import JournalLock, is_dead, this_process
-from truepair.tuning.trials import is_behind
+from truepair.search.domains import Choice, Powers, Range, When
+from truepair.search.journal import JournalLock, is_dead, this_process
+from truepair.search.running import SHAPES, run_search
+from truepair.search.trials import is_behind
 
 pytest.importorskip("optuna")
 
@@ -355,7 +356,7 @@ def test_a_running_trial_of_a_living_process_is_left_alone(tmp_path):
 
 def _limited(run):
     """Waiting, in this test, is an error."""
-    from truepair.tuning import search_loop as tuning_search
+    from truepair.search import running as tuning_search
 
     before, tuning_search.time = tuning_search.time, _NoSleep
     try:

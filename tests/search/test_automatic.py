@@ -10,19 +10,20 @@ import pytest
 import torch
 
 import truepair as tp
+from truepair.data.durations import budget_seconds
 from truepair.data.ids import IdMap
 from truepair.data.simulation import simulate_world
 from truepair.errors import InputError
 from truepair.evaluation import Validation
 from truepair.models.closed_forms import EASE
-from truepair.recommender.automatic import choice, search, user_sample
-from truepair.recommender.automatic import settings_file as settings_module
-from truepair.recommender.automatic.blend_choice import _Judge, choose_blend
-from truepair.recommender.automatic.budget import Stopwatch, seconds_of
-from truepair.recommender.automatic.choice import judging_metric
-from truepair.recommender.automatic.climb import FIRST_PLACE, FIRST_POPULARITY, Climb, Point
-from truepair.recommender.automatic.settings_file import settings_file
 from truepair.recommender.holdout import hold_out
+from truepair.search import automatic, plan, trials
+from truepair.search.automatic import chosen_settings, judging_metric
+from truepair.search.blend_choice import _Judge, choose_blend
+from truepair.search.climb import FIRST_PLACE, FIRST_POPULARITY, Point, climb
+from truepair.search.plan import SettingsSearch, Stopwatch
+from truepair.search.settings_file import settings_file
+from truepair.search.trials import Trial
 from truepair.spec import SEARCHED
 from truepair.training import EpochRecord, FitResult
 
@@ -132,7 +133,7 @@ def test_a_list_that_would_hold_all_items_is_judged_by_half_of_them(data):
 
 
 def test_the_search_is_judged_in_the_way_of_the_test_part(data, monkeypatch):
-    monkeypatch.setattr(choice, "_LEAST_USERS", 5)
+    monkeypatch.setattr(automatic, "_LEAST_USERS", 5)
     timed = dataclasses.replace(data, time=np.random.default_rng(0).permutation(len(data)))
     short = {**QUICK, "epochs": 1, "temperature": 0.2, "popularity": 0.0, "blend": EASE()}
 
@@ -174,9 +175,9 @@ def test_short_runs_climb_and_are_few(data, monkeypatch):
             found.append(FitResult(*vectors, "full", job, (record,), job.settings.epochs, score=score))
         return found
 
-    monkeypatch.setattr(search, "fit_many", landscape)
-    monkeypatch.setattr(search, "_MOST_WORK", 9)
-    found = choice.choose(tp.Recommender(device="cpu").spec, _whole(data)).spec
+    monkeypatch.setattr(trials, "fit_many", landscape)
+    monkeypatch.setattr(plan, "_MOST_WORK", 9)
+    found = chosen_settings(tp.Recommender(device="cpu").spec, _whole(data)).spec
     assert asked[:3] == [(place, 0.8, 64, 14) for place in (4, 0, 8)]
     assert asked[-1] == (5, 1.2, 256, 40)  # one place below the best
     assert len(asked) <= 11
@@ -193,14 +194,15 @@ def test_the_climb_ends_near_the_top_of_what_was_measured(grid):
     """Grids of short runs, on held-out pairs of ten datasets: docs/automatic.md."""
     points = itertools.product(grid["places"], grid["popularities"])
     measured = dict(zip(points, itertools.chain(*grid["scores"]), strict=True))
-    found = {}
+    found, tops = {}, []
 
-    def run(points):
+    def steps():
+        first = Point(FIRST_PLACE, FIRST_POPULARITY, grid["dim"], grid["epochs"])
+        tops.append((yield from climb(first, ("temperature", "popularity"), 9, found)))
+
+    for points in steps():
         found.update({point: measured[point.place, point.popularity] for point in points})
-
-    climb = Climb(run, lambda: found, lambda: False, ("temperature", "popularity"), 9)
-    top = climb.top(Point(FIRST_PLACE, FIRST_POPULARITY, grid["dim"], grid["epochs"]))
-    assert found[top] > 0.99 * max(measured.values())
+    assert found[tops[0]] > 0.99 * max(measured.values())
     assert len(found) <= 9
 
 
@@ -213,20 +215,20 @@ def _whole(data):
 )
 def test_training_stops_early_only_for_a_clear_gain(scores, epoch):
     history = tuple(EpochRecord(n, 0.0, None, score, 0.1, 0.0) for n, score in enumerate(scores, 1))
-    assert search._last_good(FitResult(None, None, "full", history=history)) == (epoch, scores[epoch - 1])
+    assert plan._last_good(FitResult(None, None, "full", history=history)) == (epoch, scores[epoch - 1])
 
 
 def test_the_search_learns_from_some_of_many_users(data, monkeypatch):
     seen = []
-    whole = search.fit_many
+    whole = trials.fit_many
 
     def counted(jobs, judge, **options):
         seen.extend((job.interactions.n_users, judge.target.n_users) for job in jobs)
         return whole(jobs, judge, **options)
 
-    monkeypatch.setattr(search, "fit_many", counted)
-    monkeypatch.setattr(user_sample, "MOST_USERS", 120)
-    monkeypatch.setattr(choice, "_LEAST_USERS", 50)
+    monkeypatch.setattr(trials, "fit_many", counted)
+    monkeypatch.setattr(automatic, "MOST_USERS", 120)
+    monkeypatch.setattr(automatic, "_LEAST_USERS", 50)
     model = tp.Recommender(**QUICK).fit(data)
     assert set(seen) == {(120, 120)}
     assert model.facts_["automatic"]["hold out"].endswith(" of 120 of the 150 users")
@@ -234,7 +236,7 @@ def test_the_search_learns_from_some_of_many_users(data, monkeypatch):
 
 
 def test_a_run_that_fails_is_not_chosen(data, monkeypatch):
-    whole = search.fit_many
+    whole = trials.fit_many
 
     def failing(jobs, *args, **options):
         found = whole(jobs, *args, **options)
@@ -243,7 +245,7 @@ def test_a_run_that_fails_is_not_chosen(data, monkeypatch):
             for j, f in zip(jobs, found, strict=True)
         ]
 
-    monkeypatch.setattr(search, "fit_many", failing)
+    monkeypatch.setattr(trials, "fit_many", failing)
     facts = tp.Recommender(**QUICK).fit(data).facts_["automatic"]
     assert any(trial["score"] is None for trial in facts["trials"])
     assert facts["chosen"]["temperature"] != 0.2
@@ -263,44 +265,44 @@ def test_the_full_run_is_left_out_where_it_decides_nothing(data):
 
 
 def test_a_sample_of_users_has_those_who_judge(data, monkeypatch):
-    monkeypatch.setattr(user_sample, "MOST_USERS", 110)
+    monkeypatch.setattr(automatic, "MOST_USERS", 110)
     split = tp.split_random(data, test=0.1, valid=0.1)
     few = split.valid.take(split.valid.users >= 40)
     split = dataclasses.replace(split, valid=few)
     n = int((few.user_counts > 0).sum())
     assert n < 110
-    users = user_sample.some_users(split, seed=0)
+    users = automatic.some_users(split, seed=0)
     assert len(users) == 110
     assert set(np.unique(few.users)) <= set(users.tolist())
 
 
 def test_without_a_validation_part_users_with_one_pair_come_last(data, monkeypatch):
-    monkeypatch.setattr(user_sample, "MOST_USERS", 110)
+    monkeypatch.setattr(automatic, "MOST_USERS", 110)
     first = data.indptr[:-1]
     kept = np.isin(np.arange(len(data)), first) | (data.users < 100)  # the others have one pair
     split = tp.split_given(data.take(kept), data.take(~kept))
-    assert set(range(100)) <= set(user_sample.some_users(split, seed=0).tolist())
+    assert set(range(100)) <= set(automatic.some_users(split, seed=0).tolist())
 
 
 @pytest.mark.parametrize(("most", "n_items", "expected"), [(110, 60, 110), (20, 60, 30), (20, 400, None)])
 def test_a_sample_has_half_as_many_users_as_items(data, most, n_items, expected, monkeypatch):
-    monkeypatch.setattr(user_sample, "MOST_USERS", most)
+    monkeypatch.setattr(automatic, "MOST_USERS", most)
     larger = dataclasses.replace(data, item_ids=IdMap.range(n_items))
     split = tp.split_random(larger, test=0.1)
-    users = user_sample.some_users(split, seed=0)
+    users = automatic.some_users(split, seed=0)
     assert (None if users is None else len(users)) == expected
 
 
 def test_some_of_a_sample_judge(data, monkeypatch):
     part = hold_out(data, "random", 0.2)
-    assert user_sample.judged_by_some(part, seed=0) is part
-    monkeypatch.setattr(user_sample, "MOST_USERS", 30)
-    found = user_sample.judged_by_some(part, seed=0)
+    assert automatic.judged_by_some(part, seed=0) is part
+    monkeypatch.setattr(automatic, "MOST_USERS", 30)
+    found = automatic.judged_by_some(part, seed=0)
     judges = np.flatnonzero(found.valid.user_counts)
     assert len(judges) == 30
     assert np.array_equal(found.valid.keys, part.valid.keys[np.isin(part.valid.users, judges)])
     assert found.train is part.train
-    others = np.flatnonzero(user_sample.judged_by_some(part, seed=1).valid.user_counts)
+    others = np.flatnonzero(automatic.judged_by_some(part, seed=1).valid.user_counts)
     assert set(judges) != set(others)
 
 
@@ -309,19 +311,19 @@ def test_the_pairs_of_a_sample_keep_their_columns(data):
     columns = {name: rng.integers(1, 100, len(data)) for name in ("rating", "weight", "time")}
     whole = dataclasses.replace(data, **columns, time_kind="order")
     users = np.array([0, 5, 6, 149])
-    found, chosen = user_sample.only_users(whole, users), np.isin(data.users, users)
+    found, chosen = automatic.only_users(whole, users), np.isin(data.users, users)
     assert found.items.tolist() == data.items[chosen].tolist()
     assert users[found.users].tolist() == data.users[chosen].tolist()
     assert (found.n_users, found.n_items, found.time_kind) == (4, data.n_items, "order")
     for name, column in columns.items():
         assert getattr(found, name).tolist() == column[chosen].tolist()
-    assert not len(user_sample.only_users(whole, np.empty(0, np.int64)))
+    assert not len(automatic.only_users(whole, np.empty(0, np.int64)))
 
 
 @pytest.mark.parametrize("how", ["last", "time"])
 def test_a_sample_is_held_out_by_time(data, how, monkeypatch):
-    monkeypatch.setattr(user_sample, "MOST_USERS", 120)
-    monkeypatch.setattr(choice, "_LEAST_USERS", 5)
+    monkeypatch.setattr(automatic, "MOST_USERS", 120)
+    monkeypatch.setattr(automatic, "_LEAST_USERS", 5)
     timed = dataclasses.replace(data, time=np.random.default_rng(0).permutation(len(data)))
     facts = tp.Recommender(**QUICK, hold_out=how).fit(timed).facts_["automatic"]
     assert facts["hold out"].startswith(f"hold_out(how={how!r}")
@@ -330,39 +332,41 @@ def test_a_sample_is_held_out_by_time(data, how, monkeypatch):
 @pytest.mark.parametrize(("given", "sample"), [(None, 8), (4, 4), (100, 16), (1000, 80)])
 def test_a_sample_has_a_part_of_a_given_block(data, given, sample, monkeypatch):
     blocks = []
-    whole = search.fit_many
+    whole = trials.fit_many
 
     def kept(jobs, judge, **options):
         blocks.extend((job.settings.batch_size, job.settings.optimizer_state) for job in jobs)
         return whole(jobs, judge, **options)
 
-    monkeypatch.setattr(search, "fit_many", kept)
+    monkeypatch.setattr(trials, "fit_many", kept)
     fixed = {"epochs": 1, "optimizer_state": "half", "metric": "ndcg@10"}
     spec = tp.Recommender(device="cpu", batch_size=given, **fixed).spec
     spec = dataclasses.replace(spec, searched=("temperature",))
     many = dataclasses.replace(data, user_ids=IdMap.range(1875))  # the data are a sample of 8% of these
     part = hold_out(data, "random", 0.1)
-    monkeypatch.setattr(search, "default_batch_size", lambda *size: 16)
-    plan = search.SettingsSearch(spec, part, Stopwatch(None), False, users=np.arange(150), whole=many)
-    plan.result()
+    monkeypatch.setattr(plan, "default_batch_size", lambda *size: 16)
+    search = SettingsSearch(spec, part, many, Stopwatch(None), users=np.arange(150))
+    for points in search.batches():
+        jobs = [search.job(point) for point in points]
+        search.add(points, trials.run_jobs(jobs, search.judge, "auto"), 0.1)
     assert {state for _, state in blocks} == {"device"}
     assert {block for block, _ in blocks} == {sample}
-    assert plan.whole_size.batch == (given or plan.whole_size.batch)
+    assert search.whole_size.batch == (given or search.whole_size.batch)
 
 
 def test_the_time_of_everything_is_that_of_the_counted_work(data):
     spec = tp.Recommender(device="cpu", batch_size=50).spec
     part = hold_out(data, "random", 0.1)
-    alone = search.SettingsSearch(spec, part, Stopwatch(None), False)
-    assert alone._times_longer(Point(4, 0.8, 64, 5)) == 1
+    alone = SettingsSearch(spec, part, part.train, Stopwatch(None))
+    assert alone._times_longer(64) == 1
     many = dataclasses.replace(data, user_ids=IdMap.range(1500))
-    plan = search.SettingsSearch(spec, part, Stopwatch(None), False, users=np.arange(150), whole=many)
-    steps = 30 / -(-150 // plan.size.batch)
-    assert 0.3 * steps < plan._times_longer(Point(4, 0.8, 64, 5)) < 10 * steps
+    sampled = SettingsSearch(spec, part, many, Stopwatch(None), users=np.arange(150))
+    steps = 30 / -(-150 // sampled.size.batch)
+    assert 0.3 * steps < sampled._times_longer(64) < 10 * steps
 
 
 def test_a_state_that_cannot_be_kept_elsewhere_is_an_error_before_the_search(data, monkeypatch):
-    monkeypatch.setattr(search, "fit_many", None)
+    monkeypatch.setattr(trials, "fit_many", None)
     with pytest.raises(InputError, match="optimizer_state = 'half' needs 64 steps in an epoch or more"):
         tp.Recommender(**QUICK, optimizer_state="half").fit(data)
 
@@ -371,32 +375,33 @@ def test_a_state_that_cannot_be_kept_elsewhere_is_an_error_before_the_search(dat
     ("seconds", "epochs", "runs"), [((0.1,), 14, 1), ((6.0, 0.1), 14, 2), ((6.0, 2.5), 2, 2), ((20.0,), 1, 1)]
 )
 def test_an_epoch_is_timed_again_if_it_would_shorten_the_runs(data, seconds, epochs, runs, monkeypatch):
-    spec = tp.Recommender(device="cpu").spec
-    plan, times = (
-        search.SettingsSearch(spec, hold_out(data, "random", 0.1), Stopwatch(100.0), False),
-        [*seconds],
-    )
+    part, times = hold_out(data, "random", 0.1), [*seconds]
+    search = SettingsSearch(tp.Recommender(device="cpu").spec, part, part.train, Stopwatch(100.0))
+    for points in search.batches():
+        if points[0].epochs > 1 or not times:
+            break
+        search.trials += [short_run(points[0], times.pop(0))]
+    assert points[0].epochs == epochs
+    assert len(search.trials) == runs
 
-    def run(points):
-        plan.trials += [search.ShortRun(point, 0.2, 0.1, 1, times.pop(0)) for point in points]
 
-    monkeypatch.setattr(plan, "_run", run)
-    assert plan._first().epochs == epochs
-    assert len(plan.trials) == runs
+def short_run(point, seconds):
+    parameters = {"dim": point.dim, "epochs": point.epochs}
+    return Trial(0, parameters, 0.1, 1, "complete", seconds=seconds)
 
 
 def test_the_first_run_which_may_compile_does_not_shorten_the_full_one(data):
     spec = tp.Recommender(device="cpu").spec
-    plan = search.SettingsSearch(spec, hold_out(data, "random", 0.1), Stopwatch(1000.0), False)
-    point = Point(4, 0.8, 64, 1)
-    plan.trials = [search.ShortRun(point, 0.2, 0.1, 1, seconds) for seconds in (100.0, 0.1, 0.2)]
-    assert plan._full(point).epochs == 40
-    plan.trials = plan.trials[:1]
-    assert plan._full(point).epochs < 40
+    part, point = hold_out(data, "random", 0.1), Point(4, 0.8, 64, 1)
+    search = SettingsSearch(spec, part, part.train, Stopwatch(1000.0))
+    search.trials = [short_run(point, seconds) for seconds in (100.0, 0.1, 0.2)]
+    assert search._full(point).epochs == 40
+    search.trials = search.trials[:1]
+    assert search._full(point).epochs < 40
 
 
 def test_no_full_run_judges_a_blend_that_cannot_be(data, monkeypatch):
-    monkeypatch.setattr(search, "MOST_ITEMS", data.n_items - 1)
+    monkeypatch.setattr(plan, "MOST_ITEMS", data.n_items - 1)
     facts = tp.Recommender(**QUICK).fit(data).facts_["automatic"]
     assert {trial["dim"] for trial in facts["trials"]} == {64}
     assert facts["blend"] == {"skipped": f"EASE has a number for each two of {data.n_items} items"}
@@ -410,11 +415,8 @@ def test_no_full_run_judges_a_blend_that_cannot_be(data, monkeypatch):
 )
 def test_the_dimension_on_a_gpu_fits_into_half_of_its_memory(data, free, dim, monkeypatch):
     assert data.n_users + data.n_items == 210
-    spec = tp.Recommender(device="cpu").spec
-    plan = search.SettingsSearch(spec, hold_out(data, "random", 0.1), Stopwatch(None), False)
-    plan.device = torch.device("cuda")
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 1e12))
-    assert plan.full_dim == dim
+    assert plan.largest_dim(torch.device("cuda"), data.n_users, data.n_items) == dim
 
 
 @pytest.mark.parametrize(
@@ -422,10 +424,7 @@ def test_the_dimension_on_a_gpu_fits_into_half_of_its_memory(data, free, dim, mo
     [(210, 256), (480_000, 256), (500_000, 128), (970_000, 128), (1_000_000, 64), (10**7, 64)],
 )
 def test_the_dimension_on_a_cpu_needs_three_gigabytes_at_most(data, n_users, dim):
-    spec = tp.Recommender(device="cpu").spec
-    plan = search.SettingsSearch(spec, hold_out(data, "random", 0.1), Stopwatch(None), False)
-    plan.n_users = n_users
-    assert plan.full_dim == dim
+    assert plan.largest_dim(torch.device("cpu"), n_users, data.n_items) == dim
     assert dim == 64 or 24 * dim * (n_users + data.n_items) <= 3e9
 
 
@@ -503,7 +502,7 @@ def test_regularisations_are_as_many_as_allowed(data):
     ("text", "seconds"), [("90s", 90), ("2min", 120), ("1h30min", 5400), (7, 7), ("1.5 h", 5400)]
 )
 def test_a_budget_is_read(text, seconds):
-    assert seconds_of(text) == seconds
+    assert budget_seconds(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "2", "fast", "2min!", "0s", -1, 0, float("nan"), "1d"])
@@ -519,7 +518,7 @@ def test_a_budget_bounds_the_runs(data, monkeypatch):
             self.looks = getattr(self, "looks", 0) + 1
             return float(self.looks)
 
-    monkeypatch.setattr(choice, "Stopwatch", Late)
+    monkeypatch.setattr(automatic, "Stopwatch", Late)
     counts = {}
     for budget in (20, 1000):
         model = tp.Recommender(device="cpu", metric="ndcg@10", batch_size=32).fit(data, budget=budget)
@@ -552,7 +551,7 @@ def test_an_interrupted_run_goes_on_with_its_settings(data, model, tmp_path, mon
     parameters = {**QUICK, "schedule": "constant"}
     tp.Recommender(**{**parameters, "epochs": 2}).fit(data, checkpoint=path)
     before = json.loads(settings_file(path).read_text())
-    monkeypatch.setattr(settings_module, "choose", lambda *_: pytest.fail("there was a choice"))
+    monkeypatch.setattr(automatic, "SettingsSearch", lambda *_: pytest.fail("there was a search"))
     resumed = tp.Recommender(**parameters).fit(data, checkpoint=path)
     assert len(resumed.result_.history) == 3
     assert resumed.facts_["automatic"]["chosen"] == before["facts"]["automatic"]["chosen"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,20 +14,21 @@ from truepair.models.closed_forms import CLOSED
 from truepair.models.encoders import Hybrid
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.holdout import split_for_fitting
+from truepair.search.domains import Flat, Space
+from truepair.search.runner import TrainingRunner
+from truepair.search.running import Tuning, check_space, run_search
+from truepair.search.spaces import check_values, default_space, default_values
+from truepair.search.trials import Trial
 from truepair.spec import HOLD_OUTS
 from truepair.spec.defaults import SAMPLED, with_defaults
-from truepair.spec.parameters import PARTS, by_fields, same_parameters
+from truepair.spec.parameters import PARAMETERS, PARTS, by_fields, same_parameters
 from truepair.storage.old_names import current_parameters
-from truepair.tuning.domains import Space
-from truepair.tuning.runner import training_runner
-from truepair.tuning.search_loop import Tuning, check_space, run_search
-from truepair.tuning.spaces import check_values, default_space, default_values
-from truepair.tuning.trials import Trial
+from truepair.storage.types import Json, Source
 
 
 def tune(
-    data: Any,
-    valid: Any = None,
+    data: Source,
+    valid: Source = None,
     *,
     space: Space | None = None,
     trials: int = 30,
@@ -48,7 +49,7 @@ def tune(
     as the parameter `hold_out` says. The test part
     of a split is not used. Trial 0 is the default: the model without a search. `parameters` are fixed: names
     of Recommender, and with `**{"loss.tau": 0.1}` fields of its loss, encoder and sampler. `space` is what to
-    search, by default what suits these three; see `truepair.tuning.domains`. With a file as `storage`, a
+    search, by default what suits these three; see `truepair.search.domains`. With a file as `storage`, a
     search that was stopped continues, and several processes may share the work. The other options are those
     of `run_search`.
 
@@ -60,7 +61,7 @@ def tune(
     """
     plan = plan_search(parameters, space)
     split = split_for_fitting(data, valid, plan.validation, plan.model.seed, plan.model.hold_out)
-    options: dict[str, Any] = {"trials": trials, "study": study, "together": together, "on_trial": on_trial}
+    options: Json = {"trials": trials, "study": study, "together": together, "on_trial": on_trial}
     options |= {"on_best": on_best, "extensions": extensions, "prune": prune, "progress": progress}
     if storage is not None:
         return plan.run(split, storage=storage, **options)
@@ -80,7 +81,7 @@ class SearchPlan:
     """
 
     model: Recommender
-    fixed: Mapping[str, Any]
+    fixed: Flat
     space: Space
     validation: float
     keep_space: bool = False
@@ -97,7 +98,7 @@ class SearchPlan:
         if split.valid is None:
             raise InputError("the split has no validation part to score trials on; make one with valid=0.1.")
         model = self.model
-        runner = training_runner(self.fixed, split.train, split.valid, model.metric, model.engine)
+        runner = TrainingRunner(self.fixed, split.train, split.valid, model.metric, model.engine)
         default = default_values(self.space, _for_fit(self.fixed), split.train)
         options = {"seed": model.seed, "default": default, "keep_space": self.keep_space, **options}
         return run_search(
@@ -105,20 +106,20 @@ class SearchPlan:
         )
 
 
-def plan_search(parameters: Mapping[str, Any], space: Space | None = None) -> SearchPlan:
+def plan_search(parameters: Flat, space: Space | None = None) -> SearchPlan:
     """The plan of a search with these fixed parameters, flat; raise if something in it is invalid."""
     fixed = by_fields(parameters)
-    named: dict[str, Any] = {part: fixed[part] for part in ("loss", "encoder", "sampler") if part in fixed}
+    named: Json = {part: fixed[part] for part in ("loss", "encoder", "sampler") if part in fixed}
     keep_space = space is None
     if space is None and fixed.get("sampler", "full") != "full" and fixed.get("encoder") not in CLOSED:
         # a search means one optimizer, on whatever device it continues
-        fixed["optimizer"] = with_defaults({**Recommender().get_params(), **fixed})["optimizer"]
+        fixed["optimizer"] = with_defaults({**PARAMETERS, **fixed})["optimizer"]
         named["optimizer"] = fixed["optimizer"]
     space = default_space(**named) if space is None else current_parameters(space)
     taken = {*fixed, *same_parameters(fixed)}
     space = {name: entry for name, entry in space.items() if name not in taken}
     _check_names([*fixed], [*space])
-    known = {**Recommender().get_params(), **fixed}
+    known = {**PARAMETERS, **fixed}
     check_space(space, {name: value for name, value in known.items() if name not in space})
     check_values(space, _for_fit(fixed))
     model = Recommender.of({name: value for name, value in fixed.items() if "." not in name})
@@ -138,7 +139,7 @@ def plan_search(parameters: Mapping[str, Any], space: Space | None = None) -> Se
     return SearchPlan(model, fixed, space, share, keep_space)
 
 
-def _for_fit(fixed: Mapping[str, Any]) -> dict[str, Any]:
+def _for_fit(fixed: Flat) -> Json:
     """The parameters without those of the hold-out: here it scores trials, also those of closed forms."""
     return {name: value for name, value in fixed.items() if name not in ("validation", "hold_out")}
 
