@@ -37,6 +37,7 @@ class ClosedForm(ABC):
     the user's own, so that the scores of all users are alike in size and folding in stays exact.
     """
 
+    learns_from_features: ClassVar[bool] = False
     has_term: ClassVar[bool] = False
     """Whether scores are the same for all users, and not sums of weights over a history."""
     sparse_items: ClassVar[bool] = True

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F  # noqa: N812, the name everybody uses
@@ -32,6 +32,7 @@ class Encoder:
     last column for it: 1 for users, the addition for items.
     """
 
+    learns_from_features: ClassVar[bool] = False
     dim: int = 64
     scoring: Literal["dot", "cosine"] = "dot"
     temperature: float = 1.0
@@ -96,6 +97,7 @@ class Hybrid(Encoder):
     (`l2_users`, `l2_items`) act on the free vectors only, so that they leave more to the features.
     """
 
+    learns_from_features: ClassVar[bool] = True
     user_features: Features | None = field(default=None, repr=False)
     item_features: Features | None = field(default=None, repr=False)
 

@@ -87,12 +87,12 @@ class Recommender(Parameters):
     @property
     def spec(self) -> Spec:
         """The spec of the parameters, checked: raise if one is invalid, or is given and has no effect."""
-        return Spec.of(self.given())
+        return Spec.of(self.get_params())
 
     def job(self, interactions: Interactions) -> Job:
         """The training job that the parameters describe for these interactions."""
         disliked = interactions.disliked is not None
-        return Spec.of(self.given(), disliked=disliked, unused="drop").job(interactions)
+        return Spec.of(self.get_params(), disliked=disliked, unused="drop").job(interactions)
 
     def __repr__(self) -> str:
         given = [f"{name}={value!r}" for name, value in self.given().items()]
@@ -132,7 +132,7 @@ class Recommender(Parameters):
         source = opened(interactions)
         train = source.train if isinstance(source, Split) else source
         if train.disliked is not None:
-            spec = Spec.of(self.given(), disliked=True)
+            spec = Spec.of(self.get_params(), disliked=True)
         split = split_for_fitting(source, valid, spec.validation, spec.settings.seed, spec.hold_out)
         if split.valid is None and self.patience not in ("auto", None):
             raise InputError(f"patience = {self.patience} has no effect: {self._nothing_held_out(spec)}.")

@@ -14,7 +14,6 @@ from truepair.data.interactions import Interactions
 from truepair.data.split import Split
 from truepair.evaluation import Validation
 from truepair.models.closed_forms import ClosedForm
-from truepair.models.encoders import Hybrid
 from truepair.models.factor_matrices import dense
 from truepair.models.scorer import Scorer, stored_scorer, trained_scorer
 from truepair.prior import prepare
@@ -98,7 +97,7 @@ def _train(
     job, facts = prepare(
         spec.job(train, encoder=encoder, settings=settings), engine=spec.engine, progress=progress
     )
-    can_start = not isinstance(encoder, Hybrid)  # an update would not know its features
+    can_start = not encoder.learns_from_features  # an update would not know its features
     run: dict[str, Any] = {"engine": spec.engine, "checkpoint": checkpoint, "progress": progress}
     return fit(job, on_epoch, **run, keep_start=can_start), facts
 

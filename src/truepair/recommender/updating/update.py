@@ -20,7 +20,6 @@ from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError, check_whole
 from truepair.losses import Loss
-from truepair.models.encoders import Hybrid
 from truepair.models.scorer import Scorer
 from truepair.models.start import Side, Start
 from truepair.randomness import stream_key
@@ -162,10 +161,11 @@ def _trained(model: Model, growth: Growth, epochs: int, progress: bool) -> FitRe
     """The encoder after an update of this many epochs; 0 only gives vectors to those who have none."""
     spec, everything = model.spec, growth.everything
     encoder, settings = spec.trained, spec.settings_for(len(everything), everything.n_users)
-    if isinstance(encoder, Hybrid):
+    if encoder.learns_from_features:
         raise InputError(
-            "a model with encoder = 'hybrid' cannot be updated: it does not keep the features that its "
-            "vectors are sums of. Fit it again with its features; `add_items` adds new items."
+            f"a model with encoder = {spec.parameters()['encoder']!r} cannot be updated: it does not keep "
+            "the features that its vectors are sums of. Fit it again with its features; `add_items` adds new "
+            "items."
         )
     settings = dataclasses.replace(
         settings,
