@@ -15,7 +15,7 @@ from truepair.data.split import Split
 from truepair.evaluation import Validation
 from truepair.models.closed_forms import ClosedForm
 from truepair.models.factor_matrices import dense
-from truepair.models.scorer import Scorer, stored_scorer, trained_scorer
+from truepair.models.scorer import Scorer, closed_scorer, trained_scorer
 from truepair.prior import prepare
 from truepair.recommender.features.new_items import map_of
 from truepair.recommender.features.tables import NO_TABLES, FeatureTables
@@ -118,7 +118,7 @@ class StopAfter:
 def scorer_of(spec: Spec, result: FitResult, train: Interactions) -> Scorer:
     """The scorer of a result, with EASE where the spec blends it in; EASE's weights are on the device."""
     if result.closed_form is not None:
-        return stored_scorer(result.users, result.items, train.n_items, None, False)
+        return closed_scorer(result.users, result.items)
     users, items = dense("users", result.users), dense("items", result.items)
     scorer = trained_scorer(users, items, bool(spec.trained.popularity))
     return scorer if spec.blend is None else blended(scorer, spec, train)

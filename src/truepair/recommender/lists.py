@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import scipy.sparse as sp
 import torch
 import torch.nn.functional as F  # noqa: N812, the name everybody uses
 from torch import Tensor
@@ -21,7 +22,6 @@ from truepair.data.sources.in_memory import memory_source
 from truepair.errors import InputError, check_choice, check_number, check_whole
 from truepair.evaluation.cold import SERVING, check_cold
 from truepair.evaluation.metrics import Mask
-from truepair.models.closed_forms import Popular
 from truepair.models.factor_matrices import Rows, take_rows, unit_rows
 from truepair.ranking.selection import top_k
 from truepair.recommender.known_ids import as_ids, codes_of
@@ -31,6 +31,7 @@ from truepair.recommender.listing.item_table import ItemTable
 from truepair.recommender.listing.reranking import Reranking, quotas_of
 from truepair.recommender.listing.similarity import cosines
 from truepair.recommender.model import Model
+from truepair.storage.types import Ids
 
 
 @dataclass(frozen=True)
@@ -173,15 +174,14 @@ def _reranking(
         groups, limits = quotas_of(quota, table)
     similarity = None
     if diversify:
-        closed, scorer = model.spec.closed_form, model.scorer
-        if isinstance(closed, Popular):
+        scorer = model.scorer
+        if has_term_only(model):
             raise InputError(
                 "diversify needs vectors of items, and encoder 'popular' has none; use another encoder, such "
                 "as 'mf' or 'ease', or limit a category with quota."
             )
-        rows = scorer.items if closed is None else scorer.weights
-        assert rows is not None
-        similarity = cosines(take_rows(rows, candidates), wide=closed is not None)
+        rows: Rows = scorer.items if scorer.dim else scorer.columns
+        similarity = cosines(take_rows(rows, candidates), wide=not scorer.dim)
     return Reranking(np.ascontiguousarray(groups[:, candidates]), limits, diversify, similarity)
 
 
@@ -205,27 +205,38 @@ class Neighbours:
     def _directions(self) -> Tensor:
         return distinctive(self.model.scorer.items, self.model.popularity)
 
-    def items(self, items: Any, k: int, among: Mask | None = None) -> pa.Table:
-        """A table of item, similar, score, rank; `among`: the items that are listed, by default all."""
-        model, ids = self.model, self.model.seen.item_ids
-        among = model.listed if among is None else among
-        codes = _trained_codes("item", ids, items, among)
-        if (closed := model.spec.closed_form) is not None:
-            weights = model.scorer.weights
-            queries, directions = closed.alike(model.scorer.columns if weights is None else weights, codes)
-        else:
-            queries, directions = take_rows(self._directions, codes), self._directions
-        return _similar("item", queries, directions, ids, codes, among, k)
+    def items(self, items: Ids, k: int, among: Mask | None = None) -> pa.Table:
+        """A table of item, similar, score, rank; `among`: the items that are listed, by default all.
 
-    def users(self, users: Any, k: int) -> pa.Table:
-        """A table of user, similar, score, rank."""
-        model, ids = self.model, self.model.seen.user_ids
-        codes = _trained_codes("user", ids, users, model.trained)
-        if (closed := model.spec.closed_form) is not None:
-            directions = closed.alike_users(model.scorer.rows())
-        else:
-            directions = unit_rows(model.scorer.users)
-        return _similar("user", take_rows(directions, codes), directions, ids, codes, model.trained, k)
+        With weights alone, the similarity of j to i is the weight of i for j: how much i adds to its score.
+        """
+        self._check_differences("items")
+        scorer, ids = self.model.scorer, self.model.seen.item_ids
+        among = self.model.listed if among is None else among
+        codes = _trained_codes("item", ids, items, among)
+        rows: Rows = self._directions if scorer.dim else scorer.columns
+        directions = rows if scorer.dim else sp.csr_array(sp.eye_array(len(ids), dtype=np.float32))
+        return _similar("item", take_rows(rows, codes), directions, ids, codes, among, k)
+
+    def users(self, users: Ids, k: int) -> pa.Table:
+        """A table of user, similar, score, rank: by cosines of vectors, without any of histories."""
+        self._check_differences("users")
+        scorer, ids, trained = self.model.scorer, self.model.seen.user_ids, self.model.trained
+        codes = _trained_codes("user", ids, users, trained)
+        directions = unit_rows(scorer.users if scorer.dim else scorer.rows())
+        return _similar("user", take_rows(directions, codes), directions, ids, codes, trained, k)
+
+    def _check_differences(self, what: str) -> None:
+        if has_term_only(self.model):
+            raise InputError(
+                f"encoder 'popular' has no similarities of {what}; use another encoder, such as 'itemknn' or "
+                "'mf'."
+            )
+
+
+def has_term_only(model: Model) -> bool:
+    """Whether the scores are the same for all users."""
+    return not model.scorer.dim and model.scorer.weights is None
 
 
 def _trained_codes(what: str, ids: IdMap, values: Any, trained: Mask) -> Codes:

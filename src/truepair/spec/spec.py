@@ -32,11 +32,11 @@ SEARCHED = ("temperature", "popularity", "dim", "epochs", "blend")
 
 _SETTINGS = tuple(f.name for f in dataclasses.fields(Settings) if f.name != "batch_size")
 _ENCODER_FIELDS = ("dim", "scoring", "temperature", "popularity")
-_OBJECTS: dict[str, tuple[type | tuple[type, ...], str]] = {  # part -> its classes, and an example
-    "encoder": ((Encoder, ClosedForm), "MF(dim=64)"),
-    "loss": (Loss, "DPL(tau=0.05)"),
-    "sampler": (Sampler, "DNS()"),
-    "blend": (EASE, "EASE(l2=500), or None"),
+_OBJECTS: dict[str, tuple[type | tuple[type, ...], str]] = {  # part -> its classes, and what to give
+    "encoder": ((Encoder, ClosedForm), "one of {}, or an object such as MF(dim=64)"),
+    "loss": (Loss, "one of {}, or an object such as DPL(tau=0.05)"),
+    "sampler": (Sampler, "one of {}, or an object such as DNS()"),
+    "blend": (EASE, "'{}', an object such as EASE(l2=500), or None"),
 }
 
 
@@ -173,9 +173,9 @@ class Spec:
 
 def _part(part: str, known: Given) -> Any:
     """A part that is given as an object or by name; by name, it has the parameters that are fields of it."""
-    value, kinds, (base, example) = known[part], PARTS[part], _OBJECTS[part]
+    value, kinds, (base, remedy) = known[part], PARTS[part], _OBJECTS[part]
     if not isinstance(value, str):
-        check_type(part, value, base, f"give one of {', '.join(kinds)}, or an object such as {example}")
+        check_type(part, value, base, f"give {remedy.format(', '.join(kinds))}")
         return value
     kind = kinds[check_choice(part, value, kinds)]
     if issubclass(kind, Encoder):
