@@ -11,7 +11,7 @@ import torch
 import truepair as tp
 from truepair.data.simulation import simulate_world
 from truepair.errors import InputError, StorageError
-from truepair.recommender.features.extending import NewItems, with_items
+from truepair.recommender.features.new_items import NewItems, with_items
 from truepair.recommender.model_file import KIND, VERSION
 from truepair.storage.tensor_file import read_tensors, write_tensors
 

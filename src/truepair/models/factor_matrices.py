@@ -34,6 +34,14 @@ def take_rows(matrix: Rows, codes: Codes) -> Rows:
     return matrix[codes] if isinstance(matrix, sp.csr_array) else matrix[torch.from_numpy(codes)]
 
 
+def placed_rows(matrix: Tensor, rows: Codes) -> Tensor:
+    """A copy of these rows, in this order; zeros for -1."""
+    found = matrix.new_zeros(len(rows), *matrix.shape[1:])
+    known = np.flatnonzero(rows >= 0)
+    found[torch.from_numpy(known)] = matrix[torch.from_numpy(rows[known])]
+    return found
+
+
 def unit_rows(matrix: Rows) -> Rows:
     """Rows scaled to length 1; a row of zeros does not change."""
     if not isinstance(matrix, sp.csr_array):

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -20,13 +19,11 @@ from truepair.prior import prepare
 from truepair.recommender.features.new_items import map_of
 from truepair.recommender.features.tables import NO_TABLES, FeatureTables
 from truepair.recommender.holdout import joined
-from truepair.recommender.model import Model, no_items
+from truepair.recommender.model import UPDATES, Model
 from truepair.spec import Spec
+from truepair.storage.types import Json
 from truepair.storage.versions import package_version
 from truepair.training import EpochState, FitResult, fit
-
-DATA_FACTS = ("weights", "dislikes")
-"""Facts about all interactions, which change with them; what reading did stays a fact."""
 
 _PACKAGES = ("truepair", "torch", "numpy", "pyarrow")
 
@@ -43,13 +40,13 @@ def fit_split(
     split: Split,
     checkpoint: str | Path | None,
     progress: bool,
-    about: Mapping[str, Any] | None = None,
+    about: Json | None = None,
     tables: FeatureTables = NO_TABLES,
 ) -> Fitted:
     """Learn from the train part; the validation part, if there is one, is used only for scoring."""
     train = split.train
     validation = Validation(split.valid, train, spec.metric) if split.valid is not None else None
-    facts: dict[str, Any] = {}
+    facts: Json = {}
     if spec.closed_form is not None:
         result = solve(spec.closed_form, train, validation, spec.settings.torch_device())
     else:
@@ -62,7 +59,8 @@ def fit_split(
     seen = joined([train] if split.valid is None else [train, split.valid]).pairs_only(weights=True)
     model = Model(
         dataclasses.replace(spec, searched=()), scorer.on_cpu(), seen, train.item_counts,
-        trained=train.user_counts > 0, added=no_items(train.n_items), tau=tau_of(result), start=result.start,
+        trained=train.user_counts > 0, added=np.zeros(train.n_items, dtype=bool),
+        tau=tau_of(result), start=result.start,
         facts=_facts(spec, result, split, score) | facts | dict(about or {}),
     )  # fmt: skip
     if tables.items is not None:
@@ -87,7 +85,7 @@ def _train(
     checkpoint: str | Path | None,
     progress: bool,
     tables: FeatureTables,
-) -> tuple[FitResult, dict[str, Any]]:
+) -> tuple[FitResult, Json]:
     """The trained encoder, and facts about what the loss was prepared with."""
     encoder = tables.given_to(spec.trained)
     settings = spec.settings_for(len(train), train.n_users)
@@ -98,7 +96,7 @@ def _train(
         spec.job(train, encoder=encoder, settings=settings), engine=spec.engine, progress=progress
     )
     can_start = not encoder.learns_from_features  # an update would not know its features
-    run: dict[str, Any] = {"engine": spec.engine, "checkpoint": checkpoint, "progress": progress}
+    run: Json = {"engine": spec.engine, "checkpoint": checkpoint, "progress": progress}
     return fit(job, on_epoch, **run, keep_start=can_start), facts
 
 
@@ -140,7 +138,7 @@ def tau_of(result: FitResult) -> float | tuple[float, ...] | None:
     return tuple(np.asarray(tau, np.float64).tolist())
 
 
-def _facts(spec: Spec, result: FitResult, split: Split, score: float | None) -> dict[str, Any]:
+def _facts(spec: Spec, result: FitResult, split: Split, score: float | None) -> Json:
     """What a model file says about how the model was made."""
     return {
         "data": split.train.hash,
@@ -163,9 +161,9 @@ def _curve(result: FitResult) -> dict[str, list[float | None]]:
     return found if all(score is None for score in scores) else {**found, "validation": scores}
 
 
-def data_facts(train: Interactions) -> dict[str, Any]:
+def data_facts(train: Interactions) -> Json:
     """What reading did, the weights, and the number of dislikes; nothing of what there is not."""
-    facts: dict[str, Any] = {"reading": [str(step) for step in train.history]} if train.history else {}
+    facts: Json = {"reading": [str(step) for step in train.history]} if train.history else {}
     weight = train.weight
     if weight is not None and len(weight) and weight.min() < weight.max():
         numbers = {"lowest": weight.min(), "mean": weight.mean(), "highest": weight.max()}
@@ -173,3 +171,13 @@ def data_facts(train: Interactions) -> dict[str, Any]:
     if train.disliked is not None:
         facts["dislikes"] = len(train.disliked)
     return facts
+
+
+def facts_after(facts: Json, data: Interactions, record: Json) -> Json:
+    """The facts of a model that was changed and knows these pairs now, with a record of the change.
+
+    Scores of the earlier matrices are left out, and so is the split; what reading did stays a fact.
+    """
+    kept = {name: value for name, value in facts.items() if name not in ("split", "weights", "dislikes")}
+    kept |= {"data": data.hash, "metrics": {}, **data_facts(data)}
+    return {**kept, UPDATES: [*facts.get(UPDATES, []), record]}

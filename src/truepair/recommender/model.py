@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import torch
 
 from truepair.data.ids import Codes
@@ -95,13 +93,3 @@ class Model:
         n = len(self.facts.get(UPDATES, []))
         updated = "" if not n else ", updated once" if n == 1 else f", updated {n:,} times"
         return f"fitted on {self.seen}{updated}"
-
-
-def with_record(facts: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
-    """The facts with the record of one more update."""
-    return {**facts, UPDATES: [*facts.get(UPDATES, []), dict(record)]}
-
-
-def no_items(n: int) -> Mask:
-    """A mask of none."""
-    return np.zeros(n, dtype=bool)

@@ -23,9 +23,9 @@ from truepair.losses import Loss
 from truepair.models.scorer import Scorer
 from truepair.models.start import Side, Start
 from truepair.randomness import stream_key
-from truepair.recommender.fitting import DATA_FACTS, Fitted, data_facts, scorer_of, solve, tau_of
+from truepair.recommender.fitting import Fitted, facts_after, scorer_of, solve, tau_of
 from truepair.recommender.holdout import as_interactions
-from truepair.recommender.model import UPDATES, Model, with_record
+from truepair.recommender.model import UPDATES, Model
 from truepair.recommender.updating.merging import merged
 from truepair.recommender.updating.new_rows import Mask, with_new_rows
 from truepair.training import FitResult, Job, fit
@@ -222,10 +222,7 @@ def _fixed(loss: Loss, tau: Any) -> Loss:
 
 
 def _facts(model: Model, pairs: Interactions, growth: Growth, result: FitResult) -> dict[str, Any]:
-    """The facts of the model with a record of this update.
-
-    Scores of the earlier matrices are left out: these are other ones.
-    """
+    """The facts of the model with a record of this update."""
     everything = growth.everything
     record = {
         "new users": int(((everything.user_counts > 0) & ~growth.trained_users).sum()),
@@ -236,9 +233,7 @@ def _facts(model: Model, pairs: Interactions, growth: Growth, result: FitResult)
         "engine": result.engine,
         "data": pairs.hash,
     }
-    facts = {name: v for name, v in model.facts.items() if name not in ("split", *DATA_FACTS)}
-    facts |= {"data": everything.hash, "metrics": {}, **data_facts(everything)}
-    return with_record(facts, record)
+    return facts_after(model.facts, everything, record)
 
 
 def _known_pairs(model: Model, growth: Growth) -> Mask:
