@@ -140,6 +140,10 @@ def tau_of(result: FitResult) -> float | tuple[float, ...] | None:
 
 def _facts(spec: Spec, result: FitResult, split: Split, score: float | None) -> Json:
     """What a model file says about how the model was made."""
+    scores = [record.score for record in result.history]
+    curve: Json = {"loss": [record.loss for record in result.history]}
+    if scores.count(None) < len(scores):
+        curve["validation"] = scores
     return {
         "data": split.train.hash,
         **data_facts(split.train),
@@ -147,18 +151,11 @@ def _facts(spec: Spec, result: FitResult, split: Split, score: float | None) -> 
         "epoch": result.epoch,
         "engine": result.engine,
         "training loss": None if result.epoch is None else result.history[result.epoch - 1].loss,
-        **({"training curve": _curve(result)} if result.history else {}),
+        **({"training curve": curve} if scores else {}),
         "clamped share": result.clamped,
         "metrics": {} if score is None else {f"validation {spec.metric}": score},
         "versions": {name: package_version(name) or "unknown" for name in _PACKAGES},
     }
-
-
-def _curve(result: FitResult) -> dict[str, list[float | None]]:
-    """The loss of each epoch, and the validation score where there is one."""
-    scores = [record.score for record in result.history]
-    found: dict[str, list[float | None]] = {"loss": [record.loss for record in result.history]}
-    return found if all(score is None for score in scores) else {**found, "validation": scores}
 
 
 def data_facts(train: Interactions) -> Json:

@@ -121,11 +121,11 @@ class Spec:
         """The call that repeats a fit with this spec, without a search."""
         own = self.parameters()
         parts = {part: value for part, value in own.items() if part in ("loss", "encoder", "sampler")}
-        usual = {**Spec.of(parts).parameters(), **{name: PARAMETERS[name] for name in parts}}
-        kept = {k: v for k, v in own.items() if repr(v) != repr(usual[k]) and k != "auto"}
-        if self.is_trained:
-            kept["auto"] = False
-        return f"Recommender({', '.join(f'{name}={value!r}' for name, value in kept.items())})"
+        usual, arguments = {**Spec.of(parts).parameters(), "auto": True}, []
+        for name, value in {**own, "auto": isinstance(self.encoder, ClosedForm)}.items():
+            if repr(value) != repr(PARAMETERS[name] if name in parts else usual[name]):
+                arguments.append(f"{name}={value!r}")
+        return f"Recommender({', '.join(arguments)})"
 
     # --- parts -----------------------------------------------------------------------------------------
 
