@@ -59,6 +59,11 @@ class Scorer:
         """Whether there are trained vectors and weights of a closed form."""
         return self.weights is not None and self.dim > 0
 
+    @property
+    def is_popularity(self) -> bool:
+        """Whether the scores are the same for all users."""
+        return self.weights is None and not self.dim
+
     @cached_property
     def columns(self) -> Rows:
         """A row for each item, whose product with a row of a user is the score. [n_items, …]"""
