@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import torch
 
@@ -18,6 +17,7 @@ from truepair.models.scorer import Scorer
 from truepair.models.start import Start
 from truepair.spec import Spec
 from truepair.spec.parameters import as_json
+from truepair.storage.types import Json
 from truepair.training import fold_in
 
 UPDATES = "updates"
@@ -46,7 +46,7 @@ class Model:
     """From features to rows of items; None without features."""
     folded: bool = False
     """Whether the users are new ones that were folded in, and not those of training."""
-    facts: dict[str, Any] = field(default_factory=dict)
+    facts: Json = field(default_factory=dict)
 
     @property
     def listed(self) -> Mask:
@@ -85,7 +85,7 @@ class Model:
         )
         return scorer.query(vectors[:, : scorer.dim], history)
 
-    def parameters_json(self) -> dict[str, Any]:
+    def parameters_json(self) -> Json:
         """The parameters of its spec as plain JSON."""
         return {name: as_json(value) for name, value in self.spec.parameters().items()}
 

@@ -11,7 +11,7 @@ A closed form, and EASE in a blend, is solved again for all pairs, which is exac
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -28,6 +28,7 @@ from truepair.recommender.holdout import as_interactions
 from truepair.recommender.model import UPDATES, Model
 from truepair.recommender.updating.merging import merged
 from truepair.recommender.updating.new_rows import Mask, with_new_rows
+from truepair.storage.types import Json, Source
 from truepair.training import FitResult, Job, fit
 
 EPOCHS = 5
@@ -47,7 +48,7 @@ class Growth(NamedTuple):
     trained_items: Mask
 
 
-def updated(model: Model, new: Any, epochs: int | None = None, progress: bool = False) -> Fitted:
+def updated(model: Model, new: Source, epochs: int | None = None, progress: bool = False) -> Fitted:
     """The model after learning from its known pairs and the new ones; `model` itself does not change."""
     if model.folded:
         raise InputError(
@@ -79,7 +80,7 @@ def updated(model: Model, new: Any, epochs: int | None = None, progress: bool = 
     )  # fmt: skip
 
 
-def _new_pairs(new: Any) -> Interactions:
+def _new_pairs(new: Source) -> Interactions:
     pairs = as_interactions(new)
     if not len(pairs) and pairs.disliked is None:
         raise InputError("there are no new interactions to learn from; give at least one pair.")
@@ -214,14 +215,14 @@ def _with_prior(loss: Loss, model: Model, growth: Growth) -> Loss:
     return _fixed(loss, tuple(values[growth.users].tolist()))
 
 
-def _fixed(loss: Loss, tau: Any) -> Loss:
+def _fixed(loss: Loss, tau: float | tuple[float, ...]) -> Loss:
     return dataclasses.replace(loss, tau=tau) if hasattr(loss, "tau") else loss  # type: ignore[type-var]
 
 
 # --- facts ---------------------------------------------------------------------------------------------
 
 
-def _facts(model: Model, pairs: Interactions, growth: Growth, result: FitResult) -> dict[str, Any]:
+def _facts(model: Model, pairs: Interactions, growth: Growth, result: FitResult) -> Json:
     """The facts of the model with a record of this update."""
     everything = growth.everything
     record = {
