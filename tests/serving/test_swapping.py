@@ -102,8 +102,8 @@ def test_a_list_is_printed_with_the_ids_of_the_model_that_made_it(serve, model, 
 def test_the_former_model_is_released(serve, model, other):
     client = serve(model)
     client.together(REQUESTS)
-    gone = [weakref.ref(client.service.served), weakref.ref(client.service.served.people)]
-    readers = [client.service.served.people.reader, client.service.served.facts._reader]
+    gone = [weakref.ref(client.service.served), weakref.ref(client.service.served.histories)]
+    readers = [client.service.served.histories.reader, client.service.served.facts._reader]
     gc.collect()
     gc.disable()  # whatever was there at the start is never collected: running.py freezes it
     try:

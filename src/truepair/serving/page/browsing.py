@@ -10,7 +10,7 @@ from fastapi import Query
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
-from truepair.errors import InputError, StorageError
+from truepair.errors import InputError, StorageError, check_whole
 from truepair.recommender.estimator import Recommender
 from truepair.serving.events.reading import StoredHistory
 from truepair.serving.id_texts import escaped
@@ -145,9 +145,7 @@ class Browsing:
                     "fit both models from the same data."
                 )
         served = self.service.prepared(recommender, with_index=False)  # it is looked at, not asked often
-        self.service.closing.append(served.facts.close)
-        if served.people.reader is not None:
-            self.service.closing.append(served.people.reader.close)
+        self.service.closing.append(served.close)
         return Beside(name, served)
 
     def catalogue(self, served: ServedModel) -> Catalogue:
@@ -202,7 +200,6 @@ class Browsing:
 
     async def titles(self, body: TitlesBody) -> Response:
         """Titles and pictures of items."""
-        body.check(self.service.limits)
         served = self.service.served
         texts = served.items.texts(body.items)
         return await _answered(lambda: {"items": [self.catalogue(served).card(text) for text in texts]})
@@ -247,7 +244,7 @@ class Browsing:
     @staticmethod
     def _history(served: ServedModel, code: int) -> list[int]:
         """The items of training: the heaviest first, of the same weight the most popular."""
-        history, popularity = served.people.history(code), served.model.popularity
+        history, popularity = served.histories.history(code), served.model.popularity
         liked = [item for item, weight in history.items() if weight > 0]
         return sorted(liked, key=lambda item: (-history[item], -int(popularity[item]), item))
 
@@ -255,7 +252,7 @@ class Browsing:
         """A user's list of each model, with titles and reasons."""
         first = self.service.served
         user = first.users.text(id)
-        k = self.service.gate.whole("k", k)
+        k = check_whole("k", k, 1, self.service.limits.k)
         models = [Beside(self.service.name, first), *([] if self.beside is None else [self.beside])]
 
         def found() -> dict[str, Any]:

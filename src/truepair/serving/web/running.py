@@ -15,7 +15,7 @@ import uvicorn
 
 from truepair.errors import InputError
 from truepair.serving.limits import Limits
-from truepair.serving.web.logs import RequestLog
+from truepair.serving.web.monitoring import RequestLog
 from truepair.serving.web.protocol import BoundedProtocol
 from truepair.serving.web.tokens import Tokens, check_binding
 

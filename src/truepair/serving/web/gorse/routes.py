@@ -10,7 +10,7 @@ import pyarrow as pa
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from truepair.errors import InputError, NoItemLeftError, StorageError
+from truepair.errors import InputError, NoItemLeftError, StorageError, check_whole
 from truepair.serving.events.event import Event, Kinds
 from truepair.serving.events.reading import StoreReader
 from truepair.serving.events.records import ItemRecord
@@ -21,7 +21,7 @@ from truepair.serving.lists.served_model import ListRequest, PlainList, ServedMo
 from truepair.serving.refusals import RefusalError
 from truepair.serving.web.gorse import fields
 from truepair.serving.web.gorse.fields import FeedbackBody, ItemBody, N, Offset, Score, UserBody
-from truepair.serving.web.metrics import Metrics
+from truepair.serving.web.monitoring import Metrics
 from truepair.serving.web.routing import CheckedRouter, Gate, in_thread, json_response
 from truepair.serving.web.tokens import Tokens, credentials
 
@@ -232,7 +232,7 @@ class Gorse:
 
     async def items(self, cursor: str = "", n: N = 10, q: str = "") -> Response:
         """Items, page by page; with `q`, those that have this text."""
-        after, n = fields.from_cursor(cursor), self.service.gate.whole("n", n, "items", 0)
+        after, n = fields.from_cursor(cursor), check_whole("n", n, 0, self.service.limits.items)
         text = q[: self.service.limits.text_length]
         found = await in_thread(self.service.reader.items, after, n, text)
         return _page("Items", found, n, fields.item_json, lambda one: one.item)
@@ -243,7 +243,7 @@ class Gorse:
 
     async def _item(self, item: str) -> ItemRecord:
         item = self.service.served.items.text(item)
-        found: ItemRecord | None = await in_thread(self.service.reader.item, item)
+        found = await in_thread(self.service.reader.item, item)
         if found is None:
             raise _not_found("item", item)
         return found
@@ -253,7 +253,7 @@ class Gorse:
         return await self._patch_item(self.service.served.items.text(item), **body.given())
 
     async def _patch_item(self, item: str, **changes: Any) -> Response:
-        if not await in_thread(partial(self.service.store.patch_item, item, **changes)):
+        if not await in_thread(self.service.store.patch_item, item, **changes):
             raise _not_found("item", item)
         return _done(1)
 
@@ -265,16 +265,14 @@ class Gorse:
     async def put_category(self, item: str, category: str) -> Response:
         """Add a category to an item."""
         record = await self._item(item)
-        return await self._patch_item(
-            record.item, categories=tuple(dict.fromkeys([*record.categories, category]))
-        )
+        categories = dict.fromkeys([*record.categories, category])
+        return await self._patch_item(record.item, categories=tuple(categories))
 
     async def delete_category(self, item: str, category: str) -> Response:
         """Remove a category from an item."""
         record = await self._item(item)
-        return await self._patch_item(
-            record.item, categories=tuple(one for one in record.categories if one != category)
-        )
+        categories = (one for one in record.categories if one != category)
+        return await self._patch_item(record.item, categories=tuple(categories))
 
     # --- users -------------------------------------------------------------------------------------------
 
@@ -291,7 +289,7 @@ class Gorse:
 
     async def users(self, cursor: str = "", n: N = 10) -> Response:
         """Users, page by page."""
-        after, n = fields.from_cursor(cursor), self.service.gate.whole("n", n, "items", 0)
+        after, n = fields.from_cursor(cursor), check_whole("n", n, 0, self.service.limits.items)
         found = await in_thread(self.service.reader.users, after, n)
         return _page("Users", found, n, fields.user_json, lambda one: one.user)
 
@@ -306,7 +304,7 @@ class Gorse:
     async def patch_user(self, user: str, body: fields.UserPatch) -> Response:
         """Change some fields of a user."""
         user = self.service.served.users.text(user)
-        if not await in_thread(partial(self.service.store.patch_user, user, **body.given())):
+        if not await in_thread(self.service.store.patch_user, user, **body.given()):
             raise _not_found("user", user)
         return _done(1)
 
@@ -338,15 +336,11 @@ class Gorse:
 
     async def feedback(self, kind: str = "", cursor: str = "", n: N = 10) -> Response:
         """Feedback, of one type or of all, page by page."""
-        after, n = fields.from_cursor(cursor) or "0", self.service.gate.whole("n", n, "items", 0)
+        after, n = fields.from_cursor(cursor) or "0", check_whole("n", n, 0, self.service.limits.items)
         if not after.isdecimal():
             raise InputError("the cursor does not belong to a list of feedback; start without one.")
-        found = await in_thread(
-            partial(
-                self.service.reader.feedback,
-                kind=kind or None, until=fields.now(), after=int(after), limit=n,
-            )
-        )  # fmt: skip
+        ask, until = self.service.reader.feedback, fields.now()
+        found = await in_thread(ask, kind=kind or None, until=until, after=int(after), limit=n)
         return _page("Feedback", found, n, fields.feedback_json, lambda one: str(one.number))
 
     async def found_feedback(self, user: str = "", item: str = "", kind: str = "") -> Response:
@@ -361,16 +355,15 @@ class Gorse:
         return json_response(found[0])
 
     async def _found(self, user: str, item: str, kind: str) -> list[dict[str, Any]]:
-        ask, limit = self.service.reader.feedback, self.service.limits.items
-        found = await in_thread(
-            partial(ask, *self._ids(user, item), kind or None, until=fields.now(), limit=limit)
-        )
+        ask, limit, ids = self.service.reader.feedback, self.service.limits.items, self._ids(user, item)
+        found = await in_thread(ask, *ids, kind or None, until=fields.now(), limit=limit)
         return [fields.feedback_json(one) for one in found]
 
     async def delete_feedback(self, user: str, item: str, kind: str = "") -> Response:
         """Delete the feedback of a user with an item, of one type or of all."""
-        store = self.service.store
-        return _done(await in_thread(store.delete_feedback, *self._ids(user, item), kind or None))
+        served, delete = self.service.served, self.service.store.delete_feedback
+        ids = served.users.text(user), served.items.text(item)
+        return _done(await in_thread(delete, *ids, kind or None))
 
     def _ids(self, user: str, item: str) -> tuple[str | None, str | None]:
         served = self.service.served
@@ -391,8 +384,8 @@ class Gorse:
             return _health(False)
 
     def _end(self, n: int, offset: int) -> int:
-        whole = self.service.gate.whole
-        return whole("n", n, low=0) + whole("offset", offset, low=0)
+        most = self.service.limits.k
+        return check_whole("n", n, 0, most) + check_whole("offset", offset, 0, most)
 
     @staticmethod
     def _few(body: list[Any], most: int) -> list[Any]:
