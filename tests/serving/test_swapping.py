@@ -123,7 +123,7 @@ def test_an_event_that_one_model_heard_of_counts_in_the_other(serve, model, othe
     client.service.swap(other, 1)
     best = client.get("/v1/users/u4/recommendations?k=1").json["items"][0]["item"]
     client.post("/v1/events", {"events": [{"user": "u4", "item": best}]})
-    before.people.refresh()  # a request that still has the former model
+    before.histories.refresh()  # a request that still has the former model
     after = client.get("/v1/users/u4/recommendations?k=34").json
     assert after["basis"] == "events"
     assert best not in [row["item"] for row in after["items"]]

@@ -30,6 +30,7 @@ from truepair.serving.lists.histories import UserHistories
 from truepair.serving.lists.index_choice import IndexChoice
 from truepair.serving.lists.item_facts import ItemFacts
 from truepair.serving.refusals import RefusalError
+from truepair.storage.types import Json, Table
 
 MODEL, EVENTS, POPULARITY = "model", "events", "popularity"
 """What a list is based on: the vector of training, one folded in, or none."""
@@ -53,7 +54,7 @@ class PlainList(NamedTuple):
     """The model that made the list: the codes are its own."""
 
 
-def read_items(source: Any, ids: IdMap) -> pa.Table:
+def read_items(source: Table, ids: IdMap) -> pa.Table:
     """The item table of a path or a table, with ids of the type of the model's."""
     found = IdTable.read(source, ids, "item", "items")
     return found.table.set_column(found.id_column, found.table.column_names[found.id_column], found.ids)
@@ -120,7 +121,7 @@ class ServedModel:
 
     # --- lists with options ------------------------------------------------------------------------------
 
-    def recommend(self, users: Sequence[object], options: dict[str, Any]) -> pa.Table:
+    def recommend(self, users: Sequence[object], options: Json) -> pa.Table:
         """The table of `Recommender.recommend` with these options, with what the users did since.
 
         A user who is named twice gets one list.
@@ -137,9 +138,7 @@ class ServedModel:
             block = self.histories.listed(found, codes, ids, given)
             return self._table(block, known, given, options.get("k", 10))
 
-    def session(
-        self, liked: Sequence[object], disliked: Sequence[object], options: dict[str, Any]
-    ) -> pa.Table:
+    def session(self, liked: Sequence[object], disliked: Sequence[object], options: Json) -> pa.Table:
         """The list of a user with this history, folded in; without a known liked item, popular ones."""
         if options.pop("unknown", "drop") == "error":
             self._known_items([*liked, *disliked])
@@ -164,7 +163,7 @@ class ServedModel:
         lister = self.exact if given.is_plain else given.lister(self.model, len(known))
         return lister.table(block, k, self.facts.hidden)
 
-    def _options(self, options: dict[str, Any]) -> lists.ListOptions:
+    def _options(self, options: Json) -> lists.ListOptions:
         """The options of a request as `recommend` takes them."""
         given = {"unknown": "popular", **options}
         given.pop("k", None)

@@ -15,6 +15,7 @@ from fastapi.responses import Response
 from truepair.serving.id_texts import escaped
 from truepair.serving.lists.served_model import PlainList
 from truepair.serving.web.routing import ARROW, JSON
+from truepair.storage.types import Json
 
 
 def wants_arrow(request: Request) -> bool:
@@ -68,7 +69,7 @@ def table_response(
     return Response(escaped({**about, name: rows}), media_type=JSON)
 
 
-def table_rows(table: pa.Table) -> list[dict[str, Any]]:
+def table_rows(table: pa.Table) -> list[Json]:
     """The rows as values of JSON: UUIDs as text, and null for a number that JSON does not have."""
     return [{name: plain_value(value) for name, value in row.items()} for row in table.to_pylist()]
 

@@ -31,6 +31,7 @@ from truepair.serving.web.model_facts import shown_facts
 from truepair.serving.web.monitoring import Metrics, RequestLog
 from truepair.serving.web.routing import JSON, CheckedRouter, Gate, in_thread, json_response, refused
 from truepair.serving.web.tokens import Tokens
+from truepair.storage.types import Json
 from truepair.storage.versions import package_version
 
 _TELEMETRY = ("tracing", "metrics", "logs", "operation_spans", "auto_configure")  # nothing is sent anywhere
@@ -157,7 +158,7 @@ class Service:
         router.add("GET", similar, self.similar, "read", bodies.SimilarAnswer, arrow=True)
         router.add("POST", "/v1/scores", self.scores, "read", bodies.ScoresAnswer, arrow=True, example=pairs)
         router.add("POST", "/v1/events", self.events, "write", bodies.EventsAnswer, example=done)
-        router.add("GET", "/v1/model", self.model, "read", dict[str, Any])
+        router.add("GET", "/v1/model", self.model, "read", Json)
         router.add("GET", "/health/live", self.live, None, bodies.StatusAnswer)
         router.add("GET", "/health/ready", self.ready, None, bodies.StatusAnswer)
         router.add("GET", "/metrics", self.prometheus, "read")

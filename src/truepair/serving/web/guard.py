@@ -8,9 +8,10 @@ import re
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Callable
 from itertools import count
-from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from truepair.errors import check_number
 from truepair.serving.id_texts import escaped
@@ -18,9 +19,6 @@ from truepair.serving.limits import Limits
 from truepair.serving.web.monitoring import Metrics, RequestLog
 from truepair.serving.web.tokens import Tokens, credentials, is_loopback
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _METHODS = ("GET", "POST", "HEAD", "PUT", "PATCH", "DELETE")
 _HEADERS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
@@ -62,7 +60,7 @@ class Guard:
 
     def __init__(
         self,
-        app: Any,
+        app: ASGIApp,
         limits: Limits,
         metrics: Metrics,
         log: RequestLog,
@@ -85,7 +83,7 @@ class Guard:
         request = given.decode() if _REQUEST_ID.fullmatch(given) else f"{self._start}-{next(self._numbers):x}"
         scope["state"] = {**scope.get("state", {}), "request": request}
 
-        async def sending(message: MutableMapping[str, Any]) -> None:
+        async def sending(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]

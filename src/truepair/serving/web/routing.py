@@ -22,6 +22,7 @@ from truepair.serving.limits import Limits
 from truepair.serving.refusals import RefusalError
 from truepair.serving.web.bodies import RequestBody
 from truepair.serving.web.tokens import Tokens, credentials
+from truepair.storage.types import Json
 
 ARROW = "application/vnd.apache.arrow.stream"
 JSON = "application/json"
@@ -36,7 +37,7 @@ class ErrorAnswer(BaseModel):
     request: str
 
 
-_ERRORS: dict[int | str, dict[str, Any]] = {
+_ERRORS: dict[int | str, Json] = {
     "4XX": {"description": "The request cannot be served; `error` says why.", "model": ErrorAnswer},
     "503": {"description": "The store or the service is too busy now; try again.", "model": ErrorAnswer},
 }
@@ -117,10 +118,10 @@ class CheckedRouter(APIRouter):
         texts "USER" and "ITEM" in the example of a body become ids of the model.
         """
         about = (answer.__doc__ or "").partition("\n")[0]
-        found: dict[str, Any] = {"description": about, **({"model": model} if model is not None else {})}
+        found: Json = {"description": about, **({"model": model} if model is not None else {})}
         if arrow:
             found["content"] = {ARROW: {"schema": {"type": "string", "format": "binary"}}}
-        extra: dict[str, Any] = {} if right is None else {"security": [{"token": []}]}
+        extra: Json = {} if right is None else {"security": [{"token": []}]}
         if example is not None:
             extra["requestBody"] = {"content": {JSON: {"example": example}}}
         self.add_api_route(

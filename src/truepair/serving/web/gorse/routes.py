@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, Protocol, TypeVar
 
 import pyarrow as pa
 from fastapi import APIRouter, Query, Request
@@ -12,8 +12,8 @@ from fastapi.responses import Response
 
 from truepair.errors import InputError, NoItemLeftError, StorageError, check_whole
 from truepair.serving.events.event import Event, Kinds
-from truepair.serving.events.reading import StoreReader
-from truepair.serving.events.records import ItemRecord
+from truepair.serving.events.reading import Feedback, StoreReader
+from truepair.serving.events.records import ItemRecord, UserRecord
 from truepair.serving.events.writing import StoreWriter
 from truepair.serving.limits import Limits
 from truepair.serving.lists.micro_batching import MicroBatcher
@@ -24,8 +24,11 @@ from truepair.serving.web.gorse.fields import FeedbackBody, ItemBody, N, Offset,
 from truepair.serving.web.monitoring import Metrics
 from truepair.serving.web.routing import CheckedRouter, Gate, in_thread, json_response
 from truepair.serving.web.tokens import Tokens, credentials
+from truepair.storage.types import Json
 
 Scored = Sequence[tuple[str, float]]
+Body = TypeVar("Body")
+Record = TypeVar("Record", ItemRecord, UserRecord, Feedback)
 _FEEDBACK = {"FeedbackType": "like", "UserId": "USER", "ItemId": "ITEM", "Timestamp": "2024-05-31T12:00:00Z"}
 _ITEM = {"ItemId": "ITEM", "Categories": ["new"], "Labels": {"title": "A title"}}
 _USER = {"UserId": "USER", "Labels": {"age": 30}}
@@ -184,7 +187,7 @@ class Gorse:
         liked = [item for item, weight in weights.items() if weight > 0]
         disliked = [item for item, weight in weights.items() if weight < 0]
         seen = {event.item for event in found}
-        options: dict[str, Any] = {"exclude_items": sorted(seen & set(served.items.codes))}
+        options: Json = {"exclude_items": sorted(seen & set(served.items.codes))}
         if category:
             options = {"only_items": sorted(await in_thread(self._listed_in, served, [category]) - seen)}
         return _scores((await self._listed(end, served.session, liked, disliked, **options))[offset:end])
@@ -354,7 +357,7 @@ class Gorse:
             raise RefusalError(404, "there is no such feedback; check the type, the user and the item.")
         return json_response(found[0])
 
-    async def _found(self, user: str, item: str, kind: str) -> list[dict[str, Any]]:
+    async def _found(self, user: str, item: str, kind: str) -> list[Json]:
         ask, limit, ids = self.service.reader.feedback, self.service.limits.items, self._ids(user, item)
         found = await in_thread(ask, *ids, kind or None, until=fields.now(), limit=limit)
         return [fields.feedback_json(one) for one in found]
@@ -388,7 +391,7 @@ class Gorse:
         return check_whole("n", n, 0, most) + check_whole("offset", offset, 0, most)
 
     @staticmethod
-    def _few(body: list[Any], most: int) -> list[Any]:
+    def _few(body: list[Body], most: int) -> list[Body]:
         if len(body) > most:
             raise InputError(f"the body has {len(body):,} objects; at most {most:,} are allowed.")
         return body
@@ -400,7 +403,7 @@ def _pairs(table: pa.Table, name: str) -> Scored:
 
 
 def _page(
-    name: str, found: list[Any], n: int, shown: Callable[[Any], dict[str, Any]], key: Callable[[Any], str]
+    name: str, found: list[Record], n: int, shown: Callable[[Record], Json], key: Callable[[Record], str]
 ) -> Response:
     cursor = fields.cursor_of(key(found[-1])) if n and len(found) == n else ""
     return json_response({"Cursor": cursor, name: [shown(one) for one in found]})
