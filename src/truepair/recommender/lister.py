@@ -124,7 +124,7 @@ class Lister:
                 if some.any():
                     found.items[some], found.scores[some] = self.top_k(users.part(some), k, never)
             return found
-        hidden, is_part = users.hidden, len(self.codes) < self.model.seen.n_items
+        hidden, is_part = users.hidden, len(self.codes) < len(self.places)
         if is_part:
             hidden, never = hidden.recoded(self.places), self.places[never]
             never = never[never >= 0]
