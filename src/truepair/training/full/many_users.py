@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
 from truepair.sampling import Matrices
+from truepair.storage.compiled_code import announce_compilation
 from truepair.training.full.large.table_adam import TableAdam
 from truepair.training.full.losses import RowLosses
 from truepair.training.full.scoring import ScoredBlock
@@ -19,36 +19,6 @@ from truepair.training.trainer import EpochTotals
 
 _ROWS = 1 << 16  # users whose vectors are scaled at a time
 _USERS, _ITEMS = "optimizer.0.", "optimizer.1."  # where the optimizer's state of each side is stored
-
-
-class UserTable(Protocol):
-    """`RowAdam` and `TableAdam`: a table of rows, and Adam's steps of those that are used."""
-
-    weights: Tensor  # [n_users, d]
-    steps: int  # made in all
-
-    @property
-    def first(self) -> Tensor:
-        """Adam's running mean of the gradient. [n_users, d]"""
-
-    @property
-    def second(self) -> Tensor:
-        """And of its square. [n_users, d]"""
-
-    def set_means(self, first: Tensor, second: Tensor, steps: int) -> None:
-        """Go on from these means after so many steps."""
-
-    def start_epoch(self, rate: float, steps: int) -> None:
-        """An epoch with this learning rate and so many steps begins."""
-
-    def rows(self, rows: Tensor, step: int) -> Tensor:
-        """A copy of these rows as they are before step `step` of the epoch, counted from 0."""
-
-    def update(self, rows: Tensor, gradient: Tensor, step: int) -> None:
-        """Step `step` of the epoch for these rows, each given once, by their gradient [rows, d]."""
-
-    def end_epoch(self) -> None:
-        """All rows make the steps that they missed."""
 
 
 class ManyUsersTrainer(FullTrainer):
@@ -61,19 +31,19 @@ class ManyUsersTrainer(FullTrainer):
         self.optimizer = self.optimizer_of([self.model.item])
         self.step = 0  # of the epoch
 
-    def new_table(self, weights: Tensor) -> UserTable:
+    def new_table(self, weights: Tensor) -> TableAdam:
         """The users' vectors with Adam's state, which is kept where the settings say."""
-        settings = self.job.settings
-        if self.device.type == "cpu" and settings.optimizer_state != "half":
-            from truepair.training.full.row_adam import RowAdam  # imports Numba
+        decay, state = self.job.settings.weight_decay, self.job.settings.optimizer_state
+        if self.device.type == "cpu" and state != "half":
+            from truepair.training.full import row_adam  # imports Numba
 
-            return RowAdam(weights, settings.weight_decay)
-        kernels = None
+            announce_compilation([row_adam.catch_up_rows, row_adam.update_rows])
+            return TableAdam(weights, decay, state, (row_adam.catch_up, row_adam.update), torch.float64)
         if self.device.type == "cuda" and find_spec("triton") is not None:
             from truepair.training.full.large import gpu_table_adam
 
-            kernels = gpu_table_adam.catch_up, gpu_table_adam.update
-        return TableAdam(weights, settings.weight_decay, settings.optimizer_state, kernels)
+            return TableAdam(weights, decay, state, (gpu_table_adam.catch_up, gpu_table_adam.update))
+        return TableAdam(weights, decay, state)
 
     def train(self, epoch: int, rate: float, advance: Callable[[int], None]) -> EpochTotals:
         """All anchors once."""

@@ -2,52 +2,31 @@
 
 from __future__ import annotations
 
-import queue
-import threading
-from collections.abc import Generator, Iterable
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from typing import TypeVar
 
 T = TypeVar("T")
-_WAIT = 0.05  # seconds between two looks at whether the values are still wanted
 
 
 def prefetch(values: Iterable[T], depth: int) -> Generator[T]:
-    """The values, of which a thread makes up to `depth` more than were used.
+    """The values, of which a thread makes up to `depth` more than were used, and one on top.
 
     An error of the thread is raised here, in the place of its value. The thread ends with the iterator.
     """
-    made: queue.Queue[tuple[list[T], BaseException | None]] = queue.Queue(depth)
-    over = threading.Event()
-
-    def put(value: list[T], error: BaseException | None = None) -> None:
-        waiting = True
-        while waiting and not over.is_set():
-            try:
-                made.put((value, error), timeout=_WAIT)
-                waiting = False
-            except queue.Full:
-                pass
-
-    def work() -> None:
-        try:
-            for value in values:
-                put([value])
-                if over.is_set():
-                    return
-            put([])
-        except BaseException as error:  # it is raised where the values are used
-            put([], error)
-
-    thread = threading.Thread(target=work, name="truepair-prefetch", daemon=True)
-    thread.start()
+    source = iter(values)
+    pool = ThreadPoolExecutor(1, thread_name_prefix="truepair-prefetch")
     try:
-        while True:
-            value, error = made.get()
-            if error is not None:
-                raise error
-            if not value:
-                return
+        made = deque(pool.submit(_next_of, source) for _ in range(depth + 1))
+        while value := made.popleft().result():
+            made.append(pool.submit(_next_of, source))
             yield value[0]
     finally:
-        over.set()
-        thread.join()
+        pool.shutdown(cancel_futures=True)
+
+
+def _next_of(values: Iterator[T]) -> list[T]:
+    """The next value; nothing at the end."""
+    return list(islice(values, 1))
