@@ -102,21 +102,14 @@ class RecordedFullTrainer(FullTrainer):
         self.graphs.clear()
 
 
-class RecordedRuns:
-    """Runs of any shapes, each on a stream of its own: a small step leaves room on the GPU for others."""
-
-    def __init__(self, jobs: Sequence[Job]) -> None:
-        self.trainers = [RecordedFullTrainer(job) for job in jobs]
-
-    def train_all(self, epochs: Sequence[int], rates: Sequence[float | None]) -> list[EpochTotals]:
-        """One epoch of every run that has a rate; the others are left as they are."""
-        for trainer, epoch, rate in zip(self.trainers, epochs, rates, strict=True):
-            if rate is not None:
-                with side_stream(trainer.side_stream, wait=False):
-                    trainer.start(epoch, rate)
-        for device in {trainer.device for trainer in self.trainers}:
-            torch.cuda.synchronize(device)
-        return [trainer.totals() for trainer in self.trainers]
+def train_side_by_side(runs: Sequence[tuple[RecordedFullTrainer, int, float]]) -> list[EpochTotals]:
+    """This epoch of each run, at this rate, on a stream of its own: a small step leaves room for others."""
+    for trainer, epoch, rate in runs:
+        with side_stream(trainer.side_stream, wait=False):
+            trainer.start(epoch, rate)
+    for device in {trainer.device for trainer, _, _ in runs}:
+        torch.cuda.synchronize(device)
+    return [trainer.totals() for trainer, _, _ in runs]
 
 
 @contextmanager

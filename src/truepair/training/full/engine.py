@@ -11,7 +11,6 @@ from truepair.errors import InputError
 from truepair.losses import LOSSES
 from truepair.models.encoders import MF
 from truepair.sampling import Full
-from truepair.training.dislikes import weighs_dislikes
 from truepair.training.full.cuda_graphs import RecordedFullTrainer
 from truepair.training.full.large.memory import check_memory
 from truepair.training.full.large.streaming import is_streamed
@@ -81,7 +80,7 @@ def _lacks(job: Job) -> str | None:
         return "it has no anchors; give them as interactions, and the items to compare with as negatives."
     if not has_row_form(job.loss) and job.loss.needs_items:
         return "it weighs items only in losses with a row form of their own."
-    if not has_row_form(job.loss) and weighs_dislikes(job):
+    if not has_row_form(job.loss) and job.weighs_dislikes:
         return (
             "it weighs disliked items only in losses with a row form of their own; it has dislike_weight=1."
         )

@@ -268,8 +268,7 @@ def sums_for(sampler: Full, device: torch.device, by_user: bool = False) -> Pair
 
         return gpu_sums
     if device.type == "cpu" and sampler.step:
-        from truepair.training.full.histogram import HistogramSums, announce
+        from truepair.training.full.histogram import HistogramSums
 
-        announce()
         return HistogramSums(sampler.step)
     return pair_sums

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from truepair.sampling import Full
-from truepair.training.dislikes import weighs_dislikes
 from truepair.training.full.large.streaming import StreamedBlocks, is_streamed
 from truepair.training.full.losses import RowLosses
 from truepair.training.full.scoring import Blocks, ScoredBlock, sums_for
@@ -44,7 +43,7 @@ class FullTrainer(ModuleTrainer):
         )
         self.n_anchors, self.n_saturated_users = self.blocks.n_anchors, self.blocks.n_saturated_users
         self.steps = math.ceil(len(self.blocks.users) / job.settings.batch_size)
-        self.sums = sums_for(job.sampler, self.device, weighs_dislikes(job))
+        self.sums = sums_for(job.sampler, self.device, job.weighs_dislikes)
         size = job.interactions.n_users, job.interactions.n_items, len(job.interactions)
         self.work = step_work(*size, job.settings.batch_size, job.encoder.dim)
 

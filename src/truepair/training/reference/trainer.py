@@ -20,7 +20,7 @@ class ReferenceTrainer(ModuleTrainer):
 
     def __init__(self, job: Job) -> None:
         super().__init__(job)
-        self.draws = draws_of(job.interactions, job.sampler, self.device, anchors=job.anchors)
+        self.draws = draws_of(job, self.device)
         self.n_anchors, self.n_saturated_users = len(self.draws.anchors), self.draws.n_saturated_users
         self.weights = weights_at(self.draws, job.anchor_weights)
         self.steps = math.ceil(self.n_anchors / job.settings.batch_size)
