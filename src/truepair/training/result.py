@@ -24,7 +24,7 @@ class EpochRecord:
     seconds: float
 
 
-@dataclass
+@dataclass(eq=False)
 class EpochState:
     """What `on_epoch` sees after an epoch: its number (from 1), its loss, and the matrices as they are.
 

@@ -73,7 +73,9 @@ class RecordedFullTrainer(FullTrainer):
                 self.buffers.step.copy_(step)
                 self.step(size)
         self.buffers.step.copy_(step)
-        self.undo(before)
+        with torch.no_grad():  # within the same memory; what did not exist before becomes zero
+            for name, value in self.state().items():
+                value.copy_(before[name]) if name in before else value.zero_()
 
     def step(self, size: int) -> None:
         """One step by the contents of the buffers; then the buffers point to the next one."""
@@ -86,15 +88,6 @@ class RecordedFullTrainer(FullTrainer):
         if found.clamped is not None:
             self.clamped.index_copy_(0, buffers.step, (found.clamped & real).sum()[None])
         buffers.step += 1
-
-    @torch.no_grad()
-    def undo(self, before: Mapping[str, Tensor]) -> None:
-        """Undo the warm-up within the same memory; what did not exist before it becomes zero."""
-        for name, value in self.state().items():
-            if name in before:
-                value.copy_(before[name])
-            else:
-                value.zero_()
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Continue from what `state` returned."""

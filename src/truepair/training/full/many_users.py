@@ -12,7 +12,6 @@ from truepair.sampling import Matrices
 from truepair.storage.compiled_code import announce_compilation
 from truepair.training.full.large.table_adam import TableAdam
 from truepair.training.full.losses import RowLosses
-from truepair.training.full.scoring import ScoredBlock
 from truepair.training.full.trainer import FullTrainer
 from truepair.training.job import Job
 from truepair.training.trainer import EpochTotals
@@ -53,20 +52,14 @@ class ManyUsersTrainer(FullTrainer):
         self.table.end_epoch()
         return totals
 
-    def places(self, users: Tensor) -> Tensor:
-        """The rows of the model that these users have: they are put there."""
+    def train_step(self, users: Tensor, key: int, places: Tensor | None = None) -> RowLosses:
+        """Score, differentiate, update; the rows of the users are put into the model."""
         self.model.user = nn.Parameter(self.table.rows(users, self.step))
-        return torch.arange(len(users), device=self.device)
-
-    def update(
-        self, user_vectors: Tensor, item_vectors: Tensor, scored: ScoredBlock, share: Tensor, places: Tensor
-    ) -> RowLosses:
-        """Differentiate and update; an anchor counts by its share [A]."""
-        losses = super().update(user_vectors, item_vectors, scored, share, places)
+        found = super().train_step(users, key, torch.arange(len(users), device=self.device))
         assert self.model.user.grad is not None
-        self.table.update(scored.block.users, self.model.user.grad, self.step)
+        self.table.update(users, self.model.user.grad, self.step)
         self.step += 1
-        return losses
+        return found
 
     @torch.no_grad()
     def matrices(self) -> Matrices:
@@ -86,21 +79,19 @@ class ManyUsersTrainer(FullTrainer):
         """As of a `FullTrainer`, which can continue from it."""
         table = self.table
         state = {name.replace(_USERS, _ITEMS): value for name, value in super().state().items()}
-        moments = {
-            "exp_avg": table.first,
-            "exp_avg_sq": table.second,
-            "step": torch.tensor(float(table.steps)),
-        }
-        users = {f"{_USERS}{name}": value for name, value in moments.items()} if table.steps else {}
-        return state | users | {"user": table.weights}
+        if table.steps:
+            means = {"exp_avg": table.first, "exp_avg_sq": table.second}
+            means["step"] = torch.tensor(float(table.steps))
+            state |= {f"{_USERS}{name}": value for name, value in means.items()}
+        return state | {"user": table.weights}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Continue from what `state` returned."""
-        table, places = self.table, {name: value for name, value in state.items() if _USERS not in name}
+        table = self.table
         self.model.user = nn.Parameter(table.weights[:0])
-        of_items = {name.replace(_ITEMS, _USERS): value for name, value in places.items()}
+        of_items = {n.replace(_ITEMS, _USERS): value for n, value in state.items() if _USERS not in n}
         super().restore(of_items | {"user": table.weights[:0]})
         table.weights.copy_(state["user"])
         if f"{_USERS}step" in state:
-            moments = state[f"{_USERS}exp_avg"], state[f"{_USERS}exp_avg_sq"]
-            table.set_means(*moments, int(state[f"{_USERS}step"]))
+            means = state[f"{_USERS}exp_avg"], state[f"{_USERS}exp_avg_sq"]
+            table.set_means(*means, int(state[f"{_USERS}step"]))
