@@ -19,8 +19,7 @@ from truepair.training.full.engine import is_recordable
 from truepair.training.full.losses import has_row_form
 from truepair.training.full.many_users import ManyUsersTrainer
 from truepair.training.full.trainer import FullTrainer
-from truepair.training.reference.full_trainer import FullReferenceTrainer
-from truepair.training.reference.trainer import ReferenceTrainer
+from truepair.training.reference.trainer import FullReferenceTrainer, ReferenceTrainer
 from worlds import interactions_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import torch
 
-from truepair.data.interactions import Interactions
 from truepair.errors import InputError, TrainingError, check_type
 from truepair.losses import Loss
 from truepair.sampling import Full, Sampler
@@ -62,7 +61,7 @@ def fit(
     start; there is none if the matrices are not those of the last epoch.
     """
     job = _checked(job, on_epoch)
-    run = _started(job, choose_engine(job, engine), on_epoch, checkpoint, progress)
+    run = _started(job, on_epoch, choose_engine(job, engine), checkpoint, progress)
     progress = progress and (run.engine != "distributed" or rank_of_process() == 0)
     (found,) = run_to_the_end([run], one_by_one, progress, checkpoint_every, keep_start)
     if isinstance(found, TrainingError):
@@ -91,20 +90,22 @@ def fit_many(
     ready = [_checked(job, each) for job, each in zip(jobs, on_epochs, strict=True)]
     engines = [choose_engine(job, engine) for job in ready]
     results: dict[int, FitResult | TrainingError] = {}
-    for places in _together(ready, engines):
-        some = [(ready[place], on_epochs[place]) for place in places]
-        results |= dict(zip(places, _fit_together(some, engines[places[0]], progress), strict=True))
-    for place in (p for p in range(len(ready)) if p not in results):
+    for places in _groups(ready, engines):
+        name, some = engines[places[0]], [(ready[place], on_epochs[place]) for place in places]
         try:
-            run = _started(ready[place], engines[place], on_epochs[place], None, progress)
-            (results[place],) = run_to_the_end([run], one_by_one, progress)
+            if name == "gpu" or (name == "full" and is_recordable(some[0][0])):
+                runs, train_epoch = _started_together(some, name)
+            else:
+                runs, train_epoch = [_started(*some[0], name, None, progress)], one_by_one
+            found = run_to_the_end(runs, train_epoch, progress)
         except TrainingError as error:
-            results[place] = error
+            found = [error] * len(places)
+        results |= dict(zip(places, found, strict=True))
     return [results[place] for place in range(len(ready))]
 
 
 def _started(
-    job: Job, engine: str, on_epoch: OnEpoch | None, checkpoint: str | Path | None, progress: bool
+    job: Job, on_epoch: OnEpoch | None, engine: str, checkpoint: str | Path | None, progress: bool
 ) -> Run:
     """The run of a job that was checked, by the engine of this name."""
     if progress and (engine != "distributed" or rank_of_process() == 0):
@@ -135,7 +136,14 @@ def _checked(job: Job, on_epoch: OnEpoch | None) -> Job:
     if job.settings.patience is not None and on_epoch is None:
         raise InputError(f"patience = {job.settings.patience} needs on_epoch to give a validation score.")
     check_sampler(job.loss, job.sampler)
-    _check_prior(job.loss, job.interactions)
+    tau, n_users = getattr(job.loss, "tau", None), job.interactions.n_users
+    if isinstance(tau, tuple) and len(tau) != n_users:
+        raise InputError(f"tau has {len(tau)} values, one per user, but there are {n_users} users.")
+    if tau in ("auto", "per-user"):
+        raise InputError(
+            f"tau = {tau!r} is estimated by Recommender; here, give the loss a number, "
+            "such as estimate_prior(interactions).tau of truepair.prior."
+        )
     if len(job.interactions) and not job.has_anchors():
         if job.anchors is None and job.negatives is None:
             raise InputError(
@@ -145,40 +153,29 @@ def _checked(job: Job, on_epoch: OnEpoch | None) -> Job:
     return job.with_density()
 
 
-def _check_prior(loss: Loss, interactions: Interactions) -> None:
-    tau = getattr(loss, "tau", None)
-    if isinstance(tau, tuple) and len(tau) != interactions.n_users:
-        raise InputError(
-            f"tau has {len(tau)} values, one per user, but there are {interactions.n_users} users."
-        )
-    if tau in ("auto", "per-user"):
-        raise InputError(
-            f"tau = {tau!r} is estimated by Recommender; here, give the loss a number, "
-            "such as estimate_prior(interactions).tau of truepair.prior."
-        )
-
-
 # --- jobs that train at once ---------------------------------------------------------------------------
 
 
 def groups_of(jobs: Sequence[Job]) -> list[list[int]]:
     """The places of the jobs that can train together on engine "gpu": they share the data and every shape."""
-    found: dict[Hashable, list[int]] = {}
-    for place, job in enumerate(jobs):
-        found.setdefault(_shape(job), []).append(place)
-    return [part for group in found.values() for part in _parts(group, _MOST_RUNS)]
+    return _groups(jobs, ["gpu"] * len(jobs))
 
 
-def _together(jobs: Sequence[Job], engines: Sequence[str]) -> list[list[int]]:
-    """The places of the jobs that train at once; a job that does not is in none."""
-    gpu = [place for place, name in enumerate(engines) if name == "gpu"]
-    alike = [[gpu[k] for k in group] for group in groups_of([jobs[place] for place in gpu])]
-    recorded = [p for p, name in enumerate(engines) if name == "full" and is_recordable(jobs[p])]
-    return alike + _parts(recorded, _MOST_RECORDED)
-
-
-def _parts(places: list[int], most: int) -> list[list[int]]:
-    return [places[i : i + most] for i in range(0, len(places), most)]
+def _groups(jobs: Sequence[Job], engines: Sequence[str]) -> list[list[int]]:
+    """The places of jobs that train at once; a job that does not is in a group of its own."""
+    found: dict[Hashable, list[list[int]]] = {}
+    for place, (job, engine) in enumerate(zip(jobs, engines, strict=True)):
+        key: Hashable = place
+        most = 1
+        if engine == "gpu":
+            key, most = _shape(job), _MOST_RUNS
+        elif engine == "full" and is_recordable(job):
+            key, most = "recorded", _MOST_RECORDED
+        groups = found.setdefault(key, [[]])
+        if len(groups[-1]) == most:
+            groups.append([])
+        groups[-1].append(place)
+    return [group for groups in found.values() for group in groups]
 
 
 def _shape(job: Job) -> Hashable:
@@ -189,14 +186,13 @@ def _shape(job: Job) -> Hashable:
     )  # fmt: skip
 
 
-def _fit_together(
-    jobs: Sequence[tuple[Job, OnEpoch | None]], engine: str, progress: bool
-) -> list[FitResult | TrainingError]:
-    """Train one group on the GPU; a run that diverges gives its error, and the others continue."""
+def _started_together(
+    jobs: Sequence[tuple[Job, OnEpoch | None]], engine: str
+) -> tuple[list[Run], TrainEpoch]:
+    """The runs of one group on the GPU, and how they train."""
     trainers, train_epoch = (_recorded if engine == "full" else _alike)([job for job, _ in jobs])
     started = zip(jobs, trainers, strict=True)
-    runs = [Run(job, engine, trainer, on_epoch, None) for (job, on_epoch), trainer in started]
-    return run_to_the_end(runs, train_epoch, progress)
+    return [Run(job, engine, trainer, on_epoch, None) for (job, on_epoch), trainer in started], train_epoch
 
 
 def _recorded(jobs: Sequence[Job]) -> tuple[Sequence[Trainer], TrainEpoch]:

@@ -38,7 +38,8 @@ class ModuleTrainer(ABC):
     """The model and its optimizer, and epochs of steps; a subclass defines the batches and the step."""
 
     def __init__(self, job: Job) -> None:
-        self.job, self.device = with_dislikes(job), job.settings.torch_device()
+        self.job = job if job.interactions.disliked is None else with_dislikes(job)
+        self.device = job.settings.torch_device()
         self.model = self.started()
         self.optimizer = self.optimizer_of(self.model.parameters())
 

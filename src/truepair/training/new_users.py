@@ -99,7 +99,7 @@ def _from_rows(items: Tensor, job: Job, popularity: Codes) -> Gradient:
     assert isinstance(sampler, Full)
     of_pairs = history.weight_in_history
     blocks = Blocks(history, loss, sampler, items.device, popularity, weights=of_pairs, dislike_weight=weight)
-    sums = sums_for(sampler, items.device, job.weighs_dislikes)
+    sums = sums_for(loss, sampler, items.device, job.weighs_dislikes)
 
     def gradient(vectors: Tensor, share: float, key: int) -> Tensor:
         found = torch.zeros_like(vectors)

@@ -49,11 +49,12 @@ def has_many_users(job: Job, device: torch.device | None = None) -> bool:
 
 def _start(job: Job) -> FullTrainer:
     check_state(job)
-    many = has_many_users(job)
-    check_memory(job, many)
-    if many and (not is_recordable(job) or job.interactions.n_users * job.encoder.dim >= MANY_NUMBERS):
+    many, recordable = has_many_users(job), is_recordable(job)
+    if job.settings.torch_device().type == "cuda":
+        check_memory(job, many)
+    if many and (not recordable or job.interactions.n_users * job.encoder.dim >= MANY_NUMBERS):
         return ManyUsersTrainer(job)
-    return RecordedFullTrainer(job) if is_recordable(job) else FullTrainer(job)
+    return RecordedFullTrainer(job) if recordable else FullTrainer(job)
 
 
 def check_state(job: Job) -> None:

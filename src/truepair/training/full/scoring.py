@@ -20,7 +20,7 @@ from truepair.randomness import random_words
 from truepair.sampling import Full, Matrices
 from truepair.sampling.batch import epoch_batches
 from truepair.training.full.block import ONE_PART, Totals, UserBlock
-from truepair.training.full.losses import RowLosses, row_losses
+from truepair.training.full.losses import RowLosses, row_losses, sums_pairs
 from truepair.training.full.pair_sums import PairSums, pair_sums
 
 
@@ -171,7 +171,8 @@ class Blocks:
             scores.masked_fill_(~negatives, -math.inf)
         idle = None
         if columns is not None:
-            idle = self.totals.max(self.best(scores)) == -math.inf
+            best = scores.amax(dim=1) if len(columns) else scores.new_full((len(users),), -math.inf)
+            idle = self.totals.max(best) == -math.inf
             scores[idle, :1] = low if self.on_cpu else 0.0  # whatever comes of it is not used
         block = UserBlock(
             users=users,
@@ -233,16 +234,12 @@ class Blocks:
         drawn = places >= 0
         return (rows * len(columns) + places)[drawn]
 
-    def best(self, scores: Tensor) -> Tensor:
-        """The highest score of each row; −∞ without columns. [B]"""
-        return scores.amax(dim=1) if scores.shape[1] else scores.new_full((len(scores),), -math.inf)
-
     def range(self, scores: Tensor, pos: Tensor) -> tuple[float, float]:
         """Within which all scores lie; known on the CPU alone, where histograms are made."""
         if not self.on_cpu:
             return -math.inf, math.inf
-        low, high = zip(*(part.aminmax() for part in (scores, pos)), strict=True)
-        return min(map(float, low)), max(map(float, high))
+        (low, high), (low_pos, high_pos) = scores.aminmax(), pos.aminmax()
+        return min(float(low), float(low_pos)), max(float(high), float(high_pos))
 
 
 def column_chances(weights: Tensor, n: int) -> Tensor:
@@ -259,9 +256,9 @@ def column_chances(weights: Tensor, n: int) -> Tensor:
     return chances
 
 
-def sums_for(sampler: Full, device: torch.device, by_user: bool = False) -> PairSums:
-    """How pairwise losses compare anchors and scores; `by_user`: columns weigh differently for each user."""
-    if by_user:
+def sums_for(loss: Loss, sampler: Full, device: torch.device, by_user: bool = False) -> PairSums:
+    """How a loss compares anchors and scores; `by_user`: columns weigh differently for each user."""
+    if by_user or not sums_pairs(loss):
         return pair_sums
     if device.type == "cuda" and find_spec("triton") is not None:
         from truepair.training.full.gpu_pair_sums import gpu_sums

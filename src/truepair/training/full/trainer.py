@@ -43,7 +43,7 @@ class FullTrainer(ModuleTrainer):
         )
         self.n_anchors, self.n_saturated_users = self.blocks.n_anchors, self.blocks.n_saturated_users
         self.steps = math.ceil(len(self.blocks.users) / job.settings.batch_size)
-        self.sums = sums_for(job.sampler, self.device, job.weighs_dislikes)
+        self.sums = sums_for(job.loss, job.sampler, self.device, job.weighs_dislikes)
         size = job.interactions.n_users, job.interactions.n_items, len(job.interactions)
         self.work = step_work(*size, job.settings.batch_size, job.encoder.dim)
 
