@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ from truepair.training.sampled.cpu.arithmetic import ONE, ZERO, Index, Ints, Lon
 from truepair.training.sampled.plan import Floats
 
 Doubles: TypeAlias = npt.NDArray[np.float64]
+Tables: TypeAlias = tuple[Floats, Floats, Floats, Ints]  # `Means` as arrays
 
 _KEEP_FIRST, _TAKE_FIRST = np.float32(BETAS[0]), np.float32(1 - BETAS[0])
 _KEEP_SECOND, _TAKE_SECOND = np.float32(BETAS[1]), np.float32(1 - BETAS[1])
@@ -44,17 +45,9 @@ def update(means: Means, rows: Tensor, gradient: Tensor, step: int, course: Cour
     update_rows(rows.numpy(), gradient.numpy(), step, _tables(means), rate, root, np.float32(decay))
 
 
-class Tables(NamedTuple):
-    """`Means` as arrays."""
-
-    weights: Floats
-    first: Floats
-    second: Floats
-    made: Ints
-
-
 def _tables(means: Means) -> Tables:
-    return Tables(*(table.numpy() for table in means))
+    weights, first, second, made = means
+    return weights.numpy(), first.numpy(), second.numpy(), made.numpy()
 
 
 @without_lock

@@ -105,10 +105,8 @@ class Blocks:
         self.negatives = None if negatives is None else torch.tensor(negatives, device=device)
         self.dislike_weight, self.dislikes = dislike_weight, None
         if data.dislikes is not None:
-            self.dislikes = [
-                torch.tensor(array, device=device)
-                for array in (data.dislikes.user_counts, data.dislikes.indptr, data.dislikes.items)
-            ]
+            arrays = data.dislikes.user_counts, data.dislikes.indptr, data.dislikes.items
+            self.dislikes = [torch.tensor(array, device=device) for array in arrays]
         self.n_unlabelled = torch.tensor(free, device=device)  # [n_users]
         if self.dislikes is not None and dislike_weight != 1:
             self.n_unlabelled = self.n_unlabelled.double() + (dislike_weight - 1) * self.dislikes[0]
@@ -116,7 +114,10 @@ class Blocks:
         self.longest = int(counts.max())
         self.n_saturated_users = int(((counts > 0) & (free == 0)).sum())
         self.n_anchors = int(counts[free > 0].sum())
-        self.counts, self.indptr = (torch.tensor(x, device=device) for x in (counts, data.indptr))
+        self.counts, self.indptr = (
+            torch.tensor(counts, device=device),
+            torch.tensor(data.indptr, device=device),
+        )
         self.keep_pairs(data, weights)
         tau = torch.tensor(getattr(loss, "tau", 0.0), dtype=torch.float64, device=device)
         self.tau = tau.expand(data.n_users) if tau.ndim == 0 else tau
@@ -231,8 +232,7 @@ class Blocks:
         column_of = torch.full((self.n_items,), -1, device=self.device)
         column_of[columns] = torch.arange(len(columns), device=self.device)
         places = column_of[items]
-        drawn = places >= 0
-        return (rows * len(columns) + places)[drawn]
+        return (rows * len(columns) + places)[places >= 0]
 
     def range(self, scores: Tensor, pos: Tensor) -> tuple[float, float]:
         """Within which all scores lie; known on the CPU alone, where histograms are made."""

@@ -7,8 +7,12 @@ with all pairs on the device.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import islice
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +24,9 @@ from truepair.distributed.cost import MANY_PAIRS
 from truepair.models.factor_matrices import free_bytes
 from truepair.storage.compiled_code import announce_compilation
 from truepair.storage.types import Array
-from truepair.training.full.large.prefetch import prefetch
 from truepair.training.full.scoring import Blocks
 
+T = TypeVar("T")
 DEPTH = 4  # blocks that are ready
 _SHARE = 4  # pairs that need more than a 4th of the device's free memory are streamed
 _CODE = 8  # bytes of an item on the device
@@ -136,3 +140,27 @@ class _CudaCopies:
             return found
 
         return wait
+
+
+# --- prefetching ---------------------------------------------------------------------------------------
+
+
+def prefetch(values: Iterable[T], depth: int) -> Generator[T]:
+    """The values, of which a thread makes up to `depth` more than were used, and one on top.
+
+    An error of the thread is raised here, in the place of its value. The thread ends with the iterator.
+    """
+    source = iter(values)
+    pool = ThreadPoolExecutor(1, thread_name_prefix="truepair-prefetch")
+    try:
+        made = deque(pool.submit(_next_of, source) for _ in range(depth + 1))
+        while value := made.popleft().result():
+            made.append(pool.submit(_next_of, source))
+            yield value[0]
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _next_of(values: Iterator[T]) -> list[T]:
+    """The next value; nothing at the end."""
+    return list(islice(values, 1))

@@ -139,7 +139,7 @@ def catch_up(means: Means, rows: Tensor | None, step: int, course: Course, decay
 
 
 def _make_up(means: Means, rows: Tensor, begin: Tensor, step: int, course: Course, decay: float) -> None:
-    w, m, v = (each[_places(each, rows)].to(means.weights.device).float() for each in means[:3])
+    w, m, v = _taken(means, rows)
     missed = step - begin  # [rows]
     roots = v.sqrt()
     k, most, changing = 0, int(missed.max()), True
@@ -168,7 +168,7 @@ def _make_up(means: Means, rows: Tensor, begin: Tensor, step: int, course: Cours
 
 def update(means: Means, rows: Tensor, gradient: Tensor, step: int, course: Course, decay: float) -> None:
     """A step of each row by its gradient."""
-    w, m, v = (each[_places(each, rows)].to(means.weights.device).float() for each in means[:3])
+    w, m, v = _taken(means, rows)
     g = gradient + decay * w
     m = BETAS[0] * m + (1 - BETAS[0]) * g
     v = BETAS[1] * v + (1 - BETAS[1]) * (g * g)
@@ -177,10 +177,11 @@ def update(means: Means, rows: Tensor, gradient: Tensor, step: int, course: Cour
     means.made[rows] = step + 1
 
 
+def _taken(means: Means, rows: Tensor) -> list[Tensor]:
+    """These rows of the weights and of the two means, in float32 on the device of the weights."""
+    return [each[rows.to(each.device)].to(means.weights.device).float() for each in means[:3]]
+
+
 def _put(means: Means, rows: Tensor, w: Tensor, m: Tensor, v: Tensor) -> None:
     for each, values in zip(means[:3], (w, m, v), strict=True):
-        each[_places(each, rows)] = values.to(each.device, each.dtype)
-
-
-def _places(table: Tensor, rows: Tensor) -> Tensor:
-    return rows.to(table.device)
+        each[rows.to(each.device)] = values.to(each.device, each.dtype)
