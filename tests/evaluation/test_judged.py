@@ -19,7 +19,7 @@ from truepair.data.interactions import Interactions
 from truepair.data.split import Split
 from truepair.errors import InputError
 from truepair.evaluation import METRICS, compare, evaluate
-from truepair.ranking.selection import tie_order
+from truepair.ranking.prepared_items import tie_order
 
 N_USERS, N_ITEMS, KS = 40, 30, (1, 3, 50)
 

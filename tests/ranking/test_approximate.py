@@ -14,7 +14,8 @@ from truepair.ranking.approximate.index_file import read_index
 from truepair.ranking.approximate.indexed_items import HeadAndTail, IndexedItems, Level
 from truepair.ranking.approximate.indexing import SampledUsers
 from truepair.ranking.approximate.search_space import SearchSpace
-from truepair.ranking.prepared_items import Hidden, PreparedItems
+from truepair.ranking.hidden import Hidden
+from truepair.ranking.prepared_items import PreparedItems
 
 N, DIM = 3000, 12
 

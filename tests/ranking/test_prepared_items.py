@@ -7,8 +7,9 @@ import torch
 
 from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
-from truepair.ranking import prepared_items, selection
-from truepair.ranking.prepared_items import Hidden, PreparedItems
+from truepair.ranking import selection
+from truepair.ranking.hidden import Hidden
+from truepair.ranking.prepared_items import PreparedItems
 
 
 def matrices(n_users, n_items, dim, seed):
@@ -16,12 +17,12 @@ def matrices(n_users, n_items, dim, seed):
     return [torch.from_numpy(rng.integers(-3, 4, (n, dim)).astype(np.float32)) for n in (n_users, n_items)]
 
 
-@pytest.mark.parametrize("kind", ["compiled", "without Numba", "sparse users", "sparse items"])
+@pytest.mark.parametrize("kind", ["compiled", "in blocks", "sparse users", "sparse items"])
 @pytest.mark.parametrize(("n_users", "n_items", "k"), [(1, 3, 3), (5, 300, 7), (70, 40, 40)])
 def test_lists_are_those_of_top_k(n_users, n_items, k, kind, monkeypatch):
     users, items = matrices(n_users, n_items, 3, n_users)
-    if kind == "without Numba":
-        monkeypatch.setattr(prepared_items, "compiled_module", lambda: None)
+    if kind == "in blocks":
+        monkeypatch.setattr(PreparedItems, "strips", None)
     if kind == "sparse users":
         users = sp.csr_array(users.numpy())
     if kind == "sparse items":
@@ -34,20 +35,23 @@ def test_lists_are_those_of_top_k(n_users, n_items, k, kind, monkeypatch):
     ids = IdMap.range(n_users), IdMap.range(n_items)
     mask = Interactions(owners, np.concatenate(hidden), *ids)
     expected = selection.top_k(users, items, k, exclude=mask)
-    for masks in (Hidden.of(hidden), Hidden.of_pairs(n_users, owners[::-1], np.concatenate(hidden)[::-1])):
+    halves = [Hidden.of([some[start::2] for some in hidden]) for start in (0, 1)]
+    for masks in (
+        Hidden.of(hidden),
+        Hidden.pairs_of(mask, np.arange(n_users)),
+        Hidden.joined(halves, n_users),
+    ):
         found = PreparedItems.of(items).top_k(users, k, masks)
         assert np.array_equal(found.items, expected.items)
         assert np.array_equal(found.scores, expected.scores)
 
 
-def test_hidden_items_of_rows_and_of_pairs():
+def test_hidden_items_of_rows():
     rows = [np.array([4, 1]), np.empty(0, np.int64), np.array([2])]
     hidden = Hidden.of(rows)
     owners, items = hidden.pairs()
     assert (owners.tolist(), items.tolist()) == ([0, 0, 2], [4, 1, 2])
-    again = Hidden.of_pairs(3, np.array([2, 0, 0]), np.array([2, 4, 1]))
-    assert all(np.array_equal(one, other) for one, other in zip(hidden, again, strict=True))
-    some = Hidden(hidden.starts[[2, 0]], hidden.ends[[2, 0]], hidden.items)  # rows in another order
+    some = hidden.take(np.array([2, 0]))  # rows in another order
     assert [part.tolist() for part in some.pairs()] == [[0, 1, 1], [2, 4, 1]]
     assert [part.tolist() for part in some.with_all(np.array([9])).pairs()] == [
         [0, 0, 1, 1, 1],
@@ -55,4 +59,10 @@ def test_hidden_items_of_rows_and_of_pairs():
     ]
     places = np.array([0, -1, 1, -1, 2])
     assert [part.tolist() for part in some.recoded(places).pairs()] == [[0, 1], [1, 2]]
-    assert len(Hidden.of([]).starts) == len(Hidden.of_pairs(0, items[:0], items[:0]).ends) == 0
+    own = Interactions(np.array([0, 0, 2]), np.array([1, 3, 0]), IdMap.range(3), IdMap.range(4))
+    assert [part.tolist() for part in Hidden.pairs_of(own, np.array([2, -1, 0])).pairs()] == [
+        [0, 2, 2],
+        [0, 1, 3],
+    ]
+    assert len(Hidden.of([]).starts) == len(Hidden.joined([], 0).ends) == 0
+    assert Hidden.joined([], 2).pairs()[0].tolist() == []

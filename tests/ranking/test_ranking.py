@@ -1,5 +1,4 @@
 import re
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -11,11 +10,12 @@ from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError
 from truepair.randomness import random_order
-from truepair.ranking import selection
+from truepair.ranking import prepared_items, selection
 from truepair.ranking import torch_top_k as ranking_blocks
-from truepair.ranking.selection import TopK, top_k
+from truepair.ranking.prepared_items import PreparedItems, TopK
+from truepair.ranking.selection import top_k
 
-# "cpu" is the compiled way; "cpu blocks" is PyTorch's, for where Numba cannot be had, and CUDA's
+# "cpu" is the compiled way; "cpu blocks" is PyTorch's, which CUDA has too
 DEVICES = [
     "cpu",
     "cpu blocks",
@@ -26,7 +26,7 @@ DEVICES = [
 @pytest.fixture
 def device(request, monkeypatch):
     if request.param == "cpu blocks":
-        monkeypatch.setattr(selection, "compiled_module", lambda: None)
+        monkeypatch.setattr(PreparedItems, "strips", None)  # PyTorch ranks
     return request.param.split()[0]
 
 
@@ -46,7 +46,7 @@ def random_interactions(rng, n_users, n_items, share):
 def oracle(users, items, k, rows=None, exclude=()):
     """The slow, obvious way: every score, sorted by (score, place in the tie order)."""
     rows = range(len(users)) if rows is None else rows
-    tie_place = np.argsort(random_order(selection._TIE_KEY, len(items)))
+    tie_place = np.argsort(random_order(prepared_items._TIE_KEY, len(items)))
     lists = TopK(np.full((len(rows), k), -1), np.full((len(rows), k), -np.inf, np.float32))
     for row, user in enumerate(rows):
         hidden = {int(i) for mask in exclude for i in mask.items_of(user)}
@@ -109,7 +109,9 @@ def test_no_rows_give_empty_lists(device):
 @on_every_device
 def test_a_constant_scorer_lists_the_fixed_pseudo_random_order(device):
     got = top_k(np.ones((3, 1)), np.ones((1000, 1)), 20)
-    np.testing.assert_array_equal(got.items, np.tile(random_order(selection._TIE_KEY, 1000)[:20], (3, 1)))
+    np.testing.assert_array_equal(
+        got.items, np.tile(random_order(prepared_items._TIE_KEY, 1000)[:20], (3, 1))
+    )
     assert 300 < got.items.mean() < 700  # low codes are not favoured
 
 
@@ -117,7 +119,7 @@ def test_a_constant_scorer_lists_the_fixed_pseudo_random_order(device):
 def test_negative_zero_ties_with_zero(device):
     items = np.array([[0.0], [-0.0]] * 50)
     got = top_k(np.array([[1.0], [-1.0]]), items, 30)
-    np.testing.assert_array_equal(got.items, np.tile(random_order(selection._TIE_KEY, 100)[:30], (2, 1)))
+    np.testing.assert_array_equal(got.items, np.tile(random_order(prepared_items._TIE_KEY, 100)[:30], (2, 1)))
     assert not np.signbit(got.scores).any()
 
 
@@ -288,7 +290,7 @@ def test_the_compiled_way_gives_the_lists_of_the_blocks(n_items, dim, monkeypatc
     masks = [random_interactions(rng, 70, n_items, share) for share in (0.1, 0.2, 0.7)]
     k = min(n_items, 20)
     compiled = [top_k(users, items, k, exclude=masks[:n]) for n in range(4)]
-    monkeypatch.setattr(selection, "compiled_module", lambda: None)
+    monkeypatch.setattr(PreparedItems, "strips", None)  # PyTorch ranks
     for n, got in enumerate(compiled):
         expected = top_k(users, items, k, exclude=masks[:n])
         np.testing.assert_allclose(got.scores, expected.scores, rtol=1e-5, atol=1e-5)
@@ -319,21 +321,6 @@ def test_threads_change_nothing(k, monkeypatch):
     assert_same(top_k(users, items, k, exclude=mask, block=16), alone)
 
 
-def test_ranks_without_numba_too(monkeypatch):
-    selection.compiled_module.cache_clear()
-    monkeypatch.setitem(sys.modules, "truepair.ranking.compiled_top_k", None)
-    monkeypatch.delattr("truepair.ranking.compiled_top_k", raising=False)
-    try:
-        assert selection.compiled_module() is None
-        assert top_k(np.eye(2), np.array([[3, 0], [1, 2]]), 1).items.tolist() == [[0], [1]]
-        assert selection.has_pairs(interactions([(0, 1)], 2, 3), np.zeros(2, int), np.arange(2)).tolist() == [
-            False,
-            True,
-        ]
-    finally:
-        selection.compiled_module.cache_clear()
-
-
 def test_has_pairs_equals_has():
     rng = np.random.default_rng(4)
     for share in (0, 0.1, 0.6, 1):
@@ -350,16 +337,3 @@ def test_several_threads_may_ask_at_once():
         found = list(pool.map(lambda rows: top_k(users, items, 5, rows=rows), [[7], [8, 9]] * 20))
     for one, expected in zip(found, [[7], [8, 9]] * 20, strict=True):
         assert_same(one, oracle(users, items, 5, expected))
-
-
-def test_masks_of_many_pairs_stay_in_main_memory(monkeypatch):
-    rng = np.random.default_rng(2)
-    users, items = rng.normal(size=(30, 4)), rng.normal(size=(25, 4))
-    known = random_interactions(rng, 30, 25, 0.3)
-    rows = rng.permutation(30)[:17]
-    monkeypatch.setattr(selection, "compiled_module", lambda: None)
-    whole = top_k(users, items, 5, rows=rows, exclude=known)
-    monkeypatch.setattr(ranking_blocks, "_MANY_PAIRS", 1)
-    found = top_k(users, items, 5, rows=rows, exclude=known)
-    np.testing.assert_array_equal(found.items, whole.items)
-    np.testing.assert_array_equal(found.scores, whole.scores)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -39,7 +39,7 @@ class History:
         return History(train.user_counts > 0, train.item_counts)
 
 
-def history_of(model: Any, train: Interactions) -> History:
+def history_of(model: object, train: Interactions) -> History:
     """The history that the model knows, if it is a Recommender; else that of `train`.
 
     It is an error if a Recommender has other ids than `train`: a code would mean another user or item.

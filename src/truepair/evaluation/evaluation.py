@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Literal, Protocol
-
-import numpy as np
+from typing import Literal, Protocol
 
 from truepair.data.interactions import Interactions
 from truepair.data.split import Split
 from truepair.errors import InputError, check_choice, check_type, check_whole
 from truepair.evaluation.cold import Cold, history_of
 from truepair.evaluation.judged import Judged
-from truepair.evaluation.metrics import CATALOGUE_METRICS, METRICS, Floats, Hits, Mask, parse_metric
+from truepair.evaluation.metrics import CATALOGUE_METRICS, METRICS, Floats, parse_metric
 from truepair.evaluation.results import Evaluation
 from truepair.evaluation.task import Task
-from truepair.ranking.selection import Exclude, Matrix, as_masks
+from truepair.ranking.prepared_items import Matrix, TopK
+from truepair.ranking.selection import Exclude, as_masks
 from truepair.ranking.sharded_top_k import sharded_top_k
+from truepair.storage.types import Table
 
 
 class HasMatrices(Protocol):
@@ -37,7 +37,7 @@ def evaluate(
     ks: Sequence[int] = (5, 10, 20),
     train: Interactions | None = None,
     cold: Cold = "popular",
-    candidates: Any = None,
+    candidates: Table = None,
 ) -> Evaluation:
     """Rank the whole catalogue for every user of the target, and measure where the target items are.
 
@@ -75,20 +75,21 @@ def evaluate(
     masks = as_masks(exclude)
     known = train if train is not None else masks[0] if masks else None
     task = Task.checked(target, masks, train, cold, None if known is None else history_of(model, known))
-    listed, hits = task.ranked(*matrices_of(model), ks[-1])
+    listed, hits = task.listed(task.ranker(*matrices_of(model)), ks[-1])
     per_user = {f"{name}@{k}": f(hits[:, :k], task.n_target) for name, f in METRICS.items() for k in ks}
-    counted, popularity = _counted(task), task.train.item_counts
-    return Evaluation(
-        **_by_user(task, per_user),
-        catalogue={
+    counted, popularity = task.counted, task.train.item_counts
+    return _evaluation(
+        task,
+        per_user,
+        {
             f"{name}@{k}": f(listed[counted, :k], popularity)
             for name, f in CATALOGUE_METRICS.items()
             for k in ks
         },
-        ks=ks,
-        n_users_without_target=target.n_users - len(task.users),
-        n_unseen_pairs=int((popularity[target.items] == 0).sum()),
-        target=target.hash,
+        ks,
+        target.n_users - len(task.users),
+        int((popularity[target.items] == 0).sum()),
+        target.hash,
     )
 
 
@@ -99,7 +100,7 @@ def _evaluate_judged(
     ks: tuple[int, ...],
     train: Interactions | None,
     cold: Cold,
-    candidates: Any,
+    candidates: Table,
 ) -> Evaluation:
     if exclude is not None:
         raise InputError("with candidates, nothing else is ranked; leave out exclude.")
@@ -110,32 +111,34 @@ def _evaluate_judged(
     hits, auc = judged.ranked(*matrices_of(model), ks[-1])
     per_user = {f"{name}@{k}": f(hits[:, :k], judged.n_target) for name, f in METRICS.items() for k in ks}
     positives = judged.candidates.items[judged.positive]
+    unseen = int((train.item_counts[positives] == 0).sum())
+    per_user["auc"] = auc
+    return _evaluation(judged, per_user, {}, ks, judged.n_users_without_target, unseen, judged.target)
+
+
+def _evaluation(
+    task: Task | Judged,
+    per_user: Mapping[str, Floats],
+    catalogue: Mapping[str, float],
+    ks: tuple[int, ...],
+    n_users_without_target: int,
+    n_unseen_pairs: int,
+    target: str,
+) -> Evaluation:
+    """The evaluation: users who count, and those without a trained pair."""
     return Evaluation(
-        **_by_user(judged, {**per_user, "auc": auc}),
-        catalogue={},
-        ks=ks,
-        n_users_without_target=judged.n_users_without_target,
-        n_unseen_pairs=int((train.item_counts[positives] == 0).sum()),
-        target=judged.target,
-        n_users_all_positive=judged.n_users_all_positive,
+        task.users[task.counted],
+        {name: values[task.counted] for name, values in per_user.items()},
+        catalogue,
+        ks,
+        n_users_without_target,
+        n_unseen_pairs,
+        target,
+        task.cold,
+        task.users[task.is_cold],
+        {name: values[task.is_cold] for name, values in per_user.items()},
+        task.n_users_all_positive,
     )
-
-
-def _counted(task: Task | Judged) -> Mask:
-    """Which of the task's users count in the means (n,)."""
-    return ~task.is_cold if task.cold == "separate" else np.ones(len(task.users), dtype=bool)
-
-
-def _by_user(task: Task | Judged, per_user: Mapping[str, Floats]) -> dict[str, Any]:
-    """The fields of an evaluation that belong to users: those who count, and those without a trained pair."""
-    counted = _counted(task)
-    return {
-        "users": task.users[counted],
-        "per_user": {name: values[counted] for name, values in per_user.items()},
-        "cold": task.cold,
-        "cold_users": task.users[task.is_cold],
-        "cold_per_user": {name: values[task.is_cold] for name, values in per_user.items()},
-    }
 
 
 def _part_of(split: Split, on: str) -> tuple[Interactions, list[Interactions], Interactions]:
@@ -199,12 +202,12 @@ class Validation:
 
     def values(self, users: Matrix, items: Matrix) -> Floats:
         """The metric of each user who counts."""
-        _, k = parse_metric(self.metric)
-        return self._values(self._task.ranked(users, items, k)[1])
+        return self._values(self._task.ranker(users, items))
 
-    def _values(self, hits: Hits) -> Floats:
-        name, _ = parse_metric(self.metric)
-        return METRICS[name](hits, self._task.n_target)[_counted(self._task)]
+    def _values(self, best_items: Callable[..., TopK]) -> Floats:
+        name, k = parse_metric(self.metric)
+        _, hits = self._task.listed(best_items, k)
+        return METRICS[name](hits, self._task.n_target)[self._task.counted]
 
     def __call__(self, model: HasMatrices) -> float:
         """The score of the matrices that the model has now.
@@ -212,11 +215,8 @@ class Validation:
         Matrices that are divided among processes are ranked where they are.
         """
         shards = getattr(model, "shards", None)
-        if shards is None:
-            return self.score(*model.matrices())
-        _, k = parse_metric(self.metric)
-        _, hits = self._task.listed(partial(sharded_top_k, shards), k)
-        return float(self._values(hits).mean())
+        best = self._task.ranker(*model.matrices()) if shards is None else partial(sharded_top_k, shards)
+        return float(self._values(best).mean())
 
     def __repr__(self) -> str:
         return f"<Validation: {self.metric} over {len(self.target):,} pairs>"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +15,8 @@ from truepair.errors import InputError, check_type
 from truepair.evaluation.cold import Cold, History, check_cold
 from truepair.evaluation.metrics import Floats, Hits, Mask
 from truepair.models.factor_matrices import dot_rows, n_rows
-from truepair.ranking.selection import Matrix, checked_matrices, tie_order
+from truepair.ranking.prepared_items import Matrix, checked_matrices, tie_order
+from truepair.storage.types import Table
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +31,7 @@ class Judged:
 
     @staticmethod
     def checked(
-        candidates: Any, target: Interactions | None, train: Interactions, cold: Cold, history: History
+        candidates: Table, target: Interactions | None, train: Interactions, cold: Cold, history: History
     ) -> Judged:
         """The candidates of a table with labels, or those of two Interactions; an error if they are invalid.
 
@@ -82,6 +82,11 @@ class Judged:
         """Which of `users` have no trained pair (n,)."""
         first = self.codes[self.candidates.indptr[self.users]]
         return (first < 0) | ~self.history.users[first]
+
+    @property
+    def counted(self) -> Mask:
+        """Which of `users` count in the means (n,)."""
+        return ~self.is_cold if self.cold == "separate" else np.ones(len(self.users), dtype=bool)
 
     def ranked(self, users: Matrix, items: Matrix, k: int) -> tuple[Hits, Floats]:
         """Which of the best k candidates are positive (n, k), and the AUC (n,); for each of `users`.
@@ -148,7 +153,7 @@ class Judged:
             )
 
 
-def _labelled(table: Any, item_ids: IdMap) -> tuple[Interactions, Mask]:
+def _labelled(table: Table, item_ids: IdMap) -> tuple[Interactions, Mask]:
     """The pairs of a table with a column `label`, with the items of the model."""
     found = table
     if not isinstance(table, Interactions):
@@ -164,7 +169,7 @@ def _labelled(table: Any, item_ids: IdMap) -> tuple[Interactions, Mask]:
     return pairs, pairs.rating == 1
 
 
-def _of_target(candidates: Any, target: Interactions, train: Interactions) -> tuple[Interactions, Mask]:
+def _of_target(candidates: Table, target: Interactions, train: Interactions) -> tuple[Interactions, Mask]:
     check_type(
         "candidates", candidates, Interactions, "with a target, give the candidates as Interactions too"
     )

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from truepair.data.ids import Codes
 from truepair.errors import InputError
 from truepair.evaluation.cold import COLD, Cold
 from truepair.evaluation.metrics import CATALOGUE_METRICS, METRICS, Floats, parse_metric
 from truepair.evaluation.statistics import bootstrap_interval
+from truepair.storage.types import Array
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -127,7 +126,7 @@ def _group(n: int, per_user: Mapping[str, Floats]) -> dict[str, float]:
     return {"users": n, **({name: float(values.mean()) for name, values in per_user.items()} if n else {})}
 
 
-def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _read_only(array: Array) -> Array:
     view = array.view()
     view.flags.writeable = False
     return view

@@ -14,7 +14,8 @@ from truepair.errors import InputError, check_type
 from truepair.evaluation.cold import Cold, History, check_cold
 from truepair.evaluation.metrics import Hits, Mask
 from truepair.models.factor_matrices import n_rows
-from truepair.ranking.selection import Exclude, Matrix, TopK, as_masks, check_shapes, has_pairs, top_k
+from truepair.ranking.prepared_items import Matrix, TopK
+from truepair.ranking.selection import Exclude, as_masks, check_shapes, has_pairs, top_k
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +27,7 @@ class Task:
     train: Interactions  # what the model was trained on
     history: History  # who has a trained pair, and what is popular
     cold: Cold = "popular"  # the policy for users without one
+    n_users_all_positive = 0  # such users are left out of judged candidates only
 
     @staticmethod
     def checked(
@@ -45,8 +47,7 @@ class Task:
             raise InputError("exclude is empty and train is not given; pass the train part as exclude.")
         train = masks[0] if train is None else train
         task = Task(target, masks, train, History.of(train) if history is None else history, cold)
-        task._check_codes()
-        task._check_target()
+        task._check()
         check_cold(cold, int(task.is_cold.sum()), len(task.users))
         return task
 
@@ -65,16 +66,21 @@ class Task:
         """Which of `users` have no trained pair (n,)."""
         return ~self.history.users[self.users]
 
-    def ranked(self, users: Matrix, items: Matrix, k: int) -> tuple[Codes, Hits]:
+    @cached_property
+    def counted(self) -> Mask:
+        """Which of `users` count in the means (n,)."""
+        return ~self.is_cold if self.cold == "separate" else np.ones(len(self.users), dtype=bool)
+
+    def ranker(self, users: Matrix, items: Matrix) -> Callable[..., TopK]:
+        """`top_k` of these matrices, for `listed`."""
+        check_shapes((n_rows(users), n_rows(items)), [self.target], "target")
+        return partial(top_k, users, items)
+
+    def listed(self, best_items: Callable[..., TopK], k: int) -> tuple[Codes, Hits]:
         """The listed items (n, k), -1 for none, and which of them are target items (n, k).
 
         Users without a trained pair get the most popular items, unless the policy is "model".
         """
-        check_shapes((n_rows(users), n_rows(items)), [self.target], "target")
-        return self.listed(partial(top_k, users, items), k)
-
-    def listed(self, best_items: Callable[..., TopK], k: int) -> tuple[Codes, Hits]:
-        """The same, from a function that lists items as `top_k` does."""
         ranked = np.ones(len(self.users), dtype=bool) if self.cold == "model" else ~self.is_cold
         best = best_items(k, rows=self.users[ranked], exclude=self.masks).items
         listed = np.empty((len(self.users), k), dtype=np.int64)
@@ -85,7 +91,7 @@ class Task:
         hits = has_pairs(self.target, np.repeat(self.users, k), listed.ravel())
         return listed, hits.reshape(listed.shape)
 
-    def _check_codes(self) -> None:
+    def _check(self) -> None:
         target = self.target
         check_shapes((target.n_users, target.n_items), self.masks)
         check_shapes((target.n_users, target.n_items), [self.train], "train")
@@ -95,15 +101,13 @@ class Task:
                     "target and exclude or train have other ids, so the same code means another user or "
                     "item; use parts of one split, which share their codes."
                 )
-
-    def _check_target(self) -> None:
-        if len(self.target) == 0:
+        if len(target) == 0:
             raise InputError(
                 "nothing to evaluate: target has no pairs; give the split a larger held-out share."
             )
-        hidden = np.zeros(len(self.target), dtype=bool)
+        hidden = np.zeros(len(target), dtype=bool)
         for mask in self.masks:
-            hidden |= has_pairs(mask, self.target.users, self.target.items)
+            hidden |= has_pairs(mask, target.users, target.items)
         if hidden.any():
             raise InputError(
                 f"{hidden.sum():,} of {len(hidden):,} target pairs are also in exclude, so no list can hold "

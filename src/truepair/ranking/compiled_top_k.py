@@ -12,17 +12,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, TypeVar
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from truepair.ranking.hidden import Hidden
 from truepair.storage.compiled_code import compiled_and_kept
 
 Floats = npt.NDArray[np.float32]
 Codes = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.uint8]
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+_Inputs = ParamSpec("_Inputs")
+_Result = TypeVar("_Result")
 
 WIDTH = 256  # columns of a strip: a strip of 64 dimensions takes 64 KB, a buffer of scores 4 KB
 BLOCK = 64  # users who share a strip while it is in cache
@@ -30,14 +32,22 @@ _ROWS = 4  # users scored together: 4 x 4 factors fit the registers beside their
 _CHUNK = 128  # scores skipped together where none is good enough; LLVM does not vectorise chunks of 64
 
 
-def _compiled(function: _Function) -> _Function:
+def compiled(function: Callable[_Inputs, _Result]) -> Callable[_Inputs, _Result]:
     """Compile without the GIL; multiply-adds may be contracted, other floating-point rules are kept."""
     return compiled_and_kept(function, nogil=True, error_model="numpy", fastmath={"contract"})
 
 
-def rank_on_cpu(users: Floats, items: Floats, order: Codes, *more: Any) -> tuple[Codes, Floats]:
-    """`rank_in_strips` of items that are put into strips for this call."""
-    return rank_in_strips(users, in_strips(items, order), order, *more)
+def call_in_blocks(call: Callable[[int, int], object], n: int, block: int, threads: int) -> None:
+    """Call for (first, last) of blocks of n rows, distributed over threads."""
+    starts = range(0, n, block)
+    if starts:
+        call(0, min(block, n))  # in this thread, because it may have to be compiled
+    if min(threads, len(starts)) <= 1:
+        for start in starts[1:]:
+            call(start, min(start + block, n))
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(lambda start: call(start, min(start + block, n)), starts[1:]))  # raises their errors
 
 
 def rank_in_strips(
@@ -46,52 +56,19 @@ def rank_in_strips(
     order: Codes,
     k: int,
     codes: Codes,
-    masked: tuple[Codes, Codes, Codes],
+    hidden: Hidden,
     block: int,
     threads: int,
 ) -> tuple[Codes, Floats]:
-    """The k best (items, scores) of the users `codes`; columns are items in the order `order`.
-
-    `masked` is (starts, ends, items): row r must not list items[starts[r]:ends[r]]. The rows are distributed
-    over `threads` threads, `block` rows at a time.
-    """
+    """The k best (items, scores) of the users `codes`; columns are items in the order `order`."""
     found, scores = np.empty((len(codes), k), np.int64), np.empty((len(codes), k), np.float32)
-    rank = partial(rank_rows, users, strips, order, codes, *masked, found, scores)
-    starts = range(0, len(codes), block)
-    if min(threads, len(starts)) <= 1:
-        for start in starts:
-            rank(start, min(start + block, len(codes)))
-        return found, scores
-    rank(0, min(block, len(codes)))  # in this thread, because it may have to be compiled
-    with ThreadPoolExecutor(threads) as pool:
-        done = pool.map(lambda start: rank(start, min(start + block, len(codes))), starts[1:])
-        list(done)  # an error in a thread is raised here
+    call_in_blocks(
+        partial(rank_rows, users, strips, order, codes, hidden, found, scores), len(codes), block, threads
+    )
     return found, scores
 
 
-@_compiled
-def join_masks(
-    starts: Codes, ends: Codes, items: Codes, codes: Codes, indptr: Codes, others: Codes
-) -> tuple[Codes, Codes, Codes]:
-    """(starts, ends, items) with others[indptr[u]:indptr[u + 1]] added to the row of each u in `codes`."""
-    total = 0
-    for row in range(len(codes)):
-        total += ends[row] - starts[row] + indptr[codes[row] + 1] - indptr[codes[row]]
-    new_starts, new_ends, both = np.empty_like(starts), np.empty_like(ends), np.empty(total, np.int64)
-    place = 0
-    for row in range(len(codes)):
-        new_starts[row] = place
-        for at in range(starts[row], ends[row]):
-            both[place] = items[at]
-            place += 1
-        for at in range(indptr[codes[row]], indptr[codes[row] + 1]):
-            both[place] = others[at]
-            place += 1
-        new_ends[row] = place
-    return new_starts, new_ends, both
-
-
-@_compiled
+@compiled
 def in_strips(items: Floats, order: Codes) -> Floats:
     """The vectors in strips: strips[s, :, j] is column s·WIDTH + j, padded with zeros."""
     n, dim = items.shape
@@ -103,15 +80,13 @@ def in_strips(items: Floats, order: Codes) -> Floats:
     return strips
 
 
-@_compiled
+@compiled
 def rank_rows(
     users: Floats,
     strips: Floats,
     order: Codes,
     codes: Codes,
-    starts: Codes,
-    ends: Codes,
-    masked: Codes,
+    hidden: Hidden,
     found: Codes,
     found_scores: Floats,
     first: int,
@@ -123,10 +98,10 @@ def rank_rows(
     vectors[:n, : users.shape[1]] = users[codes[first:last]]
     columns, scores = np.empty((n, k), np.int64), np.empty((n, k), np.float32)  # one heap per row
     sizes = np.zeros(n, np.int64)
-    hidden = np.zeros((n, (n_items + 7) // 8), np.uint8)  # one bit per item
+    masked = np.zeros((n, (n_items + 7) // 8), np.uint8)  # one bit per item
     for row in range(n):
-        for item in masked[starts[first + row] : ends[first + row]]:
-            hidden[row, item >> 3] |= np.uint8(1 << (item & 7))
+        for item in hidden.items[hidden.starts[first + row] : hidden.ends[first + row]]:
+            masked[row, item >> 3] |= np.uint8(1 << (item & 7))
     buffer, good = np.empty((_ROWS, WIDTH), np.float32), np.empty(_CHUNK, np.int32)
     for s in range(len(strips)):
         left = s * WIDTH
@@ -135,7 +110,7 @@ def rank_rows(
             if left + WIDTH > n_items:
                 buffer[:, n_items - left :] = -np.inf  # columns beyond the catalogue
             for row in range(group, min(group + _ROWS, n)):
-                _scan(buffer, row - group, left, order, hidden, columns, scores, sizes, row, good)
+                _scan(buffer, row - group, left, order, masked, columns, scores, sizes, row, good)
     for row in range(n):
         size = sizes[row]
         sort_heap(columns[row], scores[row], size)
@@ -145,7 +120,7 @@ def rank_rows(
             found_scores[first + row, place] = scores[row, place] + np.float32(0) if here else -np.inf
 
 
-@_compiled
+@compiled
 def _score(vectors: Floats, r: int, strip: Floats, out: Floats) -> None:
     """out[i, j] = Σ_k vectors[r + i, k] · strip[k, j] of four rows i, added up in the order of k.
 
@@ -180,13 +155,13 @@ def _score(vectors: Floats, r: int, strip: Floats, out: Floats) -> None:
             out[3, j] = out[3, j] + d0 * s0 + d1 * s1 + d2 * s2 + d3 * s3
 
 
-@_compiled
+@compiled
 def _scan(
     buffer: Floats,
     at: int,
     left: int,
     order: Codes,
-    hidden: Bits,
+    masked: Bits,
     columns: Codes,
     scores: Floats,
     sizes: Codes,
@@ -212,7 +187,7 @@ def _scan(
             count += buffer[at, j] > least
         for place in range(count):
             score, column = buffer[at, good[place]], left + good[place]
-            if score > least and not hidden[row, order[column] >> 3] & (1 << (order[column] & 7)):
+            if score > least and not masked[row, order[column] >> 3] & (1 << (order[column] & 7)):
                 sizes[row] = offer(columns[row], scores[row], sizes[row], column, score)
                 least = scores[row, 0] if sizes[row] == k else least
 
@@ -220,7 +195,7 @@ def _scan(
 # --- a heap whose root is the worst entry: lowest score, then highest column ---------------------------
 
 
-@_compiled
+@compiled
 def offer(columns: Codes, scores: Floats, size: int, column: int, score: float) -> int:
     """Add to a heap, or replace the worst entry of a full one; returns the new size."""
     if size == len(scores):
@@ -237,7 +212,7 @@ def offer(columns: Codes, scores: Floats, size: int, column: int, score: float) 
     return size + 1
 
 
-@_compiled
+@compiled
 def _sink(columns: Codes, scores: Floats, size: int, place: int, column: int, score: float) -> None:
     """Insert (score, column) at `place` or below it, to keep the heap in order."""
     while True:
@@ -255,7 +230,7 @@ def _sink(columns: Codes, scores: Floats, size: int, place: int, column: int, sc
     scores[place], columns[place] = score, column
 
 
-@_compiled
+@compiled
 def sort_heap(columns: Codes, scores: Floats, size: int) -> None:
     """Sort the heap, best first."""
     for end in range(size - 1, 0, -1):
@@ -264,7 +239,7 @@ def sort_heap(columns: Codes, scores: Floats, size: int) -> None:
         _sink(columns, scores, end, 0, column, score)
 
 
-@_compiled
+@compiled
 def _is_worse(score: float, column: int, other_score: float, other_column: int) -> bool:
     return score < other_score or (score == other_score and column > other_column)
 
@@ -272,7 +247,7 @@ def _is_worse(score: float, column: int, other_score: float, other_column: int) 
 # --- membership ----------------------------------------------------------------------------------------
 
 
-@_compiled
+@compiled
 def has_pairs(
     indptr: Codes, items: Codes, n_items: int, users: Codes, wanted: Codes
 ) -> npt.NDArray[np.bool_]:

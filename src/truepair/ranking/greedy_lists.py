@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from truepair.storage.compiled_code import compiled_and_kept
+from truepair.ranking.compiled_top_k import call_in_blocks, compiled
 
 Floats = npt.NDArray[np.float32]
 Codes = npt.NDArray[np.int64]
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _BLOCK = 64  # rows that a thread takes at a time
-
-
-def _compiled(function: _Function) -> _Function:
-    """Compile without the GIL; multiply-adds may be contracted, other floating-point rules are kept."""
-    return compiled_and_kept(function, nogil=True, error_model="numpy", fastmath={"contract"})
 
 
 def greedy_places(
@@ -45,27 +36,13 @@ def greedy_places(
     """
     places = np.full((len(items), k), -1, np.int64)
     matrix = np.zeros((1, 1), np.float32) if vectors is None else vectors
-    choose = partial(
-        _choose,
-        items,
-        scores,
-        groups,
-        limits,
-        matrix,
-        is_table,
-        diversify if vectors is not None else 0.0,
-        places,
-    )
-    starts = range(0, len(items), _BLOCK)
-    if not starts:
-        return places
-    choose(0, min(_BLOCK, len(items)))  # in this thread, because it may have to be compiled
-    with ThreadPoolExecutor(max(threads, 1)) as pool:
-        list(pool.map(lambda start: choose(start, min(start + _BLOCK, len(items))), starts[1:]))
+    diversify = 0.0 if vectors is None else diversify
+    choose = partial(_choose, items, scores, groups, limits, matrix, is_table, diversify, places)
+    call_in_blocks(choose, len(items), _BLOCK, threads)
     return places
 
 
-@_compiled
+@compiled
 def _choose(
     items: Codes,
     scores: Floats,
@@ -127,7 +104,7 @@ def _choose(
                     counts[g, groups[g, items[row, best]]] = 0
 
 
-@_compiled
+@compiled
 def _cosines(
     matrix: Floats, is_table: bool, columns: Floats, pool: Codes, best: int, size: int, out: Floats
 ) -> None:

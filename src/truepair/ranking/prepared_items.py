@@ -2,107 +2,138 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import accumulate
-from typing import Any, NamedTuple
+from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
 import torch
 
-from truepair.data.ids import Codes, IdMap
-from truepair.data.interactions import Interactions
+from truepair.data.ids import Codes
+from truepair.errors import InputError
 from truepair.models.factor_matrices import Rows, n_rows
-from truepair.ranking.selection import TopK, checked_matrices, compiled_module, ranked, tie_order
+from truepair.randomness import random_order
+from truepair.ranking.hidden import Hidden, read_only
+from truepair.ranking.torch_top_k import rank_in_blocks
+from truepair.storage.types import Array
+
+Matrix = Rows | Array
+
+_TIE_KEY = 0x7135  # never changes: ties are broken equally in every run, on every machine
 
 
-class Hidden(NamedTuple):
-    """What lists must not hold: items[starts[r]:ends[r]] for row r."""
+class TopK(NamedTuple):
+    """The best items of each row, best first; positions without a candidate have item -1 and score -inf."""
 
-    starts: Codes
-    ends: Codes
-    items: Codes
-
-    @staticmethod
-    def of(rows: Sequence[Codes]) -> Hidden:
-        """From an array for each row."""
-        ends = np.array([0, *accumulate(map(len, rows))])
-        return Hidden(ends[:-1], ends[1:], _read_only(np.concatenate([np.empty(0, np.int64), *rows])))
-
-    @staticmethod
-    def of_pairs(n: int, rows: Codes, items: Codes) -> Hidden:
-        """From pairs of a row and an item, in any order."""
-        order = np.argsort(rows, kind="stable")
-        ends = np.cumsum(np.bincount(rows, minlength=n))
-        return Hidden(np.append(0, ends[:-1])[:n], ends, _read_only(np.asarray(items[order], np.int64)))
-
-    def pairs(self) -> tuple[Codes, Codes]:
-        """All pairs of a row and an item."""
-        counts = self.ends - self.starts
-        rows = np.repeat(np.arange(len(counts)), counts)
-        places = np.arange(len(rows)) + np.repeat(self.starts - (np.cumsum(counts) - counts), counts)
-        return rows, np.asarray(self.items[places], np.int64)
-
-    def with_all(self, items: Codes) -> Hidden:
-        """With these items in each row."""
-        counts = self.ends - self.starts + len(items)
-        ends, bounds = np.cumsum(counts), zip(self.starts.tolist(), self.ends.tolist(), strict=True)
-        parts = [part for start, end in bounds for part in (self.items[start:end], items)]
-        return Hidden(ends - counts, ends, _read_only(np.concatenate(parts)))
-
-    def recoded(self, places: Codes) -> Hidden:
-        """With places[i] for item i, and without the items whose place is -1."""
-        rows, items = self.pairs()  # rows in order
-        found = places[items]
-        kept = found >= 0
-        counts = np.bincount(rows[kept], minlength=len(self.starts))
-        ends = np.cumsum(counts)
-        return Hidden(ends - counts, ends, _read_only(found[kept]))
+    items: Codes  # (n, k)
+    scores: npt.NDArray[np.float32]  # (n, k)
 
 
-def _read_only(array: Codes) -> Codes:
-    array.flags.writeable = False  # Numba compiles for read-only arrays, as in `top_k`
-    return array
+@lru_cache(maxsize=8)
+def tie_order(n_items: int) -> Codes:
+    """Column -> item: of equal scores, the item in the lower column comes first, on every device."""
+    return read_only(random_order(_TIE_KEY, n_items))
 
 
 @dataclass(frozen=True, eq=False)
 class PreparedItems:
-    """The items of a catalogue; `top_k` gives the lists of the function of that name.
-
-    The function checks its matrices and orders the items anew in every call, which takes ten times as long as
-    the list of one user.
-    """
+    """The items of a catalogue: every list of best items is made here."""
 
     items: Rows
+    order: Codes
+    """Column -> item: of equal scores, the item in the lower column comes first."""
 
     @staticmethod
-    def of(items: Rows) -> PreparedItems:
+    def of(items: Matrix) -> PreparedItems:
         """The items, checked."""
-        width = items.shape[1]
-        _, checked = checked_matrices(torch.zeros(1, width), items)
-        return PreparedItems(checked)
+        _, checked = checked_matrices(torch.zeros(1, items.shape[1]), items)
+        return PreparedItems(checked, tie_order(n_rows(checked)))
 
     @cached_property
-    def strips(self) -> Any:
-        """The layout of compiled code; None where PyTorch ranks: sparse rows, CUDA, no Numba."""
-        code = compiled_module()
-        if code is None or not isinstance(self.items, torch.Tensor) or self.items.device.type != "cpu":
+    def strips(self) -> npt.NDArray[np.float32] | None:
+        """The layout of compiled code; None where PyTorch ranks: sparse rows and CUDA."""
+        if not isinstance(self.items, torch.Tensor) or self.items.device.type != "cpu":
             return None
-        rows = np.ascontiguousarray(self.items.detach().float().numpy())
-        return code.in_strips(rows, tie_order(len(rows)))
+        from truepair.ranking.compiled_top_k import in_strips  # not before it is needed: it loads Numba
 
-    def top_k(self, vectors: Rows, k: int, hidden: Hidden) -> TopK:
-        """The `k` best items for each row of `vectors`, without those that are hidden from it."""
-        n_items = n_rows(self.items)
-        if not isinstance(vectors, torch.Tensor) or self.strips is None:
-            rows, items = hidden.pairs()
-            n = n_rows(vectors)
-            pairs = rows * n_items + items
-            pairs = pairs if (pairs[1:] > pairs[:-1]).all() else np.unique(pairs)
-            mask = Interactions(*np.divmod(pairs, n_items), IdMap.range(n), IdMap.range(n_items))
-            return ranked(vectors, self.items, tie_order(n_items), k, np.arange(n), (mask,))
-        code, users = compiled_module(), np.ascontiguousarray(vectors.detach().float().numpy())
-        codes, threads = np.arange(len(users)), torch.get_num_threads()
-        order = tie_order(n_items)
-        return TopK(*code.rank_in_strips(users, self.strips, order, k, codes, hidden, code.BLOCK, threads))
+        strips: npt.NDArray[np.float32] = in_strips(
+            np.ascontiguousarray(self.items.detach().float().numpy()), self.order
+        )
+        return strips
+
+    def top_k(
+        self, users: Rows, k: int, hidden: Hidden, rows: Codes | None = None, block: int | None = None
+    ) -> TopK:
+        """The `k` best items for each row of `users`, or for these rows, without those that are hidden.
+
+        Row r of `hidden` belongs to the r-th list. About `block` lists are made at a time.
+        """
+        rows = np.arange(n_rows(users)) if rows is None else rows
+        if not isinstance(users, torch.Tensor) or self.strips is None:
+            with torch.inference_mode():
+                return TopK(*rank_in_blocks(users, self.items, self.order, k, rows, hidden, block))
+        from truepair.ranking.compiled_top_k import BLOCK, rank_in_strips
+
+        vectors, threads = np.ascontiguousarray(users.detach().float().cpu().numpy()), torch.get_num_threads()
+        return TopK(
+            *rank_in_strips(vectors, self.strips, self.order, k, rows, hidden, block or BLOCK, threads)
+        )
+
+
+# --- checks --------------------------------------------------------------------------------------------
+
+
+def checked_matrices(users: Matrix, items: Matrix) -> tuple[Rows, Rows]:
+    """Both in float32; an error if they do not fit each other, or if a number or a score is not finite."""
+    (user_rows, largest_user), (item_rows, largest_item) = _as_rows("users", users), _as_rows("items", items)
+    if user_rows.shape[1] != item_rows.shape[1]:
+        raise InputError(
+            f"users have {user_rows.shape[1]} dimensions but items have {item_rows.shape[1]}; "
+            "both matrices must come from one model."
+        )
+    if largest_user * largest_item * user_rows.shape[1] > torch.finfo(torch.float32).max:
+        raise InputError(
+            f"users up to {largest_user:.3g} and items up to {largest_item:.3g} give scores beyond float32; "
+            "scale the matrices down, or train with a lower learning rate."
+        )
+    return user_rows, item_rows
+
+
+def _as_rows(what: str, matrix: Matrix) -> tuple[Rows, float]:
+    """The rows, and their largest absolute value."""
+    rows: Rows
+    with np.errstate(over="ignore"):  # overflow gives infinity, which is reported below
+        if sp.issparse(matrix):
+            rows = sp.csr_array(matrix).astype(np.float32, copy=False)
+        elif isinstance(matrix, torch.Tensor):
+            rows = matrix.detach().float()
+        else:
+            rows = torch.from_numpy(np.require(matrix, np.float32, ["C", "W"]))
+    if rows.ndim != 2:
+        raise InputError(f"{what} must be a matrix (rows x dimensions), not {rows.ndim}-D.")
+    if isinstance(rows, torch.Tensor) and rows.layout != torch.strided:
+        raise InputError(
+            f"{what} is a sparse PyTorch tensor; give a dense tensor or a scipy.sparse.csr_array."
+        )
+    numbers = rows if isinstance(rows, torch.Tensor) else torch.from_numpy(rows.data)
+    if not numbers.numel():
+        return rows, 0.0
+    # one pass, no copies: aminmax copies tensors that are not contiguous
+    low, high = (numbers if numbers.is_contiguous() else numbers.T).aminmax()
+    largest = float(torch.maximum(-low, high))
+    if not math.isfinite(largest):
+        raise InputError(
+            f"{_n_nonfinite_rows(rows):,} of {n_rows(rows):,} rows of {what} contain NaN or infinity; "
+            "the model diverged: train again with a lower learning rate."
+        )
+    return rows, largest
+
+
+def _n_nonfinite_rows(rows: Rows) -> int:
+    if isinstance(rows, torch.Tensor):
+        return int((~torch.isfinite(rows)).any(dim=1).sum())
+    places = np.flatnonzero(~np.isfinite(rows.data))
+    return len(np.unique(np.searchsorted(rows.indptr, places, side="right")))

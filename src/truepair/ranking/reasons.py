@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from truepair.ranking.compiled_top_k import offer, sort_heap
-from truepair.storage.compiled_code import compiled_and_kept
+from truepair.ranking.compiled_top_k import call_in_blocks, compiled, offer, sort_heap
 
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int64]
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _BLOCK = 512  # pairs that a thread takes at a time; the vectors of a user's items are read once for all pairs
 _AT_ONCE = 1 << 22  # reasons that are in memory at a time, before empty places are left out
@@ -51,11 +47,6 @@ class Reasons(NamedTuple):
     others: Doubles  # [n], the sum of the weights of all the user's other items
 
 
-def _compiled(function: _Function) -> _Function:
-    """Compile without the GIL; multiply-adds may be contracted, other floating-point rules are kept."""
-    return compiled_and_kept(function, nogil=True, error_model="numpy", fastmath={"contract"})
-
-
 def reasons(users: Codes, listed: Codes, own: Own, weights: Weights, most: int, threads: int) -> Reasons:
     """At most `most` reasons for each pair (user, listed item); the user -1 has none.
 
@@ -77,28 +68,18 @@ def _reasons(users: Codes, listed: Codes, own: Own, weights: Weights, most: int,
     n = len(users)
     items, values = np.zeros((n, most), np.int64), np.zeros((n, most), np.float32)
     counts, others = np.zeros(n, np.int64), np.zeros(n)
-    find: Any = partial(cast(Any, _find), users, listed, *own, *weights, items, values, counts, others)
-    starts = range(0, n, _BLOCK)
-    if starts:
-        find(0, min(_BLOCK, n))  # in this thread, because it may have to be compiled
-        with ThreadPoolExecutor(max(threads, 1)) as pool:
-            list(pool.map(lambda start: find(start, min(start + _BLOCK, n)), starts[1:]))
+    find = partial(_find, users, listed, own, weights, items, values, counts, others)
+    call_in_blocks(find, n, _BLOCK, threads)
     real = np.arange(most) < counts[:, None]
     return Reasons(counts, items[real], values[real], others)
 
 
-@_compiled
+@compiled
 def _find(
     users: Codes,
     listed: Codes,
-    own_starts: Codes,
-    own_items: Codes,
-    factors: Floats,
-    form: int,
-    matrix: Floats,
-    row_starts: Codes,
-    row_columns: Codes,
-    row_values: Floats,
+    own: Own,
+    weights: Weights,
     items: Codes,
     values: Floats,
     counts: Codes,
@@ -108,19 +89,20 @@ def _find(
 ) -> None:
     """Fill the rows first … last - 1 of the last four arrays before `first`."""
     most, user = items.shape[1], -1
-    theirs, theirs_factors = own_items[:0], factors[:0]
+    form, matrix = weights.form, weights.matrix
+    theirs, theirs_factors = own.items[:0], own.factors[:0]
     parts, vectors = np.empty(0, np.float32), np.empty((0, 0), np.float32)
     largest = 0
-    if form == SPARSE_ROWS and len(own_items):
-        largest = max(own_items.max(), row_columns.max() if len(row_columns) else 0) + 1
+    if form == SPARSE_ROWS and len(own.items):
+        largest = max(own.items.max(), weights.columns.max() if len(weights.columns) else 0) + 1
     spread = np.zeros(largest, np.float32)  # one sparse row, made dense
     for row in range(first, last):
         if users[row] < 0:
             continue
         if users[row] != user:
             user = users[row]
-            theirs = own_items[own_starts[user] : own_starts[user + 1]]
-            theirs_factors = factors[own_starts[user] : own_starts[user + 1]]
+            theirs = own.items[own.starts[user] : own.starts[user + 1]]
+            theirs_factors = own.factors[own.starts[user] : own.starts[user + 1]]
             parts = np.empty(len(theirs), np.float32)
             if form == VECTORS:
                 vectors = _columns_of(matrix, theirs)
@@ -130,13 +112,13 @@ def _find(
         elif form == VECTORS:
             _products(vectors, matrix[listed[row]], parts)
         else:
-            start, end = row_starts[listed[row]], row_starts[listed[row] + 1]
+            start, end = weights.starts[listed[row]], weights.starts[listed[row] + 1]
             for at in range(start, end):
-                spread[row_columns[at]] = row_values[at]
+                spread[weights.columns[at]] = weights.values[at]
             for place in range(len(theirs)):
                 parts[place] = spread[theirs[place]]
             for at in range(start, end):
-                spread[row_columns[at]] = 0
+                spread[weights.columns[at]] = 0
         total, size = 0.0, 0
         for place in range(len(theirs)):
             weight = parts[place] * theirs_factors[place]
@@ -150,7 +132,7 @@ def _find(
         counts[row], others[row] = size, total
 
 
-@_compiled
+@compiled
 def _columns_of(matrix: Floats, codes: Codes) -> Floats:
     """The vectors of these items as columns, so that products with all of them are vectorised."""
     vectors = np.empty((matrix.shape[1], len(codes)), np.float32)
@@ -160,7 +142,7 @@ def _columns_of(matrix: Floats, codes: Codes) -> Floats:
     return vectors
 
 
-@_compiled
+@compiled
 def _products(vectors: Floats, vector: Floats, out: Floats) -> None:
     """The products of one vector with each column; each is a sum over the dimensions in order."""
     out[:] = 0

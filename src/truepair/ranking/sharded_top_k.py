@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from truepair.data.ids import Codes, IdMap
-from truepair.data.interactions import Interactions
-from truepair.ranking.selection import Exclude, TopK, as_masks, ranked, tie_order
+from truepair.data.ids import Codes
+from truepair.ranking.hidden import Hidden
+from truepair.ranking.prepared_items import PreparedItems, TopK, tie_order
+from truepair.ranking.selection import Exclude, as_masks, hidden_from
 from truepair.training.distributed.exchange import Exchange
-from truepair.training.distributed.shards import Shard, ShardedMatrices
+from truepair.training.distributed.shards import ShardedMatrices
 
 _USERS = 8192  # whose vectors are gathered at a time
 
@@ -29,28 +28,29 @@ def sharded_top_k(
     column = np.empty(items.n + 1, np.int64)
     column[order], column[-1] = np.arange(items.n), items.n  # item -> column; an empty place comes last
     own_order = order[(order >= items.first) & (order < items.last)] - items.first
-    masks = as_masks(exclude)
-    masks = (*masks, *(mask.dislikes for mask in masks if mask.dislikes is not None))
+    own_places = np.full(items.n, -1)
+    own_places[items.first : items.last] = np.arange(len(items))
     codes = np.arange(shards.user_shard.n) if rows is None else np.asarray(rows, dtype=np.int64)
-    found = [
-        _of_block(shards, k, codes[start : start + _USERS], own_order, torch.from_numpy(column), masks)
-        for start in range(0, len(codes), _USERS)
-    ]
+    hidden, best = hidden_from(codes, as_masks(exclude)), PreparedItems(shards.items, own_order)
+    found = []
+    for start in range(0, len(codes), _USERS):
+        block = slice(start, start + _USERS)
+        own = Hidden(hidden.starts[block], hidden.ends[block], hidden.items).recoded(own_places)
+        found.append(_of_block(shards, k, codes[block], best, own, torch.from_numpy(column)))
     empty = [np.empty((0, k), np.int64)], [np.empty((0, k), np.float32)]
     listed, scores = zip(*found, strict=True) if found else empty
     return TopK(np.concatenate(listed), np.concatenate(scores))
 
 
 def _of_block(
-    shards: ShardedMatrices, k: int, codes: Codes, order: Codes, column: Tensor, masks: Sequence[Interactions]
+    shards: ShardedMatrices, k: int, codes: Codes, own_items: PreparedItems, hidden: Hidden, column: Tensor
 ) -> tuple[Codes, npt.NDArray[np.float32]]:
     """The lists of some users."""
     group, items, n = shards.group, shards.item_shard, len(codes)
     device = shards.items.device
     exchange = Exchange(group, shards.user_shard, torch.from_numpy(codes).to(device))
     vectors = exchange.gather(shards.users[exchange.rows])  # [n, d]
-    own_masks = tuple(_own_pairs(mask, codes, items) for mask in masks)
-    best = ranked(vectors, shards.items, order, min(k, len(items)), np.arange(n), own_masks)
+    best = own_items.top_k(vectors, min(k, len(items)), hidden)
     listed = torch.full((n, k), -1, dtype=torch.int64)
     scores = torch.full((n, k), -torch.inf)
     width = best.items.shape[1]
@@ -67,15 +67,3 @@ def _side_by_side(gathered: Tensor, size: int) -> Tensor:
     """The lists of all ranks [size · n, k] in one row for each user. [n, size · k]"""
     lists = gathered.view(size, -1, gathered.shape[1])
     return lists.transpose(0, 1).reshape(lists.shape[1], -1)
-
-
-def _own_pairs(mask: Interactions, codes: Codes, items: Shard) -> Interactions:
-    """The pairs of these users with items of the shard; users are counted in the order of `codes`."""
-    starts = mask.indptr[codes]
-    counts = mask.indptr[codes + 1] - starts
-    users = np.repeat(np.arange(len(codes)), counts)
-    places = np.arange(len(users)) + np.repeat(starts - (np.cumsum(counts) - counts), counts)
-    listed = mask.items[places]
-    here = (listed >= items.first) & (listed < items.last)
-    ids = IdMap.range(len(codes)), IdMap.range(len(items))
-    return Interactions(users[here], listed[here] - items.first, *ids)

@@ -1,91 +1,53 @@
-"""Top-k by PyTorch in blocks of users: on CUDA, for sparse rows, and on CPUs without Numba."""
+"""Top-k by PyTorch in blocks of users: on CUDA, and for sparse rows."""
 
 from __future__ import annotations
 
-from weakref import WeakKeyDictionary
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 import torch
+import torch.nn.functional as F  # noqa: N812, the name everybody uses
+from torch import Tensor
 
 from truepair.data.ids import Codes
-from truepair.data.interactions import Interactions
 from truepair.models.factor_matrices import Rows, n_rows
-from truepair.ranking.scores import ROWS, scores_of
+from truepair.ranking.hidden import Hidden
 
 Floats = npt.NDArray[np.float32]
+# codes of b users -> scores (b, n_items); column c is the item order[c]. The scores of the next block may
+# overwrite them.
+Scores = Callable[[Codes], Tensor]
 
-_MANY_PAIRS = 1 << 27  # above this number, pairs are not copied to the device as a whole
+_ROWS = 16  # blocks are multiples of this many rows
 _BLOCK_BYTES = {"cpu": 48 << 20, "cuda": 1 << 30}  # one block of scores
 
 
 def rank_in_blocks(
-    users: Rows,
-    items: Rows,
-    order: Codes,
-    k: int,
-    codes: Codes,
-    masks: tuple[Interactions, ...],
-    block: int | None = None,
+    users: Rows, items: Rows, order: Codes, k: int, codes: Codes, hidden: Hidden, block: int | None = None
 ) -> tuple[Codes, Floats]:
     """The k best (items, scores) of the users `codes`; columns are items in the order `order`."""
     n, n_items = len(codes), n_rows(items)
-    device = items.device if isinstance(items, torch.Tensor) else torch.device("cpu")
+    device = items.device if isinstance(items, Tensor) else torch.device("cpu")
     order_on_device = _on_device(order, device)
-    column = torch.empty_like(order_on_device)
-    column[order_on_device] = torch.arange(n_items, device=device)  # item -> column
+    column = np.empty_like(order)
+    column[order] = np.arange(n_items)  # item -> column
     found, found_scores = np.empty((n, k), np.int64), np.empty((n, k), np.float32)
-    block = max((_block_for(n_items, device) if block is None else block) // ROWS, 1) * ROWS
-    scores_of_block = scores_of(users, items, order_on_device, min(block, -(-n // ROWS) * ROWS))
+    block = max((_block_for(n_items, device) if block is None else block) // _ROWS, 1) * _ROWS
+    scores_of = _scores_of(users, items, order_on_device, min(block, -(-n // _ROWS) * _ROWS))
     for start in range(0, n, block):
-        part = codes[start : start + block]
-        part_on_device = torch.from_numpy(part).to(device)
-        scores = scores_of_block(part, part_on_device)  # (b, n_items)
-        for mask in masks:
-            rows, masked_items = _pairs_of(mask, part, part_on_device)
-            scores.view(-1).index_fill_(0, rows * n_items + column[masked_items], -torch.inf)
+        part = slice(start, start + block)
+        scores = scores_of(codes[part])  # (b, n_items)
+        rows, hidden_items = Hidden(hidden.starts[part], hidden.ends[part], hidden.items).pairs()
+        scores.view(-1).index_fill_(0, _on_device(rows * n_items + column[hidden_items], device), -torch.inf)
         values, best = best_columns(scores, k)
         listed = torch.where(values > -torch.inf, order_on_device[best], -1)
-        found[start : start + block] = listed.cpu().numpy()
-        found_scores[start : start + block] = values.cpu().numpy()
+        found[part], found_scores[part] = listed.cpu().numpy(), values.cpu().numpy()
     return found, found_scores
 
 
-_device_pairs: WeakKeyDictionary[Interactions, dict[torch.device, tuple[torch.Tensor, torch.Tensor]]] = (
-    WeakKeyDictionary()  # validation masks the same pairs after every epoch; they are copied once
-)
-
-
-def _pairs_of(
-    mask: Interactions, part: Codes, part_on_device: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """The pairs of the users `part`: positions among these users, and items."""
-    if len(mask) >= _MANY_PAIRS:
-        return _pairs_from_host(mask, part, part_on_device.device)
-    kept, device = _device_pairs.setdefault(mask, {}), part_on_device.device
-    if device not in kept:
-        kept[device] = _on_device(mask.indptr, device), _on_device(mask.items, device)
-    indptr, items = kept[device]
-    starts = indptr[part_on_device]
-    counts = indptr[part_on_device + 1] - starts
-    total = int((mask.indptr[part + 1] - mask.indptr[part]).sum())
-    rows = torch.repeat_interleave(counts, output_size=total)
-    among = torch.arange(total, device=device) + (starts - (counts.cumsum(0) - counts))[rows]
-    return rows, items[among]
-
-
-def _pairs_from_host(
-    mask: Interactions, part: Codes, device: torch.device
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """The same, of pairs that stay where they are."""
-    starts = np.asarray(mask.indptr)[part]
-    counts = np.asarray(mask.indptr)[part + 1] - starts
-    rows = np.repeat(np.arange(len(part)), counts)
-    among = np.arange(len(rows)) + (starts - (counts.cumsum() - counts))[rows]
-    return _on_device(rows, device), _on_device(np.asarray(mask.items[among]), device)
-
-
-def _on_device(array: Codes, device: torch.device) -> torch.Tensor:
+def _on_device(array: Codes, device: torch.device) -> Tensor:
     return torch.tensor(array, dtype=torch.int64, device=device)
 
 
@@ -97,7 +59,7 @@ def _block_for(n_items: int, device: torch.device) -> int:
     return max(1, room // (4 * n_items))
 
 
-def best_columns(scores: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+def best_columns(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The k best (values, columns) of each row, by decreasing score, then increasing column.
 
     `torch.topk` may return any of several equal scores. One more value than requested shows in which rows a
@@ -115,9 +77,71 @@ def best_columns(scores: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tens
     return values, columns.gather(1, places)
 
 
-def _lowest_columns(scores: torch.Tensor, least: torch.Tensor, k: int) -> torch.Tensor:
+def _lowest_columns(scores: Tensor, least: Tensor, k: int) -> Tensor:
     """All columns with scores above `least` (m, 1), and the lowest columns equal to it, k in total."""
     n_items = scores.shape[1]
     rank = -torch.arange(n_items, dtype=torch.int32, device=scores.device)
     rank = rank.expand_as(scores).masked_fill(scores < least, -n_items)  # (m, n_items)
     return rank.masked_fill_(scores > least, 1).topk(k).indices
+
+
+# --- scores of a block of users, of dense and of sparse rows -------------------------------------------
+
+
+def _scores_of(users: Rows, items: Rows, order: Tensor, block: int) -> Scores:
+    """A function that scores up to `block` users; a user's scores do not depend on the other users."""
+    if isinstance(items, sp.csr_array):
+        return _sparse_items(users, items, order)
+    if isinstance(users, sp.csr_array):
+        return _sparse_users(users, items, order)
+    return _dense(users, items, order, block)
+
+
+def _dense(users: Tensor, items: Tensor, order: Tensor, block: int) -> Scores:
+    columns_t = items[order].T  # (d, n_items)
+    buffer = items.new_empty(block, len(items))
+
+    def scores(codes: Codes) -> Tensor:
+        vectors = users[_on_device(codes, users.device)].to(items.device)  # (b, d)
+        return _product(vectors, columns_t, buffer)
+
+    return scores
+
+
+def _product(vectors: Tensor, columns_t: Tensor, buffer: Tensor) -> Tensor:
+    """vectors @ columns_t, where the bits of a row do not depend on the other rows.
+
+    Products of few rows use another algorithm of the library, whose sums round differently; hence the
+    padding.
+    """
+    missing = -len(vectors) % _ROWS
+    padded = F.pad(vectors, (0, 0, 0, missing)) if missing else vectors
+    return torch.mm(padded, columns_t, out=buffer[: len(padded)])[: len(vectors)]
+
+
+def _sparse_users(users: sp.csr_array, items: Tensor, order: Tensor) -> Scores:
+    """The sum of the weights of each user's items, on the device of the items."""
+    weights = items.T.contiguous()  # (d, n_items); no copy if items are in column-major layout
+
+    def scores(codes: Codes) -> Tensor:
+        rows = users[codes]
+        parts = (rows.indices.astype(np.int64), rows.indptr[:-1].astype(np.int64), rows.data)
+        columns, starts, values = (torch.from_numpy(part).to(items.device) for part in parts)
+        sums = F.embedding_bag(columns, weights, starts, mode="sum", per_sample_weights=values)
+        return sums.index_select(1, order)
+
+    return scores
+
+
+def _sparse_items(users: Rows, items: sp.csr_array, order: Tensor) -> Scores:
+    """Sparse products in main memory, made dense one block at a time."""
+    weights = sp.csr_array(items[order.numpy()].T)  # (d, n_items)
+
+    def scores(codes: Codes) -> Tensor:
+        if isinstance(users, sp.csr_array):
+            rows = users[codes]
+        else:
+            rows = sp.csr_array(users[_on_device(codes, users.device)].cpu().numpy())
+        return torch.from_numpy((rows @ weights).toarray())
+
+    return scores

@@ -17,13 +17,12 @@ import torch
 from torch import Tensor
 
 from truepair.data.ids import Codes
-from truepair.data.interactions import Interactions
 from truepair.errors import NoItemLeftError
 from truepair.evaluation.metrics import Mask
 from truepair.models.factor_matrices import Rows, free_bytes, n_rows, take_rows
 from truepair.ranking.approximate.indexed_items import IndexedItems
-from truepair.ranking.prepared_items import Hidden, PreparedItems
-from truepair.ranking.selection import TopK
+from truepair.ranking.hidden import Hidden
+from truepair.ranking.prepared_items import PreparedItems, TopK
 from truepair.recommender.listing.explanation import Explanation
 from truepair.recommender.listing.reranking import Reranking
 from truepair.recommender.model import Model
@@ -48,7 +47,7 @@ class ListedUsers(NamedTuple):
     def part(self, rows: Mask) -> ListedUsers:
         """Some of them."""
         places = np.flatnonzero(rows)
-        hidden = Hidden(self.hidden.starts[places], self.hidden.ends[places], self.hidden.items)
+        hidden = self.hidden.take(places)
         seen = None if self.seen is None else sp.csr_array(self.seen[places])
         return ListedUsers(
             self.ids.take(places), take_rows(self.rows, places), self.popular[places], hidden, seen
@@ -66,25 +65,13 @@ def known_users(
     """Users by their codes in the model, -1 for an unknown one; `excluded`: items of some ids."""
     rows, known = np.maximum(codes, 0), model.seen
     masks = ([known] if exclude_seen else []) + ([known.dislikes] if known.dislikes is not None else [])
-    if len(masks) == 1 and not excluded:
-        hidden = _of_users(masks[0], codes)  # nothing is copied
-    else:
-        parts = [_of_users(mask, codes) for mask in masks]
-        if excluded:
-            parts.append(Hidden.of([excluded.get(one, _NOTHING) for one in ids.to_pylist()]))
-        pairs = [part.pairs() for part in parts]
-        owners, items = (np.concatenate([_NOTHING, *(pair[side] for pair in pairs)]) for side in (0, 1))
-        hidden = Hidden.of_pairs(len(codes), owners, items)
+    parts = [Hidden.pairs_of(mask, codes) for mask in masks]
+    if excluded:
+        parts.append(Hidden.of([excluded.get(one, _NOTHING) for one in ids.to_pylist()]))
+    hidden = Hidden.joined(parts, len(codes))
     popular = (codes < 0) | ~model.trained[rows]
     items_of = sp.csr_array(known.csr()[rows]) if seen else None
     return ListedUsers(ids, model.scorer.rows(rows), popular, hidden, items_of)
-
-
-def _of_users(mask: Interactions, codes: Codes) -> Hidden:
-    rows = np.maximum(codes, 0)
-    starts = mask.indptr[rows]
-    ends = np.where(codes >= 0, mask.indptr[rows + 1], starts)
-    return Hidden(starts, ends, mask.items)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,8 +104,8 @@ class Lister:
         if isinstance(items, Tensor) and is_worth_a_gpu(n_users, items, model.device):
             items = items.to(model.device)
         counts = model.popularity[codes]
-        shares = (counts / max(model.popularity[codes].sum(), 1)).astype(np.float32)[:, None]
-        by_popularity = PreparedItems(torch.from_numpy(shares))
+        shares = (counts / max(counts.sum(), 1)).astype(np.float32)[:, None]
+        by_popularity = PreparedItems.of(shares)
         return Lister(model, codes, PreparedItems.of(items), by_popularity, reranking, explanation)
 
     @cached_property

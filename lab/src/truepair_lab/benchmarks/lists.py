@@ -7,7 +7,8 @@ import torch
 from truepair.data.interactions import Interactions
 from truepair.data.split import Split
 from truepair.evaluation import evaluate
-from truepair.ranking.selection import Matrix, top_k
+from truepair.ranking.prepared_items import Matrix
+from truepair.ranking.selection import top_k
 from truepair_lab.benchmarks.outcome import Measure, Options, Outcome, Row, Skipped, alternate, medians
 from truepair_lab.benchmarks.peers import lists_of_implicit
 from truepair_lab.benchmarks.truepair_side import factors, gowalla, movielens_1m, timed

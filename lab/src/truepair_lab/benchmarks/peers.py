@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from truepair.data.interactions import Interactions
-from truepair.ranking.selection import Matrix
+from truepair.ranking.prepared_items import Matrix
 from truepair_lab.benchmarks.outcome import Measure, Skipped
 
 _RATE, _REGULARIZATION = 0.05, 0.01

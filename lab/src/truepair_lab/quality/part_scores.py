@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from truepair.evaluation import Validation
-from truepair.ranking.selection import Matrix
+from truepair.ranking.prepared_items import Matrix
 from truepair_lab import store
 from truepair_lab.lines import Key, Lines, TrialLine, read_lines
 from truepair_lab.paper.presets import SPLIT_SEED

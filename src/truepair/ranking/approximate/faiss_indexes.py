@@ -9,17 +9,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from truepair.errors import InputError
+from truepair.storage.types import Array
 
 Floats = npt.NDArray[np.float32]
 Codes = npt.NDArray[np.int64]
-Arrays = dict[str, npt.NDArray[Any]]
+Arrays = dict[str, Array]
+FaissIndex: TypeAlias = Any  # faiss has no types
 _PER_LIST = 40  # items for each list that k-means sees: faiss warns below 39
 _DEGREE, _BREADTH = 24, 80  # of HNSW: neighbours of an item, and candidates while it is built
 
@@ -28,14 +30,14 @@ class Kind(NamedTuple):
     """A kind of index."""
 
     about: str
-    build: Callable[[Floats], Any]
-    efforts: Callable[[Any], Iterator[int]]
+    build: Callable[[Floats], FaissIndex]
+    efforts: Callable[[FaissIndex], Iterator[int]]
     """What a search may cost, cheapest first."""
-    options: Callable[..., Any]
+    options: Callable[..., object]
     """(effort, number of results, which items) -> the parameters of a search."""
-    arrays: Callable[[Any], Arrays]
+    arrays: Callable[[FaissIndex], Arrays]
     """What is stored of an index."""
-    assemble: Callable[[Floats, Arrays], Any]
+    assemble: Callable[[Floats, Arrays], FaissIndex]
     """The index from the items and what was stored; ValueError if they do not fit."""
 
 
@@ -56,7 +58,7 @@ def faiss_module() -> Any:
 
 def search(
     kind: str,
-    index: Any,
+    index: FaissIndex,
     queries: Floats,
     count: int,
     effort: int,
@@ -83,7 +85,7 @@ def _lists_for(n_items: int) -> int:
     return max(min(4 * math.isqrt(n_items), n_items // _PER_LIST), 1)
 
 
-def _empty_ivf(dim: int, centroids: Floats) -> Any:
+def _empty_ivf(dim: int, centroids: Floats) -> FaissIndex:
     faiss = faiss_module()
     coarse = faiss.IndexFlatIP(dim)
     coarse.add(centroids)
@@ -94,7 +96,7 @@ def _empty_ivf(dim: int, centroids: Floats) -> Any:
     return index
 
 
-def _build_ivf(items: Floats) -> Any:
+def _build_ivf(items: Floats) -> FaissIndex:
     faiss = faiss_module()
     faiss.omp_set_num_threads(torch.get_num_threads())
     lists = _lists_for(len(items))
@@ -106,7 +108,7 @@ def _build_ivf(items: Floats) -> Any:
     return index
 
 
-def _ivf_arrays(index: Any) -> Arrays:
+def _ivf_arrays(index: FaissIndex) -> Arrays:
     faiss = faiss_module()
     owner = np.empty(index.ntotal, np.int32)
     for number in range(index.nlist):
@@ -118,7 +120,7 @@ def _ivf_arrays(index: Any) -> Arrays:
     return {"centroids": centroids.reshape(index.nlist, index.d).copy(), "owner": owner}
 
 
-def _assemble_ivf(items: Floats, arrays: Arrays) -> Any:
+def _assemble_ivf(items: Floats, arrays: Arrays) -> FaissIndex:
     faiss = faiss_module()
     centroids, owner = arrays["centroids"], arrays["owner"]
     n, dim = items.shape
@@ -137,28 +139,28 @@ def _assemble_ivf(items: Floats, arrays: Arrays) -> Any:
 # --- HNSW: a graph of near items; a search walks towards the user ----------------------------------------
 
 
-def _empty_hnsw(dim: int) -> Any:
+def _empty_hnsw(dim: int) -> FaissIndex:
     faiss = faiss_module()
     index = faiss.IndexHNSWFlat(dim, _DEGREE, faiss.METRIC_INNER_PRODUCT)
     index.hnsw.efConstruction = _BREADTH
     return index
 
 
-def _build_hnsw(items: Floats) -> Any:
+def _build_hnsw(items: Floats) -> FaissIndex:
     faiss_module().omp_set_num_threads(torch.get_num_threads())
     index = _empty_hnsw(items.shape[1])
     index.add(items)
     return index
 
 
-def _hnsw_arrays(index: Any) -> Arrays:
+def _hnsw_arrays(index: FaissIndex) -> Arrays:
     faiss, graph = faiss_module(), index.hnsw
     found = {"levels": graph.levels, "neighbours": graph.neighbors}
     arrays: Arrays = {name: faiss.vector_to_array(vector) for name, vector in found.items()}
     return {**arrays, "entry": np.array([graph.entry_point], np.int64)}
 
 
-def _assemble_hnsw(items: Floats, arrays: Arrays) -> Any:
+def _assemble_hnsw(items: Floats, arrays: Arrays) -> FaissIndex:
     faiss, n = faiss_module(), len(items)
     levels, neighbours, entry = arrays["levels"], arrays["neighbours"], arrays["entry"]
     index = _empty_hnsw(items.shape[1])
@@ -200,7 +202,7 @@ def _check_levels(levels: Codes, neighbours: Codes, offsets: Codes, per_level: C
 # --- the kinds -------------------------------------------------------------------------------------------
 
 
-def _ivf_efforts(index: Any) -> Iterator[int]:
+def _ivf_efforts(index: FaissIndex) -> Iterator[int]:
     """Numbers of lists, up to a quarter of all: beyond, looking at every item is faster."""
     probes = 1
     while probes <= max(index.nlist // 4, 1):
@@ -208,11 +210,11 @@ def _ivf_efforts(index: Any) -> Iterator[int]:
         probes += max(probes // 4, 1)
 
 
-def _ivf_options(effort: int, count: int, only: Any = None) -> Any:
+def _ivf_options(effort: int, count: int, only: object = None) -> object:
     return faiss_module().SearchParametersIVF(nprobe=effort, sel=only)
 
 
-def _hnsw_efforts(index: Any) -> Iterator[int]:
+def _hnsw_efforts(index: FaissIndex) -> Iterator[int]:
     """Numbers of candidates that are kept while walking."""
     breadth = 16
     while breadth <= 4096:
@@ -220,7 +222,7 @@ def _hnsw_efforts(index: Any) -> Iterator[int]:
         breadth += breadth // 4
 
 
-def _hnsw_options(effort: int, count: int, only: Any = None) -> Any:
+def _hnsw_options(effort: int, count: int, only: object = None) -> object:
     return faiss_module().SearchParametersHNSW(efSearch=max(effort, count), sel=only)
 
 

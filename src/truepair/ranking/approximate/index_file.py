@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from truepair.errors import StorageError
-from truepair.ranking.approximate.faiss_indexes import INDEXES, Arrays
+from truepair.ranking.approximate.faiss_indexes import INDEXES, Arrays, FaissIndex
 from truepair.storage.tensor_file import read_tensors, write_tensors
 
 KIND, VERSION = "truepair index", 1
@@ -29,7 +28,9 @@ def write_index(
         say(f"the index is not kept: {error}")
 
 
-def read_index(path: Path, kind: str, items: npt.NDArray[np.float32], say: Callable[[str], object]) -> Any:
+def read_index(
+    path: Path, kind: str, items: npt.NDArray[np.float32], say: Callable[[str], object]
+) -> FaissIndex | None:
     """The index of a file, if it is of this kind and of these items; None for all other files."""
     if not path.exists():
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,10 +12,10 @@ import torch
 
 from truepair.data.ids import Codes
 from truepair.models.factor_matrices import Rows
-from truepair.ranking.approximate.faiss_indexes import search
+from truepair.ranking.approximate.faiss_indexes import FaissIndex, search
 from truepair.ranking.approximate.search_space import SearchSpace
-from truepair.ranking.prepared_items import Hidden, PreparedItems
-from truepair.ranking.selection import TopK, tie_order
+from truepair.ranking.hidden import Hidden
+from truepair.ranking.prepared_items import PreparedItems, TopK
 
 Floats = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
@@ -65,7 +65,7 @@ class IndexedItems:
     exact: PreparedItems
     split: HeadAndTail
     kind: str
-    index: Any
+    index: FaissIndex
     levels: tuple[Level, ...] = ()
     recall: float = 1.0
     """The share of the exact lists of users that its lists had when it was measured."""
@@ -78,8 +78,8 @@ class IndexedItems:
     @cached_property
     def _column(self) -> Codes:
         """Item -> its position in the order that breaks ties."""
-        found = np.empty(len(self._rows), np.int64)
-        found[tie_order(len(found))] = np.arange(len(found))
+        found = np.empty_like(self.exact.order)
+        found[self.exact.order] = np.arange(len(found))
         return found
 
     def top_k(self, vectors: Rows, k: int, hidden: Hidden, allowed: Mask | None = None) -> TopK:
@@ -102,10 +102,9 @@ class IndexedItems:
             exactly.append(short)
         left = np.concatenate(exactly)
         if len(left):
-            never = [] if allowed is None else [np.flatnonzero(~allowed)]
-            masks = [np.concatenate([_of_row(hidden, row), *never]) for row in left]
-            best = self.exact.top_k(vectors[torch.from_numpy(left)], k, Hidden.of(masks))
-            found.items[left], found.scores[left] = best
+            own = hidden.take(left)
+            own = own if allowed is None else own.with_all(np.flatnonzero(~allowed))
+            found.items[left], found.scores[left] = self.exact.top_k(vectors, k, own, left)
         return found
 
     def candidates(self, rows: Floats, count: int, effort: int, allowed: Mask | None = None) -> Codes:
@@ -139,15 +138,10 @@ class IndexedItems:
         users, n_items = rows[some], len(self._rows)
         count = min(int(counts[some].max()), n_items)
         items = self.candidates(users, count, effort, allowed)
-        starts, ends, joined = Hidden.of([_of_row(hidden, row) for row in some])
         best, scores = np.empty((len(some), k), np.int64), np.empty((len(some), k), np.float32)
-        order = tie_order(n_items)
         lengths = best_of_found(
-            users, self._rows, self._column, order, items, starts, ends, joined, best, scores
+            users, self._rows, self._column, self.exact.order, items, hidden.take(some), best, scores
         )
         found.items[some], found.scores[some] = best, scores
-        return some[lengths < k]
-
-
-def _of_row(hidden: Hidden, row: int) -> Codes:
-    return hidden.items[hidden.starts[row] : hidden.ends[row]]
+        short: Codes = some[lengths < k]
+        return short

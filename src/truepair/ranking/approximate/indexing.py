@@ -18,8 +18,8 @@ from truepair.models.factor_matrices import Rows, n_rows
 from truepair.ranking.approximate.faiss_indexes import INDEXES, check_extra
 from truepair.ranking.approximate.index_file import read_index, write_index
 from truepair.ranking.approximate.indexed_items import HeadAndTail, IndexedItems, Level
-from truepair.ranking.prepared_items import Hidden, PreparedItems
-from truepair.ranking.selection import TopK, compiled_module
+from truepair.ranking.hidden import Hidden
+from truepair.ranking.prepared_items import PreparedItems, TopK
 
 AUTO, EXACT = "auto", "exact"
 CHOICES = (AUTO, EXACT, *INDEXES)
@@ -110,8 +110,6 @@ def _obstacle(exact: PreparedItems, users: SampledUsers, kind: str) -> str | Non
         return "an index needs a vector for each user and item, and this model has sparse rows."
     if exact.items.shape[1] < 2:
         return "an index needs a vector for each user and item, and this model has one number."
-    if exact.strips is None or compiled_module() is None:
-        return "an index needs Numba, which this machine does not have."
     if kind == AUTO and n <= EXACT_UP_TO:
         return f"{n:,} items are few enough."
     if kind == AUTO and find_spec("faiss") is None:

@@ -2,41 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from truepair.ranking.compiled_top_k import offer, sort_heap
-from truepair.storage.compiled_code import compiled_and_kept
+from truepair.ranking.compiled_top_k import compiled, offer, sort_heap
+from truepair.ranking.hidden import Hidden
 
 Floats = npt.NDArray[np.float32]
 Codes = npt.NDArray[np.int64]
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def _compiled(function: _Function) -> _Function:
-    """As in `compiled_top_k`, so that sums are rounded in the same way."""
-    return compiled_and_kept(function, nogil=True, error_model="numpy", fastmath={"contract"})
-
-
-@_compiled
+@compiled
 def best_of_found(
     users: Floats,
     items: Floats,
     column: Codes,
     order: Codes,
     found: Codes,
-    starts: Codes,
-    ends: Codes,
-    hidden: Codes,
+    hidden: Hidden,
     best: Codes,
     best_scores: Floats,
 ) -> Codes:
     """Fill each row of `best` from the items in its row of `found`, -1 for none; returns the list lengths.
 
-    Row r does not list hidden[starts[r]:ends[r]]. `column` is the position of each item in `order`: of equal
+    `column` is the position of each item in `order`: of equal
     scores, the item in the lower column comes first.
     """
     k, dim = best.shape[1], items.shape[1]
@@ -44,7 +35,7 @@ def best_of_found(
     columns, scores = np.empty(k, np.int64), np.empty(k, np.float32)
     lengths = np.empty(len(users), np.int64)
     for row in range(len(users)):
-        for item in hidden[starts[row] : ends[row]]:
+        for item in hidden.items[hidden.starts[row] : hidden.ends[row]]:
             marked[item] = True
         size = 0
         for item in found[row]:
@@ -56,7 +47,7 @@ def best_of_found(
             worse = size == k and (score < scores[0] or (score == scores[0] and column[item] > columns[0]))
             if not worse:
                 size = offer(columns, scores, size, column[item], score)
-        for item in hidden[starts[row] : ends[row]]:
+        for item in hidden.items[hidden.starts[row] : hidden.ends[row]]:
             marked[item] = False
         sort_heap(columns, scores, size)
         for place in range(k):

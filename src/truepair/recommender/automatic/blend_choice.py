@@ -18,7 +18,7 @@ from truepair.evaluation.metrics import METRICS, Floats, parse_metric
 from truepair.models.closed_forms import EASE
 from truepair.models.factor_matrices import dense
 from truepair.randomness import random_order, stream_key
-from truepair.ranking.selection import tie_order
+from truepair.ranking.prepared_items import tie_order
 from truepair.ranking.torch_top_k import best_columns
 from truepair.recommender.automatic.work import blend_work
 

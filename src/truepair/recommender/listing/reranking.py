@@ -12,8 +12,8 @@ import torch
 from truepair.data.ids import Codes
 from truepair.errors import InputError, check_type, check_whole
 from truepair.models.factor_matrices import Rows, n_rows, take_rows
-from truepair.ranking.prepared_items import Hidden, PreparedItems
-from truepair.ranking.selection import TopK
+from truepair.ranking.hidden import Hidden
+from truepair.ranking.prepared_items import PreparedItems, TopK
 from truepair.recommender.listing.item_table import ItemTable
 from truepair.recommender.listing.similarity import Similarity
 
@@ -51,8 +51,7 @@ class Reranking:
             short = []
             step = max(_AT_ONCE // size, 1)
             for some in np.split(left, range(step, len(left), step)):
-                own = Hidden(hidden.starts[some], hidden.ends[some], hidden.items)
-                pool = items.top_k(take_rows(users, some), size, own)
+                pool = items.top_k(take_rows(users, some), size, hidden.take(some))
                 found.items[some], found.scores[some] = chosen = self._chosen(pool, k)
                 short.append(some[(chosen.items[:, -1] < 0) & (pool.items[:, -1] >= 0)])
             left = np.concatenate(short) if size < n_items else left[:0]

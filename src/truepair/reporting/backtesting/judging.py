@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 from truepair.evaluation import Evaluation, parse_metric
 from truepair.evaluation.metrics import METRICS
-from truepair.ranking.prepared_items import Hidden
+from truepair.ranking.hidden import Hidden
 from truepair.ranking.selection import checked_k, has_pairs
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.lister import ListedUsers, known_users
@@ -40,8 +39,9 @@ def judge_lists(
     checked_k(k, fitted.seen.n_items)
     users = np.flatnonzero(target.user_counts)
     codes = target.item_ids.codes(fitted.seen.item_ids, "item")  # of the model's items
-    both = zip(block.hidden.pairs(), _taken(before, users, codes), strict=True)
-    hidden = Hidden.of_pairs(len(users), *(np.concatenate(side) for side in both))
+    place = np.full(before.n_items, -1)  # of each item among those that the model knows
+    place[codes] = np.arange(len(codes))
+    hidden = Hidden.joined([block.hidden, Hidden.pairs_of(before, users).recoded(place)], len(users))
     listed = model_lister(fitted).top_k(block._replace(hidden=hidden), k).items
     listed = np.pad(listed, ((0, 0), (0, k - listed.shape[1])), constant_values=-1)
     listed, trained = np.where(listed < 0, -1, codes[listed]), ~block.popular
@@ -58,12 +58,3 @@ def judge_lists(
         cold_users=users[~trained],
         cold_per_user={metric: values[~trained]},
     )
-
-
-def _taken(part: Interactions, users: Codes, codes: Codes) -> tuple[Codes, Codes]:
-    """The pairs of these users and of items that the model knows: places of users, and its codes of items."""
-    place = np.full(part.n_items, -1)
-    place[codes] = np.arange(len(codes))
-    rows, items = Hidden(part.indptr[users], part.indptr[users + 1], part.items).pairs()
-    known = place[items] >= 0
-    return rows[known], place[items[known]]

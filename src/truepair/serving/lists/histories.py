@@ -16,7 +16,7 @@ from truepair.data.ids import Codes, IdMap
 from truepair.data.interactions import Interactions
 from truepair.errors import StorageError
 from truepair.models.factor_matrices import Rows
-from truepair.ranking.prepared_items import Hidden
+from truepair.ranking.hidden import Hidden
 from truepair.recommender.lister import ListedUsers, known_users, stacked
 from truepair.recommender.lists import ListOptions, excluded_items
 from truepair.recommender.model import Model

@@ -50,7 +50,7 @@ class CurveOnTest:
         matrices = state.matrices()
         if state.epoch == self.keep:
             self.kept = matrices
-        _, hits = self.task.ranked(*matrices, KS[-1])
+        _, hits = self.task.listed(self.task.ranker(*matrices), KS[-1])
         self.found[state.epoch] = {
             name: float(FORMULAS[formula](hits[:, :k], self.task.n_target).mean())
             for name in METRICS
