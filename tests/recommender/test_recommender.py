@@ -30,12 +30,12 @@ from truepair.recommender.holdout import split_for_fitting
 from truepair.recommender.model_file import KIND, VERSION
 from truepair.recommender.new_users import with_more_users
 from truepair.sampling import BNS, DNS, SAMPLERS, Full
+from truepair.search.tune import tune
 from truepair.spec import Spec
 from truepair.spec.defaults import FULL_CATALOGUE, with_defaults
 from truepair.spec.parameters import as_json
 from truepair.storage.tensor_file import read_tensors, write_tensors
 from truepair.training import Settings
-from truepair.tuning import tune
 from worlds import distinctive, two_tastes
 
 QUICK = {"dim": 8, "epochs": 8, "patience": 3, "validation": 0.1, "learning_rate": 0.02, "device": "cpu"}

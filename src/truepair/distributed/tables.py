@@ -12,13 +12,15 @@ import pyarrow as pa
 
 from truepair.data.columns import Raw
 from truepair.data.interactions import EXTRA, Interactions
-from truepair.data.preparing.sorted_pairs import Shares, check_new, write_sorted_pairs
+from truepair.data.preparing.parts import Shares, shares_of
+from truepair.data.preparing.publishing import check_new
+from truepair.data.preparing.sorted_pairs import write_sorted_pairs
 from truepair.data.preparing.sorted_rows import Tables
 from truepair.data.reading import ReadOptions
 from truepair.data.sources.file_opening import expanded
 from truepair.data.split import Split
-from truepair.data.split_recipes import check_shares
 from truepair.errors import InputError, did_you_mean
+from truepair.storage.types import Table
 
 OPTIONS = ("user", "item", *EXTRA, "min_rating", "duplicates")
 """The options of `prepare_interactions` that `write_prepared` takes, beside those of a split."""
@@ -61,7 +63,7 @@ def plan_writing(
         if name not in (*OPTIONS, *SPLIT_OPTIONS):
             raise _unknown(name)
     chosen = ReadOptions(**{name: options[name] for name in OPTIONS if name in options})
-    shares = _shares(**{name: options[name] for name in SPLIT_OPTIONS if name in options})
+    shares = shares_of(**{name: options[name] for name in SPLIT_OPTIONS if name in options})
     columns = chosen.find_columns(Raw(source, names, lambda positions: []))
     target = expanded(folder).absolute()
     check_new(target)
@@ -77,15 +79,7 @@ def _unknown(name: str) -> InputError:
     return InputError(f"{name!r} is no option of write_prepared.{hint}")
 
 
-def _shares(test: float | None = None, valid: float = 0.0, seed: int = 0) -> Shares | None:
-    if test is not None:
-        return Shares(*check_shares(test, valid, seed))
-    if valid:
-        raise InputError(f"valid = {valid} has no effect without test; give both.")
-    return None
-
-
-def role_columns(table: Any, columns: Mapping[str, str]) -> pa.Table:
+def role_columns(table: Table, columns: Mapping[str, str]) -> pa.Table:
     """The columns of these names, under the names of their roles."""
     return pa.table({role: table[name] for role, name in columns.items()})
 

@@ -16,7 +16,6 @@ from truepair.evaluation import Evaluation, evaluate
 from truepair.evaluation.cold import Cold
 from truepair.models.factor_matrices import Rows
 from truepair.recommender import lists
-from truepair.recommender.automatic.settings_file import chosen_settings
 from truepair.recommender.features.new_items import add_items
 from truepair.recommender.features.tables import FeatureTables
 from truepair.recommender.fitting import fit_split
@@ -28,6 +27,7 @@ from truepair.recommender.new_users import fold_in_users
 from truepair.recommender.output import Output, output_of, to_output
 from truepair.recommender.updating.forget import forgotten
 from truepair.recommender.updating.update import updated
+from truepair.search.automatic import chosen_settings
 from truepair.spec import Spec
 from truepair.spec.parameters import Parameters
 from truepair.training import Job

@@ -239,10 +239,9 @@ def _seen(tensors: Tensors, user_ids: IdMap, item_ids: IdMap) -> Interactions:
     users: Codes = np.repeat(np.arange(len(user_ids), dtype=kind), counts)
     codes = items.numpy()
     if disliked is None and weight is None and _is_canonical(codes, starts.numpy(), len(item_ids)):
-        cached = {"indptr": starts.numpy(), "user_counts": counts}
-        for array in cached.values():
-            array.flags.writeable = False
-        return trusted_interactions(users, codes, user_ids, item_ids, cached)
+        return trusted_interactions(
+            users, codes, user_ids, item_ids, indptr=starts.numpy(), user_counts=counts
+        )
     more: dict[str, Any] = {
         "weight": None if weight is None else weight.numpy(),
         "disliked": None if disliked is None else disliked.numpy(),

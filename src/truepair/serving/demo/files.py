@@ -7,23 +7,24 @@ import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow.parquet as pq
 
 from truepair.data.datasets.loading import cache_dir
 from truepair.errors import StorageError
 from truepair.recommender.estimator import Recommender
-from truepair.serving.demo.world import DemoWorld, demo_world
+from truepair.serving.demo.world import DemoWorld, Visit, demo_world
 from truepair.storage.atomic import atomic_write
+from truepair.storage.types import Json
 from truepair.storage.versions import package_version
 
 _METRIC = "ndcg@10"
-_SETTINGS: dict[str, Any] = {
+_SETTINGS: Json = {
     "dim": 64, "epochs": 20, "temperature": 0.14, "popularity": 0.8, "learning_rate": 0.02, "auto": False,
     "metric": _METRIC,
 }  # fmt: skip
-MODELS: dict[str, dict[str, Any]] = {"default": _SETTINGS, "ease": {"encoder": "ease", "metric": _METRIC}}
+MODELS: dict[str, Json] = {"default": _SETTINGS, "ease": {"encoder": "ease", "metric": _METRIC}}
 """The models by name: the one that is served, and the one beside it."""
 
 
@@ -36,7 +37,7 @@ class DemoFiles(NamedTuple):
     model: Path
     beside: Path
     items: Path
-    future: Sequence[tuple[Any, Any, str]]
+    future: Sequence[Visit]
     """What the visitors will do: (user, item, kind)."""
 
 
@@ -51,7 +52,7 @@ def demo_files(folder: Path, data_dir: Path | None = None, world: DemoWorld | No
     return DemoFiles(world.name, world.note, paths[0], paths[1], items, world.future)
 
 
-def _model(path: Path, world: DemoWorld, settings: dict[str, Any]) -> None:
+def _model(path: Path, world: DemoWorld, settings: Json) -> None:
     key = repr((world.split.hash, sorted(settings.items()), package_version("truepair")))
     name = f"{hashlib.blake2b(key.encode(), digest_size=12).hexdigest()}.truepair"
     kept = cache_dir() / "serve-demo" / name
@@ -66,7 +67,7 @@ def _model(path: Path, world: DemoWorld, settings: dict[str, Any]) -> None:
             file.write(path.read_bytes())
 
 
-def fitted(world: DemoWorld, settings: dict[str, Any]) -> Recommender:
+def fitted(world: DemoWorld, settings: Json) -> Recommender:
     """A model of the world's past, with its scores on the future and their intervals."""
     model = Recommender(**settings).fit(world.split)
     k = int(_METRIC.partition("@")[2])

@@ -10,10 +10,11 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import count
-from typing import Any
 from urllib.parse import quote, urlsplit
 
+from truepair.serving.demo.world import Visit
 from truepair.serving.web.tokens import Tokens
+from truepair.storage.types import Json
 
 _NEW = 0.15  # the share of visits by new users
 
@@ -25,7 +26,7 @@ class Visitors:
     one of the first items of the list, and looks again.
     """
 
-    def __init__(self, future: Sequence[tuple[Any, Any, str]], rate: float = 2.0, seed: int = 0) -> None:
+    def __init__(self, future: Sequence[Visit], rate: float = 2.0, seed: int = 0) -> None:
         self.rate, self.visits = rate, 0
         self._future, self._next = future, count()
         self._random = random.Random(seed)
@@ -78,11 +79,14 @@ class Visitors:
             self._ask(connection, "POST", "/v1/events", {"events": [event]})
             self._ask(connection, "GET", path)
 
-    def _ask(self, connection: http.client.HTTPConnection, method: str, path: str, body: Any = None) -> Any:
+    def _ask(
+        self, connection: http.client.HTTPConnection, method: str, path: str, body: object = None
+    ) -> Json:
         sent = None if body is None else json.dumps(body)
         try:
             connection.request(method, path, sent, self._headers)
-            return json.loads(connection.getresponse().read())
+            answer: Json = json.loads(connection.getresponse().read())
+            return answer
         except (OSError, http.client.HTTPException):
             connection.close()  # the next request opens it again
             raise

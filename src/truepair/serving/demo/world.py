@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,10 +17,14 @@ from truepair.data.simulation import simulate_world
 from truepair.data.split import Split
 from truepair.data.split_recipes import split_given, split_temporal
 from truepair.errors import DownloadError
+from truepair.storage.types import Array
 
 LIKED = 4
 """Ratings from here on are likes; those up to 2 are dislikes when visitors act."""
 _FUTURE = 0.15  # the share of the newest likes, which no model learns from
+
+Visit = tuple[object, object, str]
+"""What a visitor does: (user, item, kind)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +35,7 @@ class DemoWorld:
     note: str
     """Where the data comes from, as readable text."""
     split: Split
-    future: tuple[tuple[Any, Any, str], ...]
+    future: tuple[Visit, ...]
     """(user, item, kind) in the order of time."""
     items: pa.Table
 
@@ -82,13 +85,13 @@ def _simulated(note: str, seed: int) -> DemoWorld:
     )
 
 
-def _table(ids: Sequence[Any], titles: Sequence[str], column: str) -> pa.Table:
+def _table(ids: Sequence[object], titles: Sequence[str], column: str) -> pa.Table:
     """The item table; what is in brackets at the end of a title is a column, too."""
     ends = (re.search(r"\(([^()]+)\)\s*$", title) for title in titles)
     return pa.table({"item": ids, "title": titles, column: [end and end[1] for end in ends]})
 
 
-def _future(pairs: Interactions, order: Codes, kinds: Any) -> tuple[tuple[Any, Any, str], ...]:
+def _future(pairs: Interactions, order: Codes, kinds: Array) -> tuple[Visit, ...]:
     order = order[kinds[order] != ""]
     users = pairs.user_ids.outside(pairs.users[order]).to_pylist()
     items = pairs.item_ids.outside(pairs.items[order]).to_pylist()

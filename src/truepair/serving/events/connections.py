@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,6 +14,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 from truepair.data.sources.sql_urls import Database
 from truepair.errors import InputError, StorageError
 from truepair.serving.events.deadlines import Deadlines
+from truepair.serving.events.records import Row
 
 SCHEMA = "truepair"
 """The schema of the store's tables."""
@@ -29,7 +30,7 @@ _SETTINGS = f"""
 _LOST = ("08", "57P")  # classes of errors: no connection, the server stops
 logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())  # errors are raised, and told by us
 
-Connection = psycopg.Connection[tuple[Any, ...]]
+Connection = psycopg.Connection[Row]
 
 
 class Connections:
@@ -98,7 +99,7 @@ def configure(connection: Connection) -> None:
 
 
 @contextmanager
-def explained(name: str, failed: Any = lambda: None) -> Iterator[None]:
+def explained(name: str, failed: Callable[[], object] = lambda: None) -> Iterator[None]:
     """psycopg's errors as those of truepair; `failed` is called if there is no connection."""
     try:
         yield

@@ -18,7 +18,8 @@ from truepair.errors import InputError
 from truepair.serving.events.connections import SCHEMA, WRITING, Connection, Connections
 from truepair.serving.events.event import Event
 from truepair.serving.events.migrations import POSTGRESQL as MIGRATIONS
-from truepair.serving.events.reading import Row, StoreReader
+from truepair.serving.events.reading import StoreReader, Values
+from truepair.serving.events.records import Row
 from truepair.serving.events.store import newer_version
 from truepair.serving.events.watching import CHANNEL, Watcher
 from truepair.serving.events.writing import StoreWriter, Transaction
@@ -115,15 +116,15 @@ class _Statements:
     def __init__(self, cursor: Cursor[Row]) -> None:
         self._cursor, self.touched = cursor, set[tuple[str, str]]()
 
-    def rows(self, query: str, values: Sequence[Any] = ()) -> list[Row]:
+    def rows(self, query: str, values: Values = ()) -> list[Row]:
         """The rows of a query."""
         return self._cursor.execute(_marked(query), values).fetchall()
 
-    def do(self, statement: str, values: Sequence[Any] = ()) -> int:
+    def do(self, statement: str, values: Values = ()) -> int:
         """How many rows a statement changed."""
         return self._cursor.execute(_marked(statement), values).rowcount
 
-    def do_all(self, statement: str, rows: Sequence[Sequence[Any]]) -> int:
+    def do_all(self, statement: str, rows: Sequence[Values]) -> int:
         """How many rows a statement changed, done once for each of these values."""
         if not rows:
             return 0
@@ -151,7 +152,7 @@ class PostgresqlReader(StoreReader):
         self._pinned = threading.local()  # the connection of a snapshot
         self._changes = watcher.subscribe()
 
-    def rows(self, query: str, values: Sequence[Any] = ()) -> list[Row]:
+    def rows(self, query: str, values: Values = ()) -> list[Row]:
         """The rows of a query."""
         pinned: Connection | None = getattr(self._pinned, "connection", None)
         if pinned is not None:

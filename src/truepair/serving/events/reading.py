@@ -5,13 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 
-from truepair.serving.events.records import ItemRecord, UserRecord, item_record, user_record
+from truepair.serving.events.records import ItemRecord, Row, UserRecord, item_record, user_record
 
-Row = tuple[Any, ...]
+Values = Sequence[object]  # of the placeholders of a query
 LARGEST = 2**63 - 1
 _BATCH = 65_536  # events that are read at a time
 _MARKS = 500  # users in one query
@@ -60,7 +60,7 @@ class StoreReader(ABC):
     """Reads a store. Queries have the placeholder ? for each value."""
 
     @abstractmethod
-    def rows(self, query: str, values: Sequence[Any] = ()) -> list[Row]:
+    def rows(self, query: str, values: Values = ()) -> list[Row]:
         """The rows of a query; StorageError if the store cannot be read."""
 
     @abstractmethod
@@ -161,7 +161,7 @@ class StoreReader(ABC):
 
     def items(self, after: str | None = None, limit: int = LARGEST, text: str = "") -> list[ItemRecord]:
         """Records of items after this one, in the order of their ids; with `text`, those that have it."""
-        conditions, values = "deleted = 0", list[Any]()
+        conditions, values = "deleted = 0", list[object]()
         if after is not None:
             conditions, values = f"{conditions} AND item > ?", [after]
         if text:

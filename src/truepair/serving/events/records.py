@@ -10,6 +10,7 @@ import pyarrow as pa
 
 TITLE, PICTURE = "title", "picture"
 """Labels with an item's title, and the address of its picture."""
+Row = tuple[Any, ...]  # of a table of a store
 _COLUMNS = ("item", "title", "picture", "categories", "time", "comment")
 
 
@@ -20,7 +21,7 @@ class ItemRecord(NamedTuple):
     hidden: bool = False
     categories: tuple[str, ...] = ()
     time: int | None = None  # µs since 1970
-    labels: Any = None  # any value of JSON
+    labels: object = None  # any value of JSON
     comment: str = ""
 
     @property
@@ -38,38 +39,38 @@ class UserRecord(NamedTuple):
     """Facts about a user."""
 
     user: str
-    labels: Any = None
+    labels: object = None
     comment: str = ""
 
 
-def _label(labels: Any, name: str) -> str | None:
+def _label(labels: object, name: str) -> str | None:
     found = labels.get(name) if isinstance(labels, dict) else None
     return found if isinstance(found, str) and found else None
 
 
-def item_row(record: ItemRecord) -> tuple[Any, ...]:
+def item_row(record: ItemRecord) -> Row:
     """The values of the table `items`, without `deleted`."""
     item, hidden, categories, time, labels, comment = record
     return item, int(hidden), compact(list(categories)), time, compact(labels), comment
 
 
-def item_record(row: tuple[Any, ...]) -> ItemRecord:
+def item_record(row: Row) -> ItemRecord:
     """The record of such values."""
     item, hidden, categories, time, labels, comment = row
     return ItemRecord(item, bool(hidden), tuple(json.loads(categories)), time, json.loads(labels), comment)
 
 
-def user_row(record: UserRecord) -> tuple[Any, ...]:
+def user_row(record: UserRecord) -> Row:
     """The values of the table `users`, without `deleted`."""
     return record.user, compact(record.labels), record.comment
 
 
-def user_record(row: tuple[Any, ...]) -> UserRecord:
+def user_record(row: Row) -> UserRecord:
     """The record of such values."""
     return UserRecord(row[0], json.loads(row[1]), row[2])
 
 
-def compact(value: Any) -> str:
+def compact(value: object) -> str:
     """JSON in ASCII without spaces; keys keep their order."""
     return json.dumps(value, allow_nan=False, separators=(",", ":"))
 

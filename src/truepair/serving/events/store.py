@@ -7,12 +7,12 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from truepair.errors import StorageError
 from truepair.serving.events.event import Event
 from truepair.serving.events.migrations import SQLITE as MIGRATIONS
-from truepair.serving.events.reading import Row, StoreReader
+from truepair.serving.events.reading import StoreReader, Values
+from truepair.serving.events.records import Row
 from truepair.serving.events.writing import INSERT, StoreWriter, Transaction
 
 _APPLICATION = 0x74727065  # "trpe": what the file says it belongs to
@@ -89,15 +89,15 @@ class _Statements:
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database, self.touched = database, set[tuple[str, str]]()
 
-    def rows(self, query: str, values: Sequence[Any] = ()) -> list[Row]:
+    def rows(self, query: str, values: Values = ()) -> list[Row]:
         """The rows of a query."""
         return self._database.execute(query, values).fetchall()
 
-    def do(self, statement: str, values: Sequence[Any] = ()) -> int:
+    def do(self, statement: str, values: Values = ()) -> int:
         """How many rows a statement changed."""
         return self._database.execute(statement, values).rowcount
 
-    def do_all(self, statement: str, rows: Sequence[Sequence[Any]]) -> int:
+    def do_all(self, statement: str, rows: Sequence[Values]) -> int:
         """How many rows a statement changed, done once for each of these values."""
         return max(self._database.executemany(statement, rows).rowcount, 0)
 
@@ -132,7 +132,7 @@ class EventReader(StoreReader):
     def _last(self, table: str) -> int:
         return int(self._database.execute(f"SELECT coalesce(max(number), 0) FROM {table}").fetchone()[0])
 
-    def rows(self, query: str, values: Sequence[Any] = ()) -> list[Row]:
+    def rows(self, query: str, values: Values = ()) -> list[Row]:
         """The rows of a query."""
         with _explained(self.path):
             return self._database.execute(query, values).fetchall()

@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from truepair.serving.events.event import Event
-from truepair.serving.events.reading import Row, StoreReader
-from truepair.serving.events.records import ItemRecord, UserRecord, item_row, user_row
+from truepair.serving.events.reading import StoreReader, Values
+from truepair.serving.events.records import ItemRecord, Row, UserRecord, item_row, user_row
 
 _VALUES = '("user", item, kind, weight, time, id, value, comment)'
 INSERT = f"INSERT INTO events {_VALUES} VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
@@ -32,15 +32,15 @@ class Transaction(Protocol):
     touched: set[tuple[str, str]]
     """("user" or "item", id) of what readers must read again."""
 
-    def rows(self, query: str, values: Sequence[Any] = ()) -> list[Row]:
+    def rows(self, query: str, values: Values = ()) -> list[Row]:
         """The rows of a query."""
         ...
 
-    def do(self, statement: str, values: Sequence[Any] = ()) -> int:
+    def do(self, statement: str, values: Values = ()) -> int:
         """How many rows a statement changed."""
         ...
 
-    def do_all(self, statement: str, rows: Sequence[Sequence[Any]]) -> int:
+    def do_all(self, statement: str, rows: Sequence[Values]) -> int:
         """How many rows a statement changed, done once for each of these values."""
         ...
 
@@ -165,7 +165,7 @@ class StoreWriter(ABC):
             return bool(found)
 
 
-def put_items(transaction: Transaction, rows: Sequence[Sequence[Any]]) -> int:
+def put_items(transaction: Transaction, rows: Sequence[Row]) -> int:
     """Store or replace rows of ITEM_ROW: how many changed."""
     statement = _upsert("items", ITEM_ROW)
     changed = [row[0] for row in rows if transaction.do(statement, row)]
@@ -173,9 +173,7 @@ def put_items(transaction: Transaction, rows: Sequence[Sequence[Any]]) -> int:
     return len(changed)
 
 
-def put_users(
-    transaction: Transaction, rows: Sequence[Sequence[Any]], columns: Sequence[str] = USER_ROW
-) -> int:
+def put_users(transaction: Transaction, rows: Sequence[Row], columns: Sequence[str] = USER_ROW) -> int:
     """Store or replace rows of USER_ROW, or of some of its columns: how many changed."""
     statement = _upsert("users", columns)
     changed = [row[0] for row in rows if transaction.do(statement, row)]
@@ -205,7 +203,7 @@ def _upsert(table: str, names: Sequence[str]) -> str:
     )
 
 
-def _patch(transaction: Transaction, table: str, id: str, value: str, row: dict[str, Any]) -> None:
+def _patch(transaction: Transaction, table: str, id: str, value: str, row: dict[str, object]) -> None:
     settings = ", ".join(f"{name} = ?" for name in row)
     transaction.do(f"UPDATE {table} SET {settings} WHERE {id} = ?", (*row.values(), value))
 

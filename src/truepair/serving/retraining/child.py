@@ -9,7 +9,8 @@ import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+
+from truepair.storage.types import Json
 
 TRAINER = (sys.executable, "-m", "truepair.serving.retraining.trainer")
 """The command of a trainer."""
@@ -21,7 +22,7 @@ _PATIENCE = 5.0  # seconds until a trainer that was asked to end is killed
 class Child:
     """A trainer that was started. Its end, however it ends, is an outcome."""
 
-    def __init__(self, plan: dict[str, Any], words: Sequence[str] = TRAINER) -> None:
+    def __init__(self, plan: Json, words: Sequence[str] = TRAINER) -> None:
         self._patience, pipe = _PATIENCE, subprocess.PIPE
         self._process = subprocess.Popen(
             words, stdin=pipe, stdout=pipe, stderr=pipe, text=True, errors="replace",
@@ -54,7 +55,7 @@ class Child:
         """Whether it has not ended."""
         return self._process.poll() is None
 
-    def outcome(self) -> dict[str, Any]:
+    def outcome(self) -> Json:
         """Wait for its end: the decision that it printed, or how it failed."""
         code = self._process.wait()
         self._close()

@@ -9,9 +9,10 @@ import uuid
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from truepair.errors import StorageError
+from truepair.storage.types import Json
 
 DECISIONS = {
     "promoted": "the candidate took over: it is not significantly worse",
@@ -57,7 +58,7 @@ class Decision:
     time: str = field(default_factory=now_text)
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Json:
         """Its fields."""
         return dataclasses.asdict(self)
 
@@ -68,7 +69,7 @@ class DecisionLog:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def append(self, decision: dict[str, Any]) -> None:
+    def append(self, decision: Json) -> None:
         """Add a line, and have it on the disk. What a killed writer left of a line stays one by itself."""
         line = json.dumps(decision).encode() + b"\n"
         try:
@@ -85,7 +86,7 @@ class DecisionLog:
                 f"cannot write {self.path}: {error.strerror or error}; see the log of the service."
             ) from error
 
-    def newest(self, most: int) -> list[dict[str, Any]]:
+    def newest(self, most: int) -> list[Json]:
         """The newest decisions, newest first; lines that are not whole are left out."""
         try:
             with open(self.path, "rb") as file:
@@ -110,7 +111,7 @@ def _refuse(text: str) -> NoReturn:
     raise ValueError(f"{text} is no number of JSON")
 
 
-def _parsed(line: bytes) -> dict[str, Any] | None:
+def _parsed(line: bytes) -> Json | None:
     try:
         found = json.loads(line, parse_constant=_refuse)
     except (ValueError, RecursionError):

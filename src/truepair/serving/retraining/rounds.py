@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError, check_choice, check_whole
@@ -23,6 +23,7 @@ from truepair.serving.retraining.decisions import Decision, now_text
 from truepair.serving.retraining.judging import Judgement, judged, n_users
 from truepair.serving.retraining.training_data import TrainingData, split_events
 from truepair.serving.retraining.versions import State, Versions
+from truepair.storage.types import Json
 
 By = Literal["auto", "update", "fit"]
 WAYS = ("auto", "update", "fit")
@@ -185,7 +186,7 @@ def _fitted(running: Recommender, pairs: Interactions) -> Recommender:
     return candidate
 
 
-def _measured(found: Judgement) -> dict[str, Any]:
+def _measured(found: Judgement) -> Json:
     """The numbers of a judgement, for the log."""
     one = found.comparison
 

@@ -12,7 +12,8 @@ import sys
 import threading
 import traceback
 from contextlib import suppress
-from typing import Any
+
+from truepair.storage.types import Json
 
 NICENESS = 10
 """How much lower than the service's the trainer's priority is."""
@@ -32,7 +33,7 @@ def main() -> int:
     return int(found["decision"] == "failed")
 
 
-def outcome(plan: dict[str, Any]) -> dict[str, Any]:
+def outcome(plan: Json) -> Json:
     """The decision of a round, or why it failed, as JSON."""
     try:
         from truepair.serving.retraining.rounds import RetrainingPlan, retrain  # takes seconds

@@ -23,6 +23,7 @@ from truepair.errors import InputError, StorageError
 from truepair.serving.retraining.decisions import Decision, DecisionLog
 from truepair.storage.atomic import atomic_write, remove_unfinished
 from truepair.storage.plain_values import is_number
+from truepair.storage.types import Json
 
 try:
     import fcntl
@@ -53,7 +54,7 @@ class State:
     """When the last attempt began, in seconds since 1970."""
     next: int = 1
     """The number of the next version."""
-    decision: dict[str, Any] | None = None
+    decision: Json | None = None
     """The last one that changed what is served: it is logged even if a kill came between."""
 
     @property
@@ -61,12 +62,12 @@ class State:
         """The version that is served."""
         return self.stack[-1]
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Json:
         """Its fields; JSON has text as keys."""
         return {**dataclasses.asdict(self), "until": {str(k): v for k, v in self.until.items()}}
 
     @staticmethod
-    def of_json(found: Any) -> State:
+    def of_json(found: Json) -> State:
         """The state of a file; KeyError, TypeError or ValueError if it is none."""
         state = State(
             str(found["base"]),
@@ -83,8 +84,8 @@ class State:
         return state
 
 
-def _whole(value: Any) -> int:
-    if not is_number(value) or int(value) != value or value < 0:
+def _whole(value: object) -> int:
+    if not isinstance(value, int | float) or not is_number(value) or int(value) != value or value < 0:
         raise ValueError(f"{value!r:.40} is no count")
     return int(value)
 
@@ -205,7 +206,7 @@ class Versions:
         self._log(line)
         return changed
 
-    def _log(self, line: dict[str, Any]) -> None:
+    def _log(self, line: Json) -> None:
         with suppress(StorageError):  # the disk is full: the state has it, and the next start logs it
             self.log.append(line)
 

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from truepair.errors import InputError, StorageError
-from truepair.serving.events.reading import Row, StoreReader
+from truepair.serving.events.reading import StoreReader
+from truepair.serving.events.records import Row
 from truepair.serving.events.writing import ITEM_ROW, USER_ROW
 from truepair.storage.atomic import flush_to_disk
 

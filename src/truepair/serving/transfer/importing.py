@@ -22,7 +22,7 @@ from truepair.data.sources.sql_urls import find_database
 from truepair.data.tables.id_table import typed_text
 from truepair.errors import InputError
 from truepair.serving.events.event import Event
-from truepair.serving.events.records import ItemRecord, UserRecord, compact, item_row, user_row
+from truepair.serving.events.records import ItemRecord, Row, UserRecord, compact, item_row, user_row
 from truepair.serving.events.writing import (
     StoreWriter,
     Transaction,
@@ -31,6 +31,7 @@ from truepair.serving.events.writing import (
     put_users,
 )
 from truepair.serving.transfer.exporting import EVENTS, ITEMS, PARTS, USERS, ExportPart, Progress
+from truepair.storage.types import Json
 
 _BATCH = 65_536
 _LONGEST = 256  # characters of an id
@@ -217,7 +218,7 @@ def _ids(raw: Raw, role: str, values: Any) -> list[str]:
     return texts
 
 
-def _labels(raw: Raw, columns: Sequence[Any], id_column: int) -> list[dict[str, Any]]:
+def _labels(raw: Raw, columns: Sequence[Any], id_column: int) -> list[Json]:
     """For each row an object of the other columns, without nulls."""
     others: dict[str, list[Any]] = {}
     for place, name in enumerate(raw.names):
@@ -231,7 +232,7 @@ def _labels(raw: Raw, columns: Sequence[Any], id_column: int) -> list[dict[str, 
     ]
 
 
-def _json(value: Any) -> Any:
+def _json(value: object) -> Any:
     try:
         compact(value)
     except (TypeError, ValueError):
@@ -239,7 +240,7 @@ def _json(value: Any) -> Any:
     return value
 
 
-def _item(item: str, labels: dict[str, Any]) -> tuple[Any, ...]:
+def _item(item: str, labels: Json) -> Row:
     """The row of an item: `categories`, `hidden` and `comment` are its own, all other columns are labels."""
     categories, comment = labels.pop("categories", ()), labels.pop("comment", "")
     listed = [categories] if isinstance(categories, str) else list(categories)

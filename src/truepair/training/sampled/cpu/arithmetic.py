@@ -15,7 +15,8 @@ from truepair.storage.compiled_code import compiled_and_kept
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
 Index = int | np.int64  # a whole number in compiled code
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+Float = np.float32
+_Function = TypeVar("_Function", bound=Callable[..., object])
 
 
 def compiled(function: _Function, **options: Any) -> _Function:
