@@ -134,7 +134,7 @@ def test_a_prior_of_0_is_infonce_to_the_bit(engine):
 
 def test_drawn_columns_weigh_both_ways():
     sampler = Full(columns=10)
-    blocks, plain = (Blocks(DATA, loss, sampler, CPU) for loss in (LOSS, InfoNCE(0.6)))
+    blocks, plain = (Blocks(Job(MF(dim=4), loss, sampler, DATA), CPU) for loss in (LOSS, InfoNCE(0.6)))
     ours, theirs = torch.randn(DATA.n_users, 4), torch.randn(DATA.n_items, 4)
     for key in range(5):
         users = blocks.users[key : key + 6]

@@ -10,7 +10,7 @@ import dataclasses
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -125,13 +125,13 @@ def checked_contents(
     return Contents(state, history, None if best is None or matrices is None else (*best, matrices))
 
 
-def _history(given: Any) -> list[EpochRecord]:
+def _history(given: object) -> list[EpochRecord]:
     if not isinstance(given, list) or not given:
         raise ValueError(f"its history is {given!r:.60}, not a list of epochs")
     return [_record(epoch, record) for epoch, record in enumerate(given, 1)]
 
 
-def _record(epoch: int, given: Any) -> EpochRecord:
+def _record(epoch: int, given: object) -> EpochRecord:
     fields = dataclasses.fields(EpochRecord)
     required = {f.name for f in fields if f.default is dataclasses.MISSING}
     if not isinstance(given, dict) or not required <= set(given) <= {f.name for f in fields}:
@@ -144,7 +144,7 @@ def _record(epoch: int, given: Any) -> EpochRecord:
     return EpochRecord(**given)
 
 
-def _best(given: Any, history: list[EpochRecord]) -> tuple[int, float] | None:
+def _best(given: object, history: list[EpochRecord]) -> tuple[int, float] | None:
     """The best epoch and its score, which the history has too."""
     scored = [(record.epoch, record.score) for record in history if record.score is not None]
     found = max(scored, key=lambda one: (one[1], -one[0]), default=None)
@@ -188,7 +188,7 @@ def _check_tensors(tensors: Mapping[str, Tensor], layouts: Mapping[str, _Layout]
 # --- descriptions --------------------------------------------------------------------------------------
 
 
-def _fields(value: Any) -> Json:
+def _fields(value: object) -> Json:
     if not dataclasses.is_dataclass(value):
         return {"value": repr(value)}
     return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
@@ -198,7 +198,7 @@ def _digest(content: bytes) -> str:
     return hashlib.blake2b(content, digest_size=8).hexdigest()
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     if isinstance(value, tuple):  # one prior per user: its checksum identifies it
         return f"{len(value)} values, {_digest(repr(value).encode())}"
     return getattr(value, "digest", value)  # tables of features, and what a loss was prepared with

@@ -156,11 +156,7 @@ class Run:
         epoch, settings = self.epoch + 1, self.job.settings
         if self.on_epoch is None or (epoch % settings.validate_every and epoch != self.last_epoch):
             return None
-        try:
-            score = self.on_epoch(self.state_after(epoch, loss))
-        except StopTraining as stop:
-            score, self.stopped = stop.score, True
-        score = self.agreed(score)
+        score = self.ask(self.on_epoch, EpochState(epoch, loss, self.trainer.matrices))
         if score is None:
             return None
         if isinstance(score, str) or not math.isfinite(score):
@@ -171,13 +167,13 @@ class Run:
             self.best = epoch, float(score), self.kept()
         return float(score)
 
-    def state_after(self, epoch: int, loss: float) -> EpochState:
-        """What `on_epoch` sees."""
-        return EpochState(epoch, loss, self.trainer.matrices)
-
-    def agreed(self, score: float | None) -> float | None:
-        """The score that counts, and whether the run has stopped: a process alone agrees with itself."""
-        return score
+    def ask(self, on_epoch: OnEpoch, state: EpochState) -> float | None:
+        """The score by `on_epoch`, which may end the run."""
+        try:
+            return on_epoch(state)
+        except StopTraining as stop:
+            self.stopped = True
+            return stop.score
 
     def kept(self) -> Matrices:
         """The matrices to keep of the best epoch."""

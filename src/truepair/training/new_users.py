@@ -95,11 +95,8 @@ def _from_samples(items: Tensor, job: Job, popularity: Codes) -> Gradient:
 
 
 def _from_rows(items: Tensor, job: Job, popularity: Codes) -> Gradient:
-    loss, sampler, history, weight = job.loss, job.sampler, job.interactions, job.settings.dislike_weight
-    assert isinstance(sampler, Full)
-    of_pairs = history.weight_in_history
-    blocks = Blocks(history, loss, sampler, items.device, popularity, weights=of_pairs, dislike_weight=weight)
-    sums = sums_for(loss, sampler, items.device, job.weighs_dislikes)
+    blocks = Blocks(job, items.device, popularity, job.interactions.weight_in_history)
+    sums = sums_for(job, items.device)
 
     def gradient(vectors: Tensor, share: float, key: int) -> Tensor:
         found = torch.zeros_like(vectors)
@@ -110,7 +107,7 @@ def _from_rows(items: Tensor, job: Job, popularity: Codes) -> Gradient:
             shares = torch.full_like(scored.block.pos, share)
             if selection.weights is not None:
                 shares *= selection.weights
-            found[users] = scored.gradients(scored.losses(loss, shares, sums))[0]
+            found[users] = scored.gradients(scored.losses(job.loss, shares, sums))[0]
         return found
 
     return gradient

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from truepair.training.result import EpochRecord
 
 
-class Progress:
-    """Receives every step and every epoch; this one shows nothing."""
+class Progress(NamedTuple):
+    """What receives every step and every epoch; by default it shows nothing."""
 
-    def step(self, steps: int) -> None:
-        """Add this number of finished batches."""
-
-    def epoch(self, record: EpochRecord) -> None:
-        """One epoch is done."""
+    step: Callable[[int], object] = lambda steps: None  # gets the number of finished batches
+    epoch: Callable[[EpochRecord], object] = lambda record: None
 
 
 @contextmanager
@@ -32,15 +30,10 @@ def show_progress(shown: bool, epochs: int, done: int, steps: int, metric: str) 
     columns = (text, BarColumn(), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
     with RichProgress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task(f"epoch {done}/{epochs}", total=epochs * steps, completed=done * steps)
-
-        class _Bar(Progress):
-            def step(self, steps: int) -> None:
-                bar.advance(task, steps)
-
-            def epoch(self, record: EpochRecord) -> None:
-                bar.update(task, description=describe_epoch(record, epochs, metric))
-
-        yield _Bar()
+        yield Progress(
+            step=lambda steps: bar.advance(task, steps),
+            epoch=lambda record: bar.update(task, description=describe_epoch(record, epochs, metric)),
+        )
 
 
 def describe_epoch(record: EpochRecord, epochs: int, metric: str) -> str:

@@ -106,7 +106,7 @@ def test_it_starts_where_another_run_ended(encoder):
 
 
 def test_blocks_of_an_epoch_are_those_of_the_engine():
-    blocks = Blocks(DATA, BPR(), Full(), CPU)
+    blocks = Blocks(Job(MF(dim=4), BPR(), Full(), DATA), CPU)
     buffers = EpochBuffers(blocks, batch_size=5)
     for epoch in range(3):
         buffers.fill(5, epoch)
@@ -116,7 +116,7 @@ def test_blocks_of_an_epoch_are_those_of_the_engine():
 
 
 def test_room_is_made_once_and_grows_when_a_block_needs_it():
-    buffers = EpochBuffers(Blocks(DATA, BPR(), Full(), CPU), batch_size=5)
+    buffers = EpochBuffers(Blocks(Job(MF(dim=4), BPR(), Full(), DATA), CPU), batch_size=5)
     assert buffers.fill(5, 0)
     assert not buffers.fill(5, 1)
     buffers.room = 3

@@ -145,7 +145,7 @@ def test_those_with_all_items_and_none_are_left_out():
     start = DOT.start(DATA, SETTINGS.seed, CPU)()[0]
     moved = (seen.users != start).any(dim=1)
     assert moved.tolist() == [user not in (3, 4) for user in range(DATA.n_users)]
-    blocks = Blocks(DATA, BPR(), Full(), CPU)
+    blocks = Blocks(Job(MF(dim=4), BPR(), Full(), DATA), CPU)
     assert blocks.n_saturated_users == 1
     assert blocks.n_anchors == len(DATA) - DATA.n_items
 
@@ -203,7 +203,7 @@ def test_stopping_and_going_on_changes_nothing(encoder, sampler, tmp_path):
 
 def gradients(loss, sampler, keys, data=DATA, sums=pair_sums):
     """By the users' vectors [keys, B, d] and by the items' [keys, n_items, d], and who was idle [keys, B]."""
-    blocks, chance = Blocks(data, loss, sampler, CPU), torch.Generator().manual_seed(1)
+    blocks, chance = Blocks(Job(MF(dim=4), loss, sampler, data), CPU), torch.Generator().manual_seed(1)
     ours, theirs = (torch.randn(n, 4, generator=chance).double() for n in (data.n_users, data.n_items))
     by_ours, by_theirs, idle = [], [], []
     for key in keys:
@@ -226,7 +226,7 @@ def test_a_step_with_drawn_columns_and_popularity_is_that_of_the_formula(encoder
     data = two_tastes(n_users=12, n_items=20, each=3)
     found = fit(Job(encoder, InfoNCE(temperature=0.7), sampler, data, settings), engine="full")
     assert encoder.popularity > 0
-    blocks, model = Blocks(data, BPR(), sampler, CPU), encoder.start(data, settings.seed, CPU)
+    blocks, model = Blocks(Job(MF(dim=4), BPR(), sampler, data), CPU), encoder.start(data, settings.seed, CPU)
     key = stream_key(settings.seed, 0, 0)
     columns, log_weights = blocks.drawn(key)
     users, items = model()
@@ -270,7 +270,7 @@ def test_chances_are_in_proportion_and_expect_as_many_as_asked_for():
 
 
 def test_columns_come_by_their_chances_with_the_inverse_for_weight():
-    blocks = Blocks(DATA, BPR(), Full(columns=6, alpha=1.0), CPU)
+    blocks = Blocks(Job(MF(dim=4), BPR(), Full(columns=6, alpha=1.0), DATA), CPU)
     seen = torch.zeros(DATA.n_items, dtype=torch.float64)
     for key in range(2000):
         columns, log_weights = blocks.drawn(key)
@@ -316,7 +316,7 @@ def test_who_has_all_that_was_drawn_is_idle(loss):
 
 def test_every_score_of_a_block_lies_in_its_range():
     data = interactions_of([range(8), [8], [9]], 10)
-    blocks = Blocks(data, DPL(tau=0.1), Full(columns=2, alpha=0), torch.device("cpu"))
+    blocks = Blocks(Job(MF(dim=4), DPL(tau=0.1), Full(columns=2, alpha=0), data), torch.device("cpu"))
     ours, theirs = torch.full((3, 2), 10.0), torch.linspace(1, 1.1, 20).view(10, 2)
     chosen = [blocks.select(blocks.users, key) for key in range(20)]
     some = [blocks.scored(each, ours, theirs[each.needed]) for each in chosen]
@@ -363,7 +363,7 @@ def test_histograms_and_pairs_agree_on_drawn_columns():
     sampler = Full(columns=9, alpha=1.0)
     exact = trained(DPLHard(tau=0.1), sampler=dataclasses.replace(sampler, step=0))
     assert_close(trained(DPLHard(tau=0.1), sampler=sampler), exact, 5e-3)
-    assert sums_for(BPR(), sampler, CPU) is not pair_sums
+    assert sums_for(Job(MF(dim=4), BPR(), sampler, DATA), CPU) is not pair_sums
 
 
 # --- the product ---------------------------------------------------------------------------------------

@@ -186,8 +186,10 @@ def test_equal_scores_are_no_trouble():
 
 
 def test_step_0_is_every_pair_by_itself():
-    assert sums_for(BPR(), Full(step=0), torch.device("cpu")) is pair_sums
-    assert isinstance(sums_for(BPR(), Full(), torch.device("cpu")), HistogramSums)
+    jobs = [Job(MF(dim=4), BPR(), sampler, interactions_of([[0]], 2)) for sampler in (Full(step=0), Full())]
+    exact, quick = (sums_for(job, torch.device("cpu")) for job in jobs)
+    assert exact is pair_sums
+    assert isinstance(quick, HistogramSums)
 
 
 def test_pairs_are_summed_in_pieces(monkeypatch):

@@ -36,7 +36,7 @@ def test_weights_have_an_effect():
 
 def test_drawn_columns_weigh_both_ways():
     sampler = Full(columns=10)
-    blocks, plain = (Blocks(DATA, loss, sampler, CPU) for loss in (LOSS, PLAIN))
+    blocks, plain = (Blocks(Job(MF(dim=4), loss, sampler, DATA), CPU) for loss in (LOSS, PLAIN))
     ours, theirs = torch.randn(DATA.n_users, 4), torch.randn(DATA.n_items, 4)
     for key in range(5):
         users = blocks.users[key : key + 6]

@@ -64,7 +64,8 @@ def test_the_blocks_are_the_same_on_this_device():
     data = world(weights=True)
     weights = np.asarray(data.weight, np.float32)
     blocks, streams = (
-        kind(data, DPL(tau=0.1), Full(), DEVICE, weights=weights) for kind in (Blocks, StreamedBlocks)
+        kind(Job(MF(dim=4), DPL(tau=0.1), Full(), data), DEVICE, weights=weights)
+        for kind in (Blocks, StreamedBlocks)
     )
     other = torch.tensor([5, 3, 60], device=DEVICE)  # not a block of an epoch
     for epoch in range(2):

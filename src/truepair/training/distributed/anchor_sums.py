@@ -14,7 +14,7 @@ from torch import Tensor
 
 from truepair.training.distributed.collectives import ProcessGroup
 from truepair.training.distributed.exchange import Parts
-from truepair.training.full.block import ONE_PART, UserBlock
+from truepair.training.full.block import UserBlock
 from truepair.training.full.pair_sums import Kernel, PairSums, PairTotals, Sums
 
 
@@ -74,7 +74,7 @@ class _Anchors(Parts):
     def block(self, block: UserBlock) -> UserBlock:
         """The block with all anchors, as one that is not divided."""
         pos = self.gather(block.pos)
-        return block._replace(pos=pos, rows=self.rows, starts=self.starts, totals=ONE_PART, row_counts=None)
+        return block._replace(pos=pos, rows=self.rows, starts=self.starts, totals=None, row_counts=None)
 
     def own_part(self, own: Sums) -> Sums:
         """The sums over the user's own items, which every rank computes for all anchors: those of its own."""

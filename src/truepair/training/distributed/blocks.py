@@ -14,7 +14,6 @@ from truepair.randomness import random_words
 from truepair.sampling import Full
 from truepair.training.distributed.collectives import ProcessGroup
 from truepair.training.distributed.shards import Shard, ShardPairs
-from truepair.training.full.block import ONE_PART
 from truepair.training.full.scoring import Blocks, column_chances
 
 _SURELY_SOME = 64  # expected columns; e^−64 is the chance that none is drawn
@@ -42,7 +41,7 @@ class ShardBlocks(Blocks):
 
         self.device, self.on_cpu = device, device.type == "cpu"
         self.shard, self.n_items = shard, len(shard)
-        self.group, self.totals = group, ONE_PART if group.size == 1 else group
+        self.group, self.totals = group, None if group.size == 1 else group
         self.negatives = self.dislikes = self.weights = None
         self.dislike_weight = 1.0
         free = shard.n - pairs.user_counts

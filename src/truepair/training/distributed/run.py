@@ -45,12 +45,9 @@ class DistributedRun(Run):
         check_agreement(self.group, described)
         super().__init__(job, engine, trainer, on_epoch, checkpoint)
 
-    def state_after(self, epoch: int, loss: float) -> EpochState:
-        """What `on_epoch` sees on every rank."""
-        return ShardedState(epoch, loss, self.trainer)
-
-    def agreed(self, score: float | None) -> float | None:
-        """Rank 0's: a rounding elsewhere must not make one rank stop before the others."""
+    def ask(self, on_epoch: OnEpoch, state: EpochState) -> float | None:
+        """Rank 0's score: a rounding elsewhere must not make one rank stop before the others."""
+        score = super().ask(on_epoch, ShardedState(state.epoch, state.loss, self.trainer))
         said = json.dumps([None if score is None else float(score), self.stopped])
         score, self.stopped = json.loads(self.group.text_of_first(said))
         return score

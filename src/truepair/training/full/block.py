@@ -19,21 +19,6 @@ class Totals(Protocol):
         """The largest of all parts."""
 
 
-class OnePart:
-    """The `Totals` of a block that has all columns."""
-
-    def sum(self, part: Tensor) -> Tensor:
-        """The part itself."""
-        return part
-
-    def max(self, part: Tensor) -> Tensor:
-        """The part itself."""
-        return part
-
-
-ONE_PART = OnePart()
-
-
 class UserBlock(NamedTuple):
     """B users, their A anchors in the order of the rows, and C columns.
 
@@ -53,7 +38,7 @@ class UserBlock(NamedTuple):
     log_weights: Tensor | None = None  # [C] or [B, C], log ω
     low: float = -math.inf  # no score of the block lies below …
     high: float = math.inf  # … or above, anchors included; known where a histogram is made
-    totals: Totals = ONE_PART
+    totals: Totals | None = None  # None: the block has all columns
     row_counts: Tensor | None = None  # [B], if `starts` counts only a part of the anchors
 
     @property
@@ -64,12 +49,13 @@ class UserBlock(NamedTuple):
 
     def sum(self, values: Tensor) -> Tensor:
         """The sum of the anchors' values [A] in each row. [B]"""
-        return self.totals.sum(values.new_zeros(len(self.scores)).index_add_(0, self.rows, values))
+        part = values.new_zeros(len(self.scores)).index_add_(0, self.rows, values)
+        return part if self.totals is None else self.totals.sum(part)
 
     def log_sum_exp(self, x: Tensor) -> Tensor:
         """log Σ e^x over all columns of each row. [B]"""
         part = x.logsumexp(dim=1)
-        if self.totals is ONE_PART:
+        if self.totals is None:
             return part
         top = self.totals.max(part)
         return top + self.totals.sum((part - top).exp()).log()
@@ -89,6 +75,8 @@ class UserBlock(NamedTuple):
         """log of the mean of e^{s/t} over the user's own items. [B]"""
         scaled = self.pos / temperature
         top = torch.full_like(self.n_unlabelled, -math.inf)
-        top = self.totals.max(top.scatter_reduce_(0, self.rows, scaled, "amax"))
+        top.scatter_reduce_(0, self.rows, scaled, "amax")
+        if self.totals is not None:
+            top = self.totals.max(top)
         total = self.sum((scaled - top[self.rows]).exp())
         return top + (total / self.counts).log()

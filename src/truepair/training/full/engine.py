@@ -50,8 +50,7 @@ def has_many_users(job: Job, device: torch.device | None = None) -> bool:
 def _start(job: Job) -> FullTrainer:
     check_state(job)
     many, recordable = has_many_users(job), is_recordable(job)
-    if job.settings.torch_device().type == "cuda":
-        check_memory(job, many)
+    check_memory(job, many)
     if many and (not recordable or job.interactions.n_users * job.encoder.dim >= MANY_NUMBERS):
         return ManyUsersTrainer(job)
     return RecordedFullTrainer(job) if recordable else FullTrainer(job)
@@ -79,13 +78,15 @@ def _lacks(job: Job) -> str | None:
         return f"it has no sampler {type(job.sampler).__name__}; it has Full."
     if job.anchors is not None:
         return "it has no anchors; give them as interactions, and the items to compare with as negatives."
-    if not has_row_form(job.loss) and job.loss.needs_items:
+    if has_row_form(job.loss):
+        return None
+    if job.loss.needs_items:
         return "it weighs items only in losses with a row form of their own."
-    if not has_row_form(job.loss) and job.weighs_dislikes:
+    if job.weighs_dislikes:
         return (
             "it weighs disliked items only in losses with a row form of their own; it has dislike_weight=1."
         )
-    if not has_row_form(job.loss) and job.sampler.columns_of(job.interactions.n_items) is not None:
+    if job.sampler.columns_of(job.interactions.n_items) is not None:
         known = ", ".join(kind.__name__ for kind in LOSSES.values())
         return f"it draws columns of a catalogue only for losses with a row form of their own: {known}."
     return None

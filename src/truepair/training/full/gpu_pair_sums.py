@@ -7,6 +7,7 @@ user's anchors for a tile of columns: nobody adds where another does.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 import triton
@@ -33,22 +34,23 @@ def gpu_sums(block: UserBlock, kernel: Kernel, beta: float, with_own: bool) -> P
     return PairTotals(_sums(block, kernel, columns), own)
 
 
-class _Columns:
+class _Columns(NamedTuple):
     """What a row's anchors are compared with: w = e^{β s + log ω − log_total}."""
 
-    def __init__(
-        self, scores: Tensor, starts: Tensor, log_weights: Tensor | None, beta: float, log_total: Tensor
-    ) -> None:
-        self.scores, self.starts, self.beta, self.log_total = scores, starts, beta, log_total
-        self.weighted = log_weights is not None
-        self.log_weights = scores if log_weights is None else log_weights  # not read if there are none
+    scores: Tensor
+    starts: Tensor
+    log_weights: Tensor | None
+    beta: float
+    log_total: Tensor
 
 
 def _sums(block: UserBlock, kernel: Kernel, columns: _Columns) -> Sums:
     tile_rows, tile_firsts = _tiles(block.starts, len(block.pos))
     value, slope = torch.empty_like(block.pos), torch.empty_like(block.pos)
-    shared = columns.log_weights, columns.log_total, columns.beta, kernel.power
-    options = {"KIND": kernel.kind, "WEIGHTED": columns.weighted, "ANCHORS": _ANCHORS, "COLUMNS": _COLUMNS}
+    weighted = columns.log_weights is not None
+    log_weights = columns.log_weights if weighted else columns.scores  # not read if there are none
+    shared = log_weights, columns.log_total, columns.beta, kernel.power
+    options = {"KIND": kernel.kind, "WEIGHTED": weighted, "ANCHORS": _ANCHORS, "COLUMNS": _COLUMNS}
     tables = block.pos - kernel.margin, block.starts, columns.scores, columns.starts
     anchor_sums[(len(tile_rows),)](*tables, *shared, tile_rows, tile_firsts, value, slope, **options)
 

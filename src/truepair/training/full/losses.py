@@ -153,8 +153,12 @@ def _pointwise(loss: Pointwise, block: UserBlock, share: Tensor, sums: PairSums)
     weights = row_weights(block, 0.0) * loss.weight  # [B, C], 0 at the user's own items
     value, slope = loss.unlabelled(block.scores.masked_fill(block.scores == -math.inf, 0.0))
     of_pos, by_pos = loss.positive(block.pos)
-    total = of_pos + block.totals.sum((weights * value).sum(dim=1))[block.rows]
-    return RowLosses(total, None, share * by_pos, weights * slope * block.sum(share)[:, None])
+    of_row = (weights * value).sum(dim=1)  # [B]
+    if block.totals is not None:
+        of_row = block.totals.sum(of_row)
+    return RowLosses(
+        of_pos + of_row[block.rows], None, share * by_pos, weights * slope * block.sum(share)[:, None]
+    )
 
 
 # --- pairwise: each anchor is compared with each score of the row ----------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ from truepair.training.job import Job
 
 Doubles = npt.NDArray[np.float64]
 Floats = npt.NDArray[np.float32]
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+_Function = TypeVar("_Function", bound=Callable[..., object])
 _SLOW, _FAST, _EPSILON = 0.999, 0.9, 1e-8  # of Adam, as in PyTorch
 _HIGHEST = 80.0  # e^80 is a number of float32, and 1 / (1 + e^80) is 0 for all that it matters
 _LOWEST = -87.0  # e^-87 is the smallest normal number of float32

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812, the name everybody uses
 from torch import Tensor
 
-from truepair.training.full.block import ONE_PART, UserBlock
+from truepair.training.full.block import UserBlock
 
 SIGMOID, SOFTPLUS, POWER = range(3)
 FARTHEST = 80.0  # e^{−80} is still a number in float32; beyond it, φ and φ' keep their ratio
@@ -90,7 +90,7 @@ def row_weights(block: UserBlock, beta: float) -> Tensor:
     if block.log_weights is not None:
         exponent = exponent + block.log_weights
     exponent = exponent.masked_fill(block.scores == -math.inf, -math.inf)
-    if block.totals is not ONE_PART:
+    if block.totals is not None:
         return (exponent - block.log_sum_exp(exponent)[:, None]).exp()
     return torch.softmax(exponent, dim=1).nan_to_num(0.0)
 

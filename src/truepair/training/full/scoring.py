@@ -19,9 +19,10 @@ from truepair.losses import Loss
 from truepair.randomness import random_words
 from truepair.sampling import Full, Matrices
 from truepair.sampling.batch import epoch_batches
-from truepair.training.full.block import ONE_PART, Totals, UserBlock
+from truepair.training.full.block import Totals, UserBlock
 from truepair.training.full.losses import RowLosses, row_losses, sums_pairs
 from truepair.training.full.pair_sums import PairSums, pair_sums
+from truepair.training.job import Job
 
 
 class ScoredBlock(NamedTuple):
@@ -77,47 +78,41 @@ class Selection(NamedTuple):
 class Blocks:
     """The interactions on a device, and blocks of users with their scores."""
 
-    totals: Totals = ONE_PART
+    totals: Totals | None = None
     user_counts: Tensor | None = None  # [n_users], if `counts` has only a part of the interactions
     anchor_weights: Tensor | None = None  # [n], those of the interactions as anchors; None: all are 1
 
     def __init__(
         self,
-        data: Interactions,
-        loss: Loss,
-        sampler: Full,
+        job: Job,
         device: torch.device,
         popularity: Codes | None = None,
-        negatives: npt.NDArray[np.bool_] | None = None,
         weights: npt.NDArray[np.float32] | None = None,
-        dislike_weight: float = 1.0,
     ) -> None:
-        """`popularity` [n_items] defaults to that of the interactions themselves.
+        """`popularity` [n_items] defaults to that of the job's interactions themselves.
 
-        `negatives` [n_users, n_items] are the items that anchors are compared with; None: all unlabelled.
-        `weights` [n] are those of the interactions as anchors; None: all are 1. A disliked item counts as
-        `dislike_weight` items.
+        `weights` [n] are those of the interactions as anchors; None: all are 1.
         """
+        assert isinstance(job.sampler, Full)
+        data, loss, sampler, negatives = job.interactions, job.loss, job.sampler, job.negatives
         self.device, self.n_items = device, data.n_items
         self.on_cpu = device.type == "cpu"
         counts = data.user_counts
-        free = data.n_items - counts if negatives is None else negatives.sum(axis=1)
+        free = job.n_comparable
         self.negatives = None if negatives is None else torch.tensor(negatives, device=device)
-        self.dislike_weight, self.dislikes = dislike_weight, None
+        self.dislike_weight, self.dislikes = job.settings.dislike_weight, None
         if data.dislikes is not None:
             arrays = data.dislikes.user_counts, data.dislikes.indptr, data.dislikes.items
             self.dislikes = [torch.tensor(array, device=device) for array in arrays]
         self.n_unlabelled = torch.tensor(free, device=device)  # [n_users]
-        if self.dislikes is not None and dislike_weight != 1:
-            self.n_unlabelled = self.n_unlabelled.double() + (dislike_weight - 1) * self.dislikes[0]
+        if self.dislikes is not None and self.dislike_weight != 1:
+            self.n_unlabelled = self.n_unlabelled.double() + (self.dislike_weight - 1) * self.dislikes[0]
         self.users = torch.as_tensor(((counts > 0) & (free > 0)).nonzero()[0], device=device)
         self.longest = int(counts.max())
         self.n_saturated_users = int(((counts > 0) & (free == 0)).sum())
         self.n_anchors = int(counts[free > 0].sum())
-        self.counts, self.indptr = (
-            torch.tensor(counts, device=device),
-            torch.tensor(data.indptr, device=device),
-        )
+        self.counts = torch.tensor(counts, device=device)
+        self.indptr = torch.tensor(data.indptr, device=device)
         self.keep_pairs(data, weights)
         tau = torch.tensor(getattr(loss, "tau", 0.0), dtype=torch.float64, device=device)
         self.tau = tau.expand(data.n_users) if tau.ndim == 0 else tau
@@ -173,7 +168,8 @@ class Blocks:
         idle = None
         if columns is not None:
             best = scores.amax(dim=1) if len(columns) else scores.new_full((len(users),), -math.inf)
-            idle = self.totals.max(best) == -math.inf
+            best = best if self.totals is None else self.totals.max(best)
+            idle = best == -math.inf
             scores[idle, :1] = low if self.on_cpu else 0.0  # whatever comes of it is not used
         block = UserBlock(
             users=users,
@@ -256,16 +252,16 @@ def column_chances(weights: Tensor, n: int) -> Tensor:
     return chances
 
 
-def sums_for(loss: Loss, sampler: Full, device: torch.device, by_user: bool = False) -> PairSums:
-    """How a loss compares anchors and scores; `by_user`: columns weigh differently for each user."""
-    if by_user or not sums_pairs(loss):
+def sums_for(job: Job, device: torch.device) -> PairSums:
+    """How a job's loss compares anchors and scores."""
+    if job.weighs_dislikes or not sums_pairs(job.loss):  # columns then weigh differently for each user
         return pair_sums
     if device.type == "cuda" and find_spec("triton") is not None:
         from truepair.training.full.gpu_pair_sums import gpu_sums
 
         return gpu_sums
-    if device.type == "cpu" and sampler.step:
+    if device.type == "cpu" and isinstance(job.sampler, Full) and job.sampler.step:
         from truepair.training.full.histogram import HistogramSums
 
-        return HistogramSums(sampler.step)
+        return HistogramSums(job.sampler.step)
     return pair_sums

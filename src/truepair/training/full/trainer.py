@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from truepair.sampling import Full
 from truepair.training.full.large.streaming import StreamedBlocks, is_streamed
 from truepair.training.full.losses import RowLosses
 from truepair.training.full.scoring import Blocks, ScoredBlock, sums_for
@@ -29,21 +28,12 @@ class FullTrainer(ModuleTrainer):
     streams = True  # pairs may stay in main memory
 
     def __init__(self, job: Job) -> None:
-        assert isinstance(job.sampler, Full)
         super().__init__(job)
         kind = StreamedBlocks if self.streams and is_streamed(job.interactions, self.device) else Blocks
-        self.blocks = kind(
-            job.interactions,
-            self.job.loss,
-            job.sampler,
-            self.device,
-            negatives=job.negatives,
-            weights=job.anchor_weights,
-            dislike_weight=job.settings.dislike_weight,
-        )
+        self.blocks = kind(self.job, self.device, weights=job.anchor_weights)
         self.n_anchors, self.n_saturated_users = self.blocks.n_anchors, self.blocks.n_saturated_users
         self.steps = math.ceil(len(self.blocks.users) / job.settings.batch_size)
-        self.sums = sums_for(job.loss, job.sampler, self.device, job.weighs_dislikes)
+        self.sums = sums_for(job, self.device)
         size = job.interactions.n_users, job.interactions.n_items, len(job.interactions)
         self.work = step_work(*size, job.settings.batch_size, job.encoder.dim)
 
