@@ -46,7 +46,9 @@ def fold_in(
     items = items.to(device)
     width = items.shape[1] - bool(encoder.popularity)  # not encoder.dim, which may have been changed since
     rates, n_pairs = [RATE * (1 - step / STEPS) for step in range(STEPS)], float(popularity.sum())
-    if type(loss) is InfoNCE and isinstance(sampler, Full) and _fits_rows(sampler, items, history):
+    all_columns = isinstance(sampler, Full) and sampler.columns_of(len(items)) is None
+    few = history.n_users <= FEW and items.device.type == "cpu"
+    if type(loss) is InfoNCE and all_columns and few:
         from truepair.training.full.new_user_rows import fold_in_rows  # it loads Numba
 
         rows = fold_in_rows(items.numpy(), job, loss.temperature, n_pairs, rates)
@@ -65,12 +67,6 @@ def fold_in(
         torch.autograd.backward([scaled, penalty], [by_scaled, torch.ones_like(penalty)])
         optimizer.step()
     return encoder.scaled(vectors).detach().cpu()
-
-
-def _fits_rows(sampler: Full, items: Tensor, history: Interactions) -> bool:
-    """Whether users are few, and every item is a column, in main memory."""
-    in_memory = items.device.type == "cpu" and sampler.columns_of(len(items)) is None
-    return in_memory and history.n_users <= FEW
 
 
 # (vectors [n_users, d], share of a loss, key) -> gradient [n_users, d]

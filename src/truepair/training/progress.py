@@ -12,8 +12,8 @@ from truepair.training.result import EpochRecord
 class Progress(NamedTuple):
     """What receives every step and every epoch; by default it shows nothing."""
 
-    step: Callable[[int], object] = lambda steps: None  # gets the number of finished batches
-    epoch: Callable[[EpochRecord], object] = lambda record: None
+    step: Callable[[int], None] = lambda steps: None  # gets the number of finished batches
+    epoch: Callable[[EpochRecord], None] = lambda record: None
 
 
 @contextmanager

@@ -9,7 +9,9 @@ import torch
 from blocks import KERNELS, OPTIONS, TAUS, block_of, both, defined, shares_of, summed, told, world
 from loss_values import COMPARING, FLOORED, all_values
 from truepair.losses import BCE, BPR, DPL, LOSSES, PSL, SL, DPLHard, Pair, Pointwise, Row
+from truepair.models.encoders import MF
 from truepair.sampling import Draws, Full, Uniform
+from truepair.training import Job
 from truepair.training.full.histogram import MOST_NODES, HistogramSums, Nodes
 from truepair.training.full.losses import ROW_FORMS, has_row_form
 from truepair.training.full.pair_sums import SIGMOID, Kernel, pair_sums

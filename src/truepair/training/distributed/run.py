@@ -47,7 +47,7 @@ class DistributedRun(Run):
 
     def ask(self, on_epoch: OnEpoch, state: EpochState) -> float | None:
         """Rank 0's score: a rounding elsewhere must not make one rank stop before the others."""
-        score = super().ask(on_epoch, ShardedState(state.epoch, state.loss, self.trainer))
+        score: float | None = super().ask(on_epoch, ShardedState(state.epoch, state.loss, self.trainer))
         said = json.dumps([None if score is None else float(score), self.stopped])
         score, self.stopped = json.loads(self.group.text_of_first(said))
         return score

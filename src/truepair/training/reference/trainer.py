@@ -90,17 +90,13 @@ class FullReferenceTrainer(ModuleTrainer):
         counts = anchors.sum(dim=1)
         n_anchors = counts.sum()
         if self.anchor_weights is not None:
-            weights = [self.anchor_weights[first:last] for first, last in self.bounds_of(users)]
+            ends = (self.anchors.indptr[users + which].tolist() for which in (0, 1))
+            weights = [self.anchor_weights[first:last] for first, last in zip(*ends, strict=True)]
             rows = rows._replace(loss=rows.loss * torch.cat(weights))
             counts = torch.stack([each.sum() for each in weights])
         penalty = l2_penalty(self.model, self.job.settings, users, counts, n_entries=n_anchors)
         self.descend(rows.loss.mean() + penalty)
         return rows
-
-    def bounds_of(self, users: Tensor) -> list[tuple[int, int]]:
-        """Where the anchors of each user begin and end."""
-        indptr = self.anchors.indptr
-        return list(zip(indptr[users].tolist(), indptr[users + 1].tolist(), strict=True))
 
     def rows_of(
         self, user: Tensor, scores: Tensor, anchors: Tensor, unlabelled: Tensor, disliked: Tensor
