@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import truepair as tp
-from truepair.data.preparing import log_files, merging, pair_files, parts, prepare, staging
+from truepair.data.preparing import coding, parts, prepare, publishing, row_files, staging
 from truepair.data.preparing.parts import lowest_words
 from truepair.data.preparing.work import memory_bytes
 from truepair.data.rows.pairs import interactions_of
@@ -36,10 +36,9 @@ def small_blocks(monkeypatch):
     pytest.importorskip("duckdb")
     for module, name, size in (
         (staging, "_AT_ONCE", 7),
-        (merging, "_AT_ONCE", 8),
-        (merging, "_IDS_AT_ONCE", 3),
-        (pair_files, "AT_ONCE", 5),
-        (log_files, "AT_ONCE", 5),
+        (coding, "_AT_ONCE", 8),
+        (coding, "_IDS_AT_ONCE", 3),
+        (row_files, "AT_ONCE", 5),
         (parts, "AT_ONCE", 5),
         (formats, "BATCH", 4),
         (text, "_BLOCK", 300),
@@ -383,7 +382,7 @@ def clicks(tmp_path):
     return path
 
 
-STEPS = ("rows", "ids", "pairs", "log", "core", "split")
+STEPS = ("rows", "ids", "pairs", "core", "split")
 
 
 @pytest.mark.parametrize("stopped_after", STEPS)
@@ -422,11 +421,11 @@ def test_the_database_lets_go_of_its_memory_once_the_pairs_are_written(clicks, t
 
     monkeypatch.setattr(prepare.Work, "finish", look)
     tp.prepare_interactions(clicks, tmp_path / "f", memory="1GB", core=2, test=0.2)
-    assert limits == dict.fromkeys(STEPS[:4], "667.5 MiB") | dict.fromkeys(STEPS[4:], "190.7 MiB")
+    assert limits == dict.fromkeys(STEPS[:3], "667.5 MiB") | dict.fromkeys(STEPS[3:], "190.7 MiB")
 
 
 def test_other_options_or_a_changed_source_start_anew(clicks, tmp_path, monkeypatch):
-    monkeypatch.setattr(prepare, "write_manifest", lambda *_: (_ for _ in ()).throw(StorageError("no")))
+    monkeypatch.setattr(publishing, "write_manifest", lambda *_: (_ for _ in ()).throw(StorageError("no")))
     with pytest.raises(StorageError, match="no"):
         tp.prepare_interactions(clicks, tmp_path / "f", memory=MEMORY)
     monkeypatch.undo()
@@ -435,7 +434,7 @@ def test_other_options_or_a_changed_source_start_anew(clicks, tmp_path, monkeypa
 
 
 def test_a_damaged_step_is_done_again(clicks, tmp_path, monkeypatch):
-    monkeypatch.setattr(prepare, "write_manifest", lambda *_: (_ for _ in ()).throw(StorageError("no")))
+    monkeypatch.setattr(publishing, "write_manifest", lambda *_: (_ for _ in ()).throw(StorageError("no")))
     with pytest.raises(StorageError, match="no"):
         tp.prepare_interactions(clicks, tmp_path / "f", memory=MEMORY)
     monkeypatch.undo()

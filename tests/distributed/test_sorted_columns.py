@@ -7,8 +7,9 @@ import pytest
 pytest.importorskip("duckdb")
 
 import truepair as tp
-from truepair.data.preparing.sorted_pairs import Shares, write_sorted_pairs
-from truepair.data.preparing.sorted_rows import KeyedRows, whole_pairs
+from truepair.data.preparing.parts import Shares
+from truepair.data.preparing.row_files import whole_users
+from truepair.data.preparing.sorted_pairs import write_sorted_pairs
 from truepair.data.reading import ReadOptions
 from truepair.errors import InputError
 
@@ -124,12 +125,15 @@ def test_a_pair_may_have_more_rows_than_a_table(tmp_path):
     assert made.weight.tolist() == [210.0, 21.0]
 
 
-def test_blocks_end_with_pairs():
+@pytest.mark.parametrize(
+    ("least", "ends"), [(0, [[1, 1, 1, 2], [3, 4, 5, 5, 5], [6]]), (6, [[1, 1, 1, 2, 3, 4, 5, 5, 5], [6]])]
+)
+def test_blocks_end_with_users(least, ends):
     blocks = [[1, 1], [1], [2, 3], [4], [5, 5], [5, 6]]
-    rows = [KeyedRows(np.array(keys), {"time": np.array(keys) * 10}) for keys in blocks]
-    found = list(whole_pairs(iter(rows)))
-    assert [block.keys.tolist() for block in found] == [[1, 1, 1, 2], [3], [4], [5, 5, 5], [6]]
-    assert all((block.columns["time"] == block.keys * 10).all() for block in found)
+    rows = [{"users": np.array(users), "time": np.array(users) * 10} for users in blocks]
+    found = list(whole_users(rows, least))
+    assert [block["users"].tolist() for block in found] == ends
+    assert all((block["time"] == block["users"] * 10).all() for block in found)
 
 
 # --- bad input -------------------------------------------------------------------------------------------

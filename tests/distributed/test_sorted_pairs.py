@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("duckdb")
 
 from truepair.data.prepared.opening import open_prepared
-from truepair.data.preparing import distinct_ids
+from truepair.data.preparing import sorted_rows
 from truepair.data.preparing.prepare import prepare_interactions
 from truepair.data.preparing.sorted_pairs import write_sorted_pairs
 from truepair.errors import InputError, StorageError
@@ -38,7 +38,7 @@ def pieces(table, n):
 )
 @pytest.mark.parametrize("n", [7, 1000])
 def test_the_folder_is_that_of_prepare(tmp_path, monkeypatch, user, item, n):
-    monkeypatch.setattr(distinct_ids, "MANY", 50)
+    monkeypatch.setattr(sorted_rows, "_MANY", 50)
     rows = rows_of(user, item)
     ordered = rows.sort_by([("user", "ascending"), ("item", "ascending")])
     made = write_sorted_pairs(pieces(ordered, n), tmp_path / "made", "rows")

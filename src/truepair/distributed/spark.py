@@ -77,7 +77,7 @@ def write_prepared(table: Table, folder: str | Path, **options: object) -> Inter
     - `duplicates`: which row of a repeated pair is kept, by default the last by time, then by row.
     - `test`, `valid`, `seed`: the shares of `split_random`. The folder then holds the parts of the split.
     """
-    from truepair.data.preparing.sorted_pairs import check_new
+    from truepair.data.preparing.publishing import check_new
     from truepair.distributed.tables import plan_writing
 
     asked = plan_writing(table.columns, folder, "a DataFrame of Spark", options)

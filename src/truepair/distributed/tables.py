@@ -12,12 +12,13 @@ import pyarrow as pa
 
 from truepair.data.columns import Raw
 from truepair.data.interactions import EXTRA, Interactions
-from truepair.data.preparing.sorted_pairs import Shares, check_new, write_sorted_pairs
+from truepair.data.preparing.parts import Shares, shares_of
+from truepair.data.preparing.publishing import check_new
+from truepair.data.preparing.sorted_pairs import write_sorted_pairs
 from truepair.data.preparing.sorted_rows import Tables
 from truepair.data.reading import ReadOptions
 from truepair.data.sources.file_opening import expanded
 from truepair.data.split import Split
-from truepair.data.split_recipes import check_shares
 from truepair.errors import InputError, did_you_mean
 from truepair.storage.types import Table
 
@@ -62,7 +63,7 @@ def plan_writing(
         if name not in (*OPTIONS, *SPLIT_OPTIONS):
             raise _unknown(name)
     chosen = ReadOptions(**{name: options[name] for name in OPTIONS if name in options})
-    shares = _shares(**{name: options[name] for name in SPLIT_OPTIONS if name in options})
+    shares = shares_of(**{name: options[name] for name in SPLIT_OPTIONS if name in options})
     columns = chosen.find_columns(Raw(source, names, lambda positions: []))
     target = expanded(folder).absolute()
     check_new(target)
@@ -76,14 +77,6 @@ def _unknown(name: str) -> InputError:
         )
     hint = did_you_mean(name, [*OPTIONS, *SPLIT_OPTIONS])
     return InputError(f"{name!r} is no option of write_prepared.{hint}")
-
-
-def _shares(test: float | None = None, valid: float = 0.0, seed: int = 0) -> Shares | None:
-    if test is not None:
-        return Shares(*check_shares(test, valid, seed))
-    if valid:
-        raise InputError(f"valid = {valid} has no effect without test; give both.")
-    return None
 
 
 def role_columns(table: Table, columns: Mapping[str, str]) -> pa.Table:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 
 @cache
-def _environment(package: str) -> Any:
+def _environment(package: str) -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     return Environment(
@@ -16,6 +19,6 @@ def _environment(package: str) -> Any:
     )  # fmt: skip
 
 
-def rendered(package: str, template: str, **values: Any) -> str:
+def rendered(package: str, template: str, **values: object) -> str:
     """The text of a template of a package with these values."""
-    return str(_environment(package).get_template(template).render(**values))
+    return _environment(package).get_template(template).render(**values)

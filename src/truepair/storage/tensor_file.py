@@ -22,7 +22,7 @@ from truepair.storage.atomic import atomic_write
 from truepair.storage.plain_values import every_value
 
 
-def write_tensors(path: Path, kind: str, version: int, tensors: Mapping[str, Tensor], facts: Any) -> None:
+def write_tensors(path: Path, kind: str, version: int, tensors: Mapping[str, Tensor], facts: object) -> None:
     """Write a file of this kind and version atomically; if that fails, the old file is still there."""
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(facts, allow_nan=False)
@@ -45,7 +45,7 @@ def _write(file: BinaryIO, tensors: Mapping[str, Tensor], facts: Mapping[str, st
     widest types first, so that each begins at a multiple of its size.
     """
     names = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
-    header: dict[str, Any] = {"__metadata__": dict(facts)}
+    header: dict[str, object] = {"__metadata__": dict(facts)}
     end = 0
     for name in names:
         tensor, start = tensors[name], end

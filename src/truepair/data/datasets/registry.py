@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import truepair.data.datasets.parsers as parsers
@@ -53,6 +54,10 @@ _ZHOU = (
 _YAHOO_FILE = "ydata-ymusic-rating-study-v1_0-{}.txt"
 
 
+_optional = partial(DataFile, optional=True)
+_in_order = partial(Dataset, has_ratings=False, has_order=True)
+
+
 def _of_split(read_split: Callable[[Path], Split]) -> Callable[[Path], Interactions]:
     return lambda folder: parsers.union(read_split(folder))
 
@@ -68,15 +73,9 @@ _ALL = (
         pairs=100_000,
         files=(
             DataFile("u.data", "06416e597f82b7342361e41163890c81036900f418ad91315590814211dca490"),
-            DataFile(
-                "u.item", "553841ebc7de3a0fd0d6b62a204ea30c1e651aacfb2814c7a6584ac52f2c5701", optional=True
-            ),
-            DataFile(
-                "u.user", "f120e114da2e8cf314fd28f99417c94ae9ddf1cb6db8ce0e4b5995d40e90e62c", optional=True
-            ),
-            DataFile(
-                "u.genre", "9757e0d3e6b298159a80dd48eaf938114690e911e39af97a76949ef1663610bb", optional=True
-            ),
+            _optional("u.item", "553841ebc7de3a0fd0d6b62a204ea30c1e651aacfb2814c7a6584ac52f2c5701"),
+            _optional("u.user", "f120e114da2e8cf314fd28f99417c94ae9ddf1cb6db8ce0e4b5995d40e90e62c"),
+            _optional("u.genre", "9757e0d3e6b298159a80dd48eaf938114690e911e39af97a76949ef1663610bb"),
             DataFile(
                 "ml-100k.item",
                 "51d7cdf777ce5c0f5b32c1d947a4a81fe07d75e78abbe761e0cd4d0756064532",
@@ -116,16 +115,8 @@ _ALL = (
         files=(
             DataFile("100k_train.csv", "d6827744e2ec2ccd2b7ad50b6b06ad3d7f74aab3b13e18a3dd39ce8b3409947d"),
             DataFile("100k_test.csv", "f3524ba85528edd7e2e3877ac80a3a51344ce32109ccad39e8c4412765c92abd"),
-            DataFile(
-                "item_map.csv",
-                "0535522ee230bc84d834af5b2d8eabf562820887a9b304c5683e9d32441e7c64",
-                optional=True,
-            ),
-            DataFile(
-                "user_map.csv",
-                "59815da2ceb25a3e94fad95b2272485c45b9f305f83e9fa64f72e03f533b8ab4",
-                optional=True,
-            ),
+            _optional("item_map.csv", "0535522ee230bc84d834af5b2d8eabf562820887a9b304c5683e9d32441e7c64"),
+            _optional("user_map.csv", "59815da2ceb25a3e94fad95b2272485c45b9f305f83e9fa64f72e03f533b8ab4"),
         ),
         page="https://github.com/liubin06/DPL",
         sources=(
@@ -154,14 +145,8 @@ _ALL = (
                 "2dad134c8b493373beed8d2a42e18ec2a93606fd957bd76c0bfbdef5c514b985",
                 instead_of="ratings.dat",
             ),
-            DataFile(
-                "movies.dat",
-                "0140fc2356357c1a851d0f52e893a1e4d3696df632c4141cea8d5bc3d621f0b9",
-                optional=True,
-            ),
-            DataFile(
-                "users.dat", "1dc3a95300cb19f7c10e027daf29b8cdf1d908dab65b5edfb45950aa389a10a3", optional=True
-            ),
+            _optional("movies.dat", "0140fc2356357c1a851d0f52e893a1e4d3696df632c4141cea8d5bc3d621f0b9"),
+            _optional("users.dat", "1dc3a95300cb19f7c10e027daf29b8cdf1d908dab65b5edfb45950aa389a10a3"),
         ),
         page="https://grouplens.org/datasets/movielens/1m/",
         sources=(
@@ -178,7 +163,7 @@ _ALL = (
         read_titles=parsers.ml_1m_titles,
         has_times=True,
     ),
-    Dataset(
+    _in_order(
         name="gowalla",
         about="Gowalla check-ins, in the split of the LightGCN literature",
         users=29_858,
@@ -195,10 +180,8 @@ _ALL = (
         f"Location-Based Social Networks. KDD.\n{_HE}",
         read=_of_split(parsers.lightgcn_split),
         read_split=parsers.lightgcn_split,
-        has_ratings=False,
-        has_order=True,
     ),
-    Dataset(
+    _in_order(
         name="yelp2018",
         about="Yelp 2018 visits, in the split of the LightGCN literature",
         users=31_668,
@@ -214,10 +197,8 @@ _ALL = (
         cite=f"Yelp Open Dataset, 2018. https://www.yelp.com/dataset\n{_HE}",
         read=_of_split(parsers.lightgcn_split),
         read_split=parsers.lightgcn_split,
-        has_ratings=False,
-        has_order=True,
     ),
-    Dataset(
+    _in_order(
         name="ml-1m-sequences",
         about="MovieLens 1M: each user's films in the order of rating, as SASRec uses them",
         users=6_040,
@@ -233,10 +214,8 @@ _ALL = (
         cite=f"{_HARPER}\nThe sequences: Wang-Cheng Kang and Julian McAuley. 2018. Self-Attentive Sequential "
         "Recommendation. ICDM.",
         read=lambda folder: parsers.sequences(folder / "ml-1m.txt"),
-        has_ratings=False,
-        has_order=True,
     ),
-    Dataset(
+    _in_order(
         name="beauty",
         about="Amazon Beauty: each user's reviewed products in order, 5-core",
         users=22_363,
@@ -249,10 +228,8 @@ _ALL = (
         terms=_AMAZON_TERMS,
         cite=f"{_AMAZON}\n{_ZHOU}",
         read=lambda folder: parsers.sequences(folder / "beauty.txt"),
-        has_ratings=False,
-        has_order=True,
     ),
-    Dataset(
+    _in_order(
         name="sports",
         about="Amazon Sports and Outdoors: each user's reviewed products in order, 5-core",
         users=35_598,
@@ -265,8 +242,6 @@ _ALL = (
         terms=_AMAZON_TERMS,
         cite=f"{_AMAZON}\n{_ZHOU}",
         read=lambda folder: parsers.sequences(folder / "sports.txt"),
-        has_ratings=False,
-        has_order=True,
     ),
     Dataset(
         name="grocery",

@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from truepair.errors import StorageError
 from truepair.storage.atomic import flush_to_disk
+from truepair.storage.types import Array
 
 HEADER = 128
 """Bytes before the values of a file that is written here; other writers may have more."""
@@ -43,7 +43,7 @@ class ArrayWriter:
         self._stream.write(bytes(HEADER))
         self._digest = hashlib.blake2b(digest_size=16)
 
-    def write(self, values: npt.NDArray[Any]) -> None:
+    def write(self, values: Array) -> None:
         """Append values; they are converted to the type of the file."""
         content = np.ascontiguousarray(values, dtype=self.dtype)
         self.length += len(content) // max(int(np.prod(self.row)), 1) if content.ndim == 1 else len(content)
@@ -55,7 +55,8 @@ class ArrayWriter:
         shape = (self.length, *self.row)
         size = self._stream.tell()
         self._stream.seek(0)
-        self._stream.write(_header(self.dtype, shape))
+        header = {"descr": self.dtype.str, "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(self._stream, header)  # of `HEADER` bytes
         flush_to_disk(self._stream)
         self._stream.close()
         return ArrayFile(self.file, self.dtype.str, shape, size, self._digest.hexdigest())
@@ -63,20 +64,18 @@ class ArrayWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stream.close()
 
 
-def write_array(folder: Path, file: str, values: npt.NDArray[Any]) -> ArrayFile:
+def write_array(folder: Path, file: str, values: Array) -> ArrayFile:
     """A whole array as a file."""
     with ArrayWriter(folder, file, values.dtype, values.shape[1:]) as writer:
         writer.write(values)
         return writer.close()
 
 
-def open_array(folder: Path, described: ArrayFile) -> npt.NDArray[Any]:
+def open_array(folder: Path, described: ArrayFile) -> Array:
     """The memory-mapped array. Its size, type and shape must be the described ones; values are not read."""
     path = folder / described.file
     try:
@@ -115,10 +114,3 @@ def verify_array(folder: Path, described: ArrayFile) -> None:
         raise StorageError(
             f"{folder / described.file} is damaged: its checksum does not match its values; prepare it again."
         )
-
-
-def _header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
-    """Version 1.0 of the format, padded to `HEADER` bytes."""
-    text = f"{{'descr': {dtype.str!r}, 'fortran_order': False, 'shape': {shape!r}, }}".encode()
-    room = HEADER - 10
-    return b"\x93NUMPY\x01\x00" + room.to_bytes(2, "little") + text.ljust(room - 1) + b"\n"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +13,7 @@ import pyarrow.compute as pc
 from truepair.data.ids import IdMap
 from truepair.data.prepared.array_files import ArrayFile, ArrayWriter
 from truepair.errors import InputError, StorageError, check_choice
+from truepair.storage.types import Array
 
 ARROW_TYPES = {
     "int64": pa.int64(),
@@ -64,7 +64,7 @@ def _bytes_of(batch: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.ui
     return places, data[places[0] : places[-1]]
 
 
-def open_ids(folder: Path, name: str, kind: str, arrays: dict[str, npt.NDArray[Any]]) -> IdMap:
+def open_ids(folder: Path, name: str, kind: str, arrays: dict[str, Array]) -> IdMap:
     """The ids on the mapped arrays. They must be distinct and sorted, and text must be UTF-8."""
     own = {part: arrays[f"{name}/{part}"] for part in ("values", "starts") if f"{name}/{part}" in arrays}
     try:
@@ -73,7 +73,7 @@ def open_ids(folder: Path, name: str, kind: str, arrays: dict[str, npt.NDArray[A
         raise StorageError(f"{str(error).removesuffix('.')}; prepare it again.") from error
 
 
-def id_arrays(ids: IdMap) -> dict[str, npt.NDArray[Any]]:
+def id_arrays(ids: IdMap) -> dict[str, Array]:
     """The ids as arrays: values; of text, its bytes and where each begins. Unsigned integers are bit by bit
     those of 64 bits with a sign, which PyTorch knows."""
     kind = id_type(ids.ids.type)
@@ -86,7 +86,7 @@ def id_arrays(ids: IdMap) -> dict[str, npt.NDArray[Any]]:
     return {"values": content.copy(), "starts": places - places[0]}
 
 
-def ids_of_arrays(what: str, kind: str, arrays: Mapping[str, npt.NDArray[Any]]) -> IdMap:
+def ids_of_arrays(what: str, kind: str, arrays: Mapping[str, Array]) -> IdMap:
     """The ids of such arrays, without a copy; raise unless they are sound, distinct and sorted."""
     values = np.ascontiguousarray(arrays["values"]).reshape(-1)
     is_text = check_choice(f"the type of {what}", kind, ARROW_TYPES) in ("text", "bytes")

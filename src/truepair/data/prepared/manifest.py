@@ -6,16 +6,17 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from truepair.data.interactions import EXTRA, TIME_KINDS, Step
 from truepair.data.log import Policy
 from truepair.data.prepared.array_files import ArrayFile
+from truepair.data.prepared.id_files import ARROW_TYPES
 from truepair.data.rows.pairs import DUPLICATES
 from truepair.data.rows.weighting import Weighting
 from truepair.errors import InputError, StorageError, check_choice, check_number
 from truepair.storage.atomic import atomic_write
 from truepair.storage.plain_values import every_value
+from truepair.storage.types import Json
 
 KIND = "truepair prepared interactions"
 VERSION = 2
@@ -26,8 +27,6 @@ NAME = "manifest.json"
 WHOLE = ("all",)
 SPLIT = ("train", "valid", "test")
 """Names of parts: a folder has all pairs in one, or train, perhaps valid, and test."""
-
-ID_TYPES = ("int64", "uint64", "text", "bytes", "uuid")
 
 
 @dataclass(frozen=True)
@@ -53,33 +52,21 @@ class Manifest:
     recipe: str | None = None
     """Of the split."""
     history: tuple[Step, ...] = ()
-    about: dict[str, Any] = field(default_factory=dict)
+    about: Json = field(default_factory=dict)
     """Source, options and versions, for people."""
     policy: Policy = field(default=Policy())
     events: int | None = None
     """Of the log that all parts share; None if there is none."""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """The content of the file, without its checksum."""
-        arrays = {name: {**asdict(file), "shape": list(file.shape)} for name, file in self.arrays.items()}
+        values = asdict(self)
+        arrays = values.pop("arrays")
         for described in arrays.values():
             described.pop("file")
-        return {
-            "kind": KIND,
-            "version": VERSION,
-            "users": self.users,
-            "items": self.items,
-            "user_ids": self.user_type,
-            "item_ids": self.item_type,
-            "parts": {name: asdict(part) for name, part in self.parts.items()},
-            "time_kind": self.time_kind,
-            "recipe": self.recipe,
-            "history": [asdict(step) for step in self.history],
-            "about": self.about,
-            "policy": asdict(self.policy),
-            "events": self.events,
-            "arrays": arrays,
-        }
+        sizes = {role: values.pop(role) for role in ("users", "items")}
+        types = {f"{role}_ids": values.pop(f"{role}_type") for role in ("user", "item")}
+        return {"kind": KIND, "version": VERSION, **sizes, **types, **values, "arrays": arrays}
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
@@ -116,19 +103,11 @@ def read_manifest(folder: Path) -> Manifest:
     return made
 
 
-def _from_json(content: dict[str, Any]) -> Manifest:
+def _from_json(content: Json) -> Manifest:
     if content["version"] not in (1, VERSION):
         raise ValueError(f"version {content['version']!r:.20} never existed")
-    arrays = {
-        name: ArrayFile(
-            f"{name}.npy",
-            str(one["dtype"]),
-            tuple(map(_count, one["shape"])),
-            _count(one["bytes"]),
-            one["digest"],
-        )
-        for name, one in content["arrays"].items()
-    }
+    arrays = {name: _array(name, **described) for name, described in content["arrays"].items()}
+    events = content.get("events")
     return Manifest(
         _count(content["users"]),
         _count(content["items"]),
@@ -140,8 +119,8 @@ def _from_json(content: dict[str, Any]) -> Manifest:
         content["recipe"],
         tuple(_step(**step) for step in content["history"]),
         dict(content["about"]),
-        _policy(**content.get("policy", {})),
-        None if (events := content.get("events")) is None else _count(events),
+        Policy(**content.get("policy", {})),
+        None if events is None else _count(events),
     )
 
 
@@ -151,10 +130,15 @@ def _check(made: Manifest) -> None:
     if names != WHOLE and not (set(names) <= set(SPLIT) and {"train", "test"} <= set(names)):
         raise ValueError(f"parts {names!r:.80}")
     for kind in (made.user_type, made.item_type):
-        if kind not in ID_TYPES:
+        if kind not in ARROW_TYPES:
             raise ValueError(f"ids of type {kind!r:.20}")
     if made.time_kind not in TIME_KINDS:
         raise ValueError(f"time_kind {made.time_kind!r:.20}")
+    policy = made.policy
+    check_choice("duplicates", policy.duplicates, DUPLICATES)
+    if policy.now is not None:
+        check_number("now", policy.now)
+    Weighting(policy.half_life, policy.now, counts=policy.counts)  # raises if one of them cannot be used
     for step in made.history:
         if not isinstance(step.what, str):
             raise ValueError(f"a step {step.what!r:.40}")
@@ -218,29 +202,21 @@ def _id_arrays(name: str, n: int, kind: str) -> dict[str, Expected]:
     return {f"{name}/values": Expected(("|u1",), (None,)), f"{name}/starts": starts}
 
 
+def _array(name: str, dtype: str, shape: list[int], bytes: int, digest: str | None) -> ArrayFile:
+    return ArrayFile(f"{name}.npy", str(dtype), tuple(map(_count, shape)), _count(bytes), digest)
+
+
 def _step(what: str, rows: int, users: int, items: int, note: bool) -> Step:
     return Step(what, _count(rows), _count(users), _count(items), note=bool(note))
 
 
-def _policy(
-    duplicates: str = "last",
-    half_life: str | None = None,
-    now: float | None = None,
-    counts: str | None = None,
-) -> Policy:
-    if now is not None:
-        check_number("now", now)
-    Weighting(half_life, now, counts=counts)  # raises if one of them cannot be used
-    return Policy(check_choice("duplicates", duplicates, DUPLICATES), half_life, now, counts)
-
-
-def _count(value: Any) -> int:
+def _count(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 62:
         raise ValueError(f"{value!r:.40} is no count")
     return value
 
 
-def _digest(content: dict[str, Any]) -> str:
+def _digest(content: Json) -> str:
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 

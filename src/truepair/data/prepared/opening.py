@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from truepair.data.ids import IdMap
+from truepair.data.ids import Codes, IdMap
 from truepair.data.interactions import EXTRA, Interactions, Origin, trusted_interactions
 from truepair.data.log import Log
 from truepair.data.prepared.array_files import open_array, verify_array
@@ -17,19 +15,18 @@ from truepair.data.prepared.id_files import open_ids
 from truepair.data.prepared.manifest import NAME, SPLIT, WHOLE, Manifest, read_manifest
 from truepair.data.split import Split, disjoint_split
 from truepair.errors import StorageError
+from truepair.storage.types import Array, Json, Source
 
 _AT_ONCE = 1 << 22  # pairs that are checked at once
 
-Arrays = dict[str, npt.NDArray[Any]]
 
-
-def is_prepared(source: Any) -> bool:
+def is_prepared(source: Source) -> bool:
     """Whether `source` is the path of a prepared folder, or of one of its parts, such as FOLDER/test."""
     if not isinstance(source, str | os.PathLike):
         return False
     try:
         folder, _ = _folder_and_part(Path(source).expanduser())
-    except (OSError, RuntimeError, ValueError):  # no such person; a NUL in the name
+    except (OSError, RuntimeError, ValueError):  # no such user; a NUL in the name
         return False
     return folder is not None
 
@@ -44,41 +41,27 @@ def open_prepared(folder: str | Path, *, verify: bool = False) -> Interactions |
     """
     root, part = _found(Path(folder).expanduser())
     manifest = read_manifest(root)
-    arrays = {name: open_array(root, file) for name, file in manifest.arrays.items()}
+    opened = OpenedFolder(root, manifest)
     if verify:
         for file in manifest.arrays.values():
             verify_array(root, file)
-    users = open_ids(root, "user_ids", manifest.user_type, arrays)
-    items = open_ids(root, "item_ids", manifest.item_type, arrays)
-    log = _log(manifest, arrays, users, items)
-    names = manifest.parts if part is None else [part]
-    found = {name: _interactions(root, name, manifest, arrays, users, items, log) for name in names}
+    found = {name: opened.part(name) for name in (manifest.parts if part is None else [part])}
     if verify:
-        if log is not None and not _log_in_order(log):
+        if opened.log is not None and not _log_in_order(opened.log):
             raise StorageError(
                 f"{root}/log is damaged: its events are not codes in the order of user and time; prepare it "
                 "again."
             )
         for name, each in found.items():
             _verify(root / name, each, manifest.parts[name].hash)
-    if part is not None:
-        return found[part]
-    if "all" in found:
-        return found["all"]
+    if part is not None or "all" in found:
+        return found[part or "all"]
     return disjoint_split(found["train"], found.get("valid"), found["test"], manifest.recipe or "given()")
 
 
 def manifest_of(folder: str | Path) -> Manifest:
     """The manifest of a prepared folder; nothing else is read."""
     return read_manifest(_found(Path(folder).expanduser())[0])
-
-
-def part_of(root: Path, manifest: Manifest, name: str) -> Interactions:
-    """One part of a folder whose manifest is known."""
-    arrays = {each: open_array(root, file) for each, file in manifest.arrays.items()}
-    users = open_ids(root, "user_ids", manifest.user_type, arrays)
-    items = open_ids(root, "item_ids", manifest.item_type, arrays)
-    return _interactions(root, name, manifest, arrays, users, items, _log(manifest, arrays, users, items))
 
 
 def _folder_and_part(path: Path) -> tuple[Path | None, str | None]:
@@ -91,70 +74,66 @@ def _folder_and_part(path: Path) -> tuple[Path | None, str | None]:
 
 def _found(path: Path) -> tuple[Path, str | None]:
     root, part = _folder_and_part(path)
-    if root is None:
-        raise _no_folder(path)
-    return root, part
-
-
-def _no_folder(path: Path) -> StorageError:
+    if root is not None:
+        return root, part
     if path.is_file():
-        return StorageError(f"{path} is a file, not a prepared folder; make one with `truepair prepare`.")
+        raise StorageError(f"{path} is a file, not a prepared folder; make one with `truepair prepare`.")
     if not path.is_dir():
-        return StorageError(f"there is no prepared folder at {path}; check the path.")
-    return StorageError(
+        raise StorageError(f"there is no prepared folder at {path}; check the path.")
+    raise StorageError(
         f"{path} has no {NAME}: it is incomplete, or no prepared folder; make one with `truepair prepare`."
     )
 
 
-def _log(manifest: Manifest, arrays: Arrays, users: IdMap, items: IdMap) -> Log | None:
-    """The events of all parts, which share it; None if each pair is one event."""
-    if manifest.events is None:
-        return None
-    columns: dict[str, Any] = {
-        name: arrays[f"log/{name}"] for name in (*EXTRA, "disliked") if f"log/{name}" in arrays
-    }
-    columns |= {"time_kind": manifest.time_kind, "policy": manifest.policy}
-    return Log(arrays["log/users"], arrays["log/items"], users, items, **columns)
+class OpenedFolder:
+    """The mapped arrays of a folder whose manifest is known; its ids, and the log that all parts share."""
+
+    def __init__(self, root: Path, manifest: Manifest) -> None:
+        self.root, self.manifest = root, manifest
+        self._arrays = {name: open_array(root, file) for name, file in manifest.arrays.items()}
+        self.users = open_ids(root, "user_ids", manifest.user_type, self._arrays)
+        self.items = open_ids(root, "item_ids", manifest.item_type, self._arrays)
+        self.log = None if manifest.events is None else self._log()
+
+    def part(self, name: str) -> Interactions:
+        """The interactions of one part."""
+        known, arrays = self.manifest.parts.get(name), self._columns(name)
+        if known is None:
+            parts = ", ".join(self.manifest.parts)
+            raise StorageError(f"{self.root} has no part {name!r}; its parts are {parts}.")
+        starts, users, items = (arrays.pop(each) for each in ("starts", "users", "items"))
+        counts = np.diff(starts)
+        if starts[0] != 0 or starts[-1] != known.pairs or (counts < 0).any():
+            raise StorageError(
+                f"{self.root}/{name}/starts.npy is damaged: its values do not rise from 0 to the end."
+            )
+        cached: Json = {"indptr": starts, "user_counts": counts, "item_counts": arrays.pop("popularity")}
+        cached |= {} if known.hash is None else {"hash": known.hash}
+        disliked, places = self._arrays.get("disliked"), arrays.pop("places", None)
+        made = trusted_interactions(
+            users,
+            items,
+            self.users,
+            self.items,
+            cached,
+            **arrays,
+            history=self.manifest.history,
+            time_kind=self.manifest.time_kind,
+            disliked=disliked if disliked is not None and len(disliked) else None,
+        )
+        return made.made_from(Origin(self.manifest.policy, self.log, places))
+
+    def _log(self) -> Log:
+        columns: Json = {**self._columns("log"), "time_kind": self.manifest.time_kind}
+        return Log(user_ids=self.users, item_ids=self.items, policy=self.manifest.policy, **columns)
+
+    def _columns(self, part: str) -> dict[str, Array]:
+        """The arrays in the folder of this part, by their names there."""
+        inside = (name for name in self._arrays if name.startswith(f"{part}/"))
+        return {name.removeprefix(f"{part}/"): self._arrays[name] for name in inside}
 
 
-def _interactions(
-    root: Path,
-    name: str,
-    manifest: Manifest,
-    arrays: Arrays,
-    users: IdMap,
-    items: IdMap,
-    log: Log | None,
-) -> Interactions:
-    if name not in manifest.parts:
-        raise StorageError(f"{root} has no part {name!r}; its parts are {', '.join(manifest.parts)}.")
-    starts = arrays[f"{name}/starts"]
-    counts = np.diff(starts)
-    if starts[0] != 0 or starts[-1] != manifest.parts[name].pairs or (counts < 0).any():
-        raise StorageError(f"{root}/{name}/starts.npy is damaged: its values do not rise from 0 to the end.")
-    columns: dict[str, Any] = {
-        column: arrays[f"{name}/{column}"] for column in EXTRA if f"{name}/{column}" in arrays
-    }
-    cached: dict[str, Any] = {
-        "indptr": starts,
-        "user_counts": counts,
-        "item_counts": arrays[f"{name}/popularity"],
-    }
-    if (known := manifest.parts[name].hash) is not None:
-        cached["hash"] = known
-    disliked = arrays.get("disliked")
-    made = trusted_interactions(
-        arrays[f"{name}/users"],
-        arrays[f"{name}/items"],
-        users,
-        items,
-        cached,
-        **columns,
-        history=manifest.history,
-        time_kind=manifest.time_kind,
-        disliked=disliked if disliked is not None and len(disliked) else None,
-    )
-    return made.made_from(Origin(manifest.policy, log, arrays.get(f"{name}/places")))
+# --- verification ------------------------------------------------------------------------------------
 
 
 def _verify(place: Path, found: Interactions, known: str | None) -> None:
@@ -174,12 +153,10 @@ def _in_order(found: Interactions) -> bool:
     """Whether pairs are in range and rise, and starts and popularity count them; a chunk at a time."""
     popularity, counts, last = np.zeros(found.n_items, np.int64), np.zeros(found.n_users, np.int64), -1
     for first in range(0, len(found), _AT_ONCE):
-        users, items = (
-            codes[first : first + _AT_ONCE].astype(np.int64) for codes in (found.users, found.items)
-        )
-        for codes, n in ((users, found.n_users), (items, found.n_items)):
-            if codes.min() < 0 or codes.max() >= n:
-                return False
+        some = slice(first, first + _AT_ONCE)
+        users, items = (codes[some].astype(np.int64) for codes in (found.users, found.items))
+        if not (_in_range(users, found.user_ids) and _in_range(items, found.item_ids)):
+            return False
         keys = users * found.n_items + items
         if keys[0] <= last or (np.diff(keys) <= 0).any():
             return False
@@ -196,10 +173,13 @@ def _log_in_order(log: Log) -> bool:
     for first in range(0, len(log), _AT_ONCE):
         some = slice(max(first - 1, 0), first + _AT_ONCE)
         users, items, time = log.users[some], log.items[some], log.time[some]
-        for codes, n in ((users, len(log.user_ids)), (items, len(log.item_ids))):
-            if codes.min() < 0 or codes.max() >= n:
-                return False
+        if not (_in_range(users, log.user_ids) and _in_range(items, log.item_ids)):
+            return False
         later_user = users[1:] > users[:-1]
         if not (later_user | (users[1:] == users[:-1]) & (time[1:] >= time[:-1])).all():
             return False
     return True
+
+
+def _in_range(codes: Codes, ids: IdMap) -> bool:
+    return bool(codes.min() >= 0 and codes.max() < len(ids))

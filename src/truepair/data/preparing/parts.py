@@ -1,4 +1,4 @@
-"""Parts: a random split of pair files, in blocks. The draws are those of `split_random`.
+"""Parts: a random split of row files, in blocks. The draws are those of `split_random`.
 
 The share that is drawn are the pairs with the lowest random numbers, so that it is enough to know the number
 below which they lie: nothing is sorted but the numbers near it.
@@ -7,14 +7,16 @@ below which they lie: nothing is sorted but the numbers near it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from truepair.data.prepared.array_files import ArrayFile
-from truepair.data.preparing.pair_files import AT_ONCE, PairFiles, PairWriter
+from truepair.data.prepared.manifest import Manifest
+from truepair.data.preparing.publishing import Done
+from truepair.data.preparing.row_files import AT_ONCE, RowFiles, RowWriter, taken
 from truepair.data.split_recipes import check_shares, draw_key
 from truepair.errors import InputError
 from truepair.randomness import random_bits
@@ -24,45 +26,53 @@ _BUCKETS = 1 << 16
 Words = npt.NDArray[np.uint64]
 
 
+class Shares(NamedTuple):
+    """The shares of `split_random`."""
+
+    test: float
+    valid: float = 0.0
+    seed: int = 0
+
+
+def shares_of(test: float | None = None, valid: float = 0.0, seed: int = 0) -> Shares | None:
+    """The shares, checked; None without a test part."""
+    if test is not None:
+        return Shares(*check_shares(test, valid, seed))
+    if valid:
+        raise InputError(f"valid = {valid} has no effect without test; give both.")
+    return None
+
+
 def write_split(
-    folder: Path,
-    pairs: PairFiles,
-    sizes: tuple[int, int],
-    shares: tuple[float, float],
-    seed: int,
-    advance: Callable[[int], None],
-) -> tuple[dict[str, Any], list[ArrayFile]]:
+    folder: Path, made: Manifest, shares: Shares, advance: Callable[[int], None] = lambda done: None
+) -> Done:
     """The parts train, valid (if its share is above 0) and test, below `folder`/split."""
-    test, valid, seed = check_shares(*shares, seed)
-    n = len(pairs)
-    in_test = lowest_words(draw_key(seed, "test"), n, int(n * test + 0.5))
-    n_train = n - int(n * test + 0.5)
-    in_valid = lowest_words(draw_key(seed, "valid"), n_train, int(n_train * valid + 0.5)) if valid else None
-    if n_train - (int(n_train * valid + 0.5) if valid else 0) <= 0:
+    pairs = RowFiles(folder, made.arrays, "all")
+    test, valid, seed = shares
+    n_test = int(len(pairs) * test + 0.5)
+    n_train = len(pairs) - n_test
+    n_valid = int(n_train * valid + 0.5)
+    if n_train <= n_valid:
         raise InputError(f"test = {test} and valid = {valid} leave no pair for train; hold out fewer pairs.")
-    names = ["train", *(["valid"] if valid else []), "test"]
-    writers = {name: PairWriter(folder, f"split/{name}", *sizes) for name in names}
-    rank = 0  # among the pairs that are not in test
-    try:
+    in_test = lowest_words(draw_key(seed, "test"), len(pairs), n_test)
+    in_valid = lowest_words(draw_key(seed, "valid"), n_train, n_valid)
+    names, sizes = ("train", *(["valid"] if valid else []), "test"), (made.users, made.items)
+    first = rank = 0  # among all pairs, and among those that are not in test
+    with ExitStack() as opened:
+        writers = {n: opened.enter_context(RowWriter(folder, f"split/{n}", sizes)) for n in names}
         for block in pairs.blocks():
-            of_test = in_test(block.first, len(block.users))
-            masks = {"test": of_test, "train": ~of_test}
-            if in_valid is not None:
-                left = int((~of_test).sum())
-                masks["valid"] = np.zeros_like(of_test)
-                masks["valid"][~of_test] = in_valid(rank, left)
-                masks["train"] = ~of_test & ~masks["valid"]
-                rank += left
-            for name, mask in masks.items():
-                columns = {column: values[mask] for column, values in block.columns.items()}
-                writers[name].write(block.users[mask], block.items[mask], columns)
-            advance(block.first + len(block.users))
-        arrays = [file for writer in writers.values() for file in writer.close(pairs.columns)]
-    finally:
-        for writer in writers.values():
-            writer.__exit__(None, None, None)
-    recipe = f"random(test={test}, valid={valid}, seed={seed})"
-    return {"recipe": recipe, "parts": names}, arrays
+            n = len(block["users"])
+            masks = {"test": in_test(first, n)}
+            masks["valid"] = ~masks["test"]
+            left = int(masks["valid"].sum())
+            masks["valid"][masks["valid"]] = in_valid(rank, left)
+            masks["train"] = ~masks["test"] & ~masks["valid"]
+            for name, writer in writers.items():
+                writer.write(taken(block, masks[name]))
+            first, rank = first + n, rank + left
+            advance(first)
+        files = [file for writer in writers.values() for file in writer.finish()]
+    return {"recipe": f"random(test={test}, valid={valid}, seed={seed})"}, files
 
 
 def lowest_words(key: int, n: int, wanted: int) -> Callable[[int, int], npt.NDArray[np.bool_]]:

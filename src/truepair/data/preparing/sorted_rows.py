@@ -1,7 +1,7 @@
-"""Rows that others have sorted, such as a cluster: a stream of tables -> ids, then blocks of distinct pairs.
+"""Rows that others have sorted, such as a cluster: a stream of tables -> ids, then rows in codes.
 
-The functions of `prepare` parse the columns and decide what a pair becomes of its rows, so that the arrays
-are its arrays. A table and the rows of one pair are in memory, and the ids.
+The functions of `prepare` parse the columns, so that the arrays are its arrays. A table is in memory, and the
+ids.
 """
 
 from __future__ import annotations
@@ -9,52 +9,36 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from truepair.data.columns import Raw
-from truepair.data.ids import Codes, IdMap
+from truepair.data.ids import IdMap, canonical_ids
 from truepair.data.interactions import EXTRA, Step
-from truepair.data.log import Values
-from truepair.data.preparing.distinct_ids import DistinctIds, Maps
+from truepair.data.preparing.row_files import Block
 from truepair.data.preparing.texts import Columns, Texts
-from truepair.data.reading import ReadOptions, absent_rows, repeats_error
-from truepair.data.rows.pairs import Repeats, codes_of, merge, repeats
+from truepair.data.reading import ReadOptions, absent_rows
 from truepair.errors import InputError
 
 Tables = Callable[[], Iterator[pa.Table]]
-Mask = npt.NDArray[np.bool_]
+Maps = dict[str, IdMap]
 
-
-class KeyedRows(NamedTuple):
-    """Rows in the order of their pairs; a key is user·n_items + item."""
-
-    keys: Codes
-    columns: dict[str, Values]
-
-
-class Pairs(NamedTuple):
-    """Distinct pairs, in order."""
-
-    users: Codes
-    items: Codes
-    columns: dict[str, Values]
+_MANY = 1 << 24  # ids, repeated ones among them, that are kept before they are made distinct
 
 
 class SortedRows:
     """A stream of tables with the columns `user` and `item`, and `rating`, `weight` and `time` if there are.
 
-    `tables()` is called twice, by `id_maps` and then by `pairs`, and must give the same rows: sorted by user,
-    then item, text by its bytes; rows of one pair are in the order of the source.
+    `tables()` is called twice, by `id_maps` and then by `blocks`, and must give the same rows: sorted by
+    user, then item, text by its bytes; rows of one pair are in the order of the source.
     """
 
     def __init__(self, tables: Tables, source: str, options: ReadOptions) -> None:
         self.source, self.options = source, options
         self.steps: list[Step] = []
-        """What was removed; complete when both passes are done."""
+        """What was removed by the first pass."""
         self._tables = tables
         self._raw = Raw(source, (), lambda positions: [])
         self._texts = Texts(self._raw)
@@ -63,33 +47,25 @@ class SortedRows:
 
     def id_maps(self) -> Maps:
         """The distinct ids of both roles, in rows that no rule removes."""
-        every, kept, low = DistinctIds(), DistinctIds(), 0
+        every, kept = _DistinctIds(), _DistinctIds()
         for table in filter(len, self._tables()):
-            self._check_ids(table)
-            mask = self._high(self._parsed(table))
+            for role in ("user", "item"):
+                if role not in table.column_names:
+                    columns = ", ".join(table.column_names)
+                    raise InputError(f"{self.source} has no column {role!r}; it has {columns}.")
+            high = self._high(self._parsed(table))
             every.add(table)
-            if mask is not None:
-                kept.add(table.filter(pa.array(mask)))
-                low += len(mask) - int(mask.sum())
+            if high is not None:
+                kept.add(table.filter(high))
         if not every.rows:
             raise InputError(f"{self.source} has no rows; give at least one pair.")
-        maps = every.maps(self.source)
-        return self._without_low(maps, kept, low, every.rows) if low else maps
-
-    def _check_ids(self, table: pa.Table) -> None:
-        for role in ("user", "item"):
-            if role not in table.column_names:
-                raise InputError(
-                    f"{self.source} has no column {role!r}; it has {', '.join(table.column_names)}."
-                )
-
-    def _without_low(self, maps: Maps, kept: DistinctIds, low: int, rows: int) -> Maps:
-        """The ids that have a row with a rating that is high enough."""
-        assert self.options.min_rating is not None
-        what = f"rating below {float(self.options.min_rating):g}"
-        if low == rows:
+        maps, least, low = every.maps(self.source), self.options.min_rating, every.rows - kept.rows
+        if least is None or not low:
+            return maps
+        what = f"rating below {float(least):g}"
+        if not kept.rows:
             raise InputError(
-                f"{self.source}: no row is left, all {rows:,} rows have a {what}; check that column, or "
+                f"{self.source}: no row is left, all {low:,} rows have a {what}; check that column, or "
                 "lower the bound."
             )
         left = kept.maps(self.source)
@@ -98,42 +74,31 @@ class SortedRows:
 
     # --- the second pass ---------------------------------------------------------------------------
 
-    def pairs(self, users: IdMap, items: IdMap) -> Iterator[Pairs]:
-        """The distinct pairs, a block at a time."""
-        removed, policy = 0, self.options.policy
-        again: list[Repeats] = []
-        for rows in whole_pairs(self._coded(users, items)):
-            if policy == "error" and (found := repeats(rows.keys)) is not None:
-                again.append(found)
-            merged = merge(rows.keys, rows.columns, policy, self.options.weighting)
-            removed += merged.removed
-            yield Pairs(*codes_of(merged.keys, len(items)), merged.columns)
-        if again:
-            first = again[0]._replace(others=sum(each.others + 1 for each in again) - 1)
-            user, item = divmod(first.key, len(items))
-            raise repeats_error(self.source, first, users.ids[user].as_py(), items.ids[item].as_py())
-        self.steps += [Step(f"repeated pair ({policy} kept)", removed)] if removed else []
-
-    def _coded(self, users: IdMap, items: IdMap) -> Iterator[KeyedRows]:
-        """The keys and columns of each table; an error if rows are not in order."""
-        start, last = 0, -1  # the code of the last user, the key of the last row
+    def blocks(self, users: IdMap, items: IdMap) -> Iterator[Block]:
+        """The codes and columns of each table; an error if rows are not in order."""
+        read, start, last = 0, 0, -1  # the rows, the code of the last user, the key of the last row
         for table in filter(len, self._tables()):
             columns = self._texts.settled(self._parsed(table))
             self._check(table, columns)
-            if (mask := self._high(columns)) is not None:
-                chosen = pa.array(mask)
-                table, columns = table.filter(chosen), {role: c.filter(chosen) for role, c in columns.items()}
+            if (high := self._high(columns)) is not None:
+                table, columns = table.filter(high), {role: c.filter(high) for role, c in columns.items()}
             if not len(table):
                 continue
             near = IdMap(users.ids.slice(start, len(table) + 1))  # the table's own users
-            of_users = near.find(table["user"], "user")
-            keys = (of_users + start) * len(items) + items.find(table["item"], "item")
+            of_users, of_items = near.find(table["user"], "user"), items.find(table["item"], "item")
+            keys = (of_users + start) * len(items) + of_items
             if (of_users < 0).any() or keys[0] < last or (np.diff(keys) < 0).any():
                 raise InputError(
                     f"{self.source} is not sorted by user, then item, text by its bytes; sort it so."
                 )
-            start, last = start + int(of_users[-1]), int(keys[-1])
-            yield KeyedRows(keys, {role: column.to_numpy() for role, column in columns.items()})
+            block: Block = {role: column.to_numpy() for role, column in columns.items()}
+            yield {
+                "users": of_users + start,
+                "items": of_items,
+                "row": np.arange(read, read + len(table)),
+                **block,
+            }
+            read, start, last = read + len(table), start + int(of_users[-1]), int(keys[-1])
 
     # --- both --------------------------------------------------------------------------------------
 
@@ -144,12 +109,12 @@ class SortedRows:
             role: self._texts.parse(raw, role, table[role]) for role in EXTRA if role in table.column_names
         }
 
-    def _high(self, columns: Columns) -> Mask | None:
-        """Rows whose rating is not too low; a missing one is found by `_check`."""
+    def _high(self, columns: Columns) -> pa.Array | None:
+        """Which rows have a rating that is not too low; a missing one is found by `_check`."""
         if self.options.min_rating is None:
             return None
         ratings = columns["rating"].to_numpy(zero_copy_only=False)
-        return np.asarray(~(ratings < float(self.options.min_rating)))
+        return pa.array(~(ratings < float(self.options.min_rating)))
 
     def _check(self, table: pa.Table, columns: Columns) -> None:
         """Raise for a missing value, and for a weight that is not above 0."""
@@ -167,28 +132,34 @@ class SortedRows:
             )
 
 
-def whole_pairs(blocks: Iterator[KeyedRows]) -> Iterator[KeyedRows]:
-    """The same rows in blocks none of which ends within the rows of a pair."""
-    waiting: list[KeyedRows] = []  # rows of the last pair so far
-    for rows in blocks:
-        cut = int(np.searchsorted(rows.keys, rows.keys[-1]))  # where the last pair begins
-        if cut or (waiting and waiting[-1].keys[-1] != rows.keys[0]):
-            yield _joined([*waiting, _slice(rows, 0, cut)])
-            waiting = []
-        waiting.append(_slice(rows, cut, len(rows.keys)))
-    if waiting:
-        yield _joined(waiting)
+class _DistinctIds:
+    """The distinct ids of both roles in tables that come one after the other."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self._found: dict[str, list[pa.Array]] = {"user": [], "item": []}
+
+    def add(self, table: pa.Table) -> None:
+        """Count the table's rows, and keep its ids."""
+        self.rows += len(table)
+        for role, kept in self._found.items():
+            kept.append(pc.unique(table[role]))
+            if sum(map(len, kept)) > _MANY:
+                kept[:] = [pc.unique(pa.concat_arrays(kept))]
+
+    def maps(self, source: str) -> Maps:
+        """The ids of all tables in order; an error if one is missing: null, NaN or empty."""
+        return {role: IdMap.of(_complete(kept, role, source), role) for role, kept in self._found.items()}
 
 
-def _slice(rows: KeyedRows, first: int, end: int) -> KeyedRows:
-    return KeyedRows(rows.keys[first:end], {role: values[first:end] for role, values in rows.columns.items()})
-
-
-def _joined(parts: list[KeyedRows]) -> KeyedRows:
-    columns: dict[str, Any] = {
-        role: np.concatenate([part.columns[role] for part in parts]) for role in parts[0].columns
-    }
-    return KeyedRows(np.concatenate([part.keys for part in parts]), columns)
+def _complete(found: list[pa.Array], role: str, source: str) -> pa.Array:
+    ids = canonical_ids(pa.concat_arrays(found), role)
+    is_text = ids.type in (pa.large_string(), pa.large_binary())
+    if ids.null_count or (is_text and pc.any(pc.equal(pc.binary_length(ids), 0)).as_py()):
+        raise InputError(
+            f"{source}: {role} has missing ids (null, NaN or empty); correct them, or drop their rows."
+        )
+    return ids
 
 
 def _place(table: pa.Table, row: int) -> str:

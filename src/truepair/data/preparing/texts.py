@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
 
 import pyarrow as pa
 
@@ -34,11 +34,13 @@ class Texts:
     """Role -> the types that all text so far can be cast to."""
     types: dict[str, pa.DataType] = field(default_factory=dict)
 
-    def parsed(self, batches: Iterator[Any], roles: list[str]) -> Iterator[tuple[int, Columns]]:
+    def parsed(
+        self, batches: Iterator[Sequence[pa.Array]], roles: list[str]
+    ) -> Iterator[tuple[int, Columns]]:
         """The columns of each batch."""
         start = 0
         for batch in batches:
-            here = replace(self.raw, place=_shifted(self.raw, start))
+            here = replace(self.raw, place=partial(_place, self.raw, start))
             columns = {
                 role: self.parse(here, role, values) for role, values in zip(roles, batch, strict=True)
             }
@@ -46,7 +48,7 @@ class Texts:
                 yield start, columns
             start += len(columns["user"])
 
-    def parse(self, raw: Raw, role: str, values: Any) -> pa.Array:
+    def parse(self, raw: Raw, role: str, values: pa.Array) -> pa.Array:
         """A column of a batch; text of ids and times stays text, see `settled`."""
         if role in ("user", "item"):
             found = cleaned_ids(raw, role, values)
@@ -66,7 +68,7 @@ class Texts:
             )
         return found
 
-    def _parse_times(self, raw: Raw, values: Any) -> pa.Array:
+    def _parse_times(self, raw: Raw, values: pa.Array) -> pa.Array:
         array = to_arrow(values, "time")
         if not is_text(array.type):
             return timestamps(raw, "time", array)
@@ -89,8 +91,8 @@ class Texts:
         return columns
 
 
-def _shifted(raw: Raw, start: int) -> Callable[[int], str]:
-    return lambda row: raw.place(start + row)
+def _place(raw: Raw, start: int, row: int) -> str:
+    return raw.place(start + row)
 
 
 def _can_parse(raw: Raw, text: pa.Array, kind: pa.DataType) -> bool:
@@ -101,7 +103,6 @@ def _can_parse(raw: Raw, text: pa.Array, kind: pa.DataType) -> bool:
     return True
 
 
-def _is_unsigned(values: Any) -> bool:
-    kind = getattr(values, "type", None)
-    kind = kind.value_type if kind is not None and pa.types.is_dictionary(kind) else kind
+def _is_unsigned(values: pa.Array) -> bool:
+    kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
     return bool(kind == pa.uint64())

@@ -10,16 +10,22 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
 from truepair.data.prepared.array_files import ArrayFile, verify_array
+from truepair.data.preparing.publishing import Done
 from truepair.errors import InputError, StorageError, TruepairError
 from truepair.storage.atomic import atomic_write
+from truepair.storage.types import Json
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 SUFFIX = ".preparing"
 _JOURNAL, _DATABASE, _SPILL = "journal.json", "work.duckdb", "spill"
@@ -27,6 +33,9 @@ _UNITS = {"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 _LEAST = 500_000_000  # bytes
 _OWN = 300_000_000  # bytes that Python, Arrow and blocks of pairs take beside DuckDB
 _RESTING = 200_000_000  # bytes of DuckDB where it has nothing to do
+
+Advance = Callable[[int], None]
+"""Shows how much of a step is done."""
 
 
 def memory_bytes(memory: str | float) -> int:
@@ -45,19 +54,20 @@ def memory_bytes(memory: str | float) -> int:
 class Work:
     """The folder of unfinished work. `with` closes the database; `remove` deletes the folder."""
 
-    def __init__(self, target: Path, job: Mapping[str, Any] | None, memory: int, temp: Path | None) -> None:
-        self.folder = target.with_name(target.name + SUFFIX)
+    def __init__(
+        self, target: Path, job: Json | None, memory: int, temp: Path | None, progress: bool = False
+    ) -> None:
+        self.folder, self.progress = target.with_name(target.name + SUFFIX), progress
         self._spill = (self.folder if temp is None else temp) / _SPILL
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self.db = _without_bar(_connect(self.folder / _DATABASE, memory, self._spill))
         except OSError as error:
             raise StorageError(f"cannot write to {self.folder}: {error.strerror or error}.") from error
-        self._steps = self._kept(job)
-        self._job = job
+        self._job, self._steps = job, self._kept(job)
         self._store()
 
-    def _kept(self, job: Mapping[str, Any] | None) -> dict[str, dict[str, Any]]:
+    def _kept(self, job: Json | None) -> dict[str, Json]:
         """The finished steps of the same job; nothing of another one stays."""
         with suppress(OSError, ValueError, KeyError, TypeError):
             found = json.loads((self.folder / _JOURNAL).read_bytes())
@@ -70,61 +80,45 @@ class Work:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
         return {}
 
-    def finished(self, step: str) -> dict[str, Any] | None:
-        """The facts of a step that is finished; its arrays are verified. None if it must be done."""
-        facts = self._steps.get(step)
-        if facts is None:
+    def step(self, name: str, make: Callable[[Advance], Done]) -> Done:
+        """What a step makes; it is skipped if it is finished."""
+        with shown_progress(name, self.progress) as advance:
+            return self._finished(name) or self.finish(name, *make(advance))
+
+    def _finished(self, step: str) -> Done | None:
+        """The facts of a step that is finished, and its arrays, verified. None if it must be done."""
+        if (facts := self._steps.get(step)) is None:
             return None
+        facts = dict(facts)
+        files = [ArrayFile(**{**one, "shape": tuple(one["shape"])}) for one in facts.pop("arrays")]
         try:
-            for file in arrays_of(facts):
+            for file in files:
                 verify_array(self.folder, file)
         except StorageError:
             return None
-        return facts
+        return facts, files
 
-    def finish(
-        self, step: str, facts: dict[str, Any], arrays: list[ArrayFile] | None = None
-    ) -> dict[str, Any]:
+    def finish(self, step: str, facts: Json, files: list[ArrayFile]) -> Done:
         """Record a finished step."""
-        listed = [{**vars(file), "shape": list(file.shape)} for file in arrays or ()]
-        self._steps[step] = {**facts, "arrays": listed}
-        with database_errors("cannot keep what is finished"):
-            self.db.execute("checkpoint")
+        self._steps[step] = {**facts, "arrays": [asdict(file) for file in files]}
+        self.db.execute("checkpoint")
         self._store()
-        return self._steps[step]
+        return facts, files
 
     def _store(self) -> None:
         with atomic_write(self.folder / _JOURNAL) as file:
             file.write(json.dumps({"job": self._job, "steps": self._steps}).encode())
 
-    def new_folder(self, name: str) -> Path:
-        """An empty folder for the arrays of a step."""
-        shutil.rmtree(self.folder / name, ignore_errors=True)
-        (self.folder / name).mkdir()
-        return self.folder
-
-    def table(self, sql: str) -> None:
-        """Make a table, `create or replace table … as …`: whole, or not at all."""
-        with database_errors("preparing fails"):
-            self.db.execute(sql)
-
     def value(self, sql: str) -> Any:
-        """The only value, or the only row, of a query."""
-        with database_errors("preparing fails"):
-            row = self.db.execute(sql).fetchone()
-        return row[0] if len(row) == 1 else row
+        """The only value of a query."""
+        row = self.db.execute(sql).fetchone()
+        assert row is not None
+        return row[0]
 
     def batches(self, sql: str, rows: int) -> Iterator[pa.RecordBatch]:
         """The result of a query, some rows at a time, without having all of it in memory."""
-        reader = None
-        while True:
-            with database_errors("preparing fails"):
-                if reader is None:
-                    found = _without_bar(self.db.cursor()).sql(sql).to_arrow_reader(rows)
-                    reader = pa.RecordBatchReader.from_stream(found)
-                if (batch := next(reader, None)) is None:
-                    return
-            yield batch
+        found = _without_bar(self.db.cursor()).sql(sql).to_arrow_reader(rows)
+        yield from pa.RecordBatchReader.from_stream(found)
 
     def shrink(self) -> None:
         """Let go of the database's memory: only arrays are needed from here on. It stays open, as a lock."""
@@ -146,12 +140,7 @@ class Work:
         self.db.close()
 
 
-def arrays_of(facts: Mapping[str, Any]) -> list[ArrayFile]:
-    """The array files of a step."""
-    return [ArrayFile(**{**one, "shape": tuple(one["shape"])}) for one in facts["arrays"]]
-
-
-def _connect(path: Path, memory: int, spill: Path) -> Any:
+def _connect(path: Path, memory: int, spill: Path) -> DuckDBPyConnection:
     try:
         import duckdb
     except ImportError as error:
@@ -159,7 +148,7 @@ def _connect(path: Path, memory: int, spill: Path) -> Any:
             "prepare needs duckdb, which is not installed: pip install 'truepair[sql]'"
         ) from error
     spill.mkdir(parents=True, exist_ok=True)
-    settings: Any = {
+    settings: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": f"{(memory - _OWN) // 1_000_000}MB",
         "temp_directory": str(spill),
         "preserve_insertion_order": False,
@@ -172,19 +161,31 @@ def _connect(path: Path, memory: int, spill: Path) -> Any:
             raise StorageError(
                 f"another process is preparing {path.parent}; wait for it, or choose another folder."
             ) from error
-        _remove_database(path)  # damaged: nothing of it can be used
+        for each in (path, path.with_name(f"{path.name}.wal"), path.with_name(_JOURNAL)):
+            each.unlink(missing_ok=True)  # damaged: nothing of it can be used
         return duckdb.connect(str(path), config=settings)
 
 
-def _without_bar(connection: Any) -> Any:
+def _without_bar(connection: DuckDBPyConnection) -> DuckDBPyConnection:
     """The connection, which prints no progress: that would be on stdout, among results."""
     connection.execute("set enable_progress_bar = false")
     return connection
 
 
-def _remove_database(path: Path) -> None:
-    for each in (path, path.with_name(f"{path.name}.wal"), path.with_name(_JOURNAL)):
-        each.unlink(missing_ok=True)
+@contextmanager
+def shown_progress(step: str, progress: bool) -> Iterator[Advance]:
+    """A line on stderr with the time and the rows of a step, if that is asked for."""
+    if not progress:
+        yield lambda done: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn(f"{step:<6}"), TimeElapsedColumn(), TextColumn("{task.description}"))
+    noun = "rows" if step == "rows" else "pairs"
+    with Progress(*columns, console=Console(stderr=True)) as shown:
+        task = shown.add_task("")
+        yield lambda done: shown.update(task, description=f"{done:,} {noun}")
 
 
 @contextmanager
@@ -192,7 +193,7 @@ def database_errors(what: str) -> Iterator[None]:
     """Turn errors of DuckDB, such as a full disk, into a StorageError with the reason."""
     try:
         yield
-    except (TruepairError, KeyboardInterrupt):
+    except TruepairError:
         raise
     except Exception as error:
         import duckdb
