@@ -22,9 +22,7 @@ class Parts:
         """The rows of the whole, from the rank's own, in the order of the whole."""
         if self.group.size == 1:
             return part
-        padded = part.new_zeros(self.width, *part.shape[1:])
-        padded[: len(part)] = part
-        return self.group.gather(padded)[self.places]
+        return self.group.gather(part, self.width)[self.places]
 
     def reduce(self, whole: Tensor, n_own: int) -> Tensor:
         """The sums over ranks of rows of the whole, for the rank's own `n_own`."""
