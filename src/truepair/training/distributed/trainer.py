@@ -21,9 +21,8 @@ from truepair.sampling import Full, Matrices
 from truepair.training.distributed.anchor_sums import ShardedSums
 from truepair.training.distributed.blocks import ShardBlocks
 from truepair.training.distributed.collectives import ProcessGroup
-from truepair.training.distributed.exchange import Exchange, Parts
 from truepair.training.distributed.graph import ShardGraph, hops_of, places
-from truepair.training.distributed.shards import Shard, first_vectors
+from truepair.training.distributed.shards import Exchange, Parts, Shard, first_vectors
 from truepair.training.full.losses import RowLosses
 from truepair.training.full.scoring import sums_for
 from truepair.training.full.step_work import step_work, threads_for

@@ -30,9 +30,10 @@ class WeightedTables(NamedTuple):
 
 def weighted_tables_of(draws: Draws) -> WeightedTables:
     """The tables of `draws`; they share its memory."""
-    arrays = (draws.gaps, draws.passed, draws.ends, draws.indptr, draws.free)
+    tensors = draws.gaps, draws.passed, draws.ends, draws.indptr, draws.free
+    gaps, passed, ends, indptr, free = (tensor.numpy() for tensor in tensors)
     uniform = draws.stride == draws.n_items + 1
-    return WeightedTables(*(array.numpy() for array in arrays), draws.stride, uniform)
+    return WeightedTables(gaps, passed, ends, indptr, free, draws.stride, uniform)
 
 
 class DrawTables(NamedTuple):
@@ -70,8 +71,8 @@ def entries_of(data: Interactions, sampler: Sampler) -> Entries:
         return Entries(tables, draws.anchors.numpy(), draws.n_saturated_users)
     saturated = data.user_counts == data.n_items
     chosen = np.flatnonzero(~saturated[data.users]) if saturated.any() else None
-    nothing = np.empty(0, dtype=np.int64)
-    equal = WeightedTables(*[nothing] * 3, data.indptr.astype(np.int64), nothing, data.n_items + 1, True)
+    nothing, indptr = np.empty(0, dtype=np.int64), data.indptr.astype(np.int64)
+    equal = WeightedTables(nothing, nothing, nothing, indptr, nothing, data.n_items + 1, True)
     return Entries(_draw_tables(data, chosen, equal), chosen, int(saturated.sum()))
 
 
