@@ -41,7 +41,7 @@ class Trial:
 
 
 @dataclass(eq=False)
-class Asked:
+class OpenTrial:
     """A trial to be run: its parameters, and where the runner reports and ends it."""
 
     number: int

@@ -16,7 +16,7 @@ from truepair.recommender.estimator import Recommender
 from truepair.recommender.holdout import split_for_fitting
 from truepair.search.domains import Flat, Space
 from truepair.search.runner import TrainingRunner
-from truepair.search.running import Tuning, check_space, run_search
+from truepair.search.running import SearchResult, check_space, run_search
 from truepair.search.spaces import check_values, default_space, default_values
 from truepair.search.trials import Trial
 from truepair.spec import HOLD_OUTS
@@ -24,6 +24,18 @@ from truepair.spec.defaults import SAMPLED, with_defaults
 from truepair.spec.parameters import PARAMETERS, PARTS, by_fields, same_parameters
 from truepair.storage.old_names import current_parameters
 from truepair.storage.types import Json, Source
+
+
+class Tuning(SearchResult):
+    """Results of a search: the best trial, all trials, the final space, and what was extended.
+
+    `interrupted` is the number of trials that were interrupted and run again; `trials` does not contain them.
+    `default` is the trial of the default values, if the search had one.
+    """
+
+    def recommender(self) -> Recommender:
+        """An unfitted `Recommender` with `parameters()`."""
+        return Recommender.of(self.parameters())
 
 
 def tune(
@@ -92,7 +104,14 @@ class SearchPlan:
         return "-".join(str(self.fixed[part]) for part in PARTS if part in self.fixed)
 
     def run(
-        self, split: Split, *, trials: int, storage: Path | str, study: str | None = None, **options: Any
+        self,
+        split: Split,
+        *,
+        trials: int,
+        storage: Path | str,
+        study: str | None = None,
+        on_best: Callable[[Tuning], None] | None = None,
+        **options: Any,
     ) -> Tuning:
         """Search on the train and validation parts of a split; see `run_search` for the options."""
         if split.valid is None:
@@ -101,9 +120,11 @@ class SearchPlan:
         runner = TrainingRunner(self.fixed, split.train, split.valid, model.metric, model.engine)
         default = default_values(self.space, _for_fit(self.fixed), split.train)
         options = {"seed": model.seed, "default": default, "keep_space": self.keep_space, **options}
-        return run_search(
-            self.space, runner, trials=trials, storage=storage, study=study or self.name, **options
-        )
+        if on_best is not None:
+            options["on_best"] = lambda found: on_best(Tuning(**vars(found)))
+        study = study or self.name
+        found = run_search(self.space, runner, trials=trials, storage=storage, study=study, **options)
+        return Tuning(**vars(found))
 
 
 def plan_search(parameters: Flat, space: Space | None = None) -> SearchPlan:
