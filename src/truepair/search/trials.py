@@ -6,8 +6,8 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from truepair.errors import TrainingError
 from truepair.search.domains import Flat
@@ -67,11 +67,12 @@ class OpenTrial:
             self.fail(f"the score is {score}")
         else:
             state: State = "pruned" if self.pruned else "complete"
-            self._end(score=float(score), epoch=epoch, state=state, seconds=float(seconds), engine=engine)
+            own, found, took = self.parameters, float(score), float(seconds)
+            self._end(Trial(self.number, own, found, epoch, state, seconds=took, engine=engine))
 
     def fail(self, why: str) -> None:
         """End the trial without a score."""
-        self._end(score=None, epoch=None, state="failed", why=why)
+        self._end(Trial(self.number, self.parameters, None, None, "failed", why))
 
     def close(self) -> None:
         """End a trial that the runner left open: a pruned one with its best score, any other as failed."""
@@ -81,11 +82,11 @@ class OpenTrial:
         else:
             self.fail("the runner gave neither a score nor a reason")
 
-    def _end(self, **outcome: Any) -> None:
+    def _end(self, trial: Trial) -> None:
         """Hand over the trial, once."""
         if not self.ended:
             self.ended = True
-            self.settle(Trial(self.number, self.parameters, history=tuple(self.history), **outcome))
+            self.settle(replace(trial, history=tuple(self.history)))
 
 
 def is_behind(history: History, others: Sequence[History]) -> bool:
