@@ -15,10 +15,10 @@ from truepair.models.closed_forms import ClosedForm
 from truepair.prior import ESTIMATED, prepare, with_estimated_prior
 from truepair.recommender.fitting import solve
 from truepair.search.domains import Flat
-from truepair.search.trials import OpenTrial, run_jobs
+from truepair.search.trials import OpenTrial
 from truepair.spec import Spec
 from truepair.spec.parameters import Parameters
-from truepair.training import AUTO, EpochState, Job, StopTraining, choose_engine
+from truepair.training import AUTO, EpochState, FitResult, Job, StopTraining, choose_engine, fit_many
 
 
 class TrainingRunner:
@@ -59,14 +59,22 @@ class TrainingRunner:
             except TruepairError as error:
                 trial.fail(str(error))
         if ready:
-            trials, jobs = zip(*ready, strict=True)
-            watches = [_Watch(self.validation, trial) for trial in trials]
-            found = run_jobs(jobs, watches, self.engine, self.progress)
-            for trial, (result, seconds) in zip(trials, found, strict=True):
-                if isinstance(result, TrainingError):
-                    trial.fail(str(result))
-                else:
-                    trial.finish(result.score, result.epoch, seconds, result.engine)
+            self._train(ready)
+
+    def _train(self, ready: Sequence[tuple[OpenTrial, Job]]) -> None:
+        """Train these trials; those that train together share the seconds by those of their epochs."""
+        watches, began = [_Watch(self.validation, trial) for trial, _ in ready], time.perf_counter()
+        found = fit_many([job for _, job in ready], watches, engine=self.engine, progress=self.progress)
+        took, epochs = time.perf_counter() - began, [0.0] * len(ready)
+        for place, result in enumerate(found):
+            if isinstance(result, FitResult):
+                epochs[place] = sum([record.seconds for record in result.history])
+        for (trial, _), result, own in zip(ready, found, epochs, strict=True):
+            if isinstance(result, TrainingError):
+                trial.fail(str(result))
+            else:
+                seconds = took * own / sum(epochs) if any(epochs) else took / len(ready)
+                trial.finish(result.score, result.epoch, seconds, result.engine)
 
     def _with_prior(self, job: Job) -> Job:
         """The job with the prior of its loss estimated, if it asks for that: once for all trials."""

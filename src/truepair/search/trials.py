@@ -1,17 +1,14 @@
-"""A trial: its parameters, its outcome, the rule that prunes one early, and how jobs of trials are run."""
+"""A trial: its parameters, its outcome, and the rule that prunes one early."""
 
 from __future__ import annotations
 
 import math
 import statistics
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from truepair.errors import TrainingError
 from truepair.search.domains import Flat
-from truepair.training import FitResult, Job, OnEpoch, fit_many
 
 State = Literal["complete", "pruned", "failed"]
 History = Sequence[tuple[int, float]]  # (epoch, score)
@@ -97,18 +94,3 @@ def is_behind(history: History, others: Sequence[History]) -> bool:
     reached = [max((s for e, s in other if e <= until), default=None) for other in others]
     known = [score for score in reached if score is not None]
     return len(known) >= _OTHERS and max(s for _, s in history) < statistics.median(known)
-
-
-def run_jobs(
-    jobs: Sequence[Job], on_epoch: OnEpoch | Sequence[OnEpoch], engine: str, progress: bool = False
-) -> list[tuple[FitResult | TrainingError, float]]:
-    """Train jobs, together where the engine can: the result of each, and its share of the seconds."""
-    began = time.perf_counter()
-    found = fit_many(jobs, on_epoch, engine=engine, progress=progress)
-    took, epochs = time.perf_counter() - began, [0.0] * len(jobs)
-    for place, result in enumerate(found):
-        if isinstance(result, FitResult):
-            epochs[place] = sum([record.seconds for record in result.history])
-    if not sum(epochs):
-        epochs = [1.0] * len(jobs)
-    return [(result, took * own / sum(epochs)) for result, own in zip(found, epochs, strict=True)]
