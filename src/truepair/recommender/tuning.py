@@ -172,12 +172,11 @@ def _check_names(fixed: list[str], space: list[str]) -> None:
                 f"{name} has no effect here: trials score the trained encoder without a blend. Leave it out, "
                 "and give it to `fit` together with the best parameters."
             )
-        if name == "hold_out" and name in space:
-            raise InputError("hold_out cannot be searched: trials on different parts do not compare. Fix it.")
-        if name == "auto":
-            raise InputError("auto has no effect here: the search chooses the parameters. Leave it out.")
-        if name == "stop_after":
-            raise InputError("stop_after has no effect here: a search chooses it. Leave it out.")
+        if name in ("auto", "stop_after"):
+            chosen = "the search chooses the parameters" if name == "auto" else "a search chooses it"
+            raise InputError(f"{name} has no effect here: {chosen}. Leave it out.")
+    if "hold_out" in space:
+        raise InputError("hold_out cannot be searched: trials on different parts do not compare. Fix it.")
     for part in [part for part in PARTS if part in space]:
         raise InputError(
             f"the space contains {part}, but a study has one {part}, because the other parameters depend on "

@@ -264,6 +264,6 @@ def distribution_of(domain: Domain) -> BaseDistribution:
     return FloatDistribution(domain.low, domain.high, log=domain.log)
 
 
-def place_of(domain: Domain, value: Any) -> Value:
+def place_of(domain: Domain, value: Value) -> Value:
     """A value as Optuna knows it."""
-    return domain.scaled(value) if isinstance(domain, Powers) else value
+    return domain.scaled(value) if isinstance(domain, Powers) and isinstance(value, int) else value
