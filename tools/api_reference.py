@@ -106,11 +106,9 @@ def _annotation(before: str, annotation: Any) -> str:
 def _methods(kind: type) -> Iterator[tuple[str, Any]]:
     """The public methods that the class itself, or a base in `spec` or `search`, defines and describes."""
     own = [
-        base
-        for base in kind.__mro__
-        if base is kind or base.__module__.startswith(("truepair.spec", "truepair.search"))
+        b for b in kind.__mro__ if b is kind or b.__module__.startswith(("truepair.spec", "truepair.search"))
     ]
-    for name, value in (each for base in reversed(own) for each in vars(base).items()):
+    for name, value in {name: value for base in reversed(own) for name, value in vars(base).items()}.items():
         plain = value.__func__ if isinstance(value, classmethod | staticmethod) else value
         if not name.startswith("_") and inspect.isfunction(plain) and plain.__doc__:
             yield name, plain

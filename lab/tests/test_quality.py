@@ -62,7 +62,7 @@ from truepair_lab.quality.tables import (
     trials_table,
 )
 from truepair_lab.quality.user_values import keep_values_of, read_values, values_name
-from truepair_lab.truth.sources import OpenTrial
+from truepair_lab.truth.sources import Asked
 from truepair_lab.truth.true_label_metrics import judged_users, list_quality
 from worlds import two_tastes
 
@@ -88,7 +88,7 @@ def case() -> Case:
 
 @pytest.fixture(scope="module")
 def lab_case() -> Case:
-    lab = OpenTrial("simulation").case(0)
+    lab = Asked("simulation").case(0)
     return Case("kuairec", Split(lab.train, lab.valid, lab.pairs(lab.truth & lab.judged), "lab"), lab)
 
 
@@ -121,11 +121,11 @@ def test_a_lab_s_case_is_judged_as_the_lab_judges(lab_case: Case) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_every_case_can_be_loaded(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = split_random(two_tastes(60, 30, 8), 0.2, seed=1)
-    lab = OpenTrial("simulation").case(0)
+    lab = Asked("simulation").case(0)
     monkeypatch.setattr(cases, "load_material", lambda name, data_dir: small_case())
     timed = Split(in_order(whole.train), None, whole.test, whole.recipe)
     monkeypatch.setattr(cases, "load_split", lambda name, data_dir: timed)
-    monkeypatch.setattr(OpenTrial, "case", lambda asked, seed: lab)
+    monkeypatch.setattr(Asked, "case", lambda asked, seed: lab)
     found = cases.load_case(name)
     assert (found.name, found.lab is lab) == (name, name in ("kuairec", "coat"))
     assert len(found.valid) > 0
