@@ -25,7 +25,16 @@ from truepair.data.interactions import (
 )
 from truepair.data.log import Policy, Values, sorted_log
 from truepair.data.prepared.opening import is_prepared, open_prepared
-from truepair.data.rows.pairs import DUPLICATES, Repeats, codes_of, has_ties, merge, part_dislikes, repeats
+from truepair.data.rows.pairs import (
+    DUPLICATES,
+    Repeats,
+    codes_of,
+    has_ties,
+    merge,
+    part_dislikes,
+    positions_of,
+    repeats,
+)
 from truepair.data.rows.weighting import Weighting, kind_texts
 from truepair.data.sources.file_opening import expanded
 from truepair.data.sources.formats import FORMATS, open_path
@@ -333,21 +342,12 @@ def _check_order(raw: Raw, at: Mapping[str, int]) -> None:
 
 def _in_order_of_users(found: Interactions) -> Interactions:
     """The interactions with positions 0, 1, … among each user's pairs as times."""
-    made = replace(found, time=_positions(found.users, np.asarray(found.time)), time_kind="order")
+    made = replace(found, time=positions_of(found.users, np.asarray(found.time)), time_kind="order")
     log = found.stored_log
     if log is None:
         return made
-    log = replace(log, time=_positions(log.users, np.asarray(log.time)), time_kind="order")
+    log = replace(log, time=positions_of(log.users, np.asarray(log.time)), time_kind="order")
     return made.made_from(Origin(log.policy, log))
-
-
-def _positions(users: Codes, time: Values) -> Codes:
-    """The place 0, 1, … of each row among those of its user, by time; the users rise."""
-    order = np.lexsort((time, users))  # each user's block stays
-    counts = np.bincount(users)
-    position = np.empty(len(users), dtype=np.int64)
-    position[order] = np.arange(len(users)) - (np.cumsum(counts) - counts)[users]
-    return position
 
 
 def _without_missing(rows: _Rows, raw: Raw, missing: str) -> _Rows:

@@ -69,6 +69,8 @@ def _written(rows: SortedRows, folder: Path, shares: Shares | None) -> Manifest:
         policy=Policy(rows.options.policy),
     )
     made = after(empty, ({}, files))
-    blocks = whole_users(rows.blocks(users, items), 0)
-    made = after(made, write_pairs(folder, made, blocks, RowFacts(rows.source), rows.options))
+    pairs = write_pairs(
+        folder, made, lambda: whole_users(rows.blocks(users, items), 0), RowFacts(rows.source), rows.options
+    )
+    made = after(made, pairs)
     return made if shares is None else after(made, write_split(folder, made, shares), "split/")

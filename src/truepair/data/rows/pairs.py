@@ -128,6 +128,15 @@ def has_ties(users: Codes, time: Values) -> bool:
     return bool((same_user & same_time).any())
 
 
+def positions_of(users: Codes, time: Values) -> Codes:
+    """The place 0, 1, … of each row among those of its user, by time; the users rise."""
+    firsts = np.flatnonzero(np.diff(users, prepend=-1))
+    position = np.empty(len(users), dtype=np.int64)
+    order = np.lexsort((time, users))  # each user's block stays
+    position[order] = np.arange(len(users)) - np.repeat(firsts, np.diff(firsts, append=len(users)))
+    return position
+
+
 def repeats(keys: Codes, rows: Codes | None = None) -> Repeats | None:
     """The repeated pair that occurs first; None if all are distinct. `rows` are the rows' numbers, rising
     within each pair; by default, 0, 1, …"""
