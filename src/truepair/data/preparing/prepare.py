@@ -90,12 +90,6 @@ def _prepare(work: Work, source: Source, options: ReadOptions, shares: Shares | 
     maps = work.step("ids", lambda advance: write_id_maps(work, staged["types"], options))
     text = isinstance(source, str | os.PathLike)
     empty = Manifest(
-        0,
-        0,
-        "",
-        "",
-        {},
-        {},
         history=tuple(Step(**step) for step in staged["steps"]),
         about={"source": without_password(str(source)) if text else f"a {type(source).__name__}"},
         policy=Policy(options.policy, options.half_life, staged["now"], options.counts),

@@ -58,16 +58,8 @@ def _written(rows: SortedRows, folder: Path, shares: Shares | None) -> Manifest:
         for (role, each), kind in zip(maps.items(), kinds, strict=True)
         for file in write_ids(folder, f"{role}_ids", kind, [getattr(each.ids, "storage", each.ids)])
     ]
-    empty = Manifest(
-        len(users),
-        len(items),
-        *kinds,
-        {},
-        {},
-        history=tuple(rows.steps),
-        about={"source": rows.source},
-        policy=Policy(rows.options.policy),
-    )
+    policy, about = Policy(rows.options.policy), {"source": rows.source}
+    empty = Manifest(len(users), len(items), *kinds, history=tuple(rows.steps), about=about, policy=policy)
     made = after(empty, ({}, files))
     pairs = write_pairs(
         folder, made, lambda: whole_users(rows.blocks(users, items), 0), RowFacts(rows.source), rows.options
