@@ -303,6 +303,6 @@ def test_a_folder_is_no_report(tmp_path):
 
 def test_without_matplotlib_nothing_is_trained(tmp_path, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    monkeypatch.setattr(demo, "fit", None)
+    monkeypatch.setattr(demo, "Recommender", None)
     with pytest.raises(InputError, match=r"truepair\[plots\]"):
         run_demo(dataset="simulated", out=tmp_path / "x.html", quiet=True)

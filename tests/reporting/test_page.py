@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import pytest
 
 from truepair.errors import InputError, StorageError
-from truepair.reporting.figures import Bar, Curve, check_plots, draw_bars, draw_curves
+from truepair.reporting.figures import Panel, Series, check_plots, draw_bars, draw_curves
 from truepair.reporting.page import Columns, Figure, Items, Page, Section, Table, Text
 
 HOSTILE = "<script>alert('1')</script> & \"quoted\" <img src=x onerror=1>"
@@ -123,12 +123,13 @@ def test_a_report_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatc
 
 
 def curves():
-    lines = {"a": Curve([1, 2, 3], [3.0, 2.0, 1.0]), "b": Curve([1, 2], [1.0, 2.0], best=1)}
-    return draw_curves({"left <panel>": lines, "right": lines}, "epoch")
+    lines = {"a": Series([1, 2, 3], [3.0, 2.0, 1.0]), "b": Series([1, 2], [1.0, 2.0], colour=1, best=1)}
+    return draw_curves([Panel("left <panel>", lines, "epoch"), Panel("right", lines, "epoch")])
 
 
 def bars():
-    return draw_bars({"NDCG": {"a": Bar(0.4, 0.3, 0.5), "b": Bar(0.5, 0.4, 0.6)}}, "mean")
+    series = {"a": Series([0], [0.4], [0.3], [0.5]), "b": Series([0], [0.5], [0.4], [0.6], colour=1)}
+    return draw_bars(Panel("", series, ylabel="mean", places=["NDCG"]))
 
 
 @pytest.mark.parametrize("draw", [curves, bars])

@@ -112,13 +112,13 @@ def _backtest(path: Path) -> Backtest:
     """A backtest whose models, where the file does not have their results, are those of popularity."""
     from truepair.reporting.backtesting import backtest, strategies
 
-    def fitted(source: strategies.Source, pairs: Interactions) -> tuple[Recommender, float]:
-        kept = {} if source.settings is None else strategies.restored(source.settings)
+    def fitted(models: strategies.PeriodModels, pairs: Interactions) -> tuple[Recommender, float]:
+        kept = {} if models.settings is None else strategies.restored(models.settings)
         _ = Recommender(**kept).spec  # training with them may take as long as they say
         return Recommender(encoder="popular", device="cpu").fit(pairs), 0.1
 
     model = Recommender(dim=4, epochs=1, metric="ndcg@2", device="cpu")
-    with mock.patch.object(strategies.Source, "fitted", fitted):
+    with mock.patch.object(strategies.PeriodModels, "fitted", fitted):
         return backtest(_timed_clicks(), model, every="7d", strategies=["retrain", "update"], checkpoint=path)
 
 

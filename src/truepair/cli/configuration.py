@@ -1,111 +1,79 @@
 """Parameters from a TOML file, options and --set, where the later overrides the earlier -> a Recommender."""
 
+# ruff: noqa: RUF009  an option() is a field
 from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
+from truepair.cli.options import option
 from truepair.errors import InputError, check_choice
 
 if TYPE_CHECKING:
     from truepair.recommender.estimator import Recommender
+    from truepair.storage.types import Json
 
-_DEFAULT = " [default: {default}]"
+
+def _defaulted(help: str, *names: str) -> Any:
+    """An option whose default is that of `Recommender`."""
+    return option(f"{help} [default: {{default}}]", *names)
 
 
 @dataclass(frozen=True)
 class Training:
     """Parameters of `Recommender` with an option; None means not given."""
 
-    encoder: Annotated[
-        str | None, typer.Option(help="The encoder: {truepair.models.closed_forms.ALL_ENCODERS}." + _DEFAULT)
-    ] = None
-    sampler: Annotated[
-        str | None, typer.Option(help="The sampler: {truepair.sampling.SAMPLERS}." + _DEFAULT)
-    ] = None
-    dim: Annotated[int | None, typer.Option(help="The length of the vectors." + _DEFAULT)] = None
-    tau: Annotated[
-        str | None,
-        typer.Option(
-            help="The prior, for losses that use it: a number, `density`, `auto` or `per-user`." + _DEFAULT
-        ),
-    ] = None
-    epochs: Annotated[int | None, typer.Option(help="The maximum number of epochs." + _DEFAULT)] = None
-    patience: Annotated[
-        str | None,
-        typer.Option(
-            help="Stop after this many epochs without a better validation score; `none`: never." + _DEFAULT
-        ),
-    ] = None
-    batch_size: Annotated[
-        int | None,
-        typer.Option(
-            help="Pairs of a step; with the sampler `full`, users. By default it depends on the data."
-        ),
-    ] = None
-    learning_rate: Annotated[float | None, typer.Option(help="The learning rate." + _DEFAULT)] = None
-    weight_decay: Annotated[float | None, typer.Option(help="The L2 penalty on all vectors." + _DEFAULT)] = (
-        None
+    encoder: str | None = _defaulted("The encoder: {truepair.models.closed_forms.ALL_ENCODERS}.")
+    sampler: str | None = _defaulted("The sampler: {truepair.sampling.SAMPLERS}.")
+    dim: int | None = _defaulted("The length of the vectors.")
+    tau: str | None = _defaulted(
+        "The prior, for losses that use it: a number, `density`, `auto` or `per-user`."
     )
-    n_unlabelled: Annotated[
-        int | None,
-        typer.Option(help="Unlabelled items drawn for each pair, by samplers that draw." + _DEFAULT),
-    ] = None
-    validation: Annotated[
-        float | None,
-        typer.Option(
-            help="The share of the pairs held out to choose the epoch; 0 for none. For `tune` it is 0.1 by "
-            "default, and scores the trials." + _DEFAULT
-        ),
-    ] = None
-    hold_out: Annotated[
-        str | None,
-        typer.Option(
-            help="Which pairs to hold out: {truepair.spec.HOLD_OUTS}. `last`: the latest of "
-            "each user; `auto` is `last` where there are times and the test part is not random." + _DEFAULT
-        ),
-    ] = None
-    metric: Annotated[str | None, typer.Option(help="The metric for validation and test." + _DEFAULT)] = None
-    seed: Annotated[int | None, typer.Option(help="The seed of all random numbers." + _DEFAULT)] = None
-    engine: Annotated[
-        str | None, typer.Option(help="The training engine: auto, {truepair.training.ENGINES}." + _DEFAULT)
-    ] = None
-    device: Annotated[str | None, typer.Option(help="The device: auto, cpu, cuda." + _DEFAULT)] = None
-    auto: Annotated[
-        bool | None,
-        typer.Option(
-            "--auto/--no-auto",
-            help="Choose temperature, popularity, dimension, epochs and the blend with EASE by short runs on "
-            "held-out pairs, unless they are given; only for the loss infonce with the sampler full."
-            + _DEFAULT,
-        ),
-    ] = None
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            help="A TOML file of parameters; options and --set override it. If they change the loss, the "
-            "file's loss.…, encoder.scoring and encoder.temperature are ignored; if they set the epochs or "
-            "change the loss, encoder or sampler, its stop_after is ignored."
-        ),
-    ] = None
-    set: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Any parameter of Recommender, or a field such as loss.tau or encoder.l2. Repeatable.",
-        ),
-    ] = None
+    epochs: int | None = _defaulted("The maximum number of epochs.")
+    patience: str | None = _defaulted(
+        "Stop after this many epochs without a better validation score; `none`: never."
+    )
+    batch_size: int | None = option(
+        "Pairs of a step; with the sampler `full`, users. By default it depends on the data."
+    )
+    learning_rate: float | None = _defaulted("The learning rate.")
+    weight_decay: float | None = _defaulted("The L2 penalty on all vectors.")
+    n_unlabelled: int | None = _defaulted("Unlabelled items drawn for each pair, by samplers that draw.")
+    validation: float | None = _defaulted(
+        "The share of the pairs held out to choose the epoch; 0 for none. For `tune` it is 0.1 by default, "
+        "and scores the trials."
+    )
+    hold_out: str | None = _defaulted(
+        "Which pairs to hold out: {truepair.spec.HOLD_OUTS}. `last`: the latest of each user; `auto` is "
+        "`last` where there are times and the test part is not random."
+    )
+    metric: str | None = _defaulted("The metric for validation and test.")
+    seed: int | None = _defaulted("The seed of all random numbers.")
+    engine: str | None = _defaulted("The training engine: auto, {truepair.training.ENGINES}.")
+    device: str | None = _defaulted("The device: auto, cpu, cuda.")
+    auto: bool | None = _defaulted(
+        "Choose temperature, popularity, dimension, epochs and the blend with EASE by short runs on "
+        "held-out pairs, unless they are given; only for the loss infonce with the sampler full.",
+        "--auto/--no-auto",
+    )
+    config: Path | None = option(
+        "A TOML file of parameters; options and --set override it. If they change the loss, the file's "
+        "loss.…, encoder.scoring and encoder.temperature are ignored; if they set the epochs or change the "
+        "loss, encoder or sampler, its stop_after is ignored."
+    )
+    set: list[str] | None = option(
+        "Any parameter of Recommender, or a field such as loss.tau or encoder.l2. Repeatable.",
+        "--set",
+        metavar="KEY=VALUE",
+    )
 
-    def recommender(self, **more: Any) -> Recommender:
+    def recommender(self, **more: object) -> Recommender:
         """The recommender of all these parameters; they are checked."""
         return checked_recommender(self.flat(**more))
 
-    def flat(self, **more: Any) -> dict[str, Any]:
+    def flat(self, **more: object) -> Json:
         """The given parameters, flat; `more` are further options. --set overrides options and the file."""
         from truepair.spec.parameters import overlay
 
@@ -117,7 +85,7 @@ class Training:
         return {name: _plain(name, value) for name, value in settings.items()}
 
 
-def checked_recommender(flat: dict[str, Any]) -> Recommender:
+def checked_recommender(flat: Json) -> Recommender:
     """The recommender of flat parameters; they are checked before any data is read."""
     from truepair.recommender.estimator import Recommender
 
@@ -126,7 +94,7 @@ def checked_recommender(flat: dict[str, Any]) -> Recommender:
     return model
 
 
-def read_settings(path: Path | None) -> dict[str, Any]:
+def read_settings(path: Path | None) -> Json:
     """The parameters in a TOML file, flat; "none" means None where None is a value."""
     from truepair.spec.parameters import flatten, may_be_none
 
@@ -134,7 +102,7 @@ def read_settings(path: Path | None) -> dict[str, Any]:
     return {n: None if v == "none" and may_be_none(n) else v for n, v in found.items()}
 
 
-def read_toml(path: Path | None) -> dict[str, Any]:
+def read_toml(path: Path | None) -> Json:
     """The contents of a TOML file; empty without a file."""
     if path is None:
         return {}
@@ -151,7 +119,7 @@ def read_toml(path: Path | None) -> dict[str, Any]:
         raise InputError(f"{path} is not TOML: {str(error).removesuffix('.')}.") from error
 
 
-def _parsed(text: str) -> dict[str, Any]:
+def _parsed(text: str) -> Json:
     """The tables of a TOML text; a ValueError says what is wrong with it."""
     from truepair.storage.plain_values import every_value
 
@@ -164,7 +132,7 @@ def _parsed(text: str) -> dict[str, Any]:
     return found
 
 
-def assignment(text: str) -> tuple[str, Any]:
+def assignment(text: str) -> tuple[str, object]:
     """The name and the value of `key=value`."""
     key, equals, value = text.partition("=")
     if not equals:
@@ -172,7 +140,7 @@ def assignment(text: str) -> tuple[str, Any]:
     return key.strip().replace("-", "_"), _value(value.strip())
 
 
-def _value(text: str) -> Any:
+def _value(text: str) -> object:
     """A TOML value, None for `none`, or else the text itself."""
     if text.lower() == "none":
         return None
@@ -184,7 +152,7 @@ def _value(text: str) -> Any:
         raise InputError(f"{text!r:.60} cannot be used as a value: {error}") from error
 
 
-def _plain(name: str, value: Any) -> Any:
+def _plain(name: str, value: object) -> object:
     """The value, if it is a number or a text; a loss, encoder or sampler is given by name."""
     from truepair.spec.parameters import PARTS, may_be_none
 

@@ -3,38 +3,52 @@
 from __future__ import annotations
 
 import json as json_text
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from pathlib import Path
 
 import typer
+
+from truepair.cli.interruption import EXIT_CODE
+from truepair.cli.options import option
 
 
 @dataclass(frozen=True)
 class Console:
     """Where a command writes; its fields are options of every command."""
 
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Print no progress and no remarks, only errors.")
-    ] = False
-    json: Annotated[bool, typer.Option("--json", help="Print the result to stdout as JSON.")] = False
+    quiet: bool = option("Print no progress and no remarks, only errors.", "--quiet", "-q", default=False)
+    json: bool = option("Print the result to stdout as JSON.", "--json", default=False)
 
     def say(self, text: str) -> None:
         """Print a remark to stderr."""
         if not self.quiet:
             typer.echo(text, err=True)
 
-    def give(self, text: str, data: Any) -> None:
+    def give(self, text: str, data: object) -> None:
         """Print the result to stdout: the text, or with --json the data."""
         typer.echo(json_text.dumps(data, ensure_ascii=False, indent=2, default=str) if self.json else text)
 
-    def done(self, text: str, data: Any) -> None:
+    def done(self, text: str, data: object) -> None:
         """`give`, for a command whose result is a file: --quiet suppresses the text."""
         if self.json or not self.quiet:
             self.give(text, data)
 
 
-def aligned(rows: Sequence[Mapping[str, Any]]) -> str:
+def to_be_continued(ctx: typer.Context, what: str) -> typer.Exit:
+    """Say that the command was interrupted, and how to continue; the result is to be raised."""
+    again = shlex.join(["truepair", *ctx.meta["truepair.args"]])
+    typer.echo(f"interrupted; {what}. To continue:\n  {again}", err=True)
+    return typer.Exit(EXIT_CODE)
+
+
+def text_of(path: Path | None) -> str | None:
+    """A path as JSON has it."""
+    return None if path is None else str(path)
+
+
+def aligned(rows: Sequence[Mapping[str, object]]) -> str:
     """Rows with the same keys as a text table; numbers are aligned to the right.
 
     >>> print(aligned([{"item": "tea", "score": 0.5}, {"item": "jam", "score": 12.25}]))
@@ -48,7 +62,7 @@ def aligned(rows: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join("  ".join(cells).rstrip() for cells in zip(*columns, strict=True))
 
 
-def _column(name: str, values: list[Any]) -> list[str]:
+def _column(name: str, values: list[object]) -> list[str]:
     cells = [name, *(f"{value:.4f}" if isinstance(value, float) else str(value) for value in values)]
     width = max(map(len, cells))
     right = all(isinstance(value, int | float) for value in values)

@@ -6,11 +6,13 @@ import os
 import sys
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from truepair.errors import InputError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from truepair.data.ids import IdMap
 
 
@@ -39,16 +41,12 @@ def _some(texts: list[str], source: str, what: str) -> list[str]:
     raise InputError(f"{source} names no {what}; give ids separated by commas, or a file with one a line.")
 
 
-def as_ids(texts: list[str], ids: IdMap, what: str) -> Any:
+def as_ids(texts: list[str], ids: IdMap, what: str) -> pa.Array:
     """The texts as an Arrow array of the type of `ids`."""
-    import pyarrow as pa
-
     kind = ids.ids.type
     try:
-        if kind == pa.uuid():
-            return pa.array([uuid.UUID(text).bytes for text in texts], pa.uuid())
-        return pa.array(texts, pa.large_string()).cast(kind)
-    except (ValueError, pa.ArrowInvalid):
+        return _of_type(texts, kind)
+    except ValueError:
         bad = next(text for text in texts if not _fits(text, kind))
         raise InputError(
             f"unknown {what}: {bad!r}; the model's {what} ids are of type {kind}, such as "
@@ -56,14 +54,17 @@ def as_ids(texts: list[str], ids: IdMap, what: str) -> Any:
         ) from None
 
 
-def _fits(text: str, kind: Any) -> bool:
+def _of_type(texts: list[str], kind: pa.DataType) -> pa.Array:
     import pyarrow as pa
 
+    if kind == pa.uuid():
+        return pa.array([uuid.UUID(text).bytes for text in texts], kind)
+    return pa.array(texts, pa.large_string()).cast(kind)
+
+
+def _fits(text: str, kind: pa.DataType) -> bool:
     try:
-        if kind == pa.uuid():
-            uuid.UUID(text)
-        else:
-            pa.array([text]).cast(kind)
-    except (ValueError, pa.ArrowInvalid):
+        _of_type([text], kind)
+    except ValueError:
         return False
     return True

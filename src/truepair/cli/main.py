@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from truepair.cli.commands.add_items import add_items
 from truepair.cli.commands.backtest import backtest
 from truepair.cli.commands.compare import compare
 from truepair.cli.commands.data import fetch, info, list_datasets
@@ -20,18 +19,19 @@ from truepair.cli.commands.prepare import prepare
 from truepair.cli.commands.prior import prior
 from truepair.cli.commands.recommend import recommend
 from truepair.cli.commands.serve import serve
-from truepair.cli.commands.service.export import export
-from truepair.cli.commands.service.import_files import import_files
-from truepair.cli.commands.service.rollback import rollback
+from truepair.cli.commands.service import export, import_files, rollback
 from truepair.cli.commands.similar import similar
 from truepair.cli.commands.tune import tune
-from truepair.cli.commands.update import update
+from truepair.cli.commands.update import add_items, update
 from truepair.cli.interruption import EXIT_CODE, interrupt_raises
 from truepair.cli.options import Command
 from truepair.cli.ranks import Ranks
 from truepair.data.sources.sql_urls import without_password
 from truepair.errors import TruepairError
 from truepair.storage.versions import package_version
+
+if TYPE_CHECKING:
+    from truepair.storage.types import Json
 
 _USAGE_ERROR: Any = typer.BadParameter.__base__  # typer does not export it
 
@@ -64,7 +64,7 @@ class Group(TyperGroup):
             raise
 
 
-HABITS: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None, "no_args_is_help": True}
+HABITS: Json = {"add_completion": False, "rich_markup_mode": None, "no_args_is_help": True}
 _FLOW = """\b
 Example:
   truepair fit clicks.csv -o model.truepair
@@ -89,68 +89,46 @@ def options(
     """Learn recommenders from what people did, without punishing what they have not seen yet."""
 
 
-def add(group: typer.Typer, name: str, command: Any, example: str) -> None:
-    """Add a command to a group, with an example below its help."""
-    group.command(name, cls=Command, epilog=f"\b\nExample:\n  truepair {example}")(command)
-
-
-add(app, "demo", demo, "demo --out report.html")
-app.add_typer(datasets, name="data", epilog="\b\nExample:\n  truepair data list")
-add(
-    app,
-    "fit",
-    fit,
-    "fit clicks.csv -o model.truepair --min-rating 4 --set encoder.temperature=0.2\n"
+_COMMANDS = {
+    demo: "demo --out report.html",
+    fit: "fit clicks.csv -o model.truepair --min-rating 4 --set encoder.temperature=0.2\n"
     "  truepair fit sqlite:///shop.db --query 'select user_id, item_id from clicks' -o model.truepair",
-)
-add(
-    app,
-    "prepare",
-    prepare,
-    "prepare clicks/ -o clicks.prepared --memory 4GB --test 0.2\n"
+    prepare: "prepare clicks/ -o clicks.prepared --memory 4GB --test 0.2\n"
     "  truepair fit clicks.prepared -o model.truepair --test given",
-)
-add(
-    app,
-    "plan",
-    plan,
-    "plan clicks.prepared --gpus 8 --gpu h100\n"
+    plan: "plan clicks.prepared --gpus 8 --gpu h100\n"
     "  truepair plan --users 10000000 --items 1000000 --pairs 1000000000 --gpus 64 --link 50GB/s",
-)
-add(app, "evaluate", evaluate, "evaluate model.truepair next_week.csv -k 5,10,20")
-add(app, "update", update, "update model.truepair today.csv -o model.truepair --forget expired.txt")
-add(
-    app,
-    "recommend",
-    recommend,
-    "recommend model.truepair -k 20 -o lists.parquet\n"
+    evaluate: "evaluate model.truepair next_week.csv -k 5,10,20",
+    update: "update model.truepair today.csv -o model.truepair --forget expired.txt",
+    recommend: "recommend model.truepair -k 20 -o lists.parquet\n"
     "  truepair recommend model.truepair -k 20 -o sqlite:///shop.db --table lists",
-)
-add(app, "similar", similar, "similar model.truepair 50 181 -k 5")
-add(
-    app,
-    "serve",
-    serve,
-    "serve model.truepair --port 8000 --items items.csv\n  truepair serve model.truepair --retrain 6h\n"
+    similar: "similar model.truepair 50 181 -k 5",
+    serve: "serve model.truepair --port 8000 --items items.csv\n"
+    "  truepair serve model.truepair --retrain 6h\n"
     "  truepair serve --demo",
-)
-add(app, "rollback", rollback, "rollback model.truepair")
-add(app, "export", export, "export model.events.sqlite -o backup")
-add(
-    app,
-    "import",
-    import_files,
-    "import backup postgresql://ann@localhost/shop\n  truepair import clicks.csv items.csv shop.sqlite",
-)
-add(app, "add-items", add_items, "add-items model.truepair new_items.csv -o model.truepair")
-add(app, "compare", compare, "compare ml-100k --losses bpr,dcl,dpl --seeds 3 --min-rating 4")
-add(app, "backtest", backtest, "backtest clicks.csv --every 7d --train 90d -o backtest.html")
-add(app, "tune", tune, "tune ml-100k --loss dpl --trials 30 --out tuning.html --save-config best.toml")
-add(app, "prior", prior, "prior ml-100k --plot prior.svg --per-user tau.csv")
-add(app, "doctor", doctor, "doctor --json")
-add(datasets, "list", list_datasets, "data list --data-dir ~/datasets")
-add(datasets, "info", info, "data info ml-100k")
-add(datasets, "fetch", fetch, "data fetch ml-100k")
+    rollback: "rollback model.truepair",
+    export: "export model.events.sqlite -o backup",
+    import_files: "import backup postgresql://ann@localhost/shop\n"
+    "  truepair import clicks.csv items.csv shop.sqlite",
+    add_items: "add-items model.truepair new_items.csv -o model.truepair",
+    compare: "compare ml-100k --losses bpr,dcl,dpl --seeds 3 --min-rating 4",
+    backtest: "backtest clicks.csv --every 7d --train 90d -o backtest.html",
+    tune: "tune ml-100k --loss dpl --trials 30 --out tuning.html --save-config best.toml",
+    prior: "prior ml-100k --plot prior.svg --per-user tau.csv",
+    doctor: "doctor --json",
+}
+"""The commands in the order of the help, and an example of each, which begins with its name."""
+_DATASET_COMMANDS = {
+    list_datasets: "list --data-dir ~/datasets",
+    info: "info ml-100k",
+    fetch: "fetch ml-100k",
+}
+for command, example in _COMMANDS.items():
+    app.command(example.split()[0], cls=Command, epilog=f"\b\nExample:\n  truepair {example}")(command)
+for command, example in _DATASET_COMMANDS.items():
+    datasets.command(example.split()[0], cls=Command, epilog=f"\b\nExample:\n  truepair data {example}")(
+        command
+    )
+app.add_typer(datasets, name="data", epilog="\b\nExample:\n  truepair data list")
 
 
 def main() -> None:

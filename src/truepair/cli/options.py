@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import importlib
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Set
+from dataclasses import MISSING, field, fields, is_dataclass
+from inspect import Parameter
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 from typer.core import TyperCommand
 
 from truepair.errors import InputError, TruepairError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 DataDir = Annotated[
     Path | None,
@@ -37,38 +41,53 @@ WithoutOptimizer = Annotated[
         "on from the vectors alone.",
     ),
 ]
+LossName = Annotated[
+    str | None, typer.Option(help="The loss: {truepair.losses.LOSSES}. [default: {default}]")
+]
 ListLength = Annotated[int, typer.Option("-k", help="The length of each list.")]
+
+
+def option(
+    help: str,
+    *names: str,
+    default: object = None,
+    metavar: str | None = None,
+    show_default: bool = True,
+) -> Any:
+    """An option as the field of a dataclass; with `default=MISSING` it must be given."""
+    made = typer.Option(*names, help=help, metavar=metavar, show_default=show_default)
+    return field(default=default, metadata={"option": made})
 
 
 def unpacked(command: Callable[..., None]) -> Callable[..., None]:
     """The command with each dataclass among its parameters replaced by the options that are its fields."""
     hints = get_type_hints(command, include_extras=True)
-    kinds: dict[str, Any] = {name: kind for name, kind in hints.items() if dataclasses.is_dataclass(kind)}
-    parameters: list[inspect.Parameter] = []
+    groups: dict[str, list[Parameter]] = {}
+    parameters: list[Parameter] = []
     for name, parameter in inspect.signature(command).parameters.items():
-        single = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[name])
-        parameters += _options_of(kinds[name]) if name in kinds else [single]
+        if is_dataclass(hints[name]):
+            groups[name] = _options_of(hints[name])
+        single = parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=hints[name])
+        parameters += groups.get(name, [single])
 
     @functools.wraps(command)
-    def called(**given: Any) -> None:
-        for name, kind in kinds.items():
-            fields = [field.name for field in dataclasses.fields(kind)]
-            given[name] = kind(**{field: given.pop(field) for field in fields})
+    def called(**given: object) -> None:
+        for name, options in groups.items():
+            given[name] = hints[name](**{each.name: given.pop(each.name) for each in options})
         command(**given)
 
-    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    vars(called)["__signature__"] = inspect.Signature(parameters)
     called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return called
 
 
-def _options_of(kind: Any) -> list[inspect.Parameter]:
-    hints = get_type_hints(kind, include_extras=True)
-    return [
-        inspect.Parameter(
-            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
-        )
-        for field in dataclasses.fields(kind)
-    ]
+def _options_of(kind: type[DataclassInstance]) -> list[Parameter]:
+    hints, found = get_type_hints(kind, include_extras=True), []
+    for each in fields(kind):
+        hint = Annotated[hints[each.name], each.metadata["option"]] if each.metadata else hints[each.name]
+        default = Parameter.empty if each.default is MISSING else each.default
+        found.append(Parameter(each.name, Parameter.KEYWORD_ONLY, default=default, annotation=hint))
+    return found
 
 
 class Command(TyperCommand):
@@ -83,33 +102,33 @@ class Command(TyperCommand):
         try:
             return super().invoke(ctx)
         except TruepairError as error:
-            options = {parameter.name: f"--{parameter.name.replace('_', '-')}" for parameter in self.params}
-            error.args = (_with_options(str(error), options),)
+            error.args = (_with_options(str(error), {parameter.name for parameter in self.params}),)
             raise
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Replace the names in braces, then show the help."""
         for parameter in self.params:
-            parameter.help = _filled(parameter)  # type: ignore[attr-defined]
+            text = getattr(parameter, "help", None) or ""
+            vars(parameter)["help"] = _filled(text, str(parameter.name))
         super().format_help(ctx, formatter)
 
 
-def _with_options(message: str, options: Mapping[str, str]) -> str:
+def option_name(name: str) -> str:
+    """The option of a parameter: `--min-rating` of min_rating."""
+    return f"--{name.replace('_', '-')}"
+
+
+def _with_options(message: str, names: Set[str | None]) -> str:
     """The message with `--cold popular` for cold='popular', and `--cold one of` for cold = one of."""
 
-    def option(found: re.Match[str]) -> str:
-        name, value = found[1], found[2]
-        return f"{options[name]} {value or ''}" if name in options else found[0]
+    def as_option(found: re.Match[str]) -> str:
+        return f"{option_name(found[1])} {found[2] or ''}" if found[1] in names else found[0]
 
-    return re.sub(r"\b(\w+)(?:='([\w.-]+)'| = (?=one of ))", option, message)
+    return re.sub(r"\b(\w+)(?:='([\w.-]+)'| = (?=one of ))", as_option, message)
 
 
-def _filled(parameter: Any) -> str:
-    return re.sub(
-        r"\{([\w.]+)\}",
-        lambda found: _looked_up(found[1], parameter.name),
-        getattr(parameter, "help", "") or "",
-    )
+def _filled(help: str, name: str) -> str:
+    return re.sub(r"\{([\w.]+)\}", lambda found: _looked_up(found[1], name), help)
 
 
 def _looked_up(place: str, name: str) -> str:

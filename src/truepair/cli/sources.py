@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from truepair.cli.options import DataDir, whole_numbers
+from truepair.cli.options import DataDir, option, option_name, whole_numbers
 from truepair.data.sources.sql_urls import is_url, without_password
 from truepair.errors import InputError, did_you_mean
 
@@ -18,91 +17,59 @@ if TYPE_CHECKING:
     from truepair.data.datasets.dataset import Dataset
     from truepair.data.interactions import Interactions
     from truepair.data.split import Split
+    from truepair.storage.types import Json
 
 _COLUMN = "The {} column: a name, or a position from 0; `-` for none. By default it is found by name."
 
 
 def _column(role: str) -> Any:
-    return typer.Option(metavar="COLUMN", help=_COLUMN.format(role))
+    return option(_COLUMN.format(role), metavar="COLUMN")
 
 
 @dataclass(frozen=True)
 class Reading:
     """How to read a source; the fields are options. All but the last four are not for datasets."""
 
-    user: Annotated[str | None, _column("user")] = None
-    item: Annotated[str | None, _column("item")] = None
-    rating: Annotated[str | None, _column("rating")] = None
-    weight: Annotated[str | None, _column("weight")] = None
-    time: Annotated[str | None, _column("time")] = None
-    chronological: Annotated[
-        bool | None,
-        typer.Option("--chronological", help="The rows are in order of time; there is no time column."),
-    ] = None
-    query: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SQL",
-            help="The rows of a database, such as 'select user_id, item_id from clicks'.",
-        ),
-    ] = None
-    format: Annotated[
-        str | None,
-        typer.Option(
-            help="The format, if not that of the file name: {truepair.data.sources.formats.FORMATS}."
-        ),
-    ] = None
-    header: Annotated[
-        bool | None, typer.Option("--header/--no-header", help="Whether the first line names the columns.")
-    ] = None
-    encoding: Annotated[str | None, typer.Option(help="The encoding of the file. [default: UTF-8]")] = None
-    duplicates: Annotated[
-        str | None,
-        typer.Option(help="Which row of a repeated pair to keep: {truepair.data.rows.pairs.DUPLICATES}."),
-    ] = None
-    missing: Annotated[
-        str | None,
-        typer.Option(help="What to do with rows that miss a value: {truepair.data.reading.MISSING}."),
-    ] = None
-    items: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="The catalogue: a text file with one item id a line. Items that nobody has are then kept.",
-        ),
-    ] = None
-    kind: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="The column with the kinds of --feedback.")
-    ] = None
-    feedback: Annotated[
-        str | None,
-        typer.Option(
-            metavar="KIND=N,…",
-            help="Weights of kinds of rows, such as view=1,cart=3,buy=10. 0 removes rows, -1 is a dislike.",
-        ),
-    ] = None
-    half_life: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Halve weights for every such time before --now: 90d, 12h, 2w."),
-    ] = None
-    now: Annotated[
-        str | None, typer.Option(metavar="TIME", help="The time of --half-life. [default: the newest time]")
-    ] = None
-    counts: Annotated[
-        str | None,
-        typer.Option(metavar="log|cap:N", help="Weights from counts: 1 + log(count), or N at most."),
-    ] = None
-    dislikes: Annotated[bool | None, typer.Option("--dislikes", help="Weights below 0 are dislikes.")] = None
-    max_disliked_rating: Annotated[
-        float | None, typer.Option(help="Pairs with this rating or a lower one are dislikes.")
-    ] = None
-    min_rating: Annotated[float | None, typer.Option(help="Drop pairs with a lower rating.")] = None
-    core: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N|N,M", help="The minimum number of items of a user (N) and of users of an item (M)."
-        ),
-    ] = None
+    user: str | None = _column("user")
+    item: str | None = _column("item")
+    rating: str | None = _column("rating")
+    weight: str | None = _column("weight")
+    time: str | None = _column("time")
+    chronological: bool | None = option(
+        "The rows are in order of time; there is no time column.", "--chronological"
+    )
+    query: str | None = option(
+        "The rows of a database, such as 'select user_id, item_id from clicks'.", metavar="SQL"
+    )
+    format: str | None = option(
+        "The format, if not that of the file name: {truepair.data.sources.formats.FORMATS}."
+    )
+    header: bool | None = option("Whether the first line names the columns.", "--header/--no-header")
+    encoding: str | None = option("The encoding of the file. [default: UTF-8]")
+    duplicates: str | None = option(
+        "Which row of a repeated pair to keep: {truepair.data.rows.pairs.DUPLICATES}."
+    )
+    missing: str | None = option("What to do with rows that miss a value: {truepair.data.reading.MISSING}.")
+    items: str | None = option(
+        "The catalogue: a text file with one item id a line. Items that nobody has are then kept.",
+        metavar="FILE",
+    )
+    kind: str | None = option("The column with the kinds of --feedback.", metavar="COLUMN")
+    feedback: str | None = option(
+        "Weights of kinds of rows, such as view=1,cart=3,buy=10. 0 removes rows, -1 is a dislike.",
+        metavar="KIND=N,…",
+    )
+    half_life: str | None = option(
+        "Halve weights for every such time before --now: 90d, 12h, 2w.", metavar="TIME"
+    )
+    now: str | None = option("The time of --half-life. [default: the newest time]", metavar="TIME")
+    counts: str | None = option("Weights from counts: 1 + log(count), or N at most.", metavar="log|cap:N")
+    dislikes: bool | None = option("Weights below 0 are dislikes.", "--dislikes")
+    max_disliked_rating: float | None = option("Pairs with this rating or a lower one are dislikes.")
+    min_rating: float | None = option("Drop pairs with a lower rating.")
+    core: str | None = option(
+        "The minimum number of items of a user (N) and of users of an item (M).", metavar="N|N,M"
+    )
     data_dir: DataDir = None
 
     def interactions(self, source: str, progress: bool = False) -> Interactions:
@@ -119,16 +86,10 @@ class Reading:
             found = found.with_dislikes(self.max_disliked_rating, self.min_rating)
         elif self.min_rating is not None:
             found = found.with_min_rating(self.min_rating)
-        return found if self.core is None else found.k_core(*self._cores())
+        return found if self.core is None else found.k_core(*_cores(self.core))
 
     def split(
-        self,
-        source: str,
-        test: str | None,
-        valid: float,
-        seed: int,
-        hold_out: str = "auto",
-        progress: bool = False,
+        self, source: str, test: str | None, valid: float, seed: int, hold_out: str, progress: bool
     ) -> Split:
         """A random split with the share `test`, or "given", the split that comes with the dataset.
 
@@ -138,9 +99,8 @@ class Reading:
         from truepair.recommender.holdout import with_validation
 
         found = self._whole_split(source, test, seed, progress)
-        if found.valid is not None:  # of a prepared folder
-            return found
-        return with_validation(found, valid, seed, hold_out)
+        of_prepared_folder = found.valid is not None
+        return found if of_prepared_folder else with_validation(found, valid, seed, hold_out)
 
     def prepared_split(self, source: str) -> Split | None:
         """The split of a prepared folder; None if it has none, and for every other source."""
@@ -163,10 +123,10 @@ class Reading:
             if test not in (None, "given"):
                 raise InputError(f"test = {test!r}: {source} has a test part; use --test given.")
             return prepared
-        dataset, disliked = find_source(source), self.max_disliked_rating is not None
-        filtered = self.min_rating is not None or self.core is not None or disliked
+        dataset, filters = find_source(source), (self.min_rating, self.core, self.max_disliked_rating)
         if test is None:
-            test = "given" if dataset is not None and dataset.has_split and not filtered else "0.2"
+            whole = dataset is not None and dataset.has_split and filters == (None, None, None)
+            test = "given" if whole else "0.2"
         if test != "given":
             return split_random(self.interactions(source, progress), _share(test), seed=seed)
         if dataset is None:
@@ -175,11 +135,11 @@ class Reading:
                 f"{without_password(source)} is a {'database' if is_url(source) else 'file'}; "
                 "use a share, --test 0.2."
             )
-        for option, value in (("--core", self.core), ("--max-disliked-rating", self.max_disliked_rating)):
+        for name, value in (("--core", self.core), ("--max-disliked-rating", self.max_disliked_rating)):
             if value is not None:
                 raise InputError(
-                    f"test = 'given' is the published split of {source}, and {option} {value} would change "
-                    f"its parts; leave out {option}, or use a share, --test 0.2."
+                    f"test = 'given' is the published split of {source}, and {name} {value} would change "
+                    f"its parts; leave out {name}, or use a share, --test 0.2."
                 )
         self._refuse_for(dataset)
         from truepair.data.datasets.loading import load_split
@@ -196,38 +156,21 @@ class Reading:
             raise InputError(f"min_rating = {self.min_rating:g}: {source} has no ratings; leave it out.")
         return part.take(part.rating >= self.min_rating)
 
-    def for_files(self) -> dict[str, Any]:
+    def for_files(self) -> Json:
         """The options of `read_interactions` that are given."""
-        roles = ("user", "item", "rating", "weight", "time", "kind")
-        names = (
-            "chronological",
-            "query",
-            "format",
-            "header",
-            "encoding",
-            "duplicates",
-            "half_life",
-            "counts",
-            "dislikes",
-        )
-        given = {name: getattr(self, name) for name in (*names, "max_disliked_rating")}
-        given |= {"feedback": kind_numbers(self.feedback), "now": as_time(self.now)}
-        given |= {"missing": self.missing, "min_rating": self.min_rating, "items": self.items}
-        given |= {role: as_column(getattr(self, role)) for role in roles}
-        given |= {"core": None if self.core is None else self._cores()}
-        return {name: value for name, value in given.items() if value is not None}
-
-    def _cores(self) -> tuple[int, int]:
-        cores = whole_numbers("core", str(self.core))
-        return cores[0], cores[-1]
+        given = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "data_dir"}
+        return {
+            name: _PARSERS[name](value) if name in _PARSERS else value
+            for name, value in given.items()
+            if value is not None
+        }
 
     def _refuse_for(self, dataset: Dataset) -> None:
-        for field in fields(self)[:-4]:
-            if getattr(self, field.name) is not None:
-                option = f"--{field.name.replace('_', '-')}"
+        for each in fields(self)[:-4]:
+            if getattr(self, each.name) is not None:
                 raise InputError(
-                    f"{option} works with files and databases only, and {dataset.name!r} is the name of a "
-                    f"dataset; leave it out, or give a path such as ./{dataset.name}."
+                    f"{option_name(each.name)} works with files and databases only, and {dataset.name!r} is "
+                    f"the name of a dataset; leave it out, or give a path such as ./{dataset.name}."
                 )
 
 
@@ -280,25 +223,23 @@ def data_places(data_dir: Path | None) -> list[tuple[str, Path]]:
     return [*places, ("cache", cache_dir())]
 
 
-def as_column(text: str | None) -> Column:
-    """A column as people write it: a name, a position, or `-` for none."""
+def as_column(text: str) -> Column:
+    """A column as users write it: a name, a position, or `-` for none."""
     if text == "-":
         return False
-    return int(text) if text is not None and text.isdecimal() and len(text) < 20 else text
+    return int(text) if text.isdecimal() and len(text) < 20 else text
 
 
-def as_time(text: str | None) -> str | float | None:
-    """A time as people write it: a number, or a date."""
+def number_or_text(text: str | None) -> str | float | None:
+    """A time or a duration: a number without a unit, else the text itself."""
     try:
         return None if text is None else float(text)
     except ValueError:
         return text
 
 
-def kind_numbers(text: str | None) -> dict[str, float] | None:
+def kind_numbers(text: str) -> dict[str, float]:
     """The numbers of kinds in a text such as "view=1,buy=10"."""
-    if text is None:
-        return None
     found: dict[str, float] = {}
     for part in text.split(","):
         kind, _, number = part.rpartition("=")
@@ -309,6 +250,19 @@ def kind_numbers(text: str | None) -> dict[str, float] | None:
         if not kind.strip():
             raise InputError(f"feedback = {text!r:.60}: {part!r:.60} is not KIND=NUMBER, such as view=1.")
     return found
+
+
+def _cores(text: str) -> tuple[int, int]:
+    cores = whole_numbers("core", text)
+    return cores[0], cores[-1]
+
+
+_PARSERS: dict[str, Callable[[str], object]] = {
+    **dict.fromkeys(("user", "item", "rating", "weight", "time", "kind"), as_column),
+    "feedback": kind_numbers,
+    "now": number_or_text,
+    "core": _cores,
+}
 
 
 def _share(text: str) -> float:

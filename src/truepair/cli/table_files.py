@@ -4,38 +4,39 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from truepair.data.sources.sql_urls import check_no_url
 from truepair.errors import InputError, StorageError, check_choice
+from truepair.storage.atomic import atomic_write
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
 
 def write_parquet(parts: Iterable[pa.Table], file: BinaryIO) -> None:
     """One row group a part."""
     import pyarrow.parquet as pq
 
-    parts = iter(parts)
-    first = next(parts)
-    with pq.ParquetWriter(file, first.schema, compression="zstd") as writer:
-        writer.write_table(first)
-        for part in parts:
-            writer.write_table(part)
+    _write_through(lambda schema: pq.ParquetWriter(file, schema, compression="zstd"), iter(parts))
 
 
 def write_csv(parts: Iterable[pa.Table], file: BinaryIO) -> None:
     """A header and one line a row; a list is JSON in its cell."""
     import pyarrow.csv as pa_csv
 
-    parts = map(_without_lists, map(with_plain_ids, parts))
+    plain = map(_without_lists, map(with_plain_ids, parts))
+    _write_through(lambda schema: pa_csv.CSVWriter(file, schema), plain)
+
+
+def _write_through(writer_of: Callable[[pa.Schema], pq.ParquetWriter], parts: Iterator[pa.Table]) -> None:
     first = next(parts)
-    with pa_csv.CSVWriter(file, first.schema) as writer:
-        writer.write_table(first)
-        for part in parts:
+    with writer_of(first.schema) as writer:
+        for part in chain([first], parts):
             writer.write_table(part)
 
 
@@ -46,11 +47,28 @@ def write_jsonl(parts: Iterable[pa.Table], file: BinaryIO) -> None:
         file.write("".join(lines).encode())
 
 
-WRITERS: dict[str, Callable[[Iterable[Any], BinaryIO], None]] = {
+WRITERS: dict[str, Callable[[Iterable[pa.Table], BinaryIO], None]] = {
     "parquet": write_parquet,
     "csv": write_csv,
     "jsonl": write_jsonl,
 }
+
+
+def write_table(parts: Iterable[pa.Table], path: Path, format: str) -> int:
+    """Write the parts to a file, whole or not at all; the number of rows."""
+    rows = 0
+
+    def counted() -> Iterator[pa.Table]:
+        nonlocal rows
+        for part in parts:
+            rows += len(part)
+            yield part
+
+    with atomic_write(path) as file:
+        WRITERS[format](counted(), file)
+    return rows
+
+
 _SUFFIXES = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 
 
@@ -68,8 +86,10 @@ def format_of(path: Path | None, format: str | None) -> str | None:
     return _SUFFIXES[path.suffix.lower()]
 
 
-def check_output(path: Path) -> None:
-    """Raise if `path` cannot be written, before any work is done."""
+def check_output(path: Path | None) -> None:
+    """Raise if `path`, where one is given, cannot be written, before any work is done."""
+    if path is None:
+        return
     check_no_url(path)
     if path.is_dir():
         raise InputError(f"{path} is a folder; name a file to write.")
@@ -90,12 +110,7 @@ def with_plain_ids(table: pa.Table) -> pa.Table:
     """The table with UUIDs and bytes as text, for formats that have no such type; in lists of pairs, too."""
     import pyarrow as pa
 
-    return pa.table(
-        {
-            name: _plain(column.combine_chunks())
-            for name, column in zip(table.column_names, table.columns, strict=True)
-        }
-    )
+    return pa.table([_plain(column.combine_chunks()) for column in table.columns], table.column_names)
 
 
 def _plain(column: pa.Array) -> pa.Array:
@@ -124,5 +139,5 @@ def _without_lists(table: pa.Table) -> pa.Table:
     return table
 
 
-def _as_text(value: Any) -> str:
+def _as_text(value: object) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

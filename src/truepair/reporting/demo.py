@@ -23,13 +23,9 @@ from truepair.data.simulation import simulate_world
 from truepair.data.split import Split
 from truepair.data.split_recipes import split_random
 from truepair.errors import DownloadError, InputError, check_choice
-from truepair.evaluation import Evaluation, Validation, compare_all, evaluate
-from truepair.losses import BPR, DPL, Loss
-from truepair.models.closed_forms import EASE, Popular
-from truepair.models.encoders import MF
+from truepair.evaluation import Evaluation, compare_all, evaluate
 from truepair.ranking.selection import top_k
 from truepair.recommender.estimator import Recommender
-from truepair.recommender.fitting import solve
 from truepair.reporting.demo_page import demo_page, print_data, print_result
 from truepair.reporting.demo_result import (
     DEFAULT,
@@ -40,15 +36,22 @@ from truepair.reporting.demo_result import (
     ModelComparison,
 )
 from truepair.reporting.figures import check_plots
-from truepair.sampling import Uniform
-from truepair.training import FitResult, Job, Settings, fit
+from truepair.storage.types import Json
+from truepair.training import FitResult, Settings
 
 DATASETS = ("ml-100k", "simulated")
 LISTED = (DEFAULT, "EASE", "Popularity")  # the models whose lists are shown
 LIST_LENGTH = 10
-PAIRWISE = Settings(
-    epochs=60, batch_size=1024, n_extra=5, n_unlabelled=5, learning_rate=3e-3, weight_decay=1e-5, patience=8
-)
+PAIRWISE: Json = {
+    "sampler": "uniform",
+    "epochs": 60,
+    "batch_size": 1024,
+    "n_extra": 5,
+    "n_unlabelled": 5,
+    "learning_rate": 3e-3,
+    "weight_decay": 1e-5,
+    "patience": 8,
+}
 """The training settings of the paper's methods, BPR and DPL; the default model has its own."""
 
 
@@ -67,14 +70,18 @@ def run_demo(
     simulated world. `epochs` limits the training of every model.
     """
     check_plots()  # before training
-    out = _checked_out(out)
+    if out.is_dir():
+        raise InputError(
+            f"out = {str(out)!r} is a folder; give the path of a file, such as {str(out / 'demo.html')!r}."
+        )
     check_choice("dataset", dataset, DATASETS)
     Settings(seed=seed, epochs=1 if epochs is None else epochs)  # for its checks, before any work
     data = demo_data(dataset, data_dir, seed, progress=not quiet)
     print_data(data, quiet)
+    models = _models(data, seed, epochs)
     with _one_thread():
-        fits = _fits(data, seed, epochs, quiet)
-    result = _evaluate(data, {name: fits[name] for name in (DEFAULT, *fits)}, out)
+        fits = {name: _fitted(name, model, data, quiet) for name, model in models.items()}
+    result = _evaluate(data, fits, out)
     demo_page(result).write(out)
     print_result(result, quiet)
     return result
@@ -118,16 +125,21 @@ def _titles(interactions: Interactions, data_dir: Path | None) -> tuple[tuple[st
 # --- training and evaluation ---------------------------------------------------------------------------
 
 
-def _jobs(data: DemoData, seed: int, epochs: int | None) -> dict[str, Job]:
-    """The paper's BPR and DPL.
+def _models(data: DemoData, seed: int, epochs: int | None) -> dict[str, Recommender]:
+    """The models by name.
 
     DPL gets the true τ of a simulated world; else it uses the density of the train part.
     """
-    train = data.split.train
-    pairwise = replace(PAIRWISE, seed=seed, epochs=PAIRWISE.epochs if epochs is None else epochs)
-    mf = MF(dim=64 if data.world is None else 32)
-    losses: dict[str, Loss] = {"BPR": BPR(), "DPL": DPL() if data.world is None else DPL(tau=data.world.tau)}
-    return {name: Job(mf, loss, Uniform(), train, pairwise) for name, loss in losses.items()}
+    limit: Json = {} if epochs is None else {"epochs": epochs}
+    pairwise: Json = {**PAIRWISE, "dim": 64 if data.world is None else 32, "seed": seed, **limit}
+    tau: Json = {} if data.world is None else {"tau": data.world.tau}
+    return {
+        DEFAULT: Recommender(metric=METRIC, seed=seed, **limit),
+        "Popularity": Recommender(metric=METRIC, encoder="popular"),
+        "EASE": Recommender(metric=METRIC, encoder="ease"),
+        "BPR": Recommender(metric=METRIC, loss="bpr", **pairwise),
+        "DPL": Recommender(metric=METRIC, loss="dpl", **pairwise, **tau),
+    }
 
 
 @contextmanager
@@ -141,37 +153,16 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _validation(data: DemoData) -> Validation:
-    assert data.split.valid is not None
-    return Validation(data.split.valid, exclude=data.split.train, metric=METRIC)
-
-
-def _fits(data: DemoData, seed: int, epochs: int | None, quiet: bool) -> dict[str, tuple[FitResult, float]]:
-    """Every model by name, with the seconds that its fit took."""
-    train, validation = data.split.train, _validation(data)
-    fits: dict[str, tuple[FitResult, float]] = {}
-    for name, encoder in {"Popularity": Popular(), "EASE": EASE()}.items():
-        began = time.perf_counter()
-        result = solve(encoder, train, validation, torch.device("cpu"))
-        fits[name] = result, time.perf_counter() - began
-    fits[DEFAULT] = _plain_call(data, seed, epochs, quiet)
-    for name, job in _jobs(data, seed, epochs).items():
-        if not quiet:
-            print(f"training {name}", file=sys.stderr)
-        result = fit(job, validation, progress=not quiet)
-        fits[name] = result, sum(record.seconds for record in result.history)
-    return fits
-
-
-def _plain_call(data: DemoData, seed: int, epochs: int | None, quiet: bool) -> tuple[FitResult, float]:
-    """What `Recommender()` gives: its settings are chosen by the validation part, EASE may be blended in."""
+def _fitted(name: str, model: Recommender, data: DemoData, quiet: bool) -> tuple[FitResult, float]:
+    """The result of a fit, and its seconds; its scores are those of the whole model, a blend included."""
+    if not quiet:
+        print(f"training {name}", file=sys.stderr)
     began = time.perf_counter()
-    model = Recommender(seed=seed, epochs=epochs, metric=METRIC).fit(data.split, progress=not quiet)
+    model.fit(data.split, progress=not quiet)
+    took, (users, items) = time.perf_counter() - began, model.matrices()
     score = model.facts_["metrics"][f"validation {METRIC}"]
-    name = "full" if model.spec_.blend is None else "full, blended with EASE"
-    users, items = model.matrices()
-    result = replace(model.result_, users=users, items=items, score=score, engine=name)
-    return result, time.perf_counter() - began
+    blended: Json = {} if model.spec_.blend is None else {"engine": "full, blended with EASE"}
+    return replace(model.result_, users=users, items=items, score=score, **blended), took
 
 
 def _evaluate(data: DemoData, fits: Mapping[str, tuple[FitResult, float]], out: Path) -> DemoResult:
@@ -225,12 +216,3 @@ def _history(known: list[Interactions], code: int) -> Codes:
     items = np.concatenate([part.items_of(code) for part in known])
     ratings = [part.rating[part.users == code] for part in known if part.rating is not None]
     return items[np.argsort(-np.concatenate(ratings), kind="stable")] if ratings else items
-
-
-def _checked_out(out: Path) -> Path:
-    out = Path(out)
-    if out.is_dir():
-        raise InputError(
-            f"out = {str(out)!r} is a folder; give the path of a file, such as {str(out / 'demo.html')!r}."
-        )
-    return out

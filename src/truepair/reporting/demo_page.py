@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.markup import escape
@@ -13,7 +13,7 @@ from truepair.data.datasets.loading import find_dataset
 from truepair.data.split import counted
 from truepair.evaluation import Comparison, Evaluation
 from truepair.reporting.demo_result import DEFAULT, METRIC, DemoData, DemoResult, ExampleUser, ModelComparison
-from truepair.reporting.figures import Bar, Curve, draw_bars, draw_curves
+from truepair.reporting.figures import Panel, Series, draw_bars, draw_curves
 from truepair.reporting.page import Columns, Figure, Items, Page, Section, Table, Text, metric_name
 from truepair.storage.versions import package_version
 from truepair.training import FitResult
@@ -25,6 +25,7 @@ PAGE_METRICS = (
 )
 BAR_METRICS = ("ndcg@20", "recall@20", "precision@20", "map@20")  # of one scale
 HISTORY_SHOWN = 12
+_PACKAGES = ("truepair", "torch", "numpy", "scipy", "pyarrow", "matplotlib")
 TEST, TRUTH = "held-out interactions", "all true preferences"
 ABOUT = {
     DEFAULT: "the plain call, Recommender(): full-catalogue InfoNCE with automatic settings",
@@ -140,24 +141,27 @@ def demo_page(result: DemoResult) -> Page:
 
 def _comparison(on: str, judgement: ModelComparison) -> Section:
     evaluations = judgement.evaluations
-    bars = {
-        metric_name(m): {name: Bar(e.mean(m), *e.interval(m)) for name, e in evaluations.items()}
-        for m in BAR_METRICS
-    }
+    places = [metric_name(metric) for metric in BAR_METRICS]
+    bars = {name: _bars(found, colour) for colour, (name, found) in enumerate(evaluations.items())}
     n_users = evaluations[DEFAULT].n_users
-    alt = f"Bars of the means in the table below, for {', '.join(bars)}"
+    alt = f"Bars of the means in the table below, for {', '.join(places)}"
     caption = f"Means over {n_users:,} people; thin lines are 95% bootstrap intervals over people."
     rows = [[name, *(f"{e.mean(m):.4f}" for m in PAGE_METRICS)] for name, e in evaluations.items()]
     return Section(
         f"On {on}",
         [
             Text(conclusion(judgement, on), strong=True),
-            Figure(draw_bars(bars), alt, caption),
+            Figure(draw_bars(Panel("", bars, places=places)), alt, caption),
             Table(["", *map(metric_name, PAGE_METRICS)], rows),
             _differences(judgement.comparisons),
             Text(_ON_TRUTH if on == TRUTH else _HOW_TO_READ),
         ],
     )
+
+
+def _bars(found: Evaluation, colour: int) -> Series:
+    low, high = zip(*(found.interval(metric) for metric in BAR_METRICS), strict=True)
+    return Series(range(len(BAR_METRICS)), [found.mean(m) for m in BAR_METRICS], low, high, colour)
 
 
 def _differences(comparisons: Sequence[Comparison]) -> Table:
@@ -205,14 +209,20 @@ def _lists(result: DemoResult) -> Section:
 def _training(result: DemoResult) -> Section:
     fits = {name: model for name, model in result.models.items() if model.history}
     colours = {name: place for place, name in enumerate(result.models)}  # as in the bars
-    panels: Mapping[str, Mapping[str, Curve]] = {
-        "Training loss": {name: _loss_curve(fit, colours[name]) for name, fit in fits.items()},
-        f"Validation {metric_name(METRIC)}": {
-            name: _score_curve(fit, colours[name]) for name, fit in fits.items()
-        },
-    }
+    losses = {name: _loss_curve(fit, colours[name]) for name, fit in fits.items()}
+    scores = {name: _score_curve(fit, colours[name]) for name, fit in fits.items()}
+    panels = [
+        Panel("Training loss", losses, "epoch"),
+        Panel(f"Validation {metric_name(METRIC)}", scores, "epoch"),
+    ]
     rows = [
-        [name, *_epochs(model), f"{model.score:.4f}", f"{result.seconds[name]:.1f}"]
+        [
+            name,
+            model.epoch or "–",
+            len(model.history) or "–",
+            f"{model.score:.4f}",
+            f"{result.seconds[name]:.1f}",
+        ]
         for name, model in result.models.items()
     ]
     head = ["", "epoch chosen", "epochs trained", f"validation {metric_name(METRIC)}", "seconds"]
@@ -222,22 +232,18 @@ def _training(result: DemoResult) -> Section:
     )
     compiled = "Seconds include compilation, which a machine does once."
     alt = "; ".join(f"{name}: best epoch {fit.epoch} of {len(fit.history)}" for name, fit in fits.items())
-    figure = Figure(draw_curves(panels, "epoch"), alt, caption)
+    figure = Figure(draw_curves(panels), alt, caption)
     return Section("Training", [figure, Table(head, rows, compiled)])
 
 
-def _epochs(fit: FitResult) -> tuple[str, str]:
-    return (str(fit.epoch), str(len(fit.history))) if fit.history else ("–", "–")
+def _loss_curve(fit: FitResult, colour: int) -> Series:
+    return Series([r.epoch for r in fit.history], [r.loss for r in fit.history], colour=colour)
 
 
-def _loss_curve(fit: FitResult, colour: int) -> Curve:
-    return Curve([r.epoch for r in fit.history], [r.loss for r in fit.history], colour=colour)
-
-
-def _score_curve(fit: FitResult, colour: int) -> Curve:
+def _score_curve(fit: FitResult, colour: int) -> Series:
     scored = [(r.epoch, r.score) for r in fit.history if r.score is not None]
     epochs, scores = zip(*scored, strict=True)
-    return Curve(epochs, scores, epochs.index(fit.epoch), colour)
+    return Series(epochs, scores, colour=colour, best=epochs.index(fit.epoch))
 
 
 def _data(data: DemoData) -> Section:
@@ -281,6 +287,3 @@ def _setup(result: DemoResult) -> Section:
     versions = ", ".join(f"{name} {package_version(name)}" for name in _PACKAGES)
     where = Text(f"Python {platform.python_version()}, {versions}, {platform.system()} {platform.machine()}.")
     return Section("Settings and versions", [Text(how), Table(["", ""], rows, numbers=False), where])
-
-
-_PACKAGES = ("truepair", "torch", "numpy", "scipy", "pyarrow", "matplotlib")

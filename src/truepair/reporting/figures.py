@@ -14,8 +14,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from truepair.errors import InputError
+from truepair.storage.types import Json
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
@@ -64,25 +66,6 @@ _STYLE: Any = {
 
 
 @dataclass(frozen=True)
-class Curve:
-    """A line through (x, y); `best` is the index of a point to mark, `colour` an index of the colours."""
-
-    x: Sequence[float]
-    y: Sequence[float]
-    best: int | None = None
-    colour: int | None = None  # None: by the order of the curves
-
-
-@dataclass(frozen=True)
-class Bar:
-    """A value and its interval."""
-
-    value: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
 class Points:
     """Points (x, y), with one of them marked and `line` behind them. Strings as x are categories."""
 
@@ -95,18 +78,20 @@ class Points:
 
 @dataclass(frozen=True)
 class Series:
-    """Points with intervals (low, high); `colour` is an index; `hollow` marks results of others.
+    """Points, for some figures with intervals (low, high); `colour` is an index.
 
-    `joined` is whether a line connects the points.
+    `hollow` marks results of others, `joined` is whether a line connects the points, `best` is the index of a
+    point to mark.
     """
 
     x: Sequence[float]
     y: Sequence[float]
-    low: Sequence[float]
-    high: Sequence[float]
+    low: Sequence[float] = ()
+    high: Sequence[float] = ()
     colour: int = 0
     hollow: bool = False
     joined: bool = True
+    best: int | None = None
 
 
 @dataclass(frozen=True)
@@ -130,37 +115,14 @@ def check_plots() -> None:
         raise InputError("a report with figures needs matplotlib; install it: pip install 'truepair[plots]'")
 
 
-def draw_curves(panels: Mapping[str, Mapping[str, Curve]], xlabel: str) -> str:
-    """Panels side by side, one per title, with one line per name, as SVG."""
-    with _style_context():
-        drawing = _drawing(3.4)
-        for at, (title, curves) in enumerate(panels.items(), 1):
-            axes = drawing.add_subplot(1, len(panels), at)
-            axes.set(title=title, xlabel=xlabel)
-            axes.margins(x=0.02)
-            axes.locator_params(axis="x", integer=True)
-            for order, (name, curve) in enumerate(curves.items()):
-                place = order if curve.colour is None else curve.colour
-                _draw_curve(axes, name, curve, _SERIES[place % len(_SERIES)])
-        _draw_legend(drawing)
-        return _svg(drawing)
+def draw_curves(panels: Sequence[Panel]) -> str:
+    """Lines along whole numbers, panels side by side, as SVG."""
+    return _panels(panels, len(panels), 3.0, _draw_curves)
 
 
-def draw_bars(groups: Mapping[str, Mapping[str, Bar]], ylabel: str = "") -> str:
-    """Groups of bars, one per title, with one bar per name, its interval and its value, as SVG."""
-    with _style_context():
-        drawing = _drawing(3.6)
-        axes = drawing.add_subplot()
-        names = list(next(iter(groups.values())))
-        width = 0.8 / len(names)
-        for n, (colour, name) in enumerate(zip(_SERIES, names, strict=False)):
-            places = [g + (n - (len(names) - 1) / 2) * width for g in range(len(groups))]
-            _draw_bars(axes, name, places, [bars[name] for bars in groups.values()], width, colour)
-        axes.set_xticks(range(len(groups)), list(groups))
-        axes.set(ylabel=ylabel)
-        axes.margins(y=0.12)
-        _draw_legend(drawing)
-        return _svg(drawing)
+def draw_bars(panel: Panel) -> str:
+    """Groups of bars at the named places: one bar a series, with its interval and its value, as SVG."""
+    return _panels([panel], 1, 3.2, _draw_bars)
 
 
 def draw_points(panels: Mapping[str, Points], ylabel: str) -> str:
@@ -244,7 +206,7 @@ def _draw_lines(axes: Axes, panel: Panel) -> None:
     for name, (low, high, colour) in panel.spans.items():
         axes.axhspan(low, high, color=_SERIES[colour], alpha=0.12, linewidth=0, label=name)
     for name, series in panel.series.items():
-        look: Any = {"color": _SERIES[series.colour], "linewidth": 1.3, "label": name}
+        look: Json = {"color": _SERIES[series.colour], "linewidth": 1.3, "label": name}
         if series.hollow:
             axes.plot(series.x, series.y, linestyle=(0, (4, 3)), **look)
             continue
@@ -272,10 +234,15 @@ def _draw_dots(axes: Axes, panel: Panel) -> None:
         axes.axvline(value, color=_INK, linewidth=1, linestyle=dash, label=name)
     for name, series in panel.series.items():
         colour = _SERIES[series.colour]
-        reach = [_apart(series.x, series.low), _apart(series.high, series.x)]
-        look: Any = {"color": colour, "markerfacecolor": "none" if series.hollow else colour, "markersize": 6}
+        look: Json = {
+            "color": colour,
+            "markerfacecolor": "none" if series.hollow else colour,
+            "markersize": 6,
+        }
         marker = _MARKERS[series.colour]
-        axes.errorbar(series.x, series.y, xerr=reach, fmt=marker, elinewidth=1.2, label=name, **look)
+        axes.errorbar(
+            series.x, series.y, xerr=_reach(series, series.x), fmt=marker, elinewidth=1.2, label=name, **look
+        )
     if panel.steps is not None:
         axes.locator_params(axis="x", nbins=panel.steps)
     axes.set_yticks(range(len(panel.places)), list(panel.places))
@@ -297,26 +264,35 @@ def _draw_columns(axes: Axes, panel: Panel) -> None:
     axes.margins(y=0.1)
 
 
-def _apart(high: Sequence[float], low: Sequence[float]) -> list[float]:
-    return [max(a - b, 0.0) for a, b in zip(high, low, strict=True)]
+def _reach(series: Series, middle: Sequence[float]) -> list[list[float]]:
+    """How far the interval reaches below and above the middle."""
+    below = [max(m - low, 0.0) for m, low in zip(middle, series.low, strict=True)]
+    return [below, [max(high - m, 0.0) for m, high in zip(middle, series.high, strict=True)]]
 
 
-def _draw_curve(axes: Axes, name: str, curve: Curve, colour: str) -> None:
-    axes.plot(curve.x, curve.y, color=colour, linewidth=1.8, label=name)
-    if curve.best is not None:
-        axes.plot(curve.x[curve.best], curve.y[curve.best], "o", color=colour, markersize=7)
+def _draw_curves(axes: Axes, panel: Panel) -> None:
+    axes.margins(x=0.02)
+    axes.locator_params(axis="x", integer=True)
+    for name, series in panel.series.items():
+        colour = _SERIES[series.colour]
+        axes.plot(series.x, series.y, color=colour, linewidth=1.8, label=name)
+        if series.best is not None:
+            axes.plot(series.x[series.best], series.y[series.best], "o", color=colour, markersize=7)
 
 
-def _draw_bars(
-    axes: Axes, name: str, places: list[float], bars: list[Bar], width: float, colour: str
-) -> None:
-    values = [bar.value for bar in bars]
-    reach = [[b.value - b.low for b in bars], [b.high - b.value for b in bars]]
-    error = {"ecolor": _INK, "capsize": 3, "elinewidth": 1.2}
-    axes.bar(places, values, width * 0.92, yerr=reach, error_kw=error, color=colour, label=name)
-    for place, bar in zip(places, bars, strict=True):
-        at, shift = (place, bar.high), (0, 3)
-        axes.annotate(f"{bar.value:.3f}", at, shift, textcoords="offset points", ha="center", fontsize=8)
+def _draw_bars(axes: Axes, panel: Panel) -> None:
+    width = 0.8 / len(panel.series)
+    for n, (name, series) in enumerate(panel.series.items()):
+        places = [x + (n - (len(panel.series) - 1) / 2) * width for x in series.x]
+        look: Json = {"color": _SERIES[series.colour], "label": name}
+        error = {"ecolor": _INK, "capsize": 3, "elinewidth": 1.2}
+        axes.bar(places, series.y, width * 0.92, yerr=_reach(series, series.y), error_kw=error, **look)
+        for place, y, high in zip(places, series.y, series.high, strict=True):
+            axes.annotate(
+                f"{y:.3f}", (place, high), (0, 3), textcoords="offset points", ha="center", fontsize=8
+            )
+    axes.set_xticks(range(len(panel.places)), list(panel.places))
+    axes.margins(y=0.12)
 
 
 def _drawing(height: float) -> Drawing:
@@ -326,7 +302,7 @@ def _drawing(height: float) -> Drawing:
 
 
 def _draw_legend(drawing: Drawing) -> None:
-    found: dict[str, Any] = {}
+    found: dict[str, Artist] = {}
     for axes in drawing.axes:
         for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
             found.setdefault(name, handle)
@@ -340,7 +316,7 @@ def _style_context() -> AbstractContextManager[None]:
     return matplotlib.rc_context(_STYLE)
 
 
-def _svg(drawing: Any) -> str:
+def _svg(drawing: Drawing) -> str:
     """The drawing as an SVG element for a page, in the page's colours."""
     sink = io.StringIO()
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))

@@ -6,7 +6,6 @@ import os
 import platform
 import re
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -20,7 +19,7 @@ def versions() -> dict[str, str | None]:
     return {"python": platform.python_version()} | {name: package_version(name) for name in _PACKAGES}
 
 
-def machine() -> dict[str, Any]:
+def machine() -> dict[str, object]:
     """The machine as a dict of plain values."""
     return {
         "system": platform.platform(),

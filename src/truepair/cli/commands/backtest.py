@@ -1,69 +1,57 @@
 """`truepair backtest`: retraining, updating and popularity over time, judged on the next period."""
 
+# ruff: noqa: RUF009  an option() is a field
 from __future__ import annotations
 
-import shlex
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Literal, cast
 
 import typer
 
 from truepair.cli.configuration import Training
-from truepair.cli.console import Console
-from truepair.cli.options import SourceText, unpacked
-from truepair.cli.sources import Reading, described
+from truepair.cli.console import Console, text_of, to_be_continued
+from truepair.cli.options import LossName, SourceText, option, unpacked
+from truepair.cli.sources import Reading, described, number_or_text
 from truepair.cli.table_files import check_output
 from truepair.data.sources.sql_urls import without_password
+
+
+@dataclass(frozen=True, kw_only=True)
+class BacktestOptions:
+    """Options of `backtest` alone."""
+
+    every: str | None = option(
+        "The length of a period: 7d, 12h, 2w, or a number in the unit of the time column. [default: 7d]",
+        metavar="DURATION",
+    )
+    train: str | None = option(
+        "The window that a model learns from, such as 90d. [default: everything before]", metavar="DURATION"
+    )
+    periods: int | None = option(
+        "The last so many periods. Without --every: cut the time into so many periods with equally many "
+        "pairs."
+    )
+    strategies: str = option(
+        "Separated by commas: {truepair.reporting.backtesting.STRATEGIES}.",
+        default="retrain,update,nothing,popularity",
+    )
+    settings: str = option(
+        "Automatic settings: chosen for the `first` period and kept, or for `each`.", default="first"
+    )
+    loss: LossName = None
+    checkpoint: Path | None = option(
+        "A file for finished results, from which an interrupted run continues. [default: beside --out, "
+        "until the report is written]"
+    )
+    out: Path | None = option("The file of a report with figures.", "--out", "-o")
 
 
 @unpacked
 def backtest(
     ctx: typer.Context,
     source: SourceText,
-    *,
-    every: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DURATION",
-            help="The length of a period: 7d, 12h, 2w, or a number in the unit of the time column. "
-            "[default: 7d]",
-        ),
-    ] = None,
-    train: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DURATION",
-            help="The window that a model learns from, such as 90d. [default: everything before]",
-        ),
-    ] = None,
-    periods: Annotated[
-        int | None,
-        typer.Option(
-            help="The last so many periods. Without --every: cut the time into so many periods with equally "
-            "many pairs."
-        ),
-    ] = None,
-    strategies: Annotated[
-        str,
-        typer.Option(help="Separated by commas: {truepair.reporting.backtesting.STRATEGIES}."),
-    ] = "retrain,update,nothing,popularity",
-    settings: Annotated[
-        str,
-        typer.Option(help="Automatic settings: chosen for the `first` period and kept, or for `each`."),
-    ] = "first",
-    loss: Annotated[
-        str | None, typer.Option(help="The loss: {truepair.losses.LOSSES}. [default: {default}]")
-    ] = None,
-    checkpoint: Annotated[
-        Path | None,
-        typer.Option(
-            help="A file for finished results, from which an interrupted run continues. [default: beside "
-            "--out, until the report is written]"
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The file of a report with figures.")
-    ] = None,
+    args: BacktestOptions,
     training: Training,
     reading: Reading,
     console: Console,
@@ -75,51 +63,39 @@ def backtest(
     new. With --checkpoint or --out, the same command continues after Ctrl-C.
     """
     from truepair.reporting.backtesting import backtest as run
+    from truepair.reporting.figures import check_plots
 
-    _check_files(out, checkpoint)
-    model = training.recommender(loss=loss)
+    check_output(args.out)
+    check_output(args.checkpoint)
+    if args.out is not None:
+        check_plots()
+    model = training.recommender(loss=args.loss)
     pairs = reading.interactions(source, not console.quiet)
     console.say(described(pairs))
     shown = without_password(source)
-    kept = checkpoint if checkpoint is not None or out is None else out.with_name(f"{out.name}.jsonl")
-    options: Any = {
-        "settings": settings,
-        "periods": periods,
-        "checkpoint": kept,
-        "progress": not console.quiet,
-    }
-    names = [name.strip() for name in strategies.split(",")]
+    kept = args.checkpoint
+    if kept is None and args.out is not None:
+        kept = args.out.with_name(f"{args.out.name}.jsonl")
     try:
-        found = run(pairs, model, every=_length(every), train=_length(train), strategies=names, **options)
+        found = run(
+            pairs,
+            model,
+            every=number_or_text(args.every),
+            train=number_or_text(args.train),
+            periods=args.periods,
+            strategies=[name.strip() for name in args.strategies.split(",")],
+            settings=cast(Literal["first", "each"], args.settings),
+            checkpoint=kept,
+            progress=not console.quiet,
+        )
     except KeyboardInterrupt:
         if kept is None:
             raise
-        again = shlex.join(["truepair", *ctx.meta["truepair.args"]])
-        typer.echo(f"interrupted; {kept} holds the finished results. To continue:\n  {again}", err=True)
-        raise typer.Exit(130) from None
-    if out is not None:
-        found.page(out, f"Backtest on {shown}")
-        if checkpoint is None and kept is not None:
+        raise to_be_continued(ctx, f"{kept} holds the finished results") from None
+    if args.out is not None:
+        found.page(args.out, f"Backtest on {shown}")
+        if args.checkpoint is None and kept is not None:
             kept.unlink(missing_ok=True)
-    written = [f"report in {out}"] if out is not None else []
-    files = {"report": out and str(out), "checkpoint": checkpoint and str(checkpoint)}
+    written = [f"report in {args.out}"] if args.out is not None else []
+    files = {"report": text_of(args.out), "checkpoint": text_of(args.checkpoint)}
     console.give("\n".join([found.table(), *written]), {"source": shown, **files, **found.to_dict()})
-
-
-def _check_files(out: Path | None, checkpoint: Path | None) -> None:
-    """Before any work is done."""
-    for path in (out, checkpoint):
-        if path is not None:
-            check_output(path)
-    if out is not None:
-        from truepair.reporting.figures import check_plots
-
-        check_plots()
-
-
-def _length(text: str | None) -> str | float | None:
-    """A number without a unit is one in the unit of the time column."""
-    try:
-        return text if text is None else float(text)
-    except ValueError:
-        return text

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
 
 from truepair.cli.configuration import Training, checked_recommender
 from truepair.cli.console import Console, aligned
-from truepair.cli.options import SourceText, unpacked
+from truepair.cli.options import SourceText, option, unpacked
 from truepair.cli.sources import Reading, described
 from truepair.data.sources.sql_urls import without_password
 from truepair.errors import InputError, check_choice, check_whole
@@ -18,7 +16,10 @@ if TYPE_CHECKING:
     from truepair.data.split import Split
     from truepair.evaluation import Comparison, Evaluation
     from truepair.recommender.estimator import Recommender
+    from truepair.storage.types import Json
 
+
+Runs: TypeAlias = "list[tuple[Json, Evaluation]]"  # facts of a training, and its evaluation
 
 _ON_PARAMETERS = (
     "losses share their parameters: the defaults, which were not chosen for each loss, and the given "
@@ -26,28 +27,25 @@ _ON_PARAMETERS = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class CompareOptions:
+    """Options of `compare` alone."""
+
+    losses: str = option(
+        "Losses, or encoders without training, separated by commas; the first is the baseline: "
+        "{truepair.losses.LOSSES}; {truepair.models.closed_forms.CLOSED}.",
+        default="bpr,dpl",
+    )
+    seeds: int = option("Train each loss with this many seeds, and average.", default=1)
+    test: str | None = option(
+        "The share of the test part, or the test part of the dataset. [default: given, else 0.2]",
+        metavar="SHARE|given",
+    )
+
+
 @unpacked
 def compare(
-    source: SourceText,
-    *,
-    losses: Annotated[
-        str,
-        typer.Option(
-            help="Losses, or encoders without training, separated by commas; the first is the baseline: "
-            "{truepair.losses.LOSSES}; {truepair.models.closed_forms.CLOSED}."
-        ),
-    ] = "bpr,dpl",
-    seeds: Annotated[int, typer.Option(help="Train each loss with this many seeds, and average.")] = 1,
-    test: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SHARE|given",
-            help="The share of the test part, or the test part of the dataset. [default: given, else 0.2]",
-        ),
-    ] = None,
-    training: Training,
-    reading: Reading,
-    console: Console,
+    source: SourceText, args: CompareOptions, training: Training, reading: Reading, console: Console
 ) -> None:
     """Compare losses, and models without training, on one split.
 
@@ -56,38 +54,44 @@ def compare(
     validation part, if one is held out, chooses the epoch; with the default sampler `full` none is held out,
     and the last epoch is used.
     """
-    check_whole("seeds", seeds, 1)
-    models = _models(training, [name.strip() for name in losses.split(",")], console)
+    from truepair.data.split import counted
+    from truepair.evaluation import compare_all
+
+    check_whole("seeds", args.seeds, 1)
+    models = _models(training, [name.strip() for name in args.losses.split(",")], console)
     trained = [model for model in models.values() if model.spec.closed_form is None]
     first = (trained or list(models.values()))[0]  # closed forms hold nothing out
     held_out = (first.spec.validation, first.seed, first.hold_out)
-    split = reading.split(source, test, *held_out, progress=not console.quiet)
+    split = reading.split(source, args.test, *held_out, progress=not console.quiet)
     console.say(described(split))
-    runs = {name: _run(name, model, split, seeds, console) for name, model in models.items()}
+    runs = {name: _run(name, model, split, args.seeds, console) for name, model in models.items()}
     merged = {name: mean_over_seeds([found for _, found in those]) for name, those in runs.items()}
-    from truepair.evaluation import compare_all
-
+    first_found = next(iter(merged.values()))
     against = {one.a: one for one in compare_all(merged, first.metric, baseline=next(iter(models)))}
     rows = [_row(name, merged[name], against.get(name), first.metric) for name in models]
-    users = f"{next(iter(merged.values())).n_users:,} users, {seeds} seed{'s' if seeds > 1 else ''} a loss"
+    users = f"{first_found.n_users:,} users, {counted(args.seeds, 'seed')} a loss"
     notes = [f"95% intervals over {users}; p by sign flips, corrected by Holm; the baseline is the first"]
     notes += [_ON_PARAMETERS] if trained else []
-    notes += (
-        ["one training run per loss: --seeds 3 averages over random seeds"] if trained and seeds == 1 else []
-    )
-    if cold := len(next(iter(merged.values())).cold_users):
+    if trained and args.seeds == 1:
+        notes.append("one training run per loss: --seeds 3 averages over random seeds")
+    if cold := len(first_found.cold_users):
         notes.append(
             f"{cold:,} of the users have no trained pair: each model gives them the most popular items"
         )
-    data = {"source": without_password(source), "split": split.hash, "metric": first.metric, "seeds": seeds}
-    console.give(
-        "\n".join([aligned(rows), *notes]), {**data, "losses": _data(runs, merged, against, first.metric)}
-    )
+    data = {
+        "source": without_password(source),
+        "split": split.hash,
+        "metric": first.metric,
+        "seeds": args.seeds,
+        "losses": _data(runs, merged, against, first.metric),
+    }
+    console.give("\n".join([aligned(rows), *notes]), data)
 
 
 def _models(training: Training, names: list[str], console: Console) -> dict[str, Recommender]:
     from truepair.losses import LOSSES
     from truepair.models.closed_forms import CLOSED
+    from truepair.spec.defaults import USED_BY_CLOSED_FORMS
 
     if any(text.partition("=")[0].strip() == "loss" for text in training.set or []):
         raise InputError("--set loss=… has no effect here; name the losses with --losses.")
@@ -102,19 +106,15 @@ def _models(training: Training, names: list[str], console: Console) -> dict[str,
         )
     flats = {name: {"auto": False, **training.flat(loss=name)} for name in names if name in LOSSES}
     flats = _priors_where_used(flats, console)
-    flats |= {name: _of_closed_form(name, training, bool(flats)) for name in names if name in CLOSED}
+    used = USED_BY_CLOSED_FORMS if flats else None  # beside losses, not what only training uses
+    for name in names:
+        if name in CLOSED:
+            flat = training.flat(encoder=name)
+            flats[name] = {key: flat[key] for key in flat if used is None or key in used}
     return {name: checked_recommender(flats[name]) for name in names}
 
 
-def _of_closed_form(name: str, training: Training, beside_losses: bool) -> dict[str, Any]:
-    """The parameters of a closed form; beside losses, without those that only training uses."""
-    from truepair.spec.defaults import USED_BY_CLOSED_FORMS
-
-    flat = training.flat(encoder=name)
-    return {key: value for key, value in flat.items() if not beside_losses or key in USED_BY_CLOSED_FORMS}
-
-
-def _priors_where_used(flats: dict[str, dict[str, Any]], console: Console) -> dict[str, dict[str, Any]]:
+def _priors_where_used(flats: dict[str, Json], console: Console) -> dict[str, Json]:
     """The parameters of each loss, without a prior where it has none; if no loss has one, fit raises."""
     from truepair.losses import LOSSES
 
@@ -125,9 +125,7 @@ def _priors_where_used(flats: dict[str, dict[str, Any]], console: Console) -> di
     return flats
 
 
-def _run(
-    name: str, model: Recommender, split: Split, seeds: int, console: Console
-) -> list[tuple[dict[str, Any], Evaluation]]:
+def _run(name: str, model: Recommender, split: Split, seeds: int, console: Console) -> Runs:
     from truepair.evaluation import parse_metric
 
     _, k = parse_metric(model.metric)
@@ -147,10 +145,10 @@ def mean_over_seeds(found: list[Evaluation]) -> Evaluation:
 
     per_user = {name: np.mean([one.per_user[name] for one in found], axis=0) for name in found[0].per_user}
     over_all = {name: float(np.mean([one.catalogue[name] for one in found])) for name in found[0].catalogue}
-    return dataclasses.replace(found[0], per_user=per_user, catalogue=over_all)
+    return replace(found[0], per_user=per_user, catalogue=over_all)
 
 
-def _row(name: str, found: Evaluation, one: Comparison | None, metric: str) -> dict[str, Any]:
+def _row(name: str, found: Evaluation, one: Comparison | None, metric: str) -> Json:
     low, high = found.interval(metric)
     return {
         "loss": name,
@@ -162,7 +160,9 @@ def _row(name: str, found: Evaluation, one: Comparison | None, metric: str) -> d
     }
 
 
-def _data(runs: Any, merged: dict[str, Evaluation], against: dict[str, Comparison], metric: str) -> Any:
+def _data(
+    runs: dict[str, Runs], merged: dict[str, Evaluation], against: dict[str, Comparison], metric: str
+) -> Json:
     return {
         name: {
             "mean": found.mean(metric),
@@ -170,7 +170,7 @@ def _data(runs: Any, merged: dict[str, Evaluation], against: dict[str, Compariso
             "metrics": {**found.means, **found.catalogue},
             "groups": found.groups,
             "runs": [{**facts, "test": one.mean(metric)} for facts, one in runs[name]],
-            "against_baseline": {**dataclasses.asdict(against[name]), "verdict": against[name].verdict}
+            "against_baseline": {**asdict(against[name]), "verdict": against[name].verdict}
             if name in against
             else None,
         }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from truepair.data.datasets.dataset import Dataset
+    from truepair.storage.types import Json
 
 DatasetName = Annotated[str, typer.Argument(metavar="NAME", help="A name from `truepair data list`.")]
 
@@ -79,7 +80,7 @@ def _how_to_get(dataset: Dataset) -> str:
     return f"no, and it cannot be downloaded; put the files into <data-dir>/{dataset.folder}/"
 
 
-def _facts(dataset: Dataset, data_dir: Path | None) -> dict[str, Any]:
+def _facts(dataset: Dataset, data_dir: Path | None) -> Json:
     folder = place_of(dataset, data_dir)
     plain = ("name", "about", "users", "items", "pairs", "page", "terms", "cite", "by_hand")
     has = ("has_ratings", "has_times", "has_order", "has_split", "has_titles", "has_truth")

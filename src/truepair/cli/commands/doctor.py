@@ -6,12 +6,15 @@ import importlib.util
 import os
 import platform
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from truepair.cli.console import Console
 from truepair.cli.options import DataDir, unpacked
 from truepair.cli.sources import data_places, place_of
 from truepair.storage.versions import package_version
+
+if TYPE_CHECKING:
+    from truepair.storage.types import Json
 
 _PACKAGES = (
     "truepair",
@@ -44,7 +47,7 @@ def doctor(*, data_dir: DataDir = None, console: Console) -> None:
     console.give("\n".join(lines), found)
 
 
-def examine(data_dir: Path | None) -> dict[str, dict[str, Any]]:
+def examine(data_dir: Path | None) -> dict[str, Json]:
     """Versions, hardware, data and extras, as plain values."""
     versions = {"python": platform.python_version()} | {name: package_version(name) for name in _PACKAGES}
     extras = {
@@ -54,7 +57,7 @@ def examine(data_dir: Path | None) -> dict[str, dict[str, Any]]:
     return {"versions": versions, "machine": _machine(), "data": _data(data_dir), "extras": extras}
 
 
-def _machine() -> dict[str, Any]:
+def _machine() -> Json:
     import torch
 
     from truepair.training import ENGINES, Settings
@@ -82,7 +85,7 @@ def _engine() -> str:
     return choose_engine(Recommender().job(one_pair), Recommender.engine)
 
 
-def _data(data_dir: Path | None) -> dict[str, Any]:
+def _data(data_dir: Path | None) -> Json:
     from truepair.data.datasets.loading import DATASETS
 
     places = {f"data in {source}": _place(folder) for source, folder in data_places(data_dir)}
@@ -98,7 +101,7 @@ def _place(folder: Path) -> str:
     return str(folder) if folder.is_dir() else f"{folder} (not there)"
 
 
-def _line(value: Any) -> str:
+def _line(value: object) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name} {'found' if there else 'not installed'}" for name, there in value.items())
     if isinstance(value, list):

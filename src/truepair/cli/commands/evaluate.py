@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from truepair.cli.console import Console
-from truepair.cli.options import ModelFile, unpacked, whole_numbers
+from truepair.cli.options import ModelFile, option, option_name, unpacked, whole_numbers
 from truepair.cli.sources import Reading, find_source
 from truepair.data.sources.sql_urls import without_password
 from truepair.errors import InputError, check_choice
@@ -15,6 +16,23 @@ from truepair.errors import InputError, check_choice
 if TYPE_CHECKING:
     from truepair.data.interactions import Interactions
     from truepair.evaluation import Evaluation
+    from truepair.storage.types import Json
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateOptions:
+    """Options of `evaluate` alone."""
+
+    candidates: str | None = option(
+        "Judged pairs instead of SOURCE: only these are ranked. The file has the column label (1 or 0), or "
+        "ratings with --min-rating.",
+        metavar="FILE",
+    )
+    k: str = option("Lengths of the lists, separated by commas.", "-k", "--k", default="5,10,20")
+    metric: str | None = option("The metric with a confidence interval. [default: that of the model]")
+    cold: str = option(
+        "For users without a trained pair: {truepair.evaluation.cold.SERVING}.", default="popular"
+    )
 
 
 @unpacked
@@ -27,23 +45,7 @@ def evaluate(
         ),
     ] = None,
     *,
-    candidates: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Judged pairs instead of SOURCE: only these are ranked. The file has the column label (1 or "
-            "0), or ratings with --min-rating.",
-        ),
-    ] = None,
-    k: Annotated[
-        str, typer.Option("-k", "--k", help="Lengths of the lists, separated by commas.")
-    ] = "5,10,20",
-    metric: Annotated[
-        str | None, typer.Option(help="The metric with a confidence interval. [default: that of the model]")
-    ] = None,
-    cold: Annotated[
-        str, typer.Option(help="For users without a trained pair: {truepair.evaluation.cold.SERVING}.")
-    ] = "popular",
+    args: EvaluateOptions,
     reading: Reading,
     console: Console,
 ) -> None:
@@ -57,19 +59,19 @@ def evaluate(
     from truepair.recommender.estimator import Recommender
     from truepair.recommender.new_users import with_more_users
 
-    check_choice("cold", cold, SERVING)
-    if (source is None) == (candidates is None):
+    check_choice("cold", args.cold, SERVING)
+    if (source is None) == (args.candidates is None):
         raise InputError("give either held-out pairs (SOURCE) or judged pairs (--candidates FILE).")
     fitted = Recommender.load(model)
-    metric = metric or fitted.metric
-    options: dict[str, Any] = {"ks": sorted({*whole_numbers("k", k), _length(metric)}), "cold": cold}
-    given = _pairs(reading, source, console) if source else judged(reading, str(candidates))
+    metric = args.metric or fitted.metric
+    how: Json = {"ks": sorted({*whole_numbers("k", args.k), _length(metric)}), "cold": args.cold}
+    given = _pairs(reading, source, console) if source else judged(reading, str(args.candidates))
     fitted.model_ = with_more_users(fitted.model_, given.user_ids)
     target, left_out = held_out(given, fitted.seen_)
-    if candidates is None:
-        found = evaluate_model(fitted, target, exclude=fitted.seen_, **options)
+    if args.candidates is None:
+        found = evaluate_model(fitted, target, exclude=fitted.seen_, **how)
     else:
-        found = evaluate_model(fitted, candidates=target, **options)
+        found = evaluate_model(fitted, candidates=target, **how)
     facts = _facts(found, metric, left_out)
     low, high = facts["interval"]
     remarks = [f"{count:,} pairs left out: {why}" for why, count in left_out.items() if count]
@@ -91,18 +93,16 @@ def _length(metric: str) -> int:
 
 def judged(reading: Reading, path: str) -> Interactions:
     """The pairs of a file, whose rating is the label: the column label, or whether a rating is enough."""
-    import dataclasses
-
     import numpy as np
 
-    for option, value in (("--core", reading.core), ("--max-disliked-rating", reading.max_disliked_rating)):
-        if value is not None:
-            raise InputError(f"{option} has no effect on judged pairs; leave it out.")
+    for name in ("core", "max_disliked_rating"):
+        if getattr(reading, name) is not None:
+            raise InputError(f"{option_name(name)} has no effect on judged pairs; leave it out.")
     least = reading.min_rating
     column = reading.rating or ("label" if least is None else None)
     if find_source(path) is None and reading.duplicates is None:
-        reading = dataclasses.replace(reading, duplicates="error")  # a pair has one judgement, as in Python
-    found = dataclasses.replace(reading, min_rating=None, rating=column).interactions(path)
+        reading = replace(reading, duplicates="error")  # a pair has one judgement, as in Python
+    found = replace(reading, min_rating=None, rating=column).interactions(path)
     if least is None:
         return found
     if found.rating is None:
@@ -110,7 +110,7 @@ def judged(reading: Reading, path: str) -> Interactions:
             f"--min-rating {least:g} needs a rating column, and {without_password(path)} has none; "
             "name it: --rating."
         )
-    return dataclasses.replace(found, rating=np.asarray(found.rating >= least, dtype=np.int64))
+    return replace(found, rating=np.asarray(found.rating >= least, dtype=np.int64))
 
 
 def held_out(given: Interactions, seen: Interactions) -> tuple[Interactions, dict[str, int]]:
@@ -140,7 +140,7 @@ def held_out(given: Interactions, seen: Interactions) -> tuple[Interactions, dic
     return target.take(~trained_on), left_out
 
 
-def _facts(found: Evaluation, metric: str, left_out: dict[str, int]) -> dict[str, Any]:
+def _facts(found: Evaluation, metric: str, left_out: dict[str, int]) -> Json:
     return {
         "users": found.n_users,
         "cold": found.cold,

@@ -1,18 +1,20 @@
 """`truepair fit`: train a model on interactions and save it."""
 
+# ruff: noqa: RUF009  an option() is a field
 from __future__ import annotations
 
 import contextlib
-import shlex
 import shutil
+from dataclasses import MISSING, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, cast
 
 import typer
 
 from truepair.cli.configuration import Training
-from truepair.cli.console import Console
-from truepair.cli.options import SourceText, WithoutOptimizer, unpacked
+from truepair.cli.console import Console, to_be_continued
+from truepair.cli.interruption import EXIT_CODE
+from truepair.cli.options import LossName, SourceText, WithoutOptimizer, option, unpacked
 from truepair.cli.ranks import Ranks
 from truepair.cli.sources import Reading, described
 from truepair.cli.table_files import check_output
@@ -20,47 +22,42 @@ from truepair.data.sources.sql_urls import without_password
 from truepair.errors import InputError
 
 if TYPE_CHECKING:
+    from truepair.data.interactions import Interactions
     from truepair.data.split import Split
     from truepair.recommender.estimator import Recommender
+    from truepair.storage.types import Json
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitOptions:
+    """Options of `fit` alone."""
+
+    output: Path = option("The file to save the model to.", "--output", "-o", default=MISSING)
+    loss: LossName = None
+    test: str | None = option(
+        "Hold out this share, or the test part of the dataset, and evaluate the model on it.",
+        metavar="SHARE|given",
+    )
+    item_features: str | None = option(
+        "A file or URL#table with one row an item, for --encoder hybrid.", metavar="TABLE"
+    )
+    user_features: str | None = option(
+        "A file or URL#table with one row a user, for --encoder hybrid.", metavar="TABLE"
+    )
+    checkpoint: Path | None = option("The checkpoint file. [default: <output>.checkpoint]")
+    budget: str | None = option(
+        "The time for automatic settings and training, such as 90s, 2min or 1h30min. Without it, both "
+        "together take at most four times as long as 40 epochs of training.",
+        metavar="TIME",
+    )
+    no_optimizer: WithoutOptimizer = False
 
 
 @unpacked
 def fit(
     ctx: typer.Context,
     source: SourceText,
-    *,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The file to save the model to.")],
-    loss: Annotated[
-        str | None, typer.Option(help="The loss: {truepair.losses.LOSSES}. [default: {default}]")
-    ] = None,
-    test: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SHARE|given",
-            help="Hold out this share, or the test part of the dataset, and evaluate the model on it.",
-        ),
-    ] = None,
-    item_features: Annotated[
-        str | None,
-        typer.Option(metavar="TABLE", help="A file or URL#table with one row an item, for --encoder hybrid."),
-    ] = None,
-    user_features: Annotated[
-        str | None,
-        typer.Option(metavar="TABLE", help="A file or URL#table with one row a user, for --encoder hybrid."),
-    ] = None,
-    checkpoint: Annotated[
-        Path | None,
-        typer.Option(help="The checkpoint file. [default: <output>.checkpoint]"),
-    ] = None,
-    budget: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="The time for automatic settings and training, such as 90s, 2min or 1h30min. Without it, "
-            "both together take at most four times as long as 40 epochs of training.",
-        ),
-    ] = None,
-    no_optimizer: WithoutOptimizer = False,
+    args: FitOptions,
     training: Training,
     reading: Reading,
     console: Console,
@@ -70,34 +67,38 @@ def fit(
     After Ctrl-C, the same command continues from the checkpoint. Started by torchrun, the processes train
     one model together (--engine distributed): torchrun --nproc-per-node 2 -m truepair fit …
     """
-    check_output(output)
+    check_output(args.output)
     ranks = Ranks.here()
     console = ranks.console(console)
-    model = training.recommender(loss=loss)
-    ranks.prepare(model, budget)
-    kept = _checkpoint(model, output, checkpoint)
-    data = _read(model, source, test, reading, console)
+    model = training.recommender(loss=args.loss)
+    ranks.prepare(model, args.budget)
+    kept = _checkpoint(model, args.output, args.checkpoint)
+    data = _read(model, source, args.test, reading, progress=not console.quiet)
+    console.say(described(data))
     if kept is not None and kept.exists():
         console.say(f"continuing from {kept}")
     try:
-        tables = {"item_features": item_features, "user_features": user_features}
-        model.fit(data, budget=budget, checkpoint=kept, progress=not console.quiet, **tables)
+        tables = {"item_features": args.item_features, "user_features": args.user_features}
+        model.fit(data, budget=args.budget, checkpoint=kept, progress=not console.quiet, **tables)
         if not ranks.is_first:
             return
-        tested = _tested(model, data) if test is not None else {}
-        model.save(output, updatable=not no_optimizer)
+        tested = _tested(model, cast("Split", data)) if args.test is not None else {}
+        model.save(args.output, updatable=not args.no_optimizer)
     except KeyboardInterrupt:
-        if ranks.is_first:
-            _show_how_to_continue(kept, ctx.meta["truepair.args"])
-        raise typer.Exit(130) from None
+        if not ranks.is_first:
+            raise typer.Exit(EXIT_CODE) from None
+        if kept is None or not kept.exists():
+            typer.echo("interrupted before the end of the first epoch; there is no checkpoint.", err=True)
+            raise typer.Exit(EXIT_CODE) from None
+        raise to_be_continued(ctx, f"{kept} holds the finished epochs") from None
     if kept is not None:
-        from truepair.recommender.automatic.settings_file import settings_file
+        from truepair.search.settings_file import settings_file
 
         for left in (kept, settings_file(kept)):
             with contextlib.suppress(OSError):
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
-    facts = {"source": without_password(source), "model": str(output), **_facts(model), "test": tested}
-    console.done(_summary(model, tested, output), facts)
+    facts = {"source": without_password(source), "model": str(args.output), **_facts(model)}
+    console.done(_summary(model, tested, args.output), {**facts, "test": tested})
 
 
 def _checkpoint(model: Recommender, output: Path, given: Path | None) -> Path | None:
@@ -114,18 +115,15 @@ def _checkpoint(model: Recommender, output: Path, given: Path | None) -> Path | 
     return kept
 
 
-def _read(model: Recommender, source: str, test: str | None, reading: Reading, console: Console) -> Any:
+def _read(
+    model: Recommender, source: str, test: str | None, reading: Reading, progress: bool
+) -> Interactions | Split:
     if test is None:
-        data = reading.prepared_split(source) or reading.interactions(source, progress=not console.quiet)
-        console.say(described(data))
-        return data
-    share = model.spec.validation
-    split = reading.split(source, test, share, model.seed, model.hold_out, progress=not console.quiet)
-    console.say(described(split))
-    return split
+        return reading.prepared_split(source) or reading.interactions(source, progress)
+    return reading.split(source, test, model.spec.validation, model.seed, model.hold_out, progress)
 
 
-def _tested(model: Recommender, split: Split) -> dict[str, Any]:
+def _tested(model: Recommender, split: Split) -> Json:
     """The metrics of the test part; they are added to the facts of the model, too."""
     from truepair.evaluation import parse_metric
 
@@ -138,7 +136,7 @@ def _tested(model: Recommender, split: Split) -> dict[str, Any]:
     return {**facts, "metric": model.metric, "interval": [low, high]}
 
 
-def _facts(model: Recommender) -> dict[str, Any]:
+def _facts(model: Recommender) -> Json:
     result, seen = model.result_, model.seen_
     return {
         "users": seen.n_users,
@@ -155,7 +153,7 @@ def _facts(model: Recommender) -> dict[str, Any]:
     }
 
 
-def _summary(model: Recommender, tested: dict[str, Any], output: Path) -> str:
+def _summary(model: Recommender, tested: Json, output: Path) -> str:
     lines = [*_on_automatic(model.facts_.get("automatic")), repr(model.result_)]
     if prior := model.facts_.get("prior"):
         each = ", with a value for each user" if prior["asked"] == "per-user" else ""
@@ -178,7 +176,7 @@ def _summary(model: Recommender, tested: dict[str, Any], output: Path) -> str:
     return "\n".join([*lines, f"saved to {output}"])
 
 
-def _on_automatic(facts: dict[str, Any] | None) -> list[str]:
+def _on_automatic(facts: Json | None) -> list[str]:
     """What was chosen automatically, how, and how to repeat it without the search."""
     if facts is None:
         return []
@@ -191,17 +189,8 @@ def _on_automatic(facts: dict[str, Any] | None) -> list[str]:
     ]
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     if not isinstance(value, dict):
         return f"{value:g}"
     fields = ", ".join(f"{name} {each:g}" for name, each in value.items() if name != "kind")
     return f"{value['kind']} ({fields})"
-
-
-def _show_how_to_continue(kept: Path | None, args: list[str]) -> None:
-    if kept is not None and kept.exists():
-        command = shlex.join(["truepair", *args])
-        text = f"interrupted; {kept} holds the finished epochs. To continue:\n  {command}"
-    else:
-        text = "interrupted before the end of the first epoch; there is no checkpoint."
-    typer.echo(text, err=True)

@@ -3,19 +3,42 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from truepair.cli.console import Console, aligned
-from truepair.cli.options import unpacked
+from truepair.cli.options import option, unpacked
 from truepair.errors import InputError, check_choice, check_whole
 
 if TYPE_CHECKING:
-    from truepair.distributed.cost import TrainingSize
     from truepair.distributed.plan import Estimate, Plan
+    from truepair.storage.types import Json
 
-_FOLDER = "FOLDER"
+
+@dataclass(frozen=True, kw_only=True)
+class PlanOptions:
+    """Options of `plan`."""
+
+    gpus: int = option("The largest number of GPUs to consider.", default=8)
+    gpu: str = option("The kind of GPU: {truepair.distributed.devices.DEVICES}.", default="h200")
+    link: str | None = option(
+        "What a GPU can send to the others, such as 50GB/s or 400Gbit/s. [default: that of the GPU up to "
+        "8, 50GB/s for more]",
+        metavar="SPEED",
+    )
+    users: int | None = option("The number of users, without SOURCE.")
+    items: int | None = option("The number of items, without SOURCE.")
+    pairs: int | None = option("The number of pairs, without SOURCE.")
+    dim: int = option("The length of the vectors.", default=64)
+    columns: int | None = option(
+        "Columns drawn for each block. [default: all up to 131,072 items, else 16,384]"
+    )
+    batch: int = option("The users of a block.", default=2048)
+    optimizer_state: str = option(
+        "Where the users' part of Adam is: device, half (there in 16 bits), host.", default="device"
+    )
 
 
 @unpacked
@@ -27,30 +50,7 @@ def plan(
         ),
     ] = None,
     *,
-    gpus: Annotated[int, typer.Option(help="The largest number of GPUs to consider.")] = 8,
-    gpu: Annotated[
-        str, typer.Option(help="The kind of GPU: {truepair.distributed.devices.DEVICES}.")
-    ] = "h200",
-    link: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SPEED",
-            help="What a GPU can send to the others, such as 50GB/s or 400Gbit/s. [default: that of the GPU "
-            "up to 8, 50GB/s for more]",
-        ),
-    ] = None,
-    users: Annotated[int | None, typer.Option(help="The number of users, without SOURCE.")] = None,
-    items: Annotated[int | None, typer.Option(help="The number of items, without SOURCE.")] = None,
-    pairs: Annotated[int | None, typer.Option(help="The number of pairs, without SOURCE.")] = None,
-    dim: Annotated[int, typer.Option(help="The length of the vectors.")] = 64,
-    columns: Annotated[
-        int | None,
-        typer.Option(help="Columns drawn for each block. [default: all up to 131,072 items, else 16,384]"),
-    ] = None,
-    batch: Annotated[int, typer.Option(help="The users of a block.")] = 2048,
-    optimizer_state: Annotated[
-        str, typer.Option(help="Where the users' part of Adam is: device, half (there in 16 bits), host.")
-    ] = "device",
+    args: PlanOptions,
     console: Console,
 ) -> None:
     """Plan training on GPUs: its time and memory, and how many to use.
@@ -63,16 +63,18 @@ def plan(
     from truepair.distributed.devices import DEVICES, link_speed
     from truepair.distributed.plan import plan as planned
 
-    check_choice("optimizer_state", optimizer_state, PLACES)
-    device = DEVICES[check_choice("gpu", gpu, DEVICES)]
-    check_whole("gpus", gpus, 1, 65536)
-    for name, value in (("dim", dim), ("batch", batch), ("columns", 1 if columns is None else columns)):
-        check_whole(name, value, 1)
-    shape = _shape(source, {"users": users, "items": items, "pairs": pairs})
-    size = TrainingSize(*shape, dim, batch, columns_of(shape[1], columns), "adam", optimizer_state)
-    speed = None if link is None else link_speed(link)
-    found = planned(size, device, gpus, speed)
-    command = None if found.best is None else _command(found, source, columns)
+    check_choice("optimizer_state", args.optimizer_state, PLACES)
+    device = DEVICES[check_choice("gpu", args.gpu, DEVICES)]
+    check_whole("gpus", args.gpus, 1, 65536)
+    for name in ("dim", "batch", "columns"):
+        if (value := getattr(args, name)) is not None:
+            check_whole(name, value, 1)
+    shape = _shape(source, {"users": args.users, "items": args.items, "pairs": args.pairs})
+    n_columns = columns_of(shape[1], args.columns)
+    size = TrainingSize(*shape, args.dim, args.batch, n_columns, "adam", args.optimizer_state)
+    speed = None if args.link is None else link_speed(args.link)
+    found = planned(size, device, args.gpus, speed)
+    command = None if found.best is None else _command(found, source, args.columns)
     console.give(_text(found, command), _facts(found, command))
 
 
@@ -105,7 +107,7 @@ def _command(found: Plan, source: str | None, columns: int | None) -> str:
 
     size, best = found.size, found.best
     assert best is not None
-    args = ["fit", source or _FOLDER, "-o", "model.truepair", "--dim", str(size.dim)]
+    args = ["fit", source or "FOLDER", "-o", "model.truepair", "--dim", str(size.dim)]
     args += ["--batch-size", str(size.batch_size)]
     args += [] if columns is None else ["--set", f"sampler.columns={columns}"]
     args += [] if size.state == "device" else ["--set", f"optimizer_state={size.state}"]
@@ -134,11 +136,8 @@ def _text(found: Plan, command: str | None) -> str:
     if best is None:
         least = min(each.device_bytes for each in found.estimates)
         remedies = found.remedies()
-        what = (
-            f"Would fit: {'; '.join(remedies)}."
-            if remedies
-            else "Draw fewer columns, or lower dim and batch."
-        )
+        would_fit = f"Would fit: {'; '.join(remedies)}."
+        what = would_fit if remedies else "Draw fewer columns, or lower dim and batch."
         lines.append(
             f"It does not fit: a device needs {least / 1e9:,.1f} GB or more and has "
             f"{device.memory / 1e9:,.0f} GB, of which {FITTING:.0%} are planned. {what}"
@@ -152,16 +151,15 @@ def _text(found: Plan, command: str | None) -> str:
     return "\n".join([*lines, f"  {command}"])
 
 
-def table_row(each: Estimate, is_best: bool) -> dict[str, Any]:
+def table_row(each: Estimate, is_best: bool) -> Json:
     """A line of the table."""
     parts = {name: _seconds(getattr(each, name)) for name in ("products", "memory", "wire", "host")}
-    gigabytes = f"{each.device_bytes / 1e9:,.1f}"
     fits = "no" if not each.fits else "yes, recommended" if is_best else "yes"
     return {
         "GPUs": each.ranks,
         "an epoch": _seconds(each.seconds),
         **parts,
-        "GB a device": gigabytes,
+        "GB a device": f"{each.device_bytes / 1e9:,.1f}",
         "fits": fits,
     }
 
@@ -170,19 +168,9 @@ def _seconds(value: float) -> str:
     return f"{value:,.0f} s" if value >= 100 else f"{value:.1f} s" if value >= 1 else f"{1e3 * value:.1f} ms"
 
 
-def _facts(found: Plan, command: str | None) -> dict[str, Any]:
+def _facts(found: Plan, command: str | None) -> Json:
     estimates = [{**each._asdict(), "seconds": each.seconds} for each in found.estimates]
-    return {
-        **_shown(found.size),
-        "gpu": found.device.name,
-        "estimates": estimates,
-        "recommended": None if found.best is None else found.best.ranks,
-        "command": command,
-        "would_fit": found.remedies(),
-    }
-
-
-def _shown(size: TrainingSize) -> dict[str, Any]:
+    size = found.size
     return {
         "users": size.n_users,
         "items": size.n_items,
@@ -191,4 +179,9 @@ def _shown(size: TrainingSize) -> dict[str, Any]:
         "batch": size.batch_size,
         "columns": size.n_columns,
         "optimizer_state": size.state,
+        "gpu": found.device.name,
+        "estimates": estimates,
+        "recommended": None if found.best is None else found.best.ranks,
+        "command": command,
+        "would_fit": found.remedies(),
     }

@@ -1,42 +1,39 @@
 """`truepair prior`: an estimate of the share of positives among unlabelled pairs."""
 
+# ruff: noqa: RUF009  an option() is a field
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING
 
-import typer
-
-from truepair.cli.console import Console, aligned
-from truepair.cli.options import SourceText, unpacked
+from truepair.cli.console import Console, aligned, text_of
+from truepair.cli.options import SourceText, option, unpacked
 from truepair.cli.sources import Reading, described
-from truepair.cli.table_files import WRITERS, check_output, format_of
+from truepair.cli.table_files import check_output, format_of, write_table
 from truepair.errors import InputError
-from truepair.storage.atomic import atomic_write
 
 if TYPE_CHECKING:
     from truepair.data.interactions import Interactions
     from truepair.prior import PriorEstimate
+    from truepair.storage.types import Json
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
+@dataclass(frozen=True, kw_only=True)
+class PriorOptions:
+    """Options of `prior` alone."""
+
+    plot: Path | None = option("Draw the curves behind each method to this .svg or .png file.")
+    per_user: Path | None = option("Write τ of each user to this .csv, .parquet or .jsonl file.")
+    resamples: int = option("The number of bootstrap resamples for the interval.", default=100)
+    seed: int = option("The seed of the hold-out and of the training.", default=0)
+    device: str = option("The device: auto, cpu, cuda.", default="auto")
+
+
 @unpacked
-def prior(
-    source: SourceText,
-    *,
-    plot: Annotated[
-        Path | None, typer.Option(help="Draw the curves behind each method to this .svg or .png file.")
-    ] = None,
-    per_user: Annotated[
-        Path | None, typer.Option(help="Write τ of each user to this .csv, .parquet or .jsonl file.")
-    ] = None,
-    resamples: Annotated[int, typer.Option(help="The number of bootstrap resamples for the interval.")] = 100,
-    seed: Annotated[int, typer.Option(help="The seed of the hold-out and of the training.")] = 0,
-    device: Annotated[str, typer.Option(help="The device: auto, cpu, cuda.")] = "auto",
-    reading: Reading,
-    console: Console,
-) -> None:
+def prior(source: SourceText, args: PriorOptions, reading: Reading, console: Console) -> None:
     """Estimate τ, the share of positives among unlabelled pairs.
 
     A short training without a fifth of the pairs shows how these score among the unlabelled pairs. If the
@@ -47,20 +44,22 @@ def prior(
     """
     from truepair.prior import estimate_prior
 
-    chosen = _check_files(plot, per_user)
+    chosen = _check_files(args.plot, args.per_user)
     pairs = reading.interactions(source, not console.quiet)
     console.say(described(pairs))
-    found = estimate_prior(pairs, resamples=resamples, seed=seed, device=device, progress=not console.quiet)
-    if plot is not None:
+    found = estimate_prior(
+        pairs, resamples=args.resamples, seed=args.seed, device=args.device, progress=not console.quiet
+    )
+    if args.plot is not None:
         from truepair.reporting.prior_figure import draw_prior
 
-        draw_prior(found, plot)
-    if per_user is not None and chosen is not None:
+        draw_prior(found, args.plot)
+    if args.per_user is not None and chosen is not None:
         if found.failures:
-            raise InputError(f"{per_user} is not written. {found.verdict}")
-        _write(pairs, found, per_user, chosen)
-    written = [f"written: {path}" for path in (plot, per_user) if path is not None]
-    files = {"plot": plot and str(plot), "per_user": per_user and str(per_user)}
+            raise InputError(f"{args.per_user} is not written. {found.verdict}")
+        _write(pairs, found, args.per_user, chosen)
+    written = [f"written: {path}" for path in (args.plot, args.per_user) if path is not None]
+    files = {"plot": text_of(args.plot), "per_user": text_of(args.per_user)}
     console.give("\n".join([_text(found), *written]), _facts(found) | files)
 
 
@@ -70,18 +69,15 @@ def _check_files(plot: Path | None, per_user: Path | None) -> str | None:
         from truepair.reporting.prior_figure import check_plot
 
         check_plot(plot)
-    for path in (plot, per_user):
-        if path is not None:
-            check_output(path)
+    check_output(plot)
+    check_output(per_user)
     return format_of(per_user, None)
 
 
 def _write(pairs: Interactions, found: PriorEstimate, path: Path, format: str) -> None:
     import pyarrow as pa
 
-    table = pa.table({"user": pairs.user_ids.ids, "tau": found.user_tau})
-    with atomic_write(path) as file:
-        WRITERS[format]([table], file)
+    write_table([pa.table({"user": pairs.user_ids.ids, "tau": found.user_tau})], path, format)
 
 
 def _text(found: PriorEstimate) -> str:
@@ -121,11 +117,11 @@ def _spread(found: PriorEstimate) -> dict[str, float]:
     return {f"{share:.0%}": float(tau) for share, tau in zip(QUANTILES, values, strict=True)}
 
 
-def _facts(found: PriorEstimate) -> dict[str, Any]:
+def _facts(found: PriorEstimate) -> Json:
     from truepair.prior import LEVEL
 
     named = ("low", "high", "methods", "separation", "observed", "has_plateau", "failures", "verdict")
-    by_tau: dict[str, Any] = {"tau": found.tau, "positive": found.positive, "users": _spread(found)}
+    by_tau: Json = {"tau": found.tau, "positive": found.positive, "users": _spread(found)}
     if found.failures:
         by_tau = dict.fromkeys(by_tau)
     return {name: getattr(found, name) for name in named} | {"level": LEVEL} | by_tau

@@ -1,171 +1,143 @@
 """`truepair recommend`: lists for some users or all, to the screen, a file or a database."""
 
+# ruff: noqa: RUF009  an option() is a field
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING
 
 import typer
 
 from truepair.cli.console import Console, aligned
 from truepair.cli.id_text import as_ids, lines_of, separated, separated_or_listed
-from truepair.cli.options import ListLength, ModelFile, unpacked
-from truepair.cli.table_files import WRITERS, check_output, format_of, with_plain_ids
+from truepair.cli.options import ListLength, ModelFile, option, unpacked
+from truepair.cli.table_files import WRITERS, check_output, format_of, with_plain_ids, write_table
 from truepair.data.sources.sql_urls import is_url, without_password
 from truepair.errors import InputError, check_choice, check_whole
-from truepair.storage.atomic import atomic_write
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from truepair.data.ids import IdMap
     from truepair.recommender.estimator import Recommender
+    from truepair.storage.types import Ids, Json
 
 _PART = 2048  # users at a time
 
 
+@dataclass(frozen=True, kw_only=True)
+class RecommendOptions:
+    """Options of `recommend`."""
+
+    users: str | None = option("The users. [default: all]", metavar="A,B,…")
+    users_file: Path | None = option("A file with one user id per line; `-` is stdin.")
+    k: ListLength = 10
+    output: str | None = option(
+        "A .parquet, .csv or .jsonl file, or the URL of a database. [default: the screen]",
+        "--output",
+        "-o",
+        metavar="FILE|URL",
+    )
+    table: str | None = option(
+        "The table of the database, for an --output that is a URL. Its lists are replaced.", metavar="NAME"
+    )
+    format: str | None = option(
+        "The format, if not that of the file name: {truepair.cli.table_files.WRITERS}."
+    )
+    only_items: str | None = option("Recommend these items only.", metavar="A,B,…|FILE")
+    exclude_items: str | None = option("Recommend none of these items.", metavar="A,B,…|FILE")
+    exclude_pairs: str | None = option(
+        "A file or URL#table of users and items, a pair a row: never this item for this user.", metavar="FILE"
+    )
+    items: str | None = option(
+        "A file or URL#table with one row an item, for --where and --quota.", metavar="TABLE"
+    )
+    where: str | None = option(
+        "Recommend only such items: a condition on the table, such as 'price < 10 and stock > 0'.",
+        metavar="CONDITION",
+    )
+    quota: list[str] | None = option(
+        "At most N items of each value of a column; may be given several times.", metavar="COLUMN=N"
+    )
+    diversify: float = option(
+        "From 0 up to 1: prefer items unlike those before them in the list.", default=0.0
+    )
+    explain: bool = option(
+        "Add which items of the user speak for each recommendation.", "--explain", default=False
+    )
+    include_seen: bool = option(
+        "Also recommend items that the user already has.", "--include-seen", default=False
+    )
+    unknown: str = option(
+        "For ids that the model does not know: `error`, `drop` them, or `popular` items for users.",
+        default="error",
+    )
+    cold: str = option(
+        "For users without a trained pair: `popular` items, `separate` leaves them out, `error`.",
+        default="popular",
+    )
+
+
 @unpacked
-def recommend(
-    model: ModelFile,
-    *,
-    users: Annotated[str | None, typer.Option(metavar="A,B,…", help="The users. [default: all]")] = None,
-    users_file: Annotated[
-        Path | None, typer.Option(help="A file with one user id per line; `-` is stdin.")
-    ] = None,
-    k: ListLength = 10,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE|URL",
-            help="A .parquet, .csv or .jsonl file, or the URL of a database. [default: the screen]",
-        ),
-    ] = None,
-    table: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="The table of the database, for an --output that is a URL. Its lists are replaced.",
-        ),
-    ] = None,
-    format: Annotated[
-        str | None,
-        typer.Option(help="The format, if not that of the file name: {truepair.cli.table_files.WRITERS}."),
-    ] = None,
-    only_items: Annotated[
-        str | None, typer.Option(metavar="A,B,…|FILE", help="Recommend these items only.")
-    ] = None,
-    exclude_items: Annotated[
-        str | None, typer.Option(metavar="A,B,…|FILE", help="Recommend none of these items.")
-    ] = None,
-    exclude_pairs: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="A file or URL#table of users and items, a pair a row: never this item for this user.",
-        ),
-    ] = None,
-    items: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TABLE", help="A file or URL#table with one row an item, for --where and --quota."
-        ),
-    ] = None,
-    where: Annotated[
-        str | None,
-        typer.Option(
-            metavar="CONDITION",
-            help="Recommend only such items: a condition on the table, such as 'price < 10 and stock > 0'.",
-        ),
-    ] = None,
-    quota: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COLUMN=N", help="At most N items of each value of a column; may be given several times."
-        ),
-    ] = None,
-    diversify: Annotated[
-        float, typer.Option(help="From 0 up to 1: prefer items unlike those before them in the list.")
-    ] = 0.0,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Add which items of the user speak for each recommendation.")
-    ] = False,
-    include_seen: Annotated[
-        bool, typer.Option("--include-seen", help="Also recommend items that the user already has.")
-    ] = False,
-    unknown: Annotated[
-        str,
-        typer.Option(
-            help="For ids that the model does not know: `error`, `drop` them, or `popular` items for users."
-        ),
-    ] = "error",
-    cold: Annotated[
-        str,
-        typer.Option(
-            help="For users without a trained pair: `popular` items, `separate` leaves them out, `error`."
-        ),
-    ] = "popular",
-    console: Console,
-) -> None:
+def recommend(model: ModelFile, args: RecommendOptions, console: Console) -> None:
     """Recommend items to some users or to all.
 
     The result is a table of user, item, score, rank; with --explain also because, rest, popularity.
     """
     from truepair.recommender.estimator import Recommender
 
-    check_whole("k", k, 1)
-    check_choice("unknown", unknown, ["error", "popular", "drop"])
-    check_choice("cold", cold, ["popular", "separate", "error"])
-    target = _target(output, table, format, explain)
+    check_whole("k", args.k, 1)
+    check_choice("unknown", args.unknown, ["error", "popular", "drop"])
+    check_choice("cold", args.cold, ["popular", "separate", "error"])
+    format = _checked_format(args)
     fitted = Recommender.load(model)
-    people = _people(fitted, users, users_file)
+    users = _users(fitted, args.users, args.users_file)
     parts = fitted.recommend_in_parts(
-        people,
-        k,
-        exclude_seen=not include_seen,
-        exclude_items=_excluded(fitted, exclude_items, exclude_pairs),
-        only_items=_items(fitted, only_items),
-        items=items,
-        where=where,
-        quota=_quota(quota),
-        diversify=diversify,
-        explain=explain,
-        unknown=cast(Any, unknown),
-        cold=cast(Any, cold),
+        users,
+        args.k,
+        exclude_seen=not args.include_seen,
+        exclude_items=_excluded(fitted, args.exclude_items, args.exclude_pairs),
+        only_items=_items(fitted, args.only_items),
+        items=args.items,
+        where=args.where,
+        quota=_quota(args.quota),
+        diversify=args.diversify,
+        explain=args.explain,
+        unknown=args.unknown,
+        cold=args.cold,
         part=_PART,
     )
-    if n_cold := _n_cold(fitted, people):
-        how = "left out" if cold == "separate" else "they get the most popular items"
+    if n_cold := _n_cold(fitted, users):
+        how = "left out" if args.cold == "separate" else "they get the most popular items"
         console.say(f"{n_cold:,} users have no trained pair: {how}")
-    count = fitted.seen_.n_users if people is None else len(people)
-    _put(_shown(parts, count, not console.quiet and output is not None), target, console)
+    if args.output is not None and not console.quiet:
+        parts = _with_progress(parts, fitted.seen_.n_users if users is None else len(users))
+    _put(parts, args, format, console)
 
 
-def _people(fitted: Recommender, users: str | None, users_file: Path | None) -> Any:
+def _users(fitted: Recommender, users: str | None, users_file: Path | None) -> pa.Array | None:
     if users is not None and users_file is not None:
         raise InputError("--users and --users-file exclude each other; give one of them.")
-    if users is None and users_file is None:
-        return None
-    texts = separated(users, "user") if users is not None else lines_of(cast(Path, users_file), "user")
-    return as_ids(texts, fitted.seen_.user_ids, "user")
+    if users is not None:
+        return as_ids(separated(users, "user"), fitted.seen_.user_ids, "user")
+    return None if users_file is None else as_ids(lines_of(users_file, "user"), fitted.seen_.user_ids, "user")
 
 
-def _n_cold(fitted: Recommender, people: Any) -> int:
+def _n_cold(fitted: Recommender, users: Ids | None) -> int:
     """How many of these users have no trained pair, though the model knows them."""
     trained, known = fitted.history_.users, fitted.seen_.user_ids
-    codes = known.find(known.ids if people is None else people, "user")
+    codes = known.find(known.ids if users is None else users, "user")
     return int((~trained[codes[codes >= 0]]).sum())
 
 
-def _items(fitted: Recommender, text: str | None) -> Any:
+def _items(fitted: Recommender, text: str | None) -> pa.Array | None:
     return None if text is None else as_ids(separated_or_listed(text, "item"), fitted.seen_.item_ids, "item")
 
 
-def _excluded(fitted: Recommender, items: str | None, pairs: str | None) -> Any:
+def _excluded(fitted: Recommender, items: str | None, pairs: str | None) -> Ids | dict[object, list[object]]:
     """The items that nobody must get, or a mapping of users to the items that they must not get."""
     if pairs is None:
         return _items(fitted, items)
@@ -182,9 +154,9 @@ def _excluded(fitted: Recommender, items: str | None, pairs: str | None) -> Any:
     return {user: [names[item] for item in found.items_of(code)] for code, user in enumerate(users)}
 
 
-def _of_type(ids: IdMap, known: IdMap, what: str) -> list[Any]:
+def _of_type(ids: IdMap, known: IdMap, what: str) -> list[object]:
     """The ids of a file, with the type of those of the model."""
-    values: list[Any] = ids.ids.to_pylist()
+    values: list[object] = ids.ids.to_pylist()
     if ids.ids.type == known.ids.type:
         return values
     return list(as_ids([str(value) for value in values], known, what).to_pylist())
@@ -200,28 +172,18 @@ def _quota(texts: list[str] | None) -> dict[str, int] | None:
     return found or None
 
 
-@dataclass(frozen=True)
-class _Target:
-    """Where the lists go: a table of a database, a file, or else the screen."""
-
-    path: Path | None = None
-    format: str | None = None
-    url: str | None = field(default=None, repr=False)
-    table: str = ""
-
-
-def _target(output: str | None, table: str | None, format: str | None, explain: bool) -> _Target:
-    """The target, which is checked before any work is done."""
+def _checked_format(args: RecommendOptions) -> str | None:
+    """Check the output before any work is done; the format of a file, None for a database or the screen."""
+    output, table, format = args.output, args.table, args.format
     if output is None or not is_url(output):
         if table is not None:
             raise InputError(
                 f"--table {table} needs a database: -o sqlite:///shop.db; leave it out for files."
             )
         path = None if output is None else Path(output)
-        chosen = format_of(path, format)
-        if path is not None:
-            check_output(path)
-        return _Target(path, chosen)
+        format = format_of(path, format)
+        check_output(path)
+        return format
     if table is None:
         raise InputError(
             f"{without_password(output)} is a database; name the table of the lists: --table lists."
@@ -230,48 +192,45 @@ def _target(output: str | None, table: str | None, format: str | None, explain: 
         raise InputError(f"--format {format} has no effect on a database; leave it out.")
     from truepair.data.sources.sql_writing import check_target
 
-    columns = ["user", "item", "score", "rank", *(["because", "rest", "popularity"] if explain else [])]
-    database = check_target(output, table, columns)
-    if database.path is not None:
-        check_output(database.path)
-    return _Target(url=output, table=table)
+    columns = ["user", "item", "score", "rank", *(["because", "rest", "popularity"] if args.explain else [])]
+    check_output(check_target(output, table, columns).path)
+    return None
 
 
-def _put(parts: Iterable[pa.Table], target: _Target, console: Console) -> None:
-    output, chosen = target.path, target.format
-    if target.url is not None:
-        from truepair.data.sources.sql_writing import write_table
+def _put(parts: Iterator[pa.Table], args: RecommendOptions, format: str | None, console: Console) -> None:
+    output = args.output
+    if output is not None and args.table is not None:
+        from truepair.data.sources import sql_writing
 
-        count, shown = write_table(_stream(parts), target.url, target.table), without_password(target.url)
-        facts = {"output": shown, "table": target.table, "rows": count}
-        console.done(f"{count:,} rows saved to table {target.table} of {shown}", facts)
-    elif output is not None and chosen is not None:
-        counted = _Counted(parts)
-        with atomic_write(output) as file:
-            WRITERS[chosen](counted, file)
-        facts = {"output": str(output), "format": chosen, "rows": counted.rows}
-        console.done(f"{counted.rows:,} rows saved to {output}", facts)
-    elif chosen is None or console.json:
+        count = sql_writing.write_table(_stream(parts), output, args.table)
+        facts: Json = {"output": without_password(output), "table": args.table, "rows": count}
+        console.done(f"{count:,} rows saved to table {args.table} of {facts['output']}", facts)
+    elif output is not None and format is not None:
+        count = write_table(parts, Path(output), format)
+        console.done(
+            f"{count:,} rows saved to {Path(output)}",
+            {"output": str(Path(output)), "format": format, "rows": count},
+        )
+    elif format is None or console.json:
         rows = [row for part in parts for row in with_plain_ids(part).to_pylist()]
         console.give(aligned([_readable(row) for row in rows]), rows)
-    elif chosen == "parquet":
+    elif format == "parquet":
         raise InputError("Parquet cannot be printed; give a file: -o lists.parquet.")
     else:
         stdout = typer.get_binary_stream("stdout")
-        WRITERS[chosen](parts, stdout)
+        WRITERS[format](parts, stdout)
         stdout.flush()
 
 
-def _stream(parts: Iterable[pa.Table]) -> pa.RecordBatchReader:
+def _stream(parts: Iterator[pa.Table]) -> pa.RecordBatchReader:
     import pyarrow as pa
 
-    parts = iter(parts)
     first = next(parts)
     batches = (batch for part in chain([first], parts) for batch in part.to_batches())
     return pa.RecordBatchReader.from_batches(first.schema, batches)
 
 
-def _readable(row: dict[str, Any]) -> dict[str, Any]:
+def _readable(row: Json) -> Json:
     """A row for the screen: reasons as one line, no number where there is none."""
     if "because" not in row:
         return row
@@ -279,28 +238,9 @@ def _readable(row: dict[str, Any]) -> dict[str, Any]:
     return {**row, "rest": "" if row["rest"] is None else row["rest"], "because": because}
 
 
-class _Counted:
-    """Tables passed through, and the number of their rows."""
+def _with_progress(parts: Iterator[pa.Table], users: int) -> Iterator[pa.Table]:
+    """The parts, with a progress bar on stderr."""
+    from rich.console import Console as Terminal
+    from rich.progress import track
 
-    def __init__(self, parts: Iterable[pa.Table]) -> None:
-        self.parts, self.rows = parts, 0
-
-    def __iter__(self) -> Iterator[pa.Table]:
-        for part in self.parts:
-            self.rows += len(part)
-            yield part
-
-
-def _shown(parts: Iterable[pa.Table], users: int, shown: bool) -> Iterator[pa.Table]:
-    """The parts, with a progress bar on stderr if `shown`."""
-    if not shown:
-        yield from parts
-        return
-    import rich.console
-    from rich.progress import Progress
-
-    with Progress(console=rich.console.Console(stderr=True)) as bar:
-        task = bar.add_task(f"{users:,} users", total=users)
-        for place, part in enumerate(parts, start=1):
-            bar.update(task, completed=min(place * _PART, users))
-            yield part
+    yield from track(parts, f"{users:,} users", -(-users // _PART), console=Terminal(stderr=True))

@@ -1,21 +1,94 @@
 """`truepair serve`: answer requests for lists over HTTP, and store what users do."""
 
+# ruff: noqa: RUF009  an option() is a field
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any, cast
+from typing import Annotated, Literal, cast
 
 import typer
 
 from truepair.cli.console import Console
-from truepair.cli.options import DataDir, unpacked
+from truepair.cli.options import DataDir, option, option_name, unpacked
 from truepair.cli.sources import kind_numbers
 from truepair.cli.table_files import check_output
 from truepair.data.sources.sql_urls import is_url
 from truepair.errors import InputError, check_choice, check_number, check_whole
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeOptions:
+    """Options of `serve`."""
+
+    demonstrate: bool = option(
+        "Serve MovieLens-100k, or a simulated world without it, to simulated visitors. Events go to a "
+        "temporary folder unless you give --store.",
+        "--demo",
+        default=False,
+    )
+    data_dir: DataDir = None
+    beside: Path | None = option(
+        "A second model file, whose lists the page shows beside the others.", metavar="MODEL"
+    )
+    host: str = option(
+        "The address to listen on. Without tokens, this machine's own alone.", default="127.0.0.1"
+    )
+    port: int = option("The port; 0 takes a free one.", default=8000)
+    store: str | None = option(
+        "Where events, items and users are kept: an SQLite file, or postgresql://user@host/name. [default: "
+        "beside the model, .events.sqlite]",
+        metavar="FILE|URL",
+    )
+    items: str | None = option(
+        "One row an item: titles and pictures for the page, and columns for where and quota. [default: the "
+        "items of the store]",
+        metavar="TABLE",
+    )
+    feedback: str | None = option(
+        "The kinds of events and their weights, the default first; below 0 is a dislike. [default: "
+        "like=1,dislike=-1]",
+        metavar="KIND=NUMBER,…",
+    )
+    tokens: Path | None = option(
+        'A TOML file with lines such as read = ["TOKEN"], for read, write and admin. TRUEPAIR_READ_TOKEN '
+        "and the like are used too.",
+        metavar="FILE",
+    )
+    retrain: str | None = option(
+        "Train a candidate this often, such as 6h or 30min, and serve it if it is not worse.", metavar="TIME"
+    )
+    retrain_events: int | None = option("Train a candidate after this many new events.")
+    retrain_by: str = option("update or fit; auto updates, and fits where much is new.", default="auto")
+    judge_people: int = option("With fewer users to judge by, a candidate is not trained.", default=30)
+    max_body: int = option("The most bytes of a request.", default=1 << 20)
+    max_k: int = option("The longest list that may be asked for.", default=1000)
+    max_users: int = option("The most users in one request.", default=1000)
+    max_events: int = option("The most events in one request.", default=1000)
+    timeout: float = option("Seconds until a request is answered, or refused.", default=30.0)
+    gather: int = option("The most requests for lists that are computed together.", default=64)
+    index: str = option(
+        "How lists are searched: exact, ivf, hnsw, or auto: exact up to 200,000 items, ivf above. An index "
+        "needs the extra ann.",
+        default="auto",
+    )
+    recall: float = option(
+        "The share of the exact lists that an index must find, or lists are exact.", default=0.99
+    )
+    rate: float | None = option(
+        "The most requests a second for each token, or for each address without tokens. [default: no limit]",
+        metavar="N",
+    )
+    log_requests: bool | None = option(
+        "Write a line to stderr for each request. [default: yes, but not with --demo]",
+        "--log-requests/--no-log-requests",
+        show_default=False,
+    )
+    log_people: bool = option(
+        "Log addresses as asked for, with ids of users and items.", "--log-people", default=False
+    )
 
 
 @unpacked
@@ -25,110 +98,7 @@ def serve(
         typer.Argument(metavar="[MODEL]", help="A model file saved by `truepair fit`; none with --demo."),
     ] = None,
     *,
-    demonstrate: Annotated[
-        bool,
-        typer.Option(
-            "--demo",
-            help="Serve MovieLens-100k, or a simulated world without it, to simulated visitors. Events go to "
-            "a temporary folder unless you give --store.",
-        ),
-    ] = False,
-    data_dir: DataDir = None,
-    beside: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="MODEL", help="A second model file, whose lists the page shows beside the others."
-        ),
-    ] = None,
-    host: Annotated[
-        str, typer.Option(help="The address to listen on. Without tokens, this machine's own alone.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The port; 0 takes a free one.")] = 8000,
-    store: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE|URL",
-            help="Where events, items and users are kept: an SQLite file, or postgresql://user@host/name. "
-            "[default: beside the model, .events.sqlite]",
-        ),
-    ] = None,
-    items: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TABLE",
-            help="One row an item: titles and pictures for the page, and columns for where and quota. "
-            "[default: the items of the store]",
-        ),
-    ] = None,
-    feedback: Annotated[
-        str | None,
-        typer.Option(
-            metavar="KIND=NUMBER,…",
-            help="The kinds of events and their weights, the default first; below 0 is a dislike. "
-            "[default: like=1,dislike=-1]",
-        ),
-    ] = None,
-    tokens: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help='A TOML file with lines such as read = ["TOKEN"], for read, write and admin. '
-            "TRUEPAIR_READ_TOKEN and the like are used too.",
-        ),
-    ] = None,
-    retrain: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Train a candidate this often, such as 6h or 30min, and serve it if it is not worse.",
-        ),
-    ] = None,
-    retrain_events: Annotated[
-        int | None, typer.Option(help="Train a candidate after this many new events.")
-    ] = None,
-    retrain_by: Annotated[
-        str,
-        typer.Option(help="update or fit; auto updates, and fits where much is new."),
-    ] = "auto",
-    judge_people: Annotated[
-        int, typer.Option(help="With fewer users to judge by, a candidate is not trained.")
-    ] = 30,
-    max_body: Annotated[int, typer.Option(help="The most bytes of a request.")] = 1 << 20,
-    max_k: Annotated[int, typer.Option(help="The longest list that may be asked for.")] = 1000,
-    max_users: Annotated[int, typer.Option(help="The most users in one request.")] = 1000,
-    max_events: Annotated[int, typer.Option(help="The most events in one request.")] = 1000,
-    timeout: Annotated[float, typer.Option(help="Seconds until a request is answered, or refused.")] = 30.0,
-    gather: Annotated[int, typer.Option(help="The most requests for lists that are computed together.")] = 64,
-    index: Annotated[
-        str,
-        typer.Option(
-            help="How lists are searched: exact, ivf, hnsw, or auto: exact up to 200,000 items, ivf above. "
-            "An index needs the extra ann."
-        ),
-    ] = "auto",
-    recall: Annotated[
-        float,
-        typer.Option(help="The share of the exact lists that an index must find, or lists are exact."),
-    ] = 0.99,
-    rate: Annotated[
-        float | None,
-        typer.Option(
-            metavar="N",
-            help="The most requests a second for each token, or for each address without tokens. "
-            "[default: no limit]",
-        ),
-    ] = None,
-    log_requests: Annotated[
-        bool | None,
-        typer.Option(
-            "--log-requests/--no-log-requests",
-            help="Write a line to stderr for each request. [default: yes, but not with --demo]",
-            show_default=False,
-        ),
-    ] = None,
-    log_people: Annotated[
-        bool, typer.Option("--log-people", help="Log addresses as asked for, with ids of users and items.")
-    ] = False,
+    args: ServeOptions,
     console: Console,
 ) -> None:
     """Serve a model over HTTP, including events from seconds ago.
@@ -151,54 +121,59 @@ def serve(
     from truepair.serving.retraining.schedule import Schedule
     from truepair.serving.retraining.versions import Versions
     from truepair.serving.web.app import Service
-    from truepair.serving.web.logs import RequestLog
+    from truepair.serving.web.monitoring import RequestLog
     from truepair.serving.web.retraining import AutomaticRetraining
     from truepair.serving.web.running import bound_socket, run
     from truepair.serving.web.tokens import Tokens, check_binding
 
-    check_whole("--port", port, 0, 65535)
-    check_whole("--gather", gather, 1)
-    sizes = {"--max-body": max_body, "--max-k": max_k, "--max-users": max_users, "--max-events": max_events}
-    for name, size in sizes.items():
-        check_whole(name, size, 1)
-    check_number("--timeout", timeout, 0, open_low=True)
-    check_number("--recall", recall, 0, 1, open_low=True)
-    if rate is not None:
-        check_number("--rate", rate, 0, 1e6, open_low=True)
-    check_choice("--index", index, CHOICES)
-    limits = Limits(body=max_body, k=max_k, users=max_users, events=max_events, seconds=timeout)
-    known, kinds = Tokens.read(tokens), Kinds(kind_numbers(feedback) or Kinds().numbers)
-    check_binding(host, known)
-    _check_demo(demonstrate, {"MODEL": model, "--items": items, "--beside": beside}, data_dir)
-    with _scratch(demonstrate) as folder:
-        demo = None if folder is None else demo_files(folder, data_dir)
+    check_whole("--port", args.port, 0, 65535)
+    for name in ("gather", "max_body", "max_k", "max_users", "max_events"):
+        check_whole(option_name(name), getattr(args, name), 1)
+    check_number("--timeout", args.timeout, 0, open_low=True)
+    check_number("--recall", args.recall, 0, 1, open_low=True)
+    if args.rate is not None:
+        check_number("--rate", args.rate, 0, 1e6, open_low=True)
+    check_choice("--index", args.index, CHOICES)
+    limits = Limits(
+        body=args.max_body, k=args.max_k, users=args.max_users, events=args.max_events, seconds=args.timeout
+    )
+    known = Tokens.read(args.tokens)
+    kinds = Kinds() if args.feedback is None else Kinds(kind_numbers(args.feedback))
+    check_binding(args.host, known)
+    _check_demo(model, args)
+    with TemporaryDirectory(prefix="truepair-demo-") if args.demonstrate else nullcontext() as folder:
+        demo = None if folder is None else demo_files(Path(folder), args.data_dir)
         if demo is not None:
             console.say(demo.note)
-            model, items, beside = demo.model, str(demo.items), demo.beside
+            model, args = demo.model, replace(args, items=str(demo.items), beside=demo.beside)
         assert model is not None
-        place = str(model.with_suffix(".events.sqlite")) if store is None else store
+        place = str(model.with_suffix(".events.sqlite")) if args.store is None else args.store
         if not is_url(place):
             if Path(place).resolve() == model.resolve():
                 raise InputError(f"--store {place} is the model; give another file.")
             check_output(Path(place))
-        choice = IndexChoice(index, recall, model.with_suffix(".index"), console.say)
-        schedule = Schedule.of(retrain, retrain_events)
-        plan = RetrainingPlan(str(model), place, dict(kinds.numbers), cast(Any, retrain_by), judge_people)
+        choice = IndexChoice(args.index, args.recall, model.with_suffix(".index"), console.say)
+        schedule = Schedule.of(args.retrain, args.retrain_events)
+        by = cast(Literal["auto", "update", "fit"], args.retrain_by)
+        plan = RetrainingPlan(str(model), place, dict(kinds.numbers), by, args.judge_people)
         versions = Versions(model)
         state = versions.open()
         fitted = Recommender.load(versions.path(state.current))
-        if retrain is not None or retrain_events is not None:
+        if args.retrain is not None or args.retrain_events is not None:
             check_retrainable(fitted)
-        table = None if items is None else read_items(items, fitted.seen_.item_ids)
-        second = None if beside is None else (beside.name, Recommender.load(beside))
+        table = None if args.items is None else read_items(args.items, fitted.seen_.item_ids)
+        second = None if args.beside is None else (args.beside.name, Recommender.load(args.beside))
         visitors = None if demo is None else Visitors(demo.future)
         if visitors is not None:
             known = visitors.with_token(known)
-        log = RequestLog(requests=demo is None if log_requests is None else log_requests, with_ids=log_people)
-        with bound_socket(host, port, known) as listening:
+        log = RequestLog(
+            requests=demo is None if args.log_requests is None else args.log_requests,
+            with_ids=args.log_people,
+        )
+        with bound_socket(args.host, args.port, known) as listening:
             service = Service(
                 fitted, place, items=table, kinds=kinds, tokens=known, limits=limits, log=log,
-                gathered=gather, name=model.name, index=choice, rate=rate,
+                gathered=args.gather, name=model.name, index=choice, rate=args.rate,
             )  # fmt: skip
             service.served.version = state.current
             retraining = AutomaticRetraining(service, versions, plan, schedule)
@@ -222,22 +197,12 @@ def serve(
         console.say("stopped")
 
 
-def _check_demo(demonstrate: bool, given: dict[str, object], data_dir: Path | None) -> None:
+def _check_demo(model: Path | None, args: ServeOptions) -> None:
     """Raise unless there is either a model or the demo, and nothing without effect."""
-    if not demonstrate and given["MODEL"] is None:
+    if not args.demonstrate and model is None:
         raise InputError("there is no MODEL; give a model file saved by `truepair fit`, or --demo.")
-    if not demonstrate and data_dir is not None:
-        raise InputError(f"--data-dir {data_dir} has no effect without --demo; leave it out.")
-    for name, value in given.items():
-        if demonstrate and value is not None:
+    if not args.demonstrate and args.data_dir is not None:
+        raise InputError(f"--data-dir {args.data_dir} has no effect without --demo; leave it out.")
+    for name, value in (("MODEL", model), ("--items", args.items), ("--beside", args.beside)):
+        if args.demonstrate and value is not None:
             raise InputError(f"{name} {value} has no effect with --demo, which brings its own; leave it out.")
-
-
-@contextmanager
-def _scratch(demonstrate: bool) -> Iterator[Path | None]:
-    """A folder for the files of the demo, which is removed in the end."""
-    if not demonstrate:
-        yield None
-        return
-    with TemporaryDirectory(prefix="truepair-demo-") as folder:
-        yield Path(folder)

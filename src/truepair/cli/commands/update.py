@@ -1,15 +1,17 @@
-"""`truepair update`: a saved model learns from new interactions, and forgets what has expired."""
+"""`truepair update` and `add-items`: a saved model learns from new interactions, forgets, gets new items."""
 
+# ruff: noqa: RUF009  an option() is a field
 from __future__ import annotations
 
+from dataclasses import MISSING, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
 from truepair.cli.console import Console
 from truepair.cli.id_text import as_ids, separated_or_listed
-from truepair.cli.options import ModelFile, WithoutOptimizer, unpacked
+from truepair.cli.options import ModelFile, WithoutOptimizer, option, unpacked
 from truepair.cli.sources import Reading, described
 from truepair.cli.table_files import check_output
 from truepair.data.sources.sql_urls import without_password
@@ -17,6 +19,27 @@ from truepair.errors import InputError, check_choice
 
 if TYPE_CHECKING:
     from truepair.recommender.estimator import Recommender
+    from truepair.storage.types import Json
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpdateOptions:
+    """Options of `update` alone."""
+
+    output: Path = option(
+        "The file to save the model to; it may be MODEL itself.", "--output", "-o", default=MISSING
+    )
+    epochs: int | None = option(
+        "Epochs of training; 0 only gives vectors to new users and items. [default: 5]"
+    )
+    forget: str | None = option(
+        "Items to remove first: a list, or a file with one id a line.", metavar="A,B,…|FILE"
+    )
+    forget_users: str | None = option("Users to remove first, in the same way.", metavar="A,B,…|FILE")
+    unknown: str = option(
+        "For ids to forget that the model does not know: `error`, or `drop` them.", default="error"
+    )
+    no_optimizer: WithoutOptimizer = False
 
 
 @unpacked
@@ -27,28 +50,7 @@ def update(
         typer.Argument(metavar="NEW", help="New interactions: a file, the URL of a database, or a dataset."),
     ] = None,
     *,
-    output: Annotated[
-        Path,
-        typer.Option("--output", "-o", help="The file to save the model to; it may be MODEL itself."),
-    ],
-    epochs: Annotated[
-        int | None,
-        typer.Option(help="Epochs of training; 0 only gives vectors to new users and items. [default: 5]"),
-    ] = None,
-    forget: Annotated[
-        str | None,
-        typer.Option(
-            metavar="A,B,…|FILE",
-            help="Items to remove first: a list, or a file with one id a line.",
-        ),
-    ] = None,
-    forget_users: Annotated[
-        str | None, typer.Option(metavar="A,B,…|FILE", help="Users to remove first, in the same way.")
-    ] = None,
-    unknown: Annotated[
-        str, typer.Option(help="For ids to forget that the model does not know: `error`, or `drop` them.")
-    ] = "error",
-    no_optimizer: WithoutOptimizer = False,
+    args: UpdateOptions,
     reading: Reading,
     console: Console,
 ) -> None:
@@ -58,26 +60,27 @@ def update(
     """
     from truepair.recommender.estimator import Recommender
 
-    check_output(output)
-    check_choice("unknown", unknown, ["error", "drop"])
-    if source is None and forget is None and forget_users is None:
+    check_output(args.output)
+    check_choice("unknown", args.unknown, ["error", "drop"])
+    if source is None and args.forget is None and args.forget_users is None:
         raise InputError("give new interactions, --forget or --forget-users; else there is nothing to do.")
-    if source is None and epochs is not None:
-        raise InputError(f"--epochs {epochs} has no effect without new interactions; leave it out.")
+    if source is None and args.epochs is not None:
+        raise InputError(f"--epochs {args.epochs} has no effect without new interactions; leave it out.")
     fitted = Recommender.load(model)
     before = len(fitted.facts_.get("updates", []))
-    if forget is not None or forget_users is not None:
-        _forget(fitted, forget, forget_users, unknown)
+    if args.forget is not None or args.forget_users is not None:
+        _forget(fitted, args.forget, args.forget_users, args.unknown)
     if source is not None:
         data = reading.interactions(source, progress=not console.quiet)
         console.say(described(data))
-        fitted.update(data, epochs=epochs, progress=not console.quiet)
-    fitted.save(output, updatable=not no_optimizer)
+        fitted.update(data, epochs=args.epochs, progress=not console.quiet)
+    fitted.save(args.output, updatable=not args.no_optimizer)
     records = fitted.facts_.get("updates", [])[before:]
     seen = fitted.seen_
     sizes = {"users": seen.n_users, "items": seen.n_items, "pairs": len(seen)}
-    facts = {"source": source and without_password(source), "model": str(output), **sizes, "updates": records}
-    console.done("\n".join([*map(_line, records), f"saved to {output}"]), facts)
+    facts = {"source": source and without_password(source), "model": str(args.output), **sizes}
+    text = "\n".join([*map(_line, records), f"saved to {args.output}"])
+    console.done(text, {**facts, "updates": records})
 
 
 def _forget(fitted: Recommender, items: str | None, users: str | None, unknown: str) -> None:
@@ -87,14 +90,52 @@ def _forget(fitted: Recommender, items: str | None, users: str | None, unknown: 
         for what, text in (("items", items), ("users", users))
         if text is not None
     }
-    fitted.forget(**named, unknown=cast(Any, unknown))
+    fitted.forget(**named, unknown=cast(Literal["error", "drop"], unknown))
 
 
-def _line(record: dict[str, Any]) -> str:
-    """A record of an update for people: its counts."""
+def _line(record: Json) -> str:
+    """A record of an update: its counts."""
     shown = [
         f"{name} {value:,}" if isinstance(value, int) else f"{name} {value:.4f}"
         for name, value in record.items()
         if isinstance(value, int | float)
     ]
     return ", ".join(shown)
+
+
+@unpacked
+def add_items(
+    model: ModelFile,
+    table: Annotated[
+        str,
+        typer.Argument(
+            metavar="TABLE",
+            help="A file or URL#table with one row an item: new items; for a model without features, all "
+            "known ones too.",
+        ),
+    ],
+    *,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The file to save the model to.")],
+    popularity: Annotated[
+        float | None,
+        typer.Option(
+            help="How many users a new item is taken to have, in a model with this option. "
+            "[default: as many as a trained item]"
+        ),
+    ] = None,
+    console: Console,
+) -> None:
+    """Add items that nobody has yet to a model, by their features."""
+    from truepair.recommender.estimator import Recommender
+
+    check_output(output)
+    fitted = Recommender.load(model)
+    more = fitted.add_items(table, popularity=popularity)
+    more.save(output)
+    n = int(more.model_.added.sum() - fitted.model_.added.sum())
+    cosine = None if more.model_.item_map is None else more.model_.item_map.cosine
+    how = (
+        "" if cosine is None else f"; cosine of predicted and trained vectors {cosine:.2f}, on held-out items"
+    )
+    facts = {"model": str(output), "added": n, "items": more.seen_.n_items, "cosine": cosine}
+    console.done(f"{n:,} items are added to {more.seen_.n_items - n:,}{how}\nsaved to {output}", facts)

@@ -13,14 +13,14 @@ import numpy as np
 
 from truepair.data.ids import Codes
 from truepair.data.interactions import Step
-from truepair.data.log import pair_keys
+from truepair.data.log import pair_keys, positions
 from truepair.data.prepared.array_files import write_array
 from truepair.data.prepared.manifest import Manifest
 from truepair.data.prepared.opening import OpenedFolder
 from truepair.data.preparing.publishing import Done
 from truepair.data.preparing.row_files import Block, RowWriter, taken
 from truepair.data.reading import ReadOptions, dislikes_note, only_dislikes_error, repeats_error
-from truepair.data.rows.pairs import Repeats, codes_of, has_ties, merge, part_dislikes, positions_of, repeats
+from truepair.data.rows.pairs import Repeats, codes_of, has_ties, merge, part_dislikes, repeats
 from truepair.data.rows.weighting import Clock
 
 
@@ -138,9 +138,10 @@ class _Merging:
 
     def _in_order(self, found: Block) -> Block:
         """The columns, perhaps with positions among each user's rows as times."""
-        return (
-            {**found, "time": positions_of(found["users"], found["time"])} if self.known.in_order else found
-        )
+        if not self.known.in_order:
+            return found
+        users = found["users"]
+        return {**found, "time": positions(users - users[0], found["time"])}  # counted from the block's first
 
     def check(self, folder: Path, pairs: int) -> None:
         """Raise if there is no pair, or if pairs are repeated and must not be."""

@@ -70,10 +70,10 @@ def interactions_of(log: Log, history: tuple[Step, ...] = ()) -> Interactions:
         keys, extra = merged.keys, merged.columns
     extra.pop("decayed", None)
     users, items = codes_of(keys, len(log.item_ids))
-    more: dict[str, Any] = {"time_kind": log.time_kind, "history": history}
-    more["disliked"] = disliked if disliked is not None and len(disliked) else None
-    made = trusted_interactions(users, items, log.user_ids, log.item_ids, **extra, **more)
-    return made.made_from(Origin(policy, log))
+    disliked = disliked if disliked is not None and len(disliked) else None
+    fields: dict[str, Any] = {**extra, "time_kind": log.time_kind, "history": history}
+    fields |= {"disliked": disliked, "origin": Origin(policy, log)}
+    return trusted_interactions(users, items, log.user_ids, log.item_ids, **fields)
 
 
 def merge(keys: Codes, extra: Mapping[str, Values], duplicates: str, weighting: Weighting) -> Merged:
@@ -126,15 +126,6 @@ def has_ties(users: Codes, time: Values) -> bool:
     order = np.lexsort((time, users))
     same_user, same_time = (np.diff(column[order]) == 0 for column in (users, time))
     return bool((same_user & same_time).any())
-
-
-def positions_of(users: Codes, time: Values) -> Codes:
-    """The place 0, 1, … of each row among those of its user, by time; the users rise."""
-    firsts = np.flatnonzero(np.diff(users, prepend=-1))
-    position = np.empty(len(users), dtype=np.int64)
-    order = np.lexsort((time, users))  # each user's block stays
-    position[order] = np.arange(len(users)) - np.repeat(firsts, np.diff(firsts, append=len(users)))
-    return position
 
 
 def repeats(keys: Codes, rows: Codes | None = None) -> Repeats | None:

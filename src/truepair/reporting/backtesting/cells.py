@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from truepair.errors import check_choice
 from truepair.reporting.backtesting.periods import Period
@@ -48,7 +47,7 @@ class PeriodResults:
     metric: str
     periods: tuple[Period, ...]
     cells: tuple[Cell, ...]
-    facts: Mapping[str, Any] = field(default_factory=dict)  # data, cuts, parameters, chosen settings
+    facts: Mapping[str, object] = field(default_factory=dict)  # data, cuts, parameters, chosen settings
 
     @property
     def strategies(self) -> list[str]:
@@ -77,6 +76,17 @@ class PeriodResults:
             for name, cells in whole.items()
         ]
 
+    def summary_rows(self, missing: str) -> list[list[str]]:
+        """A head, and the summary of each strategy as text; `missing` stands for what there is not."""
+        rows = [["periods 2 on", self.metric, "known people", "of retrain", "seconds", "of retrain"]]
+        for line in self.summary():
+            known = shown(line.known, ".4f", missing)
+            shares = [shown(share, ".1%", missing) for share in (line.to_retrain, line.time_to_retrain)]
+            rows.append(
+                [line.strategy, f"{line.value:.4f}", known, shares[0], f"{line.seconds:.1f}", shares[1]]
+            )
+        return rows
+
     def notes(self) -> list[str]:
         """How to read the numbers."""
         unknown = sum(period.new_item_pairs for period in self.periods)
@@ -86,6 +96,11 @@ class PeriodResults:
             f"{unknown:,} of {pairs:,} pairs are of items that nobody had before the period: no model could "
             "recommend them, and they are not judged.",
         ]
+
+
+def shown(value: float | None, form: str, missing: str) -> str:
+    """A number as text, or the text for a missing one."""
+    return missing if value is None else format(value, form)
 
 
 def _known_mean(cells: list[Cell]) -> float | None:

@@ -6,22 +6,22 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from truepair.errors import InputError, StorageError
 from truepair.reporting.backtesting.cells import Cell
 from truepair.reporting.backtesting.strategies import STRATEGIES, restored
 from truepair.storage.atomic import atomic_write
 from truepair.storage.plain_values import is_number
+from truepair.storage.types import Json
 
 _MOST_BYTES = 1 << 26
 _OPTIONAL = ("known", "new")  # fields that may be null
 _WHOLE = ("period", "users", "known_users", "trained_users", "unknown_pairs", "train_pairs")
 
 
-def key_of(facts: Mapping[str, Any]) -> str:
+def key_of(facts: Mapping[str, object]) -> str:
     """A checksum of everything that decides the cells of a backtest."""
     return hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).hexdigest()
 
@@ -31,7 +31,7 @@ class Journal:
 
     def __init__(self, path: str | Path | None, key: str) -> None:
         self.path, self.key = None if path is None else Path(path), key
-        self.settings: dict[str, Any] | None = None
+        self.settings: Json | None = None
         self._cells: dict[tuple[int, str], Cell] = {}
         if self.path is None:
             return
@@ -48,13 +48,13 @@ class Journal:
         self._cells[cell.period, cell.strategy] = cell
         self._append({"cell": asdict(cell)})
 
-    def settle(self, settings: Mapping[str, Any] | None) -> None:
+    def settle(self, settings: Mapping[str, object] | None) -> None:
         """Keep the settings of the first period, once they are known."""
         if settings is not None and self.settings is None:
             self.settings = dict(settings)
             self._append({"settings": self.settings})
 
-    def _lines(self) -> list[dict[str, Any]]:
+    def _lines(self) -> list[Json]:
         settled = [] if self.settings is None else [{"settings": self.settings}]
         return [{"backtest": self.key}, *settled, *({"cell": asdict(cell)} for cell in self._cells.values())]
 
@@ -62,7 +62,7 @@ class Journal:
         with atomic_write(path, "the checkpoint") as file:
             file.write("".join(json.dumps(line) + "\n" for line in self._lines()).encode())
 
-    def _append(self, line: Mapping[str, Any]) -> None:
+    def _append(self, line: Mapping[str, object]) -> None:
         if self.path is None:
             return
         try:
@@ -92,27 +92,25 @@ class Journal:
                     f"line {number} of {path} is no result of a backtest: {error!r:.200}. Delete the file."
                 ) from error
 
-    def _take(self, line: Any) -> None:
+    def _take(self, line: Json) -> None:
         if set(line) == {"settings"}:
             restored(line["settings"])  # checks them
             self.settings = dict(line["settings"])
             return
         cell = Cell(**line["cell"])
-        for each in fields(Cell):
-            value = getattr(cell, each.name)
-            right = (value is None and each.name in _OPTIONAL) or _fits(each.name, value)
-            if not right:
-                raise InputError(f"{each.name} = {value!r:.60} is not allowed.")
+        for name, value in asdict(cell).items():
+            if not (value is None and name in _OPTIONAL) and not _fits(name, value):
+                raise InputError(f"{name} = {value!r:.60} is not allowed.")
         self._cells[cell.period, cell.strategy] = cell
 
 
-def _fits(name: str, value: Any) -> bool:
+def _fits(name: str, value: object) -> bool:
     if name == "strategy":
         return value in STRATEGIES
     return is_number(value) and (name not in _WHOLE or (isinstance(value, int) and value >= 0))
 
 
-def _whole_lines(path: Path) -> list[Any]:
+def _whole_lines(path: Path) -> list[Json]:
     """The lines of a file as JSON values; a last line that was cut off is left out."""
     try:
         if path.stat().st_size > _MOST_BYTES:

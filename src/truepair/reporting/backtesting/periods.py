@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -81,14 +81,15 @@ class Timeline:
             cuts = self._equal_counts(periods)
         else:
             cuts = self._equal_times("7d" if every is None else every, window, periods)
-        spans = [(start, end) for start, end in itertools.pairwise(cuts) if self._judges(start, end)]
-        self.left_out = len(cuts) - 1 - len(spans)
-        if len(spans) < 2:
+        spans = [self._described(start, end, window) for start, end in itertools.pairwise(cuts)]
+        judged = [period for period in spans if period.judged_pairs]
+        self.left_out = len(spans) - len(judged)
+        if len(judged) < 2:
             raise InputError(
-                f"only {len(spans)} of {len(cuts) - 1} periods have pairs of known items; a backtest needs "
+                f"only {len(judged)} of {len(cuts) - 1} periods have pairs of known items; a backtest needs "
                 "two or more. Give shorter or fewer periods."
             )
-        self.periods = [self._described(n, start, end, window) for n, (start, end) in enumerate(spans, 1)]
+        self.periods = [replace(period, number=number) for number, period in enumerate(judged, 1)]
 
     def train(self, period: Period) -> Interactions:
         """What a model of this period may learn from: the pairs of its window, with their users and items."""
@@ -104,7 +105,8 @@ class Timeline:
 
     def target(self, period: Period) -> Interactions:
         """The judged pairs, in the codes of all pairs."""
-        return self.pairs.take(self._judged(period.start, period.end))
+        known = self._known_items(period.start)[self.pairs.items]
+        return self.pairs.take(self._within(period.start, period.end) & known)
 
     def _between(self, start: float | None, end: float) -> Interactions:
         part = self._part(start, end)
@@ -122,23 +124,19 @@ class Timeline:
             return self.pairs.take(rows)
         return interactions_of(self._log.take(rows), self.pairs.history)
 
+    def _within(self, start: float, end: float) -> Mask:
+        return np.asarray((self.time >= start) & (self.time < end))
+
     def _known_items(self, start: float) -> Mask:
         return np.asarray(np.bincount(self.pairs.items[self.time < start], minlength=self.pairs.n_items) > 0)
 
-    def _judged(self, start: float, end: float) -> Mask:
-        within = (self.time >= start) & (self.time < end)
-        return np.asarray(within & self._known_items(start)[self.pairs.items])
-
-    def _judges(self, start: float, end: float) -> bool:
-        return bool(self._judged(start, end).any())
-
-    def _described(self, number: int, start: float, end: float, window: float | None) -> Period:
+    def _described(self, start: float, end: float, window: float | None) -> Period:
         users, items = self.pairs.users, self.pairs.items
-        within, known_items = (self.time >= start) & (self.time < end), self._known_items(start)
+        within, known_items = self._within(start, end), self._known_items(start)
         known_users = np.bincount(users[self.time < start], minlength=self.pairs.n_users) > 0
-        judged = self._judged(start, end)
+        judged, new = within & known_items[items], within & ~known_items[items]
         return Period(
-            number,
+            0,  # they are numbered when all are known
             start,
             end,
             shown_time(start, self.pairs),
@@ -147,9 +145,9 @@ class Timeline:
             judged_pairs=int(judged.sum()),
             users=len(np.unique(users[judged])),
             new_user_pairs=int((within & ~known_users[users]).sum()),
-            new_item_pairs=int((within & ~known_items[items]).sum()),
+            new_item_pairs=int(new.sum()),
             catalogue=int(known_items.sum()),
-            new_items=len(np.unique(items[within & ~known_items[items]])),
+            new_items=len(np.unique(items[new])),
         )
 
     # --- cuts ----------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from truepair.data.split import counted
-from truepair.reporting.backtesting.cells import Cell, PeriodResults
+from truepair.reporting.backtesting.cells import Cell, PeriodResults, shown
 from truepair.reporting.backtesting.periods import Period
 from truepair.reporting.backtesting.strategies import STRATEGIES
 from truepair.reporting.figures import Panel, Series, draw_bands
@@ -22,11 +22,13 @@ _SHARES: dict[str, Callable[[Period], float]] = {
 
 def figure(found: PeriodResults) -> str:
     """Quality and training time of each strategy, and what is new, by period; as SVG."""
-    name = metric_name(found.metric)
+    name, cells = metric_name(found.metric), {way: found.of(way) for way in found.strategies}
+    # seconds: the first period has the search for settings, and is the same for all
+    later = {way: those[1:] for way, those in cells.items() if way not in ("nothing", "popularity")}
     panels = [
-        Panel(name, {way: _quality(found.of(way)) for way in found.strategies}),
-        Panel(f"{name}, known people", _known_series(found)),
-        Panel("Seconds of training", {way: _seconds(found.of(way)) for way in _trained(found)}),
+        Panel(name, {way: _series(those, "value") for way, those in cells.items()}),
+        Panel(f"{name}, known people", {way: _series(those, "known") for way, those in cells.items()}),
+        Panel("Seconds of training", {way: _series(those, "seconds") for way, those in later.items()}),
     ]
     x = [period.number for period in found.periods]
     for title, share in _SHARES.items():
@@ -35,33 +37,14 @@ def figure(found: PeriodResults) -> str:
     return draw_bands(panels, columns=3)
 
 
-def _quality(cells: list[Cell]) -> Series:
-    low, high = [cell.low for cell in cells], [cell.high for cell in cells]
-    return Series(_x(cells), [cell.value for cell in cells], low, high, _COLOURS[cells[0].strategy])
-
-
-def _known_series(found: PeriodResults) -> dict[str, Series]:
-    """The means of people with a pair before the period; periods without any have no point."""
-    drawn = {}
-    for way in found.strategies:
-        cells = [cell for cell in found.of(way) if cell.known is not None]
-        y = [cell.known for cell in cells if cell.known is not None]
-        drawn[way] = Series(_x(cells), y, y, y, _COLOURS[way])
-    return drawn
-
-
-def _trained(found: PeriodResults) -> list[str]:
-    return [way for way in found.strategies if way not in ("nothing", "popularity")]
-
-
-def _seconds(cells: list[Cell]) -> Series:
-    cells = cells[1:]  # the first period has the search for settings, and is the same for all
-    y = [cell.seconds for cell in cells]
-    return Series(_x(cells), y, y, y, _COLOURS[cells[0].strategy])
-
-
-def _x(cells: list[Cell]) -> list[float]:
-    return [cell.period for cell in cells]
+def _series(cells: list[Cell], name: str) -> Series:
+    """A strategy's value by period, where there is one; the mean of all users has a band."""
+    colour = _COLOURS[cells[0].strategy]
+    shown = [cell for cell in cells if getattr(cell, name) is not None]
+    x, y = [cell.period for cell in shown], [getattr(cell, name) for cell in shown]
+    if name != "value":
+        return Series(x, y, y, y, colour)
+    return Series(x, y, [cell.low for cell in shown], [cell.high for cell in shown], colour)
 
 
 def conclusion(found: PeriodResults) -> str:
@@ -92,17 +75,7 @@ def backtest_page(found: PeriodResults, title: str) -> Page:
 
 
 def _by_period(found: PeriodResults) -> Table:
-    head = [
-        "",
-        "from",
-        "people",
-        "pairs",
-        "not judged",
-        "new people",
-        "new items",
-        "newness",
-        *found.strategies,
-    ]
+    head = ["", "from", "people", "pairs", "not judged", "new people", "new items", "newness"]
     rows = [
         [
             period.number,
@@ -119,25 +92,12 @@ def _by_period(found: PeriodResults) -> Table:
         "Not judged: pairs of items that nobody had before. New people and new items are shares of the "
         "period's pairs; newness is the share of new items in the catalogue at its end."
     )
-    return Table(head, rows, caption)
+    return Table([*head, *found.strategies], rows, caption)
 
 
 def _summary(found: PeriodResults) -> Section:
-    def percent(share: float | None) -> str:
-        return "–" if share is None else f"{share:.1%}"
-
-    rows = [
-        [
-            line.strategy,
-            f"{line.value:.4f}",
-            percent(line.to_retrain),
-            "–" if line.known is None else f"{line.known:.4f}",
-            f"{line.seconds:.1f}",
-            percent(line.time_to_retrain),
-        ]
-        for line in found.summary()
-    ]
-    head = ["", metric_name(found.metric), "of retrain", "known people", "seconds", "of retrain"]
+    head, *rows = found.summary_rows("–")
+    head[:2] = ["", metric_name(found.metric)]
     caption = (
         "The mean over the periods after the first, in which all trained strategies have the same model."
     )
@@ -146,17 +106,14 @@ def _summary(found: PeriodResults) -> Section:
 
 
 def _people(found: PeriodResults) -> Section:
-    def mean(value: float | None) -> str:
-        return "–" if value is None else f"{value:.4f}"
-
     rows = [
         [
             f"{cell.strategy}, period {cell.period}",
             f"{cell.value:.4f} [{cell.low:.4f}, {cell.high:.4f}]",
             f"{cell.known_users:,}",
-            mean(cell.known),
+            shown(cell.known, ".4f", "–"),
             f"{cell.users - cell.known_users:,}",
-            mean(cell.new),
+            shown(cell.new, ".4f", "–"),
             f"{cell.trained_users:,}",
             f"{cell.unknown_pairs:,}",
         ]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from truepair.errors import InputError
 from truepair.reporting.backtesting.cells import PeriodResults
 from truepair.reporting.backtesting.report import backtest_page, figure
 from truepair.reporting.figures import standalone
 from truepair.reporting.page import write_text
+from truepair.storage.types import Json
 
 
 class Backtest(PeriodResults):
@@ -26,33 +26,16 @@ class Backtest(PeriodResults):
             shares = [f"{share:.0%}" for share in (period.new_user_share, period.new_item_share)]
             values = [f"{cell.value:.4f}" for cell in cells]
             rows.append([str(period.number), period.date, f"{period.users:,}", *shares, *values])
-        lines = [_aligned(rows), *self._summary_lines(), *self.notes()]
-        return "\n".join(lines)
+        return "\n".join([_aligned(rows), "", _aligned(self.summary_rows("")), "", *self.notes()])
 
-    def _summary_lines(self) -> list[str]:
-        rows = [["periods 2 on", self.metric, "known people", "of retrain", "seconds", "of retrain"]]
-        for line in self.summary():
-            known = "" if line.known is None else f"{line.known:.4f}"
-            shares = ["" if s is None else f"{s:.1%}" for s in (line.to_retrain, line.time_to_retrain)]
-            rows.append(
-                [line.strategy, f"{line.value:.4f}", known, shares[0], f"{line.seconds:.1f}", shares[1]]
-            )
-        return ["", _aligned(rows), ""]
-
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Everything, as plain JSON values."""
-        periods = [
-            {
-                **asdict(period),
-                "new_user_share": period.new_user_share,
-                "new_item_share": period.new_item_share,
-                "newness": period.newness,
-            }
-            for period in self.periods
-        ]
+        shares = ("new_user_share", "new_item_share", "newness")
         return {
             "metric": self.metric,
-            "periods": periods,
+            "periods": [
+                asdict(period) | {name: getattr(period, name) for name in shares} for period in self.periods
+            ],
             "cells": [asdict(cell) for cell in self.cells],
             "summary": [asdict(line) for line in self.summary()],
             "facts": dict(self.facts),
@@ -81,11 +64,10 @@ class Backtest(PeriodResults):
 def _aligned(rows: list[list[str]]) -> str:
     """The first column to the left, all others to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = (
-        [
-            row[0].ljust(widths[0]),
-            *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)),
-        ]
+    sides = ["<", *">" * (len(widths) - 1)]
+    return "\n".join(
+        "  ".join(
+            f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths, strict=True)
+        ).rstrip()
         for row in rows
     )
-    return "\n".join("  ".join(line).rstrip() for line in lines)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from truepair.errors import InputError, check_choice, check_type
 from truepair.evaluation import parse_metric
@@ -18,14 +19,15 @@ from truepair.reporting.backtesting.journal import Journal, key_of
 from truepair.reporting.backtesting.judging import judge
 from truepair.reporting.backtesting.periods import Period, Timeline
 from truepair.reporting.backtesting.results import Backtest
-from truepair.reporting.backtesting.strategies import STRATEGIES, Source, Strategy, stated
+from truepair.reporting.backtesting.strategies import STRATEGIES, PeriodModels, stated
+from truepair.storage.types import Json, Source
 
 SETTINGS = ("first", "each")
 """Automatic settings: chosen for the first period and kept, or chosen for each."""
 
 
 def backtest(
-    interactions: Any,
+    interactions: Source,
     model: Recommender | None = None,
     *,
     every: str | float | None = None,
@@ -77,28 +79,27 @@ def backtest(
             "known; read them without dislikes."
         )
     timeline = Timeline(pairs, every, train, periods)
-    facts = {
+    facts: Json = {
         "data": pairs.hash,
         "periods": [asdict(period) for period in timeline.periods],
         "parameters": stated(chosen),
         "settings": settings,
     }
     journal = Journal(checkpoint, key_of(facts))
-    source = Source(timeline, chosen, settings == "each", journal.settings)
-    ways = {name: STRATEGIES[name](source) for name in names}
+    models = PeriodModels(timeline, chosen, settings == "each", journal.settings)
     cells = []
-    for period in timeline.periods:
-        for name, way in ways.items():
-            cell = journal.get(period.number, name)
-            if cell is None:
-                cell = _cell(way, name, period, timeline, chosen.metric)
-                journal.settle(source.settings)
-                journal.add(cell)
-            cells.append(cell)
-            if progress:
-                print(_progress_line(cell, len(timeline.periods), chosen.metric), file=sys.stderr)
-    cuts = {"every": every, "train": train, "left out": timeline.left_out, "chosen": source.settings}
-    return Backtest(chosen.metric, tuple(timeline.periods), tuple(cells), {**_without_periods(facts), **cuts})
+    for period, name in itertools.product(timeline.periods, names):
+        cell = journal.get(period.number, name)
+        if cell is None:
+            cell = _cell(models, name, period, chosen.metric)
+            journal.settle(models.settings)
+            journal.add(cell)
+        cells.append(cell)
+        if progress:
+            print(_progress_line(cell, len(timeline.periods), chosen.metric), file=sys.stderr)
+    facts |= {"every": every, "train": train, "left out": timeline.left_out, "chosen": models.settings}
+    del facts["periods"]
+    return Backtest(chosen.metric, tuple(timeline.periods), tuple(cells), facts)
 
 
 def _model(model: Recommender | None, metric: str | None, seed: int | None) -> Recommender:
@@ -123,19 +124,17 @@ def _names(strategies: Sequence[str]) -> list[str]:
     return names
 
 
-def _cell(way: Strategy, name: str, period: Period, timeline: Timeline, metric: str) -> Cell:
+def _cell(models: PeriodModels, strategy: str, period: Period, metric: str) -> Cell:
     """Train, then judge."""
-    model, seconds = way.model(period)
-    before = timeline.before(period)
-    found = judge(model, timeline.target(period), before, metric)
-    low, high = found.interval(metric)
+    model, seconds = STRATEGIES[strategy].model(models, period)
+    before = models.timeline.before(period)
+    found = judge(model, models.timeline.target(period), before, metric)
     values, known = found.values(metric), before.user_counts[found.users] > 0
     return Cell(
         period.number,
-        name,
+        strategy,
         found.mean(metric),
-        low,
-        high,
+        *found.interval(metric),
         users=found.n_users,
         known_users=int(known.sum()),
         known=_mean(values[known]),
@@ -156,7 +155,3 @@ def _progress_line(cell: Cell, n: int, metric: str) -> str:
         f"period {cell.period} of {n}, {cell.strategy}: {metric} {cell.value:.4f}, "
         f"trained on {cell.train_pairs:,} pairs in {cell.seconds:.1f} s"
     )
-
-
-def _without_periods(facts: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in facts.items() if name != "periods"}
