@@ -25,7 +25,7 @@ from truepair.serving.events.event import Event
 from truepair.serving.events.records import ItemRecord, Row, compact, item_row
 from truepair.serving.events.writing import StoreWriter, Transaction, put_events, put_records
 from truepair.serving.transfer.exporting import EVENTS, ITEMS, PARTS, USERS, ExportPart, Progress
-from truepair.storage.types import Json
+from truepair.storage.types import Ids, Json
 
 _BATCH = 65_536
 _LONGEST = 256  # characters of an id
@@ -162,11 +162,11 @@ def _of_table(raw: Raw, kind: str) -> tuple[ExportPart, Rows]:
     return USERS, iter([[(id, 0, 0, compact(found), "") for id, found in zip(ids, labels, strict=True)]])
 
 
-def _event_rows(raw: Raw, places: dict[str, int], columns: Sequence[Any], kind: str) -> list[Row]:
+def _event_rows(raw: Raw, places: dict[str, int], columns: Sequence[Ids], kind: str) -> list[Row]:
     users, items = (_ids(raw, role, columns[places[role]]) for role in ("user", "item"))
     n = len(users)
     weights, kinds = [1.0] * n, [kind] * n
-    times: list[Any] = [0] * n
+    times: list[int | None] = [0] * n
     if "weight" in places:
         weights = numbers(raw, "weight", columns[places["weight"]]).to_pylist()
     if "kind" in places:
@@ -176,7 +176,7 @@ def _event_rows(raw: Raw, places: dict[str, int], columns: Sequence[Any], kind: 
     return _checked_events(zip(users, items, kinds, weights, times, [None] * n, strict=True))
 
 
-def _microseconds(raw: Raw, times: list[Any]) -> list[Any]:
+def _microseconds(raw: Raw, times: list[float | None]) -> list[int | None]:
     """Times of a clock in µs; None for one that is missing."""
     known = [0 if one is None or math.isnan(one) else one for one in times]
     units = units_per_second(max(map(abs, known), default=0))
@@ -192,7 +192,7 @@ def _microseconds(raw: Raw, times: list[Any]) -> list[Any]:
     ]
 
 
-def _ids(raw: Raw, role: str, values: Any) -> list[str]:
+def _ids(raw: Raw, role: str, values: Ids) -> list[str]:
     found = identifiers(raw, role, values)
     if found.null_count:
         row = pc.index(found.is_null(), True).as_py()
@@ -206,9 +206,9 @@ def _ids(raw: Raw, role: str, values: Any) -> list[str]:
     return texts
 
 
-def _labels(raw: Raw, columns: Sequence[Any], id_column: int) -> list[Json]:
+def _labels(raw: Raw, columns: Sequence[Ids], id_column: int) -> list[Json]:
     """For each row an object of the other columns, without nulls."""
-    others: dict[str, list[Any]] = {}
+    others: dict[str, list[object]] = {}
     for place, name in enumerate(raw.names):
         if place != id_column:
             column = to_arrow(columns[place], name)
@@ -220,7 +220,7 @@ def _labels(raw: Raw, columns: Sequence[Any], id_column: int) -> list[Json]:
     ]
 
 
-def _json(value: object) -> Any:
+def _json(value: object) -> object:
     try:
         compact(value)
     except (TypeError, ValueError):
