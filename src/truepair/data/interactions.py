@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -253,7 +253,7 @@ class Interactions:
                 columns[name] = np.append(value, [unknown[name]] * len(dislikes))
             places = None if places is None else np.append(places, np.zeros(len(dislikes), np.uint32))
             columns["disliked"] = np.arange(len(users)) >= len(self)
-        return sorted_log(users, items, self.user_ids, self.item_ids, places, **columns)
+        return sorted_log(Log(users, items, self.user_ids, self.item_ids, **columns), places)
 
     # --- subsets ---------------------------------------------------------------------------------
 
@@ -263,7 +263,7 @@ class Interactions:
         make: Callable[..., Interactions] = trusted_interactions
         if chosen.dtype != bool:
             chosen, make = np.sort(chosen.astype(np.int64)), Interactions
-        fields: dict[str, Any] = {"history": self.history, "time_kind": self.time_kind}
+        fields: dict[str, object] = {"history": self.history, "time_kind": self.time_kind}
         fields |= {"disliked": self.disliked, **self._extra_columns(chosen)}
         made = make(self.users[chosen], self.items[chosen], self.user_ids, self.item_ids, **fields)
         places = None if self.origin.places is None else self.origin.places[chosen]
@@ -364,7 +364,7 @@ class Interactions:
         """
         present = (users[self.users] >= 0) & (items[self.items] >= 0)
         kept = self if present.all() else self.take(present)
-        fields: dict[str, Any] = {"history": self.history, "time_kind": self.time_kind}
+        fields: dict[str, object] = {"history": self.history, "time_kind": self.time_kind}
         fields |= {"disliked": self.recoded_dislikes(users, items, len(item_ids)), **kept._extra_columns()}
         made = trusted_interactions(users[kept.users], items[kept.items], user_ids, item_ids, **fields)
         log = kept.stored_log
@@ -460,13 +460,12 @@ def trusted_interactions(
     items: Codes,
     user_ids: IdMap,
     item_ids: IdMap,
-    cached: Mapping[str, object] | None = None,
     **fields: object,
 ) -> Interactions:
     """Interactions of arrays that are known to be right: they are neither checked nor copied, and must not
-    change. `users` and `items` may be of 32 bits. `cached` has values of properties, such as the hash."""
+    change. `users` and `items` may be of 32 bits. `fields` may have values of cached properties."""
     made = object.__new__(Interactions)
-    settle(made, users=users, items=items, user_ids=user_ids, item_ids=item_ids, **fields, **(cached or {}))
+    settle(made, users=users, items=items, user_ids=user_ids, item_ids=item_ids, **fields)
     for value in made.__dict__.values():
         if isinstance(value, np.ndarray):
             _read_only(value)

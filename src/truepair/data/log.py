@@ -106,7 +106,7 @@ class Log:
         counts = np.bincount(self.users[liked], minlength=len(self.user_ids))
         return Histories(np.concatenate([[0], np.cumsum(counts)]), self.items[liked])
 
-    def take(self, rows: Mask) -> Log:
+    def take(self, rows: Mask | Codes) -> Log:
         """Only these events. The users, the items and their codes do not change."""
         return replace(self, **{name: getattr(self, name)[rows] for name in self._columns})
 
@@ -156,45 +156,28 @@ class Log:
         return f"<Log: {users:,} users x {items:,} items, {len(self):,} events{extra}>"
 
 
-def sorted_log(
-    users: Codes,
-    items: Codes,
-    user_ids: IdMap,
-    item_ids: IdMap,
-    places: Array | None = None,
-    **columns: Any,
-) -> Log:
-    """The log of rows in any order; `places` are those in the source, by default 0, 1, …"""
-    by = [key for key in (places, columns.get("time"), users) if key is not None]
-    order, ordered = stable_order(by[0])
+def sorted_log(log: Log, places: Array | None = None) -> Log:
+    """The log of events in any order; `places` are those in the source, by default 0, 1, …"""
+    by = [key for key in (places, log.time, log.users) if key is not None]
+    order = stable_order(by[0])[0]
     for key in by[1:]:
-        ordered = key[order]  # lets go of the former one
-        step, ordered = stable_order(ordered)
-        order = order[step]
-        del step
-    coded = narrow(ordered, len(user_ids))
-    del ordered
-    kept: dict[str, Any] = {
-        name: column[order] if isinstance(column, np.ndarray) else column for name, column in columns.items()
-    }
-    return Log(coded, narrow(items[order], len(item_ids)), user_ids, item_ids, **kept)
+        order = order[stable_order(key[order])[0]]
+    users, items = narrow(log.users, len(log.user_ids)), narrow(log.items, len(log.item_ids))
+    return replace(log, users=users, items=items).take(order)
 
 
 def joined_log(logs: Collection[Log]) -> Log:
     """The events of logs that share their ids, columns and policy, in order; of equal times, those of the
     first log come first."""
     first, *_ = logs
-    columns: dict[str, Any] = {
-        name: np.concatenate([getattr(log, name) for log in logs]) for name in ("users", "items")
+    names = ("users", "items", "time", "weight", "rating")
+    found = {name: [getattr(log, name) for log in logs] for name in names}
+    joined: dict[str, Any] = {
+        name: None if any(column is None for column in columns) else np.concatenate(columns)
+        for name, columns in found.items()
     }
-    for name in ("time", "weight", "rating"):
-        found = [getattr(log, name) for log in logs]
-        columns[name] = None if any(column is None for column in found) else np.concatenate(found)
     disliked = ~np.concatenate([log.liked for log in logs])
-    columns["disliked"] = disliked if disliked.any() else None
-    codes = columns.pop("users"), columns.pop("items")
-    ids = first.user_ids, first.item_ids
-    return sorted_log(*codes, *ids, **columns, time_kind=first.time_kind, policy=first.policy)
+    return sorted_log(replace(first, **joined, disliked=disliked if disliked.any() else None))
 
 
 def positions(users: Array, *by: Array) -> Codes:

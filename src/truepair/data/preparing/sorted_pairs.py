@@ -15,7 +15,7 @@ from truepair.data.preparing.parts import Shares, write_split
 from truepair.data.preparing.publishing import after, check_new, publish
 from truepair.data.preparing.row_files import whole_users
 from truepair.data.preparing.sorted_rows import SortedRows, Tables
-from truepair.data.reading import ReadOptions
+from truepair.data.rows.options import ReadOptions
 from truepair.data.sources.file_opening import expanded
 from truepair.data.split import Split
 from truepair.errors import StorageError
@@ -66,7 +66,7 @@ def _written(rows: SortedRows, folder: Path, shares: Shares | None) -> Manifest:
         {},
         history=tuple(rows.steps),
         about={"source": rows.source},
-        policy=Policy(rows.options.policy),
+        policy=Policy(rows.options.policy.duplicates),
     )
     made = after(empty, ({}, files))
     blocks = whole_users(rows.blocks(users, items), 0)
