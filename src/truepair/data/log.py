@@ -137,11 +137,10 @@ class Log:
     def to_table(self) -> pa.Table:
         """An Arrow table in the caller's ids: user, item; rating, weight, time (or order) and disliked where
         present."""
-        named = {name: getattr(self, name) for name in ("rating", "weight", "time", "disliked")}
-        if self.time_kind == "order":
-            named = {"order" if name == "time" else name: column for name, column in named.items()}
+        time = "order" if self.time_kind == "order" else "time"  # positions would pass for times of a clock
+        extra = {"rating": self.rating, "weight": self.weight, time: self.time, "disliked": self.disliked}
         ids = {"user": self.user_ids.outside(self.users), "item": self.item_ids.outside(self.items)}
-        return pa.table({**ids, **{name: column for name, column in named.items() if column is not None}})
+        return pa.table({**ids, **{name: column for name, column in extra.items() if column is not None}})
 
     @property
     def _columns(self) -> list[str]:

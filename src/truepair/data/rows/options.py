@@ -167,12 +167,16 @@ def with_options(
     def decorated(
         read: Callable[[Source, ReadOptions], _Result],
     ) -> Callable[Concatenate[Source, _Options], _Result]:
+        own = inspect.signature(read)
+        fields = inspect.signature(options).parameters
+
         def called(source: Source, *args: _Options.args, **given: _Options.kwargs) -> _Result:
+            if unknown := given.keys() - fields.keys():
+                raise TypeError(f"{read.__name__}() got an unexpected keyword argument {min(unknown)!r}")
             return read(source, options(*args, **given))
 
-        own = inspect.signature(read)
-        first, *fields = own.parameters["source"], *inspect.signature(options).parameters.values()
-        called.__signature__ = own.replace(parameters=[first, *fields])  # type: ignore[attr-defined]
+        parameters = [own.parameters["source"], *fields.values()]
+        called.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
         update_wrapper(called, read)
         return called  # type: ignore[return-value]  # `source` may be named, too
 
