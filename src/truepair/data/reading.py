@@ -23,7 +23,7 @@ from truepair.data.interactions import (
     trusted_interactions,
     without_columns,
 )
-from truepair.data.log import Log, Mask, Policy, Values, positions, sorted_log
+from truepair.data.log import Log, Mask, Policy, positions, sorted_log
 from truepair.data.prepared.opening import is_prepared, open_prepared
 from truepair.data.rows.options import ReadOptions, with_options
 from truepair.data.rows.pairs import DUPLICATES, Repeats, codes_of, has_ties, merge, part_dislikes, repeats
@@ -247,7 +247,12 @@ def _interactions(rows: _Rows, policy: Policy) -> Interactions:
     del user_codes, item_codes
     extra = {role: column.to_numpy(zero_copy_only=False) for role, column in columns.items()}
     events = (keys, dict(extra)) if "time" in extra else None
-    keys, extra, disliked = _without_dislikes(rows.raw.source, keys, extra, policy.duplicates)
+    disliked: Codes | None = None
+    if "disliked" in extra:
+        liked, disliked = part_dislikes(keys, extra, extra.pop("disliked"), policy.duplicates)
+        if not liked.any():
+            raise only_dislikes_error(rows.raw.source, len(keys))
+        keys, extra = keys[liked], {role: column[liked] for role, column in extra.items()}
     if policy.duplicates == "error" and (found := repeats(keys)) is not None:
         user, item = divmod(found.key, len(item_ids))
         raise repeats_error(rows.raw.source, found, user_ids.ids[user].as_py(), item_ids.ids[item].as_py())
@@ -255,6 +260,7 @@ def _interactions(rows: _Rows, policy: Policy) -> Interactions:
     del keys, extra
     if merged.removed:
         steps.append(Step(f"repeated pair ({policy.duplicates} kept)", merged.removed))
+    disliked = disliked if disliked is not None and len(disliked) else None
     if disliked is not None:
         steps.append(dislikes_note(len(disliked)))
     users, items = codes_of(merged.keys, len(item_ids))
@@ -272,20 +278,6 @@ def _interactions(rows: _Rows, policy: Policy) -> Interactions:
     assert merged.rows is not None
     places = merged.rows.astype(np.uint32) if has_ties(users, made.time) else None
     return made.made_from(Origin(policy, places=places))
-
-
-def _without_dislikes(
-    source: str, keys: Codes, extra: dict[str, Values], duplicates: str
-) -> tuple[Codes, dict[str, Values], Codes | None]:
-    """The keys and columns of likes, and the keys of disliked pairs; None if there are none."""
-    if "disliked" not in extra:
-        return keys, extra, None
-    disliked = np.asarray(extra.pop("disliked"), dtype=bool)
-    liked, disliked_keys = part_dislikes(keys, extra, disliked, duplicates)
-    if not liked.any():
-        raise only_dislikes_error(source, len(keys))
-    extra = {role: column[liked] for role, column in extra.items()}
-    return keys[liked], extra, disliked_keys if len(disliked_keys) else None
 
 
 def only_dislikes_error(source: str, n: int) -> InputError:

@@ -130,9 +130,9 @@ class ReadOptions:
     def find_columns(self, raw: Raw) -> dict[str, int]:
         """Role -> column position. An error if an option needs a column that is not there."""
         at = find_columns(raw, self._columns)
-        needs = {"min_rating": "rating", "max_disliked_rating": "rating", "half_life": "time"}
-        needs |= {"dislikes": "weight"} if self.dislikes else {}
+        needs = {"min_rating": "rating", "max_disliked_rating": "rating"}
         needs |= {"duplicates": "rating"} if self.policy.duplicates == "max" else {}
+        needs |= {"half_life": "time"} | ({"dislikes": "weight"} if self.dislikes else {})
         needs |= {"counts": "weight"} if self.policy.duplicates != "sum" else {}
         for option, role in needs.items():
             if (value := getattr(self, option)) is not None and role not in at:

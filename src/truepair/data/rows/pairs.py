@@ -117,11 +117,10 @@ def has_ties(users: Codes, time: Values) -> bool:
     """Whether two pairs of a user have the same time; the users rise."""
     moments = time
     if time.dtype.kind == "i" and len(time):
-        first, last = int(time.min()), int(time.max())
-        unit = 1
-        if int(users[-1] + 1) * (last - first + 1) >= 2**63:  # dates are microseconds, all of whole seconds
-            unit = common_unit(time, first) if last - first < 2**63 else 1
-        if int(users[-1] + 1) * (span := (last - first) // unit + 1) < 2**63:
+        first, length, n = int(time.min()), int(time.max()) - int(time.min()), int(users[-1]) + 1
+        # dates are microseconds, all of whole seconds
+        unit = common_unit(time, first) if n * (length + 1) >= 2**63 > length else 1
+        if n * (span := length // unit + 1) < 2**63:
             # sorting numbers is several times faster than sorting their positions
             moments = time - first
             moments //= unit
