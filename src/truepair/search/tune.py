@@ -10,8 +10,7 @@ from typing import Any
 
 from truepair.data.split import Split
 from truepair.errors import InputError, check_choice
-from truepair.models.closed_forms import CLOSED
-from truepair.models.encoders import Hybrid
+from truepair.models.closed_forms import ALL_ENCODERS, CLOSED
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.holdout import split_for_fitting
 from truepair.search.domains import Flat, Space
@@ -123,17 +122,18 @@ def plan_search(parameters: Flat, space: Space | None = None) -> SearchPlan:
     check_space(space, {name: value for name, value in known.items() if name not in space})
     check_values(space, _for_fit(fixed))
     model = Recommender.of({name: value for name, value in fixed.items() if "." not in name})
-    if model.encoder == "hybrid" or isinstance(model.encoder, Hybrid):
+    kind = ALL_ENCODERS.get(model.encoder) if isinstance(model.encoder, str) else model.encoder
+    if getattr(kind, "learns_from_features", False):
         raise InputError(
-            "encoder = 'hybrid' cannot be searched: trials have no features. Fit it with auto=True, which "
-            "chooses its settings, or search with 'mf', and give 'hybrid' the settings found."
+            f"encoder = {model.encoder!r} cannot be searched: trials have no features. Fit it with "
+            "auto=True, which chooses its settings, or search with 'mf', and give it the settings found."
         )
     check_choice("hold_out", model.hold_out, HOLD_OUTS)
     fixed.pop("hold_out", None)  # it makes the parts of the search, and has no part in a trial
     share = SAMPLED["validation"] if model.validation is None else model.validation
     if not 0 < share < 1:
         raise InputError(f"validation = {share} leaves no pairs to score trials on; use a share such as 0.1.")
-    fixed = {"loss": model.loss, "encoder": model.encoder, "sampler": model.sampler} | fixed
+    fixed = {"loss": model.loss, "encoder": model.encoder, "sampler": model.sampler, **fixed}
     if not (model.encoder in CLOSED if isinstance(model.encoder, str) else not model.spec.is_trained):
         fixed["validation"] = share  # a part of what trials mean; `Tuning.parameters` takes it out
     return SearchPlan(model, fixed, space, share, keep_space)
