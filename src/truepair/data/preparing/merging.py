@@ -137,8 +137,7 @@ class _Merging:
         """The columns, perhaps with positions among each user's rows as times."""
         if not self.known.in_order:
             return found
-        users = found["users"]
-        return {**found, "time": positions(users - users[:1], found["time"])}
+        return {**found, "time": positions(found["users"], found["time"])}
 
     def check(self, folder: Path, pairs: int) -> None:
         """Raise if there is no pair, or if pairs are repeated and must not be."""
