@@ -97,6 +97,10 @@ def _write(connection: Connection, database: Database, name: str, rows: _Rows) -
         connection.execute(f"insert into {quoted_name(name)} ({columns}) select {columns} from {stage}")
     else:
         connection.execute(f"create table {quoted_name(name)} as select {columns} from {stage}")
+    _commit(connection)
+
+
+def _commit(connection: Connection) -> None:
     owner: Connection = getattr(connection, "connection", connection)  # a cursor of ADBC has its connection
     owner.commit()
 
