@@ -673,7 +673,5 @@ def test_a_file_of_items_of_another_type_or_of_none(tmp_path) -> None:
 
 
 def test_an_unknown_option_is_named_with_the_function():
-    with pytest.raises(
-        TypeError, match=r"^read_interactions\(\) got an unexpected keyword .* 'raitng'"
-    ):
+    with pytest.raises(TypeError, match=r"^read_interactions\(\) got an unexpected keyword .* 'raitng'"):
         read_interactions({"user": [1], "item": [1]}, raitng="x")
