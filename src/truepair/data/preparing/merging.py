@@ -12,16 +12,17 @@ from typing import NamedTuple
 import numpy as np
 
 from truepair.data.ids import Codes
-from truepair.data.interactions import Step
+from truepair.data.interactions import Step, dislikes_note
 from truepair.data.log import pair_keys, positions
 from truepair.data.prepared.array_files import write_array
 from truepair.data.prepared.manifest import Manifest
 from truepair.data.prepared.opening import OpenedFolder
 from truepair.data.preparing.publishing import Done
 from truepair.data.preparing.row_files import Block, RowWriter, taken
-from truepair.data.reading import ReadOptions, dislikes_note, only_dislikes_error, repeats_error
+from truepair.data.reading import only_dislikes_error, repeats_error
+from truepair.data.rows.options import ReadOptions
 from truepair.data.rows.pairs import Repeats, codes_of, has_ties, merge, part_dislikes, repeats
-from truepair.data.rows.weighting import Clock
+from truepair.data.rows.weighting import Clock, decay_of
 
 
 class RowFacts(NamedTuple):
@@ -71,7 +72,7 @@ def write_pairs(
         if len(disliked := np.concatenate([np.empty(0, np.int64), *merging.disliked])):
             files.append(write_array(folder, "disliked.npy", disliked))
         files += events.finish()
-    removed, policy = merging.removed, options.policy
+    removed, policy = merging.removed, options.policy.duplicates
     steps = [Step(f"repeated pair ({policy} kept)", removed)] if removed else []
     steps += [dislikes_note(len(disliked))] if len(disliked) else []
     kind = "order" if known.in_order else "clock"
@@ -110,13 +111,13 @@ class _Merging:
         marks, n_events = extra.pop("disliked", None), len(keys)
         if self.known.clock is not None:
             weight = extra.setdefault("weight", np.ones(n_events))
-            extra["decayed"] = weight * self.options.weighting.decay(extra["time"], self.known.clock)
+            extra["decayed"] = weight * decay_of(policy, extra["time"], self.known.clock)
         if marks is not None:
-            liked, disliked = part_dislikes(keys, extra, marks, policy)
+            liked, disliked = part_dislikes(keys, extra, marks, policy.duplicates)
             self.disliked.append(disliked)
             keys, extra, rows = keys[liked], taken(extra, liked), None if rows is None else rows[liked]
         self.read += len(keys)
-        if policy == "error" and rows is not None:
+        if policy.duplicates == "error" and rows is not None:
             by_row = np.argsort(rows)
             again = repeats(keys[by_row], rows[by_row])
             self._repeats += [] if again is None else [again]
@@ -125,7 +126,7 @@ class _Merging:
         if not len(keys):
             self.log |= self.known.has_times
             return None
-        merged = merge(keys, extra, policy, self.options.weighting)
+        merged = merge(keys, extra, policy)
         self.removed += merged.removed
         users, items = codes_of(merged.keys, self.made.items)
         found: Block = {"users": users, "items": items, **merged.columns}
@@ -140,8 +141,7 @@ class _Merging:
         """The columns, perhaps with positions among each user's rows as times."""
         if not self.known.in_order:
             return found
-        users = found["users"]
-        return {**found, "time": positions(users - users[0], found["time"])}  # counted from the block's first
+        return {**found, "time": positions(found["users"], found["time"])}
 
     def check(self, folder: Path, pairs: int) -> None:
         """Raise if there is no pair, or if pairs are repeated and must not be."""

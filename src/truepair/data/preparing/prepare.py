@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions, Step
-from truepair.data.log import Policy
 from truepair.data.prepared.manifest import VERSION, Manifest
 from truepair.data.prepared.opening import is_prepared, open_prepared
 from truepair.data.preparing.coding import coded_rows, write_id_maps
@@ -20,7 +19,7 @@ from truepair.data.preparing.parts import Shares, shares_of, write_split
 from truepair.data.preparing.publishing import after, check_new, publish
 from truepair.data.preparing.staging import stage
 from truepair.data.preparing.work import Work, database_errors, memory_bytes, shown_progress
-from truepair.data.reading import ReadOptions
+from truepair.data.rows.options import ReadOptions
 from truepair.data.rows.weighting import Clock
 from truepair.data.sources.file_opening import expanded
 from truepair.data.sources.sql_urls import find_database, without_password
@@ -92,7 +91,7 @@ def _prepare(work: Work, source: Source, options: ReadOptions, shares: Shares | 
     empty = Manifest(
         history=tuple(Step(**step) for step in staged["steps"]),
         about={"source": without_password(str(source)) if text else f"a {type(source).__name__}"},
-        policy=Policy(options.policy, options.half_life, staged["now"], options.counts),
+        policy=replace(options.policy, now=staged["now"]),
     )
     made = after(empty, maps)
     known = RowFacts(

@@ -15,7 +15,7 @@ from truepair.data.preparing.parts import Shares, write_split
 from truepair.data.preparing.publishing import after, check_new, publish
 from truepair.data.preparing.row_files import whole_users
 from truepair.data.preparing.sorted_rows import SortedRows, Tables
-from truepair.data.reading import ReadOptions
+from truepair.data.rows.options import ReadOptions
 from truepair.data.sources.file_opening import expanded
 from truepair.data.split import Split
 from truepair.errors import StorageError
@@ -58,7 +58,7 @@ def _written(rows: SortedRows, folder: Path, shares: Shares | None) -> Manifest:
         for (role, each), kind in zip(maps.items(), kinds, strict=True)
         for file in write_ids(folder, f"{role}_ids", kind, [getattr(each.ids, "storage", each.ids)])
     ]
-    policy, about = Policy(rows.options.policy), {"source": rows.source}
+    policy, about = Policy(rows.options.policy.duplicates), {"source": rows.source}
     empty = Manifest(len(users), len(items), *kinds, history=tuple(rows.steps), about=about, policy=policy)
     made = after(empty, ({}, files))
     pairs = write_pairs(
