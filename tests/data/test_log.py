@@ -14,7 +14,7 @@ from truepair import (
 )
 from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
-from truepair.data.log import sorted_log, stable_order
+from truepair.data.log import Log, sorted_log, stable_order
 from truepair.data.rows.pairs import interactions_of
 from truepair.data.split_recipes import k_folds
 from truepair.errors import InputError
@@ -130,13 +130,13 @@ def test_the_order_is_stable_for_keys_of_any_span(keys):
 def test_a_log_of_random_rows_is_sorted(unit, span):
     rng = np.random.default_rng(span)
     users, items, time = (rng.integers(0, n, 3000) for n in (40, 50, span))
-    log = sorted_log(users, items, IdMap.range(40), IdMap.range(50), time=time * unit)
+    log = sorted_log(Log(users, items, IdMap.range(40), IdMap.range(50), time=time * unit))
     order = np.lexsort((time, users))
     assert log.users.tolist() == users[order].tolist()
     assert log.items.tolist() == items[order].tolist()
     assert log.time.tolist() == (time * unit)[order].tolist()
     places = rng.permutation(3000).astype(np.uint32)
-    log = sorted_log(users, items, IdMap.range(40), IdMap.range(50), places, time=time * unit)
+    log = sorted_log(Log(users, items, IdMap.range(40), IdMap.range(50), time=time * unit), places)
     assert log.items.tolist() == items[np.lexsort((places, time, users))].tolist()
 
 

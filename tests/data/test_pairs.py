@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from truepair.data.log import Policy
 from truepair.data.rows import pairs
 from truepair.data.rows.pairs import DUPLICATES, codes_of, group, merge, part_dislikes, repeats
-from truepair.data.rows.weighting import Weighting
 
 POLICIES = [policy for policy in DUPLICATES if policy != "error"]
 
@@ -38,7 +38,7 @@ def test_the_kept_row_is_that_of_plain_sorting(duplicates, high):
     keys, extra = rows(1)
     keys += high
     kept = plain_choice(keys, extra, duplicates)
-    found = merge(keys.copy(), extra, duplicates, Weighting())
+    found = merge(keys.copy(), extra, Policy(duplicates))
     assert found.keys.tolist() == list(kept)
     assert found.removed == len(keys) - len(kept)
     assert found.columns["time"].tolist() == extra["time"][list(kept.values())].tolist()
@@ -51,21 +51,20 @@ def test_the_kept_row_is_that_of_plain_sorting(duplicates, high):
 
 def test_pairs_without_columns_are_only_sorted():
     keys, _ = rows(2)
-    found = merge(keys.copy(), {}, "last", Weighting())
+    found = merge(keys.copy(), {}, Policy())
     assert found.keys.tolist() == sorted(set(keys.tolist()))
     assert found.removed == len(keys) - len(found.keys)
-    assert merge(np.empty(0, np.int64), {}, "last", Weighting()).keys.tolist() == []
+    assert merge(np.empty(0, np.int64), {}, Policy()).keys.tolist() == []
 
 
 def test_blocks_give_what_all_rows_give():
     keys, extra = rows(3)
-    whole = merge(keys.copy(), extra, "sum", Weighting())
+    whole = merge(keys.copy(), extra, Policy("sum"))
     parts = []
     for low, high in ((0, 20), (20, 41), (41, 60)):
         some = (keys >= low) & (keys < high)
-        parts.append(
-            merge(keys[some], {name: column[some] for name, column in extra.items()}, "sum", Weighting())
-        )
+        columns = {name: column[some] for name, column in extra.items()}
+        parts.append(merge(keys[some], columns, Policy("sum")))
     assert np.array_equal(np.concatenate([part.keys for part in parts]), whole.keys)
     for name in extra:
         assert np.array_equal(np.concatenate([part.columns[name] for part in parts]), whole.columns[name])

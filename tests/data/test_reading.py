@@ -670,3 +670,8 @@ def test_a_file_of_items_of_another_type_or_of_none(tmp_path) -> None:
         listed.write_text(text)
         with pytest.raises(InputError, match=message):
             read_interactions({"user": [1, 1], "item": [7, 9]}, items=listed)
+
+
+def test_an_unknown_option_is_named_with_the_function():
+    with pytest.raises(TypeError, match=r"^read_interactions\(\) got an unexpected keyword .* 'raitng'"):
+        read_interactions({"user": [1], "item": [1]}, raitng="x")

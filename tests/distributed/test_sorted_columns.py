@@ -10,7 +10,7 @@ import truepair as tp
 from truepair.data.preparing.parts import Shares
 from truepair.data.preparing.row_files import whole_users
 from truepair.data.preparing.sorted_pairs import write_sorted_pairs
-from truepair.data.reading import ReadOptions
+from truepair.data.rows.options import ReadOptions
 from truepair.errors import InputError
 
 IDS = {

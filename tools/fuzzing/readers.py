@@ -20,7 +20,8 @@ import scipy.sparse as sp
 
 from fuzzing.mutations import ALPHABET
 from fuzzing.target import Target
-from truepair.data.reading import MISSING, read_interactions
+from truepair.data.reading import read_interactions
+from truepair.data.rows.options import MISSING
 from truepair.data.rows.pairs import DUPLICATES
 from truepair.data.sources.formats import FORMATS
 

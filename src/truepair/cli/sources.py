@@ -49,7 +49,9 @@ class Reading:
     duplicates: str | None = option(
         "Which row of a repeated pair to keep: {truepair.data.rows.pairs.DUPLICATES}."
     )
-    missing: str | None = option("What to do with rows that miss a value: {truepair.data.reading.MISSING}.")
+    missing: str | None = option(
+        "What to do with rows that miss a value: {truepair.data.rows.options.MISSING}."
+    )
     items: str | None = option(
         "The catalogue: a text file with one item id a line. Items that nobody has are then kept.",
         metavar="FILE",

@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
+from truepair.data.log import Mask
 
 Floats = npt.NDArray[np.float64]
 
@@ -55,16 +56,27 @@ class Difference:
 
 def differences(train: Interactions, held_out: Interactions) -> tuple[Difference, ...]:
     """How held-out pairs differ from a random part of all pairs; empty if there are too few to tell."""
-    pooled = _Pooled.of(train, held_out)
-    if not LEAST_PAIRS <= pooled.held_out.sum() < len(pooled.users):
+    parts = train, held_out
+    users, items = (np.concatenate([getattr(part, name) for part in parts]) for name in ("users", "items"))
+    is_held_out = np.arange(len(users)) >= len(train)
+    popularity = train.item_counts + held_out.item_counts
+    keep = popularity[items] >= LEAST_POPULARITY
+    keep &= users % max(1, -(-len(users) // MOST_PAIRS)) == 0
+    users, items, is_held_out = users[keep], items[keep], is_held_out[keep]
+    if not LEAST_PAIRS <= is_held_out.sum() < len(users):
         return ()
-    values = pooled.values()
-    sums = {name: _sums(pooled, value) for name, value in values.items()}
+    values = {"popular items": _popular(popularity)[items], "log popularity": np.log(popularity[items])}
+    times = [part.time for part in parts if part.time is not None and part.time_kind == "clock"]
+    if len(times) == 2:
+        time = np.concatenate(times).astype(np.float64)[keep]
+        values["place in history"] = _place_in_history(users, time)
+        values["first appearance"] = _first_appearance(items, time)
     found = []
-    for name, (observed, expected, deviation) in sums.items():
-        n = values[name].sum() if name == "popular items" else pooled.held_out.sum()
+    for name, value in values.items():
+        observed, expected, deviation = _sums(users, is_held_out, value)
+        n = value.sum() if name == "popular items" else is_held_out.sum()
         z = (observed - expected) / deviation if deviation else 0.0
-        found.append(Difference(name, observed / n, expected / n, z, _p(z, len(sums))))
+        found.append(Difference(name, observed / n, expected / n, z, _p(z, len(values))))
     return tuple(found)
 
 
@@ -99,42 +111,6 @@ def _clause(found: Difference) -> str:
     return f"its items appeared {when} for the first time ({places})"
 
 
-@dataclass(frozen=True, eq=False)
-class _Pooled:
-    """Pairs of both parts whose items are not rare."""
-
-    users: Codes
-    items: Codes
-    held_out: npt.NDArray[np.bool_]
-    time: Floats | None
-    popularity: Codes  # of every item
-
-    @classmethod
-    def of(cls, train: Interactions, held_out: Interactions) -> _Pooled:
-        """The pairs of both parts, without those of rare items."""
-        users, items = (
-            np.concatenate([getattr(part, name) for part in (train, held_out)]) for name in ("users", "items")
-        )
-        is_held_out = np.arange(len(users)) >= len(train)
-        popularity = train.item_counts + held_out.item_counts
-        keep = popularity[items] >= LEAST_POPULARITY
-        keep &= users % -(-len(users) // MOST_PAIRS) == 0 if len(users) else True
-        times = [
-            part.time for part in (train, held_out) if part.time is not None and part.time_kind == "clock"
-        ]
-        time = np.concatenate(times).astype(np.float64)[keep] if len(times) == 2 else None
-        return cls(users[keep], items[keep], is_held_out[keep], time, popularity)
-
-    def values(self) -> dict[str, Floats]:
-        """Statistic -> a value of each pair that does not depend on which pairs are held out."""
-        popularity = self.popularity[self.items]
-        found = {"popular items": _popular(self.popularity)[self.items], "log popularity": np.log(popularity)}
-        if self.time is not None:
-            found["place in history"] = _place_in_history(self.users, self.time)
-            found["first appearance"] = _first_appearance(self.items, self.time)
-        return found
-
-
 def _popular(popularity: Codes) -> Floats:
     """1 for the most popular items that together have a tenth of the pairs, else 0."""
     ordered = np.sort(popularity)[::-1]
@@ -165,9 +141,8 @@ def _first_appearance(items: Codes, time: Floats) -> Floats:
     return np.asarray(places[items]) / max(len(known) - 1, 1)
 
 
-def _sums(pooled: _Pooled, values: Floats) -> tuple[float, float, float]:
+def _sums(users: Codes, held_out: Mask, values: Floats) -> tuple[float, float, float]:
     """The sum over held-out pairs, its mean and its standard deviation under a random split."""
-    users, held_out = pooled.users, pooled.held_out
     n = np.maximum(np.bincount(users), 1)
     h = np.bincount(users[held_out], minlength=len(n))
     mean = np.bincount(users, values) / n

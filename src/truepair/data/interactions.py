@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -191,9 +191,7 @@ class Interactions:
 
     def to_table(self) -> pa.Table:
         """An Arrow table in the caller's ids: user, item; rating, weight, time (or order) where present."""
-        ids = {"user": self.user_ids.outside(self.users), "item": self.item_ids.outside(self.items)}
-        extra = self._extra_columns()
-        return pa.table({**ids, **{self._shown_name(name): column for name, column in extra.items()}})
+        return self._pairs_as_log().to_table()
 
     @cached_property
     def hash(self) -> str:
@@ -239,21 +237,26 @@ class Interactions:
         made.__dict__.pop("log", None)
         return made
 
+    def _pairs_as_log(self) -> Log:
+        """Each pair as one event, in the order of the pairs, without dislikes."""
+        ids, time = (self.user_ids, self.item_ids), (self.time, self.time_kind)
+        policy = self.origin.policy
+        return Log(self.users, self.items, *ids, *time, weight=self.weight, rating=self.rating, policy=policy)
+
     def _log_of_pairs(self) -> Log:
-        columns: dict[str, Any] = {"time_kind": self.time_kind, "policy": self.origin.policy}
-        columns |= self._extra_columns()
-        users, items, places = self.users, self.items, self.origin.places
-        if self.dislikes is None and self.time is None:
-            return Log(users, items, self.user_ids, self.item_ids, **columns)
-        if (dislikes := self.dislikes) is not None:
-            earliest = 0 if self.time is None or not len(self) else self.time.min()
-            unknown = {"rating": np.nan, "weight": 1, "time": earliest}
-            users, items = np.append(users, dislikes.users), np.append(items, dislikes.items)
-            for name, value in self._extra_columns().items():
-                columns[name] = np.append(value, [unknown[name]] * len(dislikes))
-            places = None if places is None else np.append(places, np.zeros(len(dislikes), np.uint32))
-            columns["disliked"] = np.arange(len(users)) >= len(self)
-        return sorted_log(users, items, self.user_ids, self.item_ids, places, **columns)
+        log, places, dislikes = self._pairs_as_log(), self.origin.places, self.dislikes
+        if dislikes is None:
+            return log if log.time is None else sorted_log(log, places)
+        earliest = 0 if self.time is None or not len(self) else self.time.min()
+        unknown = {"rating": np.nan, "weight": 1, "time": earliest}
+        columns: dict[str, Any] = {
+            name: np.append(value, [unknown[name]] * len(dislikes))
+            for name, value in self._extra_columns().items()
+        }
+        users, items = np.append(self.users, dislikes.users), np.append(self.items, dislikes.items)
+        columns |= {"users": users, "items": items, "disliked": np.arange(len(users)) >= len(self)}
+        places = None if places is None else np.append(places, np.zeros(len(dislikes), np.uint32))
+        return sorted_log(replace(log, **columns), places)
 
     # --- subsets ---------------------------------------------------------------------------------
 
@@ -263,7 +266,7 @@ class Interactions:
         make: Callable[..., Interactions] = trusted_interactions
         if chosen.dtype != bool:
             chosen, make = np.sort(chosen.astype(np.int64)), Interactions
-        fields: dict[str, Any] = {"history": self.history, "time_kind": self.time_kind}
+        fields: dict[str, object] = {"history": self.history, "time_kind": self.time_kind}
         fields |= {"disliked": self.disliked, **self._extra_columns(chosen)}
         made = make(self.users[chosen], self.items[chosen], self.user_ids, self.item_ids, **fields)
         places = None if self.origin.places is None else self.origin.places[chosen]
@@ -364,7 +367,7 @@ class Interactions:
         """
         present = (users[self.users] >= 0) & (items[self.items] >= 0)
         kept = self if present.all() else self.take(present)
-        fields: dict[str, Any] = {"history": self.history, "time_kind": self.time_kind}
+        fields: dict[str, object] = {"history": self.history, "time_kind": self.time_kind}
         fields |= {"disliked": self.recoded_dislikes(users, items, len(item_ids)), **kept._extra_columns()}
         made = trusted_interactions(users[kept.users], items[kept.items], user_ids, item_ids, **fields)
         log = kept.stored_log
@@ -418,10 +421,6 @@ class Interactions:
                 columns[name] = np.asarray(column)[rows]
         return columns
 
-    def _shown_name(self, column: str) -> str:
-        """The column's name outside: "order" for positions, which would pass for times of a clock."""
-        return "order" if column == "time" and self.time_kind == "order" else column
-
     def __len__(self) -> int:
         return len(self.users)
 
@@ -432,7 +431,8 @@ class Interactions:
         return hash(self.hash)
 
     def __repr__(self) -> str:
-        extra = "".join(f", {self._shown_name(name)}" for name in self._extra_columns())
+        shown = {"time": "order"} if self.time_kind == "order" else {}
+        extra = "".join(f", {shown.get(name, name)}" for name in self._extra_columns())
         extra += "" if self.disliked is None else f", {len(self.disliked):,} dislikes"
         return (
             f"<Interactions: {self.n_users:,} users x {self.n_items:,} items, {len(self):,} pairs, "
@@ -460,13 +460,12 @@ def trusted_interactions(
     items: Codes,
     user_ids: IdMap,
     item_ids: IdMap,
-    cached: Mapping[str, object] | None = None,
     **fields: object,
 ) -> Interactions:
     """Interactions of arrays that are known to be right: they are neither checked nor copied, and must not
-    change. `users` and `items` may be of 32 bits. `cached` has values of properties, such as the hash."""
+    change. `users` and `items` may be of 32 bits. `fields` may have values of cached properties."""
     made = object.__new__(Interactions)
-    settle(made, users=users, items=items, user_ids=user_ids, item_ids=item_ids, **fields, **(cached or {}))
+    settle(made, users=users, items=items, user_ids=user_ids, item_ids=item_ids, **fields)
     for value in made.__dict__.values():
         if isinstance(value, np.ndarray):
             _read_only(value)

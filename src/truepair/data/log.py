@@ -106,7 +106,7 @@ class Log:
         counts = np.bincount(self.users[liked], minlength=len(self.user_ids))
         return Histories(np.concatenate([[0], np.cumsum(counts)]), self.items[liked])
 
-    def take(self, rows: Mask) -> Log:
+    def take(self, rows: Mask | Codes) -> Log:
         """Only these events. The users, the items and their codes do not change."""
         return replace(self, **{name: getattr(self, name)[rows] for name in self._columns})
 
@@ -137,11 +137,10 @@ class Log:
     def to_table(self) -> pa.Table:
         """An Arrow table in the caller's ids: user, item; rating, weight, time (or order) and disliked where
         present."""
-        named = {name: getattr(self, name) for name in ("rating", "weight", "time", "disliked")}
-        if self.time_kind == "order":
-            named = {"order" if name == "time" else name: column for name, column in named.items()}
+        time = "order" if self.time_kind == "order" else "time"  # positions would pass for times of a clock
+        extra = {"rating": self.rating, "weight": self.weight, time: self.time, "disliked": self.disliked}
         ids = {"user": self.user_ids.outside(self.users), "item": self.item_ids.outside(self.items)}
-        return pa.table({**ids, **{name: column for name, column in named.items() if column is not None}})
+        return pa.table({**ids, **{name: column for name, column in extra.items() if column is not None}})
 
     @property
     def _columns(self) -> list[str]:
@@ -156,53 +155,36 @@ class Log:
         return f"<Log: {users:,} users x {items:,} items, {len(self):,} events{extra}>"
 
 
-def sorted_log(
-    users: Codes,
-    items: Codes,
-    user_ids: IdMap,
-    item_ids: IdMap,
-    places: Array | None = None,
-    **columns: Any,
-) -> Log:
-    """The log of rows in any order; `places` are those in the source, by default 0, 1, …"""
-    by = [key for key in (places, columns.get("time"), users) if key is not None]
-    order, ordered = stable_order(by[0])
+def sorted_log(log: Log, places: Array | None = None) -> Log:
+    """The log of events in any order; `places` are those in the source, by default 0, 1, …"""
+    by = [key for key in (places, log.time, log.users) if key is not None]
+    order = stable_order(by[0])[0]
     for key in by[1:]:
-        ordered = key[order]  # lets go of the former one
-        step, ordered = stable_order(ordered)
-        order = order[step]
-        del step
-    coded = narrow(ordered, len(user_ids))
-    del ordered
-    kept: dict[str, Any] = {
-        name: column[order] if isinstance(column, np.ndarray) else column for name, column in columns.items()
-    }
-    return Log(coded, narrow(items[order], len(item_ids)), user_ids, item_ids, **kept)
+        order = order[stable_order(key[order])[0]]
+    users, items = narrow(log.users, len(log.user_ids)), narrow(log.items, len(log.item_ids))
+    return replace(log, users=users, items=items).take(order)
 
 
 def joined_log(logs: Collection[Log]) -> Log:
     """The events of logs that share their ids, columns and policy, in order; of equal times, those of the
     first log come first."""
     first, *_ = logs
-    columns: dict[str, Any] = {
-        name: np.concatenate([getattr(log, name) for log in logs]) for name in ("users", "items")
+    names = ("users", "items", "time", "weight", "rating")
+    found = {name: [getattr(log, name) for log in logs] for name in names}
+    joined: dict[str, Any] = {
+        name: None if any(column is None for column in columns) else np.concatenate(columns)
+        for name, columns in found.items()
     }
-    for name in ("time", "weight", "rating"):
-        found = [getattr(log, name) for log in logs]
-        columns[name] = None if any(column is None for column in found) else np.concatenate(found)
     disliked = ~np.concatenate([log.liked for log in logs])
-    columns["disliked"] = disliked if disliked.any() else None
-    codes = columns.pop("users"), columns.pop("items")
-    ids = first.user_ids, first.item_ids
-    return sorted_log(*codes, *ids, **columns, time_kind=first.time_kind, policy=first.policy)
+    return sorted_log(replace(first, **joined, disliked=disliked if disliked.any() else None))
 
 
 def positions(users: Array, *by: Array) -> Codes:
     """The place 0, 1, … of each row among those of its user, by the last of the keys first; users rise."""
+    firsts = np.flatnonzero(np.diff(users, prepend=-1))
     order = np.lexsort((*by, users))  # each user's block stays
-    counts = np.bincount(users)
     found = np.empty(len(users), dtype=np.int64)
-    found[order] = np.arange(len(users)) - (np.cumsum(counts) - counts)[users]
+    found[order] = np.arange(len(users)) - np.repeat(firsts, np.diff(firsts, append=len(users)))
     return found
 
 

@@ -7,7 +7,6 @@ import os
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,15 +19,13 @@ from truepair.data.interactions import (
     Interactions,
     Origin,
     Step,
+    dislikes_note,
     trusted_interactions,
     without_columns,
 )
-from truepair.data.interactions import dislikes_note as dislikes_note
-from truepair.data.log import Mask, Policy, Values, positions, sorted_log
+from truepair.data.log import Log, Mask, Policy, positions, sorted_log
 from truepair.data.prepared.opening import is_prepared, open_prepared
-from truepair.data.rows.options import MISSING as MISSING
-from truepair.data.rows.options import ReadOptions as ReadOptions
-from truepair.data.rows.options import with_options
+from truepair.data.rows.options import ReadOptions, with_options
 from truepair.data.rows.pairs import DUPLICATES, Repeats, codes_of, has_ties, merge, part_dislikes, repeats
 from truepair.data.rows.weighting import Weighting, kind_texts
 from truepair.data.sources.file_opening import expanded
@@ -99,7 +96,7 @@ def read_interactions(source: Source, options: ReadOptions) -> Interactions:
         if "disliked" in rows.columns:
             liked = pc.or_(liked, rows.columns["disliked"])
         rows = rows.filter(liked, f"rating below {options.min_rating:g}")
-    found = _interactions(rows, options.policy, options.weighting)
+    found = _interactions(rows, options.policy)
     if options.chronological and raw.order == "user":
         found = _in_order_of_users(found)
     if options.items is not None:
@@ -156,7 +153,7 @@ class _Rows:
 
 def read_columns(raw: Raw, at: Mapping[str, int]) -> dict[str, pa.Array]:
     """All rows, parsed by their roles."""
-    parse = {"user": identifiers, "item": identifiers, "time": timestamps, "kind": _kinds}
+    parse = {"user": identifiers, "item": identifiers, "time": timestamps, "kind": kind_texts}
     values = dict(zip(at, raw.read(list(at.values())), strict=True))
     # a column is let go as soon as it is parsed: a large source is not in memory twice
     columns = {}
@@ -172,10 +169,6 @@ def read_columns(raw: Raw, at: Mapping[str, int]) -> dict[str, pa.Array]:
     if not lengths["user"]:
         raise InputError(f"{raw.source} has no rows; give at least one interaction.")
     return columns
-
-
-def _kinds(raw: Raw, role: str, values: object) -> pa.Array:
-    return kind_texts(raw, values)
 
 
 def _in_order_of_users(found: Interactions) -> Interactions:
@@ -241,7 +234,7 @@ def _weighted(rows: _Rows, weighting: Weighting) -> _Rows:
 # --- repeated pairs and ids ------------------------------------------------------------------------
 
 
-def _interactions(rows: _Rows, duplicates: str, weighting: Weighting) -> Interactions:
+def _interactions(rows: _Rows, policy: Policy) -> Interactions:
     columns, steps = dict(rows.columns), list(rows.steps)
     # columns are let go as soon as they are coded: a large source is not in memory twice
     user_ids, user_codes = IdMap.encode(columns.pop("user"), "user")
@@ -254,46 +247,37 @@ def _interactions(rows: _Rows, duplicates: str, weighting: Weighting) -> Interac
     del user_codes, item_codes
     extra = {role: column.to_numpy(zero_copy_only=False) for role, column in columns.items()}
     events = (keys, dict(extra)) if "time" in extra else None
-    keys, extra, disliked = _without_dislikes(rows.raw.source, keys, extra, duplicates)
-    if duplicates == "error" and (found := repeats(keys)) is not None:
+    disliked: Codes | None = None
+    if "disliked" in extra:
+        liked, disliked = part_dislikes(keys, extra, extra.pop("disliked"), policy.duplicates)
+        if not liked.any():
+            raise only_dislikes_error(rows.raw.source, len(keys))
+        keys, extra = keys[liked], {role: column[liked] for role, column in extra.items()}
+    if policy.duplicates == "error" and (found := repeats(keys)) is not None:
         user, item = divmod(found.key, len(item_ids))
         raise repeats_error(rows.raw.source, found, user_ids.ids[user].as_py(), item_ids.ids[item].as_py())
-    merged = merge(keys, extra, duplicates, weighting)
+    merged = merge(keys, extra, policy)
     del keys, extra
     if merged.removed:
-        steps.append(Step(f"repeated pair ({duplicates} kept)", merged.removed))
+        steps.append(Step(f"repeated pair ({policy.duplicates} kept)", merged.removed))
+    disliked = disliked if disliked is not None and len(disliked) else None
     if disliked is not None:
         steps.append(dislikes_note(len(disliked)))
     users, items = codes_of(merged.keys, len(item_ids))
-    fields: dict[str, Any] = {**merged.columns, "history": tuple(steps), "disliked": disliked}
+    fields = {**merged.columns, "history": tuple(steps), "disliked": disliked}
     made = trusted_interactions(users, items, user_ids, item_ids, **fields)
-    policy = Policy(duplicates, weighting.half_life, weighting.now, weighting.counts)
     if events is None:
         return made.made_from(Origin(policy))
     if len(events[0]) > len(made) or policy.changes_weights:
         keys, columns = events
         columns.pop("decayed", None)
-        log = sorted_log(*codes_of(keys, len(item_ids)), user_ids, item_ids, **columns, policy=policy)
-        return made.made_from(Origin(policy, log))
+        log = Log(*codes_of(keys, len(item_ids)), user_ids, item_ids, **columns, policy=policy)
+        return made.made_from(Origin(policy, sorted_log(log)))
     del events
     assert made.time is not None
     assert merged.rows is not None
     places = merged.rows.astype(np.uint32) if has_ties(users, made.time) else None
     return made.made_from(Origin(policy, places=places))
-
-
-def _without_dislikes(
-    source: str, keys: Codes, extra: dict[str, Values], duplicates: str
-) -> tuple[Codes, dict[str, Values], Codes | None]:
-    """The keys and columns of likes, and the keys of disliked pairs; None if there are none."""
-    if "disliked" not in extra:
-        return keys, extra, None
-    disliked = np.asarray(extra.pop("disliked"), dtype=bool)
-    liked, disliked_keys = part_dislikes(keys, extra, disliked, duplicates)
-    if not liked.any():
-        raise only_dislikes_error(source, len(keys))
-    extra = {role: column[liked] for role, column in extra.items()}
-    return keys[liked], extra, disliked_keys if len(disliked_keys) else None
 
 
 def only_dislikes_error(source: str, n: int) -> InputError:

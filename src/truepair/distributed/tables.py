@@ -16,7 +16,7 @@ from truepair.data.preparing.parts import Shares, shares_of
 from truepair.data.preparing.publishing import check_new
 from truepair.data.preparing.sorted_pairs import write_sorted_pairs
 from truepair.data.preparing.sorted_rows import Tables
-from truepair.data.reading import ReadOptions
+from truepair.data.rows.options import ReadOptions
 from truepair.data.sources.file_opening import expanded
 from truepair.data.split import Split
 from truepair.errors import InputError, did_you_mean
@@ -48,7 +48,7 @@ class Writing:
     @property
     def may_drop_repeats(self) -> bool:
         """Whether equal rows may become one before they are merged."""
-        return not self.in_order and self.options.policy not in ("sum", "error")
+        return not self.in_order and self.options.policy.duplicates not in ("sum", "error")
 
     def write(self, tables: Tables) -> Interactions | Split:
         """Write the folder from sorted tables, and open it."""

@@ -12,7 +12,7 @@ from truepair.data.log import Policy
 from truepair.data.prepared.array_files import ArrayFile
 from truepair.data.prepared.id_files import ARROW_TYPES
 from truepair.data.rows.pairs import DUPLICATES
-from truepair.data.rows.weighting import Weighting
+from truepair.data.rows.weighting import check_policy
 from truepair.errors import InputError, StorageError, check_choice, check_number
 from truepair.storage.atomic import atomic_write
 from truepair.storage.plain_values import every_value
@@ -41,19 +41,19 @@ class Part:
 class Manifest:
     """What a folder holds."""
 
-    users: int
-    items: int
-    user_type: str
-    item_type: str
-    parts: dict[str, Part]
-    arrays: dict[str, ArrayFile]
+    users: int = 0
+    items: int = 0
+    user_type: str = ""
+    item_type: str = ""
+    parts: dict[str, Part] = field(default_factory=dict)
+    arrays: dict[str, ArrayFile] = field(default_factory=dict)
     """Path without .npy -> the file."""
     time_kind: str = "clock"
     recipe: str | None = None
     """Of the split."""
     history: tuple[Step, ...] = ()
     about: Json = field(default_factory=dict)
-    """Source, options and versions, for people."""
+    """Source, options and versions, for readers."""
     policy: Policy = field(default=Policy())
     events: int | None = None
     """Of the log that all parts share; None if there is none."""
@@ -138,7 +138,7 @@ def _check(made: Manifest) -> None:
     check_choice("duplicates", policy.duplicates, DUPLICATES)
     if policy.now is not None:
         check_number("now", policy.now)
-    Weighting(policy.half_life, policy.now, counts=policy.counts)  # raises if one of them cannot be used
+    check_policy(policy)
     for step in made.history:
         if not isinstance(step.what, str):
             raise ValueError(f"a step {step.what!r:.40}")

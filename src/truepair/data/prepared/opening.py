@@ -115,11 +115,11 @@ class OpenedFolder:
             items,
             self.users,
             self.items,
-            cached,
             **arrays,
             history=self.manifest.history,
             time_kind=self.manifest.time_kind,
             disliked=disliked if disliked is not None and len(disliked) else None,
+            **cached,
         )
         return made.made_from(Origin(self.manifest.policy, self.log, places))
 

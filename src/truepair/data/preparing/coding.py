@@ -16,7 +16,8 @@ from truepair.data.prepared.id_files import ARROW_TYPES, id_type, write_ids
 from truepair.data.preparing.publishing import Done
 from truepair.data.preparing.row_files import Block, whole_users
 from truepair.data.preparing.work import Work
-from truepair.data.reading import ReadOptions, catalogue_ids
+from truepair.data.reading import catalogue_ids
+from truepair.data.rows.options import ReadOptions
 from truepair.errors import InputError
 from truepair.storage.types import Ids, Json
 
@@ -67,7 +68,7 @@ def coded_rows(work: Work, staged: Json, options: ReadOptions) -> Iterator[Block
     """The rows that no rule removes, in blocks of whole users: by time where there are times, else by item,
     then as in the source."""
     extra = [*staged["columns"], *(["disliked"] if staged["disliked"] else [])]
-    row = ["row"] if extra or options.policy == "error" else []
+    row = ["row"] if extra or options.policy.duplicates == "error" else []
     order = ["users", "time" if "time" in extra else "items", *row]
     query = (
         f"select {', '.join(['u.code as users', 'i.code as items', *(f'r.{name}' for name in row + extra)])} "

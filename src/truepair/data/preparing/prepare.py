@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import fields
+from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions, Step
-from truepair.data.log import Policy
 from truepair.data.prepared.manifest import VERSION, Manifest
 from truepair.data.prepared.opening import is_prepared, open_prepared
 from truepair.data.preparing.coding import coded_rows, write_id_maps
@@ -19,7 +19,7 @@ from truepair.data.preparing.parts import Shares, shares_of, write_split
 from truepair.data.preparing.publishing import after, check_new, publish
 from truepair.data.preparing.staging import stage
 from truepair.data.preparing.work import Work, database_errors, memory_bytes, shown_progress
-from truepair.data.reading import ReadOptions
+from truepair.data.rows.options import ReadOptions
 from truepair.data.rows.weighting import Clock
 from truepair.data.sources.file_opening import expanded
 from truepair.data.sources.sql_urls import find_database, without_password
@@ -89,26 +89,20 @@ def _prepare(work: Work, source: Source, options: ReadOptions, shares: Shares | 
     maps = work.step("ids", lambda advance: write_id_maps(work, staged["types"], options))
     text = isinstance(source, str | os.PathLike)
     empty = Manifest(
-        0,
-        0,
-        "",
-        "",
-        {},
-        {},
         history=tuple(Step(**step) for step in staged["steps"]),
         about={"source": without_password(str(source)) if text else f"a {type(source).__name__}"},
-        policy=Policy(options.policy, options.half_life, staged["now"], options.counts),
+        policy=replace(options.policy, now=staged["now"]),
     )
     made = after(empty, maps)
     known = RowFacts(
         staged["source"],
         staged["rows"],
-        keeps_log="time" in staged["columns"],
+        has_times="time" in staged["columns"],
         in_order=staged["in_order"],
         clock=None if staged["clock"] is None else Clock(*staged["clock"]),
     )
     folder, cores = work.folder, options.cores
-    blocks = coded_rows(work, staged, options)
+    blocks = partial(coded_rows, work, staged, options)
     pairs = work.step("pairs", lambda advance: write_pairs(folder, made, blocks, known, options, advance))
     work.shrink()
     made = after(made, pairs)

@@ -19,7 +19,8 @@ from truepair.data.ids import IdMap, canonical_ids
 from truepair.data.interactions import EXTRA, Step
 from truepair.data.preparing.row_files import Block
 from truepair.data.preparing.texts import Columns, Texts
-from truepair.data.reading import ReadOptions, absent_rows
+from truepair.data.reading import absent_rows
+from truepair.data.rows.options import ReadOptions
 from truepair.errors import InputError
 
 Tables = Callable[[], Iterator[pa.Table]]

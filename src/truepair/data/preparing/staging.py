@@ -16,12 +16,14 @@ import pyarrow as pa
 
 from truepair.data.columns import Raw
 from truepair.data.interactions import EXTRA, Step
+from truepair.data.log import Policy
 from truepair.data.prepared.id_files import id_type
 from truepair.data.preparing.publishing import Done
 from truepair.data.preparing.texts import Columns, Texts
 from truepair.data.preparing.work import Advance, Work
-from truepair.data.reading import ReadOptions, absent_rows, missing_error, read_columns
-from truepair.data.rows.weighting import Clock
+from truepair.data.reading import absent_rows, missing_error, read_columns
+from truepair.data.rows.options import ReadOptions
+from truepair.data.rows.weighting import Clock, clock_of, given_now
 from truepair.errors import InputError
 from truepair.storage.types import Source
 
@@ -54,7 +56,7 @@ def stage(work: Work, source: Source, options: ReadOptions, advance: Advance) ->
         "source": raw.source,
         "steps": [vars(step) for step in [*raw.steps, *steps]],
         "clock": clock,
-        "now": options.weighting.given_now(raw),
+        "now": given_now(options.policy, raw),
     }
     return facts, []
 
@@ -191,7 +193,7 @@ class _Marking:
         return found
 
     def _weighted(self, columns: Columns, rows: npt.NDArray[np.int64]) -> pa.Table:
-        weighting = replace(self.options.weighting, half_life=None, now=None)
+        weighting = replace(self.options.weighting, policy=Policy())
         found = weighting.row_values(columns, self.raw, lambda row: self.raw.place(int(rows[row])))
         disliked = np.zeros(len(rows), dtype=bool) if found.disliked is None else found.disliked
         marks = np.full(len(rows), _KEPT)
@@ -269,7 +271,7 @@ def _last_marks(work: Work, role: str) -> dict[int, int]:
 
 def _clock(work: Work, raw: Raw, options: ReadOptions, newest: float) -> Clock:
     """The clock of the half-life; an error for a time after now."""
-    clock = options.weighting.clock(newest, raw)
+    clock = clock_of(options.policy, newest, raw)
     late = f"mark <> 1 and time / cast({clock.per_second!r} as double) > {clock.now!r}"
     if found := work.db.execute(f"select time, row from rows where {late} order by row limit 1").fetchone():
         raise clock.late(raw.source, found[0], raw.place(found[1]))

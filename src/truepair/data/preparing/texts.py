@@ -60,7 +60,7 @@ class Texts:
         elif role == "time":
             found = self._parse_times(raw, values)
         else:
-            found = kind_texts(raw, values) if role == "kind" else numbers(raw, role, values)
+            found = (kind_texts if role == "kind" else numbers)(raw, role, values)
         if (first := self.types.setdefault(role, found.type)) != found.type:
             raise InputError(
                 f"{raw.source}: {role} is {first} in the first rows and {found.type} from {raw.place(0)} on "

@@ -11,6 +11,7 @@ from typing import Concatenate, Literal, ParamSpec, TypeVar
 
 from truepair.data.columns import Column, Raw, find_columns
 from truepair.data.interactions import check_bounds
+from truepair.data.log import Policy
 from truepair.data.rows.pairs import DUPLICATES
 from truepair.data.rows.weighting import Weighting
 from truepair.data.sources.file_opening import expanded
@@ -54,7 +55,7 @@ class ReadOptions:
 
     def __post_init__(self) -> None:
         self.weighting  # noqa: B018, checks its options
-        check_choice("duplicates", self.policy, DUPLICATES)
+        check_choice("duplicates", self.policy.duplicates, DUPLICATES)
         check_choice("missing", self.missing, MISSING)
         if self.min_rating is not None:
             settle(self, min_rating=check_number("min_rating", self.min_rating))
@@ -83,14 +84,13 @@ class ReadOptions:
     @cached_property
     def weighting(self) -> Weighting:
         """What makes weights and dislikes."""
-        return Weighting(
-            self.half_life, self.now, self.feedback, self.counts, self.dislikes, self.max_disliked_rating
-        )
+        return Weighting(self.policy, self.feedback, self.dislikes, self.max_disliked_rating)
 
     @property
-    def policy(self) -> str:
-        """The policy for repeated rows."""
-        return self.duplicates or ("last" if self.feedback is None else "strongest")
+    def policy(self) -> Policy:
+        """How the rows of a pair become one interaction."""
+        duplicates = self.duplicates or ("last" if self.feedback is None else "strongest")
+        return Policy(duplicates, self.half_life, self.now, self.counts)
 
     @property
     def cores(self) -> tuple[int, int] | None:
@@ -130,10 +130,10 @@ class ReadOptions:
     def find_columns(self, raw: Raw) -> dict[str, int]:
         """Role -> column position. An error if an option needs a column that is not there."""
         at = find_columns(raw, self._columns)
-        needs = {"min_rating": "rating", "max_disliked_rating": "rating", "half_life": "time"}
-        needs |= {"dislikes": "weight"} if self.dislikes else {}
-        needs |= {"duplicates": "rating"} if self.policy == "max" else {}
-        needs |= {"counts": "weight"} if self.policy != "sum" else {}
+        needs = {"min_rating": "rating", "max_disliked_rating": "rating"}
+        needs |= {"duplicates": "rating"} if self.policy.duplicates == "max" else {}
+        needs |= {"half_life": "time"} | ({"dislikes": "weight"} if self.dislikes else {})
+        needs |= {"counts": "weight"} if self.policy.duplicates != "sum" else {}
         for option, role in needs.items():
             if (value := getattr(self, option)) is not None and role not in at:
                 shown = f"{value:g}" if role == "rating" and option != "duplicates" else repr(value)
@@ -167,12 +167,16 @@ def with_options(
     def decorated(
         read: Callable[[Source, ReadOptions], _Result],
     ) -> Callable[Concatenate[Source, _Options], _Result]:
+        own = inspect.signature(read)
+        fields = inspect.signature(options).parameters
+
         def called(source: Source, *args: _Options.args, **given: _Options.kwargs) -> _Result:
+            if unknown := given.keys() - fields.keys():
+                raise TypeError(f"{read.__name__}() got an unexpected keyword argument {min(unknown)!r}")
             return read(source, options(*args, **given))
 
-        own = inspect.signature(read)
-        first, *fields = own.parameters["source"], *inspect.signature(options).parameters.values()
-        called.__signature__ = own.replace(parameters=[first, *fields])  # type: ignore[attr-defined]
+        parameters = [own.parameters["source"], *fields.values()]
+        called.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
         update_wrapper(called, read)
         return called  # type: ignore[return-value]  # `source` may be named, too
 

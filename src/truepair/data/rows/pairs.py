@@ -8,23 +8,20 @@ applies them to a log.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from truepair.data.columns import Raw
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions, Origin, Step, checked_weights, trusted_interactions
-from truepair.data.log import Log, Values, common_unit, stable_order
-from truepair.data.rows.weighting import Weighting
+from truepair.data.log import Log, Mask, Policy, Values, common_unit, stable_order
+from truepair.data.rows.weighting import clock_of, decay_of, pair_weights, row_strength
 
 DUPLICATES = ("last", "first", "max", "strongest", "sum", "error")
 """Policies for rows that repeat a pair."""
 
 _AT_ONCE = 1 << 20  # keys
-
-Mask = npt.NDArray[np.bool_]
 
 _DECIDED_BY = {"max": ("rating", "time"), "strongest": ("strength", "weight", "time"), "error": ()}
 """Policy -> columns whose highest value decides, in order; the default is the time, then the row."""
@@ -52,50 +49,58 @@ def interactions_of(log: Log, history: tuple[Step, ...] = ()) -> Interactions:
     """The pairs and dislikes of a log by its policy, as of its last event: a half-life counts back from the
     policy's `now`, or from the newest time of these events."""
     policy = log.policy
-    weighting = Weighting(policy.half_life, policy.now, counts=policy.counts)
     columns = {"rating": log.rating, "weight": log.weight, "time": log.time}
-    extra: dict[str, Any] = {name: column for name, column in columns.items() if column is not None}
+    extra = {name: column for name, column in columns.items() if column is not None}
     if policy.half_life is not None or policy.duplicates == "sum":
         extra["weight"] = np.ones(len(log)) if log.weight is None else log.weight
     if policy.half_life is not None and len(log):
         assert log.time is not None
-        clock = weighting.clock(log.time.max(), Raw("the log", (), lambda positions: []))
-        extra["decayed"] = extra["weight"] * weighting.decay(log.time, clock)
+        clock = clock_of(policy, log.time.max(), Raw("the log", (), lambda positions: []))
+        extra["decayed"] = extra["weight"] * decay_of(policy, log.time, clock)
     keys, disliked = log.keys.copy(), None
     if log.disliked is not None and len(log):
         liked, disliked = part_dislikes(keys, extra, log.disliked, policy.duplicates)
         keys, extra = keys[liked], {name: column[liked] for name, column in extra.items()}
     if len(keys):
-        merged = merge(keys, extra, policy.duplicates, weighting)
+        merged = merge(keys, extra, policy)
         keys, extra = merged.keys, merged.columns
     extra.pop("decayed", None)
     users, items = codes_of(keys, len(log.item_ids))
     disliked = disliked if disliked is not None and len(disliked) else None
-    fields: dict[str, Any] = {**extra, "time_kind": log.time_kind, "history": history}
-    fields |= {"disliked": disliked, "origin": Origin(policy, log)}
-    return trusted_interactions(users, items, log.user_ids, log.item_ids, **fields)
+    return trusted_interactions(
+        users,
+        items,
+        log.user_ids,
+        log.item_ids,
+        **extra,
+        history=history,
+        time_kind=log.time_kind,
+        disliked=disliked,
+        origin=Origin(policy, log),
+    )
 
 
-def merge(keys: Codes, extra: Mapping[str, Values], duplicates: str, weighting: Weighting) -> Merged:
-    """Each pair once, with the columns of the row that `duplicates` keeps. `keys` may be sorted in place."""
+def merge(keys: Codes, extra: Mapping[str, Values], policy: Policy) -> Merged:
+    """Each pair once, with the columns of the row that the policy keeps. `keys` may be sorted in place."""
+    duplicates = policy.duplicates
     if not extra and duplicates != "sum":
         keys.sort()
         distinct = keys[_is_first(keys)]
         return Merged(distinct, {}, len(keys) - len(distinct))
     by_strength = duplicates == "strongest" and "decayed" in extra
     if by_strength:
-        extra = {**extra, "strength": weighting.strength(extra["weight"], extra["decayed"])}
+        extra = {**extra, "strength": row_strength(policy, extra["weight"], extra["decayed"])}
     order, ordered, starts = group(keys, extra, duplicates)
     if duplicates == "sum":
         extra = _sum_weights(extra, order, starts)
     chosen = order[starts] if duplicates == "first" else order[_ends(starts, len(keys))]
-    columns: dict[str, Any] = {role: column[chosen] for role, column in extra.items()}
+    columns = {role: column[chosen] for role, column in extra.items()}
     decayed = columns.pop("decayed", None)
     if by_strength:
         del columns["strength"]
         columns["time"] = np.maximum.reduceat(extra["time"][order], starts)  # an old event moves no time back
     if "weight" in columns:
-        columns["weight"] = checked_weights(weighting.pair_weights(columns["weight"], decayed))
+        columns["weight"] = checked_weights(pair_weights(policy, columns["weight"], decayed))
     return Merged(ordered[starts], columns, len(keys) - len(starts), chosen)
 
 
@@ -112,11 +117,10 @@ def has_ties(users: Codes, time: Values) -> bool:
     """Whether two pairs of a user have the same time; the users rise."""
     moments = time
     if time.dtype.kind == "i" and len(time):
-        first, last = int(time.min()), int(time.max())
-        unit = 1
-        if int(users[-1] + 1) * (last - first + 1) >= 2**63:  # dates are microseconds, all of whole seconds
-            unit = common_unit(time, first) if last - first < 2**63 else 1
-        if int(users[-1] + 1) * (span := (last - first) // unit + 1) < 2**63:
+        first, length, n = int(time.min()), int(time.max()) - int(time.min()), int(users[-1]) + 1
+        # dates are microseconds, all of whole seconds
+        unit = common_unit(time, first) if n * (length + 1) >= 2**63 > length else 1
+        if n * (span := length // unit + 1) < 2**63:
             # sorting numbers is several times faster than sorting their positions
             moments = time - first
             moments //= unit

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -18,11 +18,10 @@ from truepair.data.columns import Raw, timestamps
 from truepair.data.durations import UNITS, total_seconds, units_per_second
 from truepair.data.ids import is_text, to_arrow
 from truepair.data.interactions import Step
-from truepair.data.log import Values
+from truepair.data.log import Mask, Policy, Values
 from truepair.errors import InputError, check_number, check_type
 
 Floats = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
 Place = Callable[[int], str]  # a row -> its location for a reader of a message
 
 _SPARE = 86_400.0  # seconds that a clock elsewhere may be ahead
@@ -50,10 +49,10 @@ class Clock(NamedTuple):
 
     def late(self, source: str, found: float, place: str) -> InputError:
         """The error of a time after now."""
-        moment = shown_time(float(found) / self.per_second)
+        moment, now = moment_text(float(found) / self.per_second), moment_text(self.now)
         return InputError(
-            f"{source}: time {found} at {place} ({moment}) is after now = {shown_time(self.now)}; correct "
-            "it, or pass a later now=…."
+            f"{source}: time {found} at {place} ({moment}) is after now = {now}; correct it, or pass a later "
+            "now=…."
         )
 
 
@@ -61,22 +60,15 @@ class Clock(NamedTuple):
 class Weighting:
     """The options of `read_interactions` that make weights and dislikes."""
 
-    half_life: str | None = None
-    now: object = None
+    policy: Policy = field(default=Policy())
     feedback: Mapping[str, float] | None = None
-    counts: str | None = None
     dislikes: bool = False
     max_disliked_rating: float | None = None
 
     def __post_init__(self) -> None:
-        if self.half_life is not None:
-            seconds_of(self.half_life)
-        elif self.now is not None:
-            raise InputError(f"now = {self.now!r:.60} has no effect without half_life; leave it out.")
+        check_policy(self.policy)
         if self.feedback is not None:
             _check_feedback(self.feedback)
-        if self.counts is not None:
-            count_function(self.counts)
         check_type("dislikes", self.dislikes, bool, "give True or False")
         if self.max_disliked_rating is not None:
             check_number("max_disliked_rating", self.max_disliked_rating)
@@ -100,7 +92,14 @@ class Weighting:
         if self.max_disliked_rating is not None:
             low = columns["rating"].to_numpy() <= self.max_disliked_rating
             disliked = low if disliked is None else disliked | low
-        decay = None if self.half_life is None else self._decay(columns["time"], raw, place)
+        decay = None
+        if self.policy.half_life is not None:
+            times = columns["time"].to_numpy()
+            clock = clock_of(self.policy, times.max(), raw)
+            if (late := clock.seconds(times) > clock.now).any():
+                row = int(late.argmax())
+                raise clock.late(raw.source, times[row], place(row))
+            decay = decay_of(self.policy, times, clock)
         return RowValues(weight, decay, None if disliked is None or not disliked.any() else disliked, ignored)
 
     def _of_kinds(self, kinds: pa.Array, raw: Raw, place: Place) -> Floats:
@@ -119,69 +118,87 @@ class Weighting:
         numbers: Floats = np.array([float(self.feedback[name]) for name in names])[codes]
         return numbers
 
-    def _decay(self, times: pa.Array, raw: Raw, place: Place) -> Floats:
-        values = times.to_numpy()
-        clock = self.clock(values.max(), raw)
-        if (late := clock.seconds(values) > clock.now).any():
-            row = int(late.argmax())
-            raise clock.late(raw.source, values[row], place(row))
-        return self.decay(values, clock)
-
-    def decay(self, times: Values, clock: Clock) -> Floats:
-        """The factor of each time."""
-        assert self.half_life is not None
-        ages = clock.now - clock.seconds(times)
-        return np.maximum(np.exp2(-ages / seconds_of(self.half_life)), _SMALLEST)
-
-    def clock(self, newest: float, raw: Raw) -> Clock:
-        """The unit of the times, of which this is the newest, and `now`."""
-        newest = float(newest)
-        per_second = clock_unit(newest, raw.source)
-        return Clock(per_second, self._now(newest / per_second, raw))
-
-    def _now(self, newest: float, raw: Raw) -> float:
-        """`now` in seconds since 1970; the newest time, unless that is in the future, if it is not given."""
-        given = self.given_now(raw)
-        return min(newest, time.time() + _SPARE) if given is None else given / clock_unit(given, "now")
-
-    def given_now(self, raw: Raw) -> float | None:
-        """`now` as a number, in the unit that its size tells; None if it is not given."""
-        if self.now is None:
-            return None
-        try:
-            found = timestamps(raw, "now", [self.now])
-        except InputError:
-            raise InputError(
-                f"now = {self.now!r:.60} is no time; give a date such as '2024-05-31', or a number."
-            ) from None
-        return float(found.to_numpy()[0])
-
-    def pair_weights(self, total: Floats, decayed: Floats | None) -> Floats:
-        """The weight of each pair, from the sum of its rows' weights and of their decayed weights."""
-        counted = total if self.counts is None else count_function(self.counts)(total)
-        return counted if decayed is None else counted * (decayed / total)
-
-    def strength(self, weight: Values, decayed: Values) -> Floats:
-        """What compares the rows of a pair: the weight that the pair would have with each of them alone."""
-        if self.counts == "log":
-            return np.asarray((1 + np.log(weight)) * (decayed / weight))
-        return self.pair_weights(np.asarray(weight, np.float64), np.asarray(decayed, np.float64))
-
     def steps(self, newest: float | None, raw: Raw) -> list[Step]:
         """What was done, as notes of the report; `newest` is the newest time, if there are times."""
         notes = []
         if self.feedback is not None:
             numbers = ", ".join(f"{kind} {number:g}" for kind, number in self.feedback.items())
             notes.append(f"weight by kind: {numbers}")
-        if self.counts is not None:
-            cap = self.counts.removeprefix("cap:")
-            notes.append(
-                "weight: 1 + log(count)" if self.counts == "log" else f"weight: count, at most {cap}"
-            )
-        if self.half_life is not None and newest is not None:
-            now = self.clock(newest, raw).now
-            notes.append(f"weight halved for every {self.half_life} before {shown_time(now)}")
+        if (counts := self.policy.counts) is not None:
+            at_most = f"count, at most {counts.removeprefix('cap:')}"
+            notes.append(f"weight: {'1 + log(count)' if counts == 'log' else at_most}")
+        if self.policy.half_life is not None and newest is not None:
+            now = clock_of(self.policy, newest, raw).now
+            notes.append(f"weight halved for every {self.policy.half_life} before {moment_text(now)}")
         return [Step(note, 0, note=True) for note in notes]
+
+
+# --- the policy --------------------------------------------------------------------------------------
+
+
+def check_policy(policy: Policy) -> None:
+    """Raise if `half_life`, `now` or `counts` cannot be used."""
+    counts = policy.counts
+    if policy.half_life is not None:
+        seconds_of(policy.half_life)
+    elif policy.now is not None:
+        raise InputError(f"now = {policy.now!r:.60} has no effect without half_life; leave it out.")
+    if counts is None or counts == "log":
+        return
+    cap = re.fullmatch(r"cap:(\d{1,15}(?:\.\d{1,15})?)", counts) if isinstance(counts, str) else None
+    if cap is None or not float(cap[1]):
+        raise InputError(
+            f"counts = {counts!r:.60} is not known; use 'log' (1 + log(count)), or 'cap:10' (10 at most)."
+        )
+
+
+def clock_of(policy: Policy, newest: float, raw: Raw) -> Clock:
+    """The unit of the times, of which this is the newest, and `now`: the newest time, unless that is in the
+    future, if it is not given."""
+    newest = float(newest)
+    per_second, given = clock_unit(newest, raw.source), given_now(policy, raw)
+    if given is None:
+        return Clock(per_second, min(newest / per_second, time.time() + _SPARE))
+    return Clock(per_second, given / clock_unit(given, "now"))
+
+
+def given_now(policy: Policy, raw: Raw) -> float | None:
+    """`now` as a number, in the unit that its size tells; None if it is not given."""
+    if policy.now is None:
+        return None
+    try:
+        found = timestamps(raw, "now", [policy.now])
+    except InputError:
+        raise InputError(
+            f"now = {policy.now!r:.60} is no time; give a date such as '2024-05-31', or a number."
+        ) from None
+    return float(found.to_numpy()[0])
+
+
+def decay_of(policy: Policy, times: Values, clock: Clock) -> Floats:
+    """The factor of each time by the half-life."""
+    assert policy.half_life is not None
+    ages = clock.now - clock.seconds(times)
+    return np.maximum(np.exp2(-ages / seconds_of(policy.half_life)), _SMALLEST)
+
+
+def pair_weights(policy: Policy, total: Values, decayed: Values | None) -> Values:
+    """The weight of each pair, from the sum of its rows' weights and of their decayed weights."""
+    if policy.counts == "log" and total.min() < 1:
+        raise InputError(
+            f"counts = 'log' takes the logarithm of counts, and the lowest weight of a pair is "
+            f"{total.min():g}; give counts of 1 or more, or use 'cap:10'."
+        )
+    return row_strength(policy, total, decayed)
+
+
+def row_strength(policy: Policy, weight: Values, decayed: Values | None) -> Values:
+    """What compares the rows of a pair: the weight that the pair would have with each of them alone."""
+    counted = weight
+    if policy.counts is not None:
+        is_log = policy.counts == "log"
+        counted = 1 + np.log(weight) if is_log else np.minimum(weight, float(policy.counts[len("cap:") :]))
+    return counted if decayed is None else counted * (decayed / weight)
 
 
 def seconds_of(half_life: str) -> float:
@@ -209,10 +226,10 @@ def clock_unit(newest: float, source: str) -> float:
     return per_second
 
 
-def shown_time(seconds: float) -> str:
+def moment_text(seconds: float) -> str:
     """A time as people write it, in UTC.
 
-    >>> shown_time(86_400.0)
+    >>> moment_text(86_400.0)
     '1970-01-02 00:00:00'
     """
     try:
@@ -221,31 +238,9 @@ def shown_time(seconds: float) -> str:
         return f"{seconds:g} seconds after 1970"
 
 
-def count_function(counts: str) -> Callable[[Floats], Floats]:
-    """The function by its name: "log", or "cap:" and a number."""
-    if counts == "log":
-        return _log_counts
-    found = re.fullmatch(r"cap:(\d{1,15}(?:\.\d{1,15})?)", counts) if isinstance(counts, str) else None
-    if found is None or not float(found[1]):
-        raise InputError(
-            f"counts = {counts!r:.60} is not known; use 'log' (1 + log(count)), or 'cap:10' (10 at most)."
-        )
-    most = float(found[1])
-    return lambda totals: np.minimum(totals, most)
-
-
-def _log_counts(totals: Floats) -> Floats:
-    if totals.min() < 1:
-        raise InputError(
-            f"counts = 'log' takes the logarithm of counts, and the lowest weight of a pair is "
-            f"{totals.min():g}; give counts of 1 or more, or use 'cap:10'."
-        )
-    return 1 + np.log(totals)
-
-
-def kind_texts(raw: Raw, values: object) -> pa.Array:
+def kind_texts(raw: Raw, role: str, values: object) -> pa.Array:
     """Kinds as text; empty text is missing."""
-    array = to_arrow(values, "kind")
+    array = to_arrow(values, role)
     if not is_text(array.type):
         try:
             array = array.cast(pa.large_string())

@@ -52,13 +52,17 @@ def open_path(
     if path.is_file() and path.stat().st_size == 0:
         raise InputError(f"{path} is empty: it has 0 bytes.")
     file = File(path, encoding, header, given)
-    return FORMATS[format or SUFFIXES.get(file.suffix) or _guess_format(file)](file)
+    name = format or SUFFIXES.get(file.suffix) or _guess_format(file)
+    if file.compression and name in ("parquet", "arrow"):
+        raise InputError(f"{path}: a {name} file inside {file.compression} cannot be read; unpack it first.")
+    return FORMATS[name](file)
 
 
 def _guess_format(file: File) -> str:
-    for magic, name in {b"PAR1": "parquet", b"ARROW1": "arrow"}.items():
-        if file.content.startswith(magic):
-            return name
+    if file.content.startswith(b"PAR1"):
+        return "parquet"
+    if file.content.startswith(b"ARROW1"):
+        return "arrow"
     lines = file.first_lines
     if "::" in lines[0]:
         return "movielens"
@@ -103,21 +107,8 @@ def _missing_path(path: Path) -> InputError:
     )
 
 
-def _parquet(file: File) -> Raw:
-    _refuse_compressed(file, "parquet")
-    return _dataset([file.path], "parquet", file.path)
-
-
-def _refuse_compressed(file: File, kind: str) -> None:
-    if file.compression:
-        raise InputError(
-            f"{file.path}: a {kind} file inside {file.compression} cannot be read; unpack it first."
-        )
-
-
 def _arrow(file: File) -> Raw:
     """A file or a stream; both have this suffix."""
-    _refuse_compressed(file, "arrow")
     path = file.path
     with read_errors(path, "a plain file"), path.open("rb") as beginning:
         is_file = beginning.read(6) == b"ARROW1"
@@ -264,7 +255,7 @@ FORMATS: dict[str, Callable[[File], Raw]] = {
     "movielens": read_movielens,
     "adjacency": read_adjacency,
     "recbole": read_recbole,
-    "parquet": _parquet,
+    "parquet": lambda file: _dataset([file.path], "parquet", file.path),
     "arrow": _arrow,
     "npz": _npz,
 }

@@ -232,19 +232,18 @@ def _vectors(name: str, column: pa.Array, where: Place, size: int | None) -> tup
         values = column.to_numpy(zero_copy_only=False).astype(np.float64)[:, None]
         present = ~np.isnan(values[:, 0])  # pandas writes a missing number as NaN
     else:
-        rows = column.to_pylist()
-        present = np.array([row is not None for row in rows], dtype=bool)
-        size = size or next((len(row) for row in rows if row is not None), 0)
-        wrong = [at for at in np.flatnonzero(present) if len(rows[at]) != size]
-        if wrong:
+        present = column.is_valid().to_numpy(zero_copy_only=False)
+        lengths = pc.list_value_length(column).fill_null(0).to_numpy()
+        size = size or (int(lengths[present.argmax()]) if present.any() else 0)
+        wrong = np.flatnonzero(present & (lengths != size))
+        if len(wrong):
             raise InputError(
-                f"{where.source}: {name!r} has {len(rows[wrong[0]])} numbers for {where.row(wrong[0])}, "
+                f"{where.source}: {name!r} has {lengths[wrong[0]]} numbers for {where.row(wrong[0])}, "
                 f"not {size}; give vectors of one length, or tags as lists of text."
             )
-        whole = [
-            [math.nan if x is None else x for x in row] if row is not None else [0.0] * size for row in rows
-        ]
-        values = np.array(whole, dtype=np.float64).reshape(len(rows), size)
+        values = np.zeros((len(column), size))
+        flat = pc.list_flatten(column).fill_null(math.nan).to_numpy()
+        values[present] = flat.reshape(int(present.sum()), size)
     bad = np.flatnonzero(~np.isfinite(np.where(present[:, None], values, 0.0)).all(axis=1))
     if len(bad):
         raise InputError(

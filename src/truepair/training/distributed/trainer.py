@@ -17,13 +17,12 @@ from torch import Tensor, nn
 
 from truepair.models.encoders import Encoder, StartedEncoder
 from truepair.models.start import Side, Start
-from truepair.sampling import Full, Matrices
+from truepair.sampling import Matrices
 from truepair.training.distributed.anchor_sums import ShardedSums
 from truepair.training.distributed.blocks import ShardBlocks
 from truepair.training.distributed.collectives import ProcessGroup
-from truepair.training.distributed.exchange import Exchange, Parts
 from truepair.training.distributed.graph import ShardGraph, hops_of, places
-from truepair.training.distributed.shards import Shard, ShardPairs, first_vectors
+from truepair.training.distributed.shards import Exchange, Parts, Shard, first_vectors
 from truepair.training.full.losses import RowLosses
 from truepair.training.full.scoring import sums_for
 from truepair.training.full.step_work import step_work, threads_for
@@ -48,18 +47,11 @@ class ShardTrainer(ModuleTrainer):
     """One rank of a run, with the sampler `Full`."""
 
     def __init__(self, job: Job, group: ProcessGroup) -> None:
-        assert isinstance(job.sampler, Full)
         data, self.group = job.interactions, group
         self.user_shard = Shard(data.n_users, group.size, group.rank)
         self.item_shard = Shard(data.n_items, group.size, group.rank)
         super().__init__(job)
-        pairs = ShardPairs.of(data, self.item_shard)
-        weights = job.anchor_weights
-        if weights is not None and pairs.places is not None:
-            weights = weights[pairs.places]
-        self.blocks = ShardBlocks(
-            pairs, self.item_shard, self.job.loss, job.sampler, group, self.device, weights
-        )
+        self.blocks = ShardBlocks(self.job, self.item_shard, group, self.device, job.anchor_weights)
         self.n_anchors, self.n_saturated_users = self.blocks.n_anchors, self.blocks.n_saturated_users
         self.steps = math.ceil(len(self.blocks.users) / job.settings.batch_size)
         self.sums = ShardedSums(group, sums_for(job, self.device))
