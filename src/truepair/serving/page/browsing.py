@@ -16,6 +16,7 @@ from truepair.serving.events.reading import StoredHistory
 from truepair.serving.lists.served_model import ListRequest, ServedModel
 from truepair.serving.page.catalogue import Catalogue
 from truepair.serving.page.figures import Figures
+from truepair.serving.page.files import files_router
 from truepair.serving.refusals import RefusalError
 from truepair.serving.web.answers import plain_value, table_rows
 from truepair.serving.web.app import K, Service
@@ -289,3 +290,8 @@ class Browsing:
 
 def _answer(value: Json) -> Response:
     return json_response(plain_value(value))
+
+
+def add_page(service: Service, beside: tuple[str, Recommender] | None = None) -> None:
+    """Add the page to a service; `beside` is the name and the model of a second list for each user."""
+    service.routers += [Browsing(service, beside).router(), files_router(service.gate)]

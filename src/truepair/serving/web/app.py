@@ -27,7 +27,6 @@ from truepair.serving.web import answers, bodies
 from truepair.serving.web.document import document_router
 from truepair.serving.web.gorse.routes import Gorse
 from truepair.serving.web.guard import Guard, RateLimit
-from truepair.serving.web.model_facts import shown_facts
 from truepair.serving.web.monitoring import Metrics, RequestLog
 from truepair.serving.web.routing import JSON, CheckedRouter, Gate, json_response, refused
 from truepair.serving.web.tokens import Tokens
@@ -217,7 +216,7 @@ class Service:
                 "user_ids": str(seen.user_ids.ids.type),
                 "item_ids": str(seen.item_ids.ids.type),
                 "parameters": answers.plain_value(served.model.parameters_json()),
-                "facts": shown_facts(facts),
+                "facts": answers.shown_facts(facts),
                 "kinds": dict(self.kinds.numbers),
                 "index": {"kind": served.indexing.kind, "recall": served.indexing.recall},
                 "decisions": self.has_decisions,

@@ -44,35 +44,6 @@ class NoFields(RequestBody):
     """An empty object."""
 
 
-class _Mean(BaseModel):
-    mean: float
-    low: float
-    high: float
-
-
-class DecisionAnswer(BaseModel):
-    """One decision about the served model."""
-
-    id: str
-    time: str
-    decision: Literal[tuple(DECISIONS)]  # type: ignore[valid-type]
-    reason: str
-    version: int | None
-    against: int | None
-    events: int | None
-    new_events: int | None
-    judged_events: int | None
-    new_pairs: int | None
-    people: int | None
-    by: str | None
-    metric: str | None
-    candidate: _Mean | None
-    running: _Mean | None
-    difference: _Mean | None
-    p: float | None
-    seconds: float | None
-
-
 class RunningAnswer(BaseModel):
     """What is served now, and when it is trained next."""
 
@@ -91,7 +62,7 @@ class RunningAnswer(BaseModel):
 class DecisionsAnswer(BaseModel):
     """Decisions, newest first, and what is served now."""
 
-    decisions: list[DecisionAnswer]
+    decisions: list[Decision]
     running: RunningAnswer
 
 
