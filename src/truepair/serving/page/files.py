@@ -30,11 +30,8 @@ _KINDS = {
 
 def files_router(gate: Gate) -> CheckedRouter:
     """The routes of the files, which need no token. They are read once; no other name is served."""
-    contents = {
-        file.name: file.read_bytes()
-        for file in (files("truepair.serving.page") / "static").iterdir()
-        if _kind(file.name)
-    }
+    folder = files("truepair.serving.page") / "static"
+    contents = {file.name: file.read_bytes() for file in folder.iterdir() if _kind(file.name)}
 
     async def file(name: str) -> Response:
         """A script, a style, the icon."""
