@@ -198,6 +198,19 @@ def test_the_split_is_that_of_split_random(tmp_path, valid):
 
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("core", [None, 2])
+@pytest.mark.parametrize("user", [0, 40, 79])
+def test_one_repeat_in_any_block_gives_the_log_of_all_events(tmp_path, user, core):
+    users = np.append(np.repeat(np.arange(80), 3), user)
+    items = np.append(np.arange(240) % 7, 3 * user % 7)
+    table = {"user": users, "item": items, "time": np.random.default_rng(4).integers(0, 9, 241)}
+    made = tp.prepare_interactions(table, tmp_path / "f", memory=MEMORY, core=core)
+    assert len(made.stored_log) == 241
+    check_same(tp.read_interactions(table, core=core), made)
+    check_same(made, tp.open_prepared(tmp_path / "f", verify=True))
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("core", [None, 2])
 def test_pairs_of_equal_time_keep_their_order_in_the_source(tmp_path, core):
     rng = np.random.default_rng(3)
     users, items = np.divmod(rng.choice(8 * 9, 50, replace=False), 9)

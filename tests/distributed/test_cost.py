@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import plan_table
 from ranks import values
 from truepair.cli.main import app
-from truepair.distributed.cost import MANY_PAIRS, TrainingSize, columns_of, expected_maximum
+from truepair.distributed.cost import MANY_PAIRS, TrainingSize, expected_maximum
 from truepair.distributed.devices import DEVICES, OF_LINK, link_speed
 from truepair.distributed.plan import estimate, gathered_bytes, plan
 from truepair.errors import InputError
@@ -73,12 +73,6 @@ def test_a_short_last_block_sends_less():
     sizes = [size._replace(batch_size=n).step_wire(4) for n in (300, 300, 300, 100)]
     assert size.epoch_wire(4) == pytest.approx(sum(sizes))
     assert size.epoch_wire(1) == 0
-
-
-def test_the_columns_are_those_of_the_sampler():
-    for n_items in (10, 131_072, 131_073):
-        for columns in (None, 10, 5000):
-            assert columns_of(n_items, columns) == (Full(columns=columns).columns_of(n_items) or n_items)
 
 
 @pytest.mark.parametrize(("users", "items", "dim", "batch"), [(6000, 3700, 64, 512), (3000, 2000, 256, 1024)])

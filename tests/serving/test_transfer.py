@@ -39,7 +39,7 @@ def content(place):
     store = open_store(place)
     reader = store.reader()
     columns = ", ".join(f'"{name}"' for name in EVENTS.schema.names)
-    events = [row[1:] for rows in reader.event_rows(columns) for row in rows]
+    events = reader.rows(f"SELECT {columns} FROM events ORDER BY number")
     tables = [sorted(reader.rows(f"SELECT * FROM {part.name}")) for part in PARTS[1:]]
     reader.close()
     store.close()

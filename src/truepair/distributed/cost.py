@@ -23,10 +23,11 @@ MANY_NUMBERS = 1 << 26
 """Of users' vectors, from which on that is so on a GPU."""
 MANY_PAIRS = 1 << 26
 """From which on the pairs of a prepared folder are streamed to a GPU."""
+MOST_COLUMNS, DRAWN_COLUMNS = 131_072, 16_384
+"""The most items of a catalogue that a block has as columns; the columns that are drawn of a larger one."""
 EXCHANGED = {"softmax": 0, "pairwise": 4, "debiased": 5}
 """Families of losses -> numbers of each anchor that ranks exchange."""
 
-_MOST_COLUMNS, _DRAWN_COLUMNS = 131_072, 16_384  # those of the sampler `Full`; a test compares them
 _PRODUCTS = 3  # scores, gradients of users, gradients of items
 _PASSES = 18  # times that a softmax reads or writes a block's scores
 _DRAWN_PASSES = 29  # … where columns are drawn, and weighted
@@ -195,7 +196,7 @@ class TrainingSize(NamedTuple):
 def columns_of(n_items: int, columns: int | None = None) -> int:
     """How many columns a block has, by the rule of `Full(columns)`."""
     if columns is None:
-        return n_items if n_items <= _MOST_COLUMNS else _DRAWN_COLUMNS
+        return n_items if n_items <= MOST_COLUMNS else DRAWN_COLUMNS
     return min(columns, n_items)
 
 

@@ -43,6 +43,11 @@ class Device:
     of_products: float = _OF_PRODUCTS
     of_memory: float = _OF_MEMORY
 
+    @property
+    def is_gpu(self) -> bool:
+        """Whether it is no core of a processor."""
+        return self.name != "cpu-core"
+
 
 DEVICES = {
     device.name: device

@@ -32,7 +32,8 @@ class Estimate(NamedTuple):
 def estimate(size: TrainingSize, ranks: int, device: Device, link: float | None = None) -> Estimate:
     """The cost of an epoch on so many ranks; `link` is what a rank sends in a second, in bytes."""
     steps = size.steps
-    recorded, alone = is_recorded(size, ranks, device), leaves_rows(size, ranks, device)
+    alone = ranks == 1 and _leaves_rows(size, device)
+    recorded = ranks == 1 and device.is_gpu and not alone and not size.is_drawn  # steps are replayed
     start = device.recorded_step if recorded else device.launched_step
     pairs = size.n_pairs / ranks * device.pair
     needed = size.rank_bytes(ranks) + (size.recorded_bytes() if recorded else 0)
@@ -59,15 +60,9 @@ def estimate(size: TrainingSize, ranks: int, device: Device, link: float | None 
     )
 
 
-def is_recorded(size: TrainingSize, ranks: int, device: Device) -> bool:
-    """Whether one process replays recorded steps: on a GPU, over the whole catalogue."""
-    alone = leaves_rows(size, ranks, device)
-    return ranks == 1 and not size.is_drawn and not alone and device.name != "cpu-core"
-
-
-def leaves_rows(size: TrainingSize, ranks: int, device: Device) -> bool:
+def _leaves_rows(size: TrainingSize, device: Device) -> bool:
     """Whether one process on a GPU leaves rows of users alone that a step does not use."""
-    return ranks == 1 and size.leaves_rows and device.name != "cpu-core"
+    return size.leaves_rows and device.is_gpu
 
 
 class Plan(NamedTuple):
@@ -88,7 +83,7 @@ class Plan(NamedTuple):
             found.append(f"{ranks} GPUs")
         for state in PLACES[PLACES.index(self.size.state) + 1 :]:
             changed = estimate(self.size._replace(state=state), 1, self.device)
-            if leaves_rows(self.size, 1, self.device) and changed.fits:
+            if _leaves_rows(self.size, self.device) and changed.fits:
                 found.append(
                     f"one GPU with optimizer_state = {state!r} ({changed.device_bytes / 1e9:,.1f} GB)"
                 )

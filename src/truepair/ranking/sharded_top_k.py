@@ -11,8 +11,7 @@ from truepair.data.ids import Codes
 from truepair.ranking.hidden import Hidden
 from truepair.ranking.prepared_items import PreparedItems, TopK, tie_order
 from truepair.ranking.selection import Exclude, as_masks, hidden_from
-from truepair.training.distributed.exchange import Exchange
-from truepair.training.distributed.shards import ShardedMatrices
+from truepair.training.distributed.shards import Exchange, ShardedMatrices
 
 _USERS = 8192  # whose vectors are gathered at a time
 

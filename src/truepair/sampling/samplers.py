@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from truepair.data.ids import Codes
+from truepair.distributed.cost import columns_of
 from truepair.errors import InputError, check_number, check_whole, settle
 from truepair.sampling.batch import Batch, Matrices, pair_scores
 
@@ -173,17 +174,14 @@ class Full(Sampler):
 
     def columns_of(self, n_items: int) -> int | None:
         """How many columns to draw of a catalogue; None if all are used."""
-        if self.columns is None:
-            return None if n_items <= MOST_COLUMNS else DRAWN_COLUMNS
-        return self.columns if self.columns < n_items else None
+        n_columns = columns_of(n_items, self.columns)
+        return n_columns if n_columns < n_items else None
 
 
 def _best(criterion: Tensor, candidates: Tensor, n: int) -> Tensor:
     """The `n` candidates of least criterion; of equal ones the first drawn."""
     return candidates.gather(1, criterion.argsort(dim=1, stable=True)[:, :n])
 
-
-MOST_COLUMNS, DRAWN_COLUMNS = 1 << 17, 1 << 14
 
 SAMPLERS: dict[str, type[Sampler]] = {
     "uniform": Uniform,

@@ -29,7 +29,7 @@ def current_name(name: str) -> str:
     return PARAMETERS.get(parameter, parameter) + dot + field
 
 
-def current_value(name: str, value: Any) -> Any:
+def current_value(name: str, value: object) -> object:
     """The value of a parameter as it is called today; a table is named by its `kind`.
 
     >>> current_value("sampler", "exact"), current_value("sampler", {"kind": "exact", "columns": 8})

@@ -14,7 +14,7 @@ from truepair.models.encoders import MF, LightGCN
 from truepair.randomness import stream_key
 from truepair.sampling import BNS, DNS, Draws, Popularity, Uniform
 from truepair.training import Job, Settings, fit
-from truepair.training.sampled.cpu import draws
+from truepair.training.sampled.cpu import draw_tables
 from truepair.training.sampled.cpu.arithmetic import compiled
 from truepair.training.sampled.cpu.draws import anchor_at, order_of
 from truepair.training.sampled.cpu.engine import CPU
@@ -120,7 +120,7 @@ def test_entries_hold_own_items_then_items_that_the_user_does_not_have(name, dat
 
 
 def test_filters_are_full_for_small_catalogues_only():
-    full = {name: draws.entries_of(data, Uniform()).tables.full for name, data in worlds()}
+    full = {name: draw_tables.entries_of(data, Uniform()).tables.full for name, data in worlds()}
     assert full == {"two tastes": True, "nearly all": True, "many users and items": False}
 
 
@@ -129,7 +129,7 @@ def test_filters_are_full_for_small_catalogues_only():
 )
 @pytest.mark.parametrize("sampler", [Uniform(), Popularity()], ids=str)
 def test_tables_hold_the_pairs_and_a_bit_for_each_item(name, data, sampler):
-    tables, anchors, n_saturated = draws.entries_of(data, sampler)
+    tables, anchors, n_saturated = draw_tables.entries_of(data, sampler)
     exact = Draws(data, sampler)
     kept = exact.anchors.numpy()
     assert np.array_equal(np.arange(len(data)) if anchors is None else anchors, kept)
@@ -144,7 +144,7 @@ def test_tables_hold_the_pairs_and_a_bit_for_each_item(name, data, sampler):
 
 
 def test_equal_weights_need_no_tables_of_64_bits():
-    tables = draws.entries_of(two_tastes(), Uniform()).tables
+    tables = draw_tables.entries_of(two_tastes(), Uniform()).tables
     assert {name: len(getattr(tables.exact, name)) for name in ("gaps", "passed", "free")} == {
         "gaps": 0, "passed": 0, "free": 0,
     }  # fmt: skip
@@ -160,9 +160,9 @@ def chi_square(counts, expected):
 @pytest.mark.parametrize("sampler", [Uniform(), Popularity(alpha=1.0)], ids=str)
 def test_draws_are_distributed_as_they_should_be(full, sampler, monkeypatch):
     if not full:
-        monkeypatch.setattr("truepair.training.sampled.cpu.draws.FULL_BYTES", 0)
+        monkeypatch.setattr("truepair.training.sampled.cpu.draw_tables.FULL_BYTES", 0)
         monkeypatch.setattr(
-            "truepair.training.sampled.cpu.draws.BITS_PER_ITEM", 1
+            "truepair.training.sampled.cpu.draw_tables.BITS_PER_ITEM", 1
         )  # most tries are looked up
     own = [3, 4, 5, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 38, 39, 60]
     rows = [

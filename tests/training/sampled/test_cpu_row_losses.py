@@ -15,9 +15,10 @@ from truepair.randomness import random_bits, stream_key
 from truepair.sampling import DNS, Draws, Popularity, Uniform
 from truepair.training import Job, Settings
 from truepair.training.sampled.cpu.arithmetic import compiled, exp32, log1p32, random_bits_at
+from truepair.training.sampled.cpu.draw_tables import weighted_tables_of
+from truepair.training.sampled.cpu.draws import unlabelled_at
 from truepair.training.sampled.cpu.inner_loop import choose_hardest
 from truepair.training.sampled.cpu.losses import loss_row
-from truepair.training.sampled.cpu.weighted_draws import unlabelled_at, weighted_tables_of
 from truepair.training.sampled.plan import FUSED_LOSSES, plan_of, prior_of
 from worlds import interactions_of, two_tastes
 

@@ -41,19 +41,19 @@ class Part:
 class Manifest:
     """What a folder holds."""
 
-    users: int
-    items: int
-    user_type: str
-    item_type: str
-    parts: dict[str, Part]
-    arrays: dict[str, ArrayFile]
+    users: int = 0
+    items: int = 0
+    user_type: str = ""
+    item_type: str = ""
+    parts: dict[str, Part] = field(default_factory=dict)
+    arrays: dict[str, ArrayFile] = field(default_factory=dict)
     """Path without .npy -> the file."""
     time_kind: str = "clock"
     recipe: str | None = None
     """Of the split."""
     history: tuple[Step, ...] = ()
     about: Json = field(default_factory=dict)
-    """Source, options and versions, for people."""
+    """Source, options and versions, for readers."""
     policy: Policy = field(default=Policy())
     events: int | None = None
     """Of the log that all parts share; None if there is none."""

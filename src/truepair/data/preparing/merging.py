@@ -5,7 +5,6 @@ The functions of `read_interactions` decide what a pair becomes of its rows, a b
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +13,7 @@ import numpy as np
 
 from truepair.data.ids import Codes
 from truepair.data.interactions import Step
-from truepair.data.log import pair_keys
+from truepair.data.log import pair_keys, positions
 from truepair.data.prepared.array_files import write_array
 from truepair.data.prepared.manifest import Manifest
 from truepair.data.prepared.opening import OpenedFolder
@@ -31,8 +30,8 @@ class RowFacts(NamedTuple):
     source: str
     total: int = 0
     """How many rows the source has."""
-    keeps_log: bool = False
-    """Whether the events are written where they say more than the pairs."""
+    has_times: bool = False
+    """Whether the events are written where they say more than the pairs, and the order of ties elsewhere."""
     in_order: bool = False
     """Whether times become positions in each user's history."""
     clock: Clock | None = None
@@ -42,33 +41,36 @@ class RowFacts(NamedTuple):
 def write_pairs(
     folder: Path,
     made: Manifest,
-    blocks: Iterable[Block],
+    blocks: Callable[[], Iterable[Block]],
     known: RowFacts,
     options: ReadOptions,
     advance: Callable[[int], None] = lambda done: None,
+    log: bool = False,
 ) -> Done:
     """The arrays of all pairs, of dislikes and of the events, from blocks of whole users.
 
     Rows of a user are in any order if they have the column `row`, the place in the source; a log needs them
-    by time, then row. Whether it is needed, and the place of each pair for ties, is only known at the end.
+    by time, then row. Without `log` it is written from the first repeat or dislike on, which nearly always
+    lies in the first block; if it does not, all blocks are read again.
     """
-    merging = _Merging(made, known, options)
+    merging = _Merging(made, known, options, log)
     sizes = made.users, made.items
-    with RowWriter(folder, "all", sizes) as pairs, RowWriter(folder, "log", sizes, pairs=False) as log:
-        for block in blocks:
-            if known.keeps_log:
-                log.write(merging.events(block))
-            if (columns := merging.pairs(block)) is not None:
+    with RowWriter(folder, "all", sizes) as pairs, RowWriter(folder, "log", sizes, pairs=False) as events:
+        for block in blocks():
+            columns = merging.pairs(block)
+            if merging.log:
+                if pairs.rows and not events.rows:
+                    pairs.close()  # the same files are written again
+                    return write_pairs(folder, made, blocks, known, options, advance, log=True)
+                events.write(merging.events(block))
+            if columns is not None:
                 pairs.write(columns)
             advance(merging.read)
         merging.check(folder, pairs.rows)
         files = [file for file in pairs.finish() if merging.places or file.file != "all/places.npy"]
         if len(disliked := np.concatenate([np.empty(0, np.int64), *merging.disliked])):
             files.append(write_array(folder, "disliked.npy", disliked))
-        if merging.log:
-            files += log.finish()
-    if known.keeps_log and not merging.log:
-        shutil.rmtree(folder / "log")
+        files += events.finish()
     removed, policy = merging.removed, options.policy
     steps = [Step(f"repeated pair ({policy} kept)", removed)] if removed else []
     steps += [dislikes_note(len(disliked))] if len(disliked) else []
@@ -79,11 +81,11 @@ def write_pairs(
 class _Merging:
     """Makes pairs and events of blocks, and remembers what is only known when all are seen."""
 
-    def __init__(self, made: Manifest, known: RowFacts, options: ReadOptions) -> None:
+    def __init__(self, made: Manifest, known: RowFacts, options: ReadOptions, log: bool) -> None:
         self.made, self.known, self.options = made, known, options
         self.read = self.removed = 0
         self.disliked: list[Codes] = []
-        self.log = known.keeps_log and made.policy.changes_weights
+        self.log = log or (known.has_times and made.policy.changes_weights)
         """Whether the events say more than the pairs, as far as is known."""
         self.ties = False
         self._repeats: list[Repeats] = []
@@ -118,15 +120,17 @@ class _Merging:
             by_row = np.argsort(rows)
             again = repeats(keys[by_row], rows[by_row])
             self._repeats += [] if again is None else [again]
-        if self._repeats or not len(keys):
-            self.log |= self.known.keeps_log
+        if self._repeats:
+            return None
+        if not len(keys):
+            self.log |= self.known.has_times
             return None
         merged = merge(keys, extra, policy, self.options.weighting)
         self.removed += merged.removed
         users, items = codes_of(merged.keys, self.made.items)
         found: Block = {"users": users, "items": items, **merged.columns}
-        self.log |= self.known.keeps_log and len(users) < n_events
-        if self.known.keeps_log and not self.log and not self.options.chronological:
+        self.log |= self.known.has_times and len(users) < n_events
+        if self.known.has_times and not self.log and not self.options.chronological:
             assert rows is not None
             self.ties = self.ties or has_ties(users, found["time"])
             found["places"] = rows[merged.rows].astype(np.uint32 if self.known.total <= 1 << 32 else np.int64)
@@ -136,11 +140,8 @@ class _Merging:
         """The columns, perhaps with positions among each user's rows as times."""
         if not self.known.in_order:
             return found
-        users, position = found["users"], np.empty(len(found["users"]), dtype=np.int64)
-        firsts = np.flatnonzero(np.diff(users, prepend=-1))
-        order = np.lexsort((found["time"], users))
-        position[order] = np.arange(len(users)) - np.repeat(firsts, np.diff(firsts, append=len(users)))
-        return {**found, "time": position}
+        users = found["users"]
+        return {**found, "time": positions(users - users[0], found["time"])}  # counted from the block's first
 
     def check(self, folder: Path, pairs: int) -> None:
         """Raise if there is no pair, or if pairs are repeated and must not be."""

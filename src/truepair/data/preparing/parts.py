@@ -1,7 +1,7 @@
 """Parts: a random split of row files, in blocks. The draws are those of `split_random`.
 
-The share that is drawn are the pairs with the lowest random numbers, so that it is enough to know the number
-below which they lie: nothing is sorted but the numbers near it.
+The sampled share are the pairs with the lowest random numbers, so that it is enough to know the number below
+which they lie: nothing is sorted but the numbers near it.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -89,12 +90,6 @@ def _prepare(work: Work, source: Source, options: ReadOptions, shares: Shares | 
     maps = work.step("ids", lambda advance: write_id_maps(work, staged["types"], options))
     text = isinstance(source, str | os.PathLike)
     empty = Manifest(
-        0,
-        0,
-        "",
-        "",
-        {},
-        {},
         history=tuple(Step(**step) for step in staged["steps"]),
         about={"source": without_password(str(source)) if text else f"a {type(source).__name__}"},
         policy=Policy(options.policy, options.half_life, staged["now"], options.counts),
@@ -103,12 +98,12 @@ def _prepare(work: Work, source: Source, options: ReadOptions, shares: Shares | 
     known = RowFacts(
         staged["source"],
         staged["rows"],
-        keeps_log="time" in staged["columns"],
+        has_times="time" in staged["columns"],
         in_order=staged["in_order"],
         clock=None if staged["clock"] is None else Clock(*staged["clock"]),
     )
     folder, cores = work.folder, options.cores
-    blocks = coded_rows(work, staged, options)
+    blocks = partial(coded_rows, work, staged, options)
     pairs = work.step("pairs", lambda advance: write_pairs(folder, made, blocks, known, options, advance))
     work.shrink()
     made = after(made, pairs)

@@ -58,17 +58,11 @@ def _written(rows: SortedRows, folder: Path, shares: Shares | None) -> Manifest:
         for (role, each), kind in zip(maps.items(), kinds, strict=True)
         for file in write_ids(folder, f"{role}_ids", kind, [getattr(each.ids, "storage", each.ids)])
     ]
-    empty = Manifest(
-        len(users),
-        len(items),
-        *kinds,
-        {},
-        {},
-        history=tuple(rows.steps),
-        about={"source": rows.source},
-        policy=Policy(rows.options.policy),
-    )
+    policy, about = Policy(rows.options.policy), {"source": rows.source}
+    empty = Manifest(len(users), len(items), *kinds, history=tuple(rows.steps), about=about, policy=policy)
     made = after(empty, ({}, files))
-    blocks = whole_users(rows.blocks(users, items), 0)
-    made = after(made, write_pairs(folder, made, blocks, RowFacts(rows.source), rows.options))
+    pairs = write_pairs(
+        folder, made, lambda: whole_users(rows.blocks(users, items), 0), RowFacts(rows.source), rows.options
+    )
+    made = after(made, pairs)
     return made if shares is None else after(made, write_split(folder, made, shares), "split/")

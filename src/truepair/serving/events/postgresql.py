@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from psycopg import Cursor
 
@@ -139,9 +138,9 @@ class _Statements:
         return self._cursor.execute(_INSERT_ALL, columns).rowcount
 
 
-def _marked(query: str) -> Any:
+def _marked(query: str) -> bytes:
     """The query with psycopg's placeholders."""
-    return query.replace("%", "%%").replace("?", "%s")
+    return query.replace("%", "%%").replace("?", "%s").encode()
 
 
 class PostgresqlReader(StoreReader):

@@ -117,15 +117,13 @@ class StoreReader(ABC):
 
     def batches(self, after: int = 0, until: int | None = None) -> Iterator[pa.RecordBatch]:
         """The same, some thousand at a time."""
-        for rows in self.event_rows(", ".join(f'"{name}"' for name in SCHEMA.names[1:]), after, until):
-            columns = zip(zip(*rows, strict=True), SCHEMA, strict=True)
-            yield pa.record_batch([pa.array(values, one.type) for values, one in columns], schema=SCHEMA)
-
-    def event_rows(self, columns: str, after: int = 0, until: int | None = None) -> Iterator[list[Row]]:
-        """Some thousand events at a time: their numbers, and these columns."""
-        query = f"SELECT number, {columns} FROM events WHERE number > ? AND number <= ? ORDER BY number"
-        while rows := self.rows(f"{query} LIMIT {_BATCH}", (after, LARGEST if until is None else until)):
-            yield rows
+        columns = ", ".join(f'"{name}"' for name in SCHEMA.names)
+        query = (
+            f"SELECT {columns} FROM events WHERE number > ? AND number <= ? ORDER BY number LIMIT {_BATCH}"
+        )
+        while rows := self.rows(query, (after, LARGEST if until is None else until)):
+            arrays = zip(zip(*rows, strict=True), SCHEMA, strict=True)
+            yield pa.record_batch([pa.array(values, one.type) for values, one in arrays], schema=SCHEMA)
             after = rows[-1][0]
 
     def feedback(

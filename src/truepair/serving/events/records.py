@@ -11,6 +11,9 @@ import pyarrow as pa
 TITLE, PICTURE = "title", "picture"
 """Labels with an item's title, and the address of its picture."""
 Row = tuple[Any, ...]  # of a table of a store
+ITEM_ROW = ("item", "deleted", "hidden", "categories", "time", "labels", "comment")
+USER_ROW = ("user", "deleted", "labels", "comment")
+"""The columns of the tables `items` and `users`, the latter without `forgotten`."""
 _COLUMNS = ("item", "title", "picture", "categories", "time", "comment")
 
 
@@ -49,24 +52,24 @@ def _label(labels: object, name: str) -> str | None:
 
 
 def item_row(record: ItemRecord) -> Row:
-    """The values of the table `items`, without `deleted`."""
+    """The values of ITEM_ROW."""
     item, hidden, categories, time, labels, comment = record
-    return item, int(hidden), compact(list(categories)), time, compact(labels), comment
+    return item, 0, int(hidden), compact(list(categories)), time, compact(labels), comment
 
 
 def item_record(row: Row) -> ItemRecord:
-    """The record of such values."""
+    """The record of such values, without `deleted`."""
     item, hidden, categories, time, labels, comment = row
     return ItemRecord(item, bool(hidden), tuple(json.loads(categories)), time, json.loads(labels), comment)
 
 
 def user_row(record: UserRecord) -> Row:
-    """The values of the table `users`, without `deleted`."""
-    return record.user, compact(record.labels), record.comment
+    """The values of USER_ROW."""
+    return record.user, 0, compact(record.labels), record.comment
 
 
 def user_record(row: Row) -> UserRecord:
-    """The record of such values."""
+    """The record of such values, without `deleted`."""
     return UserRecord(row[0], json.loads(row[1]), row[2])
 
 

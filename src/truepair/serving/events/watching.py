@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Iterable
-from typing import Any
 
 import psycopg
 
@@ -118,5 +117,5 @@ class Watcher:
 
 
 def _last_number(connection: Connection, table: str) -> int:
-    found: Any = connection.execute(f"SELECT coalesce(max(number), 0) FROM {table}").fetchone()
-    return int(found[0])
+    [(number,)] = connection.execute(f"SELECT coalesce(max(number), 0) FROM {table}").fetchall()
+    return int(number)

@@ -9,7 +9,15 @@ from typing import Any, Protocol
 
 from truepair.serving.events.event import Event
 from truepair.serving.events.reading import StoreReader, Values
-from truepair.serving.events.records import ItemRecord, Row, UserRecord, item_row, user_row
+from truepair.serving.events.records import (
+    ITEM_ROW,
+    USER_ROW,
+    ItemRecord,
+    Row,
+    UserRecord,
+    item_row,
+    user_row,
+)
 
 _VALUES = '("user", item, kind, weight, time, id, value, comment)'
 INSERT = f"INSERT INTO events {_VALUES} VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
@@ -18,11 +26,6 @@ _INSERT_FIRST = f"""
     WHERE NOT EXISTS (SELECT 1 FROM events WHERE "user" = ? AND item = ? AND kind = ?)
     ON CONFLICT DO NOTHING
 """
-_ITEM_COLUMNS = ("hidden", "categories", "time", "labels", "comment")
-_USER_COLUMNS = ("labels", "comment")
-ITEM_ROW = ("item", "deleted", *_ITEM_COLUMNS)
-USER_ROW = ("user", "deleted", "forgotten", *_USER_COLUMNS)
-"""The columns of whole rows, as they are exported."""
 _COMPARED = {'"time"': "coalesce({0}.{1}, -9000000000000000000)"}  # a null equals nothing
 
 
@@ -116,17 +119,12 @@ class StoreWriter(ABC):
     def put_items(self, records: Sequence[ItemRecord]) -> int:
         """Store or replace records of items: how many changed."""
         with self.writing() as transaction:
-            return put_items(transaction, [(record.item, 0, *item_row(record)[1:]) for record in records])
+            return put_records(transaction, "item", ITEM_ROW, list(map(item_row, records)))
 
     def patch_item(self, item: str, **fields: Any) -> bool:
         """Change some fields of an item's record; False if there is none."""
-        with self.writing() as transaction:
-            found = transaction.rows("SELECT 1 FROM items WHERE item = ? AND deleted = 0", (item,))
-            if found and fields:
-                row = dict(zip(("item", *_ITEM_COLUMNS), item_row(ItemRecord(item, **fields)), strict=True))
-                _patch(transaction, "items", "item", item, {name: row[name] for name in fields})
-                _log(transaction, "item", [item])
-            return bool(found)
+        row = dict(zip(ITEM_ROW, item_row(ItemRecord(item, **fields)), strict=True))
+        return self._patch("item", item, {name: row[name] for name in fields})
 
     def delete_item(self, item: str) -> bool:
         """Delete an item's record and its events. It is not recommended any more; False without a record."""
@@ -140,18 +138,25 @@ class StoreWriter(ABC):
             return bool(found)
 
     def put_users(self, records: Sequence[UserRecord]) -> int:
-        """Store or replace records of users: how many changed."""
+        """Store or replace records of users: how many changed. Who was forgotten stays so."""
         with self.writing() as transaction:
-            rows = [(record.user, 0, *user_row(record)[1:]) for record in records]
-            return put_users(transaction, rows, ("user", "deleted", *_USER_COLUMNS))
+            return put_records(transaction, "user", USER_ROW, list(map(user_row, records)))
 
     def patch_user(self, user: str, **fields: Any) -> bool:
         """Change some fields of a user's record; False if there is none."""
+        row = dict(zip(USER_ROW, user_row(UserRecord(user, **fields)), strict=True))
+        return self._patch("user", user, {name: row[name] for name in fields})
+
+    def _patch(self, what: str, id: str, row: dict[str, object]) -> bool:
+        """Change these columns of the record of an item or a user; False if there is none."""
         with self.writing() as transaction:
-            found = transaction.rows('SELECT 1 FROM users WHERE "user" = ? AND deleted = 0', (user,))
-            if found and fields:
-                row = dict(zip(("user", *_USER_COLUMNS), user_row(UserRecord(user, **fields)), strict=True))
-                _patch(transaction, "users", '"user"', user, {name: row[name] for name in fields})
+            known = f'{what}s WHERE "{what}" = ? AND deleted = 0'
+            found = transaction.rows(f"SELECT 1 FROM {known}", (id,))
+            if found and row:
+                settings = ", ".join(f"{name} = ?" for name in row)
+                update = f'UPDATE {what}s SET {settings} WHERE "{what}" = ?'
+                transaction.do(update, (*row.values(), id))
+                _log(transaction, what, [id])
             return bool(found)
 
     def delete_user(self, user: str) -> bool:
@@ -165,19 +170,11 @@ class StoreWriter(ABC):
             return bool(found)
 
 
-def put_items(transaction: Transaction, rows: Sequence[Row]) -> int:
-    """Store or replace rows of ITEM_ROW: how many changed."""
-    statement = _upsert("items", ITEM_ROW)
+def put_records(transaction: Transaction, what: str, names: Sequence[str], rows: Sequence[Row]) -> int:
+    """Store or replace rows with these columns of the table of items or users: how many changed."""
+    statement = _upsert(f"{what}s", names)
     changed = [row[0] for row in rows if transaction.do(statement, row)]
-    _log(transaction, "item", changed)
-    return len(changed)
-
-
-def put_users(transaction: Transaction, rows: Sequence[Row], columns: Sequence[str] = USER_ROW) -> int:
-    """Store or replace rows of USER_ROW, or of some of its columns: how many changed."""
-    statement = _upsert("users", columns)
-    changed = [row[0] for row in rows if transaction.do(statement, row)]
-    _log(transaction, "user", changed)
+    _log(transaction, what, changed)
     return len(changed)
 
 
@@ -201,11 +198,6 @@ def _upsert(table: str, names: Sequence[str]) -> str:
         f"INSERT INTO {table} ({id}, {', '.join(columns)}) VALUES ({marks}) "
         f"ON CONFLICT ({id}) DO UPDATE SET {settings} WHERE ({old}) <> ({new})"
     )
-
-
-def _patch(transaction: Transaction, table: str, id: str, value: str, row: dict[str, object]) -> None:
-    settings = ", ".join(f"{name} = ?" for name in row)
-    transaction.do(f"UPDATE {table} SET {settings} WHERE {id} = ?", (*row.values(), value))
 
 
 def _make_known(transaction: Transaction, users: Iterable[str], items: Iterable[str]) -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from truepair.data.ids import IdMap
+from truepair.data.ids import Codes, IdMap
 from truepair.data.interactions import Interactions
 from truepair.evaluation import Evaluation, compare
 from truepair.evaluation.comparison import Comparison
@@ -51,7 +51,7 @@ class _Past:
         return set()
 
     def of_users(self, users: Sequence[str]) -> dict[str, StoredHistory]:
-        """What was known about these people."""
+        """What was known about these users."""
         known = (user for user in users if user in self._rows or user in self._forgotten)
         return {user: StoredHistory(self._rows.get(user, []), user in self._forgotten) for user in known}
 
@@ -62,10 +62,10 @@ class _Past:
 def judged(
     candidate: Recommender, running: Recommender, data: TrainingData, kinds: Kinds, metric: str
 ) -> Judgement:
-    """Rank for each person of `data.judging` what they did not know, with both models.
+    """Rank for each user of `data.judging` what they did not know, with both models.
 
-    A model ranks as it is served: people are folded in with those of their events until the cut that it has
-    not learnt from. What a person knew by then is left out of the lists of both.
+    A model ranks as it is served: users are folded in with those of their events until the cut that it has
+    not learnt from. What a user knew by then is left out of the lists of both.
     """
     target, before = _in_common_codes(data, candidate, running)
     past = _Past(rows_by_user(data.past), data.forgotten)
@@ -76,15 +76,15 @@ def judged(
 
 
 def n_users(data: TrainingData) -> int:
-    """How many people can judge."""
+    """How many users can judge."""
     return 0 if data.judging is None else int((data.judging.user_counts > 0).sum())
 
 
 def _in_common_codes(data: TrainingData, *models: Recommender) -> tuple[Interactions, Interactions]:
-    """The target and what was known before, of the judged people alone, with the items of all."""
+    """The target and what was known before, of the judged users alone, with the items of all."""
     target, known = data.judging, data.known
     assert target is not None
-    chosen = target.take(np.isin(target.users, _drawn(target)))
+    chosen = target.take(np.isin(target.users, _sampled(target)))
     users = IdMap.of(target.user_ids.outside(np.unique(chosen.users)), "user")
     items = known.item_ids.union(target.item_ids, "item")
     for model in models:
@@ -92,13 +92,13 @@ def _in_common_codes(data: TrainingData, *models: Recommender) -> tuple[Interact
     return _recoded(chosen, users, items), _recoded(_with_dislikes(known), users, items)
 
 
-def _drawn(target: Interactions) -> Sequence[int]:
+def _sampled(target: Interactions) -> Codes:
     """The users who judge."""
     users = np.flatnonzero(target.user_counts)
     if len(users) > MOST_USERS:
         order = np.argsort(random_bits(0, len(users)), kind="stable")
         users = np.sort(users[order[:MOST_USERS]])
-    return users  # type: ignore[return-value]
+    return users
 
 
 def _with_dislikes(known: Interactions) -> Interactions:

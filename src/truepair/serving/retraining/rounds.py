@@ -157,14 +157,9 @@ class _Round:
         return self._logged(self._decided("overtaken", f"version {served} is served by now; {numbers}"))
 
     def _decided(self, decision: str, reason: str, version: int | None = None) -> Decision:
-        seconds = round(time.monotonic() - self.began, 2)
+        seconds, now = round(time.monotonic() - self.began, 2), now_text()
         return dataclasses.replace(
-            self.decision,
-            decision=decision,
-            reason=reason,
-            version=version,
-            seconds=seconds,
-            time=now_text(),
+            self.decision, decision=decision, reason=reason, version=version, seconds=seconds, time=now
         )
 
     def _logged(self, decision: Decision) -> Decision:

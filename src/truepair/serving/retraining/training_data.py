@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import NamedTuple
 
 import numpy as np
@@ -91,11 +91,16 @@ def _usable(events: pa.Table, seen: Interactions, kinds: Kinds) -> pa.Table:
     """The events of kinds that count, with ids that the model can have."""
     counting = [kind for kind, number in kinds.numbers.items() if number]
     events = events.filter(pc.is_in(events["kind"], value_set=pa.array(counting, pa.large_string())))
-    for what, ids in (("user", seen.user_ids), ("item", seen.item_ids)):
-        texts = IdTexts.of(IdMap.of(ids.ids[:0]), what, Limits().id_length)
+    for what, texts in _id_texts(seen).items():
         good = [text for text in events[what].unique().to_pylist() if _is_id(texts, text)]
         events = events.filter(pc.is_in(events[what], value_set=pa.array(good, pa.large_string())))
     return events.combine_chunks()
+
+
+def _id_texts(seen: Interactions) -> dict[str, IdTexts]:
+    """What can be an id of the model's types."""
+    none = {"user": seen.user_ids.ids[:0], "item": seen.item_ids.ids[:0]}
+    return {what: IdTexts.of(IdMap.of(ids), what, Limits().id_length) for what, ids in none.items()}
 
 
 def _is_id(texts: IdTexts, text: str) -> bool:
@@ -108,18 +113,15 @@ def _is_id(texts: IdTexts, text: str) -> bool:
 def _interactions(events: pa.Table, seen: Interactions, kinds: Kinds) -> Interactions | None:
     """The likes and dislikes of events, with ids of the model's types; None if nothing is liked."""
     liked = pa.array([kind for kind, number in kinds.numbers.items() if number > 0], pa.large_string())
-    if not pc.any(pc.is_in(events["kind"], value_set=liked), min_count=0).as_py():
-        return None
+    last = _by_time(events).group_by(["user", "item"], use_threads=False).aggregate([("kind", "last")])
+    if not pc.any(pc.is_in(last["kind_last"], value_set=liked), min_count=0).as_py():
+        return None  # every item that was liked was disliked later
     columns = {name: events[name] for name in ("kind", "weight")}
     columns["time"] = events["time"].cast(pa.int64())
-    for what, ids in (("user", seen.user_ids), ("item", seen.item_ids)):
-        texts = IdTexts.of(IdMap.of(ids.ids[:0]), what, Limits().id_length)
+    for what, texts in _id_texts(seen).items():
         encoded = events[what].combine_chunks().dictionary_encode()
         columns[what] = texts.typed(encoded.dictionary.to_pylist()).take(encoded.indices)
-    try:
-        return read_interactions(pa.table(columns), feedback=kinds.numbers)
-    except InputError:
-        return None  # every item that was liked was disliked later
+    return read_interactions(pa.table(columns), feedback=kinds.numbers)
 
 
 def _with_known_weights(new: Interactions | None, seen: Interactions) -> Interactions | None:
@@ -162,13 +164,15 @@ def _keys(part: Interactions, other: Interactions, keys: Codes) -> Codes:
     return np.where((users >= 0) & (items >= 0), users * other.n_items + items, -1)
 
 
+def _by_time(events: pa.Table) -> pa.Table:
+    """Events, oldest first; of the same time, in order of arrival."""
+    return events.sort_by([("time", "ascending"), ("number", "ascending")])
+
+
 def rows_by_user(events: pa.Table) -> dict[str, list[Row]]:
     """The events (item, kind, weight) of each user, oldest first, as `EventReader.of_user` gives them."""
-    events = events.sort_by([("time", "ascending"), ("number", "ascending")])
-    rows: Iterable[tuple[str, str, str, float]] = zip(
-        *(events[name].to_pylist() for name in ("user", "item", "kind", "weight")), strict=True
-    )
-    found: dict[str, list[Row]] = {}
-    for user, *row in rows:
-        found.setdefault(user, []).append(tuple(row))  # type: ignore[arg-type]
+    events, found = _by_time(events), dict[str, list[Row]]()
+    columns = (events[name].to_pylist() for name in ("user", "item", "kind", "weight"))
+    for user, item, kind, weight in zip(*columns, strict=True):
+        found.setdefault(user, []).append((item, kind, weight))
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -14,8 +14,7 @@ import pyarrow.parquet as pq
 
 from truepair.errors import InputError, StorageError
 from truepair.serving.events.reading import StoreReader
-from truepair.serving.events.records import Row
-from truepair.serving.events.writing import ITEM_ROW, USER_ROW
+from truepair.serving.events.records import ITEM_ROW, Row
 from truepair.storage.atomic import flush_to_disk
 
 _TEXT, _TIME, _FLAG = pa.large_string(), pa.timestamp("us", "UTC"), pa.bool_()
@@ -36,9 +35,10 @@ EVENTS = ExportPart(
         | {"value": pa.float64(), "comment": _TEXT}
     ),
 )
+_USER_ROW = ("user", "deleted", "forgotten", "labels", "comment")
 _KINDS = {"hidden": _FLAG, "deleted": _FLAG, "forgotten": _FLAG, "time": _TIME}
 ITEMS = ExportPart("items", pa.schema({name: _KINDS.get(name, _TEXT) for name in ITEM_ROW}))
-USERS = ExportPart("users", pa.schema({name: _KINDS.get(name, _TEXT) for name in USER_ROW}))
+USERS = ExportPart("users", pa.schema({name: _KINDS.get(name, _TEXT) for name in _USER_ROW}))
 PARTS = (EVENTS, ITEMS, USERS)
 
 Progress = Callable[[str, int], object]
@@ -52,23 +52,17 @@ def export_store(reader: StoreReader, folder: Path, progress: Progress) -> dict[
     if not folder.absolute().parent.is_dir():
         raise InputError(f"there is no folder {folder.absolute().parent}; make it first.")
     try:
-        unfinished = Path(tempfile.mkdtemp(".writing", f".{folder.name}.", folder.absolute().parent))
+        unfinished = folder.absolute().with_name(f".{folder.name}.{uuid.uuid4().hex}.writing")
+        unfinished.mkdir()
         try:
             with reader.snapshot():
                 counts = {part.name: _write(reader, part, unfinished, progress) for part in PARTS}
-            os.chmod(unfinished, 0o777 & ~_umask())
             os.replace(unfinished, folder)
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
     except OSError as error:
         raise StorageError(f"cannot write {folder}: {error.strerror or error}; nothing was left.") from error
     return counts
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _write(reader: StoreReader, part: ExportPart, folder: Path, progress: Progress) -> int:
@@ -90,16 +84,12 @@ def _array(values: Row, kind: pa.DataType) -> pa.Array:
 
 
 def _rows(reader: StoreReader, part: ExportPart) -> Iterator[list[Row]]:
-    names = [f'"{name}"' for name in part.schema.names]
-    columns, after = ", ".join(names), None
-    if part is EVENTS:
-        for rows in reader.event_rows(columns):
-            yield [row[1:] for row in rows]
-        return
-    while rows := reader.rows(
-        f"SELECT {columns} FROM {part.name} {'' if after is None else f'WHERE {names[0]} > ?'} "
-        f"ORDER BY {names[0]} LIMIT {_BATCH}",
-        () if after is None else (after,),
-    ):
-        yield rows
+    """Some thousand rows at a time: events in order of arrival, others in the order of their ids."""
+    columns = [f'"{name}"' for name in part.schema.names]
+    key, after = ("number", 0) if part is EVENTS else (columns[0], "")
+    query = (
+        f"SELECT {key}, {', '.join(columns)} FROM {part.name} WHERE {key} > ? ORDER BY {key} LIMIT {_BATCH}"
+    )
+    while rows := reader.rows(query, (after,)):
+        yield [row[1:] for row in rows]
         after = rows[-1][0]

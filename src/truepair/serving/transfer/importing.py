@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -22,16 +22,10 @@ from truepair.data.sources.sql_urls import find_database
 from truepair.data.tables.id_table import typed_text
 from truepair.errors import InputError
 from truepair.serving.events.event import Event
-from truepair.serving.events.records import ItemRecord, Row, UserRecord, compact, item_row, user_row
-from truepair.serving.events.writing import (
-    StoreWriter,
-    Transaction,
-    put_events,
-    put_items,
-    put_users,
-)
+from truepair.serving.events.records import ItemRecord, Row, compact, item_row
+from truepair.serving.events.writing import StoreWriter, Transaction, put_events, put_records
 from truepair.serving.transfer.exporting import EVENTS, ITEMS, PARTS, USERS, ExportPart, Progress
-from truepair.storage.types import Json
+from truepair.storage.types import Ids, Json
 
 _BATCH = 65_536
 _LONGEST = 256  # characters of an id
@@ -53,17 +47,19 @@ def import_files(
         for part, rows in found:
             for some in rows:
                 read, changed = counts.get(part.name, (0, 0))
-                counts[part.name] = read + len(some), changed + _PUT[part.name](transaction, some)
+                counts[part.name] = read + len(some), changed + _put(transaction, part, some)
                 progress(part.name, counts[part.name][0])
     return counts
 
 
-_PUT: dict[str, Callable[[Transaction, Any], int]] = {
-    "events": put_events,
-    "items": put_items,
-    "users": put_users,
-}
-Rows = Iterator[list[Any]]
+Rows = Iterator[list[Row]]
+
+
+def _put(transaction: Transaction, part: ExportPart, rows: list[Row]) -> int:
+    if part is EVENTS:
+        events: list[Any] = rows  # of `_checked_events`
+        return put_events(transaction, events)
+    return put_records(transaction, part.name.removesuffix("s"), part.schema.names, rows)
 
 
 def _opened(source: str, kind: str) -> list[tuple[ExportPart, Rows]]:
@@ -101,21 +97,19 @@ def _exported(path: Path, part: ExportPart) -> tuple[ExportPart, Rows]:
             with pq.ParquetFile(path) as file:
                 for batch in file.iter_batches(_BATCH, columns=part.schema.names):
                     table = pa.Table.from_batches([batch]).select(part.schema.names).cast(part.schema)
-                    yield _MAKE[part.name](table)
+                    rows = _plain_rows(table)
+                    yield _checked_events(rows) if part is EVENTS else rows
         except (pa.ArrowException, OSError) as error:
             raise InputError(f"{path} cannot be read: {str(error).splitlines()[0]}.") from error
 
     return part, rows()
 
 
-def _events(table: pa.Table) -> list[Any]:
-    columns = [table[name].to_pylist() for name in ("user", "item", "kind", "weight")]
-    times = table["time"].cast(pa.int64()).to_pylist()
-    rest = [table[name].to_pylist() for name in ("id", "value", "comment")]
-    rows = [Event(*row) for row in zip(*columns, times, *rest, strict=True)]
-    for row in rows:
-        _check_event(row)
-    return rows
+def _checked_events(rows: Iterable[Row]) -> list[Row]:
+    events = [Event(*row) for row in rows]
+    for event in events:
+        _check_event(event)
+    return list(events)
 
 
 def _check_event(event: Event) -> None:
@@ -130,7 +124,7 @@ def _check_event(event: Event) -> None:
         raise InputError("an event has no time; remove it, or give it one.")
 
 
-def _plain_rows(table: pa.Table) -> list[Any]:
+def _plain_rows(table: pa.Table) -> list[Row]:
     columns = []
     for field in table.schema:
         column = table[field.name]
@@ -139,8 +133,6 @@ def _plain_rows(table: pa.Table) -> list[Any]:
         columns.append(column.to_pylist())
     return list(zip(*columns, strict=True))
 
-
-_MAKE = {"events": _events, "items": _plain_rows, "users": _plain_rows}
 
 # --- other tables ----------------------------------------------------------------------------------------
 
@@ -167,28 +159,24 @@ def _of_table(raw: Raw, kind: str) -> tuple[ExportPart, Rows]:
         labels = _labels(raw, columns, places[role])
     if role == "item":
         return ITEMS, iter([[_item(id, found) for id, found in zip(ids, labels, strict=True)]])
-    users = [UserRecord(id, found) for id, found in zip(ids, labels, strict=True)]
-    return USERS, iter([[(one.user, 0, 0, *user_row(one)[1:]) for one in users]])
+    return USERS, iter([[(id, 0, 0, compact(found), "") for id, found in zip(ids, labels, strict=True)]])
 
 
-def _event_rows(raw: Raw, places: dict[str, int], columns: Sequence[Any], kind: str) -> list[Any]:
+def _event_rows(raw: Raw, places: dict[str, int], columns: Sequence[Ids], kind: str) -> list[Row]:
     users, items = (_ids(raw, role, columns[places[role]]) for role in ("user", "item"))
     n = len(users)
     weights, kinds = [1.0] * n, [kind] * n
-    times: list[Any] = [0] * n
+    times: list[int | None] = [0] * n
     if "weight" in places:
         weights = numbers(raw, "weight", columns[places["weight"]]).to_pylist()
     if "kind" in places:
         kinds = to_arrow(columns[places["kind"]], "kind").cast(pa.large_string()).to_pylist()
     if "time" in places:
         times = _microseconds(raw, timestamps(raw, "time", columns[places["time"]]).to_pylist())
-    rows = [Event(*row, None) for row in zip(users, items, kinds, weights, times, strict=True)]
-    for row in rows:
-        _check_event(row)
-    return rows
+    return _checked_events(zip(users, items, kinds, weights, times, [None] * n, strict=True))
 
 
-def _microseconds(raw: Raw, times: list[Any]) -> list[Any]:
+def _microseconds(raw: Raw, times: list[float | None]) -> list[int | None]:
     """Times of a clock in µs; None for one that is missing."""
     known = [0 if one is None or math.isnan(one) else one for one in times]
     units = units_per_second(max(map(abs, known), default=0))
@@ -204,7 +192,7 @@ def _microseconds(raw: Raw, times: list[Any]) -> list[Any]:
     ]
 
 
-def _ids(raw: Raw, role: str, values: Any) -> list[str]:
+def _ids(raw: Raw, role: str, values: Ids) -> list[str]:
     found = identifiers(raw, role, values)
     if found.null_count:
         row = pc.index(found.is_null(), True).as_py()
@@ -218,9 +206,9 @@ def _ids(raw: Raw, role: str, values: Any) -> list[str]:
     return texts
 
 
-def _labels(raw: Raw, columns: Sequence[Any], id_column: int) -> list[Json]:
+def _labels(raw: Raw, columns: Sequence[Ids], id_column: int) -> list[Json]:
     """For each row an object of the other columns, without nulls."""
-    others: dict[str, list[Any]] = {}
+    others: dict[str, list[object]] = {}
     for place, name in enumerate(raw.names):
         if place != id_column:
             column = to_arrow(columns[place], name)
@@ -232,7 +220,7 @@ def _labels(raw: Raw, columns: Sequence[Any], id_column: int) -> list[Json]:
     ]
 
 
-def _json(value: object) -> Any:
+def _json(value: object) -> object:
     try:
         compact(value)
     except (TypeError, ValueError):
@@ -244,7 +232,5 @@ def _item(item: str, labels: Json) -> Row:
     """The row of an item: `categories`, `hidden` and `comment` are its own, all other columns are labels."""
     categories, comment = labels.pop("categories", ()), labels.pop("comment", "")
     listed = [categories] if isinstance(categories, str) else list(categories)
-    record = ItemRecord(
-        item, bool(labels.pop("hidden", False)), tuple(map(str, listed)), None, labels, str(comment)
-    )
-    return (item, 0, *item_row(record)[1:])
+    hidden = bool(labels.pop("hidden", False))
+    return item_row(ItemRecord(item, hidden, tuple(map(str, listed)), None, labels, str(comment)))

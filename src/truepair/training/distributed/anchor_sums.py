@@ -13,7 +13,7 @@ import torch.nn.functional as F  # noqa: N812, the name everybody uses
 from torch import Tensor
 
 from truepair.training.distributed.collectives import ProcessGroup
-from truepair.training.distributed.exchange import Parts
+from truepair.training.distributed.shards import Parts
 from truepair.training.full.block import ONE_PART, UserBlock
 from truepair.training.full.pair_sums import Kernel, PairSums, PairTotals, Sums
 

@@ -9,13 +9,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from truepair.data.interactions import Interactions
 from truepair.losses import Loss
 from truepair.randomness import random_words
 from truepair.sampling import Full
 from truepair.training.distributed.collectives import ProcessGroup
 from truepair.training.distributed.shards import Shard, ShardPairs
 from truepair.training.full.block import ONE_PART
-from truepair.training.full.scoring import Blocks, column_chances
+from truepair.training.full.scoring import Blocks
 
 _SURELY_SOME = 64  # expected columns; e^−64 is the chance that none is drawn
 
@@ -27,7 +28,7 @@ class ShardBlocks(Blocks):
 
     def __init__(
         self,
-        pairs: ShardPairs,
+        data: Interactions,
         shard: Shard,
         loss: Loss,
         sampler: Full,
@@ -35,33 +36,23 @@ class ShardBlocks(Blocks):
         device: torch.device,
         weights: npt.NDArray[np.float32] | None = None,
     ) -> None:
-        """`shard` is that of the items; `weights` are those of `pairs` as anchors, None: all are 1."""
-
-        def on_device(array: npt.NDArray[np.generic]) -> Tensor:
-            return torch.tensor(array, device=device)
-
-        self.device, self.on_cpu = device, device.type == "cpu"
-        self.shard, self.n_items = shard, len(shard)
-        self.group, self.totals = group, ONE_PART if group.size == 1 else group
-        self.negatives = self.dislikes = self.weights = None
-        self.dislike_weight = 1.0
-        free = shard.n - pairs.user_counts
-        self.n_unlabelled = on_device(free)  # [n_users]
-        self.users = on_device(((pairs.user_counts > 0) & (free > 0)).nonzero()[0])
-        self.longest = int(pairs.user_counts.max())
-        self.n_saturated_users = int(((pairs.user_counts > 0) & (free == 0)).sum())
-        self.n_anchors = int(pairs.user_counts[free > 0].sum())
-        self.user_counts = on_device(pairs.user_counts)
-        self.counts, self.indptr = on_device(np.diff(pairs.indptr)), on_device(pairs.indptr)
-        self.items = on_device(pairs.items)
-        tau = torch.tensor(getattr(loss, "tau", 0.0), dtype=torch.float64, device=device)
-        self.tau = tau.expand(len(pairs.user_counts)) if tau.ndim == 0 else tau
+        """`shard` is that of the items; `weights` are those of all pairs as anchors, None: all are 1."""
+        self.shard, self.group = shard, group
+        super().__init__(data, loss, sampler, device, weights=weights)
+        self.n_items, self.totals = len(shard), ONE_PART if group.size == 1 else group
         self.n_columns = sampler.columns_of(shard.n)
-        self.chances = None
-        if self.n_columns is not None:  # the chance of an item depends on the popularity of all
-            of_items = torch.as_tensor(sampler.item_weights(pairs.item_counts), device=device)  # float64
-            self.chances = shard.take(column_chances(of_items, self.n_columns)).clone()
-        self.anchor_weights = None if weights is None else on_device(weights)
+        if self.chances is not None:
+            self.chances = shard.take(self.chances).clone()
+
+    def keep_pairs(self, data: Interactions, weights: npt.NDArray[np.float32] | None) -> None:
+        """Put the rank's own pairs on the device; what the counts of all are for remains in `user_counts`."""
+        pairs = ShardPairs.of(data, self.shard)
+        own = weights if weights is None or pairs.places is None else weights[pairs.places]
+        self.user_counts, self.counts, self.indptr, self.items = (
+            torch.tensor(array, device=self.device)
+            for array in (pairs.user_counts, np.diff(pairs.indptr), pairs.indptr, pairs.items)
+        )
+        self.anchor_weights = None if own is None else torch.tensor(own, device=self.device)
 
     def drawn(self, key: int) -> tuple[Tensor | None, Tensor | None]:
         """The rank's own items among the columns, counted from its first, and the log of inverse chances.

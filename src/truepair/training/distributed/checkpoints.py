@@ -166,14 +166,12 @@ def read_facts(path: Path, group: ProcessGroup) -> Json | None:
 
 
 def _facts_text(path: Path) -> str:
-    if not path.exists():
-        return ""
     try:
         return (path / _FACTS).read_text() or "{}"
-    except FileNotFoundError:  # killed before the first checkpoint was whole
+    except FileNotFoundError:  # there is none, or it was killed before the first one was whole
         return ""
-    except (OSError, UnicodeDecodeError) as error:
-        return json.dumps({"unreadable": str(error)})
+    except (OSError, UnicodeDecodeError):
+        return "{}"
 
 
 def read_rows(path: Path, facts: Mapping[str, object], shard_of: Callable[[str], Shard]) -> dict[str, Tensor]:

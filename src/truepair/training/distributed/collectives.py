@@ -61,10 +61,15 @@ class ProcessGroup:
         """Whether this rank prints and writes files."""
         return self.rank == 0
 
-    def gather(self, part: Tensor) -> Tensor:
-        """The parts [n, …] of all ranks, all of one shape, in the order of the ranks. [size · n, …]"""
+    def gather(self, part: Tensor, length: int | None = None) -> Tensor:
+        """The parts of all ranks in the order of the ranks: [n, …] each, one after the other. [size · n, …]
+
+        Parts of different lengths are filled up with zeros to a `length` that is the same on all ranks.
+        """
         if self.size == 1:
             return part
+        if missing := (length or len(part)) - len(part):
+            part = torch.cat([part, part.new_zeros(missing, *part.shape[1:])])
         found = part.new_empty(self.size * len(part), *part.shape[1:])
         return self._exchange(_gather, found, part, (self.size - 1) * _bytes(part))
 
@@ -93,9 +98,8 @@ class ProcessGroup:
             return [text]
         content = torch.tensor(list(text.encode()), dtype=torch.uint8)
         lengths = self.gather(torch.tensor([len(content)]))
-        padded = torch.zeros(int(lengths.max()), dtype=torch.uint8)
-        padded[: len(content)] = content
-        rows = self.gather(padded[None])
+        longest = int(lengths.max())
+        rows = self.gather(content, longest).view(self.size, longest)
         return [bytes(row[:n].tolist()).decode() for row, n in zip(rows, lengths.tolist(), strict=True)]
 
     def text_of_first(self, text: str | None) -> str:

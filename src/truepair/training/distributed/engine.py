@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from truepair.errors import InputError
 from truepair.losses import LOSSES
 from truepair.models.encoders import MF, LightGCN
 from truepair.sampling import Full
@@ -54,15 +53,6 @@ def _lacks(job: Job) -> str | None:
     if n_processes() > smaller:
         return f"it divides users and items among {n_processes()} ranks, and there are only {smaller}."
     return None
-
-
-def check_processes(engine: str) -> None:
-    """An error if several processes would each train the same model alone."""
-    if n_processes() > 1 and engine != "distributed":
-        raise InputError(
-            f"engine = {engine!r} trains in one process, and {n_processes()} were started; use "
-            "engine='distributed', or start one."
-        )
 
 
 DISTRIBUTED = Engine(start=_start, lacks=_lacks)

@@ -44,14 +44,8 @@ class ShardGraph(Graph):
 
     def product(self, users: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
         """Â times the vectors of all ranks: the rows of this one. All ranks must ask."""
-        of_users = self.to_users @ self._gathered(items, self.items)
-        return of_users, self.to_items @ self._gathered(users, self.users)
-
-    def _gathered(self, part: Tensor, shard: Shard) -> Tensor:
-        """The rows of all ranks, at the `places` of the shards. [size · longest, d]"""
-        missing = shard.longest - len(part)
-        padded = part if not missing else torch.cat([part, part.new_zeros(missing, part.shape[1])])
-        return self.group.gather(padded)
+        of_users = self.to_users @ self.group.gather(items, self.items.longest)
+        return of_users, self.to_items @ self.group.gather(users, self.users.longest)
 
 
 class _Hop(torch.autograd.Function):

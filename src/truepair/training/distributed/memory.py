@@ -27,7 +27,7 @@ _REMEDY_OF_GRAPH = (
 
 
 class GraphSize(NamedTuple):
-    """What propagation over the graph needs on a rank, beside what MF needs."""
+    """What propagation over the graph needs on a rank, beside what MF needs; nothing without hops."""
 
     ends: tuple[Codes, Codes]  # [n + 1] of users and of items: how many pairs come before each
     dim: int
@@ -42,6 +42,8 @@ class GraphSize(NamedTuple):
 
     def rank_bytes(self, ranks: int) -> int:
         """Bytes on the device of the rank with the most edges: edges, one gathered table, layers."""
+        if not self.hops:
+            return 0
         shards = [Shard(len(ends) - 1, ranks, 0) for ends in self.ends]
         of_users, of_items = (
             np.diff(ends[each.bounds]) for ends, each in zip(self.ends, shards, strict=True)
@@ -52,10 +54,6 @@ class GraphSize(NamedTuple):
         return edges * (CODE + FLOAT) + rows * CODE + vectors * self.dim * FLOAT
 
 
-def _no_bytes(ranks: int) -> int:
-    return 0
-
-
 def check_memory(job: Job, ranks: int, device: torch.device) -> None:
     """An error if a rank needs more than is free, with the number of ranks that would fit."""
     free = free_bytes(device)
@@ -64,12 +62,12 @@ def check_memory(job: Job, ranks: int, device: torch.device) -> None:
     on_machine = max(int(os.environ.get("LOCAL_WORLD_SIZE") or ranks), 1)
     shared = device.type == "cpu" or on_machine > max(torch.cuda.device_count(), 1)
     room = free // on_machine if shared else free
-    size, beside = size_of(job), GraphSize.of(job).rank_bytes if hops_of(job.encoder) else _no_bytes
-    of_graph = beside(ranks)
+    size, graph = size_of(job), GraphSize.of(job)
+    of_graph = graph.rank_bytes(ranks)
     needed = size.rank_bytes(ranks) + of_graph
     if needed <= room:
         return
-    fitting = size.ranks_for(room, beside)
+    fitting = size.ranks_for(room, graph.rank_bytes)
     no_number = _REMEDY_OF_GRAPH if of_graph else _REMEDY
     remedy = no_number if fitting is None else f"{fitting} ranks with as much would fit"
     part = f" ({of_graph / 1e9:,.2f} GB of them for the graph and its hops)" if of_graph else ""

@@ -6,6 +6,7 @@ import atexit
 import os
 import time
 from datetime import timedelta
+from functools import cache
 
 import torch
 import torch.distributed as dist
@@ -20,7 +21,6 @@ TIMEOUT = "TRUEPAIR_TIMEOUT"
 _DEFAULT_TIMEOUT = 600.0
 _ROLL_CALL = 10.0  # seconds in which a rank that is alive answers
 _MAIN_MEMORY = torch.device("cpu")
-_joined: dict[str, ProcessGroup] = {}
 
 
 def n_processes() -> int:
@@ -50,19 +50,17 @@ def group_of(device: torch.device) -> ProcessGroup:
         return ProcessGroup()
     if not dist.is_available():
         raise InputError("this PyTorch has no torch.distributed; install one that has, or train alone.")
-    key = str(device)
-    if key not in _joined:
-        _joined[key] = _join(device)
-    return _joined[key]
+    return _join(device)
 
 
 def leave() -> None:
     """Leave the process group, as at the end of the process."""
-    _joined.clear()
+    _join.cache_clear()
     if dist.is_initialized():
         dist.destroy_process_group()
 
 
+@cache
 def _join(device: torch.device) -> ProcessGroup:
     shares_device = device.type == "cuda" and _whole("LOCAL_WORLD_SIZE", 1) > torch.cuda.device_count()
     over_nccl = device.type == "cuda" and not shares_device

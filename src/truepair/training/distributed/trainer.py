@@ -21,9 +21,8 @@ from truepair.sampling import Full, Matrices
 from truepair.training.distributed.anchor_sums import ShardedSums
 from truepair.training.distributed.blocks import ShardBlocks
 from truepair.training.distributed.collectives import ProcessGroup
-from truepair.training.distributed.exchange import Exchange, Parts
 from truepair.training.distributed.graph import ShardGraph, hops_of, places
-from truepair.training.distributed.shards import Shard, ShardPairs, first_vectors
+from truepair.training.distributed.shards import Exchange, Parts, Shard, first_vectors
 from truepair.training.full.losses import RowLosses
 from truepair.training.full.scoring import sums_for
 from truepair.training.full.step_work import step_work, threads_for
@@ -53,13 +52,8 @@ class ShardTrainer(ModuleTrainer):
         self.user_shard = Shard(data.n_users, group.size, group.rank)
         self.item_shard = Shard(data.n_items, group.size, group.rank)
         super().__init__(job)
-        pairs = ShardPairs.of(data, self.item_shard)
-        weights = job.anchor_weights
-        if weights is not None and pairs.places is not None:
-            weights = weights[pairs.places]
-        self.blocks = ShardBlocks(
-            pairs, self.item_shard, self.job.loss, job.sampler, group, self.device, weights
-        )
+        of_run = self.job.loss, job.sampler, group, self.device
+        self.blocks = ShardBlocks(data, self.item_shard, *of_run, job.anchor_weights)
         self.n_anchors, self.n_saturated_users = self.blocks.n_anchors, self.blocks.n_saturated_users
         self.steps = math.ceil(len(self.blocks.users) / job.settings.batch_size)
         self.sums = ShardedSums(group, sums_for(job.loss, job.sampler, self.device))

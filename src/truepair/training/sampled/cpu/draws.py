@@ -10,35 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from truepair.data.ids import Codes
-from truepair.data.interactions import Interactions
 from truepair.randomness import random_bits, stream_key
-from truepair.sampling import Draws, Sampler
 from truepair.training.sampled.cpu.arithmetic import Index, Ints, Longs, compiled, inlined, random_bits_at
+from truepair.training.sampled.cpu.draw_tables import DrawTables, WeightedTables
 from truepair.training.sampled.cpu.memory import Space, Words
-from truepair.training.sampled.cpu.weighted_draws import WeightedTables, unlabelled_at, weighted_tables_of
 
-FULL_BYTES = 8 << 20  # up to here every user's filter has a bit for every item: nothing is looked up
-BITS_PER_ITEM = 16  # of a user's filter, at least: so few items that the user does not have are looked up
 TRIES = 16  # before a draw is made by search after all; few users have so many items that it comes to this
-
-
-class DrawTables(NamedTuple):
-    """What the draws read.
-
-    A user's filter is a set of 2^b bits, in which bit (item mod 2^b) is set for every item the user has:
-    where it is not set, the user does not have the item, and nothing else need be read. It fits in the
-    cache for catalogues whose full bitmap does not.
-    """
-
-    pairs: Ints  # [anchors, 2]: user and item
-    items: Ints  # [interactions], by user, rising
-    indptr: Longs  # [n_users + 1]
-    n_items: Index
-    filters: Words
-    filter_start: Longs  # [n_users + 1], the user's first word
-    full: bool  # every item has a bit of its own
-    exact: WeightedTables  # for weights that are not uniform
 
 
 class Order(NamedTuple):
@@ -49,60 +26,6 @@ class Order(NamedTuple):
     shift: np.uint64  # half the bits
     factors: tuple[np.uint64, np.uint64, np.uint64]  # odd
     offset: np.uint64
-
-
-class Entries(NamedTuple):
-    """What an epoch visits, and what its draws read."""
-
-    tables: DrawTables
-    anchors: Codes | None  # pairs that have something to be compared with; None: all
-    n_saturated_users: int  # who have every item
-
-
-def entries_of(data: Interactions, sampler: Sampler) -> Entries:
-    """The entries of interactions; with equal weights, without the 64-bit tables of `Draws`."""
-    weights = sampler.item_weights(data.item_counts)
-    if not len(data) or weights.min() < weights.max():
-        draws = Draws(data, sampler)
-        anchors = draws.anchors.numpy()
-        return Entries(
-            _draw_tables(data, anchors, weighted_tables_of(draws)), anchors, draws.n_saturated_users
-        )
-    saturated = data.user_counts == data.n_items
-    chosen = np.flatnonzero(~saturated[data.users]) if saturated.any() else None
-    return Entries(_draw_tables(data, chosen, _no_weights(data)), chosen, int(saturated.sum()))
-
-
-def _no_weights(data: Interactions) -> WeightedTables:
-    """WeightedTables of equal weights, of which no draw reads more than that they are equal."""
-    nothing = np.empty(0, dtype=np.int64)
-    indptr = data.indptr.astype(np.int64)
-    return WeightedTables(nothing, nothing, nothing, indptr, nothing, data.n_items + 1, True)
-
-
-def _draw_tables(data: Interactions, anchors: Codes | None, exact: WeightedTables) -> DrawTables:
-    """WeightedTables of the pairs, in the narrowest types."""
-    items = data.items.astype(np.int32)
-    pairs = np.empty((len(data) if anchors is None else len(anchors), 2), dtype=np.int32)
-    pairs[:, 0] = data.users if anchors is None else data.users[anchors]
-    pairs[:, 1] = items if anchors is None else items[anchors]
-    full = data.n_users * data.n_items // 8 <= FULL_BYTES
-    bits = np.full(data.n_users, data.n_items) if full else np.maximum(data.user_counts * BITS_PER_ITEM, 64)
-    words = np.maximum(2 ** np.ceil(np.log2(bits)).astype(np.int64) // 64, 1)
-    start = np.concatenate([[0], np.cumsum(words)])
-    filters = np.zeros(start[-1], dtype=np.uint64)
-    fill_filters(items, exact.indptr, start, filters)
-    return DrawTables(pairs, items, exact.indptr, data.n_items, filters, start, full, exact)
-
-
-@compiled
-def fill_filters(items: Ints, indptr: Longs, start: Longs, filters: Words) -> None:
-    """Set the bits of each user's items; the number of a user's bits is a power of two."""
-    for user in range(len(indptr) - 1):
-        mask = 64 * (start[user + 1] - start[user]) - 1
-        for k in range(indptr[user], indptr[user + 1]):
-            bit = items[k] & mask
-            filters[start[user] + (bit >> 6)] |= np.uint64(1) << np.uint64(bit & 63)
 
 
 def order_of(n: int, seed: int, epoch: int) -> Order:
@@ -242,3 +165,22 @@ def free_item(tables: DrawTables, begin: Index, end: Index, place: Index) -> Ind
         length -= half
     steps = low - begin
     return place + (steps + 1 if tables.items[low] - steps <= place else steps)
+
+
+@compiled
+def unlabelled_at(tables: WeightedTables, user: Index, place: Index) -> Index:
+    """The unlabelled item of the user that lies at `place` in [0, free[user]) by weight."""
+    start = tables.indptr[user]
+    steps = _first_above(tables.gaps, start, tables.indptr[user + 1], user * tables.stride + place)
+    place += tables.passed[steps] - tables.passed[start]
+    return place if tables.uniform else _first_above(tables.ends, 0, len(tables.ends), place)
+
+
+@compiled
+def _first_above(rising: Longs, start: Index, stop: Index, value: Index) -> Index:
+    """The first place in [start, stop) that holds more than `value`, else `stop`."""
+    while start < stop:
+        middle = (start + stop) >> 1
+        above = rising[middle] > value
+        start, stop = (start, middle) if above else (middle + 1, stop)
+    return start

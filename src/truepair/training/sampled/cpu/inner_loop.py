@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from truepair.training.sampled.cpu.arithmetic import ONE, Float, Index, Ints, compiled, inlined
+from truepair.training.sampled.cpu.draw_tables import DrawTables
 from truepair.training.sampled.cpu.draws import (
-    DrawTables,
     Order,
     anchor_at,
     draw_by_weight,

@@ -16,7 +16,8 @@ from truepair.randomness import stream_key
 from truepair.sampling import Matrices
 from truepair.storage.compiled_code import announce_compilation
 from truepair.training.job import Job
-from truepair.training.sampled.cpu.draws import entries_of, fill_filters, order_of
+from truepair.training.sampled.cpu.draw_tables import entries_of, fill_filters
+from truepair.training.sampled.cpu.draws import order_of
 from truepair.training.sampled.cpu.inner_loop import StepSettings, Visits, train_entries
 from truepair.training.sampled.cpu.memory import aligned_zeros, space_for
 from truepair.training.sampled.cpu.updates import EmbeddingTables

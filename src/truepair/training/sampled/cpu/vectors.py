@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
+from llvmlite.ir import IRBuilder, Value
 from numba.core import cgutils, types
 from numba.core.base import BaseContext
 from numba.core.datamodel.manager import DataModelManager
@@ -21,9 +22,7 @@ from numba.extending import intrinsic, models, register_model
 from numba.np.arrayobj import make_array
 
 Made = tuple[Signature, object]  # the types of an intrinsic, and the function that writes its code
-code_writer: Callable[[Callable[..., Made]], Any] = (
-    intrinsic  # in compiled code it is called without `typing`
-)
+code_writer: Callable[[Callable[..., Made]], Any] = intrinsic  # compiled code calls it without `typing`
 
 LINE = 16  # floats
 _FAST = ("contract", "reassoc", "nsz", "arcp")  # NaN and infinity keep their meaning
@@ -49,13 +48,8 @@ class _LineModel(models.PrimitiveModel):
 
 
 def _place(
-    context: BaseContext,
-    builder: ir.IRBuilder,
-    kind: types.Array,
-    array: ir.Value,
-    row: ir.Value,
-    column: ir.Value,
-) -> ir.Value:
+    context: BaseContext, builder: IRBuilder, kind: types.Array, array: Value, row: Value, column: Value
+) -> Value:
     """The address of array[row, column]."""
     data = make_array(kind)(context, builder, array)
     width = builder.extract_value(data.shape, 1)
@@ -67,9 +61,7 @@ def _place(
 def load_line(typing: BaseContext, array: types.Type, row: types.Type, column: types.Type) -> Made:
     """array[row, column : column + 16]."""
 
-    def code(
-        context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: list[ir.Value]
-    ) -> ir.Value:
+    def code(context: BaseContext, builder: IRBuilder, signature: Signature, args: list[Value]) -> Value:
         return builder.load(_place(context, builder, signature.args[0], *args), align=4)
 
     return _KIND(array, types.intp, types.intp), code
@@ -81,9 +73,7 @@ def store_line(
 ) -> Made:
     """array[row, column : column + 16] = line."""
 
-    def code(
-        context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: list[ir.Value]
-    ) -> ir.Value:
+    def code(context: BaseContext, builder: IRBuilder, signature: Signature, args: list[Value]) -> Value:
         builder.store(args[3], _place(context, builder, signature.args[0], *args[:3]), align=4)
         return context.get_dummy_value()
 
@@ -94,9 +84,7 @@ def store_line(
 def fetch_line(typing: BaseContext, array: types.Type, row: types.Type, column: types.Type) -> Made:
     """Ask the memory for a line, without waiting for it."""
 
-    def code(
-        context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: list[ir.Value]
-    ) -> ir.Value:
+    def code(context: BaseContext, builder: IRBuilder, signature: Signature, args: list[Value]) -> Value:
         byte = ir.IntType(8).as_pointer()
         kind = ir.FunctionType(ir.VoidType(), [byte, _NUMBER, _NUMBER, _NUMBER])
         prefetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
@@ -111,9 +99,7 @@ def fetch_line(typing: BaseContext, array: types.Type, row: types.Type, column: 
 def same(typing: BaseContext, value: types.Type) -> Made:
     """A line of sixteen equal numbers."""
 
-    def code(
-        context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: list[ir.Value]
-    ) -> ir.Value:
+    def code(context: BaseContext, builder: IRBuilder, signature: Signature, args: list[Value]) -> Value:
         one = builder.insert_element(ir.Constant(_VECTOR, ir.Undefined), args[0], _NUMBER(0))
         mask = ir.Constant(ir.VectorType(_NUMBER, LINE), [0] * LINE)
         return builder.shuffle_vector(one, one, mask)
@@ -125,9 +111,7 @@ def same(typing: BaseContext, value: types.Type) -> Made:
 def add_product(typing: BaseContext, a: types.Type, b: types.Type, c: types.Type) -> Made:
     """a + b·c."""
 
-    def code(
-        context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: list[ir.Value]
-    ) -> ir.Value:
+    def code(context: BaseContext, builder: IRBuilder, signature: Signature, args: list[Value]) -> Value:
         return builder.fadd(args[0], builder.fmul(args[1], args[2], flags=_FAST), flags=_FAST)
 
     return _KIND(_KIND, _KIND, _KIND), code
@@ -137,9 +121,7 @@ def add_product(typing: BaseContext, a: types.Type, b: types.Type, c: types.Type
 def total(typing: BaseContext, line: types.Type) -> Made:
     """The sum of a line's floats."""
 
-    def code(
-        context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: list[ir.Value]
-    ) -> ir.Value:
+    def code(context: BaseContext, builder: IRBuilder, signature: Signature, args: list[Value]) -> Value:
         number = ir.FloatType()
         kind = ir.FunctionType(number, [number, _VECTOR])
         reduce = cgutils.get_or_insert_function(builder.module, kind, f"llvm.vector.reduce.fadd.v{LINE}f32")
@@ -152,9 +134,7 @@ def total(typing: BaseContext, line: types.Type) -> Made:
 def over_root(typing: BaseContext, a: types.Type, b: types.Type) -> Made:
     """a / (√b + 10⁻¹⁰)."""
 
-    def code(
-        context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: list[ir.Value]
-    ) -> ir.Value:
+    def code(context: BaseContext, builder: IRBuilder, signature: Signature, args: list[Value]) -> Value:
         kind = ir.FunctionType(_VECTOR, [_VECTOR])
         root = cgutils.get_or_insert_function(builder.module, kind, f"llvm.sqrt.v{LINE}f32")
         tiny = ir.Constant(_VECTOR, [_TINY] * LINE)

@@ -44,44 +44,28 @@ def inverse_norm(square):
 
 
 @triton.jit
-def _row_scores(
-    weights, users, there, score_scale, COSINE: tl.constexpr, D: tl.constexpr, PART: tl.constexpr
-):
-    """Scores of rows `users` [R] with rows `there` [R] of the weights, PART dimensions at a time."""
-    s = tl.zeros(users.shape, tl.float32)
-    u_square, i_square = tl.zeros(users.shape, tl.float32), tl.zeros(users.shape, tl.float32)
-    for first in range(0, D, PART):
-        column = first + tl.arange(0, PART)
-        mask = (column < D)[None, :]
-        u = tl.load(weights + users[:, None] * D + column[None, :], mask=mask, other=0.0)
-        i = tl.load(weights + there[:, None] * D + column[None, :], mask=mask, other=0.0)
-        s += tl.sum(u * i, axis=1)
-        if COSINE:
-            u_square += tl.sum(u * u, axis=1)
-            i_square += tl.sum(i * i, axis=1)
-    if COSINE:
-        s = s * (score_scale * inverse_norm(u_square)) * inverse_norm(i_square)
-    return s
+def _scores(
+    weights, users, there, score_scale,
+    ALL: tl.constexpr, COSINE: tl.constexpr, D: tl.constexpr, PART: tl.constexpr,
+):  # fmt: skip
+    """Scores of rows `users` [R] with rows `there` of the weights, PART dimensions at a time.
 
-
-@triton.jit
-def _all_scores(
-    weights, users, there, score_scale, COSINE: tl.constexpr, D: tl.constexpr, PART: tl.constexpr
-):
-    """Scores of rows `users` [R] with each of the rows `there` [T]: [R, T]."""
-    s = tl.zeros((users.shape[0], there.shape[0]), tl.float32)
+    A row's own one [R], or with ALL each of them [R, T].
+    """
+    s = tl.zeros((users.shape[0], there.shape[0]) if ALL else users.shape, tl.float32)
     u_square, i_square = tl.zeros(users.shape, tl.float32), tl.zeros(there.shape, tl.float32)
     for first in range(0, D, PART):
         column = first + tl.arange(0, PART)
         mask = (column < D)[None, :]
         u = tl.load(weights + users[:, None] * D + column[None, :], mask=mask, other=0.0)
         i = tl.load(weights + there[:, None] * D + column[None, :], mask=mask, other=0.0)
-        s += tl.dot(u, tl.trans(i), input_precision="ieee")
+        s += tl.dot(u, tl.trans(i), input_precision="ieee") if ALL else tl.sum(u * i, axis=1)
         if COSINE:
             u_square += tl.sum(u * u, axis=1)
             i_square += tl.sum(i * i, axis=1)
     if COSINE:
-        s = s * (score_scale * inverse_norm(u_square))[:, None] * inverse_norm(i_square)[None, :]
+        of_users, of_items = score_scale * inverse_norm(u_square), inverse_norm(i_square)
+        s = s * of_users[:, None] * of_items[None, :] if ALL else s * of_users * of_items
     return s
 
 
@@ -123,7 +107,7 @@ def beaten_kernel(
     s = tl.zeros((ROWS, K), tl.float32)
     for c in range(1 + M, width):
         there = tl.load(entries + mine * width + c, mask=here, other=0) & 0x7FFFFFFF
-        one = _row_scores(weights, base + user, base + there, score_scale, COSINE, D, PART)
+        one = _scores(weights, base + user, base + there, score_scale, False, COSINE, D, PART)
         s = tl.where(slot[None, :] == c, one[:, None], s)
 
     count = tl.zeros((ROWS, K), tl.int32)
@@ -131,7 +115,7 @@ def beaten_kernel(
         member = first + tl.arange(0, SAMPLE)
         valid = (member < left)[None, :]
         there = tl.load(entries + member * width + 1 + M, mask=member < left, other=0) & 0x7FFFFFFF
-        below = _all_scores(weights, base + user, base + there, score_scale, COSINE, D, PART)
+        below = _scores(weights, base + user, base + there, score_scale, True, COSINE, D, PART)
         counts = valid & ~_is_known(pair_items, begin, end, there - n_users, ROUNDS)
         below = tl.where(counts, below, float("inf"))
         count += tl.where(slot[None, :] == 0, tl.sum(counts.to(tl.int32), axis=1)[:, None], 0)

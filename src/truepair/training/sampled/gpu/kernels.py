@@ -32,6 +32,11 @@ _L2_USERS, _L2_ITEMS = tl.constexpr(place_of("l2_users")), tl.constexpr(place_of
 _DECAY = tl.constexpr(place_of("weight_decay"))
 
 
+def overlap(early: bool) -> dict[str, bool]:
+    """Options of a launch: whether the kernel may start while the one before it ends."""
+    return {"PDL": True, "launch_pdl": True} if early else {"PDL": False}
+
+
 # --- random numbers: `randomness`, place by place -------------------------------------------------------
 
 

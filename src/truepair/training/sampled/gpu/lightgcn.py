@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import torch
 import triton
@@ -13,6 +15,14 @@ from truepair.training.sampled.plan import next_power_of_two
 
 _LONG = 128  # rows with more neighbours get a program of their own
 _SHORT = 8, 8, 2  # of the others a program takes so many rows, edges at once, warps
+
+
+class Touched(NamedTuple):
+    """Which rows each step of a table touches, and the step it is about."""
+
+    flags: Tensor  # [runs, steps, rows]
+    steps: int
+    step: int
 
 
 class Hops:
@@ -41,29 +51,26 @@ class Hops:
         self.propagated, self.spread, self.sums = (torch.zeros_like(like) for _ in range(3))
         self.layers = [torch.zeros_like(like) for _ in range(2)] if hops > 1 else [like, like]
 
-    def forward(self, weights: Tensor, touched: Tensor, steps: int, step: int, early: bool) -> Tensor:
+    def forward(self, weights: Tensor, touched: Touched, early: bool) -> Tensor:
         """The propagated vectors of the rows that this step touches."""
-        return self._mean(weights, self.propagated, touched, steps, step, early, rows_only=True)
+        return self._mean(weights, self.propagated, touched, early, rows_only=True)
 
-    def backward(self, gradients: Tensor, touched: Tensor, steps: int, step: int, early: bool) -> Tensor:
+    def backward(self, gradients: Tensor, touched: Touched) -> Tensor:
         """The gradient of the parameters, from that of the propagated vectors: Â is symmetric."""
-        return self._mean(gradients, self.spread, touched, steps, step, early, sparse=True)
+        return self._mean(gradients, self.spread, touched, self.overlaps, sparse=True)
 
     def whole(self, weights: Tensor, run: int) -> Tensor:
         """The propagated vectors of every row of one run."""
-        nothing = torch.zeros(1, dtype=torch.int8, device=weights.device)
+        nothing = Touched(torch.zeros(1, dtype=torch.int8, device=weights.device), 0, 0)
         alone = slice(run, run + 1)
-        return self._mean(weights[alone], self.propagated[alone], nothing, 0, 0, False)[0]
+        return self._mean(weights[alone], self.propagated[alone], nothing, False)[0]
 
     def _mean(
         self,
         source: Tensor,
         out: Tensor,
-        touched: Tensor,
-        steps: int,
-        step: int,
+        touched: Touched,
         early: bool,
-        *,
         rows_only: bool = False,
         sparse: bool = False,
     ) -> Tensor:
@@ -78,13 +85,13 @@ class Hops:
             for listed, rows, edges, warps in ((self.long, 1, 128, 4), (self.short, *_SHORT)):
                 if not len(listed):
                     continue
-                overlap = {"PDL": True, "launch_pdl": True} if early else {"PDL": False}
                 kernels.hop_kernel[(triton.cdiv(len(listed), rows), runs)](
                     source, earlier, layer, target, self.indptr, self.neighbours, self.values, listed,
-                    touched, len(listed), self.n_rows, step, 1 / (self.hops + 1) if last else 1.0, steps,
+                    touched.flags, len(listed), self.n_rows, touched.step,
+                    1 / (self.hops + 1) if last else 1.0, touched.steps,
                     SOURCE_FLAGS=sparse and hop == 1, ROW_FLAGS=rows_only and last, KEEP=not last,
                     D=self.dim, DP=next_power_of_two(self.dim), ROWS=rows, EDGES=edges, num_warps=warps,
-                    **overlap,
+                    **kernels.overlap(early),
                 )  # fmt: skip
                 early = self.overlaps
             source, earlier = layer, target

@@ -7,7 +7,7 @@ kernels read, one set a run. A single run is a group of one.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ from truepair.randomness import stream_key
 from truepair.sampling import Draws, Matrices
 from truepair.training.job import Job
 from truepair.training.sampled.gpu import in_batch, kernels
-from truepair.training.sampled.gpu.lightgcn import Hops
+from truepair.training.sampled.gpu.lightgcn import Hops, Touched
 from truepair.training.sampled.plan import next_power_of_two, plan_of, prior_of, weights_of_anchors
 from truepair.training.trainer import EpochTotals
 
@@ -42,6 +42,15 @@ class DrawTable(NamedTuple):
     first_step: int
     steps: int
     entries: int
+
+
+class StepBatch(NamedTuple):
+    """The batch of a step of a table: where its entries begin, and how many there are."""
+
+    table: DrawTable
+    step: int
+    place: int
+    left: int
 
 
 class GpuRuns:
@@ -62,7 +71,8 @@ class GpuRuns:
         self.means, self.squares, self.gradients = (torch.zeros_like(self.weights) for _ in range(3))
         self.numbers, self.tau, self.log_rest = self._numbers()
         self.has_l2 = any(job.settings.l2_users or job.settings.l2_items for job in jobs)
-        self.hops = self._graph() if self.plan.hops else None
+        graph = job.interactions, self.weights, self.plan.hops, self.overlaps
+        self.hops = Hops(*graph) if self.plan.hops else None
         # rows that nobody touches can wait, if they are many
         touched = min(self.batch, self.n_anchors) * (1 + self.plan.width)
         many = self.n_rows * self.dim >= _LAZY_PARAMETERS
@@ -87,9 +97,6 @@ class GpuRuns:
         started = [StartedEncoder(j.encoder, self.n_users, self.n_items, j.settings.seed) for j in self.jobs]
         rows = [torch.cat([model.user.detach(), model.item.detach()]) for model in started]
         return torch.stack(rows).to(self.device)
-
-    def _graph(self) -> Hops:
-        return Hops(self.jobs[0].interactions, self.weights, self.plan.hops, self.overlaps)
 
     def _numbers(self) -> tuple[Tensor, Tensor, Tensor]:
         rows = [
@@ -238,19 +245,18 @@ class GpuRuns:
 
     def _step(self, table: DrawTable, step: int) -> None:
         place = step * self.batch
-        left = min(self.batch, table.entries - place)
+        batch = StepBatch(table, step, place, min(self.batch, table.entries - place))
         # no early start where the one before is not a kernel of a step
         early = self.overlaps and step > 0 and not (self.has_l2 and self.hops)
-        source = self.weights
-        if self.hops:
-            source = self.hops.forward(self.weights, self.touched, table.steps, step, early)
+        touched = Touched(self.touched, table.steps, step)
+        source = self.hops.forward(self.weights, touched, early) if self.hops else self.weights
         if self.plan.risk:
-            self._count_beaten(table, source, place, left, early)
-        self._rows(table, source, place, left, early)
-        spread = self.gradients
-        if self.hops:
-            spread = self.hops.backward(self.gradients, self.touched, table.steps, step, self.overlaps)
-        (self._lazy_adam if self.lazy else self._adam)(table, step, place, left, spread)
+            self._count_beaten(batch, source, early)
+        self._rows(batch, source, early)
+        if self.lazy:
+            self._lazy_adam(batch)
+        else:
+            self._adam(batch, self.hops.backward(self.gradients, touched) if self.hops else self.gradients)
 
     @property
     def is_weighted(self) -> bool:
@@ -262,54 +268,51 @@ class GpuRuns:
         """Whether this is a real GPU, not Triton's interpreter."""
         return self.device.type == "cuda"
 
-    def _count_beaten(self, table: DrawTable, source: Tensor, place: int, left: int, early: bool) -> None:
+    def _count_beaten(self, batch: StepBatch, source: Tensor, early: bool) -> None:
         plan, draws = self.plan, self.draws
-        grid = (triton.cdiv(left, in_batch.ROWS), self.shares, len(self.jobs))
+        grid = (triton.cdiv(batch.left, in_batch.ROWS), self.shares, len(self.jobs))
         in_batch.beaten_kernel[grid](
             source, self.entry_users, self.entry_rows, self.numbers, draws.indptr, self.pair_items,
-            self.beaten, place, left, self.batch, table.entries, self.n_rows, self.n_users,
+            self.beaten, batch.place, batch.left, self.batch, batch.table.entries, self.n_rows, self.n_users,
             COSINE=plan.cosine, M=plan.m, POOL=plan.pool, K=next_power_of_two(plan.width), D=self.dim,
             PART=min(64, max(16, next_power_of_two(self.dim))), ROWS=in_batch.ROWS,
-            SAMPLE=in_batch.SAMPLE, ROUNDS=draws.longest_history.bit_length(), **self._overlap(early),
+            SAMPLE=in_batch.SAMPLE, ROUNDS=draws.longest_history.bit_length(), **kernels.overlap(early),
         )  # fmt: skip
 
-    def _rows(self, table: DrawTable, source: Tensor, place: int, left: int, early: bool) -> None:
-        plan, runs = self.plan, len(self.jobs)
+    def _rows(self, batch: StepBatch, source: Tensor, early: bool) -> None:
+        plan = self.plan
         slots, columns = next_power_of_two(plan.width), next_power_of_two(self.dim)
-        kernels.rows_kernel[(left, runs)](
+        kernels.rows_kernel[(batch.left, len(self.jobs))](
             source, self.gradients, self.touches, self.entry_users, self.entry_rows, self.entry_weights,
             self.numbers, self.tau, self.log_rest, self.losses, self.clamps, self.scores, self.beaten,
-            self.draws.popularity, plan.risk, self.shares, place, left, self.batch, table.entries,
-            self.n_rows, self.n_users, self.losses.shape[1], self.tau.shape[1],
-            table.first_step * self.batch + place,
+            self.draws.popularity, plan.risk, self.shares, batch.place, batch.left, self.batch,
+            batch.table.entries, self.n_rows, self.n_users, self.losses.shape[1], self.tau.shape[1],
+            batch.table.first_step * self.batch + batch.place,
             PAIR=plan.pair, ROW=plan.row, RELATIVE=plan.relative, COSINE=plan.cosine,
             L2=self.has_l2, RAW=self.hops is None, M=plan.m, N=plan.n, POOL=plan.pool, K=slots,
             RANKED=bool(plan.risk), WEIGHTED=self.is_weighted, D=self.dim, DP=columns,
-            num_warps=_warps(slots * columns), **self._overlap(early),
+            num_warps=min(16, max(1, slots * columns // 1024)), **kernels.overlap(early),
         )  # fmt: skip
 
-    def _overlap(self, early: bool) -> dict[str, bool]:
-        return {"PDL": True, "launch_pdl": True} if early else {"PDL": False}
-
-    def _adam(self, table: DrawTable, step: int, place: int, left: int, spread: Tensor) -> None:
+    def _adam(self, batch: StepBatch, spread: Tensor) -> None:
         grid = (triton.cdiv(self.n_rows * self.dim, _ADAM_BLOCK), len(self.jobs))
         kernels.adam_kernel[grid](
             self.weights, self.means, self.squares, self.gradients, spread, self.touches, self.numbers,
-            self.rates, table.first_step + step, self.steps, self.n_rows, D=self.dim,
-            GRAPH=self.hops is not None, L2=self.has_l2, BLOCK=_ADAM_BLOCK, **self._overlap(self.overlaps),
+            self.rates, batch.table.first_step + batch.step, self.steps, self.n_rows, D=self.dim,
+            GRAPH=self.hops is not None, L2=self.has_l2, BLOCK=_ADAM_BLOCK, **kernels.overlap(self.overlaps),
         )  # fmt: skip
         if self.has_l2 and self.hops:
             self.touches.zero_()
 
-    def _lazy_adam(self, table: DrawTable, step: int, place: int, left: int, spread: Tensor) -> None:
-        entries, rows = left * self.plan.width, kernels.ROWS_TOGETHER
-        there = entries + left + triton.cdiv(self.n_rows, kernels.SWEEP)
+    def _lazy_adam(self, batch: StepBatch) -> None:
+        table, entries, rows = batch.table, batch.left * self.plan.width, kernels.ROWS_TOGETHER
+        there = entries + batch.left + triton.cdiv(self.n_rows, kernels.SWEEP)
         kernels.lazy_adam_kernel[(triton.cdiv(there, rows), len(self.jobs))](
             self.weights, self.means, self.squares, self.gradients, self.entry_users, self.entry_rows,
-            self.step_bits, self.numbers, self.rates, place, step, self.steps, entries, left, table.entries,
-            self.n_rows, self.bit_words, table.first_step, table.steps,
+            self.step_bits, self.numbers, self.rates, batch.place, batch.step, self.steps, entries,
+            batch.left, table.entries, self.n_rows, self.bit_words, table.first_step, table.steps,
             WIDTH=self.plan.width, D=self.dim, DP=next_power_of_two(self.dim), ROWS=rows,
-            **self._overlap(self.overlaps),
+            **kernels.overlap(self.overlaps),
         )  # fmt: skip
 
     # --- what comes out --------------------------------------------------------------------------------
@@ -322,11 +325,6 @@ class GpuRuns:
         if self.plan.cosine:
             return F.normalize(users) * float(self.plans[run].score_scale), F.normalize(items)
         return users, items
-
-
-def _warps(numbers: int) -> int:
-    """How many warps hold so many numbers in registers."""
-    return min(16, max(1, numbers // 1024))
 
 
 class GpuTrainer:
@@ -361,28 +359,23 @@ class GpuTrainer:
 
     def state(self) -> dict[str, Tensor]:
         """Parameters and Adam's moments."""
-        return {name: tensor[self.run] for name, tensor in self._tensors()}
+        named = {"parameters": self.runs.weights, "means": self.runs.means, "squares": self.runs.squares}
+        return {name: tensor[self.run] for name, tensor in named.items()}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """What `state` gave."""
-        for name, tensor in self._tensors():
-            tensor[self.run].copy_(state[name])
+        for name, tensor in self.state().items():
+            tensor.copy_(state[name])
 
     def begin(self, start: Start) -> None:
         """Start from these vectors and moments; the group counts Adam's steps."""
-        for part, (_, tensor) in enumerate(self._tensors()):
-            rows = [side[part] for side in (start.users, start.items)]
+        for tensor, *rows in zip(self.state().values(), start.users, start.items, strict=True):
             if all(row is not None for row in rows):
-                tensor[self.run].copy_(torch.cat([row for row in rows if row is not None]))
+                tensor.copy_(torch.cat([row for row in rows if row is not None]))
 
     def reached(self) -> Start:
         """The vectors and moments now."""
         steps, sizes = int(self.runs.steps_made[self.run]), [self.runs.n_users, self.runs.n_items]
-        tensors = [tensor[self.run].cpu() for _, tensor in self._tensors()][: 3 if steps else 1]
+        tensors = [tensor.cpu() for tensor in self.state().values()][: 3 if steps else 1]
         users, items = zip(*(torch.split(tensor, sizes) for tensor in tensors), strict=True)
         return Start(Side(*users), Side(*items), steps)
-
-    def _tensors(self) -> Iterator[tuple[str, Tensor]]:
-        yield "parameters", self.runs.weights
-        yield "means", self.runs.means
-        yield "squares", self.runs.squares
