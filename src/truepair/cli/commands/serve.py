@@ -116,7 +116,7 @@ def serve(
     from truepair.serving.limits import Limits
     from truepair.serving.lists.index_choice import CHOICES, IndexChoice
     from truepair.serving.lists.served_model import read_items
-    from truepair.serving.page.adding import add_page
+    from truepair.serving.page.browsing import add_page
     from truepair.serving.retraining.rounds import RetrainingPlan, check_retrainable
     from truepair.serving.retraining.schedule import Schedule
     from truepair.serving.retraining.versions import Versions
