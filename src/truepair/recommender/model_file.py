@@ -19,7 +19,7 @@ from truepair.data.ids import Codes, IdMap
 from truepair.data.interactions import Interactions, trusted_interactions
 from truepair.data.prepared.id_files import id_arrays, id_type, ids_of_arrays
 from truepair.data.tables.features import FeatureEncoding
-from truepair.errors import InputError, StorageError, check_choice, check_number
+from truepair.errors import InputError, StorageError, check_choice, check_number, check_whole
 from truepair.models.factor_matrices import Rows, by_columns
 from truepair.models.feature_map import FeatureMap
 from truepair.models.scorer import Scorer
@@ -88,6 +88,7 @@ def save_model(path: str | Path, model: Model, output: str = "arrow", updatable:
         "parameters": parameters, "output": output, "folded": model.folded,
         "user ids": id_type(seen.user_ids.ids.type), "item ids": id_type(seen.item_ids.ids.type),
         "tau of each user": isinstance(model.tau, tuple),
+        "data": model.data, "updates": model.n_updates, "new pairs": model.new_pairs,
     }  # fmt: skip
     if (found := model.item_map) is not None:
         described["features"] = {
@@ -126,7 +127,8 @@ def _checked(tensors: Tensors, described: Json, facts: Json) -> Stored:
         raise InputError(
             f"popularity adds up to {total:g} pairs; it must be counts, from 1 to 2^53 together."
         )
-    _check_updates(facts)
+    records = _updates(facts)
+    new_pairs = sum(record.get("new pairs", 0) for record in records)
     no_items = torch.zeros(n_items, dtype=torch.bool)
     model = Model(
         spec, scorer, seen, popularity.numpy(),
@@ -135,7 +137,10 @@ def _checked(tensors: Tensors, described: Json, facts: Json) -> Stored:
         tau=_tau(tensors, described, spec, n_users),
         start=_start(tensors, spec, n_users, n_items),
         item_map=_item_map(tensors, described.get("features"), scorer),
-        folded=bool(described["folded"]), facts=facts,
+        folded=bool(described["folded"]), data=str(described.get("data", facts.get("data", ""))),
+        n_updates=check_whole("updates", described.get("updates", len(records)), 0),  # absent: an older file
+        new_pairs=check_whole("new pairs", described.get("new pairs", new_pairs), 0),
+        facts=facts,
     )  # fmt: skip
     return Stored(model, cast(Output, check_choice("output", described["output"], OUTPUTS)))
 
@@ -248,8 +253,8 @@ def _tau(tensors: Tensors, described: Json, spec: Spec, n_users: int) -> float |
     return tuple(tau.tolist()) if by_user else float(tau[0])
 
 
-def _check_updates(facts: Json) -> None:
-    """Raise if the records are not such as updates write."""
+def _updates(facts: Json) -> list[Json]:
+    """The records of updates; raise if they are not such as updates write."""
     records = facts.get(UPDATES, [])
     if not isinstance(records, list):
         raise InputError(f"the fact {UPDATES!r} is {records!r:.60}, not a list of records.")
@@ -259,6 +264,7 @@ def _check_updates(facts: Json) -> None:
         )
         if not plain:
             raise InputError(f"the record of update {place} is {record!r:.60}, not names with plain values.")
+    return records
 
 
 def _check_object(what: str, value: object) -> None:

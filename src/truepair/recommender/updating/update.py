@@ -23,9 +23,9 @@ from truepair.losses import Loss
 from truepair.models.scorer import Scorer
 from truepair.models.start import Side, Start
 from truepair.randomness import stream_key
-from truepair.recommender.fitting import Fitted, facts_after, scorer_of, solve, tau_of
+from truepair.recommender.fitting import Fitted, recorded, scorer_of, solve, tau_of
 from truepair.recommender.holdout import as_interactions
-from truepair.recommender.model import UPDATES, Model
+from truepair.recommender.model import Model
 from truepair.recommender.updating.merging import merged
 from truepair.recommender.updating.new_rows import Mask, with_new_rows
 from truepair.storage.types import Json, Source
@@ -69,12 +69,11 @@ def updated(model: Model, new: Source, epochs: int | None = None, progress: bool
     has_pairs = everything.user_counts > 0
     return Fitted(
         dataclasses.replace(
-            model, scorer=scorer, seen=everything.pairs_only(weights=True),
-            popularity=everything.item_counts,
+            recorded(model, everything, _record(model, pairs, growth, result)), scorer=scorer,
+            seen=everything.pairs_only(weights=True), popularity=everything.item_counts,
             # the row of a closed form is made of pairs, and without any there is none
             trained=has_pairs | growth.trained_users if spec.is_trained else has_pairs,
             added=added, tau=tau_of(result), start=result.start, item_map=None,
-            facts=_facts(model, pairs, growth, result),
         ),
         result,
     )  # fmt: skip
@@ -175,7 +174,7 @@ def _trained(model: Model, growth: Growth, epochs: int, progress: bool) -> FitRe
         schedule="cosine",
         patience=None,
         validate_every=1,
-        seed=stream_key(settings.seed, len(model.facts.get(UPDATES, [])) + 1) >> 1,
+        seed=stream_key(settings.seed, model.n_updates + 1) >> 1,
     )
     job = spec.job(everything, loss=_with_prior(spec.loss, model, growth), settings=settings)
     start = _placed(start_of(model), job, growth)
@@ -219,13 +218,10 @@ def _fixed(loss: Loss, tau: float | tuple[float, ...]) -> Loss:
     return dataclasses.replace(loss, tau=tau) if hasattr(loss, "tau") else loss  # type: ignore[type-var]
 
 
-# --- facts ---------------------------------------------------------------------------------------------
-
-
-def _facts(model: Model, pairs: Interactions, growth: Growth, result: FitResult) -> Json:
-    """The facts of the model with a record of this update."""
+def _record(model: Model, pairs: Interactions, growth: Growth, result: FitResult) -> Json:
+    """What this update added and how it trained."""
     everything = growth.everything
-    record = {
+    return {
         "new users": int(((everything.user_counts > 0) & ~growth.trained_users).sum()),
         "new items": int(((everything.item_counts > 0) & ~growth.trained_items).sum()),
         "new pairs": int((~_known_pairs(model, growth)).sum()),
@@ -234,7 +230,6 @@ def _facts(model: Model, pairs: Interactions, growth: Growth, result: FitResult)
         "engine": result.engine,
         "data": pairs.hash,
     }
-    return facts_after(model.facts, everything, record)
 
 
 def _known_pairs(model: Model, growth: Growth) -> Mask:
