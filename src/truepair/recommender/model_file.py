@@ -6,7 +6,7 @@ docs/file-format.md describes the file. Opening a file runs no code of it, and e
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -32,19 +32,17 @@ from truepair.spec import Spec
 from truepair.spec.parameters import check_saveable
 from truepair.storage.plain_values import is_number
 from truepair.storage.tensor_file import read_tensors, write_tensors
-from truepair.storage.types import Json
+from truepair.storage.types import Array, Json
 
 KIND, VERSION = "truepair model", 2
 _ERRORS = (
-    InputError,
     StorageError,
-    KeyError,
-    pa.ArrowException,
-    OSError,
     ValueError,
     TypeError,
-    AttributeError,
+    LookupError,
     ArithmeticError,
+    AttributeError,
+    pa.ArrowException,
 )
 
 
@@ -72,7 +70,7 @@ def save_model(path: str | Path, model: Model, output: str = "arrow", updatable:
         **_ids("users", seen.user_ids), **_ids("items", seen.item_ids),
         **(_training(model.start) if updatable and model.start is not None else {}),
     }  # fmt: skip
-    optional: dict[str, Any] = {
+    optional: dict[str, Tensor | Array | None] = {
         "term": scorer.term, "seen.disliked": seen.disliked,
         "seen.weights": None if seen.weight is None else seen.weight.astype(np.float64),
         "added": model.added if model.added.any() else None,
@@ -272,7 +270,7 @@ def _check_object(what: str, value: object) -> None:
         raise InputError(f"its {what} are a {type(value).__name__}, not an object.")
 
 
-def _item_map(tensors: Tensors, described: Any, scorer: Scorer) -> FeatureMap | None:
+def _item_map(tensors: Tensors, described: Json | None, scorer: Scorer) -> FeatureMap | None:
     """The map from features to rows of items, if the file has one."""
     if (described is None) != ("features.map" not in tensors):
         raise InputError("it has either a map of features or what the features are, and not both.")

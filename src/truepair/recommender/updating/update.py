@@ -54,7 +54,9 @@ def updated(model: Model, new: Source, epochs: int | None = None, progress: bool
         raise InputError(
             "these users were folded in, and are not a part of the model; update the model itself."
         )
-    pairs, spec = _new_pairs(new), model.spec
+    pairs, spec = as_interactions(new), model.spec
+    if not len(pairs) and pairs.disliked is None:
+        raise InputError("there are no new interactions to learn from; give at least one pair.")
     growth = grown(model, pairs)
     everything = growth.everything
     if spec.closed_form is not None:
@@ -77,13 +79,6 @@ def updated(model: Model, new: Source, epochs: int | None = None, progress: bool
         ),
         result,
     )  # fmt: skip
-
-
-def _new_pairs(new: Source) -> Interactions:
-    pairs = as_interactions(new)
-    if not len(pairs) and pairs.disliked is None:
-        raise InputError("there are no new interactions to learn from; give at least one pair.")
-    return pairs
 
 
 # --- rows ----------------------------------------------------------------------------------------------
