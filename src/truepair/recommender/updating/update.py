@@ -66,7 +66,8 @@ def updated(model: Model, new: Source, epochs: int | None = None, progress: bool
     else:
         n_epochs = EPOCHS if epochs is None else check_whole("epochs", epochs, 0)
         result = _trained(model, growth, n_epochs, progress)
-    added = _still_added(model, growth)
+    # items that have a vector by their features, and still nobody
+    added = np.where(growth.items >= 0, model.added[growth.items], False) & (everything.item_counts == 0)
     scorer = _with_added(model, growth, scorer_of(spec, result, everything), added).on_cpu()
     has_pairs = everything.user_counts > 0
     return Fitted(
@@ -95,12 +96,6 @@ def grown(model: Model, pairs: Interactions) -> Growth:
         trained_users=np.where(users >= 0, trained_users[users], False),
         trained_items=np.where(items >= 0, trained_items[items], False),
     )  # fmt: skip
-
-
-def _still_added(model: Model, growth: Growth) -> Mask:
-    """Items that have a vector by their features, and still nobody."""
-    added = np.where(growth.items >= 0, model.added[growth.items], False)
-    return np.asarray(added & (growth.everything.item_counts == 0))
 
 
 def _with_added(model: Model, growth: Growth, scorer: Scorer, added: Mask) -> Scorer:
@@ -216,18 +211,14 @@ def _fixed(loss: Loss, tau: float | tuple[float, ...]) -> Loss:
 def _record(model: Model, pairs: Interactions, growth: Growth, result: FitResult) -> Json:
     """What this update added and how it trained."""
     everything = growth.everything
+    users, items = growth.users[everything.users], growth.items[everything.items]
+    known = (users >= 0) & (items >= 0) & model.seen.has(users, items)
     return {
         "new users": int(((everything.user_counts > 0) & ~growth.trained_users).sum()),
         "new items": int(((everything.item_counts > 0) & ~growth.trained_items).sum()),
-        "new pairs": int((~_known_pairs(model, growth)).sum()),
+        "new pairs": int((~known).sum()),
         "epochs": len(result.history),
         "training loss": result.history[-1].loss if result.history else None,
         "engine": result.engine,
         "data": pairs.hash,
     }
-
-
-def _known_pairs(model: Model, growth: Growth) -> Mask:
-    """Which of all pairs the model had before."""
-    users, items = growth.users[growth.everything.users], growth.items[growth.everything.items]
-    return np.asarray((users >= 0) & (items >= 0) & model.seen.has(users, items))
