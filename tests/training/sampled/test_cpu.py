@@ -13,8 +13,7 @@ from truepair.losses import BPR, DPL, LOSSES, InfoNCE
 from truepair.models.encoders import MF, LightGCN
 from truepair.randomness import stream_key
 from truepair.sampling import BNS, DNS, Draws, Popularity, Uniform
-from truepair.training import Job, Settings
-from truepair.training.loop import Run, run_to_the_end
+from truepair.training import Job, Settings, fit
 from truepair.training.sampled.cpu import draws
 from truepair.training.sampled.cpu.arithmetic import compiled
 from truepair.training.sampled.cpu.draws import anchor_at, order_of
@@ -49,7 +48,7 @@ def job_of(encoder=None, loss=None, sampler=None, data=None, **changes):
 
 def fit_fast(job, on_epoch=None, checkpoint=None):
     assert CPU.lacks(job) is None
-    return run_to_the_end(Run(job, "cpu", CPU.start(job), on_epoch, checkpoint), 1, False)
+    return fit(job, on_epoch, engine="cpu", checkpoint=checkpoint)
 
 
 draw_block_of = compiled(

@@ -62,7 +62,7 @@ class ShardTrainer(ModuleTrainer):
         )
         self.n_anchors, self.n_saturated_users = self.blocks.n_anchors, self.blocks.n_saturated_users
         self.steps = math.ceil(len(self.blocks.users) / job.settings.batch_size)
-        self.sums = ShardedSums(group, sums_for(job.sampler, self.device))
+        self.sums = ShardedSums(group, sums_for(job.loss, job.sampler, self.device))
         size = data.n_users // group.size, data.n_items // group.size, len(data) // group.size
         self.work = step_work(*size, job.settings.batch_size, job.encoder.dim)
 

@@ -36,6 +36,16 @@ def inlined(function: _Function) -> _Function:
     return compiled(function, forceinline=True)
 
 
+def without_lock(function: _Function) -> _Function:
+    """`compiled` to run without Python's lock: other threads go on meanwhile."""
+    return compiled(function, nogil=True)
+
+
+def parallel(function: _Function) -> _Function:
+    """`compiled` to run on Numba's threads, inside of `parallel_kernel`."""
+    return compiled(function, parallel=True)
+
+
 def exactly(function: _Function) -> _Function:
     """`inlined`, for functions whose order of operations carries their accuracy."""
     return compiled(function, fastmath={"contract"}, forceinline=True)
