@@ -100,4 +100,4 @@ class Metrics:
 def _index_size(served: Callable[[], ServedModel], kind: str) -> int:
     """How many items the index has, if it is of this kind."""
     indexing = served().indexing
-    return indexing.size if indexing.kind == kind else 0
+    return len(served().lister.codes) if indexing.kind == kind else 0
