@@ -1,6 +1,5 @@
 """`truepair backtest`: retraining, updating and popularity over time, judged on the next period."""
 
-# ruff: noqa: RUF009  an option() is a field
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,6 +1,5 @@
 """`truepair fit`: train a model on interactions and save it."""
 
-# ruff: noqa: RUF009  an option() is a field
 from __future__ import annotations
 
 import contextlib

@@ -1,6 +1,5 @@
 """`truepair prepare`: a source -> a folder of memory-mapped arrays, from which all commands start at once."""
 
-# ruff: noqa: RUF009  an option() is a field
 from __future__ import annotations
 
 from dataclasses import dataclass

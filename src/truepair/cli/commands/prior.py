@@ -1,6 +1,5 @@
 """`truepair prior`: an estimate of the share of positives among unlabelled pairs."""
 
-# ruff: noqa: RUF009  an option() is a field
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,6 +1,5 @@
 """`truepair recommend`: lists for some users or all, to the screen, a file or a database."""
 
-# ruff: noqa: RUF009  an option() is a field
 from __future__ import annotations
 
 from collections.abc import Iterator

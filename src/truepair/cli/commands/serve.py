@@ -1,6 +1,5 @@
 """`truepair serve`: answer requests for lists over HTTP, and store what users do."""
 
-# ruff: noqa: RUF009  an option() is a field
 from __future__ import annotations
 
 from contextlib import nullcontext

@@ -1,6 +1,5 @@
 """`truepair update` and `add-items`: a saved model learns from new interactions, forgets, gets new items."""
 
-# ruff: noqa: RUF009  an option() is a field
 from __future__ import annotations
 
 from dataclasses import MISSING, dataclass
