@@ -18,7 +18,11 @@ from truepair.storage.types import Json
 
 _COLOURS = {name: place for place, name in enumerate(STRATEGIES)}
 _OTHER = len(STRATEGIES)  # the colour of what does not belong to a strategy
-_SHARES = ("new_user_share", "new_item_share", "newness")
+_SHARES = {
+    "New items in the catalogue, %": "newness",
+    "Pairs of new users, %": "new_user_share",
+    "Pairs of new items, %": "new_item_share",
+}
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,8 @@ class Backtest:
         return {
             "metric": self.metric,
             "periods": [
-                asdict(period) | {name: getattr(period, name) for name in _SHARES} for period in self.periods
+                asdict(period) | {name: getattr(period, name) for name in _SHARES.values()}
+                for period in self.periods
             ],
             "cells": [asdict(cell) for cell in self.cells],
             "summary": [asdict(line) for line in self.summary()],
@@ -107,9 +112,9 @@ class Backtest:
         )
         facts = Table(["", ""], [[name, str(value)] for name, value in self.facts.items()], numbers=False)
         sections = [
-            Section("Quality over time", self._quality()),
-            Section("Strategies", self._strategies()),
-            Section("Known and new users", [self._users()]),
+            Section("Quality over time", self._quality_blocks()),
+            Section("Strategies", self._strategy_blocks()),
+            Section("Known and new users", [self._user_table()]),
             Section("How it was measured", [*map(Text, self._notes()), facts]),
         ]
         Page(title, lead, sections).write(Path(path))
@@ -168,13 +173,12 @@ class Backtest:
             Panel("Seconds of training", {way: _series(those, "seconds") for way, those in later.items()}),
         ]
         x = [period.number for period in self.periods]
-        titles = ("New items in the catalogue, %", "Pairs of new users, %", "Pairs of new items, %")
-        for title, share in zip(titles, ("newness", *_SHARES), strict=False):
+        for title, share in _SHARES.items():
             y = [100 * getattr(period, share) for period in self.periods]
             panels.append(Panel(title, {"_": Series(x, y, y, y, _OTHER)}, xlabel="period"))
         return draw_bands(panels, columns=3)
 
-    def _quality(self) -> list[Text | Figure | Table]:
+    def _quality_blocks(self) -> list[Text | Figure | Table]:
         name = metric_name(self.metric)
         alt = f"{name} of {', '.join(self.strategies)} by period, as in the table below"
         caption = (
@@ -197,7 +201,7 @@ class Backtest:
         text = f"Over the periods after the first, {best.strategy} has the highest {metric_name(self.metric)}"
         return f"{text}, {best.value:.4f}" + (f" ({others})." if others else ".")
 
-    def _strategies(self) -> list[Table | Text]:
+    def _strategy_blocks(self) -> list[Table | Text]:
         head, *rows = self._summary_rows("–")
         head[:2] = ["", metric_name(self.metric)]
         caption = (
@@ -206,7 +210,7 @@ class Backtest:
         about = [Text(f"{name}: {STRATEGIES[name].about}.") for name in self.strategies]
         return [Table(head, rows, caption), *about]
 
-    def _users(self) -> Table:
+    def _user_table(self) -> Table:
         rows = [
             [
                 f"{cell.strategy}, period {cell.period}",
