@@ -1,7 +1,7 @@
 """What the demo takes for known."""
 
 from truepair.data.split_recipes import split_random
-from truepair.reporting.demo_result import DemoData
+from truepair.reporting.demo_page import DemoData
 from worlds import two_tastes
 
 
