@@ -1,4 +1,4 @@
-"""Console: remarks for people on stderr, results on stdout as text or JSON."""
+"""Console: remarks on stderr, results on stdout as text or JSON."""
 
 from __future__ import annotations
 

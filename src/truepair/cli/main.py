@@ -86,7 +86,7 @@ def options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Learn recommenders from what people did, without punishing what they have not seen yet."""
+    """Learn recommenders from clicks, plays and purchases: unseen items are not treated as dislikes."""
 
 
 _COMMANDS = {

@@ -12,7 +12,7 @@ import typer
 
 from truepair.cli.console import Console, aligned
 from truepair.cli.id_text import as_ids, lines_of, separated, separated_or_listed
-from truepair.cli.options import ListLength, ModelFile, option, unpacked
+from truepair.cli.options import ListLength, ModelFile, option, refuse, unpacked
 from truepair.cli.table_files import WRITERS, check_output, format_of, with_plain_ids, write_table
 from truepair.data.sources.sql_urls import is_url, without_password
 from truepair.errors import InputError, check_choice, check_whole
@@ -156,9 +156,8 @@ def _excluded(fitted: Recommender, items: str | None, pairs: str | None) -> Ids 
 def _of_type(ids: IdMap, known: IdMap, what: str) -> list[object]:
     """The ids of a file, with the type of those of the model."""
     values: list[object] = ids.ids.to_pylist()
-    if ids.ids.type == known.ids.type:
-        return values
-    return list(as_ids([str(value) for value in values], known, what).to_pylist())
+    same = ids.ids.type == known.ids.type
+    return values if same else list(as_ids(list(map(str, values)), known, what).to_pylist())
 
 
 def _quota(texts: list[str] | None) -> dict[str, int] | None:
@@ -187,8 +186,7 @@ def _checked_format(args: RecommendOptions) -> str | None:
         raise InputError(
             f"{without_password(output)} is a database; name the table of the lists: --table lists."
         )
-    if format is not None:
-        raise InputError(f"--format {format} has no effect on a database; leave it out.")
+    refuse({"--format": format}, "on a database")
     from truepair.data.sources.sql_writing import check_target
 
     columns = ["user", "item", "score", "rank", *(["because", "rest", "popularity"] if args.explain else [])]
@@ -197,19 +195,19 @@ def _checked_format(args: RecommendOptions) -> str | None:
 
 
 def _put(parts: Iterator[pa.Table], args: RecommendOptions, format: str | None, console: Console) -> None:
+    facts: Json
     output = args.output
     if output is not None and args.table is not None:
         from truepair.data.sources import sql_writing
 
         count = sql_writing.write_table(_stream(parts), output, args.table)
-        facts: Json = {"output": without_password(output), "table": args.table, "rows": count}
+        facts = {"output": without_password(output), "table": args.table, "rows": count}
         console.done(f"{count:,} rows saved to table {args.table} of {facts['output']}", facts)
     elif output is not None and format is not None:
-        count = write_table(parts, Path(output), format)
-        console.done(
-            f"{count:,} rows saved to {Path(output)}",
-            {"output": str(Path(output)), "format": format, "rows": count},
-        )
+        path = Path(output)
+        count = write_table(parts, path, format)
+        facts = {"output": str(path), "format": format, "rows": count}
+        console.done(f"{count:,} rows saved to {path}", facts)
     elif format is None or console.json:
         rows = [row for part in parts for row in with_plain_ids(part).to_pylist()]
         console.give(aligned([_readable(row) for row in rows]), rows)
