@@ -242,13 +242,11 @@ def kind_numbers(text: str) -> dict[str, float]:
     """The numbers of kinds in a text such as "view=1,buy=10"."""
     found: dict[str, float] = {}
     for part in text.split(","):
-        kind, _, number = part.rpartition("=")
-        try:
-            found[kind.strip()] = float(number)
-        except ValueError:
-            kind = ""
-        if not kind.strip():
+        kind, _, right = part.rpartition("=")
+        number = number_or_text(right)
+        if not kind.strip() or not isinstance(number, float):
             raise InputError(f"feedback = {text!r:.60}: {part!r:.60} is not KIND=NUMBER, such as view=1.")
+        found[kind.strip()] = number
     return found
 
 

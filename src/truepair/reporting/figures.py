@@ -37,18 +37,21 @@ _ON_WHITE = {
     "var(--series-5)": "#7d6b52",
 }
 MARKERS = ("o", "s", "^", "D", "v")
-_STYLE: Any = {
+STYLE: Any = {
     "svg.hashsalt": "truepair",  # equal figures have equal bytes
-    "svg.fonttype": "path",
     "font.family": "DejaVu Sans",  # included in matplotlib, so that every machine draws the same
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+}
+_STYLE: Any = STYLE | {
+    "svg.fonttype": "path",
     "font.size": 10,
     "text.color": INK,
     "axes.labelcolor": INK,
     "axes.edgecolor": _LINE,
     "axes.titlesize": 11,
-    "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
     "axes.grid": True,
     "axes.grid.axis": "y",
     "axes.axisbelow": True,
@@ -58,7 +61,6 @@ _STYLE: Any = {
     "ytick.color": INK,
     "xtick.major.size": 0,
     "ytick.major.size": 0,
-    "legend.frameon": False,
 }
 
 

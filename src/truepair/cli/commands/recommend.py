@@ -15,7 +15,7 @@ from truepair.cli.id_text import as_ids, lines_of, separated, separated_or_liste
 from truepair.cli.options import ListLength, ModelFile, option, refuse, unpacked
 from truepair.cli.table_files import WRITERS, check_output, format_of, with_plain_ids, write_table
 from truepair.data.sources.sql_urls import is_url, without_password
-from truepair.errors import InputError, check_choice, check_whole
+from truepair.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -88,9 +88,6 @@ def recommend(model: ModelFile, args: RecommendOptions, console: Console) -> Non
     """
     from truepair.recommender.estimator import Recommender
 
-    check_whole("k", args.k, 1)
-    check_choice("unknown", args.unknown, ["error", "popular", "drop"])
-    check_choice("cold", args.cold, ["popular", "separate", "error"])
     format = _checked_format(args)
     fitted = Recommender.load(model)
     users = _users(fitted, args.users, args.users_file)
