@@ -11,7 +11,7 @@ import pytest
 from live import uvicorn
 from truepair.serving.page.adding import add_page
 from truepair.serving.web.app import Service
-from truepair.serving.web.logs import RequestLog
+from truepair.serving.web.monitoring import RequestLog
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]

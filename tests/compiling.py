@@ -59,7 +59,7 @@ def warm_up(worker: int) -> None:
     from truepair.models.encoders import MF
     from truepair.sampling import Uniform
     from truepair.training import Job, Settings
-    from truepair.training.sampled.cpu.engine import CpuTrainer
+    from truepair.training.sampled.cpu.trainer import CpuTrainer
     from worlds import two_tastes
 
     job = Job(MF(dim=4), BPR(), Uniform(), two_tastes(), Settings(epochs=1, device="cpu"))

@@ -14,7 +14,7 @@ _server.set_forkserver_preload(
         "truepair.recommender",
         "truepair.training",
         "truepair.training.distributed.run",
-        "truepair.tuning.search_loop",
+        "truepair.search.running",
     ]
 )
 

@@ -22,7 +22,7 @@ class SourceMap:
 
     @cached_property
     def order(self):
-        """The modules in the order of the map; a package follows its last module."""
+        """The modules in the order of the map; a package, also in several parts, follows its last module."""
         start = rf"^```\n(src/{self.package.name}/.*?)^```"
         block = re.search(start, self.page.read_text(), re.MULTILINE | re.DOTALL)[1]
         order, open_folders = [], []  # (indentation, name) of the folders that a line is in
@@ -42,7 +42,11 @@ class SourceMap:
         while open_folders:
             name = open_folders.pop()[1]
             order.append(_dotted(open_folders, name))
-        return order
+        return [name for place, name in enumerate(order) if not self._is_again(name, order[place + 1 :])]
+
+    def _is_again(self, name, later):
+        """Whether it is a package that is on the map again."""
+        return name in later and self.modules[name].name == "__init__.py"
 
     def imported(self, module):
         """The modules of the package that a module imports, each once."""

@@ -21,7 +21,7 @@ GROUPS = {
     "Evaluation": "truepair.evaluation",
     "The prior": "truepair.prior",
     "Backtests": "truepair.reporting.backtesting",
-    "Tuning": "truepair.tuning",
+    "Tuning": "truepair.search",
 }
 
 OPENING = """\

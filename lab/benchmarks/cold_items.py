@@ -199,7 +199,7 @@ def trained(name: str, part: Part, features: Features, method: str, chosen: dict
     trainer: Any = ENGINES[engine].start(Job(encoder, parts[0], parts[1], part.train, settings))
     for epoch in range(settings.epochs):
         trainer.train(epoch, settings.learning_rate_at(epoch), lambda steps: None)
-    vectors = trainer.model.feature_vectors()["item"].cpu() if own else None
+    vectors = trainer.model.get_parameter("item_features").detach().cpu() if own else None
     users, items = (matrix.cpu() for matrix in trainer.matrices())
     return encoder, users, items, vectors
 

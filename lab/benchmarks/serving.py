@@ -288,12 +288,12 @@ def measured(
 
 def fold_in_milliseconds(model: Recommender, length: int, rounds: int) -> list[float]:
     """Times of folding in a person with so many items, as after an event."""
-    people = ServedModel(model, Limits(), Kinds()).people
+    histories = ServedModel(model, Limits(), Kinds()).histories
     rng, times = np.random.default_rng(1), []
     for number in range(rounds + 1):
         history = dict.fromkeys(rng.choice(model.seen_.n_items, length, replace=False).tolist(), 1.0)
         start = time.perf_counter()
-        people.folded(history)
+        histories.folded(history)
         if number:  # the first one may compile
             times.append(1000 * (time.perf_counter() - start))
     return sorted(times)

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from truepair.data.split_recipes import split_random
-from truepair.tuning import Asked, Choice, Powers, Range, Trial
-from truepair.tuning.spaces import check_values
+from truepair.search.domains import Choice, Powers, Range
+from truepair.search.spaces import check_values
+from truepair.search.trials import Asked, Trial
 from truepair_lab.continued import drawn, go_on, run_named
 from truepair_lab.lines import TrialLine, read_lines
 from truepair_lab.quality import late, running

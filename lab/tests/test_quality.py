@@ -26,10 +26,10 @@ from truepair.models import closed_forms, factor_matrices
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.holdout import joined
 from truepair.sampling import Full
+from truepair.search.domains import domain_of
+from truepair.search.spaces import check_values
+from truepair.search.trials import Asked as Trying
 from truepair.training import EpochState, Job, StopTraining, fit, fit_many
-from truepair.tuning import Asked as Trying
-from truepair.tuning.domains import domain_of
-from truepair.tuning.spaces import check_values
 from truepair_lab import searching
 from truepair_lab.benchmarks import Options, Skipped, contest
 from truepair_lab.cli.main import app

@@ -80,16 +80,16 @@ if TYPE_CHECKING:
     from truepair.sampling import Full as Full
     from truepair.sampling import Popularity as Popularity
     from truepair.sampling import Uniform as Uniform
+    from truepair.search.domains import Choice as Choice
+    from truepair.search.domains import Powers as Powers
+    from truepair.search.domains import Range as Range
+    from truepair.search.domains import When as When
+    from truepair.search.running import Tuning as Tuning
+    from truepair.search.tune import tune as tune
     from truepair.training import FitResult as FitResult
     from truepair.training import Job as Job
     from truepair.training import Settings as Settings
     from truepair.training import fit as fit
-    from truepair.tuning import Choice as Choice
-    from truepair.tuning import Powers as Powers
-    from truepair.tuning import Range as Range
-    from truepair.tuning import Tuning as Tuning
-    from truepair.tuning import When as When
-    from truepair.tuning import tune as tune
 
     load_dataset = _load
 
@@ -115,7 +115,9 @@ _MODULES = {  # module -> its public names
     "evaluation": "Evaluation Comparison Validation evaluate compare compare_all",
     "recommender.estimator": "Recommender",
     "reporting.backtesting": "backtest Backtest",
-    "tuning": "tune Tuning Range Powers Choice When",
+    "search.domains": "Range Powers Choice When",
+    "search.running": "Tuning",
+    "search.tune": "tune",
 }
 _OTHER_NAMES = {"load_dataset": ("data.datasets.loading", "load")}
 _HOME = {name: (module, name) for module, names in _MODULES.items() for name in names.split()} | _OTHER_NAMES

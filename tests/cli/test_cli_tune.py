@@ -11,7 +11,7 @@ from truepair.cli.configuration import Training, read_settings
 from truepair.losses import DPL
 from truepair.models.encoders import MF
 from truepair.recommender.estimator import Recommender
-from truepair.tuning import Choice, Powers, Range, When
+from truepair.search.domains import Choice, Powers, Range, When
 from worlds import two_tastes
 
 pytest.importorskip("optuna")
@@ -50,7 +50,7 @@ def test_tune_report_and_fit(clicks, tmp_path):
 
 def test_the_parameters_are_written_as_soon_as_a_trial_is_better(clicks, tmp_path, monkeypatch):
     """The first trial is the default; what follows it is interrupted."""
-    from truepair.tuning.runner import TrainingRunner
+    from truepair.search.runner import TrainingRunner
 
     run, calls = TrainingRunner.__call__, []
 

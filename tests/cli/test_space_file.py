@@ -1,7 +1,7 @@
 """The file of a space: dotted names are quoted, or tables."""
 
 from truepair.cli.commands.tune import read_space_file
-from truepair.tuning.domains import Choice, Range
+from truepair.search.domains import Choice, Range
 
 
 def test_dotted_names_and_tables_are_the_same(tmp_path):

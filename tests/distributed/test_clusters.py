@@ -14,7 +14,7 @@ from truepair.data.preparing.prepare import prepare_interactions
 from truepair.distributed import ray as on_ray
 from truepair.distributed import spark as on_spark
 from truepair.distributed import worker
-from truepair.distributed.worker import arguments_of, check_start, train, train_or_say, worker_errors
+from truepair.distributed.worker import arguments_of, checked_arguments, train, train_or_say, worker_errors
 from truepair.errors import InputError, StorageError, TrainingError
 from truepair.recommender.estimator import Recommender
 from worlds import two_tastes
@@ -77,7 +77,7 @@ def test_what_no_cluster_can_start(prepared, tmp_path):
         (2, prepared, tmp_path / "no" / "m", "no is no folder; the model's folder must exist"),
     ):
         with pytest.raises(InputError, match=message):
-            check_start(source, output, workers)
+            checked_arguments(source, output, workers, False, {})
 
 
 def test_an_error_of_a_worker_is_shown_as_its_own():

@@ -14,8 +14,8 @@ from truepair.cli.main import app
 from truepair.losses import BCE, CCL, LOSSES
 from truepair.losses.base import parameters_of
 from truepair.recommender.estimator import Recommender
-from truepair.tuning.domains import Choice, Range, domain_of
-from truepair.tuning.spaces import default_space
+from truepair.search.domains import Choice, Range, domain_of
+from truepair.search.spaces import default_space
 from worlds import two_tastes
 
 PAGE = Path(__file__).parents[2] / "docs" / "losses.md"

@@ -152,24 +152,26 @@ def test_a_low_l2_is_solved_in_float64():
     rng = np.random.default_rng(0)
     users, items = np.nonzero(rng.random((300, 12)) < 0.5)
     data = Interactions(users, items, IdMap.range(300), IdMap.range(12))
-    assert EASE(500)._precisions(data) == [torch.float32, torch.float64]
-    assert EASE(1e-3)._precisions(data) == [torch.float64]
     expected = numpy_ease(data.csr().toarray().astype(np.float64), 1e-3)
     np.testing.assert_allclose(EASE(1e-3).solve(data)[1].numpy().T, expected, atol=1e-6)
 
 
 def test_a_matrix_without_a_factor_is_tried_in_float64_and_then_told(data, monkeypatch):
     tried = []
-    monkeypatch.setattr(EASE, "_solve", lambda self, data, device, precision: tried.append(precision))
+    monkeypatch.setattr(EASE, "_solve", lambda *given: tried.append(given[-1]))
     with pytest.raises(InputError, match=r"l2 = 500 is too low: .* cannot be inverted; raise l2"):
         EASE().solve(data)
     assert tried == [torch.float32, torch.float64]
+    with pytest.raises(InputError, match=r"l2 = 1e-05 is too low"):
+        EASE(1e-5).solve(data)
+    assert tried[2:] == [torch.float64]  # float32 would not suffice
 
 
 def test_no_factor_and_no_number_are_noticed(data, monkeypatch):
     for broken in ([[1.0, 2.0], [2.0, 1.0]], [[np.inf, 0.0], [0.0, 1.0]]):
         monkeypatch.setattr(closed_forms, "_gram", lambda *_, broken=broken: torch.tensor(broken))
-        assert EASE(1e-9)._solve(data, CPU, torch.float32) is None
+        weighted, scale = EASE(1e-9)._weighted_matrix(data)
+        assert EASE(1e-9)._solve(weighted, scale, data.item_counts, CPU, torch.float32) is None
 
 
 def test_an_l2_too_low_for_float64_is_told():

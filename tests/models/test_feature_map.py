@@ -1,14 +1,12 @@
 """The map from features to vectors: against a closed form written out, and its regularisation."""
 
 import numpy as np
-import pytest
 import scipy.sparse as sp
 import torch
 
 from truepair.data.tables.feature_columns import Number
 from truepair.data.tables.features import FeatureEncoding, Features
-from truepair.errors import InputError
-from truepair.models.feature_map import L2, FeatureMap, check_map
+from truepair.models.feature_map import L2, FeatureMap
 
 
 def world(n=200, width=4, dim=3, noise=0.0, seed=0):
@@ -53,14 +51,3 @@ def test_l2_is_chosen_by_the_trained_vectors_alone():
     assert found.l2 == L2[0]
     assert found.cosine > 0.9999
     assert found.weights.shape == (5, 8)
-
-
-def test_a_stored_map_is_checked():
-    features, vectors, _ = world()
-    found = FeatureMap.fitted(features, vectors, slice(0, 3))
-    check_map(found.weights, found.encoding, 3)
-    broken = found.weights.clone()
-    broken[0, 0] = torch.nan
-    for weights in (found.weights[:-1], found.weights.double(), found.weights[:, :2], broken):
-        with pytest.raises(InputError, match="the map of features"):
-            check_map(weights, found.encoding, 3)

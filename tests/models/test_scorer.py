@@ -12,7 +12,7 @@ from truepair.errors import InputError, StorageError
 from truepair.evaluation import evaluate
 from truepair.models import factor_matrices
 from truepair.models.closed_forms import EASE
-from truepair.models.scorer import Scorer, stored_scorer
+from truepair.models.scorer import Scorer, closed_scorer
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.model_file import KIND, VERSION
 from truepair.storage.tensor_file import read_tensors, write_tensors
@@ -332,20 +332,15 @@ def test_some_users_and_items_of_a_scorer(kind):
     np.testing.assert_allclose(rows @ columns.T, scores[np.ix_(users, items)], atol=1e-5)
 
 
-def test_the_parts_of_two_stored_matrices():
-    """In files of version 1 all parts lie side by side."""
-    for kind in ("vectors", "vectors and term", "blend", "blend and term"):
-        scorer, _ = parts_of(kind)
-        found = stored_scorer(*scorer.matrices(), N_ITEMS, DIM, kind.endswith("term"))
-        for name in ("users", "items", "term", "weights"):
-            one, other = getattr(found, name), getattr(scorer, name)
-            assert (one is None and other is None) or torch.equal(one, other)
-        assert scorer.history is None or (found.history != scorer.history).nnz == 0
-    for kind in ("dense weights", "sparse weights"):
-        scorer, _ = parts_of(kind)
-        found = stored_scorer(scorer.history, scorer.weights, N_ITEMS, None, False)
-        assert (found.history, found.weights, found.dim) == (scorer.history, scorer.weights, 0)
+@pytest.mark.parametrize("kind", ["dense weights", "sparse weights"])
+def test_the_parts_of_a_closed_form(kind):
+    scorer, _ = parts_of(kind)
+    found = closed_scorer(scorer.history, scorer.weights)
+    assert (found.history, found.weights, found.dim) == (scorer.history, scorer.weights, 0)
+
+
+def test_the_parts_of_popularity():
     counts = torch.arange(5.0)[:, None]
-    popular = stored_scorer(torch.ones(7, 1), counts, 5, None, False)
+    popular = closed_scorer(torch.ones(7, 1), counts)
     assert torch.equal(popular.term, counts[:, 0])
     assert (popular.matrices()[0] == 1).all()

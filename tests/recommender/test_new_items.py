@@ -11,7 +11,7 @@ import torch
 import truepair as tp
 from truepair.data.simulation import simulate_world
 from truepair.errors import InputError, StorageError
-from truepair.recommender.features.extending import NewItems, with_items
+from truepair.recommender.features.new_items import NewItems, with_items
 from truepair.recommender.model_file import KIND, VERSION
 from truepair.storage.tensor_file import read_tensors, write_tensors
 
@@ -157,14 +157,14 @@ def test_automatic_settings_know_the_features(monkeypatch):
     world = simulate_world(200, 60, density=0.2, noise=2.0, seed=2)
     table = {"item": world.observed.item_ids.ids, "trait": world.traits[:, 0]}
     seen = []
-    from truepair.recommender.automatic import search
+    from truepair.search import trials
 
     def few(jobs, *args, **options):
         seen.extend(job.encoder.item_features for job in jobs)
         return original(jobs, *args, **options)
 
-    original = search.fit_many
-    monkeypatch.setattr(search, "fit_many", few)
+    original = trials.fit_many
+    monkeypatch.setattr(trials, "fit_many", few)
     model = tp.Recommender(encoder="hybrid", dim=4, epochs=2, device="cpu", blend="none")
     model.fit(world.observed, item_features=table)
     assert len(seen) > 1
@@ -240,7 +240,7 @@ def test_what_a_file_says_about_features_is_checked(world, hybrid, tmp_path):
     for wrong in (torch.ones(79, dtype=torch.bool), torch.ones(80), torch.ones(80, 1, dtype=torch.bool)):
         tensors, facts = read_tensors(path, KIND, VERSION)
         write_tensors(tmp_path / "broken", KIND, VERSION, {**tensors, "added": wrong}, facts)
-        with pytest.raises(StorageError, match="added is not 80 values of True or False"):
+        with pytest.raises(StorageError, match=r"added is .*, not bool of .80,"):
             tp.Recommender.load(tmp_path / "broken")
     for break_it in (
         lambda tensors, facts: tensors.pop("features.map"),

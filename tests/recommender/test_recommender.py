@@ -30,12 +30,12 @@ from truepair.recommender.holdout import split_for_fitting
 from truepair.recommender.model_file import KIND, VERSION
 from truepair.recommender.new_users import with_more_users
 from truepair.sampling import BNS, DNS, SAMPLERS, Full
+from truepair.search.tune import tune
 from truepair.spec import Spec
 from truepair.spec.defaults import FULL_CATALOGUE, with_defaults
 from truepair.spec.parameters import as_json
 from truepair.storage.tensor_file import read_tensors, write_tensors
 from truepair.training import Settings
-from truepair.tuning import tune
 from worlds import distinctive, two_tastes
 
 QUICK = {"dim": 8, "epochs": 8, "patience": 3, "validation": 0.1, "learning_rate": 0.02, "device": "cpu"}
@@ -553,7 +553,7 @@ def test_who_was_trained_is_checked_in_a_file(model, tmp_path):
         model.save(tmp_path / "m")
         with changed_file(tmp_path / "m") as (tensors, _):
             tensors["trained"] = wrong
-        with pytest.raises(StorageError, match=f"trained is not {n} values of True or False"):
+        with pytest.raises(StorageError, match=f"not bool of .{n},"):
             Recommender.load(tmp_path / "m")
 
 
@@ -1034,7 +1034,10 @@ def test_trained_on_a_gpu_served_without_one(model, tmp_path, monkeypatch):
 
 WRONG = {
     "no flag of the prior": (lambda said, tensors: said.pop("tau of each user"), r"'tau of each user'"),
-    "an empty prior": (lambda said, tensors: tensors.update(tau=torch.zeros(0).double()), "tau is"),
+    "an empty prior": (
+        lambda said, tensors: tensors.update(tau=torch.zeros(0).double()),
+        "has 0 numbers",
+    ),
     "a prior above 1": (lambda said, tensors: tensors.update(tau=torch.tensor([7.0]).double()), "tau = 7"),
     "a prior of text": (lambda said, tensors: tensors.update(tau=torch.zeros(1).int()), "tau is torch.int32"),
     "another output": (lambda said, tensors: said.update(output="excel"), "output = 'excel' is not known"),

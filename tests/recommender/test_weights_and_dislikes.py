@@ -12,11 +12,11 @@ from truepair.data.split_recipes import split_random
 from truepair.errors import InputError, StorageError
 from truepair.models.closed_forms import EASE, ItemKNN, Popular
 from truepair.ranking.selection import top_k
-from truepair.recommender.automatic.blend_choice import _Judge
-from truepair.recommender.automatic.user_sample import only_users
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.model_file import load_model, save_model
 from truepair.recommender.new_users import with_more_users
+from truepair.search.automatic import only_users
+from truepair.search.blend_choice import _Judge
 from worlds import two_tastes
 
 QUICK = {"dim": 4, "epochs": 3, "auto": False, "device": "cpu"}

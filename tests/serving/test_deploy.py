@@ -51,8 +51,12 @@ def test_every_secret_is_a_file_of_the_user():
 
 def test_alerts_use_metrics_that_exist():
     pytest.importorskip("prometheus_client")
-    from truepair.serving.web.metrics import Metrics
+    from truepair.serving.web.monitoring import Metrics
 
-    metrics = Metrics(lambda: SimpleNamespace(fold_ins=0, store_failures=0)).text().decode()
+    histories, indexing = (
+        SimpleNamespace(fold_ins=0, store_failures=0),
+        SimpleNamespace(recall=1, kind="exact"),
+    )
+    metrics = Metrics(lambda: SimpleNamespace(histories=histories, indexing=indexing)).text().decode()
     for name in re.findall(r"truepair_\w+", (DEPLOY / "alerts.yml").read_text()):
         assert re.sub("_(total|bucket)$", "", name) in metrics

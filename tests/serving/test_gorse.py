@@ -14,7 +14,7 @@ from services import clicks, integer_model, model, serve
 from truepair.serving.events.event import Kinds
 from truepair.serving.web.app import Service
 from truepair.serving.web.gorse import fields
-from truepair.serving.web.logs import RequestLog
+from truepair.serving.web.monitoring import RequestLog
 from truepair.serving.web.running import bound_socket
 from truepair.serving.web.tokens import Tokens
 

@@ -18,10 +18,10 @@ from truepair.errors import InputError
 from truepair.recommender import lister
 from truepair.serving.lists.index_choice import IndexChoice
 from truepair.serving.lists.served_model import read_items
-from truepair.serving.web import rates as rates_module
-from truepair.serving.web.logs import RequestLog
+from truepair.serving.web import guard as rates_module
+from truepair.serving.web.guard import RateLimit
+from truepair.serving.web.monitoring import RequestLog
 from truepair.serving.web.protocol import BoundedProtocol
-from truepair.serving.web.rates import RateLimit
 from truepair.serving.web.running import configuration
 from truepair.serving.web.tokens import Tokens
 

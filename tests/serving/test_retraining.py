@@ -97,7 +97,7 @@ def test_what_is_learnt_is_what_the_service_counts(shop):
         tp.Recommender(dim=4, epochs=1, auto=False).fit(found.known),
     ):
         people = histories(learnt, shop, kinds)
-        assert people.persons(["u0", "new", "u1"]) == [None] * 3
+        assert people.of(["u0", "new", "u1"]) == [None] * 3
         assert people.history(learnt.seen_.user_ids.find(["u0"])[0]) == {
             code(learnt, item): weight
             for item, weight in {has[0]: 1.0, has[1]: -1.0, has[2]: 1.0, has[3]: 1.0, "x1": 30.0, "x2": 0.3,

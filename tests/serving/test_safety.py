@@ -11,7 +11,7 @@ from services import clicks, integer_model, model, serve
 from truepair.errors import InputError
 from truepair.serving.limits import Limits
 from truepair.serving.web import tokens as token_module
-from truepair.serving.web.logs import RequestLog
+from truepair.serving.web.monitoring import RequestLog
 from truepair.serving.web.tokens import Tokens, check_binding, is_loopback
 
 READ, WRITE, ADMIN = (name * 4 for name in ("read-", "write-", "admin-"))
@@ -292,7 +292,7 @@ def test_reads_go_on_without_the_store(serve, model):
     client = serve(model)
     client.post("/v1/events", {"events": [{"user": "u1", "item": "i0"}]})
     moved = client.get("/v1/users/u1/recommendations").body
-    for reader in (client.service.reader, client.service.served.people.reader):
+    for reader in (client.service.reader, client.service.served.histories.reader):
         reader.close()
     assert client.get("/health/ready").status == 503
     assert client.get("/v1/users/u1/recommendations").body == moved

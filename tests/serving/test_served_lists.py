@@ -187,7 +187,7 @@ def test_an_event_that_training_knew_changes_nothing(serve, model):
     client = serve(model)
     client.post("/v1/events", {"events": [{"user": "u2", "item": items_of(model, "u2")[0]}]})
     assert client.get("/v1/users/u2/recommendations").json["basis"] == "model"
-    assert client.service.served.people.fold_ins == 0
+    assert client.service.served.histories.fold_ins == 0
 
 
 def test_kinds_weigh_as_in_the_library(serve, model):

@@ -173,11 +173,11 @@ def test_histories_read_together_are_those_read_alone(serve, model, server):
     client = serve(model, server)
     events = [{"user": f"u{n}", "item": f"i{n + k}", "time": 9 - k} for n in range(6) for k in range(2)]
     client.post("/v1/events", {"events": events})
-    people, users = client.service.served.people, [f"u{n}" for n in range(8)]
-    alone = {user: people.persons([user])[0] for user in users}
+    people, users = client.service.served.histories, [f"u{n}" for n in range(8)]
+    alone = {user: people.of([user])[0] for user in users}
     assert alone["u0"] is not None
     people._known.clear()
-    for user, found in zip(users, people.persons(users), strict=True):
+    for user, found in zip(users, people.of(users), strict=True):
         if alone[user] is None:
             assert found is None
         else:

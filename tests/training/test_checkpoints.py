@@ -135,7 +135,7 @@ def test_checkpoints_now_and_then_and_at_the_end(tmp_path, monkeypatch):
 def test_checkpoints_that_take_long_take_a_tenth_of_the_time(tmp_path, monkeypatch):
     now, saved = [0.0], []
 
-    def epoch(run, bar):
+    def epoch(run, totals, began):
         now[0] += 20.0
         run.history.append(EpochRecord(run.epoch + 1, 0.0, None, None, 0.1, 20.0))
 
@@ -145,7 +145,7 @@ def test_checkpoints_that_take_long_take_a_tenth_of_the_time(tmp_path, monkeypat
 
     monkeypatch.setattr("truepair.training.loop.time.perf_counter", lambda: now[0])
     monkeypatch.setattr("truepair.training.loop.save_checkpoint", save)
-    monkeypatch.setattr(Run, "train_epoch", epoch)
+    monkeypatch.setattr(Run, "finish_epoch", epoch)
     job = Job(MF(dim=4), BPR(), Uniform(), two_tastes(), dataclasses.replace(SETTINGS, epochs=12))
     fit_reference(job, checkpoint=tmp_path / "x")
     assert saved == [1, 6, 11, 12]  # 90 s after the one before began, and at the end

@@ -14,13 +14,12 @@ from truepair.randomness import stream_key
 from truepair.sampling import DNS, Draws, Full, Popularity, Uniform
 from truepair.training import Job, Settings, choose_engine, fit, fold_in
 from truepair.training.checkpoints import describe_job
-from truepair.training.dislikes import DislikeDraws, loss_with_dislikes
+from truepair.training.dislikes import DislikeDraws, with_dislikes
 from truepair.training.full.engine import is_recordable
 from truepair.training.full.losses import has_row_form
 from truepair.training.full.many_users import ManyUsersTrainer
 from truepair.training.full.trainer import FullTrainer
-from truepair.training.reference.full_trainer import FullReferenceTrainer
-from truepair.training.reference.trainer import ReferenceTrainer
+from truepair.training.reference.trainer import FullReferenceTrainer, ReferenceTrainer
 from worlds import interactions_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -171,12 +170,12 @@ def test_draws_of_users_without_dislikes_are_the_plain_ones():
     plain, draws = Draws(PLAIN, Uniform(), CPU), DislikeDraws(DATA, Uniform(), CPU)
     without = np.flatnonzero((DATA.dislikes.user_counts == 0) & (DATA.user_counts < 9))
     for user in without:
-        ours = draws.anchors[draws.draws.users[draws.anchors] == user]
+        ours = draws.anchors[draws.users[draws.anchors] == user]
         theirs = plain.anchors[plain.users[plain.anchors] == user]
         assert torch.equal(
             draws.batch(ours, 2, 3, 5, None).unlabelled, plain.batch(theirs, 2, 3, 5).unlabelled
         )
-    assert torch.equal(draws.draws.popularity, plain.popularity)  # of likes alone
+    assert torch.equal(draws.popularity, plain.popularity)  # of likes alone
 
 
 def test_drawn_dislikes_score_lower():
@@ -193,16 +192,16 @@ def test_drawn_dislikes_score_lower():
 
 
 def test_of_columns_that_hold_dislikes_fewer_are_positive():
-    full = loss_with_dislikes(DPL(tau=0.2), job_of(DPL(tau=0.2)))
+    full = with_dislikes(job_of(DPL(tau=0.2))).loss
     counts, free = DATA.dislikes.user_counts, 9 - DATA.user_counts
     expected = 0.2 * (free - counts) / np.maximum(free + 2 * counts, 1)
     np.testing.assert_allclose(full.tau, expected)
-    sampled = loss_with_dislikes(DPL(tau=0.2), job_of(DPL(tau=0.2), Uniform()))
+    sampled = with_dislikes(job_of(DPL(tau=0.2), Uniform())).loss
     np.testing.assert_allclose(sampled.tau, np.where(counts > 0, 0.2 * 2 / 3, 0.2))
-    one = loss_with_dislikes(DPL(tau=0.2), job_of(DPL(tau=0.2), Uniform(), n_unlabelled=1))
+    one = with_dislikes(job_of(DPL(tau=0.2), Uniform(), n_unlabelled=1)).loss
     np.testing.assert_allclose(one.tau, np.where(counts > 0, 0.1, 0.2))
-    assert loss_with_dislikes(BPR(), job_of(BPR())) == BPR()
-    assert loss_with_dislikes(BSL(), job_of(BSL())) == BSL()
+    assert with_dislikes(job_of(BPR())).loss == BPR()
+    assert with_dislikes(job_of(BSL())).loss == BSL()
     assert fit(job_of(DPL(tau=0.2))).job.loss.tau == 0.2  # what was given stays what is reported
 
 

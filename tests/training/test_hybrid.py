@@ -107,7 +107,7 @@ def test_it_learns_from_features_what_free_vectors_cannot_know(data, hybrid):
     for epoch in range(20):
         trainer.train(epoch, 0.05, lambda steps: None)
     users = trainer.matrices()[0]
-    even, odd = trainer.model.feature_vectors()["item"]
+    even, odd = trainer.model.get_parameter("item_features").detach()
     likes_even = (users @ (even - odd) > 0).numpy()
     assert (likes_even == (np.arange(40) % 2 == 0)).mean() > 0.95
 

@@ -14,7 +14,7 @@ from truepair.losses import BPR, DCL, DPL, InfoNCE
 from truepair.models.encoders import MF, LightGCN
 from truepair.sampling import BNS, DNS, Uniform
 from truepair.training import ENGINES, Job, Settings, choose_engine, fit, fit_many
-from truepair.training.many import groups_of
+from truepair.training.fitting import groups_of
 from truepair.training.sampled.gpu.engine import GPU, too_wide
 from truepair.training.trainer import Engine
 from worlds import two_tastes

@@ -18,9 +18,8 @@ from truepair.training.full.cuda_graphs import RecordedFullTrainer
 from truepair.training.full.losses import has_row_form
 from truepair.training.full.many_users import ManyUsersTrainer
 from truepair.training.full.trainer import FullTrainer
-from truepair.training.reference.full_trainer import FullReferenceTrainer
-from truepair.training.reference.trainer import ReferenceTrainer
-from truepair.training.sampled.cpu.engine import CpuTrainer
+from truepair.training.reference.trainer import FullReferenceTrainer, ReferenceTrainer
+from truepair.training.sampled.cpu.trainer import CpuTrainer
 from worlds import interactions_of, two_tastes
 
 pytestmark = [

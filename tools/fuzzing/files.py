@@ -34,7 +34,7 @@ from truepair.training import EpochState, Job, Settings, checkpoints, fit, new_u
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
-    from truepair.tuning.trials import Asked
+    from truepair.search.trials import Asked
 
 _FILES = Path(__file__).parents[2] / "tests" / "compatibility" / "files"
 _MODELS = sorted((_FILES / "models").glob("*.truepair"))
@@ -182,8 +182,8 @@ def _constant(batch: Sequence[Asked]) -> None:
 
 
 def _continue_search(data: bytes, folder: Path) -> None:
-    from truepair.tuning.domains import read_space
-    from truepair.tuning.search_loop import run_search
+    from truepair.search.domains import read_space
+    from truepair.search.running import run_search
 
     for old in folder.glob("a.journal*"):
         old.unlink()

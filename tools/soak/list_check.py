@@ -133,7 +133,7 @@ class Checker(threading.Thread):
         if version not in self._models:
             path = self.folder / f"{version}.truepair" if version else self.versions.model
             served = ServedModel(Recommender.load(path), Limits(), Kinds())
-            self._rows[version] = served.people.reader = Rows()
+            self._rows[version] = served.histories.reader = Rows()
             self._models[version] = served
             while len(self._models) > _LOADED:
                 del self._rows[self._models.popitem(last=False)[0]]
@@ -146,7 +146,7 @@ class Checker(threading.Thread):
         if record.what in ("list", "person"):
             rows.user, rows.rows = record.asked, list(record.rows)
             [found] = served.plain_lists([ListRequest(record.asked, K)])
-            served.people.refresh()
+            served.histories.refresh()
             return served.model.seen.item_ids.outside(found.items).to_pylist()
         if record.what == "lists":
             return [row["item"] for row in table_rows(served.recommend(record.asked, {"k": K}))]

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from truepair.tuning import Asked, Choice, Powers, Trial
-from truepair.tuning.domains import Domain, domain_of
-from truepair.tuning.study import quietly
-from truepair.tuning.trials import Outcome
+from truepair.search.domains import Choice, Domain, Powers, distribution_of, domain_of, place_of
+from truepair.search.journal import quietly
+from truepair.search.trials import Asked, Trial
 from truepair_lab.lines import TrialLine
 from truepair_lab.searching import Quest, Searched, lasting, trial_line
 
@@ -77,13 +76,13 @@ def drawn(
     if not number:
         return {name: domain.middle() for name, domain in domains.items()} | dict(first)
     wide = {name: _holding(d, [line.parameters[name] for line in done]) for name, d in domains.items()}
-    distributions = {name: _distribution(domain) for name, domain in wide.items()}
+    distributions = {name: distribution_of(domain) for name, domain in wide.items()}
     seed = int(np.random.SeedSequence([_SEED, number]).generate_state(1)[0])
     with quietly():
         sampler = optuna.samplers.TPESampler(n_startup_trials=_RANDOM, multivariate=False, seed=seed)
         study = optuna.create_study(direction="maximize", sampler=sampler)
         for line in done:
-            values = {name: _place(domain, line.parameters[name]) for name, domain in wide.items()}
+            values = {name: place_of(domain, line.parameters[name]) for name, domain in wide.items()}
             study.add_trial(
                 optuna.trial.create_trial(params=values, distributions=distributions, value=line.score)
             )
@@ -94,10 +93,7 @@ def drawn(
 def _run(quest: Quest, trials: Sequence[tuple[int, dict[str, Any], Sequence[Any]]], ended: Ended) -> None:
     """Run trials and hand each over as it ends."""
 
-    def settle(number: int, parameters: dict[str, Any]) -> Callable[[Outcome], None]:
-        return lambda outcome: ended(Trial(number, parameters, **asdict(outcome)))
-
-    batch = [Asked(number, dict(p), settle(number, p), others) for number, p, others in trials]
+    batch = [Asked(number, dict(p), ended, others) for number, p, others in trials]
     if batch:
         quest.runner(batch)
         for asked in batch:
@@ -119,21 +115,6 @@ def _holding(domain: Domain, values: Sequence[Any]) -> Domain:
     low, high = min(domain.low, *values), max(domain.high, *values)
     bounds = {"least": None, "most": None}
     return replace(domain, low=low, high=high, **bounds)  # type: ignore[arg-type]
-
-
-def _distribution(domain: Domain) -> Any:
-    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
-
-    if isinstance(domain, Choice):
-        return CategoricalDistribution(list(domain.values))
-    if isinstance(domain, Powers):
-        return IntDistribution(domain.scaled(domain.low), domain.scaled(domain.high))
-    return FloatDistribution(domain.low, domain.high, log=domain.log)
-
-
-def _place(domain: Domain, value: Any) -> Any:
-    """A value as Optuna knows it: a power of two by its exponent."""
-    return domain.scaled(value) if isinstance(domain, Powers) else value
 
 
 def _value(domain: Domain, place: Any) -> Any:

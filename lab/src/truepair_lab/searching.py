@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,9 +9,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from truepair.tuning import Asked, Trial, run_search
-from truepair.tuning.domains import Domain, When
-from truepair.tuning.trials import Outcome
+from truepair.search.domains import Domain, When
+from truepair.search.running import run_search
+from truepair.search.trials import Asked, Trial
 from truepair_lab.lines import Lines, TrialLine, append_line, read_lines
 
 Searched = Domain | When
@@ -80,10 +79,10 @@ class Quest:
 
     def one_trial(self, number: int, parameters: Mapping[str, Any]) -> Trial:
         """A trial that is not chosen by the search."""
-        ended: list[Outcome] = []
+        ended: list[Trial] = []
         whole = {**self.runner.fixed, **parameters}
         self.runner([Asked(number, dict(whole), ended.append)])
-        return Trial(number, whole, **dataclasses.asdict(ended[0]))
+        return ended[0]
 
     def _found(
         self, out: Path, progress: bool, together: int, ended: Callable[[Trial], None]

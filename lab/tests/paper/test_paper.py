@@ -12,9 +12,10 @@ from truepair.data.split_recipes import split_random
 from truepair.errors import InputError
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.holdout import joined
+from truepair.search.domains import When
+from truepair.search.running import check_space
 from truepair.training.job import Job
 from truepair.training.sampled.gpu.engine import too_wide
-from truepair.tuning import When, check_space
 from truepair_lab.lines import Lines
 from truepair_lab.paper import presets
 from truepair_lab.paper.presets import (

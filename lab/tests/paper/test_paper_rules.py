@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 
 from truepair.evaluation import evaluate
 from truepair.evaluation.task import Task
+from truepair.search.trials import Asked
 from truepair.training.result import EpochState
 from truepair.training.trainer import Engine
-from truepair.tuning import Asked
 from truepair_lab.cli.main import app
 from truepair_lab.lines import Lines, read_lines
 from truepair_lab.paper.presets import DATA, METHODS_OF, METRICS, sweeps

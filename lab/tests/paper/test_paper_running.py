@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 from truepair.data.split_recipes import split_random
 from truepair.evaluation import evaluate, holm
+from truepair.search.trials import Trial
 from truepair.training import fit
-from truepair.tuning import Trial
 from truepair_lab.cli.main import app
 from truepair_lab.lines import Lines, RunLine, append_line, read_lines
 from truepair_lab.paper import presets

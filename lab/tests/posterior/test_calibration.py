@@ -18,9 +18,10 @@ from truepair.prior.holdout_scores import Evidence
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.holdout import split_for_fitting
 from truepair.sampling import Full, Uniform
+from truepair.search.runner import TrainingRunner
+from truepair.search.spaces import default_space
+from truepair.search.trials import Asked
 from truepair.training import Job, Settings, fit
-from truepair.tuning import Asked, training_runner
-from truepair.tuning.spaces import default_space
 from truepair_lab.posterior import InfoNCEPosterior
 from truepair_lab.posterior.calibration import calibrate, density_ratio, posterior_facts
 from truepair_lab.posterior.first_model import first_job
@@ -273,7 +274,7 @@ def test_the_default_space_searches_the_prior_and_the_temperature():
 def test_a_trial_whose_first_model_diverges_fails_alone():
     split, ended = split_for_fitting(two_tastes(), None, 0.2, 0), {}
     fixed = {"encoder": "mf", "sampler": "full", "epochs": 6, "batch_size": 16, "device": "cpu"}
-    runner = training_runner(
+    runner = TrainingRunner(
         {**fixed, "encoder.dim": 4, "learning_rate": 0.05}, split.train, split.valid, "ndcg@5", "full"
     )
     weighted = {"loss": "infonce-posterior", "loss.tau": 0.5}

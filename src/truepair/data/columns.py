@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -57,14 +57,6 @@ TIME_TYPES = (
 """What times of text become: the first type that fits all of a column."""
 
 
-def _row_number(row: int) -> str:
-    return f"row {row + 1} (counting from 1)"
-
-
-def _nothing() -> None:
-    pass
-
-
 @dataclass(frozen=True)
 class Raw:
     """Columns whose roles are not known yet, with what messages need to describe them."""
@@ -72,9 +64,9 @@ class Raw:
     source: str
     """The source's name in messages: a path, or "the table"."""
     names: Sequence[str]
-    read: Callable[[Sequence[int]], Sequence[Any]]
+    read: Callable[[Sequence[int]], Sequence[object]]
     """Column positions -> those columns, as anything that `to_arrow` takes."""
-    place: Callable[[int], str] = _row_number
+    place: Callable[[int], str] = lambda row: f"row {row + 1} (counting from 1)"
     """A row's index -> its location for a reader of a message, such as "line 7"."""
     typed: bool = True
     """False if every cell is text because the format has no other type."""
@@ -86,7 +78,7 @@ class Raw:
     """What the order of the rows may mean: an order of all rows, of each user's rows, or nothing."""
     batches: Callable[[Sequence[int]], Iterator[Sequence[pa.Array]]] | None = None
     """Column positions -> those columns, a batch of rows at a time; None if they come at once only."""
-    close: Callable[[], None] = _nothing
+    close: Callable[[], None] = lambda: None
     """Ends the connection to a database."""
 
 
@@ -136,13 +128,13 @@ def find_columns(raw: Raw, given: Mapping[str, Column]) -> dict[str, int]:
     return {role: found[role] for role in (*COLUMN_NAMES, "kind") if role in found}
 
 
-def identifiers(raw: Raw, role: str, values: Any) -> pa.Array:
+def identifiers(raw: Raw, role: str, values: object) -> pa.Array:
     """Canonical ids; the empty string is null. Text becomes integers where the source has text only."""
     ids = cleaned_ids(raw, role, values)
     return ids if raw.typed or not is_text(ids.type) else _as_integers(ids)
 
 
-def cleaned_ids(raw: Raw, role: str, values: Any) -> pa.Array:
+def cleaned_ids(raw: Raw, role: str, values: object) -> pa.Array:
     """Canonical ids; the empty string is null. Text stays text."""
     ids = canonical_ids(values, role)
     if not is_text(ids.type):
@@ -155,7 +147,7 @@ def cleaned_ids(raw: Raw, role: str, values: Any) -> pa.Array:
     return ids
 
 
-def numbers(raw: Raw, role: str, values: Any) -> pa.Array:
+def numbers(raw: Raw, role: str, values: object) -> pa.Array:
     """Ratings or weights as float64; missing values are null."""
     array = to_arrow(values, role)
     if is_text(array.type):
@@ -163,7 +155,7 @@ def numbers(raw: Raw, role: str, values: Any) -> pa.Array:
     return _convert(raw, role, array, pa.float64())
 
 
-def timestamps(raw: Raw, role: str, values: Any) -> pa.Array:
+def timestamps(raw: Raw, role: str, values: object) -> pa.Array:
     """Times: integers as int64, floats as float64, dates and ISO text as int64 microseconds since 1970."""
     array = _days(values) if getattr(values, "dtype", None) == "datetime64[D]" else to_arrow(values, role)
     if is_text(array.type):
@@ -179,7 +171,7 @@ def parse_times(raw: Raw, role: str, text: pa.Array, kinds: Sequence[pa.DataType
     return _parse(raw, role, text, kinds, "a number or an ISO date such as 2024-05-31 23:59:00")
 
 
-def _days(values: Any) -> pa.Array:
+def _days(values: object) -> pa.Array:
     """NumPy's days as Arrow's milliseconds, whose range is checked; Arrow takes days for 32 bits."""
     days, most = np.asarray(values), 2**36  # in milliseconds this is far beyond the range of microseconds
     absent = np.isnat(days)

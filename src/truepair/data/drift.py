@@ -7,17 +7,14 @@ occurs once. They are for tests of what only time shows: how fast a model ages, 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from truepair.data.ids import Codes, IdMap
+from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
+from truepair.data.simulation import Floats, numbered_ids
 from truepair.errors import InputError, check_number, check_whole
 from truepair.randomness import random_bits, stream_key
-
-Floats = npt.NDArray[np.floating[Any]]
 
 WEEK = 604_800
 """The length of a period of a simulated world, in seconds."""
@@ -66,24 +63,15 @@ def simulate_drift(
     pairs, seed = check_whole("pairs", pairs, 1), check_whole("seed", seed, 0, 2**63 - 1)
     drift = check_number("drift", drift, 0, 1, remedy="0 means that tastes stay.")
     lifetime = check_number("lifetime", lifetime, 0, open_low=True, remedy="It is a number of weeks.")
-    shares = [check_number(name, share, 0, 1) for name, share in _shares(new_users, new_items)]
+    shares = check_number("new_users", new_users, 0, 1), check_number("new_items", new_items, 0, 1)
     check_whole("n_users · n_items", n_users * n_items, 1, 2**28, "A week's weights must fit in memory.")
     world = _World(n_users, n_items, periods, pairs, drift, lifetime, dim, seed, *shares)
     users, items, time = (np.concatenate(parts) for parts in zip(*world.weeks(), strict=True))
-    user_ids, item_ids = IdMap.of(_names("user", n_users)), IdMap.of(_names("item", n_items))
+    user_ids, item_ids = numbered_ids("user", n_users), numbered_ids("item", n_items)
     if not len(users):
         raise InputError(f"pairs = {pairs} of {n_users} users gave no pair at all; raise one of them.")
     found = Interactions(users, items, user_ids, item_ids, time=time)
     return replace(found.k_core(1), history=())  # without users and items that have no pair
-
-
-def _shares(new_users: float, new_items: float) -> tuple[tuple[str, float], ...]:
-    return ("new_users", new_users), ("new_items", new_items)
-
-
-def _names(what: str, n: int) -> list[str]:
-    width = max(4, len(str(n)))  # padded, so that the sorted order is the order of the numbers
-    return [f"{what} {number:0{width}d}" for number in range(1, n + 1)]
 
 
 class _World:

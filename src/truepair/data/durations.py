@@ -13,7 +13,6 @@ from collections.abc import Mapping
 import numpy as np
 
 from truepair.data.interactions import Interactions
-from truepair.data.log import Values
 from truepair.errors import InputError, check_number
 
 UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
@@ -36,6 +35,21 @@ def total_seconds(text: str, units: Mapping[str, float] = UNITS) -> float | None
     return found if found and place == len(text) else None
 
 
+def budget_seconds(budget: str | float) -> float:
+    """A budget of time in seconds: "90s", "2min", "1h30min" or a number of seconds.
+
+    >>> budget_seconds("1h30min"), budget_seconds(20)
+    (5400.0, 20.0)
+    """
+    if not isinstance(budget, str):
+        remedy = "Give seconds, or a text such as '2min'."
+        return check_number("budget", budget, 0, open_low=True, remedy=remedy)
+    found = total_seconds(budget, {"s": 1.0, "sec": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0})
+    if found is None:
+        raise InputError(f"budget = {budget!r:.60} is no time; give one such as '90s', '2min' or '1h30min'.")
+    return found
+
+
 def time_length(what: str, duration: str | float, interactions: Interactions) -> float:
     """The duration in the unit of the time column: text such as "7d", or a number in that unit.
 
@@ -52,26 +66,19 @@ def time_length(what: str, duration: str | float, interactions: Interactions) ->
     seconds = total_seconds(duration)
     if seconds is None:
         raise InputError(f"{what} = {duration!r:.60} is no duration. {remedy}")
-    time = np.asarray(interactions.time)
-    per_second = _unit(time)
-    if per_second is None:
+    largest = _largest(interactions)
+    if (per_second := units_per_second(largest)) is None:
         raise InputError(
             f"{what} = {duration!r:.60} needs times of a clock, and the times here are at most "
-            f"{_largest(time):g}, too small for seconds since 1970; give {what} as a number in their unit, "
+            f"{largest:g}, too small for seconds since 1970; give {what} as a number in their unit, "
             "or read a column of dates."
         )
     return seconds * per_second
 
 
-def _largest(time: Values) -> float:
-    return float(
-        np.abs(time.astype(np.float64)).max(initial=0)
-    )  # not of integers: -2**63 has no absolute value
-
-
-def _unit(time: Values) -> float | None:
-    """Units of the column in a second; None where it is no clock that began in 1970."""
-    return units_per_second(_largest(time))
+def _largest(interactions: Interactions) -> float:
+    time = np.asarray(interactions.time, np.float64)  # of integers, -2**63 has no absolute value
+    return float(np.abs(time).max(initial=0))
 
 
 def units_per_second(largest: float) -> float | None:
@@ -88,8 +95,7 @@ def shown_time(time: float, interactions: Interactions) -> str:
     >>> shown_time(1.7e9, day)
     '2023-11-14 22:13'
     """
-    per_second = _unit(np.asarray(interactions.time))
-    if per_second is None:
+    if (per_second := units_per_second(_largest(interactions))) is None:
         return f"{time:g}"
     moment = np.datetime64(int(time / per_second), "s")
     return str(moment)[:16].replace("T", " ")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,11 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from truepair.errors import InputError
+from truepair.storage.types import Ids
 
 Codes = npt.NDArray[np.int64]
 
 
-def canonical_ids(values: Any, what: str = "id") -> pa.Array:
+def canonical_ids(values: Ids, what: str = "id") -> pa.Array:
     """`values` as one Arrow array of int64, uint64, large_string, large_binary or uuid; nulls stay null.
 
     Integers of any width become int64, text of any Arrow layout becomes large_string, and floats that
@@ -27,17 +27,20 @@ def canonical_ids(values: Any, what: str = "id") -> pa.Array:
     if pa.types.is_null(kind):
         return pa.nulls(len(array), pa.int64())
     if pa.types.is_integer(kind):
-        return _narrowest_integer(array)
+        try:
+            return array.cast(pa.int64())
+        except pa.ArrowInvalid:  # above 2^63 - 1
+            return array.cast(pa.uint64())
     if pa.types.is_floating(kind):
         return _whole_floats(array, what)
     if is_text(kind) or kind == pa.uuid():
         return array
-    if _is_bytes(kind):
+    if pa.types.is_fixed_size_binary(kind) or kind in (pa.binary(), pa.large_binary(), pa.binary_view()):
         return array.cast(pa.large_binary())
     raise InputError(f"{what} ids of type {kind} cannot be used; give integers, strings or UUIDs.")
 
 
-def to_arrow(values: Any, what: str) -> pa.Array:
+def to_arrow(values: Ids, what: str) -> pa.Array:
     """`values` (a list, a NumPy, pandas, polars or Arrow array) as one Arrow array; NaN becomes null.
 
     Categories become their values, and text becomes large_string.
@@ -98,24 +101,20 @@ class IdMap:
     ids: pa.Array
 
     @staticmethod
-    def of(values: Any, what: str = "id") -> IdMap:
+    def of(values: Ids, what: str = "id") -> IdMap:
         """The map of the distinct ids in `values`."""
-        array = canonical_ids(values, what)
-        if array.null_count:
-            raise InputError(f"{array.null_count} {what} ids are missing (null or NaN); remove those rows.")
+        array = _present_ids(values, what)
         distinct = _distinct(array)
         return IdMap(distinct.take(pc.sort_indices(_storage(distinct))))
 
     @staticmethod
-    def encode(values: Any, what: str = "id") -> tuple[IdMap, npt.NDArray[np.int32]]:
+    def encode(values: Ids, what: str = "id") -> tuple[IdMap, npt.NDArray[np.int32]]:
         """The map of the distinct ids in `values`, and the code of each value.
 
         >>> IdMap.encode(["b", "a", "b"])[1]
         array([1, 0, 1], dtype=int32)
         """
-        array = canonical_ids(values, what)
-        if array.null_count:
-            raise InputError(f"{array.null_count} {what} ids are missing (null or NaN); remove those rows.")
+        array = _present_ids(values, what)
         if pa.types.is_integer(array.type) and (found := _encode_dense(array)) is not None:
             return found
         encoded = _storage(array).dictionary_encode()
@@ -129,7 +128,7 @@ class IdMap:
         """The ids 0 … n-1, for matrices whose rows have no names."""
         return IdMap(pa.array(np.arange(n, dtype=np.int64)))
 
-    def codes(self, values: Any, what: str = "id") -> Codes:
+    def codes(self, values: Ids, what: str = "id") -> Codes:
         """The codes of `values`; an unknown id raises an error that names it."""
         array = canonical_ids(values, what)
         codes = self.find(array, what)
@@ -142,7 +141,7 @@ class IdMap:
             )
         return codes
 
-    def find(self, values: Any, what: str = "id") -> Codes:
+    def find(self, values: Ids, what: str = "id") -> Codes:
         """The codes of `values`; -1 for an unknown id."""
         array = _cast_ids(canonical_ids(values, what), self.ids.type, what)
         found = pc.index_in(_storage(array), value_set=_storage(self.ids))
@@ -199,7 +198,14 @@ class IdMap:
         return shown + (", …" if len(self) > 3 else "")
 
 
-def _infer(values: Any) -> pa.Array:
+def _present_ids(values: Ids, what: str) -> pa.Array:
+    array = canonical_ids(values, what)
+    if array.null_count:
+        raise InputError(f"{array.null_count} {what} ids are missing (null or NaN); remove those rows.")
+    return array
+
+
+def _infer(values: object) -> pa.Array:
     try:
         return pa.array(values, from_pandas=True)
     except OverflowError:  # Arrow guesses int64 for Python integers, also above 2^63 - 1
@@ -210,18 +216,6 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     # 32-bit offsets overflow when chunks of long text are joined, and few functions take string_view
     return pa.large_string() if is_text(kind) else kind
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    variable = kind in (pa.binary(), pa.large_binary(), pa.binary_view())
-    return variable or bool(pa.types.is_fixed_size_binary(kind))
-
-
-def _narrowest_integer(array: pa.Array) -> pa.Array:
-    try:
-        return array.cast(pa.int64())
-    except pa.ArrowInvalid:  # above 2^63 - 1
-        return array.cast(pa.uint64())
 
 
 def _whole_floats(array: pa.Array, what: str) -> pa.Array:

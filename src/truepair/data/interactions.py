@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping
-from dataclasses import MISSING, dataclass, field, replace
-from dataclasses import fields as dataclass_fields
+from collections.abc import Callable, Collection, Mapping
+from copy import copy
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from types import EllipsisType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -15,9 +16,10 @@ import pyarrow as pa
 import scipy.sparse as sp
 
 from truepair.data.ids import Codes, IdMap
-from truepair.data.log import Log, Policy, pair_keys, sorted_log
+from truepair.data.log import Log, Mask, Policy, pair_keys, sorted_log
 from truepair.data.log import Values as Values
-from truepair.errors import InputError, check_choice, check_number, check_whole
+from truepair.errors import InputError, check_choice, check_number, check_whole, settle
+from truepair.storage.types import Array, Ids
 
 TIME_KINDS = ("clock", "order")
 """Kinds of times: "clock" is comparable among all pairs, "order" is a position among one user's pairs."""
@@ -83,6 +85,7 @@ class Interactions:
     history: tuple[Step, ...] = field(default=())
     time_kind: Literal["clock", "order"] = "clock"
     disliked: Codes | None = None
+    origin: Origin = field(default=Origin(), init=False)  # as far as events are stored; `made_from` sets it
 
     def __post_init__(self) -> None:
         check_choice("time_kind", self.time_kind, TIME_KINDS)
@@ -106,9 +109,9 @@ class Interactions:
                 )
             if name == "weight":
                 checked_weights(column)
-            object.__setattr__(self, name, _read_only(column if order is None else column[order]))
+            settle(self, **{name: _read_only(column if order is None else column[order])})
         if self.disliked is not None:
-            object.__setattr__(self, "disliked", self._checked_dislikes(self.disliked))
+            settle(self, disliked=self._checked_dislikes(self.disliked))
 
     # --- sizes -------------------------------------------------------------------------------------
 
@@ -154,7 +157,7 @@ class Interactions:
         """user·n_items + item of each pair, in increasing order."""
         return _read_only(pair_keys(self.users, self.items, self.n_items))
 
-    def has(self, users: npt.ArrayLike, items: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+    def has(self, users: npt.ArrayLike, items: npt.ArrayLike) -> Mask:
         """Whether each (user, item), given by codes, is an interaction; shapes broadcast."""
         users, items = np.asarray(users), np.asarray(items)
         if not len(self) or not users.size or not items.size:
@@ -165,7 +168,8 @@ class Interactions:
 
     def csr(self) -> sp.csr_array:
         """A users x items matrix of ones."""
-        return sp.csr_array((np.ones(len(self), np.float32), self.items, self.indptr), self._shape)
+        ones = np.ones(len(self), np.float32)
+        return sp.csr_array((ones, self.items, self.indptr), (self.n_users, self.n_items))
 
     @cached_property
     def weight_in_history(self) -> npt.NDArray[np.float32] | None:
@@ -180,10 +184,10 @@ class Interactions:
 
     def weighted_csr(self) -> sp.csr_array:
         """A users x items matrix of weights, relative to the user's mean: ones where they do not differ."""
-        values = self.weight_in_history
-        if values is None:
-            return self.csr()
-        return sp.csr_array((values.copy(), self.items, self.indptr), self._shape)
+        matrix = self.csr()
+        if self.weight_in_history is not None:
+            matrix.data = self.weight_in_history.copy()
+        return matrix
 
     def to_table(self) -> pa.Table:
         """An Arrow table in the caller's ids: user, item; rating, weight, time (or order) where present."""
@@ -228,16 +232,10 @@ class Interactions:
         or a function of counts. Otherwise None: each pair is one event."""
         return None if self.origin.log is None else self.log
 
-    @property
-    def origin(self) -> Origin:
-        """The events that the pairs were made from, as far as they are stored."""
-        found: Origin = self.__dict__.get("_made_from", Origin())
-        return found
-
     def made_from(self, origin: Origin) -> Interactions:
         """The same interactions, which now know their events."""
-        made = object.__new__(Interactions)
-        made.__dict__.update(self.__dict__, _made_from=origin)
+        made = copy(self)
+        settle(made, origin=origin)
         made.__dict__.pop("log", None)
         return made
 
@@ -259,15 +257,15 @@ class Interactions:
 
     # --- subsets ---------------------------------------------------------------------------------
 
-    def take(self, rows: npt.NDArray[np.bool_] | Codes) -> Interactions:
+    def take(self, rows: Mask | Codes) -> Interactions:
         """Only these rows (a mask or positions). The users, the items and their codes do not change."""
-        chosen: Any = np.asarray(rows)
-        chosen = chosen if chosen.dtype == bool else np.sort(chosen.astype(np.int64))
-        columns: dict[str, Any] = {name: column[chosen] for name, column in self._extra_columns().items()}
-        users, items = self.users[chosen], self.items[chosen]
-        same: dict[str, Any] = {name: getattr(self, name) for name in ("history", "time_kind", "disliked")}
-        make = trusted_interactions if chosen.dtype == bool else Interactions
-        made = make(users, items, self.user_ids, self.item_ids, **columns, **same)
+        chosen: Array = np.asarray(rows)
+        make: Callable[..., Interactions] = trusted_interactions
+        if chosen.dtype != bool:
+            chosen, make = np.sort(chosen.astype(np.int64)), Interactions
+        fields: dict[str, Any] = {"history": self.history, "time_kind": self.time_kind}
+        fields |= {"disliked": self.disliked, **self._extra_columns(chosen)}
+        made = make(self.users[chosen], self.items[chosen], self.user_ids, self.item_ids, **fields)
         places = None if self.origin.places is None else self.origin.places[chosen]
         return made.made_from(self.origin._replace(places=places))
 
@@ -277,12 +275,8 @@ class Interactions:
 
     def with_min_rating(self, least: float) -> Interactions:
         """Only rows with a rating of `least` or more. Users and items without a remaining row are removed."""
-        least = check_number("min_rating", least)
-        if self.rating is None:
-            raise InputError(
-                f"min_rating = {least:g} needs a rating column, but these interactions have none."
-            )
-        found = self._subset(self.rating >= least, f"rating below {least:g}")
+        least, rating = check_number("min_rating", least), self._ratings("min_rating", least)
+        found = self._subset(rating >= least, f"rating below {least:g}")
         log = found.stored_log
         if log is None or log.rating is None:
             return found
@@ -302,7 +296,7 @@ class Interactions:
             keep = remaining
         return self._subset(keep, f"outside the core (users ≥ {users} items, items ≥ {items} users)")
 
-    def with_items(self, catalogue: Any) -> Interactions:
+    def with_items(self, catalogue: Ids) -> Interactions:
         """The same pairs among all items of a catalogue (ids), of which some may have no interaction."""
         ids = IdMap.of(catalogue, "item")
         codes = ids.find(self.item_ids.ids, "item")
@@ -312,9 +306,7 @@ class Interactions:
                 f"the catalogue of {len(ids):,} items lacks {missing:,} items of the interactions, such as "
                 f"{first!r}; add them to it, or remove their rows."
             )
-        disliked = self.recoded_dislikes(np.arange(self.n_users), codes, len(ids))
-        made = replace(self, items=codes[self.items], item_ids=ids, disliked=disliked)
-        return made.made_from(self.recoded_origin(np.arange(self.n_users), codes, self.user_ids, ids))
+        return self.recoded(np.arange(self.n_users), codes, self.user_ids, ids)
 
     def with_dislikes(self, most: float, least: float | None = None) -> Interactions:
         """Pairs with a rating of `most` or less become dislikes; other pairs below `least` are removed.
@@ -323,44 +315,30 @@ class Interactions:
         """
         most = check_number("max_disliked_rating", most)
         least = None if least is None else check_number("min_rating", least)
-        if self.rating is None:
-            raise InputError(
-                f"max_disliked_rating = {most:g} needs a rating column, but these interactions have none."
-            )
-        if least is not None and most >= least:
-            raise InputError(
-                f"max_disliked_rating = {most:g} is not below min_rating = {least:g}; choose a lower one."
-            )
-        if not (self.rating > (most if least is None else np.nextafter(least, most))).any():
+        rating, kept = self._ratings("max_disliked_rating", most), self
+        check_bounds(least, most)
+        if not (rating > (most if least is None else np.nextafter(least, most))).any():
             raise InputError(
                 f"no pair has a rating above {most:g}, so that nothing is a like; lower the bound."
             )
-        judged = self.rating <= most if least is None else (self.rating <= most) | (self.rating >= least)
-        kept = self if least is None else self._subset(judged, f"rating between {most:g} and {least:g}")
-        assert kept.rating is not None
-        low = kept.rating <= most
-        old = np.empty(0, np.int64) if kept.disliked is None else kept.disliked
-        note = Step(f"{int(low.sum()):,} pairs are dislikes", 0, note=True)
-        history = (*kept.history, note)
-        return replace(kept.take(~low), disliked=np.union1d(kept.keys[low], old), history=history)
+        if least is not None:
+            judged = (rating <= most) | (rating >= least)
+            kept = self._subset(judged, f"rating between {most:g} and {least:g}")
+            rating = rating[judged]
+        disliked = kept.keys[rating <= most]
+        history = (*kept.history, dislikes_note(len(disliked)))
+        if kept.disliked is not None:
+            disliked = np.union1d(disliked, kept.disliked)
+        return replace(kept.take(rating > most), disliked=disliked, history=history)
 
-    def with_disliked(self, user_ids: Any, item_ids: Any) -> Interactions:
+    def with_disliked(self, user_ids: Ids, item_ids: Ids) -> Interactions:
         """The same pairs, with these pairs of ids as dislikes; their users and items become known."""
-        users, items = IdMap.of(user_ids, "user"), IdMap.of(item_ids, "item")
-        all_users, all_items = self.user_ids.union(users, "user"), self.item_ids.union(items, "item")
-        old_users, old_items = all_users.find(self.user_ids, "user"), all_items.find(self.item_ids, "item")
-        keys = all_users.find(user_ids, "user") * len(all_items) + all_items.find(item_ids, "item")
-        old = self.recoded_dislikes(old_users, old_items, len(all_items))
-        keys = np.unique(keys if old is None else np.concatenate([keys, old]))
-        return replace(
-            self,
-            users=old_users[self.users],
-            items=old_items[self.items],
-            user_ids=all_users,
-            item_ids=all_items,
-            disliked=keys,
-            history=(*self.history, Step(f"{len(keys):,} pairs are dislikes", 0, note=True)),
-        )
+        users = self.user_ids.union(IdMap.of(user_ids, "user"), "user")
+        items = self.item_ids.union(IdMap.of(item_ids, "item"), "item")
+        found = self.among(users, items)
+        keys = pair_keys(users.find(user_ids, "user"), items.find(item_ids, "item"), len(items))
+        keys = np.unique(keys if found.disliked is None else np.append(keys, found.disliked))
+        return replace(found, disliked=keys, history=(*self.history, dislikes_note(len(keys))))
 
     @cached_property
     def dislikes(self) -> Interactions | None:
@@ -376,44 +354,52 @@ class Interactions:
             return None
         new_users, new_items = users[self.dislikes.users], items[self.dislikes.items]
         kept = (new_users >= 0) & (new_items >= 0)
-        return np.sort(new_users[kept] * n_items + new_items[kept])
+        keys = np.sort(new_users[kept] * n_items + new_items[kept])
+        return keys if len(keys) else None
 
-    def recoded_origin(self, users: Codes, items: Codes, user_ids: IdMap, item_ids: IdMap) -> Origin:
-        """The origin after recoding; `users` and `items` as in `recoded_dislikes`, rising with the codes."""
-        log = self.stored_log
-        recoded = None if log is None else log.recoded(users, items, user_ids, item_ids)
-        return self.origin._replace(log=recoded)
+    def recoded(self, users: Codes, items: Codes, user_ids: IdMap, item_ids: IdMap) -> Interactions:
+        """The pairs, dislikes and events in the codes of other ids, in which they have the same order.
+
+        `users` and `items` hold the new code of each old one, -1 for those that are left out.
+        """
+        present = (users[self.users] >= 0) & (items[self.items] >= 0)
+        kept = self if present.all() else self.take(present)
+        fields: dict[str, Any] = {"history": self.history, "time_kind": self.time_kind}
+        fields |= {"disliked": self.recoded_dislikes(users, items, len(item_ids)), **kept._extra_columns()}
+        made = trusted_interactions(users[kept.users], items[kept.items], user_ids, item_ids, **fields)
+        log = kept.stored_log
+        log = None if log is None else log.recoded(users, items, user_ids, item_ids)
+        return made.made_from(kept.origin._replace(log=log))
+
+    def among(self, user_ids: IdMap, item_ids: IdMap) -> Interactions:
+        """The same interactions among users and items that contain the known ones."""
+        if self.user_ids is user_ids and self.item_ids is item_ids:
+            return self
+        users, items = user_ids.find(self.user_ids, "user"), item_ids.find(self.item_ids, "item")
+        return self.recoded(users, items, user_ids, item_ids)
 
     def report(self) -> str:
         """What reading and filtering removed: one line for each step."""
         return "\n".join([*map(str, self.history), repr(self)])
 
-    def _subset(self, keep: npt.NDArray[np.bool_], what: str) -> Interactions:
+    def _ratings(self, option: str, bound: float) -> Values:
+        if self.rating is None:
+            raise InputError(f"{option} = {bound:g} needs a rating column, but these interactions have none.")
+        return self.rating
+
+    def _subset(self, keep: Mask, what: str) -> Interactions:
         if not keep.any():
             raise InputError(f"no row is left: all {len(self):,} rows are removed ({what}); lower the bound.")
-        kept_users, users = np.unique(self.users[keep], return_inverse=True)
-        kept_items, items = np.unique(self.items[keep], return_inverse=True)
-        step = Step(what, int((~keep).sum()), self.n_users - len(kept_users), self.n_items - len(kept_items))
-        places = (np.full(n, -1) for n in self._shape)
-        new_users, new_items = places
-        new_users[kept_users], new_items[kept_items] = np.arange(len(kept_users)), np.arange(len(kept_items))
+        users, items = np.unique(self.users[keep]), np.unique(self.items[keep])
+        step = Step(what, int((~keep).sum()), self.n_users - len(users), self.n_items - len(items))
         if not (step.rows or step.users or step.items):
             return self  # the history lists only steps that removed something
-        user_ids, item_ids = (
-            IdMap(self.user_ids.outside(kept_users)),
-            IdMap(self.item_ids.outside(kept_items)),
-        )
-        made = Interactions(
-            users,
-            items,
-            user_ids,
-            item_ids,
-            **{name: column[keep] for name, column in self._extra_columns().items()},
-            history=(*self.history, step),
-            time_kind=self.time_kind,
-            disliked=self.recoded_dislikes(new_users, new_items, len(kept_items)),
-        )
-        return made.made_from(self.take(keep).recoded_origin(new_users, new_items, user_ids, item_ids))
+        new_users, new_items = np.full(self.n_users, -1), np.full(self.n_items, -1)
+        new_users[users], new_items[items] = np.arange(len(users)), np.arange(len(items))
+        ids = IdMap(self.user_ids.outside(users)), IdMap(self.item_ids.outside(items))
+        made = self.take(keep).recoded(new_users, new_items, *ids)
+        settle(made, history=(*self.history, step))
+        return made
 
     def _checked_dislikes(self, disliked: Codes) -> Codes | None:
         keys = _checked_codes("disliked", disliked, self.n_users * self.n_items)
@@ -425,13 +411,12 @@ class Interactions:
             raise InputError(f"{both:,} pairs are both interactions and disliked; a pair can be only one.")
         return _read_only(keys.copy())
 
-    @property
-    def _shape(self) -> tuple[int, int]:
-        return self.n_users, self.n_items
-
-    def _extra_columns(self) -> dict[str, Values]:
-        columns = {name: getattr(self, name) for name in EXTRA}
-        return {name: np.asarray(column) for name, column in columns.items() if column is not None}
+    def _extra_columns(self, rows: Array | EllipsisType = ...) -> dict[str, Values]:
+        columns: dict[str, Values] = {}
+        for name in EXTRA:
+            if (column := getattr(self, name)) is not None:
+                columns[name] = np.asarray(column)[rows]
+        return columns
 
     def _shown_name(self, column: str) -> str:
         """The column's name outside: "order" for positions, which would pass for times of a clock."""
@@ -455,44 +440,51 @@ class Interactions:
         )
 
 
-def without_columns(whole: Interactions, columns: Collection[str], **fields: Any) -> Interactions:
-    """The same pairs and dislikes without these columns, on the same arrays; `fields` are changed."""
-    kept: dict[str, Any] = {name: getattr(whole, name) for name in EXTRA if name not in columns}
-    kept |= {"time_kind": whole.time_kind if kept.get("time") is not None else "clock"}
-    kept |= {"disliked": whole.disliked, "history": whole.history, **fields}
-    cached = {name: whole.__dict__[name] for name in _OF_PAIRS if name in whole.__dict__}
-    made = trusted_interactions(whole.users, whole.items, whole.user_ids, whole.item_ids, cached, **kept)
-    origin = whole.origin
-    if "time" in columns:
-        return made.made_from(Origin(origin.policy))
-    log = None if origin.log is None else origin.log.without(columns)
-    return made.made_from(origin._replace(log=log))
-
-
-_OF_PAIRS = ("indptr", "user_counts", "item_counts", "keys")
-"""Cached properties that depend on pairs only."""
+def without_columns(
+    whole: Interactions, columns: Collection[str], history: tuple[Step, ...] | None = None
+) -> Interactions:
+    """The same pairs and dislikes without these columns, on the same arrays; with this history, if any."""
+    made, origin = copy(whole), Origin(whole.origin.policy)
+    for name in ("hash", "weight_in_history"):
+        made.__dict__.pop(name, None)
+    settle(made, **dict.fromkeys(columns), history=whole.history if history is None else history)
+    settle(made, time_kind="clock" if made.time is None else whole.time_kind)
+    if "time" not in columns:
+        log = None if whole.origin.log is None else whole.origin.log.without(columns)
+        origin = whole.origin._replace(log=log)
+    return made.made_from(origin)
 
 
 def trusted_interactions(
-    users: Any,
-    items: Any,
+    users: Codes,
+    items: Codes,
     user_ids: IdMap,
     item_ids: IdMap,
-    cached: Mapping[str, Any] | None = None,
-    **fields: Any,
+    cached: Mapping[str, object] | None = None,
+    **fields: object,
 ) -> Interactions:
     """Interactions of arrays that are known to be right: they are neither checked nor copied, and must not
     change. `users` and `items` may be of 32 bits. `cached` has values of properties, such as the hash."""
     made = object.__new__(Interactions)
-    defaults = {
-        each.name: each.default for each in dataclass_fields(Interactions) if each.default is not MISSING
-    }
-    named = {**defaults, "users": users, "items": items, "user_ids": user_ids, "item_ids": item_ids, **fields}
-    for name, value in named.items():
-        is_array = isinstance(value, np.ndarray)
-        object.__setattr__(made, name, _read_only(value) if is_array else value)
-    made.__dict__.update(cached or {})
+    settle(made, users=users, items=items, user_ids=user_ids, item_ids=item_ids, **fields, **(cached or {}))
+    for value in made.__dict__.values():
+        if isinstance(value, np.ndarray):
+            _read_only(value)
     return made
+
+
+def dislikes_note(n: int) -> Step:
+    """The note on the number of dislikes."""
+    return Step(f"{n:,} pairs are dislikes", 0, note=True)
+
+
+def check_bounds(min_rating: float | None, max_disliked_rating: float | None) -> None:
+    """Raise if a rating could be both a like and a dislike."""
+    most, least = max_disliked_rating, min_rating
+    if most is not None and least is not None and most >= least:
+        raise InputError(
+            f"max_disliked_rating = {most:g} is not below min_rating = {least:g}; choose a lower one."
+        )
 
 
 def checked_weights(weight: Values) -> Values:
@@ -516,7 +508,7 @@ def _checked_codes(name: str, codes: npt.ArrayLike, n: int) -> Codes:
     return array
 
 
-def _checked_values(name: str, values: npt.NDArray[Any]) -> Values:
+def _checked_values(name: str, values: Array) -> Values:
     if values.ndim != 1 or (len(values) and values.dtype.kind not in "iufb"):
         raise InputError(f"{name} must be a 1-D array of numbers, not {values.ndim}-D {values.dtype}.")
     if values.dtype == np.uint64 and len(values) and values.max() > np.iinfo(np.int64).max:
@@ -527,6 +519,6 @@ def _checked_values(name: str, values: npt.NDArray[Any]) -> Values:
     return column
 
 
-def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _read_only(array: Array) -> Array:
     array.flags.writeable = False
     return array

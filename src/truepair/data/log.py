@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from truepair.data.ids import Codes, IdMap
 from truepair.errors import InputError
+from truepair.storage.types import Array
 
 Values = npt.NDArray[np.float64] | npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -24,7 +25,7 @@ class Policy:
 
     duplicates: str = "last"
     half_life: str | None = None
-    now: Any = None
+    now: object = None
     counts: str | None = None
 
     @property
@@ -160,7 +161,7 @@ def sorted_log(
     items: Codes,
     user_ids: IdMap,
     item_ids: IdMap,
-    places: npt.NDArray[Any] | None = None,
+    places: Array | None = None,
     **columns: Any,
 ) -> Log:
     """The log of rows in any order; `places` are those in the source, by default 0, 1, …"""
@@ -196,7 +197,16 @@ def joined_log(logs: Collection[Log]) -> Log:
     return sorted_log(*codes, *ids, **columns, time_kind=first.time_kind, policy=first.policy)
 
 
-def stable_order(keys: npt.NDArray[Any]) -> tuple[Codes, npt.NDArray[Any]]:
+def positions(users: Array, *by: Array) -> Codes:
+    """The place 0, 1, … of each row among those of its user, by the last of the keys first; users rise."""
+    order = np.lexsort((*by, users))  # each user's block stays
+    counts = np.bincount(users)
+    found = np.empty(len(users), dtype=np.int64)
+    found[order] = np.arange(len(users)) - (np.cumsum(counts) - counts)[users]
+    return found
+
+
+def stable_order(keys: Array) -> tuple[Codes, Array]:
     """The stable order of the keys, and the keys in this order."""
     bits = max(len(keys) - 1, 0).bit_length()
     if len(keys) and keys.dtype.kind in "iu":
@@ -219,7 +229,7 @@ def stable_order(keys: npt.NDArray[Any]) -> tuple[Codes, npt.NDArray[Any]]:
     return order, keys[order]
 
 
-def common_unit(values: npt.NDArray[Any], first: int) -> int:
+def common_unit(values: Array, first: int) -> int:
     """The largest number that divides the distances of all values from the first: 10⁶ for dates in
     microseconds that are whole seconds."""
     if int(np.gcd.reduce(values[:1000] - first)) == 1:  # as of most columns: all of it need not be read
@@ -227,12 +237,12 @@ def common_unit(values: npt.NDArray[Any], first: int) -> int:
     return max(1, int(np.gcd.reduce(values - first)))
 
 
-def narrow(codes: npt.NDArray[Any], n: int) -> Codes:
+def narrow(codes: Array, n: int) -> Codes:
     """The codes below n in 32 bits, if that is enough."""
     return codes.astype(np.int32) if n <= 2**31 else codes
 
 
-def pair_keys(users: npt.NDArray[Any], items: npt.NDArray[Any], n_items: int) -> Codes:
+def pair_keys(users: Array, items: Array, n_items: int) -> Codes:
     """user·n_items + item, in 64 bits whatever the codes have."""
     keys = np.multiply(users, n_items, dtype=np.int64)
     return np.asarray(np.add(keys, items, out=keys if keys.ndim and keys.shape == items.shape else None))

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from truepair.data.columns import Column, Raw, find_columns, identifiers, numbers, timestamps
+from truepair.data.columns import Raw, identifiers, numbers, timestamps
 from truepair.data.ids import Codes, IdMap
 from truepair.data.interactions import (
     EXTRA,
@@ -23,50 +23,24 @@ from truepair.data.interactions import (
     trusted_interactions,
     without_columns,
 )
-from truepair.data.log import Policy, Values, sorted_log
+from truepair.data.interactions import dislikes_note as dislikes_note
+from truepair.data.log import Mask, Policy, Values, positions, sorted_log
 from truepair.data.prepared.opening import is_prepared, open_prepared
+from truepair.data.rows.options import MISSING as MISSING
+from truepair.data.rows.options import ReadOptions as ReadOptions
+from truepair.data.rows.options import with_options
 from truepair.data.rows.pairs import DUPLICATES, Repeats, codes_of, has_ties, merge, part_dislikes, repeats
 from truepair.data.rows.weighting import Weighting, kind_texts
 from truepair.data.sources.file_opening import expanded
-from truepair.data.sources.formats import FORMATS, open_path
-from truepair.data.sources.in_memory import memory_source
-from truepair.data.sources.sql import open_query
-from truepair.data.sources.sql_urls import find_database
 from truepair.data.split import Split
-from truepair.errors import InputError, check_choice, check_number, check_whole
-
-MISSING = ("error", "drop")
-"""Policies for rows with a missing value."""
+from truepair.errors import InputError
+from truepair.storage.types import Ids, Source
 
 _ROW = "row"  # the column of the rows' numbers in the source, where rows were removed
 
 
-def read_interactions(
-    source: Any,
-    *,
-    user: Column = None,
-    item: Column = None,
-    rating: Column = None,
-    weight: Column = None,
-    time: Column = None,
-    chronological: bool = False,
-    query: str | None = None,
-    format: str | None = None,
-    header: bool | None = None,
-    encoding: str = "utf-8",
-    min_rating: float | None = None,
-    duplicates: Literal["last", "first", "max", "strongest", "sum", "error"] | None = None,
-    missing: Literal["error", "drop"] = "error",
-    core: int | tuple[int, int] | None = None,
-    items: Any = None,
-    kind: Column = None,
-    feedback: Mapping[str, float] | None = None,
-    half_life: str | None = None,
-    now: Any = None,
-    counts: str | None = None,
-    dislikes: bool = False,
-    max_disliked_rating: float | None = None,
-) -> Interactions:
+@with_options(ReadOptions)
+def read_interactions(source: Source, options: ReadOptions) -> Interactions:
     """Read interactions from `source`. `Interactions.report()` lists what each step of cleaning removed.
 
     `source` is a path (CSV, TSV, MovieLens, LightGCN adjacency, RecBole, Parquet, Arrow, SciPy `.npz`;
@@ -112,150 +86,36 @@ def read_interactions(
     >>> read_interactions({"user": ["ann", "bob", "bob"], "item": [7, 7, 9]})
     <Interactions: 2 users x 2 items, 3 pairs, density 75.00%>
     """
-    given = dict(locals())  # before there are other names
-    given.pop("source")
-    options = ReadOptions(**given)
     if is_prepared(source):
         return _prepared(source, options)
     with closing(options.open(source)) as raw:
-        at = options.find_columns(raw)
-        columns = read_columns(raw, at)
-    if chronological:
+        columns = read_columns(raw, options.find_columns(raw))
+    if options.chronological:
         columns["time"] = pa.array(np.arange(len(columns["user"])))
-    rows = _Rows(raw.source, columns, list(raw.steps))
-    rows = _without_missing(rows, raw, missing)
-    rows = _weighted(rows, raw, options.weighting)
-    if min_rating is not None:
-        liked = pc.greater_equal(rows.columns["rating"], float(min_rating))
+    rows = _without_missing(_Rows(raw, columns, list(raw.steps)), options.missing)
+    rows = _weighted(rows, options.weighting)
+    if options.min_rating is not None:
+        liked = pc.greater_equal(rows.columns["rating"], options.min_rating)
         if "disliked" in rows.columns:
             liked = pc.or_(liked, rows.columns["disliked"])
-        rows = rows.filter(liked, f"rating below {min_rating:g}")
+        rows = rows.filter(liked, f"rating below {options.min_rating:g}")
     found = _interactions(rows, options.policy, options.weighting)
-    if chronological and raw.order == "user":
+    if options.chronological and raw.order == "user":
         found = _in_order_of_users(found)
-    if items is not None:
-        return found.with_items(catalogue_ids(items, found.item_ids.ids.type))
-    return found if options.cores is None else _core(found, options.cores, raw.source)
+    if options.items is not None:
+        return found.with_items(catalogue_ids(options.items, found.item_ids.ids.type))
+    if options.cores is None:
+        return found
+    try:
+        return found.k_core(*options.cores)
+    except InputError as error:
+        raise InputError(f"{raw.source}: {error}") from error
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReadOptions:
-    """The options of `read_interactions`, checked."""
-
-    user: Column = None
-    item: Column = None
-    rating: Column = None
-    weight: Column = None
-    time: Column = None
-    chronological: bool = False
-    query: str | None = None
-    format: str | None = None
-    header: bool | None = None
-    encoding: str = "utf-8"
-    min_rating: float | None = None
-    duplicates: str | None = None
-    missing: str = "error"
-    core: int | tuple[int, int] | None = None
-    items: Any = None
-    kind: Column = None
-    feedback: Mapping[str, float] | None = None
-    half_life: str | None = None
-    now: Any = None
-    counts: str | None = None
-    dislikes: bool = False
-    max_disliked_rating: float | None = None
-
-    def __post_init__(self) -> None:
-        self.weighting  # noqa: B018, checks its options
-        check_choice("duplicates", self.policy, DUPLICATES)
-        check_choice("missing", self.missing, MISSING)
-        if self.min_rating is not None:
-            check_number("min_rating", self.min_rating)
-        if self.cores is not None and self.items is not None:
-            raise InputError("core removes items, and items adds those that nobody has; use one of them.")
-        if self.feedback is None and self.kind is not None and self.kind is not False:
-            raise InputError(
-                f"kind = {self.kind!r} has no effect without feedback; leave it out, or add feedback."
-            )
-        if not isinstance(self.chronological, bool):
-            raise InputError(
-                f"chronological = {self.chronological!r:.60} is not allowed; pass True or False."
-            )
-        if self.format is not None:
-            check_choice("format", self.format, FORMATS)
-
-    @property
-    def weighting(self) -> Weighting:
-        """What makes weights and dislikes."""
-        return Weighting(
-            self.half_life, self.now, self.feedback, self.counts, self.dislikes, self.max_disliked_rating
-        )
-
-    @property
-    def policy(self) -> str:
-        """The policy for repeated rows."""
-        if self.duplicates is not None:
-            return self.duplicates
-        return "last" if self.feedback is None else "strongest"
-
-    @property
-    def cores(self) -> tuple[int, int] | None:
-        """The least number of items of a user and of users of an item."""
-        if self.core is None:
-            return None
-        users, items = self.core if isinstance(self.core, tuple) and len(self.core) == 2 else [self.core] * 2
-        remedy = "Pass one number, or (least items per user, least users per item)."
-        return check_whole("core", users, 1, remedy=remedy), check_whole("core", items, 1, remedy=remedy)
-
-    @property
-    def _given(self) -> dict[str, Column]:
-        roles = ("user", "item", "rating", "weight", "time", *(["kind"] if self.feedback is not None else []))
-        return {role: getattr(self, role) for role in roles}
-
-    def open(self, source: Any) -> Raw:
-        """The raw columns of the source; `close` them."""
-        text: dict[str, Any] = {"format": self.format, "header": self.header, "encoding": self.encoding}
-        return _open(source, self._given, self.query, **text)
-
-    def find_columns(self, raw: Raw) -> dict[str, int]:
-        """Role -> column position. An error if an option needs a column that is not there."""
-        at = find_columns(raw, self._given)
-        least = None if self.min_rating is None else float(self.min_rating)
-        _check_columns(raw, at, least, self.policy, self.weighting, self.chronological)
-        if self.chronological:
-            _check_order(raw, at)
-        return at
-
-
-def _open(
-    source: Any, given: Mapping[str, Column], query: str | None, format: str | None, **text: Any
-) -> Raw:
-    is_text = isinstance(source, str | os.PathLike)
-    if is_text and (database := find_database(source)) is not None:
-        _refuse_for_databases(database.shown, format=format, **text)
-        return open_query(database, query)
-    if query is not None:
-        what = source if is_text else f"a {type(source).__name__}"
-        raise InputError(f"query needs a database, and the source is {what}; leave it out, or give a URL.")
-    if is_text:
-        names = frozenset(column for column in given.values() if isinstance(column, str))
-        return open_path(expanded(source), format=format, given=names, **text)
-    return memory_source(source)
-
-
-def _refuse_for_databases(shown: str, format: str | None, header: bool | None, encoding: str) -> None:
-    given = {"format": format, "header": header, "encoding": None if encoding == "utf-8" else encoding}
-    for name, value in given.items():
-        if value is not None:
-            raise InputError(
-                f"{name} = {value!r} works with files only, and {shown} is a database; leave it out."
-            )
-
-
-def _prepared(source: Any, options: ReadOptions) -> Interactions:
+def _prepared(source: Source, options: ReadOptions) -> Interactions:
     """The interactions of a prepared folder, which takes no options: they were given to `prepare`."""
     without = [role for role in EXTRA if getattr(options, role) is False]
-    for each in fields(options):
+    for each in dataclasses.fields(options):
         value = getattr(options, each.name)
         if value is not None and each.name not in without and (each.default is None or value != each.default):
             raise InputError(
@@ -274,7 +134,7 @@ def _prepared(source: Any, options: ReadOptions) -> Interactions:
 
 @dataclass(frozen=True)
 class _Rows:
-    source: str
+    raw: Raw
     columns: dict[str, pa.Array]
     steps: list[Step]
 
@@ -286,12 +146,12 @@ class _Rows:
             return self
         if left == 0:
             raise InputError(
-                f"{self.source}: no row is left, all {total:,} rows have a {what}; "
+                f"{self.raw.source}: no row is left, all {total:,} rows have a {what}; "
                 "check that column, or lower the bound."
             )
         columns = {role: column.filter(keep) for role, column in self.columns.items()}
-        removed_ids = [_count(self.columns[role]) - _count(columns[role]) for role in ("user", "item")]
-        return _Rows(self.source, columns, [*self.steps, Step(what, total - left, *removed_ids)])
+        removed = [_count(self.columns[role]) - _count(columns[role]) for role in ("user", "item")]
+        return _Rows(self.raw, columns, [*self.steps, Step(what, total - left, *removed)])
 
 
 def read_columns(raw: Raw, at: Mapping[str, int]) -> dict[str, pa.Array]:
@@ -314,50 +174,27 @@ def read_columns(raw: Raw, at: Mapping[str, int]) -> dict[str, pa.Array]:
     return columns
 
 
-def _kinds(raw: Raw, role: str, values: Any) -> pa.Array:
+def _kinds(raw: Raw, role: str, values: object) -> pa.Array:
     return kind_texts(raw, values)
-
-
-def _check_order(raw: Raw, at: Mapping[str, int]) -> None:
-    """Raise where rows' numbers cannot be times: there is a time column, or rows have no order."""
-    if "time" in at:
-        raise InputError(
-            f"chronological = True makes the order of rows the time, but {raw.source} has the time column "
-            f"{raw.names[at['time']]!r}; leave out chronological, or pass time=False."
-        )
-    if raw.order == "none":
-        raise InputError(
-            f"chronological = True: {raw.source} is a matrix, and its entries have no order; leave it out."
-        )
 
 
 def _in_order_of_users(found: Interactions) -> Interactions:
     """The interactions with positions 0, 1, … among each user's pairs as times."""
-    made = replace(found, time=_positions(found.users, np.asarray(found.time)), time_kind="order")
+    made = replace(found, time=positions(found.users, np.asarray(found.time)), time_kind="order")
     log = found.stored_log
     if log is None:
         return made
-    log = replace(log, time=_positions(log.users, np.asarray(log.time)), time_kind="order")
+    log = replace(log, time=positions(log.users, np.asarray(log.time)), time_kind="order")
     return made.made_from(Origin(log.policy, log))
 
 
-def _positions(users: Codes, time: Values) -> Codes:
-    """The place 0, 1, … of each row among those of its user, by time; the users rise."""
-    order = np.lexsort((time, users))  # each user's block stays
-    counts = np.bincount(users)
-    position = np.empty(len(users), dtype=np.int64)
-    position[order] = np.arange(len(users)) - (np.cumsum(counts) - counts)[users]
-    return position
-
-
-def _without_missing(rows: _Rows, raw: Raw, missing: str) -> _Rows:
-    absent = {role: absent_rows(column) for role, column in rows.columns.items() if _may_be_absent(column)}
-    absent = {role: mask for role, mask in absent.items() if mask.any()}
+def _without_missing(rows: _Rows, missing: str) -> _Rows:
+    absent = {role: mask for role, column in rows.columns.items() if (mask := absent_rows(column)).any()}
     if not absent:
         return rows
     if missing == "error":
         role, mask = next(iter(absent.items()))
-        raise missing_error(raw, role, int(mask.sum()), int(mask.argmax()), len(mask))
+        raise missing_error(rows.raw, role, int(mask.sum()), int(mask.argmax()), len(mask))
     present = ~np.logical_or.reduce(list(absent.values()))
     rows.columns[_ROW] = pa.array(np.arange(len(present)))  # messages name the row of the source
     return rows.filter(pa.array(present), f"missing {' or '.join(absent)}")
@@ -371,15 +208,12 @@ def missing_error(raw: Raw, role: str, count: int, first: int, total: int) -> In
     )
 
 
-def _may_be_absent(column: pa.Array) -> bool:
-    return bool(column.null_count) or bool(pa.types.is_floating(column.type))
-
-
-def absent_rows(column: pa.Array) -> npt.NDArray[np.bool_]:
+def absent_rows(column: pa.Array) -> Mask:
     """Whether the value of each row is null, NaN or infinite."""
-    present = column.is_valid()
-    if pa.types.is_floating(column.type):
-        present = pc.is_finite(column).fill_null(False)
+    is_float = pa.types.is_floating(column.type)
+    if not column.null_count and not is_float:
+        return np.zeros(len(column), dtype=bool)
+    present = pc.is_finite(column).fill_null(False) if is_float else column.is_valid()
     return ~np.asarray(present.to_numpy(zero_copy_only=False), dtype=bool)
 
 
@@ -387,43 +221,9 @@ def _count(ids: pa.Array) -> int:
     return len(IdMap.of(ids.drop_null()))
 
 
-def _check_columns(
-    raw: Raw,
-    at: Mapping[str, int],
-    least: float | None,
-    duplicates: str,
-    weighting: Weighting,
-    chronological: bool,
-) -> None:
-    """Raise if an option needs a column that is not there, or if options contradict each other."""
-    if chronological and weighting.half_life is not None:
-        raise InputError(
-            "half_life needs times, and chronological = True gives only an order; use one of them."
-        )
-    most = weighting.max_disliked_rating
-    needs = [
-        ("rating", f"min_rating = {least:g}" if least is not None else ""),
-        ("rating", f"max_disliked_rating = {most:g}" if most is not None else ""),
-        ("rating", f"duplicates = {duplicates!r}" if duplicates == "max" else ""),
-        ("time", f"half_life = {weighting.half_life!r}" if weighting.half_life is not None else ""),
-        ("weight", "dislikes = True" if weighting.dislikes else ""),
-        ("weight", f"counts = {weighting.counts!r}" if weighting.counts and duplicates != "sum" else ""),
-    ]
-    for role, asked in needs:
-        if asked and role not in at:
-            raise InputError(
-                f"{asked} needs a {role} column, and no column of {raw.source} is recognised as one; its "
-                f"columns are {', '.join(map(repr, raw.names))}. Pass {role}=<name or position>."
-            )
-    if most is not None and least is not None and most >= least:
-        raise InputError(
-            f"max_disliked_rating = {most:g} is not below min_rating = {least:g}; choose a lower one."
-        )
-
-
-def _weighted(rows: _Rows, raw: Raw, weighting: Weighting) -> _Rows:
+def _weighted(rows: _Rows, weighting: Weighting) -> _Rows:
     """The rows with the columns weight (above 0), decayed and disliked, where the options ask for them."""
-    columns = dict(rows.columns)
+    raw, columns = rows.raw, dict(rows.columns)
     line = columns.pop(_ROW).to_numpy() if _ROW in columns else None
     found = weighting.row_values(columns, raw, lambda row: raw.place(row if line is None else int(line[row])))
     columns.pop("kind", None)
@@ -434,16 +234,8 @@ def _weighted(rows: _Rows, raw: Raw, weighting: Weighting) -> _Rows:
     columns |= {} if weight is None else {"weight": pa.array(weight)}
     columns |= {} if found.disliked is None else {"disliked": pa.array(found.disliked)}
     newest = columns["time"].to_numpy().max() if "time" in columns else None
-    steps = [*rows.steps, *weighting.steps(newest, raw)]
-    made = _Rows(rows.source, columns, steps)
+    made = _Rows(raw, columns, [*rows.steps, *weighting.steps(newest, raw)])
     return made if found.ignored is None else made.filter(pa.array(~found.ignored), "kind with the number 0")
-
-
-def _core(found: Interactions, cores: tuple[int, int], source: str) -> Interactions:
-    try:
-        return found.k_core(*cores)
-    except InputError as error:
-        raise InputError(f"{source}: {error}") from error
 
 
 # --- repeated pairs and ids ------------------------------------------------------------------------
@@ -462,10 +254,10 @@ def _interactions(rows: _Rows, duplicates: str, weighting: Weighting) -> Interac
     del user_codes, item_codes
     extra = {role: column.to_numpy(zero_copy_only=False) for role, column in columns.items()}
     events = (keys, dict(extra)) if "time" in extra else None
-    keys, extra, disliked = _without_dislikes(rows.source, keys, extra, duplicates)
+    keys, extra, disliked = _without_dislikes(rows.raw.source, keys, extra, duplicates)
     if duplicates == "error" and (found := repeats(keys)) is not None:
         user, item = divmod(found.key, len(item_ids))
-        raise repeats_error(rows.source, found, user_ids.ids[user].as_py(), item_ids.ids[item].as_py())
+        raise repeats_error(rows.raw.source, found, user_ids.ids[user].as_py(), item_ids.ids[item].as_py())
     merged = merge(keys, extra, duplicates, weighting)
     del keys, extra
     if merged.removed:
@@ -473,8 +265,8 @@ def _interactions(rows: _Rows, duplicates: str, weighting: Weighting) -> Interac
     if disliked is not None:
         steps.append(dislikes_note(len(disliked)))
     users, items = codes_of(merged.keys, len(item_ids))
-    more: dict[str, Any] = {**merged.columns, "history": tuple(steps), "disliked": disliked}
-    made = trusted_interactions(users, items, user_ids, item_ids, **more)
+    fields: dict[str, Any] = {**merged.columns, "history": tuple(steps), "disliked": disliked}
+    made = trusted_interactions(users, items, user_ids, item_ids, **fields)
     policy = Policy(duplicates, weighting.half_life, weighting.now, weighting.counts)
     if events is None:
         return made.made_from(Origin(policy))
@@ -504,17 +296,12 @@ def _without_dislikes(
     return keys[liked], extra, disliked_keys if len(disliked_keys) else None
 
 
-def dislikes_note(n: int) -> Step:
-    """The note on the number of dislikes."""
-    return Step(f"{n:,} pairs are dislikes", 0, note=True)
-
-
 def only_dislikes_error(source: str, n: int) -> InputError:
     """The error where no row is a like."""
     return InputError(f"{source}: all {n:,} rows are dislikes; give at least one like.")
 
 
-def repeats_error(source: str, found: Repeats, user: Any, item: Any) -> InputError:
+def repeats_error(source: str, found: Repeats, user: object, item: object) -> InputError:
     """The error of duplicates = "error": the first pair that is repeated."""
     return InputError(
         f"{source}: user {user!r} and item {item!r} occur in {found.rows:,} rows, and "
@@ -526,7 +313,7 @@ def repeats_error(source: str, found: Repeats, user: Any, item: Any) -> InputErr
 # --- the catalogue ---------------------------------------------------------------------------------
 
 
-def catalogue_ids(items: Any, kind: pa.DataType) -> Any:
+def catalogue_ids(items: Ids, kind: pa.DataType) -> Ids:
     """Ids as they are; the lines of a file as ids of this type, that of the known ones."""
     if not isinstance(items, str | os.PathLike):
         return items

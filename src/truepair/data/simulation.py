@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from truepair.data.ids import Codes, IdMap
 from truepair.data.interactions import Interactions
-from truepair.errors import InputError, check_choice, check_number, check_whole
+from truepair.errors import InputError, check_choice, check_number, check_whole, settle
 
 Floats = npt.NDArray[np.floating[Any]]
 Mask = npt.NDArray[np.bool_]
@@ -49,7 +49,7 @@ class World:
             if array.shape != shape:
                 raise InputError(f"{name} has shape {array.shape}; {self.observed} needs {shape}.")
             array.flags.writeable = False
-            object.__setattr__(self, name, array)
+            settle(self, **{name: array})
         if wrong := int((~self.truth[self.observed.users, self.observed.items]).sum()):
             raise InputError(
                 f"{wrong:,} observed pairs are not positive in `truth`; set them to True there, or remove "
@@ -131,14 +131,16 @@ def simulate_world(
     n_observed, n_positive = _sizes(n_users * n_items, density, tau)
 
     item_ids, traits = _items(rng, n_items, dim)
-    tastes, activity = _users(rng, n_users, dim)
+    tastes = rng.dirichlet(np.full(dim, _USER_TASTE), size=n_users).astype(np.float32)
+    activity = rng.normal(0, _ACTIVITY, size=n_users).astype(np.float32)
     truth = _highest(_label_scores(rng, tastes, traits, activity, noise), n_positive)
-    weight = _log_weight(truth.sum(axis=0), skew if exposure == "popularity" else 0.0)
+    popularity = truth.sum(axis=0)
+    weight = (skew if exposure == "popularity" else 0.0) * np.log(np.maximum(popularity, 1))
     observed = _observed(rng, truth, weight, n_observed)
     return World(
-        _of_cells(observed, _user_ids(n_users), item_ids),
+        _of_cells(observed, numbered_ids("user", n_users), item_ids),
         truth,
-        _propensity(truth.sum(axis=0), weight, n_observed),
+        _propensity(popularity, weight, n_observed),
         tastes,
         traits,
         activity,
@@ -163,11 +165,6 @@ def _items(rng: np.random.Generator, n: int, dim: int) -> tuple[IdMap, Floats]:
     spread = np.sqrt((dim - 1) / ((dim * _ITEM_MIX + 1) * (dim * _USER_TASTE + 1))) / dim
     # tastes sum to 1, so adding the quality to every trait adds it once to the affinity
     return IdMap.of(names), (mix / spread + quality[:, None])[order].astype(np.float32)
-
-
-def _users(rng: np.random.Generator, n: int, dim: int) -> tuple[Floats, Floats]:
-    tastes = rng.dirichlet(np.full(dim, _USER_TASTE), size=n)
-    return tastes.astype(np.float32), rng.normal(0, _ACTIVITY, size=n).astype(np.float32)
 
 
 def _affinity(tastes: Floats, traits: Floats, activity: Floats) -> Floats:
@@ -197,10 +194,6 @@ def _highest(scores: Floats, n: int) -> Mask:
 
 
 # --- observation ---------------------------------------------------------------------------------
-
-
-def _log_weight(popularity: Codes, skew: float) -> Floats:
-    return skew * np.log(np.maximum(popularity, 1))
 
 
 def _observed(rng: np.random.Generator, truth: Mask, log_weight: Floats, n: int) -> Codes:
@@ -288,6 +281,7 @@ def _names(rng: np.random.Generator, mix: Floats) -> list[str]:
     return [f"{titles[t]} ({genres[g]})" for t, g in zip(drawn, mix.argmax(axis=1), strict=True)]
 
 
-def _user_ids(n: int) -> IdMap:
-    width = max(4, len(str(n)))  # padded, so that the sorted order is the order of the numbers
-    return IdMap.of([f"user {number:0{width}d}" for number in range(1, n + 1)])
+def numbered_ids(what: str, n: int) -> IdMap:
+    """`user 0001`, …: padded, so that the sorted order is the order of the numbers."""
+    width = max(4, len(str(n)))
+    return IdMap.of([f"{what} {number:0{width}d}" for number in range(1, n + 1)])

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from truepair.data.exchangeability import unlike_train
 from truepair.data.interactions import Interactions
-from truepair.errors import InputError
+from truepair.errors import InputError, settle
 
 Mask = npt.NDArray[np.bool_]
 
@@ -46,8 +46,8 @@ class Split:
     @property
     def parts(self) -> dict[str, Interactions]:
         """The parts by name: train, valid (unless it is None) and test."""
-        named = {"train": self.train, "valid": self.valid, "test": self.test}
-        return {name: part for name, part in named.items() if part is not None}
+        valid = {} if self.valid is None else {"valid": self.valid}
+        return {"train": self.train, **valid, "test": self.test}
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
@@ -63,7 +63,7 @@ class Split:
     @cached_property
     def hash(self) -> str:
         """A checksum of the parts: equal on every machine, and independent of the recipe's name."""
-        content = "\n".join(f"{name} {part.hash}" for name, part in self.parts.items())
+        content = "\n".join([f"{name} {part.hash}" for name, part in self.parts.items()])
         return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
 
     def __eq__(self, other: object) -> bool:
@@ -88,9 +88,7 @@ def disjoint_split(
 ) -> Split:
     """The split of parts that are known to be disjoint and to share their ids; nothing is checked."""
     made = object.__new__(Split)
-    parts = {"train": train, "valid": valid, "test": test, "recipe": recipe, "remarks": remarks}
-    for name, value in parts.items():
-        object.__setattr__(made, name, value)
+    settle(made, train=train, valid=valid, test=test, recipe=recipe, remarks=remarks)
     return made
 
 
@@ -120,12 +118,10 @@ def _unknown_to_train(name: str, part: Interactions, train: Interactions) -> tup
 
 
 def _check_same_ids(name: str, part: Interactions, train: Interactions) -> None:
-    for what, own_ids, train_ids in (
-        ("user", part.user_ids, train.user_ids),
-        ("item", part.item_ids, train.item_ids),
-    ):
-        if own_ids is not train_ids and own_ids != train_ids:
+    for what in ("user", "item"):
+        own, known = (getattr(each, f"{what}_ids") for each in (part, train))
+        if own is not known and own != known:
             raise InputError(
-                f"{name} and train have different {what} ids ({len(own_ids):,} and {len(train_ids):,}); "
+                f"{name} and train have different {what} ids ({len(own):,} and {len(known):,}); "
                 "use `split_given`, which merges the ids of separate parts."
             )

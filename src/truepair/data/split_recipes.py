@@ -12,19 +12,19 @@ again is not judged.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from truepair.data.ids import Codes, IdMap
+from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions, Origin
-from truepair.data.log import Log, Values
+from truepair.data.log import Log, Values, positions
 from truepair.data.rows.pairs import interactions_of
 from truepair.data.split import Mask, Split, counted_note
 from truepair.errors import InputError, check_choice, check_number, check_whole
 from truepair.randomness import random_bits, random_order, stream_key
+from truepair.storage.types import Array
+
+_MOST_SEED = 2**63 - 1
 
 # --- recipes ---------------------------------------------------------------------------------------
 
@@ -34,6 +34,7 @@ def split_random(interactions: Interactions, test: float = 0.2, valid: float = 0
 
     Sizes are ⌊n·share + ½⌋. A user may have no pair left in train; the notes count such users.
 
+    >>> from truepair.data.ids import IdMap
     >>> split_random(Interactions(np.arange(10), np.arange(10), IdMap.range(10), IdMap.range(10)), valid=0.5)
     <Split random(test=0.2, valid=0.5, seed=0): 10 users x 10 items, pairs: train 4, valid 4, test 2
       note: 4 valid pairs of 4 items that train does not have
@@ -57,11 +58,11 @@ def split_random_per_user(
     to validation. Every user keeps at least one pair in train. A user with few pairs may have none in test,
     since one of two pairs would be half of them; the notes count such users.
     """
-    test, valid, seed = _check_test(test), _check_valid(valid), _check_seed(seed)
+    test, valid, seed = check_shares(test, valid, seed)
     n = interactions.user_counts
-    n_test = _at_most_all_but_one(_share_of(n, test), n)
-    n_valid = _at_most_all_but_one(_share_of(n - n_test, valid), n - n_test)
-    position = _position_in_user(interactions, random_bits(draw_key(seed, "test"), len(interactions)))
+    n_test = last_counts(n, test)
+    n_valid = last_counts(n - n_test, valid)
+    position = positions(interactions.users, random_bits(draw_key(seed, "test"), len(interactions)))
     recipe = f"random_per_user(test={test}, valid={valid}, seed={seed})"
     none = int(((n > 1) & (n_test == 0)).sum())
     remarks = (*_single_pair_note(n), *counted_note(none, "user", "with too few pairs to have one in test"))
@@ -76,13 +77,13 @@ def split_leave_last_out(interactions: Interactions, last: int = 1, valid: int =
     test. Pairs of equal time are in the order of the source; where that is not known, in a random order fixed
     by the seed. Later events of pairs in train are not judged; the notes count them.
     """
-    last, seed = check_whole("last", last, 1), _check_seed(seed)
+    last, seed = check_whole("last", last, 1), check_whole("seed", seed, 0, _MOST_SEED)
     valid = check_whole("valid", valid, 0, remedy="Here it is a number of pairs per user, not a share.")
     recipe = f"leave_last_out(last={last}, valid={valid}, seed={seed})"
     time, log = _times(interactions, "split_leave_last_out"), interactions.stored_log
     n = interactions.user_counts if log is None else _new_pairs(log)
-    n_test = _at_most_all_but_one(np.full_like(n, last), n)
-    n_valid = _at_most_all_but_one(np.full_like(n, valid), n - n_test)
+    n_test = _at_most_all_but_one(last, n)
+    n_valid = _at_most_all_but_one(valid, n - n_test)
     short = int(((n > 1) & (n_test + n_valid < last + valid)).sum())
     remarks = (
         *_single_pair_note(n),
@@ -92,9 +93,8 @@ def split_leave_last_out(interactions: Interactions, last: int = 1, valid: int =
         in_test = _last_events(log, n_test)
         in_valid = _last_events(log, n_test + n_valid) & ~in_test if valid else None
         return cut_log(interactions, log, in_test, in_valid, recipe, remarks)
-    from_the_end = (n - 1)[interactions.users] - _position_in_user(
-        interactions, _ties(interactions, seed), time
-    )
+    place = positions(interactions.users, _ties(interactions, seed), time)
+    from_the_end = (n - 1)[interactions.users] - place
     return _split_by_position(interactions, from_the_end, n_test, n_valid if valid else None, recipe, remarks)
 
 
@@ -111,7 +111,7 @@ def split_temporal(
     """
     if at is not None and test is not None:
         raise InputError(f"test = {test!r} and at = {at!r} both say where to split; pass one of them.")
-    share, valid = _check_test(0.2 if test is None else test), _check_valid(valid)
+    share, valid, _ = check_shares(0.2 if test is None else test, valid)
     time, log = clock_times(interactions, "split_temporal"), interactions.stored_log
     likes = np.ones(len(time), dtype=bool)
     if log is not None:
@@ -132,7 +132,7 @@ def k_folds(interactions: Interactions, k: int = 5, valid: float = 0.0, seed: in
 
     `valid` is a random share of each split's remaining train pairs.
     """
-    n, valid, seed = len(interactions), _check_valid(valid), _check_seed(seed)
+    n, valid, seed = len(interactions), _check_valid(valid), check_whole("seed", seed, 0, _MOST_SEED)
     k = check_whole("k", k, 2, max(n, 2), f"There are {n:,} pairs, and each fold needs at least one.")
     fold_of = np.empty(n, dtype=np.int64)
     fold_of[random_order(draw_key(seed, "test"), n)] = np.arange(n) % k
@@ -160,7 +160,7 @@ def split_given(
     Without `valid`, a random share `holdout` of the train pairs can become the validation part. A pair in
     two parts raises an error; with `overlap="drop"` it stays in train (in test, if it is in valid and test).
     """
-    holdout, seed = _check_valid(holdout, "holdout"), _check_seed(seed)
+    holdout, seed = _check_valid(holdout, "holdout"), check_whole("seed", seed, 0, _MOST_SEED)
     check_choice("overlap", overlap, ("error", "drop"))
     if valid is not None and holdout:
         raise InputError(
@@ -191,13 +191,13 @@ def last_of_each_user(interactions: Interactions, share: float, seed: int) -> Ma
     or in a random one where that is not known."""
     n = interactions.user_counts
     time = _times(interactions, "hold_out = 'last'")
-    position = _position_in_user(interactions, _ties(interactions, seed), time)
+    position = positions(interactions.users, _ties(interactions, seed), time)
     return position >= (n - last_counts(n, share))[interactions.users]
 
 
 def last_counts(n: Codes, share: float) -> Codes:
     """How many of each user's n pairs are the last ones: min(⌊n·share + ½⌋, n-1)."""
-    return _at_most_all_but_one(_share_of(n, share), n)
+    return _at_most_all_but_one(np.floor(n * share + 0.5).astype(np.int64), n)
 
 
 def later_events(log: Log, how: str, share: float) -> Mask:
@@ -258,7 +258,7 @@ def _last_events(log: Log, n: Codes) -> Mask:
     return np.asarray(np.arange(len(log)) >= starts[log.users])
 
 
-def _ties(interactions: Interactions, seed: int) -> npt.NDArray[np.unsignedinteger[Any]]:
+def _ties(interactions: Interactions, seed: int) -> Array:
     """The order of pairs of equal time: that of the source, or a random one if it is not known."""
     known = interactions.origin.places
     return random_bits(draw_key(seed, "ties"), len(interactions)) if known is None else known
@@ -284,12 +284,7 @@ def draw_key(seed: int, draw: str, fold: int = 0) -> int:
     return stream_key(seed, int.from_bytes(b"split", "big"), int.from_bytes(draw.encode(), "big"), fold)
 
 
-def _share_of(n: Codes, share: float) -> Codes:
-    counts: Codes = np.floor(n * share + 0.5).astype(np.int64)
-    return counts
-
-
-def _at_most_all_but_one(wanted: Codes, n: Codes) -> Codes:
+def _at_most_all_but_one(wanted: Codes | int, n: Codes) -> Codes:
     return np.minimum(wanted, np.maximum(n - 1, 0))
 
 
@@ -299,15 +294,6 @@ def _draw_share(among: Mask, share: float, key: int) -> Mask:
     chosen = np.zeros_like(among)
     chosen[rows[random_order(key, len(rows))[: int(len(rows) * share + 0.5)]]] = True
     return chosen
-
-
-def _position_in_user(whole: Interactions, ties: npt.NDArray[Any], time: Values | None = None) -> Codes:
-    """Each row's position 0 … n_u - 1 among its user's rows, ordered by time (if given), then by `ties`."""
-    # Rows are sorted by user, so sorting by user again only permutes rows within each user's block.
-    order = np.lexsort((ties, whole.users) if time is None else (ties, time, whole.users))
-    position = np.empty(len(whole), dtype=np.int64)
-    position[order] = np.arange(len(whole)) - whole.indptr[whole.users]
-    return position
 
 
 def _latest(time: Values, among: Mask, share: float) -> Mask:
@@ -351,22 +337,7 @@ def _with_common_ids(parts: dict[str, Interactions]) -> dict[str, Interactions]:
     users, items = parts["train"].user_ids, parts["train"].item_ids
     for part in parts.values():
         users, items = users.union(part.user_ids, "user"), items.union(part.item_ids, "item")
-    return {name: _recode(part, users, items) for name, part in parts.items()}
-
-
-def _recode(part: Interactions, user_ids: IdMap, item_ids: IdMap) -> Interactions:
-    if part.user_ids is user_ids and part.item_ids is item_ids:
-        return part
-    users, items = user_ids.find(part.user_ids, "user"), item_ids.find(part.item_ids, "item")
-    recoded = replace(
-        part,
-        users=users[part.users],
-        items=items[part.items],
-        user_ids=user_ids,
-        item_ids=item_ids,
-        disliked=part.recoded_dislikes(users, items, len(item_ids)),
-    )
-    return recoded.made_from(part.recoded_origin(users, items, user_ids, item_ids))
+    return {name: part.among(users, items) for name, part in parts.items()}
 
 
 def _without_overlap(
@@ -396,33 +367,23 @@ def _single_pair_note(n: Codes) -> tuple[str, ...]:
 
 def _size_note(name: str, rows: Mask, n: int, share: float) -> tuple[str, ...]:
     got, wanted = int(rows.sum()), int(n * share + 0.5)
-    return (
-        counted_note(got, f"{name} pair", f"instead of {wanted:,}: equal times stay together")
-        if got > wanted
-        else ()
-    )
+    note = counted_note(got, f"{name} pair", f"instead of {wanted:,}: equal times stay together")
+    return note if got > wanted else ()
 
 
 # --- checks ----------------------------------------------------------------------------------------
 
 
-def check_shares(test: float, valid: float, seed: int) -> tuple[float, float, int]:
+def check_shares(test: float, valid: float, seed: int = 0) -> tuple[float, float, int]:
     """The options of `split_random`, checked."""
-    return _check_test(test), _check_valid(valid), _check_seed(seed)
-
-
-def _check_test(share: float) -> float:
     remedy = "It is the share of all pairs that becomes the test part."
-    return check_number("test", share, 0, 1, open_low=True, open_high=True, remedy=remedy)
+    test = check_number("test", test, 0, 1, open_low=True, open_high=True, remedy=remedy)
+    return test, _check_valid(valid), check_whole("seed", seed, 0, _MOST_SEED)
 
 
 def _check_valid(share: float, name: str = "valid") -> float:
     remedy = "It is the share of train pairs that becomes the validation part; 0 means none."
     return check_number(name, share, 0, 1, open_high=True, remedy=remedy)
-
-
-def _check_seed(seed: int) -> int:
-    return check_whole("seed", seed, 0, 2**63 - 1)
 
 
 def _check_some_users_shared(train: Interactions, test: Interactions) -> None:

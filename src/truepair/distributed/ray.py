@@ -12,16 +12,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from truepair.distributed.worker import (
-    arguments_of,
-    check_start,
+    checked_arguments,
     cluster_module,
     fitted,
     train,
     worker_errors,
 )
+from truepair.storage.types import Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,9 +41,9 @@ def fit(
     workers: int = 2,
     use_gpu: bool = False,
     restarts: int = 0,
-    scaling_config: Any = None,
-    run_config: Any = None,
-    **options: Any,
+    scaling_config: object = None,
+    run_config: object = None,
+    **options: object,
 ) -> Any:
     """Train one model on `workers` workers of Ray, write it to `output`, and return it, a `Recommender`.
 
@@ -52,25 +53,21 @@ def fit(
     started again up to `restarts` times, and go on from the checkpoint beside `output`. `scaling_config` and
     `run_config` are Ray's own; the first replaces `workers` and `use_gpu`, the second `restarts`.
     """
-    check_start(source, output, workers)
+    config = checked_arguments(source, output, workers, use_gpu, options)
     api, torch_api = _ray("ray.train"), _ray("ray.train.torch")
     if scaling_config is None:
         scaling_config = api.ScalingConfig(num_workers=workers, use_gpu=use_gpu)
     if run_config is None:
         run_config = api.RunConfig(failure_config=api.FailureConfig(max_failures=restarts))
-    given = arguments_of(Path(source).absolute(), Path(output).absolute(), use_gpu, options)
     trainer = torch_api.TorchTrainer(
-        train,
-        train_loop_config={"arguments": given},
-        scaling_config=scaling_config,
-        run_config=run_config,
+        train, train_loop_config=config, scaling_config=scaling_config, run_config=run_config
     )
     with worker_errors("Ray"):
         trainer.fit()
     return fitted(output)
 
 
-def write_prepared(dataset: Any, folder: str | Path, **options: Any) -> Interactions | Split:
+def write_prepared(dataset: Table, folder: str | Path, **options: object) -> Interactions | Split:
     """Write a prepared folder from a dataset of Ray Data, which is then opened.
 
     The cluster sorts the rows; this process streams them into the arrays, and has only the ids in memory. The
@@ -101,7 +98,7 @@ def write_prepared(dataset: Any, folder: str | Path, **options: Any) -> Interact
         return asked.write(tables)
 
 
-def _with_numbers(rows: Any, data: Any) -> Any:
+def _with_numbers(rows: Table, data: ModuleType) -> Table:
     """The dataset with the column `row`, which rises in its order."""
     from truepair.distributed.tables import numbered
 

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from truepair.distributed.worker import (
-    arguments_of,
-    check_start,
+    checked_arguments,
     cluster_module,
     fitted,
     train_or_say,
     worker_errors,
 )
 from truepair.errors import TrainingError
+from truepair.storage.types import Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,7 +42,7 @@ def fit(
     workers: int = 2,
     use_gpu: bool = False,
     local_mode: bool = False,
-    **options: Any,
+    **options: object,
 ) -> Any:
     """Train one model on `workers` tasks of Spark, write it to `output`, and return it, a `Recommender`.
 
@@ -52,19 +52,18 @@ def fit(
     a task fails, the same call goes on from the checkpoint beside `output`. `local_mode` starts the workers
     on the driver's machine.
     """
-    check_start(source, output, workers)
+    config = checked_arguments(source, output, workers, use_gpu, options)
     distributor = _spark("pyspark.ml.torch.distributor").TorchDistributor(
         num_processes=workers, local_mode=local_mode, use_gpu=use_gpu
     )
-    given = arguments_of(Path(source).absolute(), Path(output).absolute(), use_gpu, options)
     with worker_errors("Spark"):
-        problem = distributor.run(train_or_say, {"arguments": given})
+        problem = distributor.run(train_or_say, config)
     if problem:
         raise TrainingError(f"a worker of Spark failed: {problem}")
     return fitted(output)
 
 
-def write_prepared(table: Any, folder: str | Path, **options: Any) -> Interactions | Split:
+def write_prepared(table: Table, folder: str | Path, **options: object) -> Interactions | Split:
     """Write a prepared folder from a DataFrame of Spark, which is then opened.
 
     The cluster sorts the rows and writes them as Parquet beside `folder`, which all machines must reach; this
@@ -96,7 +95,7 @@ def _address(path: Path) -> str:
     return f"file:///{path.as_posix().lstrip('/')}"
 
 
-def _sorted(table: Any, asked: Writing) -> Any:
+def _sorted(table: Table, asked: Writing) -> Table:
     """The columns under the names of their roles, sorted by pair, then in the order of the table."""
     functions = _spark("pyspark.sql.functions")
     by_position = table.toDF(*map(str, range(len(table.columns))))  # names may have dots, or occur twice

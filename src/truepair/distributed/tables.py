@@ -20,6 +20,7 @@ from truepair.data.reading import ReadOptions
 from truepair.data.sources.file_opening import expanded
 from truepair.data.split import Split
 from truepair.errors import InputError, did_you_mean
+from truepair.storage.types import Table
 
 OPTIONS = ("user", "item", *EXTRA, "min_rating", "duplicates")
 """The options of `prepare_interactions` that `write_prepared` takes, beside those of a split."""
@@ -78,7 +79,7 @@ def _unknown(name: str) -> InputError:
     return InputError(f"{name!r} is no option of write_prepared.{hint}")
 
 
-def role_columns(table: Any, columns: Mapping[str, str]) -> pa.Table:
+def role_columns(table: Table, columns: Mapping[str, str]) -> pa.Table:
     """The columns of these names, under the names of their roles."""
     return pa.table({role: table[name] for role, name in columns.items()})
 

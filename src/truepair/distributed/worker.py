@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from truepair.errors import InputError, TrainingError, TruepairError, check_whole
 
 
 def arguments_of(
-    source: str | Path, output: str | Path, use_gpu: bool, options: Mapping[str, Any]
+    source: str | Path, output: str | Path, use_gpu: bool, options: Mapping[str, object]
 ) -> list[str]:
     """The arguments of `truepair fit`; options have the names of the command line, with underscores.
 
@@ -32,7 +33,7 @@ def arguments_of(
     return found
 
 
-def cluster_module(cluster: str, name: str) -> Any:
+def cluster_module(cluster: str, name: str) -> ModuleType:
     """A module of Ray or Spark, or an error that names the extra."""
     try:
         return import_module(name)
@@ -43,20 +44,20 @@ def cluster_module(cluster: str, name: str) -> Any:
         ) from error
 
 
-def train(config: Mapping[str, Any]) -> None:
+def train(config: Mapping[str, list[str]]) -> None:
     """On each rank, in the environment that torchrun makes: run the command; its errors are raised."""
     # by name, as torchrun does it: the commands come after this package
     typer, commands = import_module("typer"), import_module("truepair.cli.main")
     command = typer.main.get_command(commands.app)
     try:
-        with command.make_context("truepair", list(config["arguments"])) as context:
+        with command.make_context("truepair", config["arguments"]) as context:
             command.invoke(context)
     except typer.Exit as ended:
         if ended.exit_code:
             raise ended.__cause__ or TrainingError(f"truepair fit ended with {ended.exit_code}") from None
 
 
-def train_or_say(config: Mapping[str, Any]) -> str | None:
+def train_or_say(config: Mapping[str, list[str]]) -> str | None:
     """The same for clusters that keep errors to their logs: what went wrong is returned."""
     try:
         train(config)
@@ -70,8 +71,10 @@ def fitted(output: str | Path) -> Any:
     return import_module("truepair.recommender.estimator").Recommender.load(output)
 
 
-def check_start(source: str | Path, output: str | Path, workers: int) -> None:
-    """Raise for what no cluster can start."""
+def checked_arguments(
+    source: str | Path, output: str | Path, workers: int, use_gpu: bool, options: Mapping[str, object]
+) -> dict[str, list[str]]:
+    """What each rank is given: the arguments of the command; an error for what no cluster can start."""
     check_whole("workers", workers, 1)
     if not Path(output).expanduser().parent.is_dir():
         raise InputError(
@@ -79,6 +82,7 @@ def check_start(source: str | Path, output: str | Path, workers: int) -> None:
         )
     if not Path(source).expanduser().exists():
         raise InputError(f"there is no {source}; give a prepared folder or file that all machines can read.")
+    return {"arguments": arguments_of(Path(source).absolute(), Path(output).absolute(), use_gpu, options)}
 
 
 @contextmanager

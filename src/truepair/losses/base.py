@@ -7,7 +7,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum, auto
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -64,11 +64,16 @@ class Family(NamedTuple):
 # --- parameters ----------------------------------------------------------------------------------------
 
 
+Search = Mapping[str, Any]
+_Word = TypeVar("_Word", bound=str)
+_Default = TypeVar("_Default")
+
+
 class Parameter(NamedTuple):
     """What is known about a field of a loss besides its type and default."""
 
     check: Callable[[str, Any], object]  # (name, value) -> the checked value, or an error
-    search: Mapping[str, Any] | None = None  # what a tuner searches, as in a TOML file; None: nothing
+    search: Search | None = None  # what a tuner searches, as in a TOML file; None: nothing
     is_number: bool = False  # whether kernels get it
     inverse: bool = False  # whether kernels get 1 / value, under the name inverse_NAME
     full_only: bool = False  # whether engines that sample items have nothing but its default
@@ -85,10 +90,10 @@ def number(
     *,
     open_low: bool = False,
     open_high: bool = False,
-    search: Mapping[str, Any] | None = None,
+    search: Search | None = None,
     inverse: bool = False,
     full_only: bool = False,
-) -> Any:
+) -> float:
     """A field that is a finite number within bounds."""
 
     def check(name: str, value: object) -> float:
@@ -97,7 +102,7 @@ def number(
     return _field(default, Parameter(check, search, True, inverse, full_only))
 
 
-def choice(default: str, *others: str, search: bool = False) -> Any:
+def choice(default: _Word, *others: _Word, search: bool = False) -> _Word:
     """A field that is one of these words."""
     words = [default, *others]
 
@@ -107,11 +112,11 @@ def choice(default: str, *others: str, search: bool = False) -> Any:
     return _field(default, Parameter(check, {"values": words} if search else None))
 
 
-def _field(default: object, parameter: Parameter) -> Any:
+def _field(default: _Default, parameter: Parameter) -> _Default:
     return dataclasses.field(default=default, metadata={"parameter": parameter})
 
 
-def temperature_field() -> Any:
+def temperature_field() -> float:
     """The field `temperature` of the softmax losses: scores are divided by it."""
     return number(1.0, 0, open_low=True, inverse=True, search={"low": 0.05, "high": 2.0, "log": True})
 

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,8 +22,9 @@ from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError, check_number, check_type, check_whole, settle
 from truepair.models.encoders import ENCODERS, Encoder
-from truepair.models.factor_matrices import Rows, by_columns, check_room, n_rows, take_rows, unit_rows
+from truepair.models.factor_matrices import Rows, by_columns, check_room
 from truepair.randomness import random_order
+from truepair.storage.types import Array
 
 _TIE_KEY = 0x1733  # never changes: every run keeps the same ones of equally similar items
 _BLOCK = 512  # items whose similarities to all others are in memory at a time
@@ -37,6 +38,7 @@ class ClosedForm(ABC):
     the user's own, so that the scores of all users are alike in size and folding in stays exact.
     """
 
+    learns_from_features: ClassVar[bool] = False
     has_term: ClassVar[bool] = False
     """Whether scores are the same for all users, and not sums of weights over a history."""
     sparse_items: ClassVar[bool] = True
@@ -46,27 +48,8 @@ class ClosedForm(ABC):
         check_type("interactions", interactions, Interactions, "read it with read_interactions")
         if not len(interactions):
             raise InputError("there are no interactions to learn from; give at least one pair.")
-        return self.rows(interactions), self._items(interactions, torch.device(device))
-
-    def rows(self, history: Interactions) -> Rows:
-        """The rows of these users, known or new: their histories."""
-        return history.weighted_csr()
-
-    def width(self, n_items: int) -> int:
-        """The number of columns."""
-        return n_items
-
-    def alike(self, items: Rows, codes: Codes) -> tuple[Rows, Rows]:
-        """Two matrices whose dot products are the similarities of these items to all items.
-
-        The similarity of j to i is the weight of i in the row of j: how much i adds to the score of j.
-        """
-        n = self.width(n_rows(items))
-        return take_rows(items, codes), sp.csr_array(sp.eye_array(n, dtype=np.float32))
-
-    def alike_users(self, users: Rows) -> Rows:
-        """The matrix whose rows' dot products are the similarities of users: cosines of their histories."""
-        return unit_rows(users)
+        users = torch.ones(interactions.n_users, 1) if self.has_term else interactions.weighted_csr()
+        return users, self._items(interactions, torch.device(device))
 
     @abstractmethod
     def _items(self, interactions: Interactions, device: torch.device) -> Rows:
@@ -80,30 +63,8 @@ class Popular(ClosedForm):
     has_term: ClassVar[bool] = True
     sparse_items: ClassVar[bool] = False
 
-    def rows(self, history: Interactions) -> Rows:
-        """A single 1 for each user."""
-        return torch.ones(history.n_users, 1)
-
-    def width(self, n_items: int) -> int:
-        """One column."""
-        return 1
-
-    def alike(self, items: Rows, codes: Codes) -> tuple[Rows, Rows]:
-        """Raise: this model has no similarities of items."""
-        raise _no_similarity("items")
-
-    def alike_users(self, users: Rows) -> Rows:
-        """Raise: this model gives every user the same row."""
-        raise _no_similarity("users")
-
     def _items(self, interactions: Interactions, device: torch.device) -> Rows:
         return torch.tensor(interactions.item_counts, dtype=torch.float32, device=device)[:, None]
-
-
-def _no_similarity(what: str) -> InputError:
-    return InputError(
-        f"encoder 'popular' has no similarities of {what}; use another encoder, such as 'itemknn' or 'mf'."
-    )
 
 
 @dataclass(frozen=True)
@@ -133,9 +94,7 @@ class ItemKNN(ClosedForm):
             blocks.append(self._nearest(together, start, counts, rank))
         return sp.csr_array(sp.vstack(blocks, format="csr"))  # row j: its neighbours
 
-    def _nearest(
-        self, together: sp.csr_array, start: int, counts: npt.NDArray[Any], rank: Codes
-    ) -> sp.csr_array:
+    def _nearest(self, together: sp.csr_array, start: int, counts: Array, rank: Codes) -> sp.csr_array:
         """The similarities of the items start, start + 1, … to their neighbours, [b, n_items]."""
         codes = start + np.repeat(np.arange(together.shape[0]), np.diff(together.indptr))
         norms = np.sqrt(counts[codes] * counts[together.indices])
@@ -150,7 +109,7 @@ class ItemKNN(ClosedForm):
         return sp.csr_array((similarity[kept].astype(np.float32), place), shape=together.shape)
 
 
-def _pair_weights(data: Interactions) -> tuple[sp.csr_array, npt.NDArray[Any]]:
+def _pair_weights(data: Interactions) -> tuple[sp.csr_array, Array]:
     """Ones and the number of users of each item; or weights, 1 in the mean, and sums of their squares."""
     weights = mean_one(data)
     if weights is None:
@@ -196,41 +155,47 @@ class EASE(ClosedForm):
     item_power: float = 0.0
 
     def __post_init__(self) -> None:
-        powers = {
-            name: check_number(name, getattr(self, name), 0, 1) for name in ("user_power", "item_power")
-        }
-        settle(self, l2=check_number("l2", self.l2, 0, open_low=True), **powers)
+        settle(
+            self,
+            l2=check_number("l2", self.l2, 0, open_low=True),
+            user_power=check_number("user_power", self.user_power, 0, 1),
+            item_power=check_number("item_power", self.item_power, 0, 1),
+        )
 
     def _items(self, interactions: Interactions, device: torch.device) -> Rows:
-        for precision in self._precisions(interactions):
+        weighted, scale = self._weighted_matrix(interactions)
+        row_sums = weighted.T @ (weighted @ np.ones(interactions.n_items)) * scale
+        condition = row_sums.max() / self.l2 + 1  # no less than that of XᵀX + l2·I
+        for precision in (torch.float32, torch.float64):
+            if condition * torch.finfo(precision).eps >= 0.01:
+                continue
             room = 3 * precision.itemsize * interactions.n_items**2
             remedy = "keep fewer items (core=…), or use another encoder, such as 'itemknn' or 'mf'"
             check_room(f"EASE of {interactions.n_items:,} items", room, device, remedy)
-            found = self._solve(interactions, device, precision)
+            found = self._solve(weighted, scale, interactions.item_counts, device, precision)
             if found is not None:
                 return found
         raise InputError(f"l2 = {self.l2:g} is too low: XᵀX + l2·I cannot be inverted; raise l2.")
 
-    def _precisions(self, interactions: Interactions) -> list[torch.dtype]:
-        """The precisions that suffice, fastest first; the condition number is at most (‖XᵀX‖ + l2) / l2."""
-        weighted, scale = self._weighted_matrix(interactions)
-        row_sums = weighted.T @ (weighted @ np.ones(interactions.n_items)) * scale
-        condition = row_sums.max() / self.l2 + 1
-        return [p for p in (torch.float32, torch.float64) if condition * torch.finfo(p).eps < 0.01]
-
     def _weighted_matrix(self, data: Interactions) -> tuple[sp.csr_array, float]:
         """The weighted X, and the factor that gives its Gram matrix the trace of XᵀX."""
-        users, items = (np.maximum(counts, 1.0) for counts in (data.user_counts, data.item_counts))
-        by_user, by_item = users**-self.user_power, items**-self.item_power
+        by_user = np.maximum(data.user_counts, 1.0) ** -self.user_power
+        by_item = np.maximum(data.item_counts, 1.0) ** -self.item_power
         values = by_user[data.users] * by_item[data.items]
         if (weights := mean_one(data)) is not None:
             values = values * weights
         scale = len(data) / float(values @ values)
         return sp.csr_array((values, data.items, data.indptr), shape=(data.n_users, data.n_items)), scale
 
-    def _solve(self, data: Interactions, device: torch.device, precision: torch.dtype) -> Tensor | None:
+    def _solve(
+        self,
+        weighted: sp.csr_array,
+        scale: float,
+        item_counts: Codes,
+        device: torch.device,
+        precision: torch.dtype,
+    ) -> Tensor | None:
         """Bᵀ as a view of B; None if XᵀX + l2·I has no Cholesky factor in this precision."""
-        weighted, scale = self._weighted_matrix(data)
         matrix = _gram(weighted, device, precision).mul_(scale)
         matrix.diagonal().add_(self.l2)
         matrix, info = torch.linalg.cholesky_ex(matrix)  # each line frees the matrix of the previous one
@@ -240,8 +205,8 @@ class EASE(ClosedForm):
         matrix.div_(-matrix.diagonal().clone())  # B_ij = -P_ij / P_jj
         matrix.fill_diagonal_(0.0)
         if self.item_power:
-            by_item = torch.as_tensor(np.maximum(data.item_counts, 1.0) ** self.item_power, device=device)
-            matrix.mul_(by_item.to(precision)).div_(by_item.to(precision)[:, None])
+            by_item = torch.as_tensor(np.maximum(item_counts, 1.0) ** self.item_power).to(matrix)
+            matrix.mul_(by_item).div_(by_item[:, None])
         matrix = matrix.float().add_(0.0)  # -0 becomes 0
         return by_columns(matrix.T) if bool(matrix.isfinite().all()) else None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F  # noqa: N812, the name everybody uses
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from truepair.data.interactions import Interactions
 from truepair.data.tables.features import Features
 from truepair.errors import InputError, check_choice, check_number, check_whole, settle
-from truepair.models.sparse_products import Graph, SparseMatrix
+from truepair.models.sparse_products import Graph, product, with_transpose
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,7 @@ class Encoder:
     last column for it: 1 for users, the addition for items.
     """
 
+    learns_from_features: ClassVar[bool] = False
     dim: int = 64
     scoring: Literal["dot", "cosine"] = "dot"
     temperature: float = 1.0
@@ -45,8 +46,8 @@ class Encoder:
 
     def start(self, interactions: Interactions, seed: int, device: torch.device) -> StartedEncoder:
         """Initial parameters on `device`: Xavier normal, determined by the seed."""
-        size = interactions.n_users, interactions.n_items
-        return StartedEncoder(self, *size, seed, addition=self.addition(interactions)).to(device)
+        size, addition = (interactions.n_users, interactions.n_items), self.addition(interactions)
+        return StartedEncoder(self, *size, seed, addition=addition).to(device)
 
     def addition(self, interactions: Interactions) -> Tensor | None:
         """The term added to all scores of each item, [n_items, 1]; None without `popularity`."""
@@ -96,6 +97,7 @@ class Hybrid(Encoder):
     (`l2_users`, `l2_items`) act on the free vectors only, so that they leave more to the features.
     """
 
+    learns_from_features: ClassVar[bool] = True
     user_features: Features | None = field(default=None, repr=False)
     item_features: Features | None = field(default=None, repr=False)
 
@@ -170,10 +172,10 @@ class StartedHybrid(StartedEncoder):
         size, addition = (interactions.n_users, interactions.n_items), encoder.addition(interactions)
         super().__init__(encoder, *size, seed, addition=addition)
         generator = torch.Generator().manual_seed(seed + 1)
-        self.tables: dict[str, SparseMatrix] = {}
+        self.tables: dict[str, tuple[Tensor, Tensor]] = {}
         for name, features in (("user", encoder.user_features), ("item", encoder.item_features)):
             if features is not None and features.matrix.shape[1]:
-                self.tables[name] = SparseMatrix(features.matrix, device)
+                self.tables[name] = with_transpose(features.matrix, device)
                 vectors = _xavier_normal(features.matrix.shape[1], encoder.dim, generator)
                 self.register_parameter(f"{name}_features", nn.Parameter(vectors))
 
@@ -183,11 +185,7 @@ class StartedHybrid(StartedEncoder):
     def _with_features(self, side: str, vectors: Tensor) -> Tensor:
         if side not in self.tables:
             return vectors
-        return vectors + self.tables[side] @ self.get_parameter(f"{side}_features")
-
-    def feature_vectors(self) -> dict[str, Tensor]:
-        """Copies of the features' vectors, by side: "user", "item"."""
-        return {side: self.get_parameter(f"{side}_features").detach().clone() for side in self.tables}
+        return vectors + product(*self.tables[side], self.get_parameter(f"{side}_features"))
 
 
 def _xavier_normal(n: int, dim: int, generator: torch.Generator) -> Tensor:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +32,14 @@ def take_rows(matrix: Rows, codes: Codes) -> Rows:
     if len(codes) == n_rows(matrix) and (np.diff(codes) == 1).all():
         return matrix
     return matrix[codes] if isinstance(matrix, sp.csr_array) else matrix[torch.from_numpy(codes)]
+
+
+def placed_rows(matrix: Tensor, rows: Codes) -> Tensor:
+    """A copy of these rows, in this order; zeros for -1."""
+    found = matrix.new_zeros(len(rows), *matrix.shape[1:])
+    known = np.flatnonzero(rows >= 0)
+    found[torch.from_numpy(known)] = matrix[torch.from_numpy(rows[known])]
+    return found
 
 
 def unit_rows(matrix: Rows) -> Rows:
@@ -85,13 +95,11 @@ def free_bytes(device: torch.device) -> int | None:
     if device.type == "cuda":
         unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return int(torch.cuda.mem_get_info(device)[0]) + unused
-    try:
-        lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
-        return int(lines["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError, ValueError):  # not Linux: the total memory
-        names = getattr(os, "sysconf_names", {})
-        known = {"SC_PHYS_PAGES", "SC_PAGE_SIZE"} <= set(names)
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if known else None
+    with suppress(OSError):
+        if found := re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text()):
+            return int(found[1]) * 1024
+    known = {"SC_PHYS_PAGES", "SC_PAGE_SIZE"} <= set(getattr(os, "sysconf_names", {}))
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if known else None  # the total memory
 
 
 def check_room(what: str, n_bytes: int, device: torch.device, remedy: str) -> None:

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from truepair.data.tables.features import FeatureEncoding, Features
-from truepair.errors import InputError
 from truepair.models.factor_matrices import check_room
 from truepair.randomness import random_order
 
@@ -82,14 +81,3 @@ def _solved(x: sp.csr_array, targets: Floats, l2s: tuple[float, ...] | list[floa
 def _mean_cosine(predicted: Floats, targets: Floats) -> float:
     lengths = np.linalg.norm(predicted, axis=1) * np.linalg.norm(targets, axis=1)
     return float(np.mean((predicted * targets).sum(axis=1) / np.maximum(lengths, 1e-30)))
-
-
-def check_map(weights: Tensor, encoding: FeatureEncoding, width: int) -> None:
-    """Raise if a stored map is not of these features and this width."""
-    shape = (len(encoding.names) + 1, width)
-    if weights.dtype != torch.float32 or tuple(weights.shape) != shape:
-        raise InputError(
-            f"the map of features is {weights.dtype} of shape {tuple(weights.shape)}, not {shape}."
-        )
-    if not bool(weights.isfinite().all()):
-        raise InputError("the map of features holds NaN or infinity.")

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from truepair.data.ids import Codes
 from truepair.errors import settle
-from truepair.models.factor_matrices import Rows, by_columns, check_room, dot_rows, take_rows
+from truepair.models.factor_matrices import Rows, check_room, dot_rows, n_rows, take_rows
 
 Floats32 = np.ndarray[tuple[int], np.dtype[np.float32]]
 
@@ -58,6 +58,11 @@ class Scorer:
     def is_blend(self) -> bool:
         """Whether there are trained vectors and weights of a closed form."""
         return self.weights is not None and self.dim > 0
+
+    @property
+    def is_popularity(self) -> bool:
+        """Whether the scores are the same for all users."""
+        return self.weights is None and not self.dim
 
     @cached_property
     def columns(self) -> Rows:
@@ -112,9 +117,9 @@ class Scorer:
 
     def on_cpu(self) -> Scorer:
         """With all parts in main memory."""
-        parts = {name: getattr(self, name) for name in ("users", "items", "term", "weights")}
-        moved = {n: part.cpu() for n, part in parts.items() if isinstance(part, Tensor)}
-        return replace(self, **moved)  # type: ignore[arg-type]
+        term = None if self.term is None else self.term.cpu()
+        weights = self.weights.cpu() if isinstance(self.weights, Tensor) else self.weights
+        return replace(self, users=self.users.cpu(), items=self.items.cpu(), term=term, weights=weights)
 
     def take(self, users: Codes, items: Codes) -> Scorer:
         """The vectors and terms of these users and items; weights, which are between items, are left out."""
@@ -144,22 +149,10 @@ def trained_scorer(users: Tensor, items: Tensor, has_term: bool) -> Scorer:
     return Scorer(users[:, :-1].contiguous(), items[:, :-1].contiguous(), items[:, -1].contiguous())
 
 
-def stored_scorer(users: Rows, items: Rows, n_items: int, dim: int | None, has_term: bool) -> Scorer:
-    """The scorer of two matrices in which all parts lie side by side, as files of version 1 have them.
-
-    `dim` is None for a closed form.
-    """
-    if dim is None:
-        if isinstance(users, Tensor):  # popularity
-            nothing = users.new_zeros(len(users), 0), items.new_zeros(n_items, 0)  # type: ignore[union-attr]
-            return Scorer(*nothing, items[:, 0].contiguous())  # type: ignore[union-attr]
-        nothing = torch.zeros(users.shape[0], 0), torch.zeros(n_items, 0)
-        return Scorer(*nothing, history=users, weights=items)
-    if isinstance(users, Tensor):
-        assert isinstance(items, Tensor)
-        return trained_scorer(users, items, has_term)
-    assert isinstance(items, Tensor)
-    vectors = torch.from_numpy(users[:, n_items:].toarray())
-    own = trained_scorer(vectors, items[:, n_items:].contiguous(), has_term)
-    history = sp.csr_array(users[:, :n_items])
-    return replace(own, history=history, weights=by_columns(items[:, :n_items]))
+def closed_scorer(users: Rows, items: Rows) -> Scorer:
+    """The scorer of the two matrices of a closed form: a term, or histories and weights."""
+    nothing = torch.zeros(n_rows(users), 0), torch.zeros(n_rows(items), 0)
+    if isinstance(users, Tensor) and isinstance(items, Tensor):  # popularity
+        return Scorer(*nothing, items[:, 0].contiguous())
+    assert isinstance(users, sp.csr_array)
+    return Scorer(*nothing, history=users, weights=items)

@@ -15,20 +15,9 @@ from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 
 
-class SparseMatrix:
-    """A constant sparse matrix on a device, with its transpose for gradients."""
-
-    def __init__(self, matrix: sp.csr_array, device: torch.device) -> None:
-        self.matrix = torch_csr(matrix, device)  # [n, m]
-        self.transposed = torch_csr(sp.csr_array(matrix.T), device)  # [m, n]
-
-    def __matmul__(self, dense: Tensor) -> Tensor:
-        return _product(self.matrix, self.transposed, dense)
-
-    @property
-    def n_columns(self) -> int:
-        """m."""
-        return int(self.matrix.shape[1])
+def with_transpose(matrix: sp.csr_array, device: torch.device) -> tuple[Tensor, Tensor]:
+    """The matrix [n, m] and its transpose [m, n] on a device: `product` takes both, for gradients."""
+    return torch_csr(matrix, device), torch_csr(sp.csr_array(matrix.T), device)
 
 
 class Graph:
@@ -41,12 +30,11 @@ class Graph:
             (values, interactions.items, interactions.indptr),
             shape=(interactions.n_users, interactions.n_items),
         )
-        self.to_users = torch_csr(matrix, device)  # [n_users, n_items]
-        self.to_items = torch_csr(sp.csr_array(matrix.T), device)  # [n_items, n_users]
+        self.to_users, self.to_items = with_transpose(matrix, device)
 
     def spread(self, users: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
         """One hop: each vector becomes the weighted sum of its neighbours."""
-        return _product(self.to_users, self.to_items, items), _product(self.to_items, self.to_users, users)
+        return product(self.to_users, self.to_items, items), product(self.to_items, self.to_users, users)
 
 
 def edge_weights(
@@ -73,7 +61,8 @@ class _SparseProduct(torch.autograd.Function):
         return None, None, ctx.transposed @ gradients[0]
 
 
-def _product(matrix: Tensor, transposed: Tensor, dense: Tensor) -> Tensor:
+def product(matrix: Tensor, transposed: Tensor, dense: Tensor) -> Tensor:
+    """matrix @ dense, with gradients for `dense`."""
     result: Tensor = _SparseProduct.apply(matrix, transposed, dense)  # type: ignore[no-untyped-call]
     return result
 
@@ -90,5 +79,5 @@ def torch_csr(matrix: sp.csr_array, device: torch.device) -> Tensor:
             torch.tensor(matrix.data),
             size=matrix.shape,
             device=device,
-            check_invariants=True,
+            check_invariants=matrix.nnz > 0,  # it refuses the strides of NumPy's empty arrays
         )

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from truepair.data.ids import Codes
 from truepair.errors import InputError, check_whole, settle
+from truepair.models.factor_matrices import placed_rows
 
 
 class Side(NamedTuple):
@@ -22,9 +23,8 @@ class Side(NamedTuple):
 
     def take(self, rows: Codes) -> Side:
         """These rows, in this order; a row of -1 is new: all zeros."""
-        places = torch.from_numpy(rows)
-        first, second = (None if x is None else _taken(x, places) for x in (self.first, self.second))
-        return Side(_taken(self.vectors, places), first, second)
+        first, second = (None if x is None else placed_rows(x, rows) for x in (self.first, self.second))
+        return Side(placed_rows(self.vectors, rows), first, second)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,12 +72,6 @@ class Start:
         for tensor in (x for side in self.sides().values() for x in side if x is not None):
             digest.update(tensor.cpu().contiguous().numpy().tobytes())
         return digest.hexdigest()
-
-
-def _taken(tensor: Tensor, places: Tensor) -> Tensor:
-    if not len(tensor):
-        return tensor.new_zeros(len(places), tensor.shape[1])
-    return torch.where((places >= 0)[:, None], tensor[places.clamp(min=0)], tensor.new_zeros(()))
 
 
 def _check_side(name: str, side: Side, dim: int) -> None:

@@ -1,16 +1,11 @@
 """The prior τ: the share of positives among unlabelled pairs, estimated from the interactions alone."""
 
-from truepair.prior.estimate import LEVEL, METHODS, PriorEstimate, estimate_prior
-from truepair.prior.preparation import ESTIMATED, PreparedJob, prepare, prepare_many, with_estimated_prior
-
-__all__ = [
-    "ESTIMATED",
-    "LEVEL",
-    "METHODS",
-    "PreparedJob",
-    "PriorEstimate",
-    "estimate_prior",
-    "prepare",
-    "prepare_many",
-    "with_estimated_prior",
-]
+from truepair.prior.estimate import LEVEL as LEVEL
+from truepair.prior.estimate import METHODS as METHODS
+from truepair.prior.estimate import PriorEstimate as PriorEstimate
+from truepair.prior.estimate import estimate_prior as estimate_prior
+from truepair.prior.preparation import ESTIMATED as ESTIMATED
+from truepair.prior.preparation import PreparedJob as PreparedJob
+from truepair.prior.preparation import prepare as prepare
+from truepair.prior.preparation import prepare_many as prepare_many
+from truepair.prior.preparation import with_estimated_prior as with_estimated_prior

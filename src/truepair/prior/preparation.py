@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from truepair.data.interactions import Interactions
 from truepair.errors import TruepairError
 from truepair.losses import Loss
 from truepair.prior.estimate import PriorEstimate, estimate_prior
+from truepair.storage.types import Json
 from truepair.training import AUTO, Job, check_sampler
 
 ESTIMATED = "auto", "per-user"  # values of τ that are estimated from the data
@@ -19,7 +20,7 @@ class PreparedJob(NamedTuple):
     """A job whose loss is complete, and facts about the estimates for the model file."""
 
     job: Job
-    facts: dict[str, Any]
+    facts: Json
 
 
 def prepare(job: Job, *, engine: str = AUTO, progress: bool = False) -> PreparedJob:
@@ -50,7 +51,7 @@ def prepare_many(
 
 def with_estimated_prior(
     loss: Loss, train: Interactions, *, seed: int = 0, progress: bool = False
-) -> tuple[Loss, dict[str, Any] | None]:
+) -> tuple[Loss, Json | None]:
     """The loss with an estimated prior, and facts about the estimate; None if the loss needs no estimate.
 
     A resumed run must get the same prior, also on another machine. The short training therefore runs on the
@@ -64,7 +65,7 @@ def with_estimated_prior(
     return loss.with_prior(tau), _prior_facts(str(word), found)
 
 
-def _prior_facts(word: str, found: PriorEstimate) -> dict[str, Any]:
+def _prior_facts(word: str, found: PriorEstimate) -> Json:
     numbers = {"tau": found.tau, "low": found.low, "high": found.high, "separation": found.separation}
     facts = {name: _rounded(value) for name, value in (numbers | found.methods).items()}
     return {"asked": word, **facts, **({"failures": list(found.failures)} if found.failures else {})}

@@ -61,12 +61,13 @@ class Hidden(NamedTuple):
 
     def recoded(self, places: Codes) -> Hidden:
         """With places[i] for item i, and without the items whose place is -1."""
-        rows, items = self.pairs()  # rows in order
-        found = places[items]
+        counts, found = self.ends - self.starts, places[self.items[places_of(self.starts, self.ends)]]
         kept = found >= 0
-        counts = np.bincount(rows[kept], minlength=len(self.starts))
+        if not kept.all():
+            owners = np.repeat(np.arange(len(counts)), counts)
+            counts, found = np.bincount(owners[kept], minlength=len(counts)), found[kept]
         ends = np.cumsum(counts)
-        return Hidden(ends - counts, ends, read_only(found[kept]))
+        return Hidden(ends - counts, ends, read_only(found))
 
 
 def places_of(starts: Codes, ends: Codes) -> Codes:

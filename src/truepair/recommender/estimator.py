@@ -16,7 +16,6 @@ from truepair.evaluation import Evaluation, evaluate
 from truepair.evaluation.cold import Cold
 from truepair.models.factor_matrices import Rows
 from truepair.recommender import lists
-from truepair.recommender.automatic.settings_file import chosen_settings
 from truepair.recommender.features.new_items import add_items
 from truepair.recommender.features.tables import FeatureTables
 from truepair.recommender.fitting import fit_split
@@ -28,8 +27,10 @@ from truepair.recommender.new_users import fold_in_users
 from truepair.recommender.output import Output, output_of, to_output
 from truepair.recommender.updating.forget import forgotten
 from truepair.recommender.updating.update import updated
+from truepair.search.automatic import chosen_settings
 from truepair.spec import Spec
 from truepair.spec.parameters import Parameters
+from truepair.storage.types import Ids, Source, Table
 from truepair.training import Job
 
 Serving = Literal["popular", "separate", "error"]
@@ -87,12 +88,12 @@ class Recommender(Parameters):
     @property
     def spec(self) -> Spec:
         """The spec of the parameters, checked: raise if one is invalid, or is given and has no effect."""
-        return Spec.of(self.given())
+        return Spec.of(self.get_params())
 
     def job(self, interactions: Interactions) -> Job:
         """The training job that the parameters describe for these interactions."""
         disliked = interactions.disliked is not None
-        return Spec.of(self.given(), disliked=disliked, unused="drop").job(interactions)
+        return Spec.of(self.get_params(), disliked=disliked, unused="drop").job(interactions)
 
     def __repr__(self) -> str:
         given = [f"{name}={value!r}" for name, value in self.given().items()]
@@ -102,11 +103,11 @@ class Recommender(Parameters):
 
     def fit(
         self,
-        interactions: Any,
-        valid: Any = None,
+        interactions: Source | Split,
+        valid: Source = None,
         *,
-        item_features: Any = None,
-        user_features: Any = None,
+        item_features: Table = None,
+        user_features: Table = None,
         budget: str | float | None = None,
         checkpoint: str | Path | None = None,
         progress: bool = False,
@@ -132,7 +133,7 @@ class Recommender(Parameters):
         source = opened(interactions)
         train = source.train if isinstance(source, Split) else source
         if train.disliked is not None:
-            spec = Spec.of(self.given(), disliked=True)
+            spec = Spec.of(self.get_params(), disliked=True)
         split = split_for_fitting(source, valid, spec.validation, spec.settings.seed, spec.hold_out)
         if split.valid is None and self.patience not in ("auto", None):
             raise InputError(f"patience = {self.patience} has no effect: {self._nothing_held_out(spec)}.")
@@ -157,7 +158,7 @@ class Recommender(Parameters):
         *,
         ks: tuple[int, ...] = (5, 10, 20),
         cold: Cold = "popular",
-        candidates: Any = None,
+        candidates: Table = None,
     ) -> Evaluation:
         """Evaluate on a part of the split whose train part was fitted, by ranking the whole catalogue.
 
@@ -209,20 +210,20 @@ class Recommender(Parameters):
 
     def recommend(
         self,
-        users: Any = None,
+        users: Ids = None,
         k: int = 10,
         *,
         exclude_seen: bool = True,
-        exclude_items: Any = None,
-        only_items: Any = None,
-        items: Any = None,
-        where: Any = None,
+        exclude_items: Ids | Mapping[object, Ids] = None,
+        only_items: Ids = None,
+        items: Table = None,
+        where: object = None,
         quota: Mapping[str, int] | None = None,
         diversify: float = 0.0,
         explain: bool | int = False,
         unknown: Unknown = "error",
         cold: Serving = "popular",
-    ) -> Any:
+    ) -> Table:
         """A table of user, item, score, rank: the `k` best items of each user, best first.
 
         `users` is one id or several; without it, all users. A user gets fewer than k rows only if there are
@@ -251,12 +252,12 @@ class Recommender(Parameters):
         return to_output(pa.concat_tables(lists.recommend(self._fitted(), users, k, options)), self.output_)
 
     def recommend_in_parts(
-        self, users: Any = None, k: int = 10, *, part: int = 8192, **options: Any
+        self, users: Ids = None, k: int = 10, *, part: int = 8192, **options: Any
     ) -> Iterator[pa.Table]:
         """`recommend`, with its options, as Arrow tables of `part` users at a time, to write to a file."""
         return lists.recommend(self._fitted(), users, k, lists.ListOptions(**options), part)
 
-    def similar_items(self, items: Any, k: int = 10) -> Any:
+    def similar_items(self, items: Ids, k: int = 10) -> Table:
         """A table of item, similar, score, rank: the `k` items with the most similar vectors.
 
         The similarity is the cosine, without what all popular items have in common. For a closed form: the
@@ -264,15 +265,15 @@ class Recommender(Parameters):
         """
         return to_output(lists.Neighbours(self._fitted()).items(items, k), self.output_)
 
-    def similar_users(self, users: Any, k: int = 10) -> Any:
+    def similar_users(self, users: Ids, k: int = 10) -> Table:
         """A table of user, similar, score, rank: the `k` users with the most similar vectors, by cosine."""
         return to_output(lists.Neighbours(self._fitted()).users(users, k), self.output_)
 
-    def score(self, pairs: Any) -> Any:
+    def score(self, pairs: Source) -> Table:
         """The table of pairs with their scores, those of `recommend`; a higher score ranks higher."""
         return to_output(lists.score_pairs(self._fitted(), pairs), output_of(pairs))
 
-    def fold_in(self, history: Any, *, unknown: Literal["error", "drop"] = "error") -> Recommender:
+    def fold_in(self, history: Source, *, unknown: Literal["error", "drop"] = "error") -> Recommender:
         """A recommender for people who were not trained on, from their interactions; nothing is retrained.
 
         Their vectors are fitted by the same loss while the item vectors stay fixed. For a closed form, the
@@ -282,7 +283,7 @@ class Recommender(Parameters):
 
     # --- updating --------------------------------------------------------------------------------------
 
-    def update(self, new: Any, *, epochs: int | None = None, progress: bool = False) -> Self:
+    def update(self, new: Source, *, epochs: int | None = None, progress: bool = False) -> Self:
         """Learn from new interactions, an `Interactions` or any source that `read_interactions` takes.
 
         The model goes on from where it is: it trains for `epochs` epochs (5 by default) on all pairs that it
@@ -297,7 +298,7 @@ class Recommender(Parameters):
         return self
 
     def forget(
-        self, *, items: Any = None, users: Any = None, unknown: Literal["error", "drop"] = "error"
+        self, *, items: Ids = None, users: Ids = None, unknown: Literal["error", "drop"] = "error"
     ) -> Self:
         """Remove items, such as those that have expired, and users, with their rows and pairs.
 
@@ -307,7 +308,7 @@ class Recommender(Parameters):
         self.model_ = forgotten(self._fitted(), items, users, unknown)
         return self
 
-    def add_items(self, items: Any, *, popularity: float | None = None) -> Recommender:
+    def add_items(self, items: Table, *, popularity: float | None = None) -> Recommender:
         """A recommender that knows more items: those of a table of features that nobody has yet.
 
         Their vectors come from a map from features to the vectors of trained items, a ridge regression whose

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,20 +13,17 @@ from truepair.data.interactions import Interactions
 from truepair.data.split import Split
 from truepair.evaluation import Validation
 from truepair.models.closed_forms import ClosedForm
-from truepair.models.encoders import Hybrid
 from truepair.models.factor_matrices import dense
-from truepair.models.scorer import Scorer, stored_scorer, trained_scorer
+from truepair.models.scorer import Scorer, closed_scorer, trained_scorer
 from truepair.prior import prepare
 from truepair.recommender.features.new_items import map_of
 from truepair.recommender.features.tables import NO_TABLES, FeatureTables
 from truepair.recommender.holdout import joined
-from truepair.recommender.model import Model, no_items
+from truepair.recommender.model import UPDATES, Model
 from truepair.spec import Spec
+from truepair.storage.types import Json
 from truepair.storage.versions import package_version
 from truepair.training import EpochState, FitResult, fit
-
-DATA_FACTS = ("weights", "dislikes")
-"""Facts about all interactions, which change with them; what reading did stays a fact."""
 
 _PACKAGES = ("truepair", "torch", "numpy", "pyarrow")
 
@@ -44,13 +40,13 @@ def fit_split(
     split: Split,
     checkpoint: str | Path | None,
     progress: bool,
-    about: Mapping[str, Any] | None = None,
+    about: Json | None = None,
     tables: FeatureTables = NO_TABLES,
 ) -> Fitted:
     """Learn from the train part; the validation part, if there is one, is used only for scoring."""
     train = split.train
     validation = Validation(split.valid, train, spec.metric) if split.valid is not None else None
-    facts: dict[str, Any] = {}
+    facts: Json = {}
     if spec.closed_form is not None:
         result = solve(spec.closed_form, train, validation, spec.settings.torch_device())
     else:
@@ -63,7 +59,8 @@ def fit_split(
     seen = joined([train] if split.valid is None else [train, split.valid]).pairs_only(weights=True)
     model = Model(
         dataclasses.replace(spec, searched=()), scorer.on_cpu(), seen, train.item_counts,
-        trained=train.user_counts > 0, added=no_items(train.n_items), tau=tau_of(result), start=result.start,
+        trained=train.user_counts > 0, added=np.zeros(train.n_items, dtype=bool),
+        tau=tau_of(result), start=result.start,
         facts=_facts(spec, result, split, score) | facts | dict(about or {}),
     )  # fmt: skip
     if tables.items is not None:
@@ -88,7 +85,7 @@ def _train(
     checkpoint: str | Path | None,
     progress: bool,
     tables: FeatureTables,
-) -> tuple[FitResult, dict[str, Any]]:
+) -> tuple[FitResult, Json]:
     """The trained encoder, and facts about what the loss was prepared with."""
     encoder = tables.given_to(spec.trained)
     settings = spec.settings_for(len(train), train.n_users)
@@ -98,8 +95,8 @@ def _train(
     job, facts = prepare(
         spec.job(train, encoder=encoder, settings=settings), engine=spec.engine, progress=progress
     )
-    can_start = not isinstance(encoder, Hybrid)  # an update would not know its features
-    run: dict[str, Any] = {"engine": spec.engine, "checkpoint": checkpoint, "progress": progress}
+    can_start = not encoder.learns_from_features  # an update would not know its features
+    run: Json = {"engine": spec.engine, "checkpoint": checkpoint, "progress": progress}
     return fit(job, on_epoch, **run, keep_start=can_start), facts
 
 
@@ -119,7 +116,7 @@ class StopAfter:
 def scorer_of(spec: Spec, result: FitResult, train: Interactions) -> Scorer:
     """The scorer of a result, with EASE where the spec blends it in; EASE's weights are on the device."""
     if result.closed_form is not None:
-        return stored_scorer(result.users, result.items, train.n_items, None, False)
+        return closed_scorer(result.users, result.items)
     users, items = dense("users", result.users), dense("items", result.items)
     scorer = trained_scorer(users, items, bool(spec.trained.popularity))
     return scorer if spec.blend is None else blended(scorer, spec, train)
@@ -141,8 +138,12 @@ def tau_of(result: FitResult) -> float | tuple[float, ...] | None:
     return tuple(np.asarray(tau, np.float64).tolist())
 
 
-def _facts(spec: Spec, result: FitResult, split: Split, score: float | None) -> dict[str, Any]:
+def _facts(spec: Spec, result: FitResult, split: Split, score: float | None) -> Json:
     """What a model file says about how the model was made."""
+    scores = [record.score for record in result.history]
+    curve: Json = {"loss": [record.loss for record in result.history]}
+    if scores.count(None) < len(scores):
+        curve["validation"] = scores
     return {
         "data": split.train.hash,
         **data_facts(split.train),
@@ -150,23 +151,16 @@ def _facts(spec: Spec, result: FitResult, split: Split, score: float | None) -> 
         "epoch": result.epoch,
         "engine": result.engine,
         "training loss": None if result.epoch is None else result.history[result.epoch - 1].loss,
-        **({"training curve": _curve(result)} if result.history else {}),
+        **({"training curve": curve} if scores else {}),
         "clamped share": result.clamped,
         "metrics": {} if score is None else {f"validation {spec.metric}": score},
         "versions": {name: package_version(name) or "unknown" for name in _PACKAGES},
     }
 
 
-def _curve(result: FitResult) -> dict[str, list[float | None]]:
-    """The loss of each epoch, and the validation score where there is one."""
-    scores = [record.score for record in result.history]
-    found: dict[str, list[float | None]] = {"loss": [record.loss for record in result.history]}
-    return found if all(score is None for score in scores) else {**found, "validation": scores}
-
-
-def data_facts(train: Interactions) -> dict[str, Any]:
+def data_facts(train: Interactions) -> Json:
     """What reading did, the weights, and the number of dislikes; nothing of what there is not."""
-    facts: dict[str, Any] = {"reading": [str(step) for step in train.history]} if train.history else {}
+    facts: Json = {"reading": [str(step) for step in train.history]} if train.history else {}
     weight = train.weight
     if weight is not None and len(weight) and weight.min() < weight.max():
         numbers = {"lowest": weight.min(), "mean": weight.mean(), "highest": weight.max()}
@@ -174,3 +168,13 @@ def data_facts(train: Interactions) -> dict[str, Any]:
     if train.disliked is not None:
         facts["dislikes"] = len(train.disliked)
     return facts
+
+
+def facts_after(facts: Json, data: Interactions, record: Json) -> Json:
+    """The facts of a model that was changed and knows these pairs now, with a record of the change.
+
+    Scores of the earlier matrices are left out, and so is the split; what reading did stays a fact.
+    """
+    kept = {name: value for name, value in facts.items() if name not in ("split", "weights", "dislikes")}
+    kept |= {"data": data.hash, "metrics": {}, **data_facts(data)}
+    return {**kept, UPDATES: [*facts.get(UPDATES, []), record]}

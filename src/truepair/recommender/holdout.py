@@ -25,6 +25,7 @@ from truepair.data.split_recipes import (
 )
 from truepair.errors import InputError, check_choice, check_number, check_whole
 from truepair.spec import HOLD_OUTS
+from truepair.storage.types import Source
 
 
 def hold_out(interactions: Interactions, how: str = "auto", share: float = 0.1, seed: int = 0) -> Split:
@@ -127,9 +128,9 @@ def with_validation(split: Split, share: float, seed: int, how: str = "auto") ->
     return Split(part.train, part.valid, split.test, recipe, split.remarks)
 
 
-def split_for_fitting(interactions: Any, valid: Any, share: float, seed: int, how: str = "auto") -> Split:
+def split_for_fitting(source: Source, valid: Source, share: float, seed: int, how: str = "auto") -> Split:
     """A Split as it is; else the train part and the given validation part, or a share held out."""
-    interactions = opened(interactions)
+    interactions = opened(source)
     if isinstance(interactions, Split):
         if valid is not None:
             raise InputError("a Split was given, and valid too; put the validation part into the split.")
@@ -143,13 +144,13 @@ def split_for_fitting(interactions: Any, valid: Any, share: float, seed: int, ho
     return split_given(everything, nothing, None if valid is None else as_interactions(valid))
 
 
-def opened(source: Any) -> Interactions | Split:
+def opened(source: Source) -> Interactions | Split:
     """A Split or Interactions as they are; anything else is read."""
     source = open_prepared(source) if is_prepared(source) else source
     return source if isinstance(source, Split) else as_interactions(source)
 
 
-def as_interactions(source: Any) -> Interactions:
+def as_interactions(source: Source) -> Interactions:
     """`source`, read unless it is Interactions already."""
     return source if isinstance(source, Interactions) else read_interactions(source)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 
 from truepair.data.ids import Codes, IdMap, canonical_ids
 from truepair.errors import InputError
+from truepair.storage.types import Ids
 
 Unknown = Literal["error", "drop", "popular"]
 
@@ -20,7 +21,7 @@ _REMEDIES = {
 }
 
 
-def as_ids(values: Any, what: str) -> pa.Array:
+def as_ids(values: Ids, what: str) -> pa.Array:
     """One id or several, as an Arrow array; a mapping is an error."""
     if isinstance(values, Mapping):
         raise InputError(
@@ -32,7 +33,7 @@ def as_ids(values: Any, what: str) -> pa.Array:
     return canonical_ids(values, what)
 
 
-def codes_of(ids: IdMap, values: Any, what: str, unknown: str, remedy: str | None = None) -> Codes:
+def codes_of(ids: IdMap, values: Ids, what: str, unknown: str, remedy: str | None = None) -> Codes:
     """The codes of one id or several; an unknown one is -1, or an error if `unknown` says so."""
     array = as_ids(values, what)
     codes = ids.find(array, what)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, NamedTuple
+from functools import cached_property, partial
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -59,7 +59,7 @@ def known_users(
     ids: pa.Array,
     codes: Codes,
     exclude_seen: bool = True,
-    excluded: Mapping[Any, Codes] | None = None,
+    excluded: Mapping[object, Codes] | None = None,
     seen: bool = False,
 ) -> ListedUsers:
     """Users by their codes in the model, -1 for an unknown one; `excluded`: items of some ids."""
@@ -124,28 +124,20 @@ class Lister:
                 if some.any():
                     found.items[some], found.scores[some] = self.top_k(users.part(some), k, never)
             return found
-        hidden, is_part = users.hidden, len(self.codes) < self.model.seen.n_items
+        hidden, is_part = users.hidden, len(self.codes) < len(self.places)
         if is_part:
             hidden, never = hidden.recoded(self.places), self.places[never]
             never = never[never >= 0]
-        prepared = self.by_popularity if n_popular else self.by_scores
-        best = self._best(prepared, torch.ones(n, 1) if n_popular else users.rows, k, hidden, never)
-        return TopK(np.where(best.items >= 0, self.codes[best.items], -1), best.scores) if is_part else best
-
-    def _best(
-        self, prepared: PreparedItems | IndexedItems, vectors: Rows, k: int, hidden: Hidden, never: Codes
-    ) -> TopK:
+        prepared, rows = (self.by_popularity, torch.ones(n, 1)) if n_popular else (self.by_scores, users.rows)
         if isinstance(prepared, IndexedItems):
-            allowed = None
-            if len(never):
-                allowed = np.ones(len(self.codes), dtype=bool)
-                allowed[never] = False
-            return prepared.top_k(vectors, k, hidden, allowed)
-        if len(never):
-            hidden = hidden.with_all(never)
-        if self.reranking is not None:
-            return self.reranking.top_k(prepared, vectors, k, hidden)
-        return prepared.top_k(vectors, k, hidden)
+            allowed = np.ones(len(self.codes), dtype=bool)
+            allowed[never] = False
+            best = prepared.top_k(rows, k, hidden, allowed if len(never) else None)
+        else:
+            hidden = hidden.with_all(never) if len(never) else hidden
+            top_k = prepared.top_k if self.reranking is None else partial(self.reranking.top_k, prepared)
+            best = top_k(rows, k, hidden)
+        return TopK(np.where(best.items >= 0, self.codes[best.items], -1), best.scores) if is_part else best
 
     def table(self, users: ListedUsers, k: int, never: Codes = _NOTHING) -> pa.Table:
         """A table of user, item, score, rank, and the columns of the explanation."""

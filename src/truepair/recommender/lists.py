@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import scipy.sparse as sp
 import torch
 import torch.nn.functional as F  # noqa: N812, the name everybody uses
 from torch import Tensor
@@ -21,16 +22,15 @@ from truepair.data.sources.in_memory import memory_source
 from truepair.errors import InputError, check_choice, check_number, check_whole
 from truepair.evaluation.cold import SERVING, check_cold
 from truepair.evaluation.metrics import Mask
-from truepair.models.closed_forms import Popular
 from truepair.models.factor_matrices import Rows, take_rows, unit_rows
 from truepair.ranking.selection import top_k
 from truepair.recommender.known_ids import as_ids, codes_of
 from truepair.recommender.lister import Lister, known_users
 from truepair.recommender.listing.explanation import MOST, Explanation
 from truepair.recommender.listing.item_table import ItemTable
-from truepair.recommender.listing.reranking import Reranking, quotas_of
-from truepair.recommender.listing.similarity import cosines
+from truepair.recommender.listing.reranking import reranking_of
 from truepair.recommender.model import Model
+from truepair.storage.types import Ids, Source, Table
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,11 @@ class ListOptions:
     """What lists may hold and how they are chosen; see `Recommender.recommend`."""
 
     exclude_seen: bool = True
-    exclude_items: Any = None
-    only_items: Any = None
-    items: Any = None
-    where: Any = None
-    quota: Any = None
+    exclude_items: Ids | Mapping[object, Ids] = None
+    only_items: Ids = None
+    items: Table = None
+    where: object = None
+    quota: Mapping[str, int] | None = None
     diversify: float = 0.0
     explain: bool | int = False
     unknown: str = "error"
@@ -64,16 +64,18 @@ class ListOptions:
             )
 
     @property
-    def by_user(self) -> Mapping[Any, Any]:
+    def by_user(self) -> Mapping[object, Ids]:
         """Items that some users must not get."""
         return self.exclude_items if isinstance(self.exclude_items, Mapping) else {}
 
     @property
     def is_plain(self) -> bool:
         """Whether the lists are the best of all items."""
-        given = (self.only_items, self.where, self.quota, self.items)
         no_items = self.exclude_items is None or isinstance(self.exclude_items, Mapping)
-        return no_items and all(one is None for one in given) and not self.diversify and self.explain is False
+        no_filter = (
+            self.only_items is None and self.where is None and self.quota is None and self.items is None
+        )
+        return no_items and no_filter and not self.diversify and self.explain is False
 
     def lister(self, model: Model, n_users: int = 1) -> Lister:
         """The lister of a model with these options."""
@@ -93,7 +95,7 @@ class ListOptions:
         reranking = None
         if self.quota is not None or self.diversify:
             candidates = np.flatnonzero(allowed & model.listed)
-            reranking = _reranking(model, candidates, table, self.quota, self.diversify)
+            reranking = reranking_of(model, candidates, table, self.quota, self.diversify)
         explanation = None if self.explain is False else explanation_of(model, self.explain)
         return Lister.of(model, allowed, n_users, reranking, explanation)
 
@@ -103,15 +105,16 @@ _KEPT = 1 << 26  # numbers of items that are kept ready beside a model
 
 def model_lister(model: Model, n_users: int = 1) -> Lister:
     """The lister of all items of a model; that of a small model is made once."""
-    if model.device.type != "cpu" or model.scorer.width * model.seen.n_items > _KEPT:
-        return Lister.of(model, n_users=n_users)
-    kept = model.__dict__.get("_lister")
-    if kept is None:
-        kept = model.__dict__["_lister"] = Lister.of(model)
-    return kept
+    kept: Lister | None = model.__dict__.get("_lister")
+    if kept is not None:
+        return kept
+    lister = Lister.of(model, n_users=n_users)
+    if model.device.type == "cpu" and model.scorer.width * model.seen.n_items <= _KEPT:
+        model.__dict__["_lister"] = lister
+    return lister
 
 
-def recommend(model: Model, users: Any, k: int, options: ListOptions, part: int = 8192) -> Iterator[pa.Table]:
+def recommend(model: Model, users: Ids, k: int, options: ListOptions, part: int = 8192) -> Iterator[pa.Table]:
     """Tables of user, item, score, rank, for `part` users at a time; see `Recommender.recommend`."""
     k, known = check_whole("k", k, 1), model.seen.user_ids
     ids = known.ids if users is None else as_ids(users, "user")
@@ -133,13 +136,13 @@ def recommend(model: Model, users: Any, k: int, options: ListOptions, part: int 
         yield lister.table(block, k)
 
 
-def _found(ids: IdMap, values: Any, unknown: str) -> Codes:
+def _found(ids: IdMap, values: Ids, unknown: str) -> Codes:
     """The codes of the known items among `values`."""
     codes = codes_of(ids, values, "item", unknown)
     return codes[codes >= 0]
 
 
-def excluded_items(model: Model, items: Mapping[Any, Any], unknown: str) -> dict[Any, Codes]:
+def excluded_items(model: Model, items: Mapping[object, Ids], unknown: str) -> dict[object, Codes]:
     """Id of a user -> the codes of the items of this user in the mapping."""
     if not items:
         return {}
@@ -150,7 +153,7 @@ def excluded_items(model: Model, items: Mapping[Any, Any], unknown: str) -> dict
     return {user: part[part >= 0] for user, part in zip(users.to_pylist(), parts, strict=True)}
 
 
-def _joined(lists: list[Any]) -> tuple[pa.Array, list[int]]:
+def _joined(lists: list[Ids]) -> tuple[pa.Array, list[int]]:
     """The ids of all lists in one array, to be looked up at once, and the length of each list."""
     if all(type(some) is list for some in lists):
         return as_ids(list(chain.from_iterable(lists)), "item"), [len(some) for some in lists]
@@ -163,26 +166,6 @@ def _joined(lists: list[Any]) -> tuple[pa.Array, list[int]]:
         else as_ids([one for some in values for one in some.to_pylist()], "item")
     )
     return joined, [len(some) for some in arrays]
-
-
-def _reranking(
-    model: Model, candidates: Codes, table: ItemTable | None, quota: Any, diversify: float
-) -> Reranking:
-    groups, limits = np.empty((0, model.seen.n_items), np.int64), np.empty(0, np.int64)
-    if quota is not None:
-        groups, limits = quotas_of(quota, table)
-    similarity = None
-    if diversify:
-        closed, scorer = model.spec.closed_form, model.scorer
-        if isinstance(closed, Popular):
-            raise InputError(
-                "diversify needs vectors of items, and encoder 'popular' has none; use another encoder, such "
-                "as 'mf' or 'ease', or limit a category with quota."
-            )
-        rows = scorer.items if closed is None else scorer.weights
-        assert rows is not None
-        similarity = cosines(take_rows(rows, candidates), wide=closed is not None)
-    return Reranking(np.ascontiguousarray(groups[:, candidates]), limits, diversify, similarity)
 
 
 def explanation_of(model: Model, explain: bool | int) -> Explanation:
@@ -205,27 +188,33 @@ class Neighbours:
     def _directions(self) -> Tensor:
         return distinctive(self.model.scorer.items, self.model.popularity)
 
-    def items(self, items: Any, k: int, among: Mask | None = None) -> pa.Table:
-        """A table of item, similar, score, rank; `among`: the items that are listed, by default all."""
-        model, ids = self.model, self.model.seen.item_ids
-        among = model.listed if among is None else among
-        codes = _trained_codes("item", ids, items, among)
-        if (closed := model.spec.closed_form) is not None:
-            weights = model.scorer.weights
-            queries, directions = closed.alike(model.scorer.columns if weights is None else weights, codes)
-        else:
-            queries, directions = take_rows(self._directions, codes), self._directions
-        return _similar("item", queries, directions, ids, codes, among, k)
+    def items(self, items: Ids, k: int, among: Mask | None = None) -> pa.Table:
+        """A table of item, similar, score, rank; `among`: the items that are listed, by default all.
 
-    def users(self, users: Any, k: int) -> pa.Table:
-        """A table of user, similar, score, rank."""
-        model, ids = self.model, self.model.seen.user_ids
-        codes = _trained_codes("user", ids, users, model.trained)
-        if (closed := model.spec.closed_form) is not None:
-            directions = closed.alike_users(model.scorer.rows())
-        else:
-            directions = unit_rows(model.scorer.users)
-        return _similar("user", take_rows(directions, codes), directions, ids, codes, model.trained, k)
+        With weights alone, the similarity of j to i is the weight of i for j: how much i adds to its score.
+        """
+        self._check_differences("items")
+        scorer, ids = self.model.scorer, self.model.seen.item_ids
+        among = self.model.listed if among is None else among
+        codes = _trained_codes("item", ids, items, among)
+        rows: Rows = self._directions if scorer.dim else scorer.columns
+        directions = rows if scorer.dim else sp.csr_array(sp.eye_array(len(ids), dtype=np.float32))
+        return _similar("item", take_rows(rows, codes), directions, ids, codes, among, k)
+
+    def users(self, users: Ids, k: int) -> pa.Table:
+        """A table of user, similar, score, rank: by cosines of vectors, without any of histories."""
+        self._check_differences("users")
+        scorer, ids, trained = self.model.scorer, self.model.seen.user_ids, self.model.trained
+        codes = _trained_codes("user", ids, users, trained)
+        directions = unit_rows(scorer.users if scorer.dim else scorer.rows())
+        return _similar("user", take_rows(directions, codes), directions, ids, codes, trained, k)
+
+    def _check_differences(self, what: str) -> None:
+        if self.model.scorer.is_popularity:
+            raise InputError(
+                f"encoder 'popular' has no similarities of {what}; use another encoder, such as 'itemknn' or "
+                "'mf'."
+            )
 
 
 def _trained_codes(what: str, ids: IdMap, values: Any, trained: Mask) -> Codes:
@@ -279,7 +268,7 @@ def _similar(
     )
 
 
-def score_pairs(model: Model, pairs: Any) -> pa.Table:
+def score_pairs(model: Model, pairs: Source) -> pa.Table:
     """A table of user, item, score, in the order of the pairs."""
     raw = memory_source(pairs.to_table() if isinstance(pairs, Interactions) else pairs)
     at = find_columns(raw, {"rating": False, "weight": False, "time": False})

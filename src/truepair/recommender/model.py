@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
-import numpy as np
 import torch
 
 from truepair.data.ids import Codes
@@ -20,6 +17,7 @@ from truepair.models.scorer import Scorer
 from truepair.models.start import Start
 from truepair.spec import Spec
 from truepair.spec.parameters import as_json
+from truepair.storage.types import Json
 from truepair.training import fold_in
 
 UPDATES = "updates"
@@ -48,7 +46,7 @@ class Model:
     """From features to rows of items; None without features."""
     folded: bool = False
     """Whether the users are new ones that were folded in, and not those of training."""
-    facts: dict[str, Any] = field(default_factory=dict)
+    facts: Json = field(default_factory=dict)
 
     @property
     def listed(self) -> Mask:
@@ -87,7 +85,7 @@ class Model:
         )
         return scorer.query(vectors[:, : scorer.dim], history)
 
-    def parameters_json(self) -> dict[str, Any]:
+    def parameters_json(self) -> Json:
         """The parameters of its spec as plain JSON."""
         return {name: as_json(value) for name, value in self.spec.parameters().items()}
 
@@ -95,13 +93,3 @@ class Model:
         n = len(self.facts.get(UPDATES, []))
         updated = "" if not n else ", updated once" if n == 1 else f", updated {n:,} times"
         return f"fitted on {self.seen}{updated}"
-
-
-def with_record(facts: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
-    """The facts with the record of one more update."""
-    return {**facts, UPDATES: [*facts.get(UPDATES, []), dict(record)]}
-
-
-def no_items(n: int) -> Mask:
-    """A mask of none."""
-    return np.zeros(n, dtype=bool)

@@ -5,7 +5,6 @@ docs/file-format.md describes the file. Opening a file runs no code of it, and e
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -21,19 +20,19 @@ from truepair.data.interactions import Interactions, trusted_interactions
 from truepair.data.prepared.id_files import id_arrays, id_type, ids_of_arrays
 from truepair.data.tables.features import FeatureEncoding
 from truepair.errors import InputError, StorageError, check_choice, check_number
-from truepair.evaluation.metrics import Mask
 from truepair.models.factor_matrices import Rows, by_columns
-from truepair.models.feature_map import FeatureMap, check_map
+from truepair.models.feature_map import FeatureMap
 from truepair.models.scorer import Scorer
 from truepair.models.start import Side, Start
 from truepair.recommender.model import UPDATES, Model
 from truepair.recommender.model_file_v1 import upgraded
 from truepair.recommender.output import OUTPUTS, Output
-from truepair.recommender.stored_parts import check_lines, sparse_rows, spec_of_file
+from truepair.recommender.stored_parts import Tensors, divided, sparse_rows, spec_of_file, stored
 from truepair.spec import Spec
 from truepair.spec.parameters import check_saveable
 from truepair.storage.plain_values import is_number
 from truepair.storage.tensor_file import read_tensors, write_tensors
+from truepair.storage.types import Json
 
 KIND, VERSION = "truepair model", 2
 _ERRORS = (
@@ -47,8 +46,6 @@ _ERRORS = (
     AttributeError,
     ArithmeticError,
 )
-Tensors = Mapping[str, Tensor]
-Floats = npt.NDArray[np.float64]
 
 
 class Stored(NamedTuple):
@@ -104,42 +101,39 @@ def load_model(path: str | Path) -> Stored:
     path = Path(path)
     tensors, facts = read_tensors(path, KIND, VERSION, since=1)
     try:
-        if not isinstance(facts, dict):
-            raise InputError(f"its facts are a {type(facts).__name__}, not an object.")
+        _check_object("facts", facts)
         if "model" not in facts:
             tensors, facts = upgraded(tensors, facts)
+        _check_object("facts", facts["facts"])
         return _checked(tensors, facts["model"], facts["facts"])
     except _ERRORS as error:
         reason = str(error) if isinstance(error, InputError | StorageError) else repr(error)
         raise StorageError(f"{path} is not a sound model: {reason:.400}") from error
 
 
-def _checked(tensors: Tensors, described: Mapping[str, Any], facts: dict[str, Any]) -> Stored:
+def _checked(tensors: Tensors, described: Json, facts: Json) -> Stored:
     spec = spec_of_file(described["parameters"])
     user_ids = _ids_of("users", tensors, described["user ids"])
     item_ids = _ids_of("items", tensors, described["item ids"])
     if not len(item_ids):
         raise InputError("it has no items.")
+    n_users, n_items = len(user_ids), len(item_ids)
     seen = _seen(tensors, user_ids, item_ids)
     scorer = _scorer(tensors, spec, seen)
-    popularity = tensors["popularity"]
-    if (
-        popularity.dtype != torch.int64
-        or popularity.shape != (len(item_ids),)
-        or bool((popularity < 0).any())
-    ):
-        raise InputError(f"popularity is not {len(item_ids)} counts.")
+    popularity = stored("popularity", tensors, torch.int64, n_items)
     total = float(popularity.double().sum())
-    if not 0 < total < 2**53:  # fold-in divides by it, and counts are added as 64-bit integers
-        raise InputError(f"popularity adds up to {total:g} pairs; it must be from 1 to 2^53.")
-    if not isinstance(facts, dict):
-        raise InputError(f"its facts are a {type(facts).__name__}, not an object.")
+    if bool((popularity < 0).any()) or not 0 < total < 2**53:  # counts are added as 64-bit integers
+        raise InputError(
+            f"popularity adds up to {total:g} pairs; it must be counts, from 1 to 2^53 together."
+        )
     _check_updates(facts)
+    no_items = torch.zeros(n_items, dtype=torch.bool)
     model = Model(
         spec, scorer, seen, popularity.numpy(),
-        trained=_mask("trained", tensors, len(user_ids)), added=_mask("added", tensors, len(item_ids)),
-        tau=_tau(tensors, described, spec, len(user_ids)),
-        start=_start(tensors, spec, len(user_ids), len(item_ids)),
+        trained=stored("trained", tensors, torch.bool, n_users).numpy(),
+        added=stored("added", {"added": no_items, **tensors}, torch.bool, n_items).numpy(),
+        tau=_tau(tensors, described, spec, n_users),
+        start=_start(tensors, spec, n_users, n_items),
         item_map=_item_map(tensors, described.get("features"), scorer),
         folded=bool(described["folded"]), facts=facts,
     )  # fmt: skip
@@ -164,9 +158,9 @@ def _scorer(tensors: Tensors, spec: Spec, seen: Interactions) -> Scorer:
     if has_weights:
         wanted += [f"weights.{part}" for part in _SPARSE] if is_sparse else ["weights"]
     _check_parts(tensors, spec, wanted, [f"history.{part}" for part in _SPARSE] if has_weights else [])
-    users = _dense("users", tensors, (n_users, dim)) if dim else torch.zeros(n_users, 0)
-    items = _dense("items", tensors, (n, dim)) if dim else torch.zeros(n, 0)
-    term = _dense("term", tensors, (n,)) if has_term else None
+    users = stored("users", tensors, torch.float32, n_users, dim) if dim else torch.zeros(n_users, 0)
+    items = stored("items", tensors, torch.float32, n, dim) if dim else torch.zeros(n, 0)
+    term = stored("term", tensors, torch.float32, n) if has_term else None
     if not has_weights:
         return Scorer(users, items, term)
     history = (
@@ -174,7 +168,8 @@ def _scorer(tensors: Tensors, spec: Spec, seen: Interactions) -> Scorer:
     )
     if is_sparse:
         return Scorer(users, items, term, history, sparse_rows("weights", tensors, (n, n)))
-    return Scorer(users, items, term, history, by_columns(_dense("weights", tensors, (n, n))))
+    weights = stored("weights", tensors, torch.float32, n, n)
+    return Scorer(users, items, term, history, by_columns(weights))
 
 
 def _check_parts(tensors: Tensors, spec: Spec, wanted: list[str], optional: list[str]) -> None:
@@ -206,48 +201,26 @@ def _same_rows(one: sp.csr_array, other: sp.csr_array) -> bool:
     return one is other or all(np.array_equal(a, b) for a, b in arrays)
 
 
-def _dense(name: str, tensors: Tensors, shape: tuple[int, ...]) -> Tensor:
-    tensor = tensors[name]
-    if tensor.dtype != torch.float32 or tuple(tensor.shape) != shape:
-        raise InputError(f"{name} is {tensor.dtype} of shape {tuple(tensor.shape)}, not float32 of {shape}.")
-    broken = ~tensor.isfinite()
-    if n := int((broken if tensor.ndim == 1 else broken.any(dim=1)).sum()):
-        raise InputError(f"{n} rows of {name} hold NaN or infinity.")
-    return tensor
-
-
 # --- what is known ---------------------------------------------------------------------------------------
 
 
 def _seen(tensors: Tensors, user_ids: IdMap, item_ids: IdMap) -> Interactions:
-    starts, items, disliked = tensors["seen.starts"], tensors["seen.items"], tensors.get("seen.disliked")
-    if (starts.dtype, items.dtype) != (torch.int64, torch.int32):
-        raise InputError(f"seen is of {starts.dtype} and {items.dtype}, not of int64 and int32.")
-    check_lines("seen", starts, items)
-    counts = np.diff(starts.numpy())
-    whole = len(starts) == len(user_ids) + 1 and starts[0] == 0 and starts[-1] == len(items)
-    if not whole or ((counts < 0) | (starts.numpy()[:-1] < 0)).any():  # differences may wrap around
-        raise InputError(f"seen.starts does not divide {len(items)} items among {len(user_ids)} users.")
-    if disliked is not None and (disliked.dtype != torch.int64 or disliked.ndim != 1):
-        raise InputError(f"disliked is {disliked.dtype} of shape {tuple(disliked.shape)}, not keys of int64.")
-    weight = tensors.get("seen.weights")
-    if weight is not None and (weight.dtype != torch.float64 or weight.ndim != 1):
-        raise InputError(
-            f"seen.weights is {weight.dtype} of shape {tuple(weight.shape)}, not numbers of float64."
-        )
+    starts = stored("seen.starts", tensors, torch.int64, None)
+    items = stored("seen.items", tensors, torch.int32, None)
+    counts = divided("seen.starts", starts, len(items), len(user_ids)).numpy()
+    weight = disliked = None
+    if "seen.weights" in tensors:
+        weight = stored("seen.weights", tensors, torch.float64, len(items)).numpy()
+    if "seen.disliked" in tensors:
+        disliked = stored("seen.disliked", tensors, torch.int64, None).numpy()
     kind = np.int32 if len(user_ids) <= 2**31 else np.int64
     users: Codes = np.repeat(np.arange(len(user_ids), dtype=kind), counts)
     codes = items.numpy()
     if disliked is None and weight is None and _is_canonical(codes, starts.numpy(), len(item_ids)):
-        cached = {"indptr": starts.numpy(), "user_counts": counts}
-        for array in cached.values():
-            array.flags.writeable = False
-        return trusted_interactions(users, codes, user_ids, item_ids, cached)
-    more: dict[str, Any] = {
-        "weight": None if weight is None else weight.numpy(),
-        "disliked": None if disliked is None else disliked.numpy(),
-    }
-    return Interactions(users, codes, user_ids, item_ids, **more)
+        return trusted_interactions(
+            users, codes, user_ids, item_ids, indptr=starts.numpy(), user_counts=counts
+        )
+    return Interactions(users, codes, user_ids, item_ids, weight=weight, disliked=disliked)
 
 
 def _is_canonical(items: npt.NDArray[np.int32], starts: Codes, n_items: int) -> bool:
@@ -260,33 +233,22 @@ def _is_canonical(items: npt.NDArray[np.int32], starts: Codes, n_items: int) -> 
     return bool(rising.all()) and items.min() >= 0 and int(items.max()) < n_items
 
 
-def _mask(name: str, tensors: Tensors, n: int) -> Mask:
-    found = tensors.get(name, torch.zeros(n, dtype=torch.bool) if name == "added" else None)
-    if found is None or found.dtype != torch.bool or tuple(found.shape) != (n,):
-        raise InputError(f"{name} is not {n} values of True or False.")
-    return np.asarray(found.numpy())
-
-
-def _tau(
-    tensors: Tensors, described: Mapping[str, Any], spec: Spec, n_users: int
-) -> float | tuple[float, ...] | None:
+def _tau(tensors: Tensors, described: Json, spec: Spec, n_users: int) -> float | tuple[float, ...] | None:
     """None, a number, or a number for each user of the training; users that were folded in were not there."""
     if "tau" not in tensors:
         if spec.is_trained and isinstance(word := getattr(spec.loss, "tau", None), str):
             raise InputError(f"the prior of its loss is {word!r:.60}, and it does not have tau, the number.")
         return None
-    tau, by_user = tensors["tau"], bool(described["tau of each user"])
-    if tau.dtype != torch.float64 or tau.ndim != 1 or not len(tau):
-        raise InputError(f"tau is {tau.dtype} of shape {tuple(tau.shape)}, not numbers of float64.")
+    tau, by_user = stored("tau", tensors, torch.float64, None), bool(described["tau of each user"])
     expected = n_users if by_user else 1
-    if len(tau) != expected and not (by_user and described["folded"]):
+    if not len(tau) or (len(tau) != expected and not (by_user and described["folded"])):
         raise InputError(f"tau has {len(tau)} numbers for {n_users} users.")
     for number in (float(tau.min()), float(tau.max())):
         check_number("tau", number, 0, 1, open_high=True)
     return tuple(tau.tolist()) if by_user else float(tau[0])
 
 
-def _check_updates(facts: Mapping[str, Any]) -> None:
+def _check_updates(facts: Json) -> None:
     """Raise if the records are not such as updates write."""
     records = facts.get(UPDATES, [])
     if not isinstance(records, list):
@@ -299,19 +261,23 @@ def _check_updates(facts: Mapping[str, Any]) -> None:
             raise InputError(f"the record of update {place} is {record!r:.60}, not names with plain values.")
 
 
-def _item_map(tensors: Tensors, stored: Any, scorer: Scorer) -> FeatureMap | None:
+def _check_object(what: str, value: object) -> None:
+    if not isinstance(value, dict):
+        raise InputError(f"its {what} are a {type(value).__name__}, not an object.")
+
+
+def _item_map(tensors: Tensors, described: Any, scorer: Scorer) -> FeatureMap | None:
     """The map from features to rows of items, if the file has one."""
-    if (stored is None) != ("features.map" not in tensors):
+    if (described is None) != ("features.map" not in tensors):
         raise InputError("it has either a map of features or what the features are, and not both.")
-    if stored is None:
+    if described is None:
         return None
-    if not isinstance(stored, dict):
-        raise InputError(f"its features are a {type(stored).__name__}, not an object.")
-    encoding, weights = FeatureEncoding.from_json(stored["columns"]), tensors["features.map"]
-    check_map(weights, encoding, scorer.width)
-    cosine = stored["cosine"]
+    _check_object("features", described)
+    encoding = FeatureEncoding.from_json(described["columns"])
+    weights = stored("features.map", tensors, torch.float32, len(encoding.names) + 1, scorer.width)
+    cosine = described["cosine"]
     cosine = None if cosine is None else check_number("the cosine of the map", cosine, -1.01, 1.01)
-    return FeatureMap(encoding, weights, check_number("the l2 of the map", stored["l2"], 0), cosine)
+    return FeatureMap(encoding, weights, check_number("the l2 of the map", described["l2"], 0), cosine)
 
 
 # --- the state of training ---------------------------------------------------------------------------------
@@ -336,21 +302,17 @@ def _start(tensors: Tensors, spec: Spec, n_users: int, n_items: int) -> Start | 
         return None
     if not spec.is_trained:
         raise InputError(f"{spec.encoder} is not trained, and the file has a state of training.")
-    steps = tensors[_STEPS]
-    if steps.dtype != torch.int64 or steps.ndim:
-        raise InputError(f"{_STEPS} is {steps.dtype} of shape {tuple(steps.shape)}, not one int64.")
-    parts = Side._fields if int(steps) else Side._fields[:1]
-    names = {side: [f"training.{side}.{part}" for part in parts] for side in ("users", "items")}
-    if unknown := found - {_STEPS, *names["users"], *names["items"]}:
-        raise InputError(f"{min(unknown)} does not belong to a training state of {int(steps)} steps.")
-    users, items = (Side(*(tensors[name] for name in names[side])) for side in ("users", "items"))
-    for name, side, n in (("users", users, n_users), ("items", items, n_items)):
-        if tuple(side.vectors.shape) != (n, spec.trained.dim):
-            raise InputError(
-                f"training.{name}.vectors has the shape {tuple(side.vectors.shape)}, not "
-                f"{(n, spec.trained.dim)}."
-            )
-    start = Start(users, items, int(steps))
+    steps, dim = int(stored(_STEPS, tensors, torch.int64)), spec.trained.dim
+    parts = Side._fields if steps else Side._fields[:1]
+    sides: dict[str, Side] = {}
+    for side, n in (("users", n_users), ("items", n_items)):
+        names = [f"training.{side}.{part}" for part in parts]
+        found.difference_update(names)
+        stored(names[0], tensors, torch.float32, n, dim)  # `Start` compares the others with it
+        sides[side] = Side(*(tensors[name] for name in names))
+    if unknown := found - {_STEPS}:
+        raise InputError(f"{min(unknown)} does not belong to a training state of {steps} steps.")
+    start = Start(**sides, steps=steps)
     if start.has_moments and spec.settings.optimizer != "adam":
         raise InputError(f"the training state has moments of Adam, not of {spec.settings.optimizer}.")
     return start

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
-from typing import Any
 
 import pyarrow as pa
 import torch
@@ -13,8 +11,9 @@ from torch import Tensor
 from truepair.data.ids import IdMap
 from truepair.data.prepared.id_files import id_arrays, id_type
 from truepair.errors import InputError
-from truepair.recommender.stored_parts import sparse_rows, spec_of_file
+from truepair.recommender.stored_parts import Tensors, sparse_rows, spec_of_file, stored
 from truepair.storage.plain_values import is_number
+from truepair.storage.types import Json
 
 _NOT_FACTS = (
     "parameters", "tau", "output", "only in validation", "vectors without pairs", "added items",
@@ -22,9 +21,7 @@ _NOT_FACTS = (
 )  # fmt: skip
 
 
-def upgraded(
-    tensors: Mapping[str, Tensor], facts: dict[str, Any]
-) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def upgraded(tensors: Tensors, facts: Json) -> tuple[dict[str, Tensor], Json]:
     """The tensors and facts of version 2; the caller checks them."""
     spec = spec_of_file(facts["parameters"])
     ids = {name: _ids(name, tensors[f"ids.{name}"]) for name in ("users", "items")}
@@ -38,13 +35,11 @@ def upgraded(
     for name, known in ids.items():
         found |= {f"ids.{name}.{part}": torch.from_numpy(a) for part, a in id_arrays(known).items()}
     if spec.closed_form is not None:
-        found |= _closed(tensors, spec.closed_form.has_term)
+        found |= _closed(tensors, n, spec.closed_form.has_term)
     else:
         widths = spec.trained.dim, int(bool(spec.trained.popularity))
         found |= _blended(tensors, n_users, n, *widths) if spec.blend else _trained(tensors, *widths)
-    starts = tensors["seen.starts"]
-    if starts.dtype != torch.int64 or starts.shape != (n_users + 1,):
-        raise InputError(f"seen.starts does not divide its items among {n_users} users.")
+    starts = stored("seen.starts", tensors, torch.int64, n_users + 1)
     trained, added = starts.diff() > 0, torch.zeros(n, dtype=torch.bool)
     trained[_codes(facts, "only in validation", n_users)] = False
     trained[_codes(facts, "vectors without pairs", n_users)] = True
@@ -67,12 +62,9 @@ def upgraded(
     return found, {"model": described, "facts": rest}
 
 
-def _closed(tensors: Mapping[str, Tensor], has_term: bool) -> dict[str, Tensor]:
+def _closed(tensors: Tensors, n: int, has_term: bool) -> dict[str, Tensor]:
     if has_term:
-        items = tensors["items"]
-        if items.ndim != 2 or items.shape[1] != 1:
-            raise InputError(f"items is of shape {tuple(items.shape)}, not one number for each.")
-        return {"term": items[:, 0].contiguous()}
+        return {"term": stored("items", tensors, torch.float32, n, 1)[:, 0].contiguous()}
     found = {f"history.{part}": tensors[f"users.{part}"] for part in ("starts", "columns", "values")}
     return found | {
         name.replace("items", "weights", 1): tensor
@@ -81,20 +73,17 @@ def _closed(tensors: Mapping[str, Tensor], has_term: bool) -> dict[str, Tensor]:
     }
 
 
-def _trained(tensors: Mapping[str, Tensor], dim: int, term: int) -> dict[str, Tensor]:
+def _trained(tensors: Tensors, dim: int, term: int) -> dict[str, Tensor]:
     """The named parts of both matrices: vectors, then the term, if there is one."""
-    for name in ("users", "items"):
-        _check_width(name, tensors[name], dim + term)
-    users, items = tensors["users"], tensors["items"]
+    users, items = (stored(name, tensors, torch.float32, None, dim + term) for name in ("users", "items"))
     found = {"users": users[:, :dim].contiguous(), "items": items[:, :dim].contiguous()}
     return {**found, "term": items[:, dim].contiguous()} if term else found
 
 
-def _blended(tensors: Mapping[str, Tensor], n_users: int, n: int, dim: int, term: int) -> dict[str, Tensor]:
+def _blended(tensors: Tensors, n_users: int, n: int, dim: int, term: int) -> dict[str, Tensor]:
     """The same for a blend: the history of users and the weights of items come first."""
-    items, width = tensors["items"], n + dim + term
-    _check_width("items", items, width)
-    sparse_rows("users", tensors, (n_users, width))
+    items = stored("items", tensors, torch.float32, n, n + dim + term)
+    sparse_rows("users", tensors, (n_users, n + dim + term))
     starts, columns, values = (tensors[f"users.{part}"] for part in ("starts", "columns", "values"))
     counts, is_vector = starts.diff(), columns >= n
     per_user = torch.bincount(torch.repeat_interleave(counts)[is_vector], minlength=n_users)
@@ -108,12 +97,7 @@ def _blended(tensors: Mapping[str, Tensor], n_users: int, n: int, dim: int, term
     }  # fmt: skip
 
 
-def _check_width(name: str, matrix: Tensor, width: int) -> None:
-    if matrix.ndim != 2 or matrix.shape[1] != width:
-        raise InputError(f"{name} is of shape {tuple(matrix.shape)}, and not {width} wide.")
-
-
-def _codes(facts: Mapping[str, Any], fact: str, n: int) -> list[int]:
+def _codes(facts: Json, fact: str, n: int) -> list[int]:
     """The codes that a fact lists."""
     codes = facts.get(fact, [])
     if not isinstance(codes, list) or not all(type(code) is int and 0 <= code < n for code in codes):

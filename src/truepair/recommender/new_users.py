@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from truepair.data.ids import Codes, IdMap
-from truepair.data.interactions import Interactions
+from truepair.data.ids import IdMap
 from truepair.errors import InputError, check_choice
 from truepair.models.factor_matrices import Rows
 from truepair.models.scorer import Scorer
 from truepair.recommender.holdout import as_interactions
 from truepair.recommender.known_ids import codes_of
 from truepair.recommender.model import Model
+from truepair.recommender.reindexing import recoded, reindexed
+from truepair.storage.types import Source
 
 
-def fold_in_users(model: Model, history: Any, unknown: str) -> Model:
+def fold_in_users(model: Model, history: Source, unknown: str) -> Model:
     """The same items with the users of `history`; nothing is retrained."""
     check_choice("unknown", unknown, ["error", "drop"])
     new = as_interactions(history)
@@ -30,17 +30,10 @@ def fold_in_users(model: Model, history: Any, unknown: str) -> Model:
     known = items[new.items] >= 0
     if not known.any():
         raise InputError("the history holds no item that was trained on; use recommend(unknown='popular').")
-    kept, users = np.unique(new.users[known], return_inverse=True)
+    kept = np.unique(new.users[known])
     place = np.full(new.n_users, -1)
     place[kept] = np.arange(len(kept))
-    pairs = Interactions(
-        users,
-        items[new.items[known]],
-        IdMap(new.user_ids.outside(kept)),
-        item_ids,
-        weight=None if new.weight is None else new.weight[known],
-        disliked=new.recoded_dislikes(place, items, len(item_ids)),
-    )
+    pairs = recoded(new, place, items, IdMap(new.user_ids.outside(kept)), item_ids)
     return dataclasses.replace(
         model,
         scorer=with_users(model.scorer, model.encode(pairs)),
@@ -63,25 +56,7 @@ def with_users(scorer: Scorer, rows: Rows) -> Scorer:
 
 def with_more_users(model: Model, ids: IdMap) -> Model:
     """The same model, which knows these users too, by name only: they have no trained row."""
-    seen, scorer = model.seen, model.scorer
-    everyone = seen.user_ids.union(ids, "user")
-    if len(everyone) == seen.n_users:
+    everyone = model.seen.user_ids.union(ids, "user")
+    if len(everyone) == model.seen.n_users:
         return model
-    codes = everyone.find(seen.user_ids, "user")  # of the old users among all
-    users = scorer.users.new_zeros(len(everyone), scorer.dim)
-    users[torch.from_numpy(codes)] = scorer.users
-    history = None if scorer.history is None else _placed(scorer.history, codes, len(everyone))
-    disliked = seen.recoded_dislikes(codes, np.arange(seen.n_items), seen.n_items)
-    known = Interactions(
-        codes[seen.users], seen.items, everyone, seen.item_ids, weight=seen.weight, disliked=disliked
-    )
-    trained = np.zeros(len(everyone), dtype=bool)
-    trained[codes] = model.trained
-    more = dataclasses.replace(scorer, users=users, history=history)
-    return dataclasses.replace(model, scorer=more, start=None, seen=known, trained=trained)
-
-
-def _placed(history: sp.csr_array, codes: Codes, n: int) -> sp.csr_array:
-    """The rows at these places among n."""
-    place = (np.ones(len(codes), np.float32), (codes, np.arange(len(codes))))
-    return sp.csr_array(sp.csr_array(place, shape=(n, len(codes))) @ history)
+    return reindexed(dataclasses.replace(model, start=None), everyone, model.seen.item_ids)

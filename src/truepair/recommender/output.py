@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import pyarrow as pa
+
+from truepair.storage.types import Table
 
 Output = Literal["arrow", "pandas", "polars"]
 OUTPUTS = ("arrow", "pandas", "polars")
 
 
-def output_of(source: Any) -> Output:
+def output_of(source: object) -> Output:
     """The table type for results: that of `source` if it is pandas or polars, else Arrow."""
     family = type(source).__module__.partition(".")[0]
     if family == "pandas":
@@ -18,7 +20,7 @@ def output_of(source: Any) -> Output:
     return "polars" if family == "polars" else "arrow"
 
 
-def to_output(table: pa.Table, output: Output) -> Any:
+def to_output(table: pa.Table, output: Output) -> Table:
     """The table as pandas, polars or pyarrow."""
     if output == "pandas":
         return table.to_pandas()

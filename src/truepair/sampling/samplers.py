@@ -72,18 +72,30 @@ class Popularity(Sampler):
 
 
 @dataclass(frozen=True)
-class DNS(Sampler):
-    """Dynamic sampling: of `pool` uniform unlabelled candidates, the N with the highest scores."""
+class _Pooled(Sampler):
+    """The N best, by score, of `pool` uniform unlabelled candidates."""
 
     needs_scores: ClassVar[bool] = True
-    pool: int = 32
+    pool: int
 
     def __post_init__(self) -> None:
         settle(self, pool=check_whole("pool", self.pool, 2, LARGEST_POOL))
 
     def candidates(self, n: int) -> int:
         """The pool."""
-        return _checked_pool(self.pool, n)
+        if n >= self.pool:
+            raise InputError(
+                f"n_unlabelled = {n} of a pool of {self.pool} is no choice; raise pool, or lower "
+                "n_unlabelled."
+            )
+        return self.pool
+
+
+@dataclass(frozen=True)
+class DNS(_Pooled):
+    """Dynamic sampling: of `pool` uniform unlabelled candidates, the N with the highest scores."""
+
+    pool: int = 32
 
     def choose(self, pairs: KnownPairs, batch: Batch, n: int, matrices: Matrices) -> Tensor:
         """The hardest: highest scores first."""
@@ -92,7 +104,7 @@ class DNS(Sampler):
 
 
 @dataclass(frozen=True)
-class BNS(Sampler):
+class BNS(_Pooled):
     """Bayesian sampling: of `pool` uniform candidates l, the N with the least info·(1 − (1+λ)·unbias).
 
     info = 1 − σ(s⁺ − s_l);  unbias = (1−F)(1−p) / (1 − F − p + 2Fp), the posterior chance that l is a true
@@ -100,18 +112,13 @@ class BNS(Sampler):
     With `in_batch` F is estimated on one candidate of each row of the batch instead of the whole catalogue.
     """
 
-    needs_scores: ClassVar[bool] = True
     pool: int = 5
     weight: float = 5.0  # λ
     in_batch: bool = False
 
     def __post_init__(self) -> None:
-        pool = check_whole("pool", self.pool, 2, LARGEST_POOL)
-        settle(self, pool=pool, weight=check_number("weight", self.weight, 0))
-
-    def candidates(self, n: int) -> int:
-        """The pool."""
-        return _checked_pool(self.pool, n)
+        super().__post_init__()
+        settle(self, weight=check_number("weight", self.weight, 0))
 
     def choose(self, pairs: KnownPairs, batch: Batch, n: int, matrices: Matrices) -> Tensor:
         """The least risk."""
@@ -174,14 +181,6 @@ class Full(Sampler):
 def _best(criterion: Tensor, candidates: Tensor, n: int) -> Tensor:
     """The `n` candidates of least criterion; of equal ones the first drawn."""
     return candidates.gather(1, criterion.argsort(dim=1, stable=True)[:, :n])
-
-
-def _checked_pool(pool: int, n: int) -> int:
-    if n >= pool:
-        raise InputError(
-            f"n_unlabelled = {n} of a pool of {pool} is no choice; raise pool, or lower n_unlabelled."
-        )
-    return pool
 
 
 MOST_COLUMNS, DRAWN_COLUMNS = 1 << 17, 1 << 14

@@ -8,12 +8,14 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from truepair.data.ids import IdMap
+from truepair.data.ids import Codes, IdMap
 from truepair.errors import InputError
+
+_SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which UTF-8 cannot say
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,13 +61,17 @@ class IdTexts:
             return self._integer(text)
         if self.kind == pa.uuid():
             return self._uuid(text)
-        if any("\ud800" <= character <= "\udfff" for character in text):
+        if not text.isascii() and _SURROGATE.search(text):
             raise InputError(f"{self.what} = {text!r:.60} is no Unicode text; correct it.")
         return text
 
     def texts(self, values: Sequence[object]) -> list[str]:
         """Those of several ids."""
         return [self.text(value) for value in values]
+
+    def find(self, texts: Sequence[str]) -> Codes:
+        """The codes of ids; -1 for an id that the model does not know."""
+        return np.array([self.codes.get(text, -1) for text in texts], np.int64)
 
     def typed(self, texts: Sequence[str]) -> pa.Array:
         """Texts of ids as an array of the model's type."""
@@ -76,9 +82,9 @@ class IdTexts:
     def json(self, text: str) -> str:
         """An id as JSON, known to the model or not."""
         code = self.codes.get(text)
-        if code is not None:
-            return self.as_json[code]
-        return text if pa.types.is_integer(self.kind) else escaped(text)
+        if code is None:
+            return text if pa.types.is_integer(self.kind) else escaped(text)
+        return self.as_json[code]
 
     def value(self, text: str) -> str | int:
         """An id as a value for JSON: an integer where the model's ids are integers."""
@@ -96,11 +102,12 @@ class IdTexts:
         try:
             return str(uuid.UUID(text))
         except ValueError:
-            pass
-        raise InputError(f"{self.what} = {text!r:.60} is no id of this model; its {self.what} ids are UUIDs.")
+            raise InputError(
+                f"{self.what} = {text!r:.60} is no id of this model; its {self.what} ids are UUIDs."
+            ) from None
 
 
-def escaped(value: Any) -> str:
+def escaped(value: object) -> str:
     """JSON in ASCII, in which HTML finds no tag and no entity."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -8,28 +8,32 @@ docs/performance.md.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
-from truepair.losses import LOSSES, Loss
+from truepair.losses import LOSSES
 from truepair.models.encoders import ENCODERS
 from truepair.sampling import DNS, SAMPLERS, Full, Sampler
+from truepair.storage.types import Json
 from truepair.training import AUTO
 from truepair.training.sampled.cpu.engine import lacking_part
 
-PARTS_BY_DEFAULT: dict[str, Any] = {"loss": "infonce", "encoder": "mf", "sampler": "full", "blend": None}
-FULL_CATALOGUE: dict[str, Any] = {  # with the sampler "full"
+Given: TypeAlias = Mapping[str, Any]
+"""Parameters by name, not checked yet."""
+
+PARTS_BY_DEFAULT: Json = {"loss": "infonce", "encoder": "mf", "sampler": "full", "blend": None}
+FULL_CATALOGUE: Json = {  # with the sampler "full"
     "optimizer": "adam", "l2_users": 0.0, "dim": 128,
     "scoring": "cosine", "temperature": 0.15, "popularity": 0.0, "weight_decay": 0.0,
     "epochs": 40, "learning_rate": 5e-3, "schedule": "cosine", "patience": None, "validation": 0.0,
 }  # fmt: skip
-SAMPLED: dict[str, Any] = {  # with the other samplers, in the engines "gpu" and "reference"
+SAMPLED: Json = {  # with the other samplers, in the engines "gpu" and "reference"
     "optimizer": "adam", "l2_users": 0.0, "dim": 64,
     "scoring": "dot", "temperature": 1.0, "popularity": 0.0, "weight_decay": 1e-5,
     "epochs": 200, "learning_rate": 3e-3, "schedule": "constant", "patience": 10, "validation": 0.1,
 }  # fmt: skip
-SAMPLED_CPU: dict[str, Any] = {  # in the engine "cpu", whose steps are single interactions
+SAMPLED_CPU: Json = {  # in the engine "cpu", whose steps are single interactions
     **SAMPLED, "optimizer": "adagrad", "l2_users": 0.1, "weight_decay": 0.0, "epochs": 50,
     "learning_rate": 0.1, "schedule": "linear", "patience": None, "validation": 0.0,
 }  # fmt: skip
@@ -43,7 +47,7 @@ def is_full(sampler: str | Sampler) -> bool:
     return sampler == "full" or isinstance(sampler, Full)
 
 
-def with_defaults(parameters: Mapping[str, Any], disliked: bool = False) -> dict[str, Any]:
+def with_defaults(parameters: Given, disliked: bool = False) -> Json:
     """The parameters, with the default wherever one is None or absent.
 
     For `patience`, None means that training does not stop early, and "auto" means the default. `disliked`:
@@ -57,8 +61,8 @@ def with_defaults(parameters: Mapping[str, Any], disliked: bool = False) -> dict
         defaults = SAMPLED if disliked or not _trains_on_cpu(parameters) else SAMPLED_CPU
     if defaults is SAMPLED_CPU and (sampler == "dns" or isinstance(sampler, DNS)):
         defaults = {**defaults, **EARLY_STOPPING}
-    kind = _kind_of(parameters.get("loss"))
-    if kind is not None and kind.needs_cosines:
+    loss = parameters.get("loss")
+    if getattr(LOSSES.get(loss) if isinstance(loss, str) else loss, "needs_cosines", False):
         defaults = {**defaults, "scoring": "cosine", "temperature": 1.0}
     given = {name: value for name, value in parameters.items() if value is not None or name == "patience"}
     if given.get("patience") == "auto":
@@ -66,7 +70,7 @@ def with_defaults(parameters: Mapping[str, Any], disliked: bool = False) -> dict
     return {**defaults, **given}
 
 
-def _trains_on_cpu(parameters: Mapping[str, Any]) -> bool:
+def _trains_on_cpu(parameters: Given) -> bool:
     """Whether the engine "cpu" can train with these parameters, and "gpu" cannot take over."""
     engine, device = parameters.get("engine", AUTO), parameters.get("device", "auto")
     on_cpu = device == "cpu" or (device == "auto" and (engine == "cpu" or not torch.cuda.is_available()))
@@ -74,16 +78,10 @@ def _trains_on_cpu(parameters: Mapping[str, Any]) -> bool:
         return False
     if any(parameters.get(name) for name in ("weight_decay", "popularity")):
         return False
-    kinds: dict[str, Mapping[str, Any]] = {"encoder": ENCODERS, "loss": LOSSES, "sampler": SAMPLERS}
+    kinds: dict[str, Given] = {"encoder": ENCODERS, "loss": LOSSES, "sampler": SAMPLERS}
     named = {part: parameters.get(part, PARTS_BY_DEFAULT[part]) for part in kinds}
     parts = {part: kinds[part][v]() if v in list(kinds[part]) else v for part, v in named.items()}
     return lacking_part(**parts) is None
-
-
-def _kind_of(loss: object) -> type[Loss] | None:
-    """The class of a loss that is given by name or as an object; None for anything else."""
-    kind = LOSSES.get(loss) if isinstance(loss, str) else type(loss)
-    return kind if kind is not None and issubclass(kind, Loss) else None
 
 
 def default_batch_size(sampler: str | Sampler, n_pairs: int, n_users: int = 0) -> int:

@@ -23,9 +23,10 @@ from truepair.losses import LOSSES, Loss, Prior
 from truepair.models.closed_forms import ALL_ENCODERS, EASE, ClosedForm
 from truepair.models.encoders import Encoder
 from truepair.sampling import SAMPLERS, Sampler
-from truepair.spec.defaults import FULL_CATALOGUE, PARTS_BY_DEFAULT, with_defaults
+from truepair.spec.defaults import FULL_CATALOGUE, PARTS_BY_DEFAULT, Given, with_defaults
 from truepair.storage.old_names import current_parameters, with_old_names
 from truepair.storage.plain_values import every_value, is_number
+from truepair.storage.types import Json
 
 # parameters that have fields of their own, and their kinds by name
 PARTS: dict[str, Mapping[str, type]] = {
@@ -90,34 +91,36 @@ class Parameters:
     auto: bool = True
 
     @classmethod
-    def of(cls, flat: Mapping[str, Any]) -> Self:
+    def of(cls, flat: Given) -> Self:
         """The object of flat parameters, as in configurations and trials: see `resolve`."""
         return cls().set_params(**resolve(flat))
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
+    def get_params(self, deep: bool = True) -> Json:
         """All parameters by name."""
         return {name: getattr(self, name) for name in PARAMETERS}
 
     def set_params(self, **params: Any) -> Self:
         """Change parameters; an unknown one raises an error."""
-        for name, value in current_parameters(params).items():
-            check_parameter(name)
+        params = current_parameters(params)
+        check_names(params)
+        for name, value in params.items():
             setattr(self, name, value)
         return self
 
-    def given(self) -> dict[str, Any]:
+    def given(self) -> Json:
         """The parameters that differ from the defaults."""
         return {k: v for k, v in self.get_params().items() if repr(v) != repr(PARAMETERS[k])}
 
 
-PARAMETERS: dict[str, Any] = {each.name: each.default for each in dataclasses.fields(Parameters)}
+PARAMETERS: Json = {each.name: each.default for each in dataclasses.fields(Parameters)}
 """The parameters of a Recommender and their defaults."""
 
 
-def check_parameter(name: str) -> None:
-    """Raise if it is not a parameter of a Recommender."""
-    if name not in PARAMETERS:
-        raise InputError(f"{name!r} is not a parameter of Recommender.{did_you_mean(name, PARAMETERS)}")
+def check_names(given: Given) -> None:
+    """Raise if one of them is not a parameter of a Recommender."""
+    for name in given:
+        if name not in PARAMETERS:
+            raise InputError(f"{name!r} is not a parameter of Recommender.{did_you_mean(name, PARAMETERS)}")
 
 
 def may_be_none(name: str) -> bool:
@@ -128,7 +131,7 @@ def may_be_none(name: str) -> bool:
 # --- flat parameters -------------------------------------------------------------------------------------
 
 
-def flatten(tables: Mapping[str, Any]) -> dict[str, Any]:
+def flatten(tables: Given) -> Json:
     """Nested tables as flat parameters; the `kind` of a table is the value of the part itself.
 
     >>> flatten({"loss": {"kind": "dpl", "tau": 0.1}, "encoder.dim": 32, "epochs": 5})
@@ -137,15 +140,15 @@ def flatten(tables: Mapping[str, Any]) -> dict[str, Any]:
     return current_parameters(_flat(tables, ""))
 
 
-def _flat(tables: Mapping[str, Any], inside: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _flat(tables: Given, inside: str) -> Json:
+    found: Json = {}
     for name, value in tables.items():
         whole = inside if name == "kind" and inside else f"{inside}.{name}".lstrip(".")
         found |= _flat(value, whole) if isinstance(value, Mapping) else {whole: value}
     return found
 
 
-def overlay(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
+def overlay(lower: Given, upper: Given) -> Json:
     """Flat parameters `upper` over `lower`; `dim` and `encoder.dim` are the same parameter.
 
     A part that `upper` changes loses its fields in `lower`. Scoring and temperature go with the loss, as
@@ -163,7 +166,7 @@ def overlay(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any
     return {**kept, **upper}
 
 
-def _chosen_by_tuning(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> set[str]:
+def _chosen_by_tuning(lower: Given, upper: Given) -> set[str]:
     """`stop_after`, and the `validation = 0` that goes with it, where `upper` makes them void."""
     if lower.get("stop_after") is None:
         return set()
@@ -173,13 +176,13 @@ def _chosen_by_tuning(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> set
     return {"stop_after"} if "epochs" in upper else set()
 
 
-def same_parameters(flat: Mapping[str, Any]) -> set[str]:
+def same_parameters(flat: Given) -> set[str]:
     """The other names of these parameters: `encoder.dim` for `dim`, and the reverse."""
     found = {FIELDS[name] for name in flat if name in FIELDS}
     return found | {name for name, field in FIELDS.items() if field in flat}
 
 
-def by_fields(flat: Mapping[str, Any]) -> dict[str, Any]:
+def by_fields(flat: Given) -> Json:
     """Flat parameters in which `dim`, `scoring`, `temperature`, `popularity` and `tau` are named as fields.
 
     >>> by_fields({"loss": "dpl", "tau": 0.1, "epochs": 5})
@@ -188,12 +191,14 @@ def by_fields(flat: Mapping[str, Any]) -> dict[str, Any]:
     found = current_parameters(flat)
     parts = {**PARTS_BY_DEFAULT, **found}
     for name, field in FIELDS.items():
-        if found.get(name) is not None and field not in found and _has_field(parts, field):
-            found[field] = found.pop(name)
+        if found.get(name) is not None and field not in found:
+            part = field.split(".")[0]
+            if hasattr(_kind(part, parts[part]), name):
+                found[field] = found.pop(name)
     return found
 
 
-def resolve(flat: Mapping[str, Any]) -> dict[str, Any]:
+def resolve(flat: Given) -> Json:
     """Keyword arguments of `Recommender` from flat parameters.
 
     A part with named fields becomes an object; its other fields come from `dim`, `tau`, … and from the
@@ -203,41 +208,39 @@ def resolve(flat: Mapping[str, Any]) -> dict[str, Any]:
     DPL(tau=0.2, floor=0.1, clamp='hard', margin=0.0)
     """
     given = {**PARTS_BY_DEFAULT, **current_parameters(flat)}
-    for name in given:
-        if "." in name:
-            check_choice("the part before the dot", name.split(".", 1)[0], list(PARTS))
-    with_fields = dict.fromkeys(name.split(".", 1)[0] for name in given if "." in name)
-    for part in [part for part in with_fields if given[part] is None]:
-        raise InputError(
-            f"a field of {part} is given without {part}; set it to one of {', '.join(PARTS[part])}."
-        )
+    fields: dict[str, Json] = {}  # those that are named, by part
+    for dotted in [name for name in given if "." in name]:
+        part, name = dotted.split(".", 1)
+        check_choice("the part before the dot", part, list(PARTS))
+        fields.setdefault(part, {})[name] = given.pop(dotted)
     known = with_defaults(given)
-    for name, field in FIELDS.items():
-        part = field.split(".")[0]
-        if part in with_fields and name in known and field not in given and _has_field(given, field):
-            given[field] = known[name]
-            given.pop(name, None)
-    keywords = {name: value for name, value in given.items() if "." not in name}
-    for part in with_fields:
-        fields = {n.split(".", 1)[1]: value for n, value in given.items() if n.startswith(f"{part}.")}
-        keywords[part] = _built(part, given[part], fields)
-    return keywords
+    for part, named in fields.items():
+        if given[part] is None:
+            raise InputError(
+                f"a field of {part} is given without {part}; set it to one of {', '.join(PARTS[part])}."
+            )
+        kind = _kind(part, given[part])
+        for name, field in FIELDS.items():
+            if field == f"{part}.{name}" and name in known and name not in named and hasattr(kind, name):
+                named[name] = known[name]
+                given.pop(name, None)
+        given[part] = _built(part, given[part], named)
+    return given
 
 
-def _has_field(flat: Mapping[str, Any], field: str) -> bool:
-    """Whether the part is of a kind that has this field."""
-    part, name = field.split(".")
-    return hasattr(_built(part, flat[part], {}), name)
+def _kind(part: str, name: object) -> type:
+    """The class of a part that is given by name."""
+    if not isinstance(name, str):
+        raise InputError(f"{part} = {name!r} must be a name where its fields are named.")
+    return PARTS[part][check_choice(part, name, PARTS[part])]
 
 
-def _built(part: str, kind: Any, fields: Mapping[str, Any]) -> Any:
-    """The object of this kind and these fields."""
-    if not isinstance(kind, str):
-        raise InputError(f"{part} = {kind!r} must be a name where its fields are named.")
-    made = PARTS[part][check_choice(part, kind, PARTS[part])]
+def _built(part: str, name: object, fields: Given) -> object:
+    """The object of this name and these fields."""
+    kind = _kind(part, name)
     for field in fields:
-        check_choice(f"a field of {part}", field, _field_names(made))
-    return made(**fields)
+        check_choice(f"a field of {part}", field, _field_names(kind))
+    return kind(**fields)
 
 
 def _field_names(kind: type) -> list[str]:
@@ -248,7 +251,7 @@ def _field_names(kind: type) -> list[str]:
 # --- stored parameters -------------------------------------------------------------------------------------
 
 
-def as_json(value: Any) -> Any:
+def as_json(value: object) -> object:
     """A parameter as plain JSON: a loss, encoder or sampler becomes its kind and fields.
 
     A value that no registry has becomes {"unknown": …}: it can be used, but not saved.
@@ -260,7 +263,7 @@ def as_json(value: Any) -> Any:
     return _plain(value)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     if hasattr(value, "tolist"):  # NumPy's numbers and arrays, tensors
         value = value.tolist()
     if value is None or isinstance(value, str | int | float | bool):
@@ -274,7 +277,7 @@ _REGISTRATION = {"loss": "Register its class: truepair.register_loss('name', Cla
 _PLAIN_FIELD = "A field that is saved is a number, a text, True, False, None, or a tuple of them."
 
 
-def check_saveable(stored: Mapping[str, Any]) -> None:
+def check_saveable(stored: Given) -> None:
     """Raise if a parameter of `as_json`, or a field of one, could not be restored."""
     check_finite(stored)
     for name, value in _with_fields(stored).items():
@@ -286,28 +289,28 @@ def check_saveable(stored: Mapping[str, Any]) -> None:
             )
 
 
-def check_finite(stored: Mapping[str, Any]) -> None:
+def check_finite(stored: Given) -> None:
     """Raise if a number of parameters of `as_json` is NaN or infinite, which JSON does not have."""
     for name, value in _with_fields(stored).items():
         if any(isinstance(each, float) and not is_number(each) for each in every_value(value)):
             raise InputError(f"{name} = {value!r:.200} cannot be saved; give a finite number, or None.")
 
 
-def _with_fields(stored: Mapping[str, Any]) -> dict[str, Any]:
+def _with_fields(stored: Given) -> Json:
     """Parameters of `as_json`; those that have a kind are replaced by their fields, such as loss.tau."""
-    found: dict[str, Any] = {}
+    found: Json = {}
     for name, value in stored.items():
         whole = isinstance(value, dict) and "kind" in value
         found |= {f"{name}.{field}": inside for field, inside in value.items()} if whole else {name: value}
     return found
 
 
-def from_json(stored: Mapping[str, Any]) -> dict[str, Any]:
+def from_json(stored: Given) -> Json:
     """Keyword arguments of `Recommender` from the JSON of a model file; only registered kinds are built."""
     return {**BEFORE, **{name: _restored(name, value) for name, value in current_parameters(stored).items()}}
 
 
-def _restored(name: str, value: Any) -> Any:
+def _restored(name: str, value: object) -> object:
     kind = value.get("kind") if isinstance(value, dict) else value
     if name == "loss" and isinstance(kind, str) and kind not in LOSSES:
         raise InputError(
@@ -320,7 +323,7 @@ def _restored(name: str, value: Any) -> Any:
     return _built(name, fields.pop("kind"), fields)
 
 
-def _tuples(value: Any) -> Any:
+def _tuples(value: object) -> object:
     """The value, with tuples for lists; only a whole parameter is an object."""
     if isinstance(value, dict):
         raise InputError(f"{value!r:.60} is no number, no text and no list of them.")

@@ -6,9 +6,8 @@ Parameters from Python, TOML, `--set`, trials and model files become a Spec in `
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -16,12 +15,13 @@ from truepair.data.interactions import Interactions
 from truepair.errors import InputError, check_choice, check_number, check_type, check_whole
 from truepair.evaluation.metrics import parse_metric
 from truepair.losses import LOSSES, Loss
-from truepair.models.closed_forms import ALL_ENCODERS, EASE, ClosedForm
+from truepair.models.closed_forms import EASE, ClosedForm
 from truepair.models.encoders import ENCODERS, Encoder
-from truepair.sampling import SAMPLERS, Sampler
-from truepair.spec.defaults import USED_BY_CLOSED_FORMS, default_batch_size, is_full, with_defaults
-from truepair.spec.parameters import PARAMETERS, PARTS, as_json, check_finite, check_parameter
+from truepair.sampling import Sampler
+from truepair.spec.defaults import USED_BY_CLOSED_FORMS, Given, default_batch_size, is_full, with_defaults
+from truepair.spec.parameters import PARAMETERS, PARTS, as_json, check_finite, check_names
 from truepair.storage.old_names import current_parameters
+from truepair.storage.types import Json
 from truepair.training import AUTO, ENGINES, Job, Settings, check_sampler
 
 HOLD_OUTS = ("auto", "random", "last", "time")
@@ -30,8 +30,14 @@ HOLD_OUTS = ("auto", "random", "last", "time")
 SEARCHED = ("temperature", "popularity", "dim", "epochs", "blend")
 """What automatic settings choose where it is not given."""
 
-_SETTINGS = [f.name for f in dataclasses.fields(Settings)]
+_SETTINGS = tuple(f.name for f in dataclasses.fields(Settings) if f.name != "batch_size")
 _ENCODER_FIELDS = ("dim", "scoring", "temperature", "popularity")
+_OBJECTS: dict[str, tuple[type | tuple[type, ...], str]] = {  # part -> its classes, and what to give
+    "encoder": ((Encoder, ClosedForm), "one of {}, or an object such as MF(dim=64)"),
+    "loss": (Loss, "one of {}, or an object such as DPL(tau=0.05)"),
+    "sampler": (Sampler, "one of {}, or an object such as DNS()"),
+    "blend": (EASE, "'{}', an object such as EASE(l2=500), or None"),
+}
 
 
 @dataclass(frozen=True)
@@ -67,7 +73,7 @@ class Spec:
     # --- from parameters -------------------------------------------------------------------------------
 
     @staticmethod
-    def of(given: Mapping[str, Any], *, disliked: bool = False, unused: str = "error") -> Spec:
+    def of(given: Given, *, disliked: bool = False, unused: str = "error") -> Spec:
         """The spec of the given parameters of a Recommender; all others have their defaults.
 
         Raise if one is invalid, or if one is given and has no effect; `unused="drop"` ignores the latter.
@@ -77,33 +83,19 @@ class Spec:
         LightGCN(dim=8, scoring='cosine', temperature=0.15, popularity=0.0, hops=1)
         """
         given = current_parameters(given)
-        for name in given:
-            check_parameter(name)
-        known = {**PARAMETERS, **given}
-        closed = _closed_form(known["encoder"])
-        trained = known if closed is None else {**known, "encoder": PARAMETERS["encoder"]}
-        spec = _trained(with_defaults(trained, disliked), given)
-        if closed is not None:
-            spec = dataclasses.replace(
-                spec,
-                encoder=closed,
-                blend=None,
-                validation=0.0,
-                stop_after=None,
-                searched=(),
-                given_rate=True,
-            )
-        check_finite({"loss": as_json(known["loss"])})  # of a loss that can be saved; others check their own
-        without_effect = _unused(known, given, spec)
-        if without_effect and unused == "drop":
-            kept = {name: value for name, value in given.items() if name not in without_effect}
-            return Spec.of(kept, disliked=disliked)
-        for name, why in without_effect.items():
+        check_names(given)
+        given = {name: value for name, value in given.items() if repr(value) != repr(PARAMETERS[name])}
+        known = with_defaults({**PARAMETERS, **given}, disliked)
+        encoder, loss = _part("encoder", known), _part("loss", known)
+        spec, reasons = _checked(known, given, encoder, loss), _without_effect(known, given, encoder, loss)
+        if reasons and unused == "drop":
+            return Spec.of({n: value for n, value in given.items() if n not in reasons}, disliked=disliked)
+        for name, why in reasons.items():
             value = "one for each user" if np.ndim(known[name]) else known[name]
             raise InputError(f"{name} = {value} has no effect: {why}.")
         return spec
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> Json:
         """All parameters of a Recommender that give this spec; parts are named where that says all of them.
 
         >>> Spec.of({"encoder": "ease", "seed": 3}).parameters()
@@ -111,31 +103,29 @@ class Spec:
         """
         if isinstance(self.encoder, ClosedForm):
             settings = {"seed": self.settings.seed, "device": self.settings.device}
-            return {"encoder": _named("encoder", self.encoder), "metric": self.metric, **settings}
-        found = {name: getattr(self.settings, name) for name in _SETTINGS} | {
-            name: getattr(self, name)
-            for name in ("validation", "hold_out", "metric", "engine", "stop_after", "blend_weight")
-        }
+            return {"encoder": _named("encoder", self.encoder, {}), "metric": self.metric, **settings}
         own = {name: getattr(self.encoder, name) for name in _ENCODER_FIELDS}
         encoder = _named("encoder", self.encoder, own)
         tau = {"tau": getattr(self.loss, "tau", None)} if self.loss.uses_prior else {}
         loss = _named("loss", self.loss, tau)
         return {
-            "loss": loss, "encoder": encoder, "sampler": _named("sampler", self.sampler),
+            "loss": loss, "encoder": encoder, "sampler": _named("sampler", self.sampler, {}),
             **(own if isinstance(encoder, str) else {}), **(tau if isinstance(loss, str) else {}),
-            **found, "blend": self.blend, "batch_size": self.batch_size,
-            "auto": bool(self.searched),
+            **vars(self.settings),
+            "validation": self.validation, "hold_out": self.hold_out, "metric": self.metric,
+            "engine": self.engine, "stop_after": self.stop_after, "blend_weight": self.blend_weight,
+            "blend": self.blend, "batch_size": self.batch_size, "auto": bool(self.searched),
         }  # fmt: skip
 
     def call(self) -> str:
         """The call that repeats a fit with this spec, without a search."""
         own = self.parameters()
-        parts: dict[str, Any] = {part: own[part] for part in PARTS if part != "blend" and part in own}
-        usual = {**Spec.of(parts).parameters(), **{name: PARAMETERS[name] for name in parts}}
-        kept = {k: v for k, v in own.items() if repr(v) != repr(usual[k]) and k != "auto"}
-        if self.is_trained:
-            kept["auto"] = False
-        return f"Recommender({', '.join(f'{name}={value!r}' for name, value in kept.items())})"
+        parts = {part: value for part, value in own.items() if part in ("loss", "encoder", "sampler")}
+        usual, arguments = {**Spec.of(parts).parameters(), "auto": True}, []
+        for name, value in {**own, "auto": isinstance(self.encoder, ClosedForm)}.items():
+            if repr(value) != repr(PARAMETERS[name] if name in parts else usual[name]):
+                arguments.append(f"{name}={value!r}")
+        return f"Recommender({', '.join(arguments)})"
 
     # --- parts -----------------------------------------------------------------------------------------
 
@@ -171,35 +161,54 @@ class Spec:
 
     def varied(self, **changes: Any) -> Spec:
         """Another spec: `changes` are fields of the encoder, of the settings or of the spec itself."""
-        encoder = {name: changes.pop(name) for name in _ENCODER_FIELDS if name in changes}
-        own = {f.name for f in dataclasses.fields(self)}
-        settings = {name: changes.pop(name) for name in list(changes) if name not in own}
-        parts: dict[str, Any] = {**changes}
-        if encoder:
-            parts["encoder"] = dataclasses.replace(self.trained, **encoder)
-        if settings:
-            parts["settings"] = dataclasses.replace(self.settings, **settings)
-        return dataclasses.replace(self, **parts)
+        for part, names in (("encoder", _ENCODER_FIELDS), ("settings", _SETTINGS)):
+            own = {name: changes.pop(name) for name in names if name in changes}
+            if own:
+                changes[part] = dataclasses.replace(getattr(self, part), **own)
+        return dataclasses.replace(self, **changes)
 
 
 # --- the parts of a spec -----------------------------------------------------------------------------------
 
 
-def _trained(known: Mapping[str, Any], given: Mapping[str, Any]) -> Spec:
-    encoder, loss, sampler = _encoder(known), _loss(known), _sampler(known)
+def _part(part: str, known: Given) -> Any:
+    """A part that is given as an object or by name; by name, it has the parameters that are fields of it."""
+    value, kinds, (base, remedy) = known[part], PARTS[part], _OBJECTS[part]
+    if not isinstance(value, str):
+        check_type(part, value, base, f"give {remedy.format(', '.join(kinds))}")
+        return value
+    kind = kinds[check_choice(part, value, kinds)]
+    if issubclass(kind, Encoder):
+        return kind(**{name: known[name] for name in _ENCODER_FIELDS})
+    return kind(**({"tau": known["tau"]} if issubclass(kind, Loss) and kind.uses_prior else {}))
+
+
+def _checked(known: Given, given: Given, encoder: Encoder | ClosedForm, loss: Loss) -> Spec:
+    """The spec of checked parameters; `given` are those that are not the defaults."""
+    if not isinstance(known["loss"], str):
+        check_finite({"loss": as_json(loss)})  # of a loss that can be saved; others check their own
+    settings = Settings(**{name: known[name] for name in _SETTINGS})
+    sampler = _part("sampler", known)
+    pool = getattr(sampler, "pool", None)
+    if isinstance(known["sampler"], str) and pool is not None and pool <= settings.n_unlabelled:
+        sampler = dataclasses.replace(sampler, pool=2 * settings.n_unlabelled)
     check_sampler(loss, sampler)
-    epochs, stop_after, batch_size = known["epochs"], known.get("stop_after"), known.get("batch_size")
+    stop_after, batch_size = known.get("stop_after"), known.get("batch_size")
     if stop_after is not None:
-        remedy = f"There are epochs = {epochs}; raise epochs, or lower stop_after."
-        stop_after = check_whole("stop_after", stop_after, 1, check_whole("epochs", epochs, 1), remedy)
+        remedy = f"There are epochs = {settings.epochs}; raise epochs, or lower stop_after."
+        stop_after = check_whole("stop_after", stop_after, 1, settings.epochs, remedy)
     check_type("auto", known["auto"], bool, "give True or False")
     parse_metric(known["metric"])
-    named = {name: known[name] for name in _SETTINGS if name in known}
-    settings, searched = Settings(**named), _searched(known, given)
+    # no search for other losses, samplers and encoder objects, nor after a search, which sets `stop_after`
+    is_searched = (
+        known["auto"] and known["loss"] == "infonce" and is_full(sampler) and stop_after is None
+        and isinstance(known["encoder"], str) and isinstance(encoder, Encoder) and encoder.scoring == "cosine"
+    )  # fmt: skip
+    searched = tuple(name for name in SEARCHED if name not in given) if is_searched else ()
     return Spec(
-        encoder, loss, sampler, dataclasses.replace(settings, batch_size=Settings.batch_size),
-        batch_size=None if batch_size is None else settings.batch_size,
-        blend=_blend(known.get("blend")),
+        encoder, loss, sampler, settings,
+        batch_size=None if batch_size is None else check_whole("batch_size", batch_size, 1),
+        blend=None if known.get("blend") in (None, "none") else _part("blend", known),
         blend_weight=check_number("blend_weight", known["blend_weight"], 0),
         validation=check_number("validation", known["validation"], 0, 1, open_high=True),
         hold_out=check_choice("hold_out", known["hold_out"], HOLD_OUTS),
@@ -207,116 +216,45 @@ def _trained(known: Mapping[str, Any], given: Mapping[str, Any]) -> Spec:
         engine=check_choice("engine", known["engine"], [AUTO, *ENGINES]),
         stop_after=stop_after,
         searched=searched,
-        given_rate=not searched or given.get("learning_rate") is not None,
+        given_rate=not searched or "learning_rate" in given,
     )  # fmt: skip
 
 
-def _searched(known: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[str, ...]:
-    """What automatic settings choose; nothing for other losses, samplers and encoders, and after a search.
-
-    `stop_after` is what a search sets, so that the parameters that come with it are settled.
-    """
-    plain = (
-        known["auto"] and known["loss"] == "infonce" and is_full(known["sampler"])
-        and isinstance(known["encoder"], str) and known["scoring"] == "cosine"
-        and known.get("stop_after") is None
-    )  # fmt: skip
-    unset = [name for name in SEARCHED if given.get(name) is None]
-    return tuple(unset) if plain else ()
-
-
-def _encoder(known: Mapping[str, Any]) -> Encoder:
-    encoder = known["encoder"]
-    if isinstance(encoder, str):
-        kind = ENCODERS[check_choice("encoder", encoder, ALL_ENCODERS)]
-        return kind(**{name: known[name] for name in _ENCODER_FIELDS})
-    names = ", ".join(ALL_ENCODERS)
-    check_type("encoder", encoder, Encoder, f"give one of {names}, or an object such as MF(dim=64)")
-    return cast(Encoder, encoder)
-
-
-def _loss(known: Mapping[str, Any]) -> Loss:
-    loss = known["loss"]
-    if isinstance(loss, str):
-        kind = LOSSES[check_choice("loss", loss, LOSSES)]
-        return kind(**({"tau": known["tau"]} if kind.uses_prior else {}))
-    check_type("loss", loss, Loss, f"give one of {', '.join(LOSSES)}, or an object such as DPL(tau=0.05)")
-    return cast(Loss, loss)
-
-
-def _sampler(known: Mapping[str, Any]) -> Sampler:
-    """The sampler; one given by name that selects from a pool gets a pool that is large enough."""
-    sampler = known["sampler"]
-    if not isinstance(sampler, str):
-        names = ", ".join(SAMPLERS)
-        check_type("sampler", sampler, Sampler, f"give one of {names}, or an object such as DNS()")
-        return cast(Sampler, sampler)
-    made = SAMPLERS[check_choice("sampler", sampler, SAMPLERS)]()
-    pool = getattr(made, "pool", None)
-    if pool is None or pool > known["n_unlabelled"]:
-        return made
-    return dataclasses.replace(made, pool=2 * known["n_unlabelled"])  # type: ignore[type-var]
-
-
-def _closed_form(encoder: object) -> ClosedForm | None:
-    """The encoder, given by name or as an object, if it is a closed form."""
-    kind = ALL_ENCODERS.get(encoder) if isinstance(encoder, str) else None
-    if kind is not None and issubclass(kind, ClosedForm):
-        return kind()
-    return encoder if isinstance(encoder, ClosedForm) else None
-
-
-def _blend(blend: Any) -> EASE | None:
-    if blend is None or blend == "none":
-        return None
-    if isinstance(blend, str):
-        blend = PARTS["blend"][check_choice("blend", blend, PARTS["blend"])]()
-    check_type("blend", blend, EASE, "give 'ease', an object such as EASE(l2=500), or None")
-    return cast(EASE, blend)
-
-
-def _named(part: str, value: object, fields: Mapping[str, Any] | None = None) -> Any:
+def _named(part: str, value: object, fields: Given) -> object:
     """The name of a part, if the name and these fields say all of it; else the part itself."""
     for name, kind in PARTS[part].items():
-        if type(value) is kind and repr(kind(**(fields or {}))) == repr(value):
+        if type(value) is kind and repr(kind(**fields)) == repr(value):
             return name
     return value
 
 
-# --- parameters without effect -----------------------------------------------------------------------------
-
-
-def _unused(known: Mapping[str, Any], given: Collection[str], spec: Spec) -> dict[str, str]:
+def _without_effect(known: Given, given: Given, encoder: Encoder | ClosedForm, loss: Loss) -> dict[str, str]:
     """The given parameters that have no effect, each with the reason and the remedy.
 
     A closed form has no loss, no sampler and no training; the seed is that of a split.
     """
-    given = [name for name in given if repr(known[name]) != repr(PARAMETERS[name])]
-    if not spec.is_trained:
-        why = f"encoder = {spec.encoder} is not trained; leave it out, or use one of {', '.join(ENCODERS)}"
+    if isinstance(encoder, ClosedForm):
+        why = f"encoder = {encoder} is not trained; leave it out, or use one of {', '.join(ENCODERS)}"
         return {name: why for name in given if name not in USED_BY_CLOSED_FORMS}
-    sampler = known["sampler"]
-    alone = "" if "blend" in given else "there is no blend; leave it out, or add blend='ease'"
-    reasons = {"tau": _prior_unused(known["loss"]), "blend_weight": alone}
+    reasons: dict[str, str] = {}
+    if "tau" in given and not loss.uses_prior:
+        others = ", ".join(name for name, other in LOSSES.items() if other.uses_prior)
+        reasons["tau"] = f"loss = {known['loss']!r} has no prior; losses with a prior: {others}"
+    elif not isinstance(known["loss"], str):
+        reasons["tau"] = _set_on_object("loss", loss)
+    if "blend" not in given:
+        reasons["blend_weight"] = "there is no blend; leave it out, or add blend='ease'"
     if not isinstance(known["encoder"], str):
-        reasons |= dict.fromkeys(_ENCODER_FIELDS, _set_on_object("encoder", known["encoder"]))
-    if not is_full(sampler):
+        reasons |= dict.fromkeys(_ENCODER_FIELDS, _set_on_object("encoder", encoder))
+    sampler = known["sampler"]
+    if is_full(sampler):
+        why = f"sampler = {sampler!r} compares with all items; leave it out, or use a sampler that draws"
+        reasons |= dict.fromkeys(("n_extra", "n_unlabelled"), why)
+    else:
         reasons["dislike_weight"] = (
             f"sampler = {sampler!r} draws items, one of them disliked; leave it out, or use sampler='full'"
         )
-    else:
-        why = f"sampler = {sampler!r} compares with all items; leave it out, or use a sampler that draws"
-        reasons |= dict.fromkeys(("n_extra", "n_unlabelled"), why)
-    return {name: why for name, why in reasons.items() if why and name in given}
-
-
-def _prior_unused(loss: object) -> str:
-    """Why a prior given with this loss has no effect; empty if it has."""
-    kind = LOSSES[loss] if isinstance(loss, str) else type(loss)
-    if kind.uses_prior:  # type: ignore[attr-defined]
-        return "" if isinstance(loss, str) else _set_on_object("loss", loss)
-    others = ", ".join(name for name, other in LOSSES.items() if other.uses_prior)
-    return f"loss = {loss!r} has no prior; losses with a prior: {others}"
+    return {name: why for name, why in reasons.items() if name in given}
 
 
 def _set_on_object(part: str, value: object) -> str:

@@ -24,6 +24,7 @@ KERNELS = (
     "ranking/reasons.py",
     "ranking/approximate/rescoring.py",
     "training/full/histogram.py",
+    "training/full/large/table_adam.py",
     "training/full/new_user_rows.py",
     "training/full/row_adam.py",
     "training/sampled/plan.py",

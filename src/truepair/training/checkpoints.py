@@ -20,6 +20,7 @@ from truepair.sampling import Full, Matrices
 from truepair.storage.old_names import current_value
 from truepair.storage.plain_values import is_number
 from truepair.storage.tensor_file import read_tensors, write_tensors
+from truepair.storage.types import Json
 from truepair.training.job import Job
 from truepair.training.result import EpochRecord
 from truepair.training.trainer import Trainer
@@ -27,12 +28,12 @@ from truepair.training.trainer import Trainer
 KIND, VERSION = "truepair checkpoint", 1
 
 
-def save_checkpoint(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+def save_checkpoint(path: Path, tensors: Mapping[str, Tensor], facts: Json) -> None:
     """Write a checkpoint atomically; if that fails, the old one is still there."""
     write_tensors(path, KIND, VERSION, tensors, facts)
 
 
-def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], Json]:
     """The tensors and facts of a checkpoint; `checked_contents` checks them."""
     try:
         tensors, facts = read_tensors(path, KIND, VERSION)
@@ -48,10 +49,10 @@ def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return tensors, facts
 
 
-def describe_job(job: Job, on_epoch: object) -> dict[str, Any]:
+def describe_job(job: Job, on_epoch: object) -> Json:
     """All that the numbers of a run depend on, as plain JSON."""
     validation = getattr(on_epoch, "identity", None if on_epoch is None else "a function")
-    described: dict[str, Any] = {"interactions": job.interactions.hash, "on_epoch": validation}
+    described: Json = {"interactions": job.interactions.hash, "on_epoch": validation}
     for part in ("encoder", "loss", "sampler"):
         described[part] = type(getattr(job, part)).__name__
         described |= {f"{part}.{k}": v for k, v in _fields(getattr(job, part)).items()}
@@ -60,9 +61,7 @@ def describe_job(job: Job, on_epoch: object) -> dict[str, Any]:
     described |= {name: _digest(mask.tobytes()) for name, mask in masks.items() if mask is not None}
     if job.interactions.disliked is None or not isinstance(job.sampler, Full):
         del described["dislike_weight"]  # it has no effect, and earlier versions do not have it
-    if (
-        described["optimizer_state"] != "half"
-    ):  # elsewhere it is only kept, and earlier versions do not have it
+    if described["optimizer_state"] != "half":  # else it only says where: earlier versions do not have it
         del described["optimizer_state"]
     described |= {} if job.start is None else {"start": job.start.digest()}
     del described["device"]  # a run may move to another device, though only the CPU repeats every bit
@@ -71,9 +70,9 @@ def describe_job(job: Job, on_epoch: object) -> dict[str, Any]:
     return described
 
 
-def check_same_job(path: Path, saved: Mapping[str, Any], job: Mapping[str, Any]) -> None:
-    """An error that names what differs, if the checkpoint is of another run."""
-    saved = {key: current_value(key, value) for key, value in saved.items()}
+def check_same_job(path: Path, facts: Json, job: Json, epochs: int) -> None:
+    """An error that names what differs if the checkpoint is of another run, or has more epochs."""
+    saved = {key: current_value(key, value) for key, value in facts["job"].items()}
     differing = [key for key in {**saved, **job} if saved.get(key) != job.get(key)]
     if differing:
         shown = "; ".join(f"{key} was {saved.get(key)!r}, is {job.get(key)!r}" for key in differing[:5])
@@ -81,10 +80,6 @@ def check_same_job(path: Path, saved: Mapping[str, Any], job: Mapping[str, Any])
         if differing == ["engine"]:
             remedy = f"Go on with engine={saved.get('engine')!r}, or give another file."
         raise StorageError(f"{path} is of another run: {shown}. {remedy}")
-
-
-def check_epochs(path: Path, facts: Mapping[str, Any], epochs: int) -> None:
-    """An error if more epochs are done than the run has."""
     done = facts.get("history")
     if isinstance(done, list) and len(done) > epochs:
         raise StorageError(
@@ -106,7 +101,7 @@ class Contents(NamedTuple):
 
 def checked_contents(
     tensors: Mapping[str, Tensor],
-    facts: Mapping[str, Any],
+    facts: Json,
     job: Job,
     trainer: Trainer,
     n_rows: tuple[int, int] | None = None,
@@ -193,7 +188,7 @@ def _check_tensors(tensors: Mapping[str, Tensor], layouts: Mapping[str, _Layout]
 # --- descriptions --------------------------------------------------------------------------------------
 
 
-def _fields(value: Any) -> dict[str, Any]:
+def _fields(value: Any) -> Json:
     if not dataclasses.is_dataclass(value):
         return {"value": repr(value)}
     return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}

@@ -7,7 +7,7 @@ from truepair.storage.old_names import current_value
 from truepair.training.distributed.engine import DISTRIBUTED
 from truepair.training.full.engine import FULL
 from truepair.training.job import Job
-from truepair.training.reference.engine import REFERENCE
+from truepair.training.reference.trainer import REFERENCE
 from truepair.training.sampled.cpu.engine import CPU
 from truepair.training.sampled.gpu.engine import GPU
 from truepair.training.trainer import Engine
@@ -20,7 +20,7 @@ ENGINES: dict[str, Engine] = {
     "distributed": DISTRIBUTED,
 }
 AUTO = "auto"
-_AUTO_ORDER = ("gpu", "cpu", "full", "reference")  # fastest first
+_AUTO_ORDER = ("full", "gpu", "cpu", "reference")  # of those for a sampler, fastest first
 
 
 def choose_engine(job: Job, engine: str = AUTO) -> str:

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
 
 import torch
 
-from truepair.data.interactions import Interactions
 from truepair.errors import InputError, TrainingError, check_type
 from truepair.losses import Loss
 from truepair.sampling import Full, Sampler
 from truepair.training.distributed.processes import rank_of_process
 from truepair.training.engines import AUTO, ENGINES, choose_engine
+from truepair.training.full.cuda_graphs import RecordedFullTrainer, train_side_by_side
+from truepair.training.full.engine import is_recordable
 from truepair.training.job import Job
-from truepair.training.loop import Run, run_to_the_end
-from truepair.training.many import fit_together, together
+from truepair.training.loop import Run, TrainEpoch, one_by_one, run_to_the_end
 from truepair.training.result import FitResult, OnEpoch
+from truepair.training.sampled.plan import plan_of
+from truepair.training.trainer import EpochTotals, Trainer
+
+_MOST_RUNS = 256  # in one group
+_MOST_RECORDED = 8  # more hardly gain: a few runs fill the GPU
 
 _process = {"has trained": False}
 
@@ -56,22 +61,12 @@ def fit(
     start; there is none if the matrices are not those of the last epoch.
     """
     job = _checked(job, on_epoch)
-    engine = choose_engine(job, engine)
-    progress = progress and (engine != "distributed" or rank_of_process() == 0)
-    if progress:
-        print(f"engine: {engine}", file=sys.stderr)
-    _process["has trained"] = True
-    trainer = ENGINES[engine].start(job)
-    kind = Run if engine != "distributed" else _distributed_run()
-    run = kind(job, engine, trainer, on_epoch, Path(checkpoint) if checkpoint is not None else None)
-    return run_to_the_end(run, checkpoint_every, progress, keep_start)
-
-
-def _distributed_run() -> type[Run]:
-    """The run of several processes; loaded late, because PyTorch's checkpoints take a while to import."""
-    from truepair.training.distributed.run import DistributedRun
-
-    return DistributedRun
+    run = _started(job, on_epoch, choose_engine(job, engine), checkpoint, progress)
+    progress = progress and (run.engine != "distributed" or rank_of_process() == 0)
+    (found,) = run_to_the_end([run], one_by_one, progress, checkpoint_every, keep_start)
+    if isinstance(found, TrainingError):
+        raise found
+    return found
 
 
 def fit_many(
@@ -95,16 +90,33 @@ def fit_many(
     ready = [_checked(job, each) for job, each in zip(jobs, on_epochs, strict=True)]
     engines = [choose_engine(job, engine) for job in ready]
     results: dict[int, FitResult | TrainingError] = {}
-    for places in together(ready, engines):
-        of_group = [on_epochs[place] for place in places]
-        found = fit_together([ready[place] for place in places], engines[places[0]], of_group, progress)
-        results |= dict(zip(places, found, strict=True))
-    for place in (p for p in range(len(ready)) if p not in results):
+    for places in _groups(ready, engines):
+        name, some = engines[places[0]], [(ready[place], on_epochs[place]) for place in places]
         try:
-            results[place] = fit(ready[place], on_epochs[place], engine=engines[place], progress=progress)
+            if name == "gpu" or (name == "full" and is_recordable(some[0][0])):
+                runs, train_epoch = _started_together(some, name)
+            else:
+                runs, train_epoch = [_started(*some[0], name, None, progress)], one_by_one
+            found = run_to_the_end(runs, train_epoch, progress)
         except TrainingError as error:
-            results[place] = error
+            found = [error] * len(places)
+        results |= dict(zip(places, found, strict=True))
     return [results[place] for place in range(len(ready))]
+
+
+def _started(
+    job: Job, on_epoch: OnEpoch | None, engine: str, checkpoint: str | Path | None, progress: bool
+) -> Run:
+    """The run of a job that was checked, by the engine of this name."""
+    if progress and (engine != "distributed" or rank_of_process() == 0):
+        print(f"engine: {engine}", file=sys.stderr)
+    _process["has trained"] = True
+    trainer, kind = ENGINES[engine].start(job), Run
+    if engine == "distributed":  # loaded late, because PyTorch's checkpoints take a while to import
+        from truepair.training.distributed.run import DistributedRun
+
+        kind = DistributedRun
+    return kind(job, engine, trainer, on_epoch, Path(checkpoint) if checkpoint is not None else None)
 
 
 def check_sampler(loss: Loss, sampler: Sampler) -> None:
@@ -124,7 +136,14 @@ def _checked(job: Job, on_epoch: OnEpoch | None) -> Job:
     if job.settings.patience is not None and on_epoch is None:
         raise InputError(f"patience = {job.settings.patience} needs on_epoch to give a validation score.")
     check_sampler(job.loss, job.sampler)
-    _check_prior(job.loss, job.interactions)
+    tau, n_users = getattr(job.loss, "tau", None), job.interactions.n_users
+    if isinstance(tau, tuple) and len(tau) != n_users:
+        raise InputError(f"tau has {len(tau)} values, one per user, but there are {n_users} users.")
+    if tau in ("auto", "per-user"):
+        raise InputError(
+            f"tau = {tau!r} is estimated by Recommender; here, give the loss a number, "
+            "such as estimate_prior(interactions).tau of truepair.prior."
+        )
     if len(job.interactions) and not job.has_anchors():
         if job.anchors is None and job.negatives is None:
             raise InputError(
@@ -134,14 +153,73 @@ def _checked(job: Job, on_epoch: OnEpoch | None) -> Job:
     return job.with_density()
 
 
-def _check_prior(loss: Loss, interactions: Interactions) -> None:
-    tau = getattr(loss, "tau", None)
-    if isinstance(tau, tuple) and len(tau) != interactions.n_users:
-        raise InputError(
-            f"tau has {len(tau)} values, one per user, but there are {interactions.n_users} users."
-        )
-    if tau in ("auto", "per-user"):
-        raise InputError(
-            f"tau = {tau!r} is estimated by Recommender; here, give the loss a number, "
-            "such as estimate_prior(interactions).tau of truepair.prior."
-        )
+# --- jobs that train at once ---------------------------------------------------------------------------
+
+
+def groups_of(jobs: Sequence[Job]) -> list[list[int]]:
+    """The places of the jobs that can train together on engine "gpu": they share the data and every shape."""
+    return _groups(jobs, ["gpu"] * len(jobs))
+
+
+def _groups(jobs: Sequence[Job], engines: Sequence[str]) -> list[list[int]]:
+    """The places of jobs that train at once; a job that does not is in a group of its own."""
+    found: dict[Hashable, list[list[int]]] = {}
+    for place, (job, engine) in enumerate(zip(jobs, engines, strict=True)):
+        key: Hashable = place
+        most = 1
+        if engine == "gpu":
+            key, most = _shape(job), _MOST_RUNS
+        elif engine == "full" and is_recordable(job):
+            key, most = "recorded", _MOST_RECORDED
+        groups = found.setdefault(key, [[]])
+        if len(groups[-1]) == most:
+            groups.append([])
+        groups[-1].append(place)
+    return [group for groups in found.values() for group in groups]
+
+
+def _shape(job: Job) -> Hashable:
+    plan, encoder = plan_of(job), job.encoder
+    return (
+        job.interactions.hash, type(encoder), encoder.dim, plan.hops, plan.cosine, plan.pair, plan.row,
+        plan.relative, plan.m, plan.n, job.sampler, job.settings.batch_size, job.settings.device,
+    )  # fmt: skip
+
+
+def _started_together(
+    jobs: Sequence[tuple[Job, OnEpoch | None]], engine: str
+) -> tuple[list[Run], TrainEpoch]:
+    """The runs of one group on the GPU, and how they train."""
+    trainers, train_epoch = (_recorded if engine == "full" else _alike)([job for job, _ in jobs])
+    started = zip(jobs, trainers, strict=True)
+    return [Run(job, engine, trainer, on_epoch, None) for (job, on_epoch), trainer in started], train_epoch
+
+
+def _recorded(jobs: Sequence[Job]) -> tuple[Sequence[Trainer], TrainEpoch]:
+    """Runs of any shapes, each on a stream of its own."""
+    trainers = [RecordedFullTrainer(job) for job in jobs]
+
+    def train_epoch(runs: Sequence[Run], advance: Callable[[int], None]) -> list[EpochTotals]:
+        going = {run.trainer: (run.epoch, run.rate) for run in runs}
+        totals = train_side_by_side([(each, *going[each]) for each in trainers if each in going])
+        advance(trainers[0].steps)
+        return totals
+
+    return trainers, train_epoch
+
+
+def _alike(jobs: Sequence[Job]) -> tuple[Sequence[Trainer], TrainEpoch]:
+    """Runs of engine "gpu" in the same kernels; one that has ended stays in them with learning rate 0."""
+    from truepair.training.sampled.gpu.runs import GpuRuns  # it needs Triton
+
+    group = GpuRuns(jobs)
+    trainers = group.trainers
+
+    def train_epoch(runs: Sequence[Run], advance: Callable[[int], None]) -> list[EpochTotals]:
+        going = {run.trainer: (run.epoch, run.rate) for run in runs}
+        epochs, rates = zip(*(going.get(trainer, (0, 0.0)) for trainer in trainers), strict=True)
+        summary = group.train(epochs, rates)
+        advance(group.steps)
+        return [trainer.totals(summary) for trainer in trainers if trainer in going]
+
+    return trainers, train_epoch

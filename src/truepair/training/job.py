@@ -14,9 +14,8 @@ from truepair.losses import Loss
 from truepair.models.encoders import Encoder
 from truepair.models.start import Start
 from truepair.sampling import Full, Sampler
+from truepair.sampling.draws import Mask
 from truepair.training.settings import Settings
-
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,20 +55,16 @@ class Job:
             settle(self, anchors=_checked_mask("anchors", self.anchors, (len(self.interactions),)))
         if self.negatives is not None:
             self._check_negatives()
-            if self.interactions.disliked is not None:
-                raise InputError(
-                    "the job has negatives, and the interactions dislikes; give the dislikes as negatives."
-                )
         if self.start is not None:
             self._check_start(self.start)
 
     def _check_start(self, start: Start) -> None:
         check_type("start", start, Start, "take the `start` of a FitResult")
         data, dim = self.interactions, self.encoder.dim
-        found = tuple(side.vectors.shape for side in (start.users, start.items))
+        found = tuple(tuple(side.vectors.shape) for side in (start.users, start.items))
         if found != ((data.n_users, dim), (data.n_items, dim)):
             raise InputError(
-                f"start has vectors of users and items of the shapes {tuple(map(tuple, found))}; this job "
+                f"start has vectors of users and items of the shapes {found}; this job "
                 f"has {data.n_users} users and {data.n_items} items, with dim = {dim}."
             )
         if start.has_moments and self.settings.optimizer != "adam":
@@ -92,6 +87,10 @@ class Job:
             raise InputError(
                 f"{len(both)} pairs are both interactions and negatives, the first is user {user} with item "
                 f"{item} (by code); a pair can be only one of the two."
+            )
+        if data.disliked is not None:
+            raise InputError(
+                "the job has negatives, and the interactions dislikes; give the dislikes as negatives."
             )
         settle(self, negatives=negatives)
 
@@ -118,6 +117,11 @@ class Job:
         highest = float(of_anchors.max())  # sums of weights near the largest number would overflow
         return np.asarray(data.weight / highest / (of_anchors / highest).mean(), dtype=np.float32)
 
+    @property
+    def weighs_dislikes(self) -> bool:
+        """Whether users have disliked items that weigh more or less than others."""
+        return self.interactions.disliked is not None and self.settings.dislike_weight != 1
+
     def with_density(self) -> Job:
         """The job with a loss that knows the density of the data, where its prior asks for it."""
         loss = self.loss.with_density(self.interactions.density)
@@ -131,20 +135,15 @@ class Job:
         return bool((comparable[self.interactions.users] & self.anchors).any())
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Job):
-            return NotImplemented
-        masks = ((self.anchors, other.anchors), (self.negatives, other.negatives))
-        equal_masks = all(
-            a is b or (a is not None and b is not None and np.array_equal(a, b)) for a, b in masks
-        )
-        starts = [None if job.start is None else job.start.digest() for job in (self, other)]
-        return self._parts() == other._parts() and equal_masks and starts[0] == starts[1]
+        return self._parts() == other._parts() if isinstance(other, Job) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(self._parts())
 
     def _parts(self) -> tuple[object, ...]:
-        return self.encoder, self.loss, self.sampler, self.interactions, self.settings
+        masks = (None if mask is None else mask.tobytes() for mask in (self.anchors, self.negatives))
+        start = None if self.start is None else self.start.digest()
+        return self.encoder, self.loss, self.sampler, self.interactions, self.settings, *masks, start
 
 
 def _checked_mask(name: str, value: object, shape: tuple[int, ...]) -> Mask:

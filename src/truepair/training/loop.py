@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor
 
 from truepair.errors import StorageError, TrainingError, check_whole
 from truepair.sampling import Matrices
 from truepair.storage.atomic import remove_unfinished
+from truepair.storage.types import Json
 from truepair.training.checkpoints import (
-    check_epochs,
+    Contents,
     check_same_job,
     checked_contents,
     describe_job,
@@ -22,24 +23,64 @@ from truepair.training.checkpoints import (
     save_checkpoint,
 )
 from truepair.training.job import Job
-from truepair.training.progress import Progress, show_progress
+from truepair.training.progress import show_progress
 from truepair.training.result import EpochRecord, EpochState, FitResult, OnEpoch, StopTraining
 from truepair.training.trainer import EpochTotals, Trainer
 
 _LONG = 5.0  # seconds of a checkpoint
 
 
-def run_to_the_end(run: Run, checkpoint_every: int, progress: bool, keep_start: bool = False) -> FitResult:
-    """Train until the epochs or the patience are over. `keep_start`: the result has a `start`."""
+# One epoch of each of these runs at once; the other argument gets the number of steps done.
+TrainEpoch = Callable[[Sequence["Run"], Callable[[int], None]], list[EpochTotals]]
+
+
+def one_by_one(runs: Sequence[Run], advance: Callable[[int], None]) -> list[EpochTotals]:
+    """A `TrainEpoch`."""
+    return [run.trainer.train(run.epoch, run.rate, advance) for run in runs]
+
+
+def run_to_the_end(
+    runs: Sequence[Run],
+    train_epoch: TrainEpoch,
+    progress: bool = False,
+    checkpoint_every: int = 1,
+    keep_start: bool = False,
+) -> list[FitResult | TrainingError]:
+    """Train runs at once, each until its epochs or its patience are over.
+
+    A run that diverges gives its error, and the others continue. `keep_start`: results have a `start`.
+    """
     checkpoint_every = check_whole("checkpoint_every", checkpoint_every, 1)
-    metric = str(getattr(run.on_epoch, "metric", "validation"))
-    epochs, steps = run.last_epoch, run.trainer.steps
-    with show_progress(progress, epochs, run.epoch, steps, metric) as bar:
-        while not run.is_over():
-            run.train_epoch(bar)
-            if run.checkpoint is not None and (run.is_over() or run.is_due(checkpoint_every)):
-                run.save()
-    return run.result(keep_start)
+    metric = str(getattr(runs[0].on_epoch, "metric", "validation"))
+    metric = metric if len(runs) == 1 else f"{len(runs)} runs, best validation"
+    first, epochs = runs[0], max(run.last_epoch for run in runs)
+    outcomes: dict[Run, FitResult | TrainingError] = {}
+    outcomes |= {run: run.result(keep_start) for run in runs if run.is_over()}
+    with show_progress(progress, epochs, first.epoch, first.trainer.steps, metric) as bar:
+        while going := [run for run in runs if run not in outcomes]:
+            began = time.perf_counter()
+            for run, totals in zip(going, train_epoch(going, bar.step), strict=True):
+                try:
+                    run.finish_epoch(totals, began)
+                except TrainingError as error:
+                    outcomes[run] = error
+                    continue
+                if run.checkpoint is not None and (run.is_over() or run.is_due(checkpoint_every)):
+                    run.save()
+                if run.is_over():
+                    outcomes[run] = run.result(keep_start)
+            if progress and (record := _latest(runs)):
+                bar.epoch(record)
+    return [outcomes[run] for run in runs]
+
+
+def _latest(runs: Sequence[Run]) -> EpochRecord | None:
+    """For the progress bar: the last epoch of the run that is furthest, with the best score of all."""
+    furthest = max(runs, key=lambda run: run.epoch)
+    if not furthest.history:
+        return None
+    best = max((run.best[1] for run in runs if run.best is not None), default=None)
+    return furthest.history[-1] if len(runs) == 1 else replace(furthest.history[-1], score=best)
 
 
 class Run:
@@ -49,6 +90,10 @@ class Run:
         self, job: Job, engine: str, trainer: Trainer, on_epoch: OnEpoch | None, checkpoint: Path | None
     ) -> None:
         self.job, self.engine, self.trainer, self.on_epoch = job, engine, trainer, on_epoch
+        epochs = job.settings.epochs
+        self.last_epoch = min(
+            epochs, getattr(on_epoch, "last_epoch", epochs)
+        )  # `on_epoch` may end it earlier
         self.checkpoint, self.saved = checkpoint, 0  # the epoch that lies in the checkpoint
         self.last_save = (0.0, 0.0)  # when it began, and how long it took
         self.history: list[EpochRecord] = []
@@ -69,21 +114,14 @@ class Run:
         """The learning rate of the epoch that comes."""
         return self.job.settings.learning_rate_at(self.epoch)
 
-    @property
-    def last_epoch(self) -> int:
-        """The last epoch of the schedule, or an earlier one that `on_epoch` names as its `last_epoch`."""
-        return min(self.job.settings.epochs, getattr(self.on_epoch, "last_epoch", self.job.settings.epochs))
-
     def is_over(self) -> bool:
         """Whether the epochs or the patience are over, or `on_epoch` has ended the run."""
-        return self.stopped or self.epoch >= self.last_epoch or self.patience_is_over()
-
-    def train_epoch(self, bar: Progress) -> None:
-        """One epoch."""
-        began = time.perf_counter()
-        totals = self.trainer.train(self.epoch, self.rate, bar.step)
-        self.finish_epoch(totals, began)
-        bar.epoch(self.history[-1])
+        if self.stopped or self.epoch >= self.last_epoch:
+            return True
+        patience = self.job.settings.patience
+        if patience is None or self.best is None or self.history[-1].score is None:
+            return False  # between two validations nothing is known
+        return self.epoch - self.best[0] >= patience
 
     def finish_epoch(self, totals: EpochTotals, began: float) -> None:
         """Check, validate and record an epoch that was trained."""
@@ -149,13 +187,6 @@ class Run:
         """The matrices of a result, from those that were kept."""
         return kept
 
-    def patience_is_over(self) -> bool:
-        """Whether the best epoch lies too far back."""
-        patience = self.job.settings.patience
-        if patience is None or self.best is None or self.history[-1].score is None:
-            return False  # between two validations nothing is known
-        return self.epoch - self.best[0] >= patience
-
     def result(self, keep_start: bool = False) -> FitResult:
         """The matrices of the best epoch, or of the last.
 
@@ -178,11 +209,10 @@ class Run:
 
     # --- checkpoints -------------------------------------------------------------------------------
 
-    def continue_from(self, path: Path) -> None:
-        """Go on from a checkpoint, where there is one."""
-        remove_unfinished(path)
-        if path.exists():
-            self.restore(path)
+    @property
+    def described(self) -> Json:
+        """All that the numbers of the run depend on."""
+        return describe_job(self.job, self.on_epoch) | {"engine": self.engine}
 
     def is_due(self, checkpoint_every: int) -> bool:
         """Whether it is time for a checkpoint: those that take long take a tenth of the time at most."""
@@ -194,31 +224,39 @@ class Run:
         """Write the checkpoint."""
         assert self.checkpoint is not None
         began = time.perf_counter()
+        save_checkpoint(self.checkpoint, self.tensors(), self.facts())
+        self.saved, self.last_save = self.epoch, (began, time.perf_counter() - began)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The tensors of a checkpoint."""
         tensors = {f"trainer.{name}": value for name, value in self.trainer.state().items()}
         if self.best is not None:
             tensors |= {"best.users": self.best[2][0], "best.items": self.best[2][1]}
-        save_checkpoint(self.checkpoint, tensors, self.facts())
-        self.saved, self.last_save = self.epoch, (began, time.perf_counter() - began)
+        return tensors
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Json:
         """What a checkpoint says beside its tensors."""
         return {
-            "job": describe_job(self.job, self.on_epoch) | {"engine": self.engine},
+            "job": self.described,
             "history": [asdict(record) for record in self.history],
             "best": None if self.best is None else self.best[:2],
         }
 
-    def restore(self, path: Path) -> None:
-        """Go on from a checkpoint of the same job."""
+    def continue_from(self, path: Path) -> None:
+        """Go on from a checkpoint of the same job, where there is one."""
+        remove_unfinished(path)
+        if not path.exists():
+            return
         tensors, facts = load_checkpoint(path)
-        job = describe_job(self.job, self.on_epoch) | {"engine": self.engine}
-        check_same_job(path, facts["job"], job)
-        check_epochs(path, facts, self.job.settings.epochs)
+        check_same_job(path, facts, self.described, self.job.settings.epochs)
         try:
-            contents = checked_contents(tensors, facts, self.job, self.trainer)
-            self.trainer.restore(contents.state)
+            self.restore(checked_contents(tensors, facts, self.job, self.trainer))
         except (KeyError, ValueError, RuntimeError) as error:
             raise StorageError(
                 f"{path} is not a whole checkpoint: {error}. Delete it to start anew."
             ) from error
+
+    def restore(self, contents: Contents) -> None:
+        """Go on from these contents."""
+        self.trainer.restore(contents.state)
         self.history, self.best, self.saved = contents.history, contents.best, len(contents.history)

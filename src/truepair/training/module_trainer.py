@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Mapping
-from typing import Protocol
 
 import torch
 import torch.nn.functional as F  # noqa: N812, the name everybody uses
@@ -22,23 +21,17 @@ from truepair.training.trainer import EpochTotals
 _MOMENTS = ("exp_avg", "exp_avg_sq")  # as PyTorch's Adam names them
 
 
-class StepLosses(Protocol):
-    """The losses of a step's anchors."""
-
-    @property
-    def loss(self) -> Tensor:
-        """[A]"""
-
-    @property
-    def clamped(self) -> Tensor | None:
-        """Whether each anchor met the loss's floor, [A]; None where the loss has none."""
+# Of each of a step's anchors its loss [A], and whether it met the loss's floor (None where there is none).
+# More may follow.
+StepLosses = tuple[Tensor, Tensor | None, *tuple[Tensor, ...]]
 
 
 class ModuleTrainer(ABC):
     """The model and its optimizer, and epochs of steps; a subclass defines the batches and the step."""
 
     def __init__(self, job: Job) -> None:
-        self.job, self.device = with_dislikes(job), job.settings.torch_device()
+        self.job = job if job.interactions.disliked is None else with_dislikes(job)
+        self.device = job.settings.torch_device()
         self.model = self.started()
         self.optimizer = self.optimizer_of(self.model.parameters())
 
@@ -72,9 +65,10 @@ class ModuleTrainer(ABC):
         batches = iter(self.batches(epoch))
         try:
             for step, batch in enumerate(batches):
-                rows = self.train_step(batch, stream_key(self.job.settings.seed, epoch, step))
-                losses.append(rows.loss.detach().sum())
-                clamped += [rows.clamped.sum()] if rows.clamped is not None else []
+                loss, at_floor, *_ = self.train_step(batch, stream_key(self.job.settings.seed, epoch, step))
+                losses.append(loss.detach().sum())
+                if at_floor is not None:
+                    clamped.append(at_floor.sum())
                 advance(1)
         finally:
             if isinstance(batches, Generator):
@@ -129,10 +123,9 @@ class ModuleTrainer(ABC):
         """The vectors and moments now."""
         state = {name: value.detach().cpu() for name, value in self.state().items()}
         steps = int(state.get("optimizer.0.step", 0)) if self.job.settings.optimizer == "adam" else 0
-        users, items = (
-            Side(state[side], *(state[f"optimizer.{place}.{name}"] for name in _MOMENTS if steps))
-            for place, side in enumerate(("user", "item"))
-        )
+        moments = _MOMENTS if steps else ()
+        users = Side(state["user"], *[state[f"optimizer.0.{name}"] for name in moments])
+        items = Side(state["item"], *[state[f"optimizer.1.{name}"] for name in moments])
         return Start(users, items, steps)
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.util import find_spec
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -15,7 +13,7 @@ from truepair.losses import InfoNCE, Loss
 from truepair.models.encoders import Encoder
 from truepair.randomness import stream_key
 from truepair.sampling import Full, Sampler, pair_scores
-from truepair.training.dislikes import draws_of, loss_with_dislikes, weights_at
+from truepair.training.dislikes import draws_of, weights_at, with_dislikes
 from truepair.training.full.scoring import Blocks, sums_for
 from truepair.training.job import Job
 from truepair.training.module_trainer import l2_of_users
@@ -42,25 +40,22 @@ def fold_in(
     weight decay has the strength it had, and nobody's vector depends on who else is folded in. The weight of
     a pair counts relative to the mean weight of the person's own history, for the same reason.
     """
-    device, loss = settings.torch_device(), loss.for_new_users()
-    if history.disliked is not None:
-        loss = loss_with_dislikes(loss, Job(encoder, loss, sampler, history, settings))
+    device = settings.torch_device()
+    job = with_dislikes(Job(encoder, loss.for_new_users(), sampler, history, settings))
+    loss = job.loss
     items = items.to(device)
     width = items.shape[1] - bool(encoder.popularity)  # not encoder.dim, which may have been changed since
-    rates = [RATE * (1 - step / STEPS) for step in range(STEPS)]
-    by_row = history.n_users <= FEW and isinstance(sampler, Full) and _fits_rows(sampler, items)
-    if type(loss) is InfoNCE and by_row:
-        from truepair.training.full.new_user_rows import RowFoldIn  # it loads Numba
+    rates, n_pairs = [RATE * (1 - step / STEPS) for step in range(STEPS)], float(popularity.sum())
+    if type(loss) is InfoNCE and isinstance(sampler, Full) and _fits_rows(sampler, items, history):
+        from truepair.training.full.new_user_rows import fold_in_rows  # it loads Numba
 
-        rows = RowFoldIn(items.numpy(), encoder, loss.temperature, settings, float(popularity.sum()))
-        return encoder.scaled(torch.from_numpy(rows.vectors(history, rates)))
+        rows = fold_in_rows(items.numpy(), job, loss.temperature, n_pairs, rates)
+        return encoder.scaled(torch.from_numpy(rows))
     vectors = nn.Parameter(_means(items, history)[:, :width])
     optimizer = torch.optim.Adam([vectors], lr=RATE, weight_decay=settings.weight_decay)
-    if isinstance(sampler, Full):
-        gradient = _from_rows(items, loss, sampler, history, settings, popularity)
-    else:
-        gradient = _from_draws(items, loss, sampler, history, settings, popularity)
-    counts, n_pairs = torch.tensor(history.user_counts, device=device), float(popularity.sum())
+    of_kind = _from_rows if isinstance(sampler, Full) else _from_samples
+    gradient = of_kind(items, job, popularity)
+    counts = torch.tensor(history.user_counts, device=device)
     for step, rate in enumerate(rates):
         optimizer.param_groups[0]["lr"] = rate
         scaled = encoder.scaled(vectors)
@@ -72,23 +67,19 @@ def fold_in(
     return encoder.scaled(vectors).detach().cpu()
 
 
-def _fits_rows(sampler: Full, items: Tensor) -> bool:
-    """Whether every item is a column, in main memory, and compiled code can be used."""
+def _fits_rows(sampler: Full, items: Tensor, history: Interactions) -> bool:
+    """Whether users are few, and every item is a column, in main memory."""
     in_memory = items.device.type == "cpu" and sampler.columns_of(len(items)) is None
-    return in_memory and find_spec("numba") is not None
+    return in_memory and history.n_users <= FEW
 
 
 # (vectors [n_users, d], share of a loss, key) -> gradient [n_users, d]
 Gradient = Callable[[Tensor, float, int], Tensor]
 
 
-def _from_draws(
-    items: Tensor, loss: Loss, sampler: Sampler, history: Interactions, settings: Settings, popularity: Codes
-) -> Gradient:
-    draws, m = (
-        draws_of(history, sampler, items.device, popularity),
-        settings.n_extra if loss.uses_extra else 0,
-    )
+def _from_samples(items: Tensor, job: Job, popularity: Codes) -> Gradient:
+    loss, settings, history = job.loss, job.settings, job.interactions
+    draws, m = draws_of(job, items.device, popularity), settings.n_extra * loss.uses_extra
     weights = weights_at(draws, history.weight_in_history)
 
     def gradient(vectors: Tensor, share: float, key: int) -> Tensor:
@@ -103,12 +94,12 @@ def _from_draws(
     return gradient
 
 
-def _from_rows(
-    items: Tensor, loss: Loss, sampler: Full, history: Interactions, settings: Settings, popularity: Codes
-) -> Gradient:
-    weight, of_pairs = settings.dislike_weight, history.weight_in_history
+def _from_rows(items: Tensor, job: Job, popularity: Codes) -> Gradient:
+    loss, sampler, history, weight = job.loss, job.sampler, job.interactions, job.settings.dislike_weight
+    assert isinstance(sampler, Full)
+    of_pairs = history.weight_in_history
     blocks = Blocks(history, loss, sampler, items.device, popularity, weights=of_pairs, dislike_weight=weight)
-    sums = sums_for(sampler, items.device, history.disliked is not None and weight != 1)
+    sums = sums_for(loss, sampler, items.device, job.weighs_dislikes)
 
     def gradient(vectors: Tensor, share: float, key: int) -> Tensor:
         found = torch.zeros_like(vectors)
@@ -126,14 +117,7 @@ def _from_rows(
 
 
 def _means(items: Tensor, history: Interactions) -> Tensor:
-    """The mean of each user's items: the right direction at once, and a function of the history alone.
-
-    Of few users by NumPy: beside other programs, PyTorch's threads wait for each other for milliseconds.
-    """
-    if items.device.type == "cpu" and history.n_users <= FEW:
-        totals = np.zeros((history.n_users, items.shape[1]), items.numpy().dtype)
-        np.add.at(totals, history.users, items.numpy()[history.items])
-        return torch.from_numpy(totals / np.maximum(history.user_counts, 1)[:, None].astype(totals.dtype))
+    """The mean of each user's items: the right direction at once, and a function of the history alone."""
     codes = history.users, history.items
     users, rows = (torch.tensor(x, dtype=torch.int64, device=items.device) for x in codes)
     sums = items.new_zeros(history.n_users, items.shape[1]).index_add_(0, users, items[rows])

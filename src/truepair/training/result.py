@@ -24,15 +24,16 @@ class EpochRecord:
     seconds: float
 
 
+@dataclass(eq=False)
 class EpochState:
-    """What `on_epoch` sees after an epoch: its number (from 1), its loss, and the matrices as they are."""
+    """What `on_epoch` sees after an epoch: its number (from 1), its loss, and the matrices as they are.
 
-    def __init__(self, epoch: int, loss: float, matrices: Callable[[], Matrices]) -> None:
-        self.epoch, self.loss, self._matrices = epoch, loss, matrices
+    `matrices()` gives (users, items), detached, on the training device.
+    """
 
-    def matrices(self) -> Matrices:
-        """(users, items), detached, on the training device."""
-        return self._matrices()
+    epoch: int
+    loss: float
+    matrices: Callable[[], Matrices]
 
 
 class StopTraining(Exception):  # noqa: N818, a signal like StopIteration, not an error

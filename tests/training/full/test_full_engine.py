@@ -363,7 +363,7 @@ def test_histograms_and_pairs_agree_on_drawn_columns():
     sampler = Full(columns=9, alpha=1.0)
     exact = trained(DPLHard(tau=0.1), sampler=dataclasses.replace(sampler, step=0))
     assert_close(trained(DPLHard(tau=0.1), sampler=sampler), exact, 5e-3)
-    assert sums_for(sampler, CPU) is not pair_sums
+    assert sums_for(BPR(), sampler, CPU) is not pair_sums
 
 
 # --- the product ---------------------------------------------------------------------------------------

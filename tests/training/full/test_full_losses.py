@@ -186,8 +186,8 @@ def test_equal_scores_are_no_trouble():
 
 
 def test_step_0_is_every_pair_by_itself():
-    assert sums_for(Full(step=0), torch.device("cpu")) is pair_sums
-    assert isinstance(sums_for(Full(), torch.device("cpu")), HistogramSums)
+    assert sums_for(BPR(), Full(step=0), torch.device("cpu")) is pair_sums
+    assert isinstance(sums_for(BPR(), Full(), torch.device("cpu")), HistogramSums)
 
 
 def test_pairs_are_summed_in_pieces(monkeypatch):

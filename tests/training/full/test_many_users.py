@@ -10,9 +10,10 @@ from truepair.losses import DPL, InfoNCE
 from truepair.models.encoders import MF, LightGCN
 from truepair.sampling import Full
 from truepair.training import Job, Settings, fit
+from truepair.training.full import row_adam
 from truepair.training.full.engine import FULL, MANY_STEPS, has_many_users
+from truepair.training.full.large.table_adam import TableAdam
 from truepair.training.full.many_users import ManyUsersTrainer
-from truepair.training.full.row_adam import RowAdam
 from truepair.training.full.trainer import FullTrainer
 from worlds import interactions_of
 
@@ -81,7 +82,9 @@ def test_missed_steps_equal_steps_without_gradient(decay, missed):
     start = torch.randn(6, 16, generator=generator)
     sizes = torch.tensor([1.0, 1e-2, 1e-5, 1e-8, 1e-12, 0.0])[:, None]
     gradient = torch.randn(6, 16, generator=generator) * sizes
-    table = RowAdam(start.clone(), decay)
+    table = TableAdam(
+        start.clone(), decay, functions=(row_adam.catch_up, row_adam.update), precision=torch.float64
+    )
     table.start_epoch(0.01, 1 + missed)
     table.rows(torch.arange(6), 0)
     table.update(torch.arange(6), gradient, 0)

@@ -14,8 +14,7 @@ from truepair.sampling import Full
 from truepair.training import Job, Settings, fit
 from truepair.training.full.engine import FULL
 from truepair.training.full.large import streaming
-from truepair.training.full.large.prefetch import prefetch
-from truepair.training.full.large.streaming import StreamedBlocks, is_mapped, is_streamed
+from truepair.training.full.large.streaming import StreamedBlocks, is_mapped, is_streamed, prefetch
 from truepair.training.full.scoring import Blocks
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -56,7 +55,9 @@ def test_the_same_bits_as_on_the_device(weights, batch, request):
     found = fit(job)
     assert torch.equal(found.users, whole.users)
     assert torch.equal(found.items, whole.items)
-    assert threading.active_count() == 1 or not any("ahead" in t.name for t in threading.enumerate())
+    assert threading.active_count() == 1 or not any(
+        "truepair-prefetch" in t.name for t in threading.enumerate()
+    )
 
 
 def test_the_blocks_are_the_same_on_this_device():
@@ -111,7 +112,7 @@ def test_an_error_while_gathering_ends_the_fit(monkeypatch):
     monkeypatch.setattr(streaming, "announce_compilation", lambda functions: None)
     with pytest.raises(OSError, match="the file is gone"):
         fit(job_of(world()))
-    assert not any(thread.name == "truepair-ahead" for thread in threading.enumerate())
+    assert not any(thread.name.startswith("truepair-prefetch") for thread in threading.enumerate())
 
 
 @pytest.mark.usefixtures("streamed")
@@ -124,7 +125,7 @@ def test_the_thread_ends_when_training_is_interrupted():
     with pytest.raises(KeyboardInterrupt) as caught:
         trainer.train(0, 0.02, interrupt)
     assert caught.tb is not None  # frames are still alive
-    assert not any(thread.name == "truepair-ahead" for thread in threading.enumerate())
+    assert not any(thread.name.startswith("truepair-prefetch") for thread in threading.enumerate())
     assert trainer.blocks.current is None
 
 

@@ -13,13 +13,14 @@ from truepair.losses import BPR, DPL, LOSSES, InfoNCE
 from truepair.models.encoders import MF, LightGCN
 from truepair.randomness import stream_key
 from truepair.sampling import BNS, DNS, Draws, Popularity, Uniform
-from truepair.training import Job, Settings
-from truepair.training.loop import Run, run_to_the_end
+from truepair.training import Job, Settings, fit
 from truepair.training.sampled.cpu import draws
 from truepair.training.sampled.cpu.arithmetic import compiled
 from truepair.training.sampled.cpu.draws import anchor_at, order_of
-from truepair.training.sampled.cpu.engine import CPU, CpuTrainer
-from truepair.training.sampled.cpu.inner_loop import draw_block, space_for
+from truepair.training.sampled.cpu.engine import CPU
+from truepair.training.sampled.cpu.inner_loop import Visits, draw_block
+from truepair.training.sampled.cpu.memory import space_for
+from truepair.training.sampled.cpu.trainer import CpuTrainer
 from truepair.training.sampled.plan import FUSED_LOSSES
 from worlds import interactions_of, two_tastes
 
@@ -47,25 +48,24 @@ def job_of(encoder=None, loss=None, sampler=None, data=None, **changes):
 
 def fit_fast(job, on_epoch=None, checkpoint=None):
     assert CPU.lacks(job) is None
-    return run_to_the_end(Run(job, "cpu", CPU.start(job), on_epoch, checkpoint), 1, False)
+    return fit(job, on_epoch, engine="cpu", checkpoint=checkpoint)
 
 
 draw_block_of = compiled(
-    lambda model, tables, order, key, numbers, space, first, count: draw_block(
-        model, tables, order, key, numbers, space, first, count
-    )
+    lambda model, visits, plan, space, first, count: draw_block(model, visits, plan, space, first, count)
 )
 
 
 def entries_of(job, epoch=0):
     """Users [n] and items [n, 1 + m + pool] of all entries of an epoch, in their order."""
     trainer = CpuTrainer(job)
-    seed, space = job.settings.seed, space_for(trainer.numbers)
-    order, key = order_of(trainer.n_anchors, seed, epoch), np.uint64(stream_key(seed, epoch, 1))
+    seed, space = job.settings.seed, space_for(trainer.plan)
+    key = np.uint64(stream_key(seed, epoch, 1))
+    visits = Visits(trainer.tables, order_of(trainer.n_anchors, seed, epoch), key)
     users, items = [], []
     for first in range(0, trainer.n_anchors, len(space.users)):
         count = min(len(space.users), trainer.n_anchors - first)
-        draw_block_of(trainer.model, trainer.tables, order, key, trainer.numbers, space, first, count)
+        draw_block_of(trainer.model, visits, trainer.plan, space, first, count)
         users.append(space.users[:count].copy())
         items.append(space.items.reshape(len(space.users), -1)[:count].copy())
     return np.concatenate(users), np.concatenate(items)
@@ -145,8 +145,8 @@ def test_tables_hold_the_pairs_and_a_bit_for_each_item(name, data, sampler):
 
 def test_equal_weights_need_no_tables_of_64_bits():
     tables = draws.entries_of(two_tastes(), Uniform()).tables
-    assert {name: len(getattr(tables.exact, name)) for name in ("gaps", "passed", "items", "free")} == {
-        "gaps": 0, "passed": 0, "items": 0, "free": 0,
+    assert {name: len(getattr(tables.exact, name)) for name in ("gaps", "passed", "free")} == {
+        "gaps": 0, "passed": 0, "free": 0,
     }  # fmt: skip
 
 
@@ -354,10 +354,10 @@ def test_with_one_thread_the_seed_decides(optimizer):
 
 def test_arrays_of_a_thread_lie_as_far_apart_in_every_process():
     """A loop over two arrays that lie close to each other adds in another order."""
-    numbers, distances = CpuTrainer(job_of()).numbers, set()
+    plan, distances = CpuTrainer(job_of()).plan, set()
     for k in range(20):
         between = [np.zeros(k, dtype=np.float32) for _ in range(k)]
-        space = space_for(numbers)
+        space = space_for(plan)
         arrays = space.scores, space.gradient, space.inverse_norms, space.by_other, space.by_self
         starts = [array.ctypes.data for array in arrays]
         assert all(start % 64 == 0 for start in starts)
@@ -372,7 +372,7 @@ def test_arrays_of_a_thread_lie_as_far_apart_in_every_process():
 
 def test_a_run_does_not_depend_on_how_an_epoch_is_cut_into_pieces(monkeypatch, one_thread):
     whole = fit_fast(job_of())
-    monkeypatch.setattr("truepair.training.sampled.cpu.engine.PIECE", 1000)
+    monkeypatch.setattr("truepair.training.sampled.cpu.trainer.PIECE", 1000)
     job, advanced = job_of(), []
     trainer = CpuTrainer(job)
     assert trainer.steps > 10

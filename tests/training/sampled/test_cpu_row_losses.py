@@ -16,9 +16,9 @@ from truepair.sampling import DNS, Draws, Popularity, Uniform
 from truepair.training import Job, Settings
 from truepair.training.sampled.cpu.arithmetic import compiled, exp32, log1p32, random_bits_at
 from truepair.training.sampled.cpu.inner_loop import choose_hardest
-from truepair.training.sampled.cpu.losses import loss_row, numbers_of
+from truepair.training.sampled.cpu.losses import loss_row
 from truepair.training.sampled.cpu.weighted_draws import unlabelled_at, weighted_tables_of
-from truepair.training.sampled.plan import FUSED_LOSSES, plan_of
+from truepair.training.sampled.plan import FUSED_LOSSES, plan_of, prior_of
 from worlds import interactions_of, two_tastes
 
 
@@ -35,8 +35,9 @@ def ours(loss, scores, m, n, user=0, padding=0):
     plan = small_plan(loss, m, n)
     padded = np.concatenate([scores, np.full(padding, 3)]).astype(np.float32)
     gradient = np.full(len(padded), np.nan, np.float32)
-    place = user if len(plan.tau) > 1 else 0
-    value, clamped = loss_row(numbers_of(plan), plan.tau[place], plan.log_rest[place], padded, gradient)
+    tau, log_rest = prior_of(loss)
+    place = user if len(tau) > 1 else 0
+    value, clamped = loss_row(plan, tau[place], log_rest[place], padded, gradient)
     return value, gradient[: 1 + plan.m + n], clamped
 
 
@@ -196,14 +197,14 @@ def test_weighted_draws_are_those_of_the_reference_bit_for_bit(sampler, data):
 @pytest.mark.parametrize("n", [1, 2, 6, 7])
 def test_the_hardest_are_those_of_dns_equal_ones_included(n):
     rng = np.random.default_rng(n)
-    numbers = numbers_of(plan_for(DPL(tau=0.1), 2, n, DNS(pool=8)))
+    plan = plan_for(DPL(tau=0.1), 2, n, DNS(pool=8))
     for _ in range(300):
         items = np.arange(100, 111, dtype=np.int32)
         scores = rng.integers(0, 6, 11).astype(np.float32)  # with many equal ones
         scores[rng.random(11) < 0.1] = np.nan
         order = torch.from_numpy(-scores[3:]).argsort(stable=True)[:n].numpy()
         expected = items[3:][order].tolist(), scores[3:][order].tolist()
-        choose_hardest(numbers, items, scores)
+        choose_hardest(plan, items, scores)
         assert items[:3].tolist() == [100, 101, 102]
         assert items[3 : 3 + n].tolist() == expected[0]
         np.testing.assert_array_equal(scores[3 : 3 + n], expected[1])

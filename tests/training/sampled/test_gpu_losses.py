@@ -12,7 +12,7 @@ from truepair.losses import DCL, LOSSES, DPLHard
 from truepair.models.encoders import MF
 from truepair.sampling import Uniform
 from truepair.training import Job, Settings
-from truepair.training.sampled.plan import FUSED_LOSSES, next_power_of_two, plan_of
+from truepair.training.sampled.plan import FUSED_LOSSES, next_power_of_two, plan_of, prior_of
 from worlds import two_tastes
 
 triton = pytest.importorskip("triton")
@@ -49,11 +49,12 @@ def ours(loss, scores, m, n, users=None, chosen=None):
     settings = Settings(n_extra=m, n_unlabelled=n, device="cpu")
     plan = plan_of(Job(MF(dim=2), loss, Uniform(), DATA, settings))
     rows, width = scores.shape
-    users = np.zeros(rows, int) if users is None or len(plan.tau) == 1 else users
+    tau, log_rest = prior_of(loss)
+    users = np.zeros(rows, int) if users is None or len(tau) == 1 else users
     marked = np.isin(np.arange(width), np.arange(1 + m, 1 + m + n) if chosen is None else chosen)
     tensors = [
         torch.from_numpy(np.ascontiguousarray(array)).to(DEVICE)
-        for array in (scores, marked.astype(np.int8), plan.tau[users], plan.log_rest[users])
+        for array in (scores, marked.astype(np.int8), tau[users], log_rest[users])
     ]
     numbers = torch.tensor(plan.run_numbers(0.0, 0.0, 0.0), device=DEVICE)
     losses = torch.full((rows,), torch.nan, device=DEVICE)

@@ -15,7 +15,8 @@ import numpy as np
 import torch
 
 from truepair.evaluation import Validation
-from truepair.tuning import Powers, Runner
+from truepair.search.domains import Powers
+from truepair.search.running import Runner
 from truepair_lab.lines import Lines, RunLine, TrialLine, append_line, read_lines
 from truepair_lab.paper.baselines import device_name, solved
 from truepair_lab.paper.presets import NO_ENCODER

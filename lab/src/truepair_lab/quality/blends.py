@@ -21,8 +21,8 @@ from truepair.models.factor_matrices import Rows, dense
 from truepair.models.scorer import Scorer
 from truepair.prior import PreparedJob, prepare_many
 from truepair.recommender.estimator import Recommender
+from truepair.search.trials import Asked
 from truepair.training import EpochState, FitResult, Job, StopTraining, fit_many
-from truepair.tuning import Asked
 from truepair_lab.lines import digest
 from truepair_lab.quality.settled import STOP, blend_parameters, final_parameters
 

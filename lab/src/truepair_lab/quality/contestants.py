@@ -16,8 +16,7 @@ from typing import Any
 
 import truepair_lab.posterior  # noqa: F401, it registers the loss "infonce-posterior"
 from truepair.errors import check_choice
-from truepair.tuning import Choice, Powers, Range
-from truepair.tuning.domains import domain_of
+from truepair.search.domains import Choice, Powers, Range, domain_of
 from truepair_lab.paper.presets import NO_ENCODER
 from truepair_lab.paper.report.names import ENCODER_NAMES, METHOD_NAMES
 from truepair_lab.paper.running.search import fixed_reference

@@ -9,12 +9,12 @@ from typing import Any
 from truepair.data.interactions import Interactions
 from truepair.errors import TruepairError
 from truepair.evaluation import Validation
-from truepair.tuning import Asked
+from truepair.search.trials import Asked
 from truepair_lab.paper.baselines import scaled_ials
 
 
 class IalsRunner:
-    """Runs trials of iALS on a validation part; see `truepair.tuning.Runner`."""
+    """Runs trials of iALS on a validation part; see `truepair.search.Runner`."""
 
     def __init__(self, fixed: Mapping[str, Any], train: Interactions, judge: Validation) -> None:
         self.fixed, self.train, self.judge, self.identity = dict(fixed), train, judge, judge.identity

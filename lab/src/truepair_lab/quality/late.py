@@ -17,8 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from truepair.tuning import Range
-from truepair.tuning.domains import domain_of
+from truepair.search.domains import Range, domain_of
 from truepair_lab.lines import TrialLine
 from truepair_lab.quality.blends import BEFORE, best_of
 from truepair_lab.quality.cases import CASES

@@ -15,7 +15,9 @@ import torch
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError, TruepairError
 from truepair.evaluation import Validation
-from truepair.tuning import Runner, Trial, training_runner
+from truepair.search.runner import TrainingRunner
+from truepair.search.running import Runner
+from truepair.search.trials import Trial
 from truepair_lab.continued import go_on, run_named
 from truepair_lab.lines import RunLine, TrialLine, append_line, digest, read_lines
 from truepair_lab.paper.baselines import Point, device_name, solved
@@ -209,7 +211,7 @@ def quest_of(
 
 
 def _training(case: Case, fixed: Mapping[str, Any]) -> Runner:
-    runner = training_runner(fixed, case.holdout.train, case.valid, NDCG)
+    runner = TrainingRunner(fixed, case.holdout.train, case.valid, NDCG)
     runner.validation = _judge(case) if is_resampled(case.name) else runner.validation
     return runner
 

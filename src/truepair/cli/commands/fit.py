@@ -91,7 +91,7 @@ def fit(
             raise typer.Exit(EXIT_CODE) from None
         raise to_be_continued(ctx, f"{kept} holds the finished epochs") from None
     if kept is not None:
-        from truepair.recommender.automatic.settings_file import settings_file
+        from truepair.search.settings_file import settings_file
 
         for left in (kept, settings_file(kept)):
             with contextlib.suppress(OSError):

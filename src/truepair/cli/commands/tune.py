@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,7 +20,9 @@ from truepair.storage.atomic import atomic_write
 if TYPE_CHECKING:
     from truepair.data.split import Split
     from truepair.recommender.estimator import Recommender
-    from truepair.tuning.search_loop import Tuning
+    from truepair.search.domains import Space
+    from truepair.search.running import Tuning
+    from truepair.storage.types import Json
 
 
 @unpacked
@@ -81,14 +82,15 @@ def tune(
     several processes with the same command share the work. `fit --config` with the saved parameters learns
     from all pairs, the validation part included, for the number of epochs that was best.
     """
-    from truepair.tuning import check_effort, plan_search
+    from truepair.search.running import check_effort
+    from truepair.search.tune import plan_search
 
     _check_files(storage, out, save_config)
     check_effort(trials, together, extensions)
     plan = plan_search(training.flat(loss=loss), None if space is None else read_space_file(space))
     split = _read(plan.model, plan.validation, source, test, reading, console)
     name, shown = study or plan.name, not console.quiet
-    options: Any = {"together": together, "extensions": extensions, "prune": prune, "progress": shown}
+    options: Json = {"together": together, "extensions": extensions, "prune": prune, "progress": shown}
     if save_config is not None:
         options["on_best"] = lambda found: _write_config(found, save_config)
     try:
@@ -97,19 +99,28 @@ def tune(
         again = shlex.join(["truepair", *ctx.meta["truepair.args"]])
         typer.echo(f"interrupted; {storage} holds the finished trials. To continue:\n  {again}", err=True)
         raise typer.Exit(130) from None
-    title = f"Tuning {name} on {without_password(source)}"
-    _report(found, plan.model.metric, title, out, save_config, console, {"study": name})
+    from truepair.search.report import best_trials, facts, in_words, page, rows_of
+
+    metric = plan.model.metric
+    if out is not None:
+        page(found, metric, f"Tuning {name} on {without_password(source)}").write(out)
+    if save_config is not None:
+        _write_config(found, save_config)
+    lines = [aligned(rows_of(found, best_trials(found), metric)), in_words(found, metric)]
+    lines += [f"{what} in {path}" for what, path in (("report", out), ("parameters", save_config)) if path]
+    files = {"report": out and str(out), "config": save_config and str(save_config)}
+    console.give("\n".join(lines), {"metric": metric, "study": name, **files, **facts(found)})
 
 
-def read_space_file(path: Path) -> Any:
+def read_space_file(path: Path) -> Space:
     """The space of a TOML file; dotted names are quoted, or tables."""
-    from truepair.tuning.domains import read_space
+    from truepair.search.domains import read_space
 
     return read_space(_entries(read_toml(path)))
 
 
-def _entries(tables: Mapping[str, Any], inside: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _entries(tables: Json, inside: str = "") -> Json:
+    found: Json = {}
     for name, value in tables.items():
         whole = f"{inside}.{name}".lstrip(".")
         is_table = isinstance(value, dict) and not {"low", "values"} & set(value)
@@ -137,8 +148,7 @@ def _read(
 
 def _check_files(storage: Path, out: Path | None, config: Path | None) -> None:
     from truepair.reporting.figures import check_plots
-    from truepair.tuning.lock import check_journal
-    from truepair.tuning.study import check_optuna
+    from truepair.search.journal import check_journal, check_optuna
 
     check_optuna()
     for path in (storage, out, config):
@@ -149,33 +159,12 @@ def _check_files(storage: Path, out: Path | None, config: Path | None) -> None:
         check_plots()
 
 
-def _report(
-    found: Tuning,
-    metric: str,
-    title: str,
-    out: Path | None,
-    config: Path | None,
-    console: Console,
-    more: dict[str, Any],
-) -> None:
-    from truepair.tuning.report import best_trials, facts, in_words, page, rows_of
-
-    if out is not None:
-        page(found, metric, title).write(out)
-    if config is not None:
-        _write_config(found, config)
-    lines = [aligned(rows_of(found, best_trials(found), metric)), in_words(found, metric)]
-    lines += [f"{what} in {path}" for what, path in (("report", out), ("parameters", config)) if path]
-    files = {"report": out and str(out), "config": config and str(config)}
-    console.give("\n".join(lines), {"metric": metric, **more, **files, **facts(found)})
-
-
 def _write_config(found: Tuning, path: Path) -> None:
     with atomic_write(path) as file:
         file.write(as_toml(found.parameters()).encode())
 
 
-def as_toml(parameters: Mapping[str, Any]) -> str:
+def as_toml(parameters: Json) -> str:
     """Flat parameters as TOML that `fit --config` reads.
 
     >>> print(as_toml({"loss": "dpl", "loss.tau": 0.05, "patience": None}), end="")

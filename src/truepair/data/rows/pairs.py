@@ -70,10 +70,10 @@ def interactions_of(log: Log, history: tuple[Step, ...] = ()) -> Interactions:
         keys, extra = merged.keys, merged.columns
     extra.pop("decayed", None)
     users, items = codes_of(keys, len(log.item_ids))
-    more: dict[str, Any] = {"time_kind": log.time_kind, "history": history}
-    more["disliked"] = disliked if disliked is not None and len(disliked) else None
-    made = trusted_interactions(users, items, log.user_ids, log.item_ids, **extra, **more)
-    return made.made_from(Origin(policy, log))
+    disliked = disliked if disliked is not None and len(disliked) else None
+    fields: dict[str, Any] = {**extra, "time_kind": log.time_kind, "history": history}
+    fields |= {"disliked": disliked, "origin": Origin(policy, log)}
+    return trusted_interactions(users, items, log.user_ids, log.item_ids, **fields)
 
 
 def merge(keys: Codes, extra: Mapping[str, Values], duplicates: str, weighting: Weighting) -> Merged:

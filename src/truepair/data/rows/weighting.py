@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -62,7 +62,7 @@ class Weighting:
     """The options of `read_interactions` that make weights and dislikes."""
 
     half_life: str | None = None
-    now: Any = None
+    now: object = None
     feedback: Mapping[str, float] | None = None
     counts: str | None = None
     dislikes: bool = False
@@ -243,7 +243,7 @@ def _log_counts(totals: Floats) -> Floats:
     return 1 + np.log(totals)
 
 
-def kind_texts(raw: Raw, values: Any) -> pa.Array:
+def kind_texts(raw: Raw, values: object) -> pa.Array:
     """Kinds as text; empty text is missing."""
     array = to_arrow(values, "kind")
     if not is_text(array.type):

@@ -108,13 +108,22 @@ class File:
 
 
 def _as_utf8(content: bytes, encoding: str, path: Path) -> bytes:
-    name = _codec_name(encoding)
+    unknown = InputError(
+        f"encoding = {encoding!r} is not known as an encoding of files; "
+        "use e.g. 'utf-8', 'utf-16' or 'latin-1'."
+    )
+    try:
+        name = codecs.lookup(encoding).name
+    except (LookupError, TypeError, ValueError) as error:  # ValueError: a NUL in the name
+        raise unknown from error
+    if name in _NOT_FOR_FILES:
+        raise unknown
     if name == "utf-8" and content.isascii():
         return content
     try:
         return content.decode(encoding).removeprefix("\ufeff").encode()
     except LookupError as error:  # Python's codecs from bytes to bytes
-        raise _unknown_encoding(encoding) from error
+        raise unknown from error
     except UnicodeDecodeError as error:
         other = "utf-16" if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "latin-1"
         line = content.count(b"\n", 0, error.start) + 1
@@ -127,23 +136,6 @@ def _as_utf8(content: bytes, encoding: str, path: Path) -> bytes:
             f"{path} contains half a surrogate pair, which is no character, if it is read as {encoding}; "
             "pass the encoding it was written in."
         ) from error
-
-
-def _codec_name(encoding: str) -> str:
-    try:
-        name = codecs.lookup(encoding).name
-    except (LookupError, TypeError, ValueError) as error:  # ValueError: a NUL in the name
-        raise _unknown_encoding(encoding) from error
-    if name in _NOT_FOR_FILES:
-        raise _unknown_encoding(encoding)
-    return name
-
-
-def _unknown_encoding(encoding: object) -> InputError:
-    return InputError(
-        f"encoding = {encoding!r} is not known as an encoding of files; "
-        "use e.g. 'utf-8', 'utf-16' or 'latin-1'."
-    )
 
 
 def _unzip(path: Path, member: str) -> io.BytesIO:

@@ -25,7 +25,7 @@ from truepair.data.sources.text import (
     read_movielens,
     read_recbole,
 )
-from truepair.errors import InputError, check_choice, did_you_mean
+from truepair.errors import InputError, did_you_mean
 
 BATCH = 1 << 17
 """Rows of a batch, where a file is read in batches."""
@@ -33,7 +33,6 @@ BATCH = 1 << 17
 
 def open_path(
     path: Path,
-    *,
     format: str | None = None,
     header: bool | None = None,
     encoding: str = "utf-8",
@@ -43,10 +42,6 @@ def open_path(
 
     `given` holds the column names that the caller gave: a first line that contains one of them is a header.
     """
-    if header not in (None, True, False):
-        raise InputError(f"header = {header!r} is not allowed; pass True, False, or None to detect it.")
-    if format is not None:
-        check_choice("format", format, FORMATS)
     try:
         if not path.exists():
             raise _missing_path(path)
@@ -133,7 +128,7 @@ def _arrow(file: File) -> Raw:
         if table is not None:
             _validate(table)
 
-    def read(positions: Sequence[int]) -> Sequence[Any]:
+    def read(positions: Sequence[int]) -> Sequence[pa.ChunkedArray]:
         with read_errors(path, what):
             order = sorted(positions)
             some = _ipc_table(path, order) if table is None else table.select(order)
@@ -189,10 +184,8 @@ def _dataset(files: list[Path], kind: str, source: Path) -> Raw:
         data = pa_dataset.dataset([str(path) for path in files], format=kind, **folder)
         names = data.schema.names
 
-    def read_parquet(chosen: list[str]) -> pa.Table:
-        # without a buffer of what comes next, which helps with remote files only
-        options = pa_dataset.ParquetFragmentScanOptions(pre_buffer=False)
-        return data.to_table(columns=chosen, fragment_scan_options=options)
+    # without a buffer of what comes next, which helps with remote files only
+    plain = {"fragment_scan_options": pa_dataset.ParquetFragmentScanOptions(pre_buffer=False)}
 
     def read_arrow(chosen: list[str]) -> pa.Table:
         parts = []
@@ -208,10 +201,9 @@ def _dataset(files: list[Path], kind: str, source: Path) -> Raw:
 
     def batches(positions: Sequence[int]) -> Iterator[Sequence[pa.Array]]:
         chosen = [names[at] for at in positions]
-        options = pa_dataset.ParquetFragmentScanOptions(pre_buffer=False)
         ahead = {"batch_size": BATCH, "batch_readahead": 2, "fragment_readahead": 1}
         with read_errors(source, what):
-            found = data.to_batches(columns=chosen, fragment_scan_options=options, **ahead)
+            found = data.to_batches(columns=chosen, **plain, **ahead)
         while True:
             with read_errors(source, what):
                 if (batch := next(found, None)) is None:
@@ -219,10 +211,10 @@ def _dataset(files: list[Path], kind: str, source: Path) -> Raw:
                 _validate(pa.Table.from_batches([batch]))
             yield [batch.column(name) for name in chosen]
 
-    def read(positions: Sequence[int]) -> Sequence[Any]:
+    def read(positions: Sequence[int]) -> Sequence[pa.ChunkedArray]:
         chosen = [names[at] for at in positions]
         with read_errors(source, what):
-            table = read_parquet(chosen) if kind == "parquet" else read_arrow(chosen)
+            table = data.to_table(columns=chosen, **plain) if kind == "parquet" else read_arrow(chosen)
             _validate(table)
             return list(table.columns)
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import scipy.sparse as sp
 
 from truepair.data.columns import BY_POSITION, Raw
 from truepair.data.interactions import Step
 from truepair.errors import InputError
+from truepair.storage.types import Array, Source, Table
 
 
-def memory_source(source: Any) -> Raw:
+def memory_source(source: Source) -> Raw:
     """The raw columns of an object. For other types the error lists those that can be read."""
     if sp.issparse(source):
         return matrix_source(source, "the matrix")
@@ -34,7 +33,7 @@ def memory_source(source: Any) -> Raw:
     )
 
 
-def matrix_source(matrix: Any, source: str) -> Raw:
+def matrix_source(matrix: Source, source: str) -> Raw:
     """The nonzero entries of a SciPy matrix: rows are users, columns are items, values are ratings."""
     if matrix.ndim != 2:
         raise InputError(f"{source} has {matrix.ndim} dimension(s); give a users x items matrix.")
@@ -56,11 +55,11 @@ def matrix_source(matrix: Any, source: str) -> Raw:
     )
 
 
-def _arrays(source: str, names: Sequence[str], arrays: Sequence[Any]) -> Raw:
+def _arrays(source: str, names: Sequence[str], arrays: Sequence[object]) -> Raw:
     return Raw(source, names[: len(arrays)], lambda positions: [arrays[at] for at in positions])
 
 
-def _array(array: npt.NDArray[Any]) -> Raw:
+def _array(array: Array) -> Raw:
     if isinstance(array, np.ma.MaskedArray):
         raise InputError(
             "a masked array cannot be read; pass the rows without masked values as a plain array."
@@ -81,7 +80,7 @@ def _array(array: npt.NDArray[Any]) -> Raw:
     )
 
 
-def _table(source: Any) -> Raw:
+def _table(source: Table) -> Raw:
     try:
         table = source if isinstance(source, pa.Table) else pa.table(source)
     except (pa.ArrowException, TypeError, ValueError) as error:

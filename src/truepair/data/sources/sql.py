@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from types import ModuleType
+from typing import Any, TypeAlias
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -14,6 +15,8 @@ import pyarrow as pa
 from truepair.data.columns import Raw
 from truepair.data.sources.sql_urls import Database, engine_of
 from truepair.errors import InputError, TruepairError, check_type
+
+Connection: TypeAlias = Any  # a cursor of ADBC, or a connection to DuckDB
 
 _BATCH = 1 << 18  # rows; ADBC's driver of SQLite takes the types of columns from the first batch
 
@@ -28,7 +31,7 @@ def open_query(database: Database, query: str | None) -> Raw:
     opened = ExitStack()
     try:
         with errors_of(database, "the query fails", "correct it, or try again"):
-            reader = READERS[database.engine](database, query, opened)
+            reader = _reader(database, query, opened)
             names = reader.schema.names
         if not names:
             raise InputError(f"{database.shown}: the query has no result; give one that selects rows.")
@@ -52,13 +55,11 @@ def open_query(database: Database, query: str | None) -> Raw:
         for found in fetched(positions):
             yield [_plain(pa.chunked_array([column])) for column in found]
 
-    def read(positions: Sequence[int]) -> Sequence[Any]:
-        parts: list[list[pa.Array]] = [[] for _ in positions]
-        for found in fetched(positions):
-            for part, column in zip(parts, found, strict=True):
-                part.append(column)
+    def read(positions: Sequence[int]) -> Sequence[pa.ChunkedArray]:
+        parts = list(fetched(positions))
         kinds = [reader.schema.field(at).type for at in positions]
-        return [_plain(pa.chunked_array(part, kind)) for part, kind in zip(parts, kinds, strict=True)]
+        columns = [[part[at] for part in parts] for at in range(len(positions))]
+        return [_plain(pa.chunked_array(column, kind)) for column, kind in zip(columns, kinds, strict=True)]
 
     source = database.shown if database.table is None else f"{database.shown}#{database.table}"
     return Raw(source, names, read, batches=batches, close=opened.close)
@@ -125,43 +126,33 @@ def check_file(database: Database) -> None:
 # --- connections -----------------------------------------------------------------------------------
 
 
-def connect_adbc(database: Database, opened: ExitStack, *, write: bool = False) -> Any:
-    """A cursor within a transaction, which only reads unless `write`. `opened` closes it and rolls back."""
-    driver = imported(f"adbc_driver_{database.engine}.dbapi", database)
-    with _connecting(database):
-        if database.engine == "sqlite":
+def connect(database: Database, opened: ExitStack, *, write: bool = False) -> Connection:
+    """A cursor of ADBC within a transaction, or a connection to a DuckDB file, which only reads unless
+    `write`. `opened` closes it, and rolls back."""
+    engine = database.engine
+    driver = _imported("duckdb" if engine == "duckdb" else f"adbc_driver_{engine}.dbapi", database)
+    remedy = "close it in other programs and connections, and check its permissions"
+    if engine == "postgresql":
+        remedy = "check host, port, database, user and password"
+    with errors_of(database, "cannot connect", remedy):
+        if engine == "duckdb":
+            connection = driver.connect(database.address, read_only=not write)
+        elif engine == "sqlite":
             file = quote(os.fsencode(os.path.abspath(database.address)))
-            address = f"file:{file}?mode={'rwc' if write else 'ro'}"
+            connection = driver.connect(f"file:{file}?mode={'rwc' if write else 'ro'}")
         else:
-            address = _with_timeout(database.address)
-        connection = opened.enter_context(driver.connect(address))
+            connection = driver.connect(_with_timeout(database.address))
+    opened.callback(connection.close)
+    if engine == "duckdb":
+        # else a name that is no table of the database may be a variable of this program
+        connection.execute("set python_enable_replacements = false")
+        return connection
     cursor = opened.enter_context(connection.cursor())
-    if database.engine == "sqlite":
+    if engine == "sqlite":
         cursor.execute("pragma busy_timeout = 10000")  # milliseconds to wait for a program that writes
     elif not write:
         cursor.execute("set transaction read only")
     return cursor
-
-
-def connect_duckdb(database: Database, opened: ExitStack, *, write: bool = False) -> Any:
-    """A connection to a DuckDB file, which only reads unless `write`. `opened` closes it."""
-    duckdb = imported("duckdb", database)
-    with _connecting(database):
-        connection = duckdb.connect(database.address, read_only=not write)
-    opened.callback(connection.close)
-    # else a name that is no table of the database may be a variable of this program
-    connection.execute("set python_enable_replacements = false")
-    return connection
-
-
-def _connecting(database: Database) -> AbstractContextManager[None]:
-    is_server = database.engine == "postgresql"
-    remedy = (
-        "check host, port, database, user and password"
-        if is_server
-        else "close it in other programs and connections, and check its permissions"
-    )
-    return errors_of(database, "cannot connect", remedy)
 
 
 def _with_timeout(url: str) -> str:
@@ -170,7 +161,7 @@ def _with_timeout(url: str) -> str:
     return f"{url}{'&' if '?' in url else '?'}connect_timeout=10"
 
 
-def imported(module: str, database: Database) -> Any:
+def _imported(module: str, database: Database) -> ModuleType:
     """A module of the extra `sql`; an error with the command that installs it."""
     import importlib
 
@@ -183,27 +174,17 @@ def imported(module: str, database: Database) -> Any:
         ) from error
 
 
-def _adbc_reader(database: Database, query: str, opened: ExitStack) -> Any:
-    cursor = connect_adbc(database, opened)
+def _reader(database: Database, query: str, opened: ExitStack) -> pa.RecordBatchReader:
+    """The batches of a query's rows; `opened` closes them."""
+    connection = connect(database, opened)
+    if database.engine == "duckdb":
+        found = connection.sql(query)
+        reader = pa.table({}).to_reader() if found is None else pa.RecordBatchReader.from_stream(found)
+        return opened.enter_context(reader)
     if database.engine == "sqlite":
-        cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(_BATCH)})
-    cursor.execute(query)
-    return opened.enter_context(cursor.fetch_record_batch())
-
-
-def _duckdb_reader(database: Database, query: str, opened: ExitStack) -> Any:
-    found = connect_duckdb(database, opened).sql(query)
-    if found is None:
-        return pa.table({}).to_reader()
-    return opened.enter_context(pa.RecordBatchReader.from_stream(found))
-
-
-READERS: dict[str, Callable[[Database, str, ExitStack], Any]] = {
-    "postgresql": _adbc_reader,
-    "sqlite": _adbc_reader,
-    "duckdb": _duckdb_reader,
-}
-"""Engine -> what runs a query: a reader of record batches, which `ExitStack` closes."""
+        connection.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(_BATCH)})
+    connection.execute(query)
+    return opened.enter_context(connection.fetch_record_batch())
 
 
 @contextmanager

@@ -6,7 +6,6 @@ import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote, unquote
 
 from truepair.errors import InputError, did_you_mean
@@ -50,7 +49,7 @@ class Database:
         return None if self.engine == "postgresql" else Path(self.address)
 
 
-def is_url(source: Any) -> bool:
+def is_url(source: object) -> bool:
     """Whether this is a URL, of a database or of anything else; text only, since a path has no `//`."""
     return isinstance(source, str) and _URL.match(source) is not None
 

@@ -6,23 +6,16 @@ import json
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from typing import Any
 
 import pyarrow as pa
 
-from truepair.data.sources.sql import (
-    check_file,
-    connect_adbc,
-    connect_duckdb,
-    errors_of,
-    parts_of,
-    quoted_name,
-)
+from truepair.data.sources.sql import Connection, check_file, connect, errors_of, parts_of, quoted_name
 from truepair.data.sources.sql_urls import Database, is_url, parse_url
 from truepair.errors import InputError, StorageError
+from truepair.storage.types import Table
 
 
-def write_table(table: Any, url: str, name: str) -> int:
+def write_table(table: Table, url: str, name: str) -> int:
     """Write `table` to the table `name` of a database, in one transaction. Returns the number of rows.
 
     `table` is pandas, polars, DuckDB or Arrow, a `pyarrow.RecordBatchReader`, or a dict of columns. `url` is
@@ -41,7 +34,7 @@ def write_table(table: Any, url: str, name: str) -> int:
     database = target(url, name)
     rows = _Rows(table)
     with ExitStack() as opened:
-        connection = _connected(database, opened)
+        connection = connect(database, opened, write=True)
         try:
             with errors_of(database, f"table {name} is not written", "nothing has changed", StorageError):
                 _write(connection, database, name, rows)
@@ -58,7 +51,7 @@ def check_target(url: str, name: str, columns: Sequence[str]) -> Database:
     if database.path is not None and not database.path.exists():
         return database
     with ExitStack() as opened:
-        connection = _connected(database, opened)
+        connection = connect(database, opened, write=True)
         with errors_of(database, f"table {name} cannot be looked up", "check the permissions"):
             _check_columns(database, name, _columns_there(connection, database, name), columns)
     return database
@@ -86,21 +79,19 @@ def target(url: str, name: str) -> Database:
     return database
 
 
-def _connected(database: Database, opened: ExitStack) -> Any:
-    connect = connect_duckdb if database.engine == "duckdb" else connect_adbc
-    return connect(database, opened, write=True)
-
-
-def _write(connection: Any, database: Database, name: str, rows: _Rows) -> None:
+def _write(connection: Connection, database: Database, name: str, rows: _Rows) -> None:
     stage = f"truepair_{secrets.token_hex(8)}"  # a temporary table, or DuckDB's view of the rows
-    STAGERS[database.engine](connection, stage, rows.reader(database.engine))
+    if database.engine == "duckdb":
+        connection.begin()
+        connection.register(stage, rows.reader(database.engine))
+    else:
+        connection.adbc_ingest(stage, rows.reader(database.engine), mode="create", temporary=True)
     there = _columns_there(connection, database, name)
     columns = ", ".join(quoted(column) for column in rows.schema.names)
     if there:
         _check_columns(database, name, there, rows.schema.names)
-        if (
-            database.engine == "postgresql"
-        ):  # another writer waits until this one has finished; readers do not
+        if database.engine == "postgresql":
+            # another writer waits until this one has finished; readers do not
             connection.execute(f"lock table {quoted_name(name)} in share row exclusive mode")
         connection.execute(f"delete from {quoted_name(name)}")
         connection.execute(f"insert into {quoted_name(name)} ({columns}) select {columns} from {stage}")
@@ -109,25 +100,9 @@ def _write(connection: Any, database: Database, name: str, rows: _Rows) -> None:
     _commit(connection)
 
 
-def _commit(connection: Any) -> None:
-    getattr(connection, "connection", connection).commit()  # a cursor of ADBC has its connection
-
-
-def _stage_adbc(cursor: Any, stage: str, rows: pa.RecordBatchReader) -> None:
-    cursor.adbc_ingest(stage, rows, mode="create", temporary=True)
-
-
-def _stage_duckdb(connection: Any, stage: str, rows: pa.RecordBatchReader) -> None:
-    connection.begin()
-    connection.register(stage, rows)
-
-
-STAGERS: dict[str, Callable[[Any, str, pa.RecordBatchReader], None]] = {
-    "postgresql": _stage_adbc,
-    "sqlite": _stage_adbc,
-    "duckdb": _stage_duckdb,
-}
-"""Engine -> what makes the rows readable by a name, within a transaction."""
+def _commit(connection: Connection) -> None:
+    owner: Connection = getattr(connection, "connection", connection)  # a cursor of ADBC has its connection
+    owner.commit()
 
 
 def quoted(name: str) -> str:
@@ -142,7 +117,7 @@ def _literal(text: str) -> str:
 # --- what is there ---------------------------------------------------------------------------------
 
 
-def _columns_there(connection: Any, database: Database, name: str) -> list[str]:
+def _columns_there(connection: Connection, database: Database, name: str) -> list[str]:
     """The columns of a table; empty if there is no such table."""
     connection.execute(_QUESTIONS[database.engine](name))
     return [row[0] for row in connection.fetchall()]
@@ -187,7 +162,7 @@ def _check_columns(database: Database, name: str, there: Sequence[str], columns:
 class _Rows:
     """The rows of a table as a stream that databases take: how many there were, and what they raised."""
 
-    def __init__(self, table: Any) -> None:
+    def __init__(self, table: Table) -> None:
         self.count = 0
         self.error: BaseException | None = None
         try:
@@ -207,17 +182,18 @@ class _Rows:
 
     def reader(self, engine: str) -> pa.RecordBatchReader:
         """The rows with types that the engine has."""
-        plain = [_PLAIN.get(_kind_of(field.type, engine), (field.type, None)) for field in self.schema]
-        names = self.schema.names
-        kinds = pa.schema([(name, kind) for name, (kind, _) in zip(names, plain, strict=True)])
+        texts = {field.name: _convert(field.type, engine) for field in self.schema}
+        kinds = pa.schema(
+            [(field.name, pa.large_string() if texts[field.name] else field.type) for field in self.schema]
+        )
 
         def batches() -> Iterator[pa.RecordBatch]:
             try:
                 for batch in self.source:
                     self.count += len(batch)
                     made = [
-                        column if convert is None else pa.array(map(convert, column.to_pylist()), kind)
-                        for column, (kind, convert) in zip(batch.columns, plain, strict=True)
+                        pa.array(map(convert, column.to_pylist()), pa.large_string()) if convert else column
+                        for column, convert in zip(batch.columns, texts.values(), strict=True)
                     ]
                     yield pa.record_batch(made, schema=kinds)
             except BaseException as error:
@@ -227,24 +203,18 @@ class _Rows:
         return pa.RecordBatchReader.from_batches(kinds, batches())
 
 
-def _kind_of(kind: pa.DataType, engine: str) -> str:
+def _convert(kind: pa.DataType, engine: str) -> Callable[[object], str | None] | None:
+    """What makes text of values that an engine cannot have: lists become JSON, SQLite has no UUIDs."""
     if pa.types.is_nested(kind):
-        return "nested"
-    return "uuid" if kind == pa.uuid() and engine == "sqlite" else ""
+        return _json
+    return _as_text if kind == pa.uuid() and engine == "sqlite" else None
 
 
-def _json(value: Any) -> str | None:
+def _json(value: object) -> str | None:
     return None if value is None else json.dumps(value, ensure_ascii=False, default=_as_text)
 
 
-def _as_text(value: Any) -> str | None:
+def _as_text(value: object) -> str | None:
     if value is None:
         return None
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
-
-
-_PLAIN: dict[str, tuple[pa.DataType, Callable[[Any], str | None]]] = {
-    "nested": (pa.large_string(), _json),
-    "uuid": (pa.large_string(), _as_text),
-}
-"""Lists become JSON; SQLite has no UUIDs, and gets their text."""

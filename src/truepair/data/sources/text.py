@@ -8,10 +8,9 @@ import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -55,23 +54,17 @@ def read_delimited(
     clean_name: Callable[[str], str] = str.strip,
 ) -> Raw:
     """Fields separated by one character; all cells stay text. `clean_name` cleans a cell of the header."""
-    lines = _Lines(file.path, file.text if text is None else text, separator, quoted)
-    first, *more = [cells for _, cells in itertools.islice(lines.records(HEAD), 2)]
+    whole = _Lines(file.path, file.text if text is None else text, separator, quoted)
+    first, *more = [cells for _, cells in itertools.islice(whole.records(HEAD), 2)]
     names = [clean_name(cell) for cell in first]
     header = file.is_header(names)
     if header and not more:
         raise InputError(f"{file.path} has a header ({', '.join(names)}) but no rows; give at least one row.")
     if not header:
         names = [*BY_POSITION[: len(first)], *(f"column {at}" for at in range(len(BY_POSITION), len(first)))]
-    return Raw(
-        str(file.path),
-        names,
-        partial(lines.columns, header=header, width=len(names)),
-        partial(lines.place, header=header),
-        typed=False,
-        note=_note(header, len(names)),
-        batches=partial(lines.batches, header=header, width=len(names)),
-    )
+    lines, note = replace(whole, header=header, width=len(names)), _note(header, len(names))
+    path = str(file.path)
+    return Raw(path, names, lines.columns, lines.place, typed=False, note=note, batches=lines.batches)
 
 
 def read_adjacency(file: File) -> Raw:
@@ -106,29 +99,33 @@ class _Lines:
     text: bytes
     separator: str
     quoted: bool
+    header: bool = False
+    width: int = 0
 
-    def columns(self, positions: Sequence[int], header: bool, width: int) -> Sequence[Any]:
+    def columns(self, positions: Sequence[int]) -> Sequence[pa.ChunkedArray]:
         """The columns at `positions`, read by Arrow."""
-        stream, options = self._arrow_options(positions, header, width)
+        options = self._arrow_options(positions)
         try:
-            return list(pa_csv.read_csv(stream, *options).columns)
+            return list(pa_csv.read_csv(self._stream(), *options).columns)
         except pa.ArrowInvalid as error:
-            raise self._field_count_error(width, error) from error
+            raise self._field_count_error(error) from error
 
-    def batches(self, positions: Sequence[int], header: bool, width: int) -> Iterator[Sequence[pa.Array]]:
+    def batches(self, positions: Sequence[int]) -> Iterator[Sequence[pa.Array]]:
         """The columns at `positions`, a block of lines at a time."""
-        stream, options = self._arrow_options(positions, header, width)
+        options = self._arrow_options(positions)
         try:
-            with pa_csv.open_csv(stream, *options) as reader:
+            with pa_csv.open_csv(self._stream(), *options) as reader:
                 for batch in reader:
                     yield list(batch.columns)
         except pa.ArrowInvalid as error:
-            raise self._field_count_error(width, error) from error
+            raise self._field_count_error(error) from error
 
-    def _arrow_options(self, positions: Sequence[int], header: bool, width: int) -> tuple[Any, Any]:
-        """The text as a stream, and how Arrow reads it."""
-        keys = [str(at) for at in range(width)]
-        read = pa_csv.ReadOptions(column_names=keys, skip_rows_after_names=int(header), block_size=_BLOCK)
+    def _arrow_options(self, positions: Sequence[int]) -> tuple[object, ...]:
+        """How Arrow reads the text."""
+        keys = [str(at) for at in range(self.width)]
+        read = pa_csv.ReadOptions(
+            column_names=keys, skip_rows_after_names=int(self.header), block_size=_BLOCK
+        )
         parse = pa_csv.ParseOptions(
             delimiter=self.separator,
             quote_char='"' if self.quoted else False,
@@ -140,17 +137,17 @@ class _Lines:
         )
         if self.quoted and self.text.count(b'"') % 2:
             self._check_last_quote()
-        # a leading blank line would be skipped in place of the header
-        return pa.BufferReader(self.text.lstrip(b"\r\n")), (read, parse, convert)
+        return read, parse, convert
 
-    def place(self, row: int, header: bool) -> str:
+    def _stream(self) -> pa.BufferReader:
+        # a leading blank line would be skipped in place of the header
+        return pa.BufferReader(self.text.lstrip(b"\r\n"))
+
+    def place(self, row: int) -> str:
         """The physical line of a row."""
         try:
-            return f"line {next(itertools.islice(self.records(), row + header, None))[0]}"
-        except (
-            csv.Error,
-            StopIteration,
-        ):  # a field too long for the csv module, or other quotes than Arrow's
+            return f"line {next(itertools.islice(self.records(), row + self.header, None))[0]}"
+        except (csv.Error, StopIteration):  # a field too long for csv, or other quotes than Arrow's
             return f"row {row + 1}"
 
     def _check_last_quote(self) -> None:
@@ -175,14 +172,14 @@ class _Lines:
                 yield line, cells
             line = reader.line_num + 1
 
-    def _field_count_error(self, width: int, error: Exception) -> InputError:
+    def _field_count_error(self, error: Exception) -> InputError:
         # Arrow counts neither blank lines nor newlines within quotes, so its row number is not the line
         with suppress(csv.Error):
             for line, cells in self.records():
-                if len(cells) != width:
+                if len(cells) != self.width:
                     return InputError(
-                        f"{self.path}, line {line}: expected {width} fields, as in the first line, found "
-                        f"{len(cells)}. Correct that line, or name the file's format with format=…."
+                        f"{self.path}, line {line}: expected {self.width} fields, as in the first line, "
+                        f"found {len(cells)}. Correct that line, or name the file's format with format=…."
                     )
         return InputError(f"{self.path} cannot be parsed: {error}.")
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self, SupportsInt
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import ClassVar, NamedTuple, Self, SupportsInt
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +19,10 @@ import pyarrow.compute as pc
 import scipy.sparse as sp
 
 from truepair.data.ids import is_text, to_arrow
+from truepair.data.log import Mask
 from truepair.errors import InputError, check_number
 from truepair.storage.plain_values import is_number
+from truepair.storage.types import Json
 
 MIN_COUNT = 2  # rows of the training that must have a value for it to become a feature
 MOST = 5.0  # standard deviations: a new row may lie far outside of what was trained
@@ -41,11 +43,20 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Category:
+class _Column:
+    kind: ClassVar[str]
+    name: str
+
+    def as_json(self) -> Json:
+        """Plain values."""
+        return {"kind": self.kind, **asdict(self)}
+
+
+@dataclass(frozen=True)
+class Category(_Column):
     """One text or whole number a row: a feature for each value. Unknown values and nulls have none."""
 
     kind: ClassVar[str] = "category"
-    name: str
     values: tuple[str, ...]
 
     @property
@@ -69,19 +80,15 @@ class Category:
         values = np.repeat(1 / np.sqrt(np.maximum(counts, 1)), counts)
         return sp.csr_array((values, columns, starts), shape=(len(rows), len(self.values)))
 
-    def as_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return {"kind": self.kind, "name": self.name, "values": list(self.values)}
-
     @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> Self:
+    def from_json(cls, stored: Json) -> Self:
         """From `as_json`; raise if it is not that."""
-        values = stored["values"]
+        name, values = stored["name"], stored["values"]
         if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-            raise InputError(f"the values of the feature column {stored['name']!r} are not texts.")
+            raise InputError(f"the values of the feature column {name!r} are not texts.")
         if values != sorted(set(values)):
-            raise InputError(f"the values of the feature column {stored['name']!r} are not sorted.")
-        return cls(stored["name"], tuple(values))
+            raise InputError(f"the values of the feature column {name!r} are not sorted.")
+        return cls(name, tuple(values))
 
 
 @dataclass(frozen=True)
@@ -92,14 +99,13 @@ class Tags(Category):
 
 
 @dataclass(frozen=True)
-class Vector:
+class Vector(_Column):
     """A list of numbers a row, all of one length: (x - mean) / scale, at most ±MOST; null: 0.
 
     A column of numbers is the case of length 1. `missing` adds a feature that is 1 for rows without a value.
     """
 
     kind: ClassVar[str] = "vector"
-    name: str
     mean: tuple[float, ...]
     scale: float
     missing: bool
@@ -138,18 +144,8 @@ class Vector:
         parts = [found, (~present)[:, None].astype(np.float64)] if self.missing else [found]
         return sp.csr_array(np.hstack(parts))
 
-    def as_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return {
-            "kind": self.kind,
-            "name": self.name,
-            "mean": list(self.mean),
-            "scale": self.scale,
-            "missing": self.missing,
-        }
-
     @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> Self:
+    def from_json(cls, stored: Json) -> Self:
         """From `as_json`; raise if it is not that."""
         name, mean, missing = stored["name"], stored["mean"], stored["missing"]
         if not isinstance(mean, list) or not all(map(is_number, mean)) or not isinstance(missing, bool):
@@ -203,33 +199,22 @@ def plain_column(column: pa.ChunkedArray | pa.Array, name: str, kind: str, where
         if kind == "tags":
             if is_text(array.type):
                 array = pc.split_pattern(array, TAG_SEPARATOR)
-            return _plain_lists(array).cast(pa.large_list(pa.large_string()))
-        if kind == "number":
-            return _as_numbers(array)
-        return array.cast(pa.large_list(pa.float64()))
+            inner = getattr(array.type, "value_type", None)  # None: no list
+            if inner is not None and pa.types.is_dictionary(inner):  # categories become their values
+                array = array.cast(pa.large_list(inner.value_type))
+            return array.cast(pa.large_list(pa.large_string()))
+        if kind == "vector":
+            return array.cast(pa.large_list(pa.float64()))
+        if pa.types.is_date(array.type):
+            array = array.cast(pa.timestamp("s"))
+        if pa.types.is_timestamp(array.type):
+            array = array.cast(pa.int64())
+        return array.cast(pa.float64(), safe=False)
     except (pa.ArrowException, NotImplementedError) as error:
         raise InputError(
             f"{where.source}: {name!r} is of type {array.type}, and as a {kind} it cannot be read: "
             f"{str(error).splitlines()[0]:.200}. Give it in the form that the model was fitted with."
         ) from error
-
-
-def _plain_lists(array: pa.Array) -> pa.Array:
-    """Lists of categories become lists of their values."""
-    inner = getattr(array.type, "value_type", None)  # None: no list
-    if inner is not None and pa.types.is_dictionary(inner):
-        return array.cast(pa.large_list(inner.value_type))
-    return array
-
-
-def _as_numbers(array: pa.Array) -> pa.Array:
-    if pa.types.is_date(array.type):
-        array = array.cast(pa.timestamp("s"))
-    if pa.types.is_timestamp(array.type):
-        array = array.cast(pa.int64())
-    if pa.types.is_boolean(array.type):
-        array = array.cast(pa.int8())
-    return array.cast(pa.float64(), safe=False)
 
 
 def _lists(column: pa.Array) -> Sequence[list[str]]:
@@ -241,9 +226,7 @@ def _lists(column: pa.Array) -> Sequence[list[str]]:
     return found
 
 
-def _vectors(
-    name: str, column: pa.Array, where: Place, size: int | None
-) -> tuple[Floats, npt.NDArray[np.bool_]]:
+def _vectors(name: str, column: pa.Array, where: Place, size: int | None) -> tuple[Floats, Mask]:
     """[n, size] with 0 for rows without a value, and which rows have one."""
     if pa.types.is_floating(column.type):
         values = column.to_numpy(zero_copy_only=False).astype(np.float64)[:, None]

@@ -6,22 +6,19 @@ Statistics and vocabularies come from the rows of the training only; later rows 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import scipy.sparse as sp
 
 from truepair.data.ids import Codes, IdMap
+from truepair.data.log import Mask
 from truepair.data.tables.feature_columns import KINDS, FeatureColumn, Place, kind_of, plain_column
 from truepair.data.tables.id_table import IdTable
 from truepair.errors import InputError
-
-Mask = npt.NDArray[np.bool_]
+from truepair.storage.types import Json, Table
 
 
 @dataclass(frozen=True)
@@ -84,12 +81,12 @@ class FeatureEncoding:
         whole.sum_duplicates()  # sorts the columns of each row, too
         return whole
 
-    def as_json(self) -> list[dict[str, Any]]:
+    def as_json(self) -> list[Json]:
         """Plain values for a model file."""
         return [column.as_json() for column in self.columns]
 
     @staticmethod
-    def from_json(stored: Any) -> FeatureEncoding:
+    def from_json(stored: object) -> FeatureEncoding:
         """From `as_json`; raise if it is not that."""
         if not isinstance(stored, list) or not all(isinstance(column, dict) for column in stored):
             raise InputError("the feature columns are not a list of objects.")
@@ -109,7 +106,7 @@ class Features:
     encoding: FeatureEncoding
 
     @staticmethod
-    def of(source: Any, ids: IdMap, trained: Mask, role: str = "item") -> Features:
+    def of(source: Table, ids: IdMap, trained: Mask, role: str = "item") -> Features:
         """The features of these ids, from a path, a table or a dict of columns with one row for each.
 
         The encoding is fitted to the `trained` ones, and these must have a row. Others may have one; rows of
@@ -151,6 +148,6 @@ class Features:
         return hash(self.digest)
 
     def __repr__(self) -> str:
-        names: Sequence[str] = [column.name for column in self.encoding.columns]
+        names = ", ".join([column.name for column in self.encoding.columns])
         n, width = self.matrix.shape
-        return f"<Features of {n:,} rows, {width:,} from {', '.join(names)}, {self.digest[:12]}>"
+        return f"<Features of {n:,} rows, {width:,} from {names}, {self.digest[:12]}>"

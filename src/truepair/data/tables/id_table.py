@@ -6,8 +6,6 @@ import os
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,11 +13,9 @@ import pyarrow.compute as pc
 
 from truepair.data.columns import MISSING_TEXT, Raw, identifiers, role_of
 from truepair.data.ids import Codes, IdMap, is_text, to_arrow
-from truepair.data.sources.formats import open_path
-from truepair.data.sources.in_memory import memory_source
-from truepair.data.sources.sql import open_query
-from truepair.data.sources.sql_urls import find_database
+from truepair.data.rows.options import ReadOptions
 from truepair.errors import InputError
+from truepair.storage.types import Table
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,14 +31,20 @@ class IdTable:
     """Whether the source has types; a text file has only text, in which numbers were recognised."""
 
     @staticmethod
-    def read(source: Any, known: IdMap, role: str, parameter: str) -> IdTable:
+    def read(source: Table, known: IdMap, role: str, parameter: str) -> IdTable:
         """The table of a path, a database's URL#table, a table (pandas, polars, DuckDB, Arrow) or a dict.
 
         `role` is "item" or "user": the column of the ids is found by its name, as in `read_interactions`.
         Text ids of `known` make text of the ids of a file. `parameter` names the source in messages.
         """
-        with closing(_opened(source, role, parameter)) as raw:
-            columns = [to_arrow(column, name) for name, column in _columns(raw)]
+        if not isinstance(source, str | os.PathLike | Mapping) and not hasattr(source, "__arrow_c_stream__"):
+            raise InputError(
+                f"{parameter} is a {type(source).__name__}, which cannot be used here; give a path, a table "
+                f"(pandas, polars, DuckDB, pyarrow) or a dict of columns, {_one_row(role)}."
+            )
+        with closing(ReadOptions().open(source)) as raw:
+            found = zip(raw.names, raw.read(range(len(raw.names))), strict=True)
+            columns = [to_arrow(column, name) for name, column in found]
         place = _id_column(raw, role)
         try:
             table = pa.table(
@@ -60,24 +62,6 @@ class IdTable:
         codes = ids.find(self.ids, what)
         rows[codes[codes >= 0]] = np.flatnonzero(codes >= 0)
         return rows
-
-
-def _opened(source: Any, role: str, parameter: str) -> Raw:
-    if isinstance(source, str | os.PathLike):
-        if (database := find_database(source)) is not None:
-            return open_query(database, None)
-        return open_path(Path(os.path.expanduser(source)))
-    if not isinstance(source, Mapping) and not hasattr(source, "__arrow_c_stream__"):
-        raise InputError(
-            f"{parameter} is a {type(source).__name__}, which cannot be used here; give a path, a table "
-            "(pandas, polars, DuckDB, pyarrow) or a dict of columns, one row "
-            f"{'an item' if role == 'item' else 'a user'}."
-        )
-    return memory_source(source)
-
-
-def _columns(raw: Raw) -> list[tuple[str, Any]]:
-    return list(zip(raw.names, raw.read(range(len(raw.names))), strict=True))
 
 
 def _id_column(raw: Raw, role: str) -> int:
@@ -108,9 +92,12 @@ def _check_distinct(raw: Raw, ids: pa.Array, role: str) -> None:
     if (repeated := np.flatnonzero(times > 1)).size:
         shown = ", ".join(map(repr, distinct.outside(repeated[:5]).to_pylist()))
         raise InputError(
-            f"{raw.source} has several rows for {len(repeated):,} {role}s: {shown}; keep one row "
-            f"{'an item' if role == 'item' else 'a user'}."
+            f"{raw.source} has several rows for {len(repeated):,} {role}s: {shown}; keep {_one_row(role)}."
         )
+
+
+def _one_row(role: str) -> str:
+    return "one row an item" if role == "item" else "one row a user"
 
 
 def typed_text(text: pa.Array) -> pa.Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,13 +14,14 @@ from truepair.data.ids import Codes, IdMap
 from truepair.data.tables.features import Features
 from truepair.data.tables.id_table import IdTable
 from truepair.errors import InputError, check_number
-from truepair.models.factor_matrices import dense
+from truepair.models.factor_matrices import by_columns, dense
 from truepair.models.feature_map import FeatureMap
-from truepair.recommender.features.extending import NewItems, with_items
 from truepair.recommender.model import Model
+from truepair.recommender.reindexing import reindexed
+from truepair.storage.types import Table
 
 
-def add_items(model: Model, source: Any, popularity: float | None) -> Model:
+def add_items(model: Model, source: Table, popularity: float | None) -> Model:
     """The model with the items of the table that it has no vector for; see `Recommender.add_items`."""
     if not model.spec.is_trained:
         raise InputError(
@@ -46,6 +47,44 @@ def add_items(model: Model, source: Any, popularity: float | None) -> Model:
     order = IdMap.of(ids, "item")
     places = torch.from_numpy(np.argsort(order.find(ids, "item")))
     return with_items(model, order, _scored(model, model.item_map.rows(matrix)[places], expected))
+
+
+class NewItems(NamedTuple):
+    """The parts of the scores of new items."""
+
+    vectors: Tensor
+    term: Tensor | None
+    weights: Tensor | None
+    """[n, items of the model], in a blend; the weights of new items among each other are 0."""
+
+
+def with_items(model: Model, ids: IdMap, parts: NewItems) -> Model:
+    """The model with these items, which have no trained interaction, in the order of `ids`.
+
+    Ids that the model knows already get the new parts.
+    """
+    item_ids = model.seen.item_ids.union(ids, "item")
+    old, codes = item_ids.find(model.seen.item_ids, "item"), item_ids.find(ids, "item")
+    more, new = reindexed(model, model.seen.user_ids, item_ids), torch.from_numpy(codes)
+    more.added[codes] = True
+    item_map, items = model.item_map, more.scorer.items
+    scorer = dataclasses.replace(more.scorer, items=items.index_copy(0, new, parts.vectors.to(items)))
+    if scorer.term is not None and parts.term is not None:
+        scorer = dataclasses.replace(scorer, term=scorer.term.index_copy(0, new, parts.term.to(items)))
+    if parts.weights is not None:
+        assert isinstance(scorer.weights, Tensor)
+        assert item_map is not None
+        rows = _wider(parts.weights, old, len(item_ids)).to(items)
+        scorer = dataclasses.replace(scorer, weights=by_columns(scorer.weights.index_copy(0, new, rows)))
+        own = _wider(item_map.weights[:, : len(old)], old, len(item_ids))  # its first columns belong to items
+        whole = torch.cat([own, item_map.weights[:, len(old) :]], dim=1)
+        item_map = dataclasses.replace(item_map, weights=whole)
+    return dataclasses.replace(more, scorer=scorer, item_map=item_map)
+
+
+def _wider(rows: Tensor, places: Codes, n: int) -> Tensor:
+    """The rows with n columns: their own at these places, and zeros."""
+    return rows.new_zeros(len(rows), n).index_copy(1, torch.from_numpy(places), rows)
 
 
 def map_of(model: Model, features: Features) -> FeatureMap:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 from truepair.data.tables.features import Features
 from truepair.errors import InputError
 from truepair.models.encoders import Encoder, Hybrid
+from truepair.storage.types import Table
 
 
 class FeatureTables(NamedTuple):
@@ -19,15 +20,26 @@ class FeatureTables(NamedTuple):
     items: Features | None = None
 
     @staticmethod
-    def of(encoder: object, train: Interactions, items: Any, users: Any) -> FeatureTables:
+    def of(encoder: object, train: Interactions, items: Table, users: Table) -> FeatureTables:
         """The tables of a fit on these pairs; raise if the encoder needs them and has none, or the reverse.
 
         Statistics and vocabularies are those of items and users with a pair in `train`.
         """
-        given = [
-            name for name, table in (("item_features", items), ("user_features", users)) if table is not None
-        ]
-        check_tables(encoder, given)
+        if not isinstance(encoder, Hybrid):
+            if items is not None or users is not None:
+                given = "user_features" if items is None else "item_features"
+                raise InputError(
+                    f"{given} has no effect: encoder = {encoder!r} does not learn from features; use "
+                    "'hybrid', or fit without and pass a table of all items to add_items."
+                )
+            return NO_TABLES
+        if items is None and users is None:
+            raise InputError(
+                "encoder = 'hybrid' needs features: pass item_features, user_features or both to fit (on the "
+                "command line, --item-features FILE to `truepair fit`); without features, use 'mf'."
+            )
+        if encoder.user_features or encoder.item_features:
+            raise InputError("encoder = Hybrid(…) has features already; pass the tables to fit instead.")
         return FeatureTables(
             None if users is None else Features.of(users, train.user_ids, train.user_counts > 0, "user"),
             None if items is None else Features.of(items, train.item_ids, train.item_counts > 0, "item"),
@@ -35,7 +47,7 @@ class FeatureTables(NamedTuple):
 
     def given_to(self, encoder: Encoder, users: Codes | None = None) -> Encoder:
         """The encoder with these features; `users` are the codes of those that it is trained on."""
-        if not isinstance(encoder, Hybrid) or self == NO_TABLES:
+        if self is NO_TABLES or not isinstance(encoder, Hybrid):
             return encoder
         of_users = self.users if self.users is None or users is None else self.users.take(users)
         return dataclasses.replace(encoder, user_features=of_users, item_features=self.items)
@@ -47,20 +59,3 @@ class FeatureTables(NamedTuple):
 
 
 NO_TABLES = FeatureTables()
-
-
-def check_tables(encoder: object, given: list[str]) -> None:
-    """Raise if the encoder needs features and none are given, or if given ones have no effect."""
-    if isinstance(encoder, Hybrid):
-        if not given:
-            raise InputError(
-                "encoder = 'hybrid' needs features: pass item_features, user_features or both to fit (on the "
-                "command line, --item-features FILE to `truepair fit`); without features, use 'mf'."
-            )
-        if encoder.user_features or encoder.item_features:
-            raise InputError("encoder = Hybrid(…) has features already; pass the tables to fit instead.")
-    elif given:
-        raise InputError(
-            f"{given[0]} has no effect: encoder = {encoder!r} does not learn from features; use 'hybrid', or "
-            "fit without and pass a table of all items to add_items."
-        )

@@ -16,6 +16,7 @@ from truepair.data.tables.id_table import IdTable
 from truepair.errors import InputError, did_you_mean
 from truepair.evaluation.metrics import Mask
 from truepair.recommender.listing.expression_text import expression_of
+from truepair.storage.types import Table
 
 _ROW = "row of the item table"  # a column that a caller's expression does not name by chance
 
@@ -28,10 +29,10 @@ class ItemTable:
     """The table's name in messages."""
     table: pa.Table
     rows: Codes  # [n_items], the row of each item of the model; -1: none
-    index: Any = None  # labels of the rows, where the table is from pandas
+    index: object = None  # labels of the rows, where the table is from pandas
 
     @staticmethod
-    def of(source: Any, ids: IdMap, needed: Mask, unknown: str) -> ItemTable:
+    def of(source: Table, ids: IdMap, needed: Mask, unknown: str) -> ItemTable:
         """The table of a path, a table (pandas, polars, DuckDB, Arrow) or a dict of columns.
 
         The column of the ids is found by its name, as in `read_interactions`. An item in `needed` that has no
@@ -53,7 +54,7 @@ class ItemTable:
         """Which items of the model have a row."""
         return np.asarray(self.rows >= 0)
 
-    def where(self, condition: Any) -> Mask:
+    def where(self, condition: object) -> Mask:
         """Which items of the model have a row that meets the condition; a null does not meet it.
 
         The condition is an Arrow expression, its text (see `expression_of`), or a mask over the table's rows.

@@ -4,21 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
 import torch
+import torch.nn.functional as F  # noqa: N812, the name everybody uses
 
 from truepair.data.ids import Codes
 from truepair.errors import InputError, check_type, check_whole
-from truepair.models.factor_matrices import Rows, n_rows, take_rows
+from truepair.models.factor_matrices import Rows, check_room, dense, n_rows, take_rows, unit_rows
 from truepair.ranking.hidden import Hidden
 from truepair.ranking.prepared_items import PreparedItems, TopK
 from truepair.recommender.listing.item_table import ItemTable
-from truepair.recommender.listing.similarity import Similarity
+from truepair.recommender.model import Model
 
 POOL = 10  # a list of k items is chosen from the best 10 · k
 _AT_ONCE = 1 << 22  # numbers of pools that are in memory at a time
+
+
+class Similarity(NamedTuple):
+    """Cosines of items: products of unit vectors, or a table of all cosines."""
+
+    matrix: npt.NDArray[np.float32]  # [n, d] unit vectors; [n, n] cosines if `is_table`
+    is_table: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +79,43 @@ class Reranking:
         return TopK(np.where(places < 0, -1, items), np.where(places < 0, np.float32(-np.inf), scores))
 
 
-def quotas_of(quota: Any, table: ItemTable | None) -> tuple[Codes, Codes]:
+def _cosines(rows: Rows, *, wide: bool) -> Similarity:
+    """The similarity of items with these rows; `wide` rows (a column for each item) give a table."""
+    if not wide:
+        return Similarity(F.normalize(dense("items", rows)).cpu().contiguous().numpy(), False)
+    n = n_rows(rows)
+    device = torch.device("cpu") if isinstance(rows, sp.csr_array) else rows.device
+    remedy = "limit the candidates with where= or only_items=, or diversify a trained model"
+    check_room(f"The similarity of {n:,} items", 8 * n**2, device, remedy)
+    unit = unit_rows(rows)
+    table = (unit @ unit.T).toarray() if isinstance(unit, sp.csr_array) else (unit @ unit.T).cpu().numpy()
+    return Similarity(np.ascontiguousarray(table, np.float32), True)
+
+
+def reranking_of(
+    model: Model,
+    candidates: Codes,
+    table: ItemTable | None,
+    quota: Mapping[str, int] | None,
+    diversify: float,
+) -> Reranking:
+    """The reranking of these items of a model."""
+    groups, limits = np.empty((0, model.seen.n_items), np.int64), np.empty(0, np.int64)
+    if quota is not None:
+        groups, limits = _quotas(quota, table)
+    similarity, scorer = None, model.scorer
+    if diversify:
+        if scorer.is_popularity:
+            raise InputError(
+                "diversify needs vectors of items, and encoder 'popular' has none; use another encoder, such "
+                "as 'mf' or 'ease', or limit a category with quota."
+            )
+        rows: Rows = scorer.items if scorer.dim else scorer.columns
+        similarity = _cosines(take_rows(rows, candidates), wide=not scorer.dim)
+    return Reranking(np.ascontiguousarray(groups[:, candidates]), limits, diversify, similarity)
+
+
+def _quotas(quota: Mapping[str, int], table: ItemTable | None) -> tuple[Codes, Codes]:
     """(groups, limits) of `Reranking`, over all items of a model; from a mapping of columns to limits."""
     check_type("quota", quota, Mapping, "give a mapping of columns to limits, such as {'category': 3}")
     if not quota:

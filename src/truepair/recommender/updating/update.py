@@ -11,7 +11,7 @@ A closed form, and EASE in a blend, is solved again for all pairs, which is exac
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -20,15 +20,15 @@ from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError, check_whole
 from truepair.losses import Loss
-from truepair.models.encoders import Hybrid
 from truepair.models.scorer import Scorer
 from truepair.models.start import Side, Start
 from truepair.randomness import stream_key
-from truepair.recommender.fitting import DATA_FACTS, Fitted, data_facts, scorer_of, solve, tau_of
+from truepair.recommender.fitting import Fitted, facts_after, scorer_of, solve, tau_of
 from truepair.recommender.holdout import as_interactions
-from truepair.recommender.model import UPDATES, Model, with_record
+from truepair.recommender.model import UPDATES, Model
 from truepair.recommender.updating.merging import merged
 from truepair.recommender.updating.new_rows import Mask, with_new_rows
+from truepair.storage.types import Json, Source
 from truepair.training import FitResult, Job, fit
 
 EPOCHS = 5
@@ -48,7 +48,7 @@ class Growth(NamedTuple):
     trained_items: Mask
 
 
-def updated(model: Model, new: Any, epochs: int | None = None, progress: bool = False) -> Fitted:
+def updated(model: Model, new: Source, epochs: int | None = None, progress: bool = False) -> Fitted:
     """The model after learning from its known pairs and the new ones; `model` itself does not change."""
     if model.folded:
         raise InputError(
@@ -80,7 +80,7 @@ def updated(model: Model, new: Any, epochs: int | None = None, progress: bool = 
     )  # fmt: skip
 
 
-def _new_pairs(new: Any) -> Interactions:
+def _new_pairs(new: Source) -> Interactions:
     pairs = as_interactions(new)
     if not len(pairs) and pairs.disliked is None:
         raise InputError("there are no new interactions to learn from; give at least one pair.")
@@ -162,10 +162,11 @@ def _trained(model: Model, growth: Growth, epochs: int, progress: bool) -> FitRe
     """The encoder after an update of this many epochs; 0 only gives vectors to those who have none."""
     spec, everything = model.spec, growth.everything
     encoder, settings = spec.trained, spec.settings_for(len(everything), everything.n_users)
-    if isinstance(encoder, Hybrid):
+    if encoder.learns_from_features:
         raise InputError(
-            "a model with encoder = 'hybrid' cannot be updated: it does not keep the features that its "
-            "vectors are sums of. Fit it again with its features; `add_items` adds new items."
+            f"a model with encoder = {spec.parameters()['encoder']!r} cannot be updated: it does not keep "
+            "the features that its vectors are sums of. Fit it again with its features; `add_items` adds new "
+            "items."
         )
     settings = dataclasses.replace(
         settings,
@@ -214,18 +215,15 @@ def _with_prior(loss: Loss, model: Model, growth: Growth) -> Loss:
     return _fixed(loss, tuple(values[growth.users].tolist()))
 
 
-def _fixed(loss: Loss, tau: Any) -> Loss:
+def _fixed(loss: Loss, tau: float | tuple[float, ...]) -> Loss:
     return dataclasses.replace(loss, tau=tau) if hasattr(loss, "tau") else loss  # type: ignore[type-var]
 
 
 # --- facts ---------------------------------------------------------------------------------------------
 
 
-def _facts(model: Model, pairs: Interactions, growth: Growth, result: FitResult) -> dict[str, Any]:
-    """The facts of the model with a record of this update.
-
-    Scores of the earlier matrices are left out: these are other ones.
-    """
+def _facts(model: Model, pairs: Interactions, growth: Growth, result: FitResult) -> Json:
+    """The facts of the model with a record of this update."""
     everything = growth.everything
     record = {
         "new users": int(((everything.user_counts > 0) & ~growth.trained_users).sum()),
@@ -236,9 +234,7 @@ def _facts(model: Model, pairs: Interactions, growth: Growth, result: FitResult)
         "engine": result.engine,
         "data": pairs.hash,
     }
-    facts = {name: v for name, v in model.facts.items() if name not in ("split", *DATA_FACTS)}
-    facts |= {"data": everything.hash, "metrics": {}, **data_facts(everything)}
-    return with_record(facts, record)
+    return facts_after(model.facts, everything, record)
 
 
 def _known_pairs(model: Model, growth: Growth) -> Mask:

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import scipy.sparse as sp
 
@@ -24,47 +23,46 @@ from truepair.serving.events.event import Kinds
 from truepair.serving.events.reading import StoredHistory
 from truepair.serving.id_texts import IdTexts
 
-_KEPT = 100_000  # people whose vectors stay in memory
+_KEPT = 100_000  # users whose vectors stay in memory
 _PLAIN = ListOptions()
 
 
 class Events(Protocol):
-    """Where histories read what people did: a store, or its events until some time."""
+    """Where histories read what users did: a store, or its events until some time."""
 
     def changed_users(self) -> set[str]:
         """Who did something since the last call."""
 
     def of_users(self, users: Sequence[str]) -> dict[str, StoredHistory]:
-        """The histories of those of these people of whom something is known."""
+        """The histories of those of these users of whom something is known."""
 
     def close(self) -> None:
         """Read no more."""
 
 
 class KnownUser(NamedTuple):
-    """A person whose history is not, or not only, that of training."""
+    """A user whose history is not, or not only, that of training."""
 
     items: Codes  # what they have, by the codes of the model
-    weights: npt.NDArray[np.float64]  # of these items
     disliked: Codes
     row: Rows | None  # [1, d], folded in; None if they have no item that the model knows
 
 
 class UserHistories:
-    """The people of a model and of a store. Several threads may ask at once."""
+    """The users of a model and of a store. Several threads may ask at once."""
 
     def __init__(self, model: Model, users: IdTexts, items: IdTexts, kinds: Kinds) -> None:
         self.model, self.users, self.items, self.kinds = model, users, items, kinds
         self.reader: Events | None = None
         self.fold_ins = 0
-        """How many people were folded in."""
+        """How many users were folded in."""
         self.store_failures = 0
         """How often the store could not be read: lists are then those without the newest events."""
         self._known: OrderedDict[str, KnownUser | None] = OrderedDict()
         self._lock = threading.Lock()
 
     def refresh(self) -> None:
-        """Forget the vectors of people who did something since the last call."""
+        """Forget the vectors of users who did something since the last call."""
         if self.reader is not None:
             with self._lock:
                 try:
@@ -75,8 +73,8 @@ class UserHistories:
                 for user in changed:
                     self._known.pop(user, None)
 
-    def persons(self, users: Sequence[str]) -> list[KnownUser | None]:
-        """Persons with events that the model does not know; None for all others."""
+    def of(self, users: Sequence[str]) -> list[KnownUser | None]:
+        """Users with events that the model does not know; None for all others."""
         if self.reader is None:
             return [None] * len(users)
         with self._lock:
@@ -121,54 +119,45 @@ class UserHistories:
         return found | dict.fromkeys(disliked, -1.0)
 
     def folded(self, history: dict[int, float]) -> KnownUser:
-        """A person with this history (item -> weight, below 0 for a dislike); nothing is retrained."""
+        """A user with this history (item -> weight, below 0 for a dislike); nothing is retrained."""
         items = np.array(sorted(item for item, weight in history.items() if weight > 0), np.int64)
         weights = np.array([history[item] for item in items.tolist()], np.float64)
         disliked = np.array(sorted(item for item, weight in history.items() if weight < 0), np.int64)
         if not len(items):
-            return KnownUser(items, weights, disliked, None)
+            return KnownUser(items, disliked, None)
         self.fold_ins += 1
-        nobody = np.zeros(len(items), np.int64)
         ids = IdMap.range(1), self.model.seen.item_ids
-        pairs = Interactions(nobody, items, *ids, weight=weights, disliked=disliked)
-        return KnownUser(items, weights, disliked, self.model.encode(pairs))
+        pairs = Interactions(np.zeros(len(items), np.int64), items, *ids, weight=weights, disliked=disliked)
+        return KnownUser(items, disliked, self.model.encode(pairs))
 
     def listed(
-        self,
-        found: Sequence[KnownUser | None],
-        codes: Sequence[int],
-        ids: pa.Array,
-        own: ListOptions = _PLAIN,
+        self, found: Sequence[KnownUser | None], codes: Codes, ids: pa.Array, own: ListOptions = _PLAIN
     ) -> ListedUsers:
-        """Persons, or where there is none users by their codes, as a lister takes them; -1 for an unknown
-        user."""
-        model = self.model
-        both = zip(found, codes, strict=True)
-        known = np.array([-1 if one is not None else code for one, code in both], np.int64)
-        explain = own.explain is not False
-        excluded = excluded_items(model, own.by_user, own.unknown)
-        block = known_users(model, ids, known, own.exclude_seen, excluded, explain)
-        if all(one is None for one in found):
-            return block
-        popular = np.array(
-            [b if one is None else one.row is None for one, b in zip(found, block.popular, strict=True)]
+        """Users as a lister takes them: as they were found, or by their codes, -1 for an unknown user."""
+        model, explain = self.model, own.explain is not False
+        known = np.array(
+            [code if one is None else -1 for one, code in zip(found, codes, strict=True)], np.int64
         )
-        rows, hidden, seen = [], [], []
+        excluded = excluded_items(model, own.by_user, own.unknown) if own.exclude_items is not None else None
+        block = known_users(model, ids, known, own.exclude_seen, excluded, explain)
+        if not any(found):  # nobody has events
+            return block
+        rows, hidden, seen, popular = [], [], [], block.popular.copy()
         for place, one in enumerate(found):
-            row = slice(block.hidden.starts[place], block.hidden.ends[place])
+            never = block.hidden.items[block.hidden.starts[place] : block.hidden.ends[place]]
             if one is None:
                 rows.append(block.rows[place : place + 1])
-                hidden.append(block.hidden.items[row])
+                hidden.append(never)
                 seen.append(np.empty(0, np.int64) if known[place] < 0 else model.seen.items_of(known[place]))
             else:
+                popular[place] = one.row is None
                 rows.append(block.rows[:1] if one.row is None else one.row)
                 more = [one.items] if own.exclude_seen else []
-                hidden.append(np.concatenate([block.hidden.items[row], one.disliked, *more]))
+                hidden.append(np.concatenate([never, one.disliked, *more]))
                 seen.append(one.items)
         items_of = None
         if explain:
-            counts = np.cumsum([0, *map(len, seen)])
-            flat = np.concatenate(seen)
+            flat, counts = np.concatenate(seen), np.cumsum([0, *map(len, seen)])
             parts = (np.ones(len(flat), np.float32), flat, counts)
             items_of = sp.csr_array(parts, shape=(len(seen), model.seen.n_items))
         return ListedUsers(ids, stacked(rows), popular, Hidden.of(hidden), items_of)

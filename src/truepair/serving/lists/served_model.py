@@ -30,20 +30,21 @@ from truepair.serving.lists.histories import UserHistories
 from truepair.serving.lists.index_choice import IndexChoice
 from truepair.serving.lists.item_facts import ItemFacts
 from truepair.serving.refusals import RefusalError
+from truepair.storage.types import Json, Table
 
 MODEL, EVENTS, POPULARITY = "model", "events", "popularity"
 """What a list is based on: the vector of training, one folded in, or none."""
 
 
 class ListRequest(NamedTuple):
-    """A plain request: the best items of a person."""
+    """A plain request: the best items of a user."""
 
     user: str
     k: int
 
 
 class PlainList(NamedTuple):
-    """A person's list: codes of items, best first."""
+    """A user's list: codes of items, best first."""
 
     user: str
     items: Codes
@@ -53,14 +54,14 @@ class PlainList(NamedTuple):
     """The model that made the list: the codes are its own."""
 
 
-def read_items(source: Any, ids: IdMap) -> pa.Table:
+def read_items(source: Table, ids: IdMap) -> pa.Table:
     """The item table of a path or a table, with ids of the type of the model's."""
     found = IdTable.read(source, ids, "item", "items")
     return found.table.set_column(found.id_column, found.table.column_names[found.id_column], found.ids)
 
 
 class ServedModel:
-    """A model ready to be asked: its ids as text, its items in order, and its people with their events."""
+    """A model ready to answer: its ids as text, its items in order, and its users with their events."""
 
     def __init__(
         self,
@@ -77,7 +78,7 @@ class ServedModel:
         """Which version of the model file this is: `retraining.versions`."""
         self.users = IdTexts.of(model.seen.user_ids, "user", limits.id_length)
         self.items = IdTexts.of(model.seen.item_ids, "item", limits.id_length)
-        self.people = UserHistories(model, self.users, self.items, kinds)
+        self.histories = UserHistories(model, self.users, self.items, kinds)
         self.facts = ItemFacts(self.items)
         self.neighbours = lists.Neighbours(model)
         self.exact = Lister.of(dataclasses.replace(model, spec=model.spec.varied(device="cpu")))
@@ -88,9 +89,11 @@ class ServedModel:
         self._slow = threading.Lock()  # one large request at a time
         self._warm_up()
 
-    def _refresh(self) -> None:
-        self.people.refresh()
-        self.facts.refresh()
+    def close(self) -> None:
+        """Read the store no more."""
+        self.facts.close()
+        if self.histories.reader is not None:
+            self.histories.reader.close()
 
     def _warm_up(self) -> None:
         """Ask for a list of each sort: the first one ever compiles for some seconds."""
@@ -103,76 +106,72 @@ class ServedModel:
 
     def plain_lists(self, asked: Sequence[ListRequest]) -> list[PlainList]:
         """The lists of several requests, each the same as alone, from one product."""
-        self._refresh()
-        users = [user for user, _ in asked]
-        people = self.people.persons(users)
-        codes = [self.users.codes.get(user, -1) for user in users]
-        block = self.people.listed(people, codes, pa.nulls(len(users)))
-        best = self.lister.top_k(block, max(k for _, k in asked), self.facts.hidden)
-        lengths = (best.items >= 0).sum(axis=1).tolist()
+        self.histories.refresh()
+        self.facts.refresh()
+        users, lengths = zip(*asked, strict=True)
+        known = self.histories.of(users)
+        block = self.histories.listed(known, self.users.find(users), pa.nulls(len(users)))
+        best = self.lister.top_k(block, max(lengths), self.facts.hidden)
         found = []
         for row, (user, k) in enumerate(asked):
-            basis = POPULARITY if block.popular[row] else EVENTS if people[row] else MODEL
-            length = min(k, lengths[row])
+            basis = POPULARITY if block.popular[row] else EVENTS if known[row] else MODEL
+            length = min(k, np.count_nonzero(best.items[row] >= 0))
             found.append(PlainList(user, best.items[row, :length], best.scores[row, :length], basis, self))
         return found
 
     # --- lists with options ------------------------------------------------------------------------------
 
-    def recommend(self, users: Sequence[object], options: dict[str, Any]) -> pa.Table:
-        """The table of `Recommender.recommend` with these options, with what the people did since.
+    def recommend(self, users: Sequence[object], options: Json) -> pa.Table:
+        """The table of `Recommender.recommend` with these options, with what the users did since.
 
-        Somebody who is named twice gets one list.
+        A user who is named twice gets one list.
         """
         texts = list(dict.fromkeys(self.users.texts(users)))
-        self._refresh()
         with self._slow:
-            given = self._options(options)
-            found = self.people.persons(texts)
-            codes = [self.users.codes.get(user, -1) for user in texts]
-            ids = self.users.typed(texts)
-            both = zip(found, codes, strict=True)
-            known = np.array([one is not None or code >= 0 for one, code in both], dtype=bool)
+            given, ids, codes = self._options(options), self.users.typed(texts), self.users.find(texts)
+            self.histories.refresh()
+            self.facts.refresh()
+            found = self.histories.of(texts)
+            known = (codes >= 0) | np.fromiter(map(bool, found), bool, len(found))
             if given.unknown == "error" and not known.all():
                 codes_of(self.model.seen.user_ids, ids.filter(pa.array(~known)), "user", "error")
-            block = self.people.listed(found, codes, ids, given)
+            block = self.histories.listed(found, codes, ids, given)
             return self._table(block, known, given, options.get("k", 10))
 
-    def session(
-        self, liked: Sequence[object], disliked: Sequence[object], options: dict[str, Any]
-    ) -> pa.Table:
-        """The list of a person with this history, folded in; without a known liked item, popular ones."""
+    def session(self, liked: Sequence[object], disliked: Sequence[object], options: Json) -> pa.Table:
+        """The list of a user with this history, folded in; without a known liked item, popular ones."""
         if options.pop("unknown", "drop") == "error":
             self._known_items([*liked, *disliked])
         self.facts.refresh()
-        history = dict.fromkeys(self._codes(liked), 1.0) | dict.fromkeys(self._codes(disliked), -1.0)
+        history: dict[int, float] = {}
+        for items, weight in ((liked, 1.0), (disliked, -1.0)):
+            codes = self.items.find(self.items.texts(items))
+            history |= dict.fromkeys(codes[codes >= 0].tolist(), weight)
         with self._slow:
             given = self._options(options)
-            block = self.people.listed([self.people.folded(history)], [-1], pa.nulls(1), given)
+            user = [self.histories.folded(history)]
+            block = self.histories.listed(user, np.array([-1]), pa.nulls(1), given)
             found = self._table(block, np.ones(1, dtype=bool), given, options.get("k", 10))
             return found.drop_columns(["user"])
 
     def _table(self, block: ListedUsers, known: Mask, given: lists.ListOptions, k: int) -> pa.Table:
         is_cold = known & block.popular
-        check_cold(given.cold, int(is_cold.sum()), len(known))
+        if is_cold.any():
+            check_cold(given.cold, int(is_cold.sum()), len(known))
         left_out = ~known & (given.unknown == "drop") | is_cold & (given.cold == "separate")
         block = block.part(~left_out) if left_out.any() else block
         lister = self.exact if given.is_plain else given.lister(self.model, len(known))
         return lister.table(block, k, self.facts.hidden)
 
-    def _codes(self, items: Sequence[object]) -> list[int]:
-        found = (self.items.codes.get(text) for text in self.items.texts(items))
-        return [code for code in found if code is not None]
-
-    def _options(self, options: dict[str, Any]) -> lists.ListOptions:
+    def _options(self, options: Json) -> lists.ListOptions:
         """The options of a request as `recommend` takes them."""
-        given: dict[str, Any] = {"unknown": "popular", **options}
+        given = {"unknown": "popular", **options}
         given.pop("k", None)
         for name in ("only_items", "exclude_items"):
-            if given.get(name) is not None:
+            if name in given:
                 given[name] = self._typed_items(given[name])
         given["quota"] = given.get("quota") or None
-        if given.get("where") is not None or given["quota"]:
+        if "where" in given or given["quota"]:
             given["items"] = self.item_table if self.item_table is not None else self.facts.table()
             if given["items"] is None:
                 raise InputError(
@@ -203,20 +202,20 @@ class ServedModel:
         return found.set_column(3, "rank", pa.array(np.arange(1, len(found) + 1)))
 
     def scores(self, pairs: Sequence[dict[str, object]]) -> pa.Table:
-        """The table of `Recommender.score`, with what the people did since."""
+        """The table of `Recommender.score`, with what the users did since."""
         users = self.users.texts([pair["user"] for pair in pairs])
         items = self._known_items([pair["item"] for pair in pairs])
-        self._refresh()
         with self._slow:
-            people = self.people.persons(users)
-            for user, person in zip(users, people, strict=True):
-                if user not in self.users.codes and person is None:
+            self.histories.refresh()
+            self.facts.refresh()
+            found, places = self.histories.of(users), self.users.find(users)
+            for user, one, place in zip(users, found, places, strict=True):
+                if one is None and place < 0:
                     raise RefusalError(
                         404, f"unknown user: {user!r:.60}; the model and the store know nothing about them."
                     )
-            known = [self.users.codes.get(user, -1) for user in users]
-            block = self.people.listed(people, known, self.users.typed(users))
-            codes = np.array([self.items.codes[item] for item in items], np.int64)
+            block = self.histories.listed(found, places, self.users.typed(users))
+            codes = self.items.find(items)
             scores = dot_rows(block.rows, self.model.scorer.columns, np.arange(len(users)), codes)
             shares = self.model.popularity / self.model.popularity.sum()
             scores[block.popular] = shares[codes[block.popular]]  # as in `recommend`

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 from weakref import WeakKeyDictionary
 
 from fastapi import Query
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
-from truepair.errors import InputError, StorageError
+from truepair.errors import InputError, StorageError, check_whole
 from truepair.recommender.estimator import Recommender
 from truepair.serving.events.reading import StoredHistory
 from truepair.serving.id_texts import escaped
@@ -22,6 +22,7 @@ from truepair.serving.web.answers import plain_value, table_rows
 from truepair.serving.web.app import K, Service
 from truepair.serving.web.bodies import Id, Ids, RequestBody
 from truepair.serving.web.routing import JSON, CheckedRouter, in_thread
+from truepair.storage.types import Json
 
 SHOWN = 200
 """Items of a history, or events of a user, in one answer."""
@@ -96,9 +97,9 @@ class ItemAnswer(Card):
     """Everything about an item."""
 
     people: int
-    facts: dict[str, Any]
+    facts: Json
     neighbours: list[Card]
-    audience: dict[str, Any]
+    audience: Json
 
 
 class MapAnswer(BaseModel):
@@ -117,7 +118,7 @@ class FiguresAnswer(BaseModel):
 
     seconds: float
     requests: int
-    routes: list[dict[str, Any]]
+    routes: list[Json]
 
 
 class Beside(NamedTuple):
@@ -145,9 +146,7 @@ class Browsing:
                     "fit both models from the same data."
                 )
         served = self.service.prepared(recommender, with_index=False)  # it is looked at, not asked often
-        self.service.closing.append(served.facts.close)
-        if served.people.reader is not None:
-            self.service.closing.append(served.people.reader.close)
+        self.service.closing.append(served.close)
         return Beside(name, served)
 
     def catalogue(self, served: ServedModel) -> Catalogue:
@@ -180,7 +179,7 @@ class Browsing:
         """Users whose id begins with the query."""
         served = self.service.served
 
-        def found() -> dict[str, Any]:
+        def found() -> Json:
             catalogue, counts = self.catalogue(served), served.model.seen.user_counts
             codes = catalogue.find("users", query, limit).tolist()
             counted = {catalogue.user(code): int(counts[code]) for code in codes}
@@ -193,7 +192,7 @@ class Browsing:
         """Items by the beginning of the id, or words of the title."""
         served = self.service.served
 
-        def found() -> dict[str, Any]:
+        def found() -> Json:
             catalogue = self.catalogue(served)
             codes = catalogue.find("items", query, limit).tolist()
             return {"items": catalogue.cards(codes), "of": served.model.seen.n_items}
@@ -202,7 +201,6 @@ class Browsing:
 
     async def titles(self, body: TitlesBody) -> Response:
         """Titles and pictures of items."""
-        body.check(self.service.limits)
         served = self.service.served
         texts = served.items.texts(body.items)
         return await _answered(lambda: {"items": [self.catalogue(served).card(text) for text in texts]})
@@ -212,7 +210,7 @@ class Browsing:
         served = self.service.served
         user = served.users.text(id)
 
-        def found() -> dict[str, Any]:
+        def found() -> Json:
             catalogue, code = self.catalogue(served), served.users.codes.get(user)
             events, is_forgotten = self._stored([user]).get(user, StoredHistory([]))
             code = None if is_forgotten else code
@@ -239,7 +237,7 @@ class Browsing:
         except StorageError:  # the history of training is still there
             return {}
 
-    def _remembered(self, users: list[Any]) -> list[Any]:
+    def _remembered(self, users: list[str | int]) -> list[str | int]:
         """These users without those who asked to be forgotten."""
         known = self._stored([str(user) for user in users])
         return [user for user in users if not known.get(str(user), StoredHistory([])).is_forgotten]
@@ -247,7 +245,7 @@ class Browsing:
     @staticmethod
     def _history(served: ServedModel, code: int) -> list[int]:
         """The items of training: the heaviest first, of the same weight the most popular."""
-        history, popularity = served.people.history(code), served.model.popularity
+        history, popularity = served.histories.history(code), served.model.popularity
         liked = [item for item, weight in history.items() if weight > 0]
         return sorted(liked, key=lambda item: (-history[item], -int(popularity[item]), item))
 
@@ -255,16 +253,16 @@ class Browsing:
         """A user's list of each model, with titles and reasons."""
         first = self.service.served
         user = first.users.text(id)
-        k = self.service.gate.whole("k", k)
+        k = check_whole("k", k, 1, self.service.limits.k)
         models = [Beside(self.service.name, first), *([] if self.beside is None else [self.beside])]
 
-        def found() -> dict[str, Any]:
+        def found() -> Json:
             lists = [self._explained(name, served, user, k) for name, served in models]
             return {"user": first.users.value(user), "lists": lists}
 
         return await _answered(found)
 
-    def _explained(self, name: str, served: ServedModel, user: str, k: int) -> dict[str, Any]:
+    def _explained(self, name: str, served: ServedModel, user: str, k: int) -> Json:
         catalogue = self.catalogue(served)
         basis = served.plain_lists([ListRequest(user, 1)])[0].basis
         rows = table_rows(served.recommend([user], {"k": k, "explain": _REASONS}))
@@ -292,7 +290,7 @@ class Browsing:
         if code is None:
             raise RefusalError(404, f"unknown item: {text!r:.60}; ask for an item of the training data.")
 
-        def found() -> dict[str, Any]:
+        def found() -> Json:
             catalogue, popularity = self.catalogue(served), served.model.popularity
             audience = catalogue.audience(code, _USERS, _ALSO)
             return {
@@ -308,7 +306,7 @@ class Browsing:
         return await _answered(found)
 
     @staticmethod
-    def _neighbours(served: ServedModel, catalogue: Catalogue, text: str) -> list[dict[str, Any]]:
+    def _neighbours(served: ServedModel, catalogue: Catalogue, text: str) -> list[Json]:
         """None where the model cannot say: an item without a trained pair, or a model without vectors."""
         try:
             rows = served.similar(text, _NEIGHBOURS).to_pylist()
@@ -326,6 +324,6 @@ class Browsing:
         return await _answered(self.figures.now)
 
 
-async def _answered(function: Callable[[], Any]) -> Response:
+async def _answered(function: Callable[[], object]) -> Response:
     found = await in_thread(function)
     return Response(found if isinstance(found, str) else escaped(plain_value(found)), media_type=JSON)

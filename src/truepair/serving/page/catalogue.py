@@ -6,7 +6,7 @@ import copy
 import threading
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,7 @@ from truepair.serving.lists.served_model import ServedModel
 from truepair.serving.page.layout import Places, layout
 from truepair.serving.page.searching import CatalogueSearch
 from truepair.serving.page.titles import Titles, titles_of
+from truepair.storage.types import Json
 
 MAPPED = 5000
 """Items on the map at most: the most popular ones."""
@@ -79,13 +80,13 @@ class Catalogue:
             search = self.user_search if what == "users" else self.item_search
         return search.find(query, limit)
 
-    def card(self, text: str, **facts: Any) -> dict[str, Any]:
+    def card(self, text: str, **facts: object) -> Json:
         """An item to show: its id as in answers, its title and its picture, and these facts."""
         code, titles = self.items.codes.get(text), self.titles
         title, picture = (None, None) if code is None else (titles.texts[code], titles.pictures[code])
         return {"item": self.items.value(text), "title": title, "picture": picture, **facts}
 
-    def cards(self, codes: Iterable[int]) -> list[dict[str, Any]]:
+    def cards(self, codes: Iterable[int]) -> list[Json]:
         """Items by code, with how many users have each."""
         texts, popularity = self._texts, self.model.popularity
         return [self.card(texts[code], people=int(popularity[code])) for code in codes]
@@ -94,7 +95,7 @@ class Catalogue:
     def _texts(self) -> list[str]:
         return list(self.items.codes)
 
-    def user(self, code: int) -> Any:
+    def user(self, code: int) -> str | int:
         """The id of a user, as in answers."""
         return self.users.value(str(self.model.seen.user_ids.ids[code].as_py()))
 
@@ -105,7 +106,7 @@ class Catalogue:
         """A row an item, with the users who have it."""
         return sp.csr_array(self.model.seen.csr().T.tocsr())
 
-    def audience(self, code: int, users: int, items: int) -> dict[str, Any]:
+    def audience(self, code: int, users: int, items: int) -> Json:
         """Who has an item: how many, some of them, and what they have more often than others do."""
         with self._lock:
             owners = self._users_of
@@ -122,7 +123,7 @@ class Catalogue:
             "also": self._also(code, asked, items),
         }
 
-    def _also(self, code: int, users: Codes, most: int) -> list[dict[str, Any]]:
+    def _also(self, code: int, users: Codes, most: int) -> list[Json]:
         seen = self.model.seen
         if not len(users):
             return []

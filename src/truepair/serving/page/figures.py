@@ -8,6 +8,8 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from truepair.storage.types import Json
+
 OWN = ("/v1/service", "/", "/page/{name}", "/metrics", "/health/live", "/health/ready")
 """Routes that watch the service; they are not counted among its requests."""
 _PREFIX = "truepair_"
@@ -20,7 +22,7 @@ class Figures:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry, self._start = registry, time.monotonic()
 
-    def now(self) -> dict[str, Any]:
+    def now(self) -> Json:
         """All figures."""
         samples: dict[str, list[tuple[dict[str, str], float]]] = defaultdict(list)
         others = []
@@ -50,8 +52,8 @@ class Figures:
         }
 
 
-def _requests(samples: dict[str, list[tuple[dict[str, str], float]]]) -> dict[str, Any]:
-    routes: dict[str, dict[str, Any]] = {}
+def _requests(samples: dict[str, list[tuple[dict[str, str], float]]]) -> Json:
+    routes: dict[str, Json] = {}
     for labels, value in samples["requests_total"]:
         route = labels["route"]
         if route in OWN:

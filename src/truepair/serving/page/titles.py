@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from truepair.data.ids import Codes, IdMap, is_text
 from truepair.data.tables.id_table import IdTable
+from truepair.storage.types import Json
 
 TITLE, PICTURE = "title", "picture"
 """The columns of the titles and of the addresses of pictures."""
@@ -27,7 +28,7 @@ class Titles(NamedTuple):
     columns: tuple[str, ...] = ()
     """Those beside the id, the title and the picture."""
 
-    def facts(self, code: int) -> dict[str, Any]:
+    def facts(self, code: int) -> Json:
         """The rest of an item's row: column -> value, of those that have one."""
         row = int(self.rows[code])
         if self.table is None or row < 0:
@@ -79,7 +80,7 @@ def _address(text: str) -> str | None:
     return text if text.lower().startswith("https://") and len(text) <= _LONGEST_ADDRESS else None
 
 
-def _short(value: Any) -> Any:
+def _short(value: object) -> object:
     if isinstance(value, list):
         return ", ".join(map(str, value))[:_LONGEST]
     return value if isinstance(value, bool | int | float) else str(value)[:_LONGEST]

@@ -126,6 +126,6 @@ def _judged_as_served(
     histories.reader = past
     ids = target.user_ids.outside(np.flatnonzero(target.user_counts))
     texts = [str(one) for one in ids.to_pylist()]
-    codes = [users.codes.get(user, -1) for user in texts]
-    block = histories.listed(histories.persons(texts), codes, ids, ListOptions(exclude_seen=False))
+    options = ListOptions(exclude_seen=False)
+    block = histories.listed(histories.of(texts), users.find(texts), ids, options)
     return judge_lists(model, block, target, before, metric)

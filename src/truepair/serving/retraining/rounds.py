@@ -13,7 +13,6 @@ from typing import Literal
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError, check_choice, check_whole
 from truepair.evaluation import Evaluation
-from truepair.models.encoders import Hybrid
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.model import UPDATES
 from truepair.serving.events.event import Kinds
@@ -65,9 +64,10 @@ def reading(store: str) -> Iterator[StoreReader]:
 
 def check_retrainable(model: Recommender) -> None:
     """Raise if the service cannot retrain the model."""
-    if isinstance(model.spec_.encoder, Hybrid):
+    if model.spec_.encoder.learns_from_features:
+        name = model.spec_.parameters()["encoder"]
         raise InputError(
-            "a model with encoder = 'hybrid' cannot be retrained by the service, which does not have its "
+            f"a model with encoder = {name!r} cannot be retrained by the service, which does not have its "
             "features; fit it with them, and leave out --retrain and --retrain-events."
         )
 

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from truepair.data.durations import budget_seconds
 from truepair.errors import InputError, StorageError, check_whole
-from truepair.recommender.automatic.budget import seconds_of
 from truepair.serving.retraining.versions import State
 
 _COUNT_SHARE = 50  # counting the events takes at most one part in so many of the time
@@ -34,7 +34,7 @@ class Schedule:
         if events is not None:
             check_whole("--retrain-events", events, 1)
         try:
-            return Schedule(seconds_of(every), events)
+            return Schedule(None if every is None else budget_seconds(every), events)
         except InputError:
             raise InputError(
                 f"--retrain {every!r:.60} is no time; give one such as '6h', '30min' or '90s'."

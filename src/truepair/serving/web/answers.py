@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from itertools import groupby
-from operator import itemgetter
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -16,14 +15,15 @@ from fastapi.responses import Response
 from truepair.serving.id_texts import escaped
 from truepair.serving.lists.served_model import PlainList
 from truepair.serving.web.routing import ARROW, JSON
+from truepair.storage.types import Json
 
 
-def wants_arrow(accept: str | None) -> bool:
+def wants_arrow(request: Request) -> bool:
     """Whether the header Accept names Arrow, and not with q=0."""
-    for part in (accept or "").lower().split(","):
-        kind, *parameters = (piece.strip() for piece in part.split(";"))
-        if kind == ARROW:
-            return not any(piece.replace(" ", "") in ("q=0", "q=0.0") for piece in parameters)
+    for part in request.headers.get("accept", "").lower().split(","):
+        kind, _, parameters = part.partition(";")
+        if kind.strip() == ARROW:
+            return not {"q=0", "q=0.0"} & set(parameters.replace(" ", "").split(";"))
     return False
 
 
@@ -51,33 +51,30 @@ def plain_table(found: PlainList) -> pa.Table:
     )
 
 
-def grouped_json(table: pa.Table) -> bytes:
-    """A table as {"lists": [{"user": id, "items": [row, …]}, …]}; rows of one user are adjacent."""
-    lists = [
-        {"user": user, "items": [{name: row[name] for name in row if name != "user"} for row in group]}
-        for user, group in groupby(table_rows(table), key=itemgetter("user"))
-    ]
-    return escaped({"lists": lists}).encode()
+def table_response(
+    request: Request, table: pa.Table, name: str, about: dict[str, object] | None = None
+) -> Response:
+    """A table as an Arrow stream where the request accepts that; else as JSON: {name: [row, …]}.
 
-
-def rows_json(table: pa.Table, name: str, about: dict[str, Any] | None = None) -> bytes:
-    """A table as {name: [row, …]}, after the fields `about`."""
-    return escaped({**(about or {}), name: table_rows(table)}).encode()
-
-
-def table_response(request: Request, table: pa.Table, to_json: Callable[[pa.Table], bytes]) -> Response:
-    """A table as JSON, or as an Arrow stream where the request accepts that."""
-    if wants_arrow(request.headers.get("accept")):
+    The fields `about` come first, in place of the columns of these names. The rows of `lists` are in the
+    lists of their users: [{"user": id, "items": [row, …]}, …]; rows of one user are adjacent.
+    """
+    if wants_arrow(request):
         return arrow_response(table)
-    return Response(to_json(table), media_type=JSON)
+    about = about or {}
+    rows: list[dict[str, object]] = table_rows(table.drop_columns(list(about)))
+    if name == "lists":
+        groups = groupby(rows, key=methodcaller("pop", "user"))
+        rows = [{"user": user, "items": list(group)} for user, group in groups]
+    return Response(escaped({**about, name: rows}), media_type=JSON)
 
 
-def table_rows(table: pa.Table) -> list[dict[str, Any]]:
+def table_rows(table: pa.Table) -> list[Json]:
     """The rows as values of JSON: UUIDs as text, and null for a number that JSON does not have."""
     return [{name: plain_value(value) for name, value in row.items()} for row in table.to_pylist()]
 
 
-def plain_value(value: Any) -> Any:
+def plain_value(value: object) -> Any:
     """A value as JSON can say it."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -16,11 +15,10 @@ from fastapi.responses import Response
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
-from truepair.errors import TruepairError
+from truepair.errors import TruepairError, check_whole
 from truepair.recommender.estimator import Recommender
 from truepair.serving.events.event import Event, Kinds
 from truepair.serving.events.opening import open_store
-from truepair.serving.events.reading import StoreReader
 from truepair.serving.limits import Limits
 from truepair.serving.lists.index_choice import EXACT, IndexChoice
 from truepair.serving.lists.micro_batching import MicroBatcher
@@ -28,13 +26,12 @@ from truepair.serving.lists.served_model import ListRequest, PlainList, ServedMo
 from truepair.serving.web import answers, bodies
 from truepair.serving.web.document import document_router
 from truepair.serving.web.gorse.routes import Gorse
-from truepair.serving.web.guard import Guard
-from truepair.serving.web.logs import RequestLog
-from truepair.serving.web.metrics import Metrics
+from truepair.serving.web.guard import Guard, RateLimit
 from truepair.serving.web.model_facts import shown_facts
-from truepair.serving.web.rates import RateLimit
+from truepair.serving.web.monitoring import Metrics, RequestLog
 from truepair.serving.web.routing import JSON, CheckedRouter, Gate, in_thread, json_response, refused
 from truepair.serving.web.tokens import Tokens
+from truepair.storage.types import Json
 from truepair.storage.versions import package_version
 
 _TELEMETRY = ("tracing", "metrics", "logs", "operation_spans", "auto_configure")  # nothing is sent anywhere
@@ -70,17 +67,16 @@ class Service:
         self.reader = self.store.reader()
         self.served = self.prepared(recommender)
         """The model that answers. It may be replaced at any time: a request takes it once."""
-        self.metrics = Metrics(lambda: self.served.people)
-        self.metrics.show_index(lambda: self.served.indexing)
+        self.metrics = Metrics(lambda: self.served)
         self.rates = None if rate is None else RateLimit(rate)
         self.lists_together: MicroBatcher[ListRequest, PlainList] = MicroBatcher(
             lambda asked: self.served.plain_lists(asked), GATHER_SECONDS, gathered
         )
-        self.lists_together.sizes = self.metrics.gathered
+        self.lists_together.sizes = self.metrics.gathered.observe
         self.events_together: MicroBatcher[Sequence[Event], int] = MicroBatcher(
             self.store.add, GATHER_SECONDS, 1024
         )
-        self.gate = Gate(self.tokens, self.limits, self.log)
+        self.gate = Gate(self.tokens, self.limits)
         self.routers: list[APIRouter] = [self._router(), Gorse(self).router()]
         """The routes of each part."""
         self.has_decisions = False
@@ -95,8 +91,9 @@ class Service:
         index = self.index if with_index else IndexChoice(EXACT)
         made = ServedModel(recommender, self.limits, self.kinds, self.items, index)
         histories, facts = self.store.reader(), self.store.reader()  # each hears of every change once
-        weakref.finalize(made, _close, histories, facts).atexit = False
-        made.people.reader = histories
+        for reader in (histories, facts):
+            weakref.finalize(made, reader.close).atexit = False
+        made.histories.reader = histories
         made.facts.attach(facts, None if former is None else former.facts)
         return made
 
@@ -105,11 +102,11 @@ class Service:
         former = self.served
         coming = self.prepared(recommender, former)
         coming.version = version
-        coming.people.fold_ins = former.people.fold_ins
-        coming.people.store_failures = former.people.store_failures
+        coming.histories.fold_ins = former.histories.fold_ins
+        coming.histories.store_failures = former.histories.store_failures
         self.served = coming
 
-    def application(self) -> Any:
+    def application(self) -> Guard:
         """The ASGI application."""
 
         @asynccontextmanager
@@ -141,108 +138,65 @@ class Service:
             close()
         self.lists_together.close()
         self.events_together.close()
-        self.served.facts.close()
-        if self.served.people.reader is not None:
-            self.served.people.reader.close()
+        self.served.close()
         self.reader.close()
         self.store.close()
 
     # --- answers -----------------------------------------------------------------------------------------
 
-    def _router(self) -> APIRouter:
-        router = CheckedRouter(self.gate)
-        router.add(
-            "GET",
-            "/v1/users/{id:path}/recommendations",
-            self.user_list,
-            "read",
-            bodies.UserListAnswer,
-            arrow=True,
-        )
-        router.add(
-            "POST",
-            "/v1/recommendations",
-            self.lists,
-            "read",
-            bodies.ListsAnswer,
-            arrow=True,
-            example={"users": ["USER"], "k": 3, "exclude_items": ["ITEM"], "diversify": 0.3},
-        )
-        router.add(
-            "POST",
-            "/v1/session/recommendations",
-            self.session,
-            "read",
-            bodies.SessionAnswer,
-            arrow=True,
-            example={"liked": ["ITEM"], "disliked": [], "k": 3},
-        )
-        router.add(
-            "GET", "/v1/items/{id:path}/similar", self.similar, "read", bodies.SimilarAnswer, arrow=True
-        )
-        router.add(
-            "POST",
-            "/v1/scores",
-            self.scores,
-            "read",
-            bodies.ScoresAnswer,
-            arrow=True,
-            example={"pairs": [{"user": "USER", "item": "ITEM"}]},
-        )
-        router.add(
-            "POST",
-            "/v1/events",
-            self.events,
-            "write",
-            bodies.EventsAnswer,
-            example={"events": [{"user": "USER", "item": "ITEM", "id": "order-1"}]},
-        )
-        router.add("GET", "/v1/model", self.model, "read", dict[str, Any])
+    def _router(self) -> CheckedRouter:
+        router, users = CheckedRouter(self.gate), "/v1/users/{id:path}/recommendations"
+        some = {"users": ["USER"], "k": 3, "exclude_items": ["ITEM"], "diversify": 0.3}
+        liked = {"liked": ["ITEM"], "disliked": [], "k": 3}
+        pairs = {"pairs": [{"user": "USER", "item": "ITEM"}]}
+        done = {"events": [{"user": "USER", "item": "ITEM", "id": "order-1"}]}
+        lists, session = "/v1/recommendations", "/v1/session/recommendations"
+        router.add("GET", users, self.user_list, "read", bodies.UserListAnswer, arrow=True)
+        router.add("POST", lists, self.lists, "read", bodies.ListsAnswer, arrow=True, example=some)
+        router.add("POST", session, self.session, "read", bodies.SessionAnswer, arrow=True, example=liked)
+        similar = "/v1/items/{id:path}/similar"
+        router.add("GET", similar, self.similar, "read", bodies.SimilarAnswer, arrow=True)
+        router.add("POST", "/v1/scores", self.scores, "read", bodies.ScoresAnswer, arrow=True, example=pairs)
+        router.add("POST", "/v1/events", self.events, "write", bodies.EventsAnswer, example=done)
+        router.add("GET", "/v1/model", self.model, "read", Json)
         router.add("GET", "/health/live", self.live, None, bodies.StatusAnswer)
         router.add("GET", "/health/ready", self.ready, None, bodies.StatusAnswer)
         router.add("GET", "/metrics", self.prometheus, "read")
-        return router  # fmt: skip
+        return router
 
     async def user_list(self, request: Request, id: str, k: K = 10) -> Response:
         """The best items for a user."""
-        question = ListRequest(self.served.users.text(id), self.gate.whole("k", k))
+        question = ListRequest(self.served.users.text(id), check_whole("k", k, 1, self.limits.k))
         found = await self.lists_together.ask(question)
-        if answers.wants_arrow(request.headers.get("accept")):
+        if answers.wants_arrow(request):
             return answers.arrow_response(answers.plain_table(found))
         return Response(answers.plain_json(found), media_type=JSON)
 
     async def lists(self, request: Request, body: bodies.ListsBody) -> Response:
         """Lists for several users, with all options."""
-        body.check(self.limits)
         table = await in_thread(self.served.recommend, body.users, body.given("users"))
-        return answers.table_response(request, table, answers.grouped_json)
+        return answers.table_response(request, table, "lists")
 
     async def session(self, request: Request, body: bodies.SessionBody) -> Response:
         """A list by the history of a session, which is not stored."""
-        body.check(self.limits)
         options = body.given("liked", "disliked")
         table = await in_thread(self.served.session, body.liked, body.disliked, options)
-        return answers.table_response(request, table, partial(answers.rows_json, name="items"))
+        return answers.table_response(request, table, "items")
 
     async def similar(self, request: Request, id: str, k: K = 10) -> Response:
         """The items that are most like this one."""
         served = self.served
         item = served.items.text(id)
-        table = await in_thread(served.similar, item, self.gate.whole("k", k))
-        about = {"item": served.items.value(item)}
-        return answers.table_response(
-            request, table, lambda found: answers.rows_json(found.drop_columns(["item"]), "items", about)
-        )
+        table = await in_thread(served.similar, item, check_whole("k", k, 1, self.limits.k))
+        return answers.table_response(request, table, "items", {"item": served.items.value(item)})
 
     async def scores(self, request: Request, body: bodies.ScoresBody) -> Response:
         """Scores of pairs."""
-        body.check(self.limits)
         table = await in_thread(self.served.scores, [vars(pair) for pair in body.pairs])
-        return answers.table_response(request, table, partial(answers.rows_json, name="scores"))
+        return answers.table_response(request, table, "scores")
 
     async def events(self, body: bodies.EventsBody) -> Response:
         """Store what users did; it is on the disk when this is answered, and counts in their next list."""
-        body.check(self.limits)
         users, items = self.served.users, self.served.items
         found = [event.event(users, items, self.kinds) for event in body.events]
         stored = await self.events_together.ask(found)
@@ -284,8 +238,3 @@ class Service:
     async def prometheus(self) -> Response:
         """Counters and times for Prometheus."""
         return Response(self.metrics.text(), media_type="text/plain; version=0.0.4")
-
-
-def _close(*readers: StoreReader) -> None:
-    for reader in readers:
-        reader.close()

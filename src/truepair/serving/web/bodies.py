@@ -11,6 +11,7 @@ from truepair.evaluation.cold import SERVING
 from truepair.serving.events.event import Event, Kinds, microseconds
 from truepair.serving.id_texts import IdTexts
 from truepair.serving.limits import Limits
+from truepair.storage.types import Json
 
 Id = Annotated[Any, WithJsonSchema({"oneOf": [{"type": "string"}, {"type": "integer"}]})]
 """An id; `IdTexts` checks it, by the type of the model's ids."""
@@ -33,7 +34,7 @@ class RequestBody(BaseModel):
                 what = "characters" if isinstance(value, str) else "entries"
                 raise InputError(f"{name} has {len(value):,} {what}; at most {most:,} are allowed.")
 
-    def given(self, *without: str) -> dict[str, Any]:
+    def given(self, *without: str) -> Json:
         """The fields that the request has."""
         return {name: getattr(self, name) for name in self.model_fields_set if name not in without}
 

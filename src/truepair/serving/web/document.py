@@ -11,6 +11,7 @@ from truepair.data.interactions import Interactions
 from truepair.serving.id_texts import escaped
 from truepair.serving.web.routing import JSON, CheckedRouter, Gate
 from truepair.storage.templates import rendered
+from truepair.storage.types import Json
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'"
 _EXAMPLES = {"kind": "like", "category": "new"}  # of parts of an address
@@ -48,7 +49,7 @@ def document_router(app: FastAPI, gate: Gate, seen: Interactions) -> CheckedRout
     return router
 
 
-def _filled(value: Any, ids: dict[str, Any]) -> Any:
+def _filled(value: object, ids: Json) -> Any:
     """The document with ids of the model in its examples."""
     if isinstance(value, dict):
         return {name: _filled(one, ids) for name, one in value.items()}

@@ -3,26 +3,52 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import secrets
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections import OrderedDict
+from collections.abc import Callable
 from itertools import count
-from typing import Any
 
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from truepair.errors import check_number
 from truepair.serving.id_texts import escaped
 from truepair.serving.limits import Limits
-from truepair.serving.web.logs import RequestLog
-from truepair.serving.web.metrics import Metrics
-from truepair.serving.web.rates import RateLimit
+from truepair.serving.web.monitoring import Metrics, RequestLog
 from truepair.serving.web.tokens import Tokens, credentials, is_loopback
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _METHODS = ("GET", "POST", "HEAD", "PUT", "PATCH", "DELETE")
 _HEADERS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
+
+_CALLERS = 10_000  # that are remembered; of more, those who have been silent for longest are forgotten
+
+
+class RateLimit:
+    """A token bucket for each caller: it holds the tokens of one second, at least one.
+
+    Of a bucket, only the time at which it will be full again is stored.
+    """
+
+    def __init__(self, per_second: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.per_second = check_number("rate", per_second, 0, 1e6, open_low=True)
+        self._clock = clock
+        self._room = max(1.0, 1 / self.per_second)  # seconds until an empty bucket is full
+        self._full_at: OrderedDict[bytes, float] = OrderedDict()
+
+    def wait(self, caller: bytes) -> int:
+        """0 if the caller may ask now, which then counts; else the seconds to wait."""
+        now = self._clock()
+        full_at = max(self._full_at.pop(caller, now), now) + 1 / self.per_second
+        over = full_at - now - self._room
+        if over > 1e-9:
+            full_at -= 1 / self.per_second  # a refused request costs nothing
+        self._full_at[caller] = full_at
+        if len(self._full_at) > _CALLERS:
+            self._full_at.popitem(last=False)
+        return math.ceil(over) if over > 1e-9 else 0
 
 
 class Guard:
@@ -34,7 +60,7 @@ class Guard:
 
     def __init__(
         self,
-        app: Any,
+        app: ASGIApp,
         limits: Limits,
         metrics: Metrics,
         log: RequestLog,
@@ -57,7 +83,7 @@ class Guard:
         request = given.decode() if _REQUEST_ID.fullmatch(given) else f"{self._start}-{next(self._numbers):x}"
         scope["state"] = {**scope.get("state", {}), "request": request}
 
-        async def sending(message: MutableMapping[str, Any]) -> None:
+        async def sending(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]

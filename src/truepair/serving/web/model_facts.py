@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from truepair.serving.web.answers import plain_value
+from truepair.storage.types import Json
 
 _SHOWN = (
     *("epoch", "engine", "training loss", "training curve", "clamped share", "automatic"),
@@ -13,7 +13,7 @@ _SHOWN = (
 )
 
 
-def shown_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
+def shown_facts(facts: Mapping[str, object]) -> Json:
     """The facts to show, without those that have a value for each user or item.
 
     `metrics` is a list of name, value and interval (null where none was computed).
@@ -22,10 +22,10 @@ def shown_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
     rows = [
         {"name": name, "value": value, "interval": intervals.get(name)} for name, value in metrics.items()
     ]
-    found: dict[str, Any] = {"metrics": rows}
+    found: Json = {"metrics": rows}
     found |= {name: facts[name] for name in _SHOWN if facts.get(name) is not None}
     return plain_value(found)  # type: ignore[no-any-return]
 
 
-def _dict(value: Any) -> dict[str, Any]:
+def _dict(value: object) -> Json:
     return value if isinstance(value, dict) else {}

@@ -6,7 +6,6 @@ Without them, a client that never ends its headers holds memory and a connection
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -89,6 +88,6 @@ class BoundedProtocol(HttpToolsProtocol):
             self._deadline.cancel()
             self._deadline = None
 
-    def _close(self, *_: Any) -> None:
+    def _close(self, *_: object) -> None:
         self._deadline = None
         self.transport.close()

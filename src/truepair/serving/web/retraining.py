@@ -6,7 +6,7 @@ import gc
 import threading
 import time
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import Query
 from fastapi.responses import Response
@@ -24,6 +24,7 @@ from truepair.serving.retraining.versions import State, Versions
 from truepair.serving.web.app import Service
 from truepair.serving.web.bodies import RequestBody
 from truepair.serving.web.routing import CheckedRouter, in_thread, json_response
+from truepair.storage.types import Json
 
 TICK = 0.5
 """Seconds between two looks at what is to be served."""
@@ -206,7 +207,7 @@ class AutomaticRetraining:
         failed, when = self._unusable
         return failed.stack == state.stack and time.monotonic() - when < _AGAIN
 
-    def _note(self, found: dict[str, Any]) -> None:
+    def _note(self, found: Json) -> None:
         """Count and log how a trainer ended; a failure becomes a decision."""
         if found["decision"] == "busy":
             return
@@ -235,7 +236,7 @@ class AutomaticRetraining:
         """What happened to the served model, newest first, and what is served now."""
         return json_response(await in_thread(self._decided, n))
 
-    def _decided(self, n: int) -> dict[str, Any]:
+    def _decided(self, n: int) -> Json:
         state = self.versions.state()
         following = self.schedule.next_time(state)
         running = {
@@ -272,6 +273,6 @@ class AutomaticRetraining:
         self.follow()
         return state.current
 
-    def _count(self, decision: dict[str, Any]) -> None:
+    def _count(self, decision: Json) -> None:
         self._decisions.labels(decision["decision"]).inc()
         self.service.log.write("decision", **{name: v for name, v in decision.items() if name != "time"})

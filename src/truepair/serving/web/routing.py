@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, NamedTuple, NoReturn
+from functools import partial
+from typing import Any, NamedTuple, NoReturn, ParamSpec, TypeVar
 
 from fastapi import APIRouter, Request
 from fastapi.exceptions import RequestValidationError
@@ -15,15 +16,18 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from truepair.errors import InputError, StorageError, check_whole, did_you_mean
+from truepair.errors import InputError, StorageError, did_you_mean
 from truepair.serving.id_texts import escaped
 from truepair.serving.limits import Limits
 from truepair.serving.refusals import RefusalError
-from truepair.serving.web.logs import RequestLog
+from truepair.serving.web.bodies import RequestBody
 from truepair.serving.web.tokens import Tokens, credentials
+from truepair.storage.types import Json
 
 ARROW = "application/vnd.apache.arrow.stream"
 JSON = "application/json"
+Given = ParamSpec("Given")
+Found = TypeVar("Found")
 
 
 class ErrorAnswer(BaseModel):
@@ -33,22 +37,17 @@ class ErrorAnswer(BaseModel):
     request: str
 
 
-_ERRORS: dict[int | str, dict[str, Any]] = {
+_ERRORS: dict[int | str, Json] = {
     "4XX": {"description": "The request cannot be served; `error` says why.", "model": ErrorAnswer},
     "503": {"description": "The store or the service is too busy now; try again.", "model": ErrorAnswer},
 }
 
 
 class Gate(NamedTuple):
-    """What every route checks by, and where failures are logged."""
+    """What every route checks by."""
 
     tokens: Tokens
     limits: Limits
-    log: RequestLog
-
-    def whole(self, name: str, value: int, most: str = "k", low: int = 1) -> int:
-        """A number of the query within a limit."""
-        return check_whole(name, value, low, getattr(self.limits, most))
 
 
 class CheckedRoute(APIRoute):
@@ -68,7 +67,7 @@ class CheckedRoute(APIRoute):
         is_list = query == {"k"} and field is None and request_name
 
         async def handle(request: Request) -> Response:
-            if self.right is not None:
+            if self.right is not None and self.gate.tokens.digests:
                 self.gate.tokens.check(credentials(request.headers), self.right)
             if not self.any_query:
                 for name in request.query_params:
@@ -85,6 +84,8 @@ class CheckedRoute(APIRoute):
             if field is not None and not query:  # a quarter faster than FastAPI's way, which reports errors
                 body, errors = field.validate(request._json, loc=("body",))
                 if not errors:
+                    if isinstance(body, RequestBody):
+                        body.check(self.gate.limits)
                     given = {request_name: request} if request_name else {}
                     return await self.endpoint(body=body, **request.path_params, **given)  # type: ignore[no-any-return]
             return await answer(request)
@@ -105,9 +106,9 @@ class CheckedRouter(APIRouter):
         path: str,
         answer: Callable[..., Awaitable[Response]],
         right: str | None,
-        model: Any = None,
+        model: object = None,
         *,
-        example: Any = None,
+        example: object = None,
         arrow: bool = False,
         listed: bool = True,
     ) -> None:
@@ -117,10 +118,10 @@ class CheckedRouter(APIRouter):
         texts "USER" and "ITEM" in the example of a body become ids of the model.
         """
         about = (answer.__doc__ or "").partition("\n")[0]
-        found: dict[str, Any] = {"description": about, **({"model": model} if model is not None else {})}
+        found: Json = {"description": about, **({"model": model} if model is not None else {})}
         if arrow:
             found["content"] = {ARROW: {"schema": {"type": "string", "format": "binary"}}}
-        extra: dict[str, Any] = {} if right is None else {"security": [{"token": []}]}
+        extra: Json = {} if right is None else {"security": [{"token": []}]}
         if example is not None:
             extra["requestBody"] = {"content": {JSON: {"example": example}}}
         self.add_api_route(
@@ -157,7 +158,7 @@ async def read_body(request: Request, limits: Limits) -> bytes:
     return b"".join(parts)
 
 
-def read_json(body: bytes) -> Any:
+def read_json(body: bytes) -> object:
     """The value in a body; a RefusalError if it is not JSON."""
     try:
         return json.loads(body, parse_constant=_not_a_number)
@@ -172,14 +173,14 @@ def _not_a_number(text: str) -> NoReturn:
 # --- answers ---------------------------------------------------------------------------------------------
 
 
-def json_response(value: Any) -> Response:
+def json_response(value: object) -> Response:
     """A value as JSON in which HTML finds no tag."""
     return Response(escaped(value), media_type=JSON)
 
 
-async def in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
+async def in_thread(function: Callable[Given, Found], *given: Given.args, **options: Given.kwargs) -> Found:
     """The result of a function that may take some time."""
-    return await asyncio.get_running_loop().run_in_executor(None, function, *arguments)
+    return await asyncio.get_running_loop().run_in_executor(None, partial(function, *given, **options))
 
 
 async def refused(request: Request, error: Exception) -> Response:
@@ -210,7 +211,7 @@ async def refused(request: Request, error: Exception) -> Response:
     return Response(content, status, headers, JSON)
 
 
-def _validation_text(error: RequestValidationError, body: Any) -> str:
+def _validation_text(error: RequestValidationError, body: type | None) -> str:
     """The first error of pydantic as a text with the value, what is allowed, and the remedy."""
     found = error.errors()
     first = next((one for one in found if one["type"] == "extra_forbidden"), found[0])

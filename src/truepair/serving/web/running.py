@@ -9,13 +9,13 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from truepair.errors import InputError
 from truepair.serving.limits import Limits
-from truepair.serving.web.logs import RequestLog
+from truepair.serving.web.monitoring import RequestLog
 from truepair.serving.web.protocol import BoundedProtocol
 from truepair.serving.web.tokens import Tokens, check_binding
 
@@ -39,7 +39,7 @@ def bound_socket(host: str, port: int, tokens: Tokens) -> socket.socket:
 
 
 def run(
-    app: Any, listening: socket.socket, limits: Limits, log: RequestLog, ready: Callable[[str], object]
+    app: ASGIApp, listening: socket.socket, limits: Limits, log: RequestLog, ready: Callable[[str], object]
 ) -> None:
     """Serve until SIGINT or SIGTERM; then accept nothing new, and finish what is running.
 
@@ -51,7 +51,7 @@ def run(
     asyncio.run(server.serve(sockets=[listening]))
 
 
-def configuration(app: Any, limits: Limits, log: RequestLog) -> uvicorn.Config:
+def configuration(app: ASGIApp, limits: Limits, log: RequestLog) -> uvicorn.Config:
     """How uvicorn serves the application."""
     errors = logging.getLogger("uvicorn.error")
     errors.handlers, errors.propagate = [_ToLog(log)], False

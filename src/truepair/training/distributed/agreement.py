@@ -7,7 +7,6 @@ import json
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from truepair.data.interactions import EXTRA, Interactions, trusted_interactions
 from truepair.errors import InputError
@@ -18,7 +17,7 @@ _PACKAGE = Path(__file__).parents[2]
 _PACKAGES = ("torch", "numpy")
 
 
-def check_agreement(group: ProcessGroup, facts: Mapping[str, Any]) -> None:
+def check_agreement(group: ProcessGroup, facts: Mapping[str, object]) -> None:
     """An error on all ranks if one has other facts than rank 0; it names the rank and what differs."""
     if group.size == 1:
         return
@@ -51,7 +50,7 @@ def check_pairs(group: ProcessGroup, data: Interactions) -> None:
         )
 
 
-def facts_of_code() -> dict[str, Any]:
+def facts_of_code() -> dict[str, str | None]:
     """Versions of packages, and a checksum of truepair's own source."""
     versions = {f"version of {name}": package_version(name) for name in ("truepair", *_PACKAGES)}
     return versions | {"source of truepair": source_digest(_PACKAGE)}

@@ -13,6 +13,7 @@ import torch.nn.functional as F  # noqa: N812, the name everybody uses
 from torch import Tensor
 
 from truepair.training.distributed.collectives import ProcessGroup
+from truepair.training.distributed.exchange import Parts
 from truepair.training.full.block import ONE_PART, UserBlock
 from truepair.training.full.pair_sums import Kernel, PairSums, PairTotals, Sums
 
@@ -31,10 +32,11 @@ class ShardedSums:
         whole = anchors.block(block)
         share = _share_of_part(block, beta)[whole.rows]  # [all A]
         other, own = self.inner(whole, kernel, beta, with_own)
-        value, slope = anchors.reduced(torch.stack([other.value * share, other.slope * share], dim=1)).T
+        both = torch.stack([other.value * share, other.slope * share], dim=1)  # [all A, 2]
+        value, slope = anchors.reduce(both, len(block.pos)).T
 
         def spread(alpha: Tensor) -> Tensor:
-            return other.spread(anchors.gathered(alpha) * share)
+            return other.spread(anchors.gather(alpha) * share)
 
         found = Sums(value.contiguous(), slope.contiguous(), spread)
         return PairTotals(found, None if own is None else anchors.own_part(own))
@@ -51,50 +53,33 @@ def _share_of_part(block: UserBlock, beta: float) -> Tensor:
     return (exponents.logsumexp(dim=1) - block.log_sum_exp(exponents)).exp()
 
 
-class _Anchors:
+class _Anchors(Parts):
     """Where the anchors of all ranks stand: in the order of the rows, and in a row in that of the ranks."""
 
     def __init__(self, group: ProcessGroup, block: UserBlock) -> None:
-        self.group, self.pos = group, block.pos
         counts = group.gather(block.starts.diff()[None])  # [size, B]
         lengths = counts.sum(dim=1)
-        self.width = int(lengths.max())
+        width = int(lengths.max())
         device, rows = counts.device, torch.arange(counts.shape[1], device=counts.device)
         ranks = torch.repeat_interleave(torch.arange(group.size, device=device), lengths)
         firsts = lengths.cumsum(0) - lengths
-        sent = ranks * self.width + torch.arange(len(ranks), device=device) - firsts[ranks]
+        sent = ranks * width + torch.arange(len(ranks), device=device) - firsts[ranks]
         rows_of_all = torch.cat([torch.repeat_interleave(rows, each) for each in counts])
         order = rows_of_all.argsort(stable=True)
-        self.rows, self.places = rows_of_all[order], sent[order]  # [all A]
+        super().__init__(group, width, sent[order])  # [all A]
+        self.rows = rows_of_all[order]  # [all A]
         self.starts = F.pad(counts.sum(dim=0).cumsum(0), (1, 0))
         self.mine = (ranks[order] == group.rank).nonzero()[:, 0]  # [A]
 
     def block(self, block: UserBlock) -> UserBlock:
         """The block with all anchors, as one that is not divided."""
-        return block._replace(
-            pos=self.gathered(block.pos),
-            rows=self.rows,
-            starts=self.starts,
-            totals=ONE_PART,
-            row_counts=None,
-        )
-
-    def gathered(self, values: Tensor) -> Tensor:
-        """Values of all anchors [all A], from those of the rank's own [A]."""
-        part = values.new_zeros(self.width)
-        part[: len(values)] = values
-        return self.group.gather(part)[self.places]
-
-    def reduced(self, values: Tensor) -> Tensor:
-        """The sums over ranks of values [all A, n], for the rank's own anchors. [A, n]"""
-        parts = values.new_zeros(self.group.size * self.width, values.shape[1])
-        parts[self.places] = values
-        return self.group.reduce_scatter(parts)[: len(self.pos)]
+        pos = self.gather(block.pos)
+        return block._replace(pos=pos, rows=self.rows, starts=self.starts, totals=ONE_PART, row_counts=None)
 
     def own_part(self, own: Sums) -> Sums:
         """The sums over the user's own items, which every rank computes for all anchors: those of its own."""
 
         def spread(alpha: Tensor) -> Tensor:
-            return own.spread(self.gathered(alpha))[self.mine]
+            return own.spread(self.gather(alpha))[self.mine]
 
         return Sums(own.value[self.mine], own.slope[self.mine], spread)

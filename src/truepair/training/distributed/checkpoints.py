@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -30,6 +30,7 @@ from torch.distributed.checkpoint.state_dict_saver import save as save_tensors
 
 from truepair.errors import StorageError
 from truepair.storage.atomic import atomic_write
+from truepair.storage.types import Json
 from truepair.training.distributed.collectives import ProcessGroup
 from truepair.training.distributed.shards import Shard
 
@@ -55,14 +56,14 @@ def save(
     path: Path,
     tensors: Mapping[str, Tensor],
     shard_of: Callable[[str], Shard],
-    facts: Mapping[str, Any],
+    facts: Mapping[str, object],
     epoch: int,
     group: ProcessGroup,
 ) -> None:
     """Write a checkpoint; if that fails on any rank, the old one is still there."""
     folder = path / f"{_FOLDER}{epoch:06d}"
     _on_first(group, lambda: _make_room(path, folder), path)
-    pieces: dict[str, Any] = {}
+    pieces: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         shard = shard_of(name)
         if tensor.ndim:
@@ -91,7 +92,7 @@ def _make_room(path: Path, folder: Path) -> None:
         raise StorageError(f"{folder} exists already; give another path, or delete {path}.")
 
 
-def _commit(path: Path, folder: Path, facts: Mapping[str, Any]) -> None:
+def _commit(path: Path, folder: Path, facts: Mapping[str, object]) -> None:
     stated = {"kind": KIND, "version": VERSION, "folder": folder.name, **facts}
     with atomic_write(path / _FACTS, "the checkpoint") as file:
         file.write(json.dumps(stated).encode())
@@ -146,7 +147,7 @@ def reason(error: BaseException) -> str:
 # --- reading -------------------------------------------------------------------------------------------
 
 
-def read_facts(path: Path, group: ProcessGroup) -> dict[str, Any] | None:
+def read_facts(path: Path, group: ProcessGroup) -> Json | None:
     """What the checkpoint says, as rank 0 sees it; None if there is none."""
     text = group.text_of_first(_facts_text(path) if group.is_first else None)
     if not text:
@@ -175,7 +176,7 @@ def _facts_text(path: Path) -> str:
         return json.dumps({"unreadable": str(error)})
 
 
-def read_rows(path: Path, facts: Mapping[str, Any], shard_of: Callable[[str], Shard]) -> dict[str, Tensor]:
+def read_rows(path: Path, facts: Mapping[str, object], shard_of: Callable[[str], Shard]) -> dict[str, Tensor]:
     """The rank's own rows of all tensors of a checkpoint; ValueError if one is not whole."""
     folder = path / str(facts.get("folder"))
     if not folder.name.startswith(_FOLDER) or folder.parent != path:
@@ -196,7 +197,7 @@ def _piece(key: str) -> Piece:
     return Piece(name, int(first), int(last), key)
 
 
-def _rows(folder: Path, stored: Mapping[str, Any], pieces: list[Piece], shard: Shard) -> Tensor:
+def _rows(folder: Path, stored: Mapping[str, object], pieces: list[Piece], shard: Shard) -> Tensor:
     """The shard's rows of one table, a piece at a time."""
     if pieces[0].key == pieces[0].name:
         return _read(folder, stored, pieces[0])
@@ -216,7 +217,7 @@ def _rows(folder: Path, stored: Mapping[str, Any], pieces: list[Piece], shard: S
     return found
 
 
-def _read(folder: Path, stored: Mapping[str, Any], piece: Piece) -> Tensor:
+def _read(folder: Path, stored: Mapping[str, object], piece: Piece) -> Tensor:
     about = stored[piece.key]
     if not isinstance(about, TensorStorageMetadata):
         raise ValueError(f"{piece.name} is not a tensor")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -17,9 +16,11 @@ from torch import Tensor
 
 from truepair.errors import TrainingError
 
+Collective = Callable[..., object]
+
 # PyTorch 2.13 has new names for these two; 2.11 has the old ones only
-_gather: Any = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-_reduce_scatter: Any = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+_gather: Collective = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+_reduce_scatter: Collective = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
 
 
 @dataclass
@@ -101,7 +102,7 @@ class ProcessGroup:
         """The text of rank 0, on all ranks; the others give None."""
         return self.texts(text or "")[0]
 
-    def _reduced(self, part: Tensor, operation: Any) -> Tensor:
+    def _reduced(self, part: Tensor, operation: dist.ReduceOp.RedOpType) -> Tensor:
         if self.size == 1:
             return part
         whole = self._staged(part).clone()
@@ -112,7 +113,7 @@ class ProcessGroup:
         self._timed(reduce, 2 * (self.size - 1) * _bytes(part) // self.size)
         return whole.to(part.device)
 
-    def _exchange(self, operation: Any, found: Tensor, given: Tensor, n_bytes: int) -> Tensor:
+    def _exchange(self, operation: Collective, found: Tensor, given: Tensor, n_bytes: int) -> Tensor:
         to, source = self._staged(found), self._staged(given).contiguous()
         self._timed(lambda: operation(to, source), n_bytes)
         return to.to(found.device)
@@ -121,7 +122,7 @@ class ProcessGroup:
         """The tensor where the backend can reach it."""
         return tensor if self._place is None else tensor.to(self._place)
 
-    def _timed(self, operation: Callable[[], Any], n_bytes: int) -> None:
+    def _timed(self, operation: Callable[[], object], n_bytes: int) -> None:
         began = time.perf_counter()
         try:
             operation()

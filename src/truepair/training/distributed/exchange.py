@@ -9,37 +9,43 @@ from truepair.training.distributed.collectives import ProcessGroup
 from truepair.training.distributed.shards import Shard
 
 
-class Exchange:
-    """Of one block of users [B]: which rank has whom.
+class Parts:
+    """Rows of a whole among those that the ranks send: each sends `width`, so that all parts have one length.
 
-    Every rank sends as many rows as the rank with the most users of the block has, so that all parts have
-    one length.
+    `places` are those of the whole's rows among the parts of all ranks, one after the other.
     """
 
+    def __init__(self, group: ProcessGroup, width: int, places: Tensor) -> None:
+        self.group, self.width, self.places = group, width, places
+
+    def gather(self, part: Tensor) -> Tensor:
+        """The rows of the whole, from the rank's own, in the order of the whole."""
+        if self.group.size == 1:
+            return part
+        padded = part.new_zeros(self.width, *part.shape[1:])
+        padded[: len(part)] = part
+        return self.group.gather(padded)[self.places]
+
+    def reduce(self, whole: Tensor, n_own: int) -> Tensor:
+        """The sums over ranks of rows of the whole, for the rank's own `n_own`."""
+        if self.group.size == 1:
+            return whole
+        parts = whole.new_zeros(self.group.size * self.width, *whole.shape[1:])
+        parts[self.places] = whole
+        return self.group.reduce_scatter(parts)[:n_own]
+
+
+class Exchange(Parts):
+    """Of one block of users [B]: which rank has whom."""
+
     def __init__(self, group: ProcessGroup, shard: Shard, users: Tensor) -> None:
-        self.group = group
         owners = shard.owners(users)
         counts = torch.bincount(owners, minlength=group.size)
-        self.width = int(counts.max())
+        width = int(counts.max())
         order = owners.argsort(stable=True)
         within = torch.arange(len(users), device=users.device) - (counts.cumsum(0) - counts)[owners[order]]
-        self.places = torch.empty_like(order)  # [B], where each user stands among the parts of all ranks
-        self.places[order] = owners[order] * self.width + within
+        places = torch.empty_like(order)  # [B]
+        places[order] = owners[order] * width + within
+        super().__init__(group, width, places)
         self.mine = (owners == group.rank).nonzero()[:, 0]  # rows of the block
-        self.rows = users[self.mine] - shard.first  # rows of the shard
-
-    def gather(self, vectors: Tensor) -> Tensor:
-        """The vectors [B, d] of all users of the block, from those of the rank's own, in the order `rows`."""
-        if self.group.size == 1:
-            return vectors
-        part = vectors.new_zeros(self.width, *vectors.shape[1:])
-        part[: len(vectors)] = vectors
-        return self.group.gather(part)[self.places]
-
-    def reduce(self, gradients: Tensor) -> Tensor:
-        """The sums over ranks of gradients [B, d], for the rank's own users, in the order `rows`."""
-        if self.group.size == 1:
-            return gradients
-        parts = gradients.new_zeros(self.group.size * self.width, *gradients.shape[1:])
-        parts[self.places] = gradients
-        return self.group.reduce_scatter(parts)[: len(self.rows)]
+        self.rows = users[self.mine] - shard.first  # rows of the shard, in the order of the rank's part

@@ -6,11 +6,10 @@ import atexit
 import os
 import time
 from datetime import timedelta
-from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
+from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 from torch.distributed.rendezvous import rendezvous
 
 from truepair.errors import InputError
@@ -92,7 +91,7 @@ def _join(device: torch.device) -> ProcessGroup:
     return ProcessGroup(rank, size, place=None if over_nccl else _MAIN_MEMORY, absent=roll.absent)
 
 
-def _meeting_place(timeout: timedelta) -> tuple[Any, int, int]:
+def _meeting_place(timeout: timedelta) -> tuple[Store, int, int]:
     """The store where the ranks find each other, this rank, and how many there are.
 
     Without torchrun, rank 0 keeps it; it does not wait for the others, so that the absent can be named.
@@ -117,7 +116,7 @@ class RollCall:
     A rank that hangs, or has ended, does not sign. Nothing is sent in between.
     """
 
-    def __init__(self, store: Any, rank: int, size: int, seconds: float) -> None:
+    def __init__(self, store: Store, rank: int, size: int, seconds: float) -> None:
         self.store, self.rank, self.size, self.seconds = store, rank, size, seconds
 
     def absent(self) -> list[int]:

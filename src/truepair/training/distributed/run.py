@@ -9,7 +9,7 @@ from torch.distributed.checkpoint.api import CheckpointException
 
 from truepair.errors import StorageError
 from truepair.sampling import Matrices
-from truepair.training.checkpoints import check_epochs, check_same_job, checked_contents, describe_job
+from truepair.training.checkpoints import check_same_job, checked_contents, describe_job
 from truepair.training.distributed import checkpoints
 from truepair.training.distributed.agreement import check_agreement
 from truepair.training.distributed.shards import Shard, ShardedMatrices
@@ -75,14 +75,12 @@ class DistributedRun(Run):
         facts = checkpoints.read_facts(path, self.group)
         if facts is None:
             return
-        job = describe_job(self.job, self.on_epoch) | {"engine": self.engine}
-        check_same_job(path, facts["job"], job)
-        check_epochs(path, facts, self.job.settings.epochs)
+        check_same_job(path, facts, self.described, self.job.settings.epochs)
         problem = ""
         try:
             tensors = checkpoints.read_rows(path, facts, self.shard_of)
             contents = checked_contents(tensors, facts, self.job, self.trainer, self._rows())
-            self.trainer.restore(contents.state)
+            self.restore(contents)
         except (Exception, CheckpointException) as error:  # PyTorch has no one type for files
             problem = checkpoints.reason(error)
         for rank, text in enumerate(self.group.texts(problem)):
@@ -90,7 +88,6 @@ class DistributedRun(Run):
                 raise StorageError(
                     f"{path} is not a whole checkpoint (rank {rank}): {text:.300}. Delete it to start anew."
                 )
-        self.history, self.best, self.saved = contents.history, contents.best, len(contents.history)
 
     def _rows(self) -> tuple[int, int]:
         return len(self.trainer.user_shard), len(self.trainer.item_shard)
@@ -98,8 +95,5 @@ class DistributedRun(Run):
     def save(self) -> None:
         """Write the checkpoint: each rank its own rows."""
         assert self.checkpoint is not None
-        tensors = {f"trainer.{name}": value for name, value in self.trainer.state().items()}
-        if self.best is not None:
-            tensors |= {"best.users": self.best[2][0], "best.items": self.best[2][1]}
-        checkpoints.save(self.checkpoint, tensors, self.shard_of, self.facts(), self.epoch, self.group)
+        checkpoints.save(self.checkpoint, self.tensors(), self.shard_of, self.facts(), self.epoch, self.group)
         self.saved = self.epoch

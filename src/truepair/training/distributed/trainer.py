@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -20,8 +21,8 @@ from truepair.sampling import Full, Matrices
 from truepair.training.distributed.anchor_sums import ShardedSums
 from truepair.training.distributed.blocks import ShardBlocks
 from truepair.training.distributed.collectives import ProcessGroup
-from truepair.training.distributed.exchange import Exchange
-from truepair.training.distributed.graph import ShardGraph, hops_of
+from truepair.training.distributed.exchange import Exchange, Parts
+from truepair.training.distributed.graph import ShardGraph, hops_of, places
 from truepair.training.distributed.shards import Shard, ShardPairs, first_vectors
 from truepair.training.full.losses import RowLosses
 from truepair.training.full.scoring import sums_for
@@ -61,7 +62,7 @@ class ShardTrainer(ModuleTrainer):
         )
         self.n_anchors, self.n_saturated_users = self.blocks.n_anchors, self.blocks.n_saturated_users
         self.steps = math.ceil(len(self.blocks.users) / job.settings.batch_size)
-        self.sums = ShardedSums(group, sums_for(job.sampler, self.device))
+        self.sums = ShardedSums(group, sums_for(job.loss, job.sampler, self.device))
         size = data.n_users // group.size, data.n_items // group.size, len(data) // group.size
         self.work = step_work(*size, job.settings.batch_size, job.encoder.dim)
 
@@ -111,7 +112,9 @@ class ShardTrainer(ModuleTrainer):
             penalty = l2_penalty(self.model, self.job.settings, exchange.rows, of_users)
             assert isinstance(penalty, Tensor)
             penalty.backward()  # type: ignore[no-untyped-call]
-        torch.autograd.backward([own_vectors, item_vectors], [exchange.reduce(by_user), by_item])
+        torch.autograd.backward(
+            [own_vectors, item_vectors], [exchange.reduce(by_user, len(own_vectors)), by_item]
+        )
         self.optimizer.step()
         return losses if selection.weights is None else losses._replace(loss=losses.loss * selection.weights)
 
@@ -137,29 +140,23 @@ class ShardTrainer(ModuleTrainer):
 
     def begin(self, start: Start) -> None:
         """Start from the rank's own rows of these vectors and moments."""
-        sides = zip((start.users, start.items), (self.user_shard, self.item_shard), strict=True)
-        users, items = (
-            Side(*(None if table is None else shard.take(table) for table in side))  # type: ignore[arg-type]
-            for side, shard in sides
-        )
-        super().begin(Start(users, items, start.steps))
+        users = _side(start.users, self.user_shard.take)
+        super().begin(Start(users, _side(start.items, self.item_shard.take), start.steps))
 
     def reached(self) -> Start:
         """The vectors and moments now, whole, on every rank."""
         part = super().reached()
-        sides = zip((part.users, part.items), (self.user_shard, self.item_shard), strict=True)
-        users, items = (
-            Side(*(None if table is None else self._joined(table, shard) for table in side))  # type: ignore[arg-type]
-            for side, shard in sides
-        )
+        users = _side(part.users, lambda table: self._joined(table, self.user_shard))
+        items = _side(part.items, lambda table: self._joined(table, self.item_shard))
         return Start(users, items, part.steps)
 
     def _joined(self, part: Tensor, shard: Shard) -> Tensor:
         """The whole table, from the rank's own rows."""
-        if self.group.size == 1:
-            return part
-        padded = part.new_zeros(shard.longest, *part.shape[1:])
-        padded[: len(part)] = part
-        pieces = self.group.gather(padded).view(shard.size, shard.longest, *part.shape[1:])
-        bounds = shard.bounds
-        return torch.cat([piece[: bounds[r + 1] - bounds[r]] for r, piece in enumerate(pieces)])
+        rows = torch.from_numpy(places(shard, np.arange(shard.n))).to(part.device)
+        return Parts(self.group, shard.longest, rows).gather(part)
+
+
+def _side(side: Side, change: Callable[[Tensor], Tensor]) -> Side:
+    """The tables of a side, each changed."""
+    first, second = (None if table is None else change(table) for table in (side.first, side.second))
+    return Side(change(side.vectors), first, second)

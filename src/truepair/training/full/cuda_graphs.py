@@ -73,7 +73,9 @@ class RecordedFullTrainer(FullTrainer):
                 self.buffers.step.copy_(step)
                 self.step(size)
         self.buffers.step.copy_(step)
-        self.undo(before)
+        with torch.no_grad():  # within the same memory; what did not exist before becomes zero
+            for name, value in self.state().items():
+                value.copy_(before[name]) if name in before else value.zero_()
 
     def step(self, size: int) -> None:
         """One step by the contents of the buffers; then the buffers point to the next one."""
@@ -87,36 +89,20 @@ class RecordedFullTrainer(FullTrainer):
             self.clamped.index_copy_(0, buffers.step, (found.clamped & real).sum()[None])
         buffers.step += 1
 
-    @torch.no_grad()
-    def undo(self, before: Mapping[str, Tensor]) -> None:
-        """Undo the warm-up within the same memory; what did not exist before it becomes zero."""
-        for name, value in self.state().items():
-            if name in before:
-                value.copy_(before[name])
-            else:
-                value.zero_()
-
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Continue from what `state` returned."""
         super().restore(state)
         self.graphs.clear()
 
 
-class RecordedRuns:
-    """Runs of any shapes, each on a stream of its own: a small step leaves room on the GPU for others."""
-
-    def __init__(self, jobs: Sequence[Job]) -> None:
-        self.trainers = [RecordedFullTrainer(job) for job in jobs]
-
-    def train_all(self, epochs: Sequence[int], rates: Sequence[float | None]) -> list[EpochTotals]:
-        """One epoch of every run that has a rate; the others are left as they are."""
-        for trainer, epoch, rate in zip(self.trainers, epochs, rates, strict=True):
-            if rate is not None:
-                with side_stream(trainer.side_stream, wait=False):
-                    trainer.start(epoch, rate)
-        for device in {trainer.device for trainer in self.trainers}:
-            torch.cuda.synchronize(device)
-        return [trainer.totals() for trainer in self.trainers]
+def train_side_by_side(runs: Sequence[tuple[RecordedFullTrainer, int, float]]) -> list[EpochTotals]:
+    """This epoch of each run, at this rate, on a stream of its own: a small step leaves room for others."""
+    for trainer, epoch, rate in runs:
+        with side_stream(trainer.side_stream, wait=False):
+            trainer.start(epoch, rate)
+    for device in {trainer.device for trainer, _, _ in runs}:
+        torch.cuda.synchronize(device)
+    return [trainer.totals() for trainer, _, _ in runs]
 
 
 @contextmanager

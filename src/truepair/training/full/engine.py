@@ -11,7 +11,6 @@ from truepair.errors import InputError
 from truepair.losses import LOSSES
 from truepair.models.encoders import MF
 from truepair.sampling import Full
-from truepair.training.dislikes import weighs_dislikes
 from truepair.training.full.cuda_graphs import RecordedFullTrainer
 from truepair.training.full.large.memory import check_memory
 from truepair.training.full.large.streaming import is_streamed
@@ -50,11 +49,12 @@ def has_many_users(job: Job, device: torch.device | None = None) -> bool:
 
 def _start(job: Job) -> FullTrainer:
     check_state(job)
-    many = has_many_users(job)
-    check_memory(job, many)
-    if many and (not is_recordable(job) or job.interactions.n_users * job.encoder.dim >= MANY_NUMBERS):
+    many, recordable = has_many_users(job), is_recordable(job)
+    if job.settings.torch_device().type == "cuda":
+        check_memory(job, many)
+    if many and (not recordable or job.interactions.n_users * job.encoder.dim >= MANY_NUMBERS):
         return ManyUsersTrainer(job)
-    return RecordedFullTrainer(job) if is_recordable(job) else FullTrainer(job)
+    return RecordedFullTrainer(job) if recordable else FullTrainer(job)
 
 
 def check_state(job: Job) -> None:
@@ -81,7 +81,7 @@ def _lacks(job: Job) -> str | None:
         return "it has no anchors; give them as interactions, and the items to compare with as negatives."
     if not has_row_form(job.loss) and job.loss.needs_items:
         return "it weighs items only in losses with a row form of their own."
-    if not has_row_form(job.loss) and weighs_dislikes(job):
+    if not has_row_form(job.loss) and job.weighs_dislikes:
         return (
             "it weighs disliked items only in losses with a row form of their own; it has dislike_weight=1."
         )

@@ -87,6 +87,7 @@ class EpochBuffers:
         pos = scores.view(-1)[own]
         scores.view(-1).index_fill_(0, own, -math.inf)
         n_unlabelled = blocks.n_unlabelled[users].to(scores.dtype)
+        log_weights = None if blocks.weights is None else F.pad(blocks.weights(users, None), (0, 0, 0, 1))
         block = UserBlock(
             users=users,
             scores=scores,
@@ -96,14 +97,10 @@ class EpochBuffers:
             n_unlabelled=F.pad(n_unlabelled, (0, 1), value=1.0),
             tau=F.pad(blocks.tau[users], (0, 1)),
             longest=blocks.longest,
-            log_weights=None if blocks.weights is None else self._padded(blocks.weights(users, None)),
+            log_weights=log_weights,
         )
         weights = real if self.weights is None else torch.where(real, self.weights[anchors], 0.0)
         return ScoredBlock(block, items, None, user_vectors, item_vectors), real, weights
-
-    def _padded(self, log_weights: Tensor) -> Tensor:
-        """With a row more."""
-        return F.pad(log_weights, (0, 0, 0, 1))
 
     def _first_row(self) -> Tensor:
         return self.step * self.batch_size

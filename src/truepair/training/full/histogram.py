@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,22 +19,18 @@ from torch import Tensor
 from truepair.storage.compiled_code import announce_compilation, parallel_kernel
 from truepair.training.full.block import UserBlock
 from truepair.training.full.pair_sums import Kernel, PairTotals, Sums, pair_sums
-from truepair.training.sampled.cpu.arithmetic import ZERO, Index, compiled, exp32, inlined
+from truepair.training.sampled.cpu.arithmetic import ZERO, Index, Longs, exp32, inlined, parallel
 from truepair.training.sampled.plan import Floats
 
 MOST_NODES = 1024
 _ROUND = 32  # the number of nodes is a multiple of this, so that few matrices serve all blocks
 
 
-def announce() -> None:
-    """Say so if the kernels are still to be compiled."""
-    announce_compilation([_lay_scores, _lay_anchors, _read_anchors, _spread_to_scores])
-
-
 class HistogramSums:
     """A `PairSums` on the CPU in float32; `step` is h for a φ that changes over a distance of 1."""
 
     def __init__(self, step: float) -> None:
+        announce_compilation([_lay_scores, _lay_anchors, _read_anchors, _spread_to_scores])
         self.step = step
 
     def __call__(self, block: UserBlock, kernel: Kernel, beta: float, with_own: bool) -> PairTotals:
@@ -46,91 +41,65 @@ class HistogramSums:
         n, scores = len(block.scores), block.scores.numpy()
         pos, starts = block.pos.numpy(), block.starts.numpy()
         log_weights = np.empty(0, np.float32) if block.log_weights is None else block.log_weights.numpy()
+        weighing = log_weights, np.float32(beta)
         laid = np.zeros((2 * n if with_own else n, nodes.count), np.float32)
         shift = np.zeros(n, np.float32)
-        place = nodes.low, nodes.inverse
         with parallel_kernel():
-            _lay_scores(scores, log_weights, np.float32(beta), *place, laid, shift)
+            _lay_scores(scores, *weighing, *nodes.place, laid, shift)
             if with_own:
                 ones = np.repeat(np.float32(1) / np.diff(starts).astype(np.float32), np.diff(starts))
-                _lay_anchors(pos, ones, starts, *place, laid[n:])
-        at_nodes = torch.from_numpy(laid) @ nodes.matrix(kernel).T  # [n or 2n, 2 · count]: values, slopes
+                _lay_anchors(pos, ones, starts, *nodes.place, laid[n:])
+        matrix = _matrix(kernel, nodes.count, nodes.h)
+        at_nodes = torch.from_numpy(laid) @ matrix.T  # [n or 2n, 2 · count]: values, slopes
         readings = np.empty((2 * len(laid) // n, len(pos)), np.float32)
         with parallel_kernel():
-            _read_anchors(at_nodes.numpy(), pos, starts, *place, readings)
-        back = _Back(block, kernel, nodes, np.float32(beta), log_weights, shift)
+            _read_anchors(at_nodes.numpy(), pos, starts, *nodes.place, readings)
+
+        def slopes_of(coefficients: Tensor) -> Floats:
+            """At the nodes, from the anchors by their coefficients."""
+            anchors = np.zeros((n, nodes.count), np.float32)
+            with parallel_kernel():
+                _lay_anchors(pos, coefficients.numpy(), starts, *nodes.place, anchors)
+            return (torch.from_numpy(anchors) @ matrix[nodes.count :]).numpy()
+
+        def to_scores(alpha: Tensor) -> Tensor:
+            """By the unlabelled scores; it overwrites them."""
+            at_nodes = slopes_of(alpha)
+            with parallel_kernel():
+                _spread_to_scores(at_nodes, *weighing, *nodes.place, shift, scores)
+            return block.scores
+
+        def to_own(gamma: Tensor) -> Tensor:
+            """By the user's own scores. [A]"""
+            at_nodes, found = slopes_of(gamma / block.counts[block.rows]), np.empty((1, len(pos)), np.float32)
+            with parallel_kernel():
+                _read_anchors(at_nodes, pos, starts, *nodes.place, found)
+            return -torch.from_numpy(found[0])
+
         values = [torch.from_numpy(row) for row in readings]
-        own = Sums(values[2], values[3], back.to_own) if with_own else None
-        return PairTotals(Sums(values[0], values[1], back.to_scores), own)
+        own = Sums(values[2], values[3], to_own) if with_own else None
+        return PairTotals(Sums(values[0], values[1], to_scores), own)
 
 
 class Nodes:
-    """Where the nodes lie, and the products between them."""
+    """Where the nodes lie."""
 
     def __init__(self, block: UserBlock, step: float) -> None:
         span = max(block.high - block.low, 1e-3)
-        h = step * 2.0 ** max(0, math.ceil(math.log2(span / ((MOST_NODES - 2) * step))))  # few different ones
-        self.count = _ROUND * math.ceil((span / h + 2) / _ROUND)
-        self.h, self.low, self.inverse = h, np.float32(block.low), np.float32(1 / h)
-
-    def matrix(self, kernel: Kernel) -> Tensor:
-        """[2 · count, count]: φ(x_k − x_l) above φ'(x_k − x_l), k the anchor's node."""
-        return _matrix(kernel, self.count, self.h)
+        self.h = step * 2.0 ** max(0, math.ceil(math.log2(span / ((MOST_NODES - 2) * step))))  # few different
+        self.count = _ROUND * math.ceil((span / self.h + 2) / _ROUND)
+        self.place = np.float32(block.low), np.float32(1 / self.h)
 
 
 @lru_cache(maxsize=16)
 def _matrix(kernel: Kernel, count: int, h: float) -> Tensor:
+    """[2 · count, count]: φ(x_k − x_l) above φ'(x_k − x_l), k the anchor's node."""
     nodes = torch.arange(count, dtype=torch.float64) * h
     apart = nodes[:, None] - nodes
     return torch.cat([kernel.value(apart), kernel.slope(apart)]).float()
 
 
-class _Back:
-    """The way back from the anchors: −w_j Σ_a α_a φ'(s⁺_a − s_j)."""
-
-    def __init__(
-        self,
-        block: UserBlock,
-        kernel: Kernel,
-        nodes: Nodes,
-        beta: np.float32,
-        log_weights: Floats,
-        shift: Floats,
-    ) -> None:
-        self.block, self.kernel, self.nodes = block, kernel, nodes
-        self.beta, self.log_weights, self.shift = beta, log_weights, shift
-
-    def to_scores(self, alpha: Tensor) -> Tensor:
-        """By the unlabelled scores; it overwrites them."""
-        scores, place = self.block.scores.numpy(), (self.nodes.low, self.nodes.inverse)
-        at_nodes = self._at_nodes(alpha)
-        with parallel_kernel():
-            _spread_to_scores(at_nodes, self.log_weights, self.beta, *place, self.shift, scores)
-        return self.block.scores
-
-    def to_own(self, gamma: Tensor) -> Tensor:
-        """By the user's own scores. [A]"""
-        starts, pos = self.block.starts.numpy(), self.block.pos.numpy()
-        readings = np.empty((1, len(pos)), np.float32)
-        at_nodes = self._at_nodes(gamma / self.block.counts[self.block.rows])
-        with parallel_kernel():
-            _read_anchors(at_nodes, pos, starts, self.nodes.low, self.nodes.inverse, readings)
-        return -torch.from_numpy(readings[0])
-
-    def _at_nodes(self, coefficients: Tensor) -> Floats:
-        starts, pos = self.block.starts.numpy(), self.block.pos.numpy()
-        laid = np.zeros((len(self.block.scores), self.nodes.count), np.float32)
-        with parallel_kernel():
-            _lay_anchors(pos, coefficients.numpy(), starts, self.nodes.low, self.nodes.inverse, laid)
-        slopes = self.nodes.matrix(self.kernel)[self.nodes.count :]
-        return (torch.from_numpy(laid) @ slopes).numpy()
-
-
 # --- kernels ---------------------------------------------------------------------------------------------
-
-
-def _parallel(function: Any) -> Any:
-    return compiled(function, parallel=True)
 
 
 @inlined
@@ -139,7 +108,7 @@ def _exponent(score: np.float32, j: Index, beta: np.float32, log_weights: Floats
     return beta * score + (log_weights[j] if len(log_weights) > 0 else ZERO)
 
 
-@_parallel
+@parallel
 def _lay_scores(
     scores: Floats, log_weights: Floats, beta: np.float32, low: np.float32, inverse: np.float32,
     laid: Floats, shift: Floats,
@@ -169,9 +138,9 @@ def _lay_scores(
             nodes /= total
 
 
-@_parallel
+@parallel
 def _lay_anchors(
-    pos: Floats, coefficients: Floats, starts: Any, low: np.float32, inverse: np.float32, laid: Floats
+    pos: Floats, coefficients: Floats, starts: Longs, low: np.float32, inverse: np.float32, laid: Floats
 ) -> None:
     """Each row's anchors on the nodes, by their coefficients."""
     for b in prange(len(starts) - 1):
@@ -184,9 +153,9 @@ def _lay_anchors(
             nodes[k + 1] += part
 
 
-@_parallel
+@parallel
 def _read_anchors(
-    at_nodes: Floats, pos: Floats, starts: Any, low: np.float32, inverse: np.float32, readings: Floats
+    at_nodes: Floats, pos: Floats, starts: Longs, low: np.float32, inverse: np.float32, readings: Floats
 ) -> None:
     """The functions at each anchor. `at_nodes` holds len(readings) of them, side by side and in rows."""
     n = len(starts) - 1
@@ -202,7 +171,7 @@ def _read_anchors(
                 readings[f, a] = row[first + k] + part * (row[first + k + 1] - row[first + k])
 
 
-@_parallel
+@parallel
 def _spread_to_scores(
     at_nodes: Floats, log_weights: Floats, beta: np.float32, low: np.float32, inverse: np.float32,
     shift: Floats, scores: Floats,

@@ -68,6 +68,12 @@ def has_row_form(loss: Loss) -> bool:
     return own_family(loss) is not None and getattr(loss, "surrogate", "tanh") == "tanh"
 
 
+def sums_pairs(loss: Loss) -> bool:
+    """Whether the row form of a loss compares each anchor with each score."""
+    rows = Row.MEAN, Row.LOG_MEAN, Row.DEBIASED_MEAN, Row.DEBIASED_HALF
+    return has_row_form(loss) and loss.family.row in rows
+
+
 # --- softmax: the row enters by the logarithm of a mean --------------------------------------------------
 
 
@@ -95,16 +101,15 @@ def _infonce(loss: InfoNCE, block: UserBlock, share: Tensor, sums: PairSums) -> 
     return RowLosses(F.softplus(relative), None, -push / loss.temperature, row.gradient(block.sum(push)))
 
 
-def _sl(loss: SL, block: UserBlock, share: Tensor, sums: PairSums) -> RowLosses:
-    """log mean_j e^{s_j/t} − s⁺/t."""
+def _log_mean(loss: SL | PSL, block: UserBlock, share: Tensor, sums: PairSums) -> RowLosses:
+    """log mean_j e^{s_j/t} − s⁺/t; PSL with the surrogate "tanh": log mean_j (2σ(s_j − s⁺))^{1/t}."""
+    if isinstance(loss, PSL):
+        found = sums(block, Kernel(POWER, 1 / loss.temperature), 0.0, False).unlabelled
+        alpha = share / found.value
+        return RowLosses(found.value.log(), None, alpha * found.slope, found.spread(alpha))
     row = _Exponents(block, 1 / loss.temperature)
     value = row.log_mean[block.rows] - block.pos / loss.temperature
     return RowLosses(value, None, -share / loss.temperature, row.gradient(block.sum(share)))
-
-
-def _log_mean(loss: SL | PSL, block: UserBlock, share: Tensor, sums: PairSums) -> RowLosses:
-    """SL and PSL."""
-    return _psl(loss, block, share, sums) if isinstance(loss, PSL) else _sl(loss, block, share, sums)
 
 
 def _bsl(loss: BSL, block: UserBlock, share: Tensor, sums: PairSums) -> RowLosses:
@@ -179,13 +184,6 @@ def _dpl(loss: DPL, block: UserBlock, share: Tensor, sums: PairSums) -> RowLosse
         gamma = torch.where(clamped, 0.0, share * tau / least)
         by_pos = by_pos + gamma * own.slope + own.spread(gamma)
     return RowLosses(rest - least.log(), clamped, by_pos, by_score)
-
-
-def _psl(loss: PSL, block: UserBlock, share: Tensor, sums: PairSums) -> RowLosses:
-    """log mean_j (2σ(s_j − s⁺))^{1/t}: PSL with the surrogate "tanh"."""
-    found = sums(block, Kernel(POWER, 1 / loss.temperature), 0.0, False).unlabelled
-    alpha = share / found.value
-    return RowLosses(found.value.log(), None, alpha * found.slope, found.spread(alpha))
 
 
 def _by_definition(loss: Loss, block: UserBlock, share: Tensor, sums: PairSums) -> RowLosses:

@@ -4,51 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
 from truepair.sampling import Matrices
+from truepair.storage.compiled_code import announce_compilation
 from truepair.training.full.large.table_adam import TableAdam
 from truepair.training.full.losses import RowLosses
-from truepair.training.full.scoring import ScoredBlock
 from truepair.training.full.trainer import FullTrainer
 from truepair.training.job import Job
 from truepair.training.trainer import EpochTotals
 
 _ROWS = 1 << 16  # users whose vectors are scaled at a time
 _USERS, _ITEMS = "optimizer.0.", "optimizer.1."  # where the optimizer's state of each side is stored
-
-
-class UserTable(Protocol):
-    """`RowAdam` and `TableAdam`: a table of rows, and Adam's steps of those that are used."""
-
-    weights: Tensor  # [n_users, d]
-    steps: int  # made in all
-
-    @property
-    def first(self) -> Tensor:
-        """Adam's running mean of the gradient. [n_users, d]"""
-
-    @property
-    def second(self) -> Tensor:
-        """And of its square. [n_users, d]"""
-
-    def set_means(self, first: Tensor, second: Tensor, steps: int) -> None:
-        """Go on from these means after so many steps."""
-
-    def start_epoch(self, rate: float, steps: int) -> None:
-        """An epoch with this learning rate and so many steps begins."""
-
-    def rows(self, rows: Tensor, step: int) -> Tensor:
-        """A copy of these rows as they are before step `step` of the epoch, counted from 0."""
-
-    def update(self, rows: Tensor, gradient: Tensor, step: int) -> None:
-        """Step `step` of the epoch for these rows, each given once, by their gradient [rows, d]."""
-
-    def end_epoch(self) -> None:
-        """All rows make the steps that they missed."""
 
 
 class ManyUsersTrainer(FullTrainer):
@@ -61,19 +30,19 @@ class ManyUsersTrainer(FullTrainer):
         self.optimizer = self.optimizer_of([self.model.item])
         self.step = 0  # of the epoch
 
-    def new_table(self, weights: Tensor) -> UserTable:
+    def new_table(self, weights: Tensor) -> TableAdam:
         """The users' vectors with Adam's state, which is kept where the settings say."""
-        settings = self.job.settings
-        if self.device.type == "cpu" and settings.optimizer_state != "half":
-            from truepair.training.full.row_adam import RowAdam  # imports Numba
+        decay, state = self.job.settings.weight_decay, self.job.settings.optimizer_state
+        if self.device.type == "cpu" and state != "half":
+            from truepair.training.full import row_adam  # imports Numba
 
-            return RowAdam(weights, settings.weight_decay)
-        kernels = None
+            announce_compilation([row_adam.catch_up_rows, row_adam.update_rows])
+            return TableAdam(weights, decay, state, (row_adam.catch_up, row_adam.update), torch.float64)
         if self.device.type == "cuda" and find_spec("triton") is not None:
             from truepair.training.full.large import gpu_table_adam
 
-            kernels = gpu_table_adam.catch_up, gpu_table_adam.update
-        return TableAdam(weights, settings.weight_decay, settings.optimizer_state, kernels)
+            return TableAdam(weights, decay, state, (gpu_table_adam.catch_up, gpu_table_adam.update))
+        return TableAdam(weights, decay, state)
 
     def train(self, epoch: int, rate: float, advance: Callable[[int], None]) -> EpochTotals:
         """All anchors once."""
@@ -83,20 +52,14 @@ class ManyUsersTrainer(FullTrainer):
         self.table.end_epoch()
         return totals
 
-    def places(self, users: Tensor) -> Tensor:
-        """The rows of the model that these users have: they are put there."""
+    def train_step(self, users: Tensor, key: int, places: Tensor | None = None) -> RowLosses:
+        """Score, differentiate, update; the rows of the users are put into the model."""
         self.model.user = nn.Parameter(self.table.rows(users, self.step))
-        return torch.arange(len(users), device=self.device)
-
-    def update(
-        self, user_vectors: Tensor, item_vectors: Tensor, scored: ScoredBlock, share: Tensor, places: Tensor
-    ) -> RowLosses:
-        """Differentiate and update; an anchor counts by its share [A]."""
-        losses = super().update(user_vectors, item_vectors, scored, share, places)
+        found = super().train_step(users, key, torch.arange(len(users), device=self.device))
         assert self.model.user.grad is not None
-        self.table.update(scored.block.users, self.model.user.grad, self.step)
+        self.table.update(users, self.model.user.grad, self.step)
         self.step += 1
-        return losses
+        return found
 
     @torch.no_grad()
     def matrices(self) -> Matrices:
@@ -116,21 +79,19 @@ class ManyUsersTrainer(FullTrainer):
         """As of a `FullTrainer`, which can continue from it."""
         table = self.table
         state = {name.replace(_USERS, _ITEMS): value for name, value in super().state().items()}
-        moments = {
-            "exp_avg": table.first,
-            "exp_avg_sq": table.second,
-            "step": torch.tensor(float(table.steps)),
-        }
-        users = {f"{_USERS}{name}": value for name, value in moments.items()} if table.steps else {}
-        return state | users | {"user": table.weights}
+        if table.steps:
+            means = {"exp_avg": table.first, "exp_avg_sq": table.second}
+            means["step"] = torch.tensor(float(table.steps))
+            state |= {f"{_USERS}{name}": value for name, value in means.items()}
+        return state | {"user": table.weights}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Continue from what `state` returned."""
-        table, places = self.table, {name: value for name, value in state.items() if _USERS not in name}
+        table = self.table
         self.model.user = nn.Parameter(table.weights[:0])
-        of_items = {name.replace(_ITEMS, _USERS): value for name, value in places.items()}
+        of_items = {n.replace(_ITEMS, _USERS): value for n, value in state.items() if _USERS not in n}
         super().restore(of_items | {"user": table.weights[:0]})
         table.weights.copy_(state["user"])
         if f"{_USERS}step" in state:
-            moments = state[f"{_USERS}exp_avg"], state[f"{_USERS}exp_avg_sq"]
-            table.set_means(*moments, int(state[f"{_USERS}step"]))
+            means = state[f"{_USERS}exp_avg"], state[f"{_USERS}exp_avg_sq"]
+            table.set_means(*means, int(state[f"{_USERS}step"]))

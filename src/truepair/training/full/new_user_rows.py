@@ -1,6 +1,6 @@
-"""Folding in by InfoNCE over the full catalogue, one person at a time, in compiled code: a few milliseconds.
+"""Folding in by InfoNCE over the full catalogue, one user at a time, in compiled code: a few milliseconds.
 
-The steps are those of `new_users.fold_in`, with gradients in closed form. For one person PyTorch spends most
+The steps are those of `new_users.fold_in`, with gradients in closed form. For one user PyTorch spends most
 of the time between its operations; here a step reads the items once, a block at a time, while they are in
 cache.
 """
@@ -8,19 +8,17 @@ cache.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from truepair.data.ids import Codes
-from truepair.data.interactions import Interactions
-from truepair.models.encoders import Encoder
 from truepair.storage.compiled_code import compiled_and_kept
-from truepair.training.settings import Settings
+from truepair.training.job import Job
 
+Doubles = npt.NDArray[np.float64]
 Floats = npt.NDArray[np.float32]
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _SLOW, _FAST, _EPSILON = 0.999, 0.9, 1e-8  # of Adam, as in PyTorch
@@ -29,57 +27,55 @@ _LOWEST = -87.0  # e^-87 is the smallest normal number of float32
 _BLOCK = 128  # items whose vectors stay in cache between their scores and the gradient
 
 
-@dataclass(frozen=True, eq=False)
-class RowFoldIn:
-    """What is the same for all people: the items, how a score is made, and the loss."""
+class History(NamedTuple):
+    """What a user has."""
 
-    items: Floats  # [n_items, d], with a last column for popularity if the encoder has one
-    encoder: Encoder
+    items: Codes
+    weight: Floats
+    disliked: Codes
+
+
+class Numbers(NamedTuple):
+    """What a step of a user depends on beside the items."""
+
+    dislike: float  # log of the weight of a disliked item
+    cosine: float  # the temperature of cosine scores, 0 for dot products
     temperature: float  # of InfoNCE
-    settings: Settings
     n_pairs: float  # of training
+    l2: float
 
-    def vectors(self, history: Interactions, rates: list[float]) -> Floats:
-        """The vectors [n_users, d] of the users of `history`, after a step of Adam for each rate.
 
-        A vector starts as the mean of the person's items.
-        """
-        weights, dislikes = history.weight_in_history, history.dislikes
-        width = self.items.shape[1] - bool(self.encoder.popularity)
-        found = np.zeros((history.n_users, width), np.float32)
-        for user in range(history.n_users):
-            own = slice(*history.indptr[user : user + 2])
-            items = np.ascontiguousarray(history.items[own])
-            if not len(items):
-                continue
-            found[user] = self.items[items, :width].mean(axis=0)
-            if len(items) < history.n_items:
-                weight = np.ones(len(items)) if weights is None else weights[own]
-                disliked = np.empty(0, np.int64) if dislikes is None else dislikes.items_of(user)
-                self._move(found[user], items, weight, np.ascontiguousarray(disliked), rates)
-        return found
+def fold_in_rows(
+    items: Floats, job: Job, temperature: float, n_pairs: float, rates: Sequence[float]
+) -> Floats:
+    """The vectors [n_users, d] of the job's users, after a step of Adam for each rate.
 
-    def _move(
-        self, vector: Floats, own: Codes, weight: npt.NDArray[Any], disliked: Codes, rates: list[float]
-    ) -> None:
-        """Move a vector in place, by a step of Adam for each rate."""
-        additions = np.zeros(len(self.items), np.float32)
-        if self.encoder.popularity:
-            np.divide(self.items[:, -1], np.float32(self.temperature), out=additions)
-        _move(
-            np.ascontiguousarray(self.items),
-            additions,
-            vector,
-            own.copy(),  # Numba compiles for writable arrays
-            weight.astype(np.float32),
-            disliked.copy(),
-            math.log(self.settings.dislike_weight),
-            np.array(rates),
-            self.encoder.temperature if self.encoder.scoring == "cosine" else 0.0,
-            self.temperature,
-            self.n_pairs,
-            self.settings.l2_users * len(own) / self.n_pairs + self.settings.weight_decay,
-        )
+    A vector starts as the mean of the user's items. `items` [n_items, d] have a last column for popularity if
+    the encoder has one; `temperature` is that of InfoNCE, and `n_pairs` those of training.
+    """
+    encoder, history, settings = job.encoder, job.interactions, job.settings
+    weights, dislikes = history.weight_in_history, history.dislikes
+    width = items.shape[1] - bool(encoder.popularity)
+    additions = np.zeros(len(items), np.float32)
+    if encoder.popularity:
+        np.divide(items[:, -1], np.float32(temperature), out=additions)
+    items = np.ascontiguousarray(items)
+    cosine = encoder.temperature if encoder.scoring == "cosine" else 0.0
+    dislike, found = math.log(settings.dislike_weight), np.zeros((history.n_users, width), np.float32)
+    for user in range(history.n_users):
+        own = slice(*history.indptr[user : user + 2])
+        codes = np.array(history.items[own])  # Numba compiles for writable arrays
+        if not len(codes):
+            continue
+        found[user] = items[codes, :width].mean(axis=0)
+        if len(codes) < history.n_items:
+            weight = np.ones(len(codes)) if weights is None else weights[own]
+            disliked = np.empty(0, np.int64) if dislikes is None else np.array(dislikes.items_of(user))
+            of_user = History(codes, weight.astype(np.float32), disliked)
+            l2 = settings.l2_users * len(codes) / n_pairs + settings.weight_decay
+            numbers = Numbers(dislike, cosine, temperature, n_pairs, l2)
+            _move(items, additions, found[user], of_user, np.array(rates), numbers)
+    return found
 
 
 def _compiled(function: _Function) -> _Function:
@@ -91,20 +87,11 @@ def _compiled(function: _Function) -> _Function:
 
 @_compiled
 def _move(
-    items: Floats,
-    additions: Floats,
-    vector: Floats,
-    own: Codes,
-    weight: Floats,
-    disliked: Codes,
-    dislike: float,
-    rates: npt.NDArray[np.float64],
-    cosine: float,
-    temperature: float,
-    n_pairs: float,
-    l2: float,
+    items: Floats, additions: Floats, vector: Floats, history: History, rates: Doubles, numbers: Numbers
 ) -> None:
-    """Steps of Adam for one person; `cosine` is the temperature of cosine scores, 0 for dot products."""
+    """Move a vector in place, by a step of Adam for each rate."""
+    own, disliked = history.items, history.disliked
+    dislike, cosine, temperature, n_pairs, l2 = numbers
     width = len(vector)
     shifts = additions.copy()
     for item in disliked:
@@ -119,7 +106,7 @@ def _move(
             length = max(math.sqrt(_dot(vector, vector, width)), 1e-12)
             scale = 1 / (length * cosine)
         scaled[:] = vector * np.float32(scale / temperature)
-        _gradient(items, additions, shifts, scaled, own, weight, gradient)
+        _gradient(items, additions, shifts, scaled, history, gradient)
         gradient *= np.float32(1 / (temperature * n_pairs))
         if cosine > 0:  # only the part across the vector changes a cosine
             gradient -= np.float32(_dot(gradient, vector, width) / length**2) * vector
@@ -136,16 +123,10 @@ def _move(
 
 @_compiled
 def _gradient(
-    items: Floats,
-    additions: Floats,
-    shifts: Floats,
-    vector: Floats,
-    own: Codes,
-    weight: Floats,
-    gradient: Floats,
+    items: Floats, additions: Floats, shifts: Floats, vector: Floats, history: History, gradient: Floats
 ) -> None:
     """Of Σ_own weight · (log(e^{s⁺} + Σ_j e^{s_j}) − s⁺), by the vector; the scores have shifts."""
-    width, n = len(vector), len(items)
+    width, n, own, weight = len(vector), len(items), history.items, history.weight
     gradient[:] = 0
     scores = np.empty(_BLOCK, np.float32)
     powers = np.empty(_BLOCK, np.int32)
@@ -178,7 +159,7 @@ def _gradient(
     whole, pushes, pulls = float(top) + math.log(total), np.float32(0), np.zeros(width, np.float32)
     for place in range(len(own)):
         item = own[place]
-        score: Any = _dot(items[item], vector, width) + additions[item]
+        score = _dot(items[item], vector, width) + additions[item]
         push = np.float32(weight[place] / (1 + math.exp(min(score - whole, _HIGHEST))))
         pushes += push
         for at in range(width):
@@ -188,7 +169,7 @@ def _gradient(
 
 
 @_compiled
-def _dot(left: Floats, right: Floats, width: int) -> Any:
+def _dot(left: Floats, right: Floats, width: int) -> np.float32:
     total = np.float32(0)
     for at in range(width):
         total += left[at] * right[at]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F  # noqa: N812, the name everybody uses
@@ -73,11 +73,9 @@ class PairTotals(NamedTuple):
     own: Sums | None
 
 
-class PairSums(Protocol):
-    """A way to compute them."""
-
-    def __call__(self, block: UserBlock, kernel: Kernel, beta: float, with_own: bool) -> PairTotals:
-        """Sums with weights ∝ ω e^{βs}, no gradient through the weights."""
+# A way to compute them, from a block, φ, β, and whether `own` is wanted: with weights ∝ ω e^{βs}, and no
+# gradient through the weights.
+PairSums = Callable[[UserBlock, Kernel, float, bool], PairTotals]
 
 
 def pair_sums(block: UserBlock, kernel: Kernel, beta: float, with_own: bool) -> PairTotals:
@@ -99,7 +97,8 @@ def row_weights(block: UserBlock, beta: float) -> Tensor:
 
 def _sums(block: UserBlock, kernel: Kernel, weights: Tensor) -> Sums:
     scores = block.scores.masked_fill(block.scores == -math.inf, 0.0)  # their weight is 0
-    pieces = list(_pieces(len(block.pos), scores.shape[1]))
+    size = max(1, _AT_ONCE // max(scores.shape[1], 1))
+    pieces = [slice(start, start + size) for start in range(0, len(block.pos), size)]
 
     def weighted_sum(function: Callable[[Tensor], Tensor]) -> Tensor:
         return torch.cat([
@@ -127,12 +126,4 @@ def _own(block: UserBlock, kernel: Kernel) -> Sums:
     inner = block._replace(scores=own, log_weights=None)
     sums = _sums(inner, kernel, row_weights(inner, 0.0))
 
-    def spread(alpha: Tensor) -> Tensor:
-        return sums.spread(alpha)[block.rows, place]
-
-    return Sums(sums.value, sums.slope, spread)
-
-
-def _pieces(n: int, width: int) -> list[slice]:
-    step = max(1, _AT_ONCE // max(width, 1))
-    return [slice(start, min(start + step, n)) for start in range(0, n, step)]
+    return Sums(sums.value, sums.slope, lambda alpha: sums.spread(alpha)[block.rows, place])

@@ -1,122 +1,83 @@
-"""Adam for a table of many rows of which a step uses few: a row that is not used costs nothing.
-
-Adam moves every parameter in every step, also those without a gradient: by what is left of their mean
-gradient, and by weight decay. Here a row is left as it is until it is used again, or until the epoch ends,
-and then makes the steps that it missed, one by one, in cache. Without weight decay what is left of the mean
-gradient fades by a tenth a step; as soon as it can no longer change a number of the row, the rest of the
-steps only scale the two means. So the result is that of Adam itself, up to rounding.
-"""
+"""Adam for a table of many rows of which a step uses few, compiled for the CPU: steps are made in cache."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from truepair.storage.compiled_code import announce_compilation
-from truepair.training.sampled.cpu.arithmetic import ZERO, Index, Longs, compiled, inlined
+from truepair.training.full.large.table_adam import BETAS, EPSILON, LOOK, Course, Means
+from truepair.training.sampled.cpu.arithmetic import ONE, ZERO, Index, Ints, Longs, inlined, without_lock
 from truepair.training.sampled.plan import Floats
 
-Doubles = npt.NDArray[np.float64]
+Doubles: TypeAlias = npt.NDArray[np.float64]
+Tables: TypeAlias = tuple[Floats, Floats, Floats, Ints]  # `Means` as arrays
 
-BETAS = 0.9, 0.999  # of Adam, as in torch
 _KEEP_FIRST, _TAKE_FIRST = np.float32(BETAS[0]), np.float32(1 - BETAS[0])
 _KEEP_SECOND, _TAKE_SECOND = np.float32(BETAS[1]), np.float32(1 - BETAS[1])
-_EPSILON = np.float32(1e-8)
-_LOOK = 16  # steps between two looks at whether a row still changes
+_EPSILON = np.float32(EPSILON)
 
 
-class RowAdam:
-    """The weights [n, d], Adam's two means of each, and how many steps of the epoch each row has made."""
+def catch_up(means: Means, rows: Tensor | None, step: int, course: Course, decay: float) -> None:
+    """The steps before `step` that each of these rows has missed; None: all rows.
 
-    def __init__(self, weights: Tensor, decay: float) -> None:
-        self.weights = weights
-        self.first, self.second = torch.zeros_like(weights), torch.zeros_like(weights)
-        self.decay = np.float32(decay)
-        self.steps = 0  # made in all
-        self.made = np.zeros(len(weights), np.int64)  # of the current epoch, by row
-        self._rates = self._roots = np.empty(0)
-        announce_compilation([_catch_up, _update])
-
-    def set_means(self, first: Tensor, second: Tensor, steps: int) -> None:
-        """Go on from these means after so many steps."""
-        self.first.copy_(first)
-        self.second.copy_(second)
-        self.steps = steps
-
-    def start_epoch(self, rate: float, steps: int) -> None:
-        """An epoch with this learning rate and so many steps begins."""
-        counts = self.steps + np.arange(1, steps + 1, dtype=np.float64)
-        self._rates, self._roots = rate / (1 - BETAS[0] ** counts), 1 / np.sqrt(1 - BETAS[1] ** counts)
-        self.made[:] = 0
-
-    def rows(self, rows: Tensor, step: int) -> Tensor:
-        """A copy of these rows as they are before step `step` of the epoch, counted from 0."""
-        self._catch_up(rows.numpy(), step)
-        return self.weights[rows]
-
-    def update(self, rows: Tensor, gradient: Tensor, step: int) -> None:
-        """Step `step` of the epoch for these rows, each given once, by their gradient [rows, d]."""
-        numbers = np.float32(self._rates[step]), np.float32(self._roots[step]), self.decay
-        _update(rows.numpy(), gradient.contiguous().numpy(), step, *self._arrays(), *numbers)
-
-    def end_epoch(self) -> None:
-        """All rows make the steps that they missed."""
-        self._catch_up(np.arange(len(self.weights)), len(self._rates))
-        self.steps += len(self._rates)
-
-    def _catch_up(self, rows: Longs, step: int) -> None:
-        """The missed steps of these rows, on as many threads as PyTorch uses.
-
-        Python's own threads: after Numba's have run, PyTorch hangs in a forked process.
-        """
-        parts = np.array_split(rows, torch.get_num_threads())
-        with ThreadPoolExecutor(len(parts)) as pool:
-            arguments = step, *self._arrays(), self._rates, self._roots, self.decay
-            list(pool.map(lambda part: _catch_up(part, *arguments), parts))
-
-    def _arrays(self) -> tuple[Any, ...]:
-        return self.weights.numpy(), self.first.numpy(), self.second.numpy(), self.made
+    On as many threads as PyTorch uses, and Python's own: after Numba's have run, PyTorch hangs in a forked
+    process.
+    """
+    places = np.arange(len(means.weights)) if rows is None else rows.numpy()
+    parts = np.array_split(places, torch.get_num_threads())
+    tables, rates, roots = _tables(means), course.rates.numpy(), course.roots.numpy()
+    with ThreadPoolExecutor(len(parts)) as pool:
+        made = [
+            pool.submit(catch_up_rows, part, step, tables, rates, roots, np.float32(decay)) for part in parts
+        ]
+        for each in made:
+            each.result()
 
 
-def _without_lock(function: Any) -> Any:
-    return compiled(function, nogil=True)
+def update(means: Means, rows: Tensor, gradient: Tensor, step: int, course: Course, decay: float) -> None:
+    """A step of each row by its gradient."""
+    rate, root = np.float32(course.rates[step]), np.float32(course.roots[step])
+    update_rows(rows.numpy(), gradient.numpy(), step, _tables(means), rate, root, np.float32(decay))
 
 
-@_without_lock
-def _catch_up(
-    rows: Longs, step: int, weights: Floats, first: Floats, second: Floats, made: Longs,
-    rates: Doubles, roots: Doubles, decay: np.float32,
-) -> None:  # fmt: skip
+def _tables(means: Means) -> Tables:
+    weights, first, second, made = means
+    return weights.numpy(), first.numpy(), second.numpy(), made.numpy()
+
+
+@without_lock
+def catch_up_rows(
+    rows: Longs, step: int, tables: Tables, rates: Doubles, roots: Doubles, decay: np.float32
+) -> None:
     """The steps before `step` that each row has missed."""
+    weights, first, second, made = tables
     for k in range(len(rows)):
         row = rows[k]
         begin, made[row] = made[row], step
         if decay > ZERO:
             for missed in range(begin, step):
-                numbers = np.float32(rates[missed]), np.float32(roots[missed])
-                _move(
-                    weights[row], weights[row], ZERO, first[row], second[row], numbers[0], numbers[1], decay
-                )
+                rate, root = np.float32(rates[missed]), np.float32(roots[missed])
+                _move(weights[row], weights[row], ZERO, first[row], second[row], rate, root, decay)
         else:
             _fade(weights[row], first[row], second[row], begin, step, rates, roots)
 
 
-@_without_lock
-def _update(
-    rows: Longs, gradient: Floats, step: int, weights: Floats, first: Floats, second: Floats, made: Longs,
+@without_lock
+def update_rows(
+    rows: Longs, gradient: Floats, step: int, tables: Tables,
     rate: np.float32, root: np.float32, decay: np.float32,
 ) -> None:  # fmt: skip
     """A step of each row by its gradient."""
-    one = np.float32(1)
+    weights, first, second, made = tables
     for k in range(len(rows)):
         row = rows[k]
         made[row] = step + 1
-        _move(weights[row], gradient[k], one, first[row], second[row], rate, root, decay)
+        _move(weights[row], gradient[k], ONE, first[row], second[row], rate, root, decay)
 
 
 @inlined
@@ -146,7 +107,7 @@ def _fade(
         by_first *= BETAS[0]
         by_root *= np.sqrt(BETAS[1])
         above, below = np.float32(rates[step] * by_first), np.float32(roots[step] * by_root)
-        if (step - begin) % _LOOK == _LOOK - 1 and not _changes(weights, first, second, above, below):
+        if (step - begin) % LOOK == LOOK - 1 and not _changes(weights, first, second, above, below):
             break
         for j in range(len(weights)):
             weights[j] -= above * first[j] / (below * np.sqrt(second[j]) + _EPSILON)

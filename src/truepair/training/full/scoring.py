@@ -20,7 +20,7 @@ from truepair.randomness import random_words
 from truepair.sampling import Full, Matrices
 from truepair.sampling.batch import epoch_batches
 from truepair.training.full.block import ONE_PART, Totals, UserBlock
-from truepair.training.full.losses import RowLosses, row_losses
+from truepair.training.full.losses import RowLosses, row_losses, sums_pairs
 from truepair.training.full.pair_sums import PairSums, pair_sums
 
 
@@ -105,10 +105,8 @@ class Blocks:
         self.negatives = None if negatives is None else torch.tensor(negatives, device=device)
         self.dislike_weight, self.dislikes = dislike_weight, None
         if data.dislikes is not None:
-            self.dislikes = [
-                torch.tensor(array, device=device)
-                for array in (data.dislikes.user_counts, data.dislikes.indptr, data.dislikes.items)
-            ]
+            arrays = data.dislikes.user_counts, data.dislikes.indptr, data.dislikes.items
+            self.dislikes = [torch.tensor(array, device=device) for array in arrays]
         self.n_unlabelled = torch.tensor(free, device=device)  # [n_users]
         if self.dislikes is not None and dislike_weight != 1:
             self.n_unlabelled = self.n_unlabelled.double() + (dislike_weight - 1) * self.dislikes[0]
@@ -116,7 +114,10 @@ class Blocks:
         self.longest = int(counts.max())
         self.n_saturated_users = int(((counts > 0) & (free == 0)).sum())
         self.n_anchors = int(counts[free > 0].sum())
-        self.counts, self.indptr = (torch.tensor(x, device=device) for x in (counts, data.indptr))
+        self.counts, self.indptr = (
+            torch.tensor(counts, device=device),
+            torch.tensor(data.indptr, device=device),
+        )
         self.keep_pairs(data, weights)
         tau = torch.tensor(getattr(loss, "tau", 0.0), dtype=torch.float64, device=device)
         self.tau = tau.expand(data.n_users) if tau.ndim == 0 else tau
@@ -171,7 +172,8 @@ class Blocks:
             scores.masked_fill_(~negatives, -math.inf)
         idle = None
         if columns is not None:
-            idle = self.totals.max(self.best(scores)) == -math.inf
+            best = scores.amax(dim=1) if len(columns) else scores.new_full((len(users),), -math.inf)
+            idle = self.totals.max(best) == -math.inf
             scores[idle, :1] = low if self.on_cpu else 0.0  # whatever comes of it is not used
         block = UserBlock(
             users=users,
@@ -230,19 +232,14 @@ class Blocks:
         column_of = torch.full((self.n_items,), -1, device=self.device)
         column_of[columns] = torch.arange(len(columns), device=self.device)
         places = column_of[items]
-        drawn = places >= 0
-        return (rows * len(columns) + places)[drawn]
-
-    def best(self, scores: Tensor) -> Tensor:
-        """The highest score of each row; −∞ without columns. [B]"""
-        return scores.amax(dim=1) if scores.shape[1] else scores.new_full((len(scores),), -math.inf)
+        return (rows * len(columns) + places)[places >= 0]
 
     def range(self, scores: Tensor, pos: Tensor) -> tuple[float, float]:
         """Within which all scores lie; known on the CPU alone, where histograms are made."""
         if not self.on_cpu:
             return -math.inf, math.inf
-        low, high = zip(*(part.aminmax() for part in (scores, pos)), strict=True)
-        return min(map(float, low)), max(map(float, high))
+        (low, high), (low_pos, high_pos) = scores.aminmax(), pos.aminmax()
+        return min(float(low), float(low_pos)), max(float(high), float(high_pos))
 
 
 def column_chances(weights: Tensor, n: int) -> Tensor:
@@ -259,17 +256,16 @@ def column_chances(weights: Tensor, n: int) -> Tensor:
     return chances
 
 
-def sums_for(sampler: Full, device: torch.device, by_user: bool = False) -> PairSums:
-    """How pairwise losses compare anchors and scores; `by_user`: columns weigh differently for each user."""
-    if by_user:
+def sums_for(loss: Loss, sampler: Full, device: torch.device, by_user: bool = False) -> PairSums:
+    """How a loss compares anchors and scores; `by_user`: columns weigh differently for each user."""
+    if by_user or not sums_pairs(loss):
         return pair_sums
     if device.type == "cuda" and find_spec("triton") is not None:
         from truepair.training.full.gpu_pair_sums import gpu_sums
 
         return gpu_sums
     if device.type == "cpu" and sampler.step:
-        from truepair.training.full.histogram import HistogramSums, announce
+        from truepair.training.full.histogram import HistogramSums
 
-        announce()
         return HistogramSums(sampler.step)
     return pair_sums

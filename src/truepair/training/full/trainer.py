@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from truepair.sampling import Full
-from truepair.training.dislikes import weighs_dislikes
 from truepair.training.full.large.streaming import StreamedBlocks, is_streamed
 from truepair.training.full.losses import RowLosses
 from truepair.training.full.scoring import Blocks, ScoredBlock, sums_for
@@ -44,7 +43,7 @@ class FullTrainer(ModuleTrainer):
         )
         self.n_anchors, self.n_saturated_users = self.blocks.n_anchors, self.blocks.n_saturated_users
         self.steps = math.ceil(len(self.blocks.users) / job.settings.batch_size)
-        self.sums = sums_for(job.sampler, self.device, weighs_dislikes(job))
+        self.sums = sums_for(job.loss, job.sampler, self.device, job.weighs_dislikes)
         size = job.interactions.n_users, job.interactions.n_items, len(job.interactions)
         self.work = step_work(*size, job.settings.batch_size, job.encoder.dim)
 
@@ -57,10 +56,10 @@ class FullTrainer(ModuleTrainer):
         """The users of each step."""
         return self.blocks.epoch(self.job.settings.seed, epoch, self.job.settings.batch_size)
 
-    def train_step(self, users: Tensor, key: int) -> RowLosses:
-        """Score, differentiate, update."""
+    def train_step(self, users: Tensor, key: int, places: Tensor | None = None) -> RowLosses:
+        """Score, differentiate, update; `places` are the users' rows of the model, if they are others."""
+        places = users if places is None else places
         selection = self.blocks.select(users, key)
-        places = self.places(users)
         user_vectors, item_vectors = self.model(places, selection.needed)  # [B, d], [n_items or fewer, d]
         scored = self.blocks.scored(selection, user_vectors.detach(), item_vectors.detach())
         share = torch.full_like(scored.block.pos, 1 / len(scored.items))
@@ -68,10 +67,6 @@ class FullTrainer(ModuleTrainer):
             return self.update(user_vectors, item_vectors, scored, share, places)
         found = self.update(user_vectors, item_vectors, scored, share * selection.weights, places)
         return found._replace(loss=found.loss * selection.weights)
-
-    def places(self, users: Tensor) -> Tensor:
-        """The rows of the model that these users have."""
-        return users
 
     def update(
         self, user_vectors: Tensor, item_vectors: Tensor, scored: ScoredBlock, share: Tensor, places: Tensor

@@ -1,4 +1,4 @@
-"""The readable PyTorch loop with drawn items: the specification that every fused engine is proved against."""
+"""The readable PyTorch loops, for every job: the specification that every fused engine is proved against."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ import torch.nn.functional as F  # noqa: N812, the name everybody uses
 from torch import Tensor
 
 from truepair.losses import Rows
+from truepair.sampling import Draws, Full
+from truepair.sampling.batch import epoch_batches
 from truepair.training.dislikes import draws_of, weights_at
 from truepair.training.job import Job
 from truepair.training.module_trainer import ModuleTrainer, l2_penalty
+from truepair.training.trainer import Engine
 
 
 class ReferenceTrainer(ModuleTrainer):
@@ -20,7 +23,7 @@ class ReferenceTrainer(ModuleTrainer):
 
     def __init__(self, job: Job) -> None:
         super().__init__(job)
-        self.draws = draws_of(job.interactions, job.sampler, self.device, anchors=job.anchors)
+        self.draws = draws_of(job, self.device)
         self.n_anchors, self.n_saturated_users = len(self.draws.anchors), self.draws.n_saturated_users
         self.weights = weights_at(self.draws, job.anchor_weights)
         self.steps = math.ceil(self.n_anchors / job.settings.batch_size)
@@ -46,3 +49,90 @@ class ReferenceTrainer(ModuleTrainer):
         )
         self.descend(rows.loss.mean() + penalty)
         return rows
+
+
+class FullReferenceTrainer(ModuleTrainer):
+    """With the sampler `Full`, by its definition: a user's anchors with all own items and all others."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(job)
+        data, free = job.interactions, job.n_comparable > 0  # [n_users]
+        chosen = free[data.users] if job.anchors is None else free[data.users] & job.anchors
+        self.known_mask = Draws(data, job.sampler, self.device).known_mask
+        self.anchors = Draws(data.take(chosen), job.sampler, self.device)
+        self.negatives = None if job.negatives is None else torch.tensor(job.negatives, device=self.device)
+        self.users = torch.unique(self.anchors.users)
+        self.n_anchors = int(chosen.sum())
+        self.n_saturated_users = int(((data.user_counts > 0) & ~free).sum())
+        self.weights = job.loss.item_weights((data.n_users, data.n_items), self.device)
+        weights = job.anchor_weights
+        chosen_weights = None if weights is None else torch.from_numpy(weights[chosen]).to(self.device)
+        self.anchor_weights = chosen_weights  # in the order of `anchors`
+        self.dislikes = None
+        if data.dislikes is not None:
+            self.dislikes = Draws(data.dislikes, job.sampler, self.device).known_mask
+        self.steps = math.ceil(len(self.users) / job.settings.batch_size)
+
+    def batches(self, epoch: int) -> Iterator[Tensor]:
+        """The users of each step."""
+        return epoch_batches(self.users, self.job.settings.seed, epoch, self.job.settings.batch_size)
+
+    def train_step(self, users: Tensor, key: int) -> Rows:
+        """Score, differentiate, update."""
+        user_vectors, items = self.model(users)
+        anchors = self.anchors.known_mask(users)  # [B, n_items]
+        unlabelled = ~self.known_mask(users) if self.negatives is None else self.negatives[users]
+        disliked = torch.zeros_like(unlabelled) if self.dislikes is None else self.dislikes(users)
+        scores = user_vectors @ items.T
+        each = [self.rows_of(*row) for row in zip(users, scores, anchors, unlabelled, disliked, strict=True)]
+        clamped = [rows.clamped for rows in each if rows.clamped is not None]
+        rows = Rows(torch.cat([rows.loss for rows in each]), torch.cat(clamped) if clamped else None)
+        counts = anchors.sum(dim=1)
+        n_anchors = counts.sum()
+        if self.anchor_weights is not None:
+            weights = [self.anchor_weights[first:last] for first, last in self.bounds_of(users)]
+            rows = rows._replace(loss=rows.loss * torch.cat(weights))
+            counts = torch.stack([each.sum() for each in weights])
+        penalty = l2_penalty(self.model, self.job.settings, users, counts, n_entries=n_anchors)
+        self.descend(rows.loss.mean() + penalty)
+        return rows
+
+    def bounds_of(self, users: Tensor) -> list[tuple[int, int]]:
+        """Where the anchors of each user begin and end."""
+        indptr = self.anchors.indptr
+        return list(zip(indptr[users].tolist(), indptr[users + 1].tolist(), strict=True))
+
+    def rows_of(
+        self, user: Tensor, scores: Tensor, anchors: Tensor, unlabelled: Tensor, disliked: Tensor
+    ) -> Rows:
+        """The user's anchors as data entries with M and N as large as they can be.
+
+        A disliked item is `dislike_weight` of the N, which is why that must be a whole number here.
+        """
+        loss, own = self.job.loss, scores[anchors]
+        times = torch.where(disliked, int(self.job.settings.dislike_weight), 1)
+        columns = torch.repeat_interleave(unlabelled.nonzero()[:, 0], times[unlabelled])
+        others = scores[columns]
+        if self.weights is not None:
+            log_weights = self.weights(user[None], None)[0].masked_fill(disliked, 0.0)[columns]
+            return Rows(
+                loss.weighted(own, others.expand(len(own), -1), log_weights.expand(len(own), -1)), None
+            )
+        extra = own.expand(len(own), -1) if loss.uses_extra else own.new_zeros(len(own), 0)
+        return loss.rows(own, extra, others.expand(len(own), -1), user.expand(len(own)))
+
+
+def _start(job: Job) -> FullReferenceTrainer | ReferenceTrainer:
+    return FullReferenceTrainer(job) if isinstance(job.sampler, Full) else ReferenceTrainer(job)
+
+
+def _lacks(job: Job) -> str | None:
+    if isinstance(job.sampler, Full) and job.sampler.columns_of(job.interactions.n_items) is not None:
+        return "it compares with the whole catalogue, and cannot draw columns of it."
+    whole = job.settings.dislike_weight == int(job.settings.dislike_weight)
+    if isinstance(job.sampler, Full) and job.interactions.disliked is not None and not whole:
+        return "it counts a disliked item a whole number of times; it has dislike_weight=1, 2, …."
+    return None
+
+
+REFERENCE = Engine(start=_start, lacks=_lacks)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
-from truepair.tuning.domains import EDGE, Choice, Domain, Powers, Range, domain_of
+from truepair.search.domains import EDGE, Choice, Domain, Powers, Range, domain_of
 from truepair_lab.lines import Lines, TrialLine
 from truepair_lab.markdown import duration, plain, short
 from truepair_lab.paper.presets import DATA, ENCODERS, METHODS, NO_ENCODER, REFERENCES

@@ -20,7 +20,7 @@ from truepair.recommender.estimator import Recommender
 from truepair.sampling import Matrices
 from truepair.storage.atomic import atomic_write
 from truepair.training import FitResult, Job, fit_many
-from truepair.training.many import groups_of
+from truepair.training.fitting import groups_of
 from truepair.training.result import EpochState
 from truepair_lab.lines import Key, RunLine, append_line, digest, read_lines
 from truepair_lab.paper.baselines import device_name, solved

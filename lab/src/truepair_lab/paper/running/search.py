@@ -10,16 +10,10 @@ from typing import Any
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError, check_choice
 from truepair.evaluation import Validation
-from truepair.tuning import (
-    Asked,
-    Choice,
-    Powers,
-    Range,
-    Runner,
-    Trial,
-    When,
-    training_runner,
-)
+from truepair.search.domains import Choice, Powers, Range, When
+from truepair.search.runner import TrainingRunner
+from truepair.search.running import Runner
+from truepair.search.trials import Asked, Trial
 from truepair_lab.lines import TrialLine
 from truepair_lab.paper.baselines import device_name, solved
 from truepair_lab.paper.presets import (
@@ -175,7 +169,7 @@ def _runner(material: Material, encoder: str, method: str) -> Runner:
     fixed = fixed_of(material.data, encoder, method)
     if encoder == NO_ENCODER:
         return PointRunner(method, fixed, train, Validation(valid, train, CHOOSE_BY, cold="model"))
-    return training_runner(fixed, train, valid, CHOOSE_BY)
+    return TrainingRunner(fixed, train, valid, CHOOSE_BY)
 
 
 class PointRunner:

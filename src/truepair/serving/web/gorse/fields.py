@@ -19,6 +19,7 @@ from truepair.serving.events.reading import Feedback
 from truepair.serving.events.records import ItemRecord, UserRecord
 from truepair.serving.id_texts import IdTexts
 from truepair.serving.web.bodies import Id
+from truepair.storage.types import Json
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _NO_TIME = "0001-01-01T00:00:00Z"  # as Gorse prints a time that is not there
@@ -31,7 +32,7 @@ def now() -> int:
     return int(time.time() * 1e6)
 
 
-def _json_value(value: Any) -> Any:
+def _json_value(value: object) -> object:
     json.dumps(value, allow_nan=False)  # raises a ValueError for a number above all floats
     return value
 
@@ -46,7 +47,7 @@ class _Fields(BaseModel):
 
     model_config = ConfigDict(strict=True)
 
-    def given(self) -> dict[str, Any]:
+    def given(self) -> Json:
         """The fields of a record that have a value."""
         names = {"IsHidden": "hidden", "Categories": "categories", "Labels": "labels", "Comment": "comment"}
         found = {field: getattr(self, name, None) for name, field in names.items()}
@@ -113,7 +114,7 @@ class FeedbackBody(_Fields):
 # --- queries ---------------------------------------------------------------------------------------------
 
 
-def _default(number: int) -> Callable[[Any], Any]:
+def _default(number: int) -> Callable[[object], object]:
     return lambda text: number if text == "" else text
 
 
@@ -207,7 +208,7 @@ class FeedbackPage(_Page):
     Feedback: list[FeedbackBody]
 
 
-def item_json(record: ItemRecord) -> dict[str, Any]:
+def item_json(record: ItemRecord) -> Json:
     """An item as Gorse prints it."""
     return {
         "ItemId": record.item,
@@ -219,12 +220,12 @@ def item_json(record: ItemRecord) -> dict[str, Any]:
     }
 
 
-def user_json(record: UserRecord) -> dict[str, Any]:
+def user_json(record: UserRecord) -> Json:
     """A user as Gorse prints it."""
     return {"UserId": record.user, "Labels": record.labels, "Comment": record.comment}
 
 
-def feedback_json(found: Feedback) -> dict[str, Any]:
+def feedback_json(found: Feedback) -> Json:
     """A feedback as Gorse prints it."""
     return {
         "FeedbackType": found.kind,

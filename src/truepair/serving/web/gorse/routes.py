@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, Protocol, TypeVar
 
 import pyarrow as pa
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from truepair.errors import InputError, NoItemLeftError, StorageError
+from truepair.errors import InputError, NoItemLeftError, StorageError, check_whole
 from truepair.serving.events.event import Event, Kinds
-from truepair.serving.events.reading import StoreReader
-from truepair.serving.events.records import ItemRecord
+from truepair.serving.events.reading import Feedback, StoreReader
+from truepair.serving.events.records import ItemRecord, UserRecord
 from truepair.serving.events.writing import StoreWriter
 from truepair.serving.limits import Limits
 from truepair.serving.lists.micro_batching import MicroBatcher
@@ -21,11 +21,14 @@ from truepair.serving.lists.served_model import ListRequest, PlainList, ServedMo
 from truepair.serving.refusals import RefusalError
 from truepair.serving.web.gorse import fields
 from truepair.serving.web.gorse.fields import FeedbackBody, ItemBody, N, Offset, Score, UserBody
-from truepair.serving.web.metrics import Metrics
+from truepair.serving.web.monitoring import Metrics
 from truepair.serving.web.routing import CheckedRouter, Gate, in_thread, json_response
 from truepair.serving.web.tokens import Tokens, credentials
+from truepair.storage.types import Json
 
 Scored = Sequence[tuple[str, float]]
+Body = TypeVar("Body")
+Record = TypeVar("Record", ItemRecord, UserRecord, Feedback)
 _FEEDBACK = {"FeedbackType": "like", "UserId": "USER", "ItemId": "ITEM", "Timestamp": "2024-05-31T12:00:00Z"}
 _ITEM = {"ItemId": "ITEM", "Categories": ["new"], "Labels": {"title": "A title"}}
 _USER = {"UserId": "USER", "Labels": {"age": 30}}
@@ -184,7 +187,7 @@ class Gorse:
         liked = [item for item, weight in weights.items() if weight > 0]
         disliked = [item for item, weight in weights.items() if weight < 0]
         seen = {event.item for event in found}
-        options: dict[str, Any] = {"exclude_items": sorted(seen & set(served.items.codes))}
+        options: Json = {"exclude_items": sorted(seen & set(served.items.codes))}
         if category:
             options = {"only_items": sorted(await in_thread(self._listed_in, served, [category]) - seen)}
         return _scores((await self._listed(end, served.session, liked, disliked, **options))[offset:end])
@@ -232,7 +235,7 @@ class Gorse:
 
     async def items(self, cursor: str = "", n: N = 10, q: str = "") -> Response:
         """Items, page by page; with `q`, those that have this text."""
-        after, n = fields.from_cursor(cursor), self.service.gate.whole("n", n, "items", 0)
+        after, n = fields.from_cursor(cursor), check_whole("n", n, 0, self.service.limits.items)
         text = q[: self.service.limits.text_length]
         found = await in_thread(self.service.reader.items, after, n, text)
         return _page("Items", found, n, fields.item_json, lambda one: one.item)
@@ -243,7 +246,7 @@ class Gorse:
 
     async def _item(self, item: str) -> ItemRecord:
         item = self.service.served.items.text(item)
-        found: ItemRecord | None = await in_thread(self.service.reader.item, item)
+        found = await in_thread(self.service.reader.item, item)
         if found is None:
             raise _not_found("item", item)
         return found
@@ -253,7 +256,7 @@ class Gorse:
         return await self._patch_item(self.service.served.items.text(item), **body.given())
 
     async def _patch_item(self, item: str, **changes: Any) -> Response:
-        if not await in_thread(partial(self.service.store.patch_item, item, **changes)):
+        if not await in_thread(self.service.store.patch_item, item, **changes):
             raise _not_found("item", item)
         return _done(1)
 
@@ -265,16 +268,14 @@ class Gorse:
     async def put_category(self, item: str, category: str) -> Response:
         """Add a category to an item."""
         record = await self._item(item)
-        return await self._patch_item(
-            record.item, categories=tuple(dict.fromkeys([*record.categories, category]))
-        )
+        categories = dict.fromkeys([*record.categories, category])
+        return await self._patch_item(record.item, categories=tuple(categories))
 
     async def delete_category(self, item: str, category: str) -> Response:
         """Remove a category from an item."""
         record = await self._item(item)
-        return await self._patch_item(
-            record.item, categories=tuple(one for one in record.categories if one != category)
-        )
+        categories = (one for one in record.categories if one != category)
+        return await self._patch_item(record.item, categories=tuple(categories))
 
     # --- users -------------------------------------------------------------------------------------------
 
@@ -291,7 +292,7 @@ class Gorse:
 
     async def users(self, cursor: str = "", n: N = 10) -> Response:
         """Users, page by page."""
-        after, n = fields.from_cursor(cursor), self.service.gate.whole("n", n, "items", 0)
+        after, n = fields.from_cursor(cursor), check_whole("n", n, 0, self.service.limits.items)
         found = await in_thread(self.service.reader.users, after, n)
         return _page("Users", found, n, fields.user_json, lambda one: one.user)
 
@@ -306,7 +307,7 @@ class Gorse:
     async def patch_user(self, user: str, body: fields.UserPatch) -> Response:
         """Change some fields of a user."""
         user = self.service.served.users.text(user)
-        if not await in_thread(partial(self.service.store.patch_user, user, **body.given())):
+        if not await in_thread(self.service.store.patch_user, user, **body.given()):
             raise _not_found("user", user)
         return _done(1)
 
@@ -338,15 +339,11 @@ class Gorse:
 
     async def feedback(self, kind: str = "", cursor: str = "", n: N = 10) -> Response:
         """Feedback, of one type or of all, page by page."""
-        after, n = fields.from_cursor(cursor) or "0", self.service.gate.whole("n", n, "items", 0)
+        after, n = fields.from_cursor(cursor) or "0", check_whole("n", n, 0, self.service.limits.items)
         if not after.isdecimal():
             raise InputError("the cursor does not belong to a list of feedback; start without one.")
-        found = await in_thread(
-            partial(
-                self.service.reader.feedback,
-                kind=kind or None, until=fields.now(), after=int(after), limit=n,
-            )
-        )  # fmt: skip
+        ask, until = self.service.reader.feedback, fields.now()
+        found = await in_thread(ask, kind=kind or None, until=until, after=int(after), limit=n)
         return _page("Feedback", found, n, fields.feedback_json, lambda one: str(one.number))
 
     async def found_feedback(self, user: str = "", item: str = "", kind: str = "") -> Response:
@@ -360,17 +357,16 @@ class Gorse:
             raise RefusalError(404, "there is no such feedback; check the type, the user and the item.")
         return json_response(found[0])
 
-    async def _found(self, user: str, item: str, kind: str) -> list[dict[str, Any]]:
-        ask, limit = self.service.reader.feedback, self.service.limits.items
-        found = await in_thread(
-            partial(ask, *self._ids(user, item), kind or None, until=fields.now(), limit=limit)
-        )
+    async def _found(self, user: str, item: str, kind: str) -> list[Json]:
+        ask, limit, ids = self.service.reader.feedback, self.service.limits.items, self._ids(user, item)
+        found = await in_thread(ask, *ids, kind or None, until=fields.now(), limit=limit)
         return [fields.feedback_json(one) for one in found]
 
     async def delete_feedback(self, user: str, item: str, kind: str = "") -> Response:
         """Delete the feedback of a user with an item, of one type or of all."""
-        store = self.service.store
-        return _done(await in_thread(store.delete_feedback, *self._ids(user, item), kind or None))
+        served, delete = self.service.served, self.service.store.delete_feedback
+        ids = served.users.text(user), served.items.text(item)
+        return _done(await in_thread(delete, *ids, kind or None))
 
     def _ids(self, user: str, item: str) -> tuple[str | None, str | None]:
         served = self.service.served
@@ -391,11 +387,11 @@ class Gorse:
             return _health(False)
 
     def _end(self, n: int, offset: int) -> int:
-        whole = self.service.gate.whole
-        return whole("n", n, low=0) + whole("offset", offset, low=0)
+        most = self.service.limits.k
+        return check_whole("n", n, 0, most) + check_whole("offset", offset, 0, most)
 
     @staticmethod
-    def _few(body: list[Any], most: int) -> list[Any]:
+    def _few(body: list[Body], most: int) -> list[Body]:
         if len(body) > most:
             raise InputError(f"the body has {len(body):,} objects; at most {most:,} are allowed.")
         return body
@@ -407,7 +403,7 @@ def _pairs(table: pa.Table, name: str) -> Scored:
 
 
 def _page(
-    name: str, found: list[Any], n: int, shown: Callable[[Any], dict[str, Any]], key: Callable[[Any], str]
+    name: str, found: list[Record], n: int, shown: Callable[[Record], Json], key: Callable[[Record], str]
 ) -> Response:
     cursor = fields.cursor_of(key(found[-1])) if n and len(found) == n else ""
     return json_response({"Cursor": cursor, name: [shown(one) for one in found]})

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy.typing as npt
-
-from truepair.training.sampled.cpu.arithmetic import Longs, compiled
+from truepair.storage.types import Array
+from truepair.training.sampled.cpu.arithmetic import Longs, without_lock
 
 
-def _without_lock(function: Any) -> Any:
-    return compiled(function, nogil=True)
-
-
-@_without_lock
-def gather(
-    column: npt.NDArray[Any], users: Longs, firsts: Longs, lengths: Longs, found: npt.NDArray[Any]
-) -> None:
+@without_lock
+def gather(column: Array, users: Longs, firsts: Longs, lengths: Longs, found: Array) -> None:
     """The values of these users, one user after the other."""
     place = 0
     for k in range(len(users)):

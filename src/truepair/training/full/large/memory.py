@@ -37,7 +37,7 @@ def needs(job: Job, many: bool, streamed: bool) -> Needs:
     users, items = (n * size.dim * FLOAT for n in (size.n_users, size.n_items))
     host = 2 * (users + items)  # the first vectors, then the result
     if many and size.state == "host":
-        host += STATES[size.optimizer] * _power_of_two(users)  # as PyTorch allocates pinned memory
+        host += STATES[size.optimizer] * (1 << (users - 1).bit_length())  # PyTorch pins powers of two
     return Needs(size.alone_bytes(many, streamed), host)
 
 
@@ -67,7 +67,3 @@ def remedy(job: Job, many: bool, streamed: bool, place: torch.device, free: int)
             if needs(other, many, streamed)[place.type == "cpu"] <= free:
                 return f"set optimizer_state={state!r}, or lower dim"
     return "lower dim or batch_size, set columns of the sampler, or use several devices (torchrun)"
-
-
-def _power_of_two(n: int) -> int:
-    return 1 << max(n - 1, 0).bit_length()

@@ -7,84 +7,75 @@ with all pairs on the device.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, NamedTuple
+from itertools import islice
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 from truepair.distributed.cost import MANY_PAIRS
 from truepair.models.factor_matrices import free_bytes
 from truepair.storage.compiled_code import announce_compilation
-from truepair.training.full.large.prefetch import prefetch
+from truepair.storage.types import Array
 from truepair.training.full.scoring import Blocks
 
+T = TypeVar("T")
 DEPTH = 4  # blocks that are ready
 _SHARE = 4  # pairs that need more than a 4th of the device's free memory are streamed
 _CODE = 8  # bytes of an item on the device
 
 
-Gather = Callable[[npt.NDArray[Any]], None]  # writes a block's values into an array
+Gather = Callable[[Array], None]  # writes a block's values into an array
 Arrived = Callable[[], Tensor]  # waits for them on the device
-Copies = Callable[[int, npt.NDArray[Any], Gather], Arrived]
+Copies = Callable[[int, Array, Gather], Arrived]
 
 
 def is_streamed(data: Interactions, device: torch.device) -> bool:
     """Whether the pairs stay in main memory or in their files."""
-    if is_mapped(data.items) and len(data) >= MANY_PAIRS:
+    if len(data) >= MANY_PAIRS and is_mapped(data.items):
         return True
-    if device.type == "cpu":
-        return False
-    free = free_bytes(device)
+    free = None if device.type == "cpu" else free_bytes(device)
     return free is not None and len(data) * _CODE > free // _SHARE
 
 
-def is_mapped(array: npt.NDArray[Any]) -> bool:
+def is_mapped(array: object) -> bool:
     """Whether an array is part of a mapped file."""
-    each: Any = array
-    while each is not None and not isinstance(each, np.memmap):
-        each = getattr(each, "base", None)
-    return each is not None
-
-
-class Ready(NamedTuple):
-    """The anchors of a block, on the device."""
-
-    users: Tensor  # [B]
-    items: Tensor  # [A]
-    weights: Tensor | None  # [A]
+    while array is not None and not isinstance(array, np.memmap):
+        array = getattr(array, "base", None)
+    return array is not None
 
 
 class StreamedBlocks(Blocks):
     """`Blocks` without the pairs; those of a block are there when its turn comes."""
 
-    current: Ready | None = None
+    current: tuple[Tensor, list[Tensor]] | None = (
+        None  # the users of the block, what they have of each column
+    )
 
     def keep_pairs(self, data: Interactions, weights: npt.NDArray[np.float32] | None) -> None:
         """Keep the arrays as they are."""
-        self.columns = [data.items] + ([] if weights is None else [weights])
-        self.firsts, self.lengths = np.asarray(data.indptr), np.asarray(data.user_counts)
-        self.has_weights = weights is not None
         from truepair.training.full.large.gather import gather  # imports Numba
 
         announce_compilation([gather])
-        self.gather = gather
+        self.columns: list[Array] = [data.items] + ([] if weights is None else [weights])
+        self.firsts, self.lengths, self.gather = np.asarray(data.indptr), np.asarray(data.user_counts), gather
 
     def epoch(self, seed: int, epoch: int, batch_size: int) -> Generator[Tensor]:
         """All users who have anchors once, in the order of (seed, epoch), in pieces."""
         blocks = list(super().epoch(seed, epoch, batch_size))
         on_host = torch.split(torch.cat(blocks).cpu(), batch_size) if blocks else ()
-        copies = _copies(self.device, len(self.columns))
-        made = (self.gathered(users.numpy(), copies) for users in on_host)
-        streamed = prefetch(made, DEPTH)
+        copies = self.copies()
+        streamed = prefetch((self.gathered(users, copies) for users in on_host), DEPTH)
         try:
-            for users, arrays in zip(blocks, streamed, strict=True):
-                self.current = self.ready(users, arrays)
+            for users, columns in zip(blocks, streamed, strict=True):
+                self.current = users, [arrived() for arrived in columns]
                 yield users
         finally:
             self.current = None
@@ -92,35 +83,31 @@ class StreamedBlocks(Blocks):
 
     def anchors(self, users: Tensor, rows: Tensor, starts: Tensor) -> tuple[Tensor, Tensor | None]:
         """The items and weights of a block's anchors. [A]"""
-        if self.current is None or self.current.users is not users:  # not a block of this epoch
-            made = self.gathered(users.cpu().numpy(), _copies(self.device, len(self.columns)))
-            return self.ready(users, made)[1:]
-        return self.current.items, self.current.weights
+        if self.current is None or self.current[0] is not users:  # not a block of this epoch
+            found = [arrived() for arrived in self.gathered(users.cpu(), self.copies())]
+        else:
+            found = self.current[1]
+        return found[0].long(), found[1] if len(found) == 2 else None
 
-    def gathered(self, users: Codes, copies: list[Copies]) -> list[Arrived]:
+    def copies(self) -> list[Copies]:
+        """For each column, what brings its values to the device."""
+        return [_CudaCopies(self.device) if self.device.type == "cuda" else _copied for _ in self.columns]
+
+    def gathered(self, users: Tensor, copies: list[Copies]) -> list[Arrived]:
         """What the users of a block have, on its way to the device."""
-        counts = self.lengths[users]
+        rows = users.numpy()
+        total = int(self.lengths[rows].sum())
         return [
-            copy(int(counts.sum()), column, partial(self.gather, column, users, self.firsts, self.lengths))
+            copy(total, column, partial(self.gather, column, rows, self.firsts, self.lengths))
             for column, copy in zip(self.columns, copies, strict=True)
         ]
 
-    def ready(self, users: Tensor, arrays: list[Arrived]) -> Ready:
-        """The block, once its copies have arrived."""
-        tensors = [arrived() for arrived in arrays]
-        return Ready(users, tensors[0].long(), tensors[1] if self.has_weights else None)
 
-
-def _copies(device: torch.device, n: int) -> list[Copies]:
-    return [_CudaCopies(device) if device.type == "cuda" else _copied for _ in range(n)]
-
-
-def _copied(total: int, column: npt.NDArray[Any], gather: Gather) -> Arrived:
+def _copied(total: int, column: Array, gather: Gather) -> Arrived:
     """A block's values in a tensor of their own."""
     values = np.empty(total, column.dtype)
     gather(values)
-    found = torch.from_numpy(values)
-    return lambda: found
+    return partial(torch.from_numpy, values)
 
 
 class _CudaCopies:
@@ -132,7 +119,7 @@ class _CudaCopies:
         self.buffers: list[Tensor | None] = [None] * 2
         self.copied = [torch.cuda.Event() for _ in range(2)]  # type: ignore[no-untyped-call]
 
-    def __call__(self, total: int, column: npt.NDArray[Any], gather: Gather) -> Arrived:
+    def __call__(self, total: int, column: Array, gather: Gather) -> Arrived:
         turn = self.turn = (self.turn + 1) % len(self.buffers)
         event, buffer = self.copied[turn], self.buffers[turn]
         event.synchronize()  # the copy before the last has left the buffer
@@ -153,3 +140,27 @@ class _CudaCopies:
             return found
 
         return wait
+
+
+# --- prefetching ---------------------------------------------------------------------------------------
+
+
+def prefetch(values: Iterable[T], depth: int) -> Generator[T]:
+    """The values, of which a thread makes up to `depth` more than were used, and one on top.
+
+    An error of the thread is raised here, in the place of its value. The thread ends with the iterator.
+    """
+    source = iter(values)
+    pool = ThreadPoolExecutor(1, thread_name_prefix="truepair-prefetch")
+    try:
+        made = deque(pool.submit(_next_of, source) for _ in range(depth + 1))
+        while value := made.popleft().result():
+            made.append(pool.submit(_next_of, source))
+            yield value[0]
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _next_of(values: Iterator[T]) -> list[T]:
+    """The next value; nothing at the end."""
+    return list(islice(values, 1))

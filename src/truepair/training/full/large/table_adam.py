@@ -1,9 +1,15 @@
 """Adam for a table of many rows in PyTorch, of which a step uses few: the definition, and where states are.
 
-As `row_adam`, which is compiled for the CPU: a row makes the steps that it missed when it is used again, and
-when the epoch ends. On CUDA `gpu_table_adam` has the same two functions as kernels. Adam's two means of each
-number are kept in float32 on the device, in bfloat16 on the device, or in float32 in main memory, which the
-kernels read and write in place over the bus: a row is used once an epoch.
+Adam moves every parameter in every step, also those without a gradient: by what is left of their mean
+gradient, and by weight decay. Here a row is left as it is until it is used again, or until the epoch ends,
+and then makes the steps that it missed. Without weight decay what is left of the mean gradient fades by a
+tenth a step; as soon as it can no longer change a number of the row, the rest of the steps only scale the two
+means. So the result is that of Adam itself, up to rounding.
+
+The two functions of a step are here in PyTorch, compiled for the CPU in `row_adam`, and as kernels for CUDA
+in `gpu_table_adam`. Adam's two means of each number are kept in float32 on the device, in bfloat16 on the
+device, or in float32 in main memory, which the kernels read and write in place over the bus: a row is used
+once an epoch.
 """
 
 from __future__ import annotations
@@ -11,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -37,17 +44,16 @@ class Course(NamedTuple):
     root_powers: Tensor  # [steps + 1], √β₂^k
 
     @staticmethod
-    def of(rate: float, before: int, steps: int, device: torch.device) -> Course:
+    def of(rate: float, before: int, steps: int, device: torch.device, precision: torch.dtype) -> Course:
         """That of `steps` steps at this learning rate, after `before` others."""
-        counts = before + torch.arange(1, steps + 1, dtype=torch.float64)
-        powers = torch.arange(steps + 1, dtype=torch.float64)
+        counts, powers = before + np.arange(1.0, steps + 1), np.arange(steps + 1.0)
         found = (
             rate / (1 - BETAS[0] ** counts),
-            1 / (1 - BETAS[1] ** counts).sqrt(),
+            1 / np.sqrt(1 - BETAS[1] ** counts),
             BETAS[0] ** powers,
             BETAS[1] ** (powers / 2),
         )
-        return Course(*(numbers.float().to(device) for numbers in found))
+        return Course(*(torch.from_numpy(numbers).to(device, precision) for numbers in found))
 
 
 CatchUp = Callable[[Means, Tensor | None, int, Course, float], None]
@@ -63,14 +69,15 @@ class TableAdam:
         decay: float,
         state: str = "device",
         functions: tuple[CatchUp, Update] | None = None,
+        precision: torch.dtype = torch.float32,
     ) -> None:
-        """`functions` compute the steps; None: those of PyTorch."""
-        self.weights, self.decay = weights, decay
+        """`functions` compute the steps, from factors of this precision; None: those of PyTorch."""
+        self.weights, self.decay, self.precision = weights, decay, precision
         first, second = (_zeros(weights, state) for _ in range(2))
         made = torch.zeros(len(weights), dtype=torch.int32, device=weights.device)
         self.means = Means(weights, first, second, made)
         self.steps = 0  # made in all
-        self.course = Course.of(0.0, 0, 0, weights.device)
+        self.start_epoch(0.0, 0)
         self.catch_up, self.move = (catch_up, update) if functions is None else functions
 
     @property
@@ -91,7 +98,7 @@ class TableAdam:
 
     def start_epoch(self, rate: float, steps: int) -> None:
         """An epoch with this learning rate and so many steps begins."""
-        self.course = Course.of(rate, self.steps, steps, self.weights.device)
+        self.course = Course.of(rate, self.steps, steps, self.weights.device, self.precision)
         self.means.made.zero_()
 
     def rows(self, rows: Tensor, step: int) -> Tensor:
@@ -132,7 +139,7 @@ def catch_up(means: Means, rows: Tensor | None, step: int, course: Course, decay
 
 
 def _make_up(means: Means, rows: Tensor, begin: Tensor, step: int, course: Course, decay: float) -> None:
-    w, m, v = (each[_places(each, rows)].to(means.weights.device).float() for each in means[:3])
+    w, m, v = _taken(means, rows)
     missed = step - begin  # [rows]
     roots = v.sqrt()
     k, most, changing = 0, int(missed.max()), True
@@ -161,7 +168,7 @@ def _make_up(means: Means, rows: Tensor, begin: Tensor, step: int, course: Cours
 
 def update(means: Means, rows: Tensor, gradient: Tensor, step: int, course: Course, decay: float) -> None:
     """A step of each row by its gradient."""
-    w, m, v = (each[_places(each, rows)].to(means.weights.device).float() for each in means[:3])
+    w, m, v = _taken(means, rows)
     g = gradient + decay * w
     m = BETAS[0] * m + (1 - BETAS[0]) * g
     v = BETAS[1] * v + (1 - BETAS[1]) * (g * g)
@@ -170,10 +177,11 @@ def update(means: Means, rows: Tensor, gradient: Tensor, step: int, course: Cour
     means.made[rows] = step + 1
 
 
+def _taken(means: Means, rows: Tensor) -> list[Tensor]:
+    """These rows of the weights and of the two means, in float32 on the device of the weights."""
+    return [each[rows.to(each.device)].to(means.weights.device).float() for each in means[:3]]
+
+
 def _put(means: Means, rows: Tensor, w: Tensor, m: Tensor, v: Tensor) -> None:
     for each, values in zip(means[:3], (w, m, v), strict=True):
-        each[_places(each, rows)] = values.to(each.device, each.dtype)
-
-
-def _places(table: Tensor, rows: Tensor) -> Tensor:
-    return rows.to(table.device)
+        each[rows.to(each.device)] = values.to(each.device, each.dtype)

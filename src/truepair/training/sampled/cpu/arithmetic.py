@@ -15,7 +15,8 @@ from truepair.storage.compiled_code import compiled_and_kept
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
 Index = int | np.int64  # a whole number in compiled code
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+Float = np.float32
+_Function = TypeVar("_Function", bound=Callable[..., object])
 
 
 def compiled(function: _Function, **options: Any) -> _Function:
@@ -33,6 +34,16 @@ def compiled(function: _Function, **options: Any) -> _Function:
 def inlined(function: _Function) -> _Function:
     """`compiled` into its callers: handing over tuples of arrays costs as much as a row does."""
     return compiled(function, forceinline=True)
+
+
+def without_lock(function: _Function) -> _Function:
+    """`compiled` to run without Python's lock: other threads go on meanwhile."""
+    return compiled(function, nogil=True)
+
+
+def parallel(function: _Function) -> _Function:
+    """`compiled` to run on Numba's threads, inside of `parallel_kernel`."""
+    return compiled(function, parallel=True)
 
 
 def exactly(function: _Function) -> _Function:

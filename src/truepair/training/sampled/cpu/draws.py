@@ -9,17 +9,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 from truepair.randomness import random_bits, stream_key
 from truepair.sampling import Draws, Sampler
 from truepair.training.sampled.cpu.arithmetic import Index, Ints, Longs, compiled, inlined, random_bits_at
+from truepair.training.sampled.cpu.memory import Space, Words
 from truepair.training.sampled.cpu.weighted_draws import WeightedTables, unlabelled_at, weighted_tables_of
-
-Words = npt.NDArray[np.uint64]
-HalfWords = npt.NDArray[np.uint32]
 
 FULL_BYTES = 8 << 20  # up to here every user's filter has a bit for every item: nothing is looked up
 BITS_PER_ITEM = 16  # of a user's filter, at least: so few items that the user does not have are looked up
@@ -80,7 +77,7 @@ def _no_weights(data: Interactions) -> WeightedTables:
     """WeightedTables of equal weights, of which no draw reads more than that they are equal."""
     nothing = np.empty(0, dtype=np.int64)
     indptr = data.indptr.astype(np.int64)
-    return WeightedTables(nothing, nothing, nothing, indptr, nothing, nothing, data.n_items + 1, True)
+    return WeightedTables(nothing, nothing, nothing, indptr, nothing, data.n_items + 1, True)
 
 
 def _draw_tables(data: Interactions, anchors: Codes | None, exact: WeightedTables) -> DrawTables:
@@ -146,61 +143,44 @@ def below(half_word: np.uint32, n: Index) -> Index:
 
 
 @inlined
-def draw_extra(
-    tables: DrawTables, user: Index, bits: HalfWords, first: Index, items: Ints, start: Index, m: Index
-) -> None:
-    """items[start : start + m] from the user's own items, with replacement."""
+def draw_extra(tables: DrawTables, space: Space, user: Index, bits: Index, start: Index, m: Index) -> None:
+    """space.items[start : start + m] from the user's own items, with replacement."""
     begin = tables.indptr[user]
     count = tables.indptr[user + 1] - begin
     for k in range(m):
-        items[start + k] = tables.items[begin + below(bits[first + k], count)]
+        space.items[start + k] = tables.items[begin + below(space.bits[bits + k], count)]
 
 
 @inlined
 def try_unlabelled(
-    tables: DrawTables,
-    user: Index,
-    bits: HalfWords,
-    first: Index,
-    items: Ints,
-    start: Index,
-    n: Index,
-    doubtful: Ints,
-    found: Index,
+    tables: DrawTables, space: Space, user: Index, bits: Index, start: Index, n: Index, found: Index
 ) -> Index:
-    """items[start : start + n] from all items, uniformly; places of those the user may have go to `doubtful`.
+    """space.items[start : start + n] from all items, uniformly; those the user may have are doubtful.
 
     Nothing here is decided by a branch that could be guessed wrong, so the rows of a block are read from
-    memory all at once. Gives how many places `doubtful` holds, `found` of which were there before.
+    memory all at once. Gives how many places `space.doubtful` holds, `found` of which were there before.
     """
     first_word = tables.filter_start[user]
     mask = 64 * (tables.filter_start[user + 1] - first_word) - 1
     for k in range(n):
-        item = below(bits[first + k], tables.n_items)
-        items[start + k] = item
-        doubtful[found] = start + k
+        item = below(space.bits[bits + k], tables.n_items)
+        space.items[start + k] = item
+        space.doubtful[found] = start + k
         found += np.int64(may_have(tables, first_word, mask, item))
     return found
 
 
 @inlined
 def settle_doubtful(
-    tables: DrawTables,
-    key: np.uint64,
-    first: np.uint64,
-    users: Ints,
-    items: Ints,
-    width: Index,
-    doubtful: Ints,
-    found: Index,
+    tables: DrawTables, space: Space, key: np.uint64, first: np.uint64, width: Index, found: Index
 ) -> None:
-    """Draw again what the user really has. Row b of the block is place `first` + b of the epoch."""
+    """Sample again what the user really has. Row b of the block is place `first` + b of the epoch."""
     for k in range(found):
-        place = np.int64(doubtful[k])
-        user = np.int64(users[np.uint32(place) // np.uint32(width)])
-        if tables.full or has(tables, user, items[place]):
+        place = np.int64(space.doubtful[k])
+        user = np.int64(space.users[np.uint32(place) // np.uint32(width)])
+        if tables.full or has(tables, user, space.items[place]):
             words = (first * np.uint64(width) + np.uint64(place)) * np.uint64(TRIES)
-            items[place] = draw_again(tables, user, key, words)
+            space.items[place] = draw_again(tables, user, key, words)
 
 
 @inlined

@@ -15,7 +15,6 @@ class WeightedTables(NamedTuple):
     passed: Longs  # [interactions + 1]
     ends: Longs  # [n_items]
     indptr: Longs  # [n_users + 1]
-    items: Longs  # [interactions]
     free: Longs  # [n_users]
     stride: int
     uniform: bool  # every weight is 1, so ends[i] = i + 1
@@ -28,7 +27,6 @@ def weighted_tables_of(draws: Draws) -> WeightedTables:
         passed=draws.passed.numpy(),
         ends=draws.ends.numpy(),
         indptr=draws.indptr.numpy(),
-        items=draws.items.numpy(),
         free=draws.free.numpy(),
         stride=draws.stride,
         uniform=draws.stride == draws.n_items + 1,

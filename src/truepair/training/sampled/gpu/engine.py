@@ -7,7 +7,7 @@ import importlib.util
 import torch
 
 from truepair.training.job import Job
-from truepair.training.sampled.plan import lacking, lacking_dislikes, next_power_of_two, plan_of
+from truepair.training.sampled.plan import lacking, lacking_data, next_power_of_two, plan_of
 from truepair.training.trainer import Engine, Trainer
 
 _MOST_NUMBERS = 32_768  # of a row's items, items x dimensions: they lie in registers
@@ -22,13 +22,11 @@ def _lacks(job: Job) -> str | None:
         return "it needs an NVIDIA GPU of compute capability 7.0 or later."
     if importlib.util.find_spec("triton") is None:
         return "it needs Triton, which comes with PyTorch's CUDA builds: pip install triton."
-    if job.anchors is not None:
-        return "it has no anchors: every interaction is one."
-    if lack := lacking(job.encoder, job.loss, job.sampler):
+    if lack := lacking(job.encoder, job.loss, job.sampler) or lacking_data(job):
         return lack
     if job.settings.optimizer != "adam":
         return f"it has no optimizer {job.settings.optimizer!r}; it has 'adam'."
-    return lacking_dislikes(job) or too_wide(job)
+    return too_wide(job)
 
 
 def too_wide(job: Job) -> str | None:

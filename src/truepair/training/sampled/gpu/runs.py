@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 import torch.nn.functional as F  # noqa: N812, the name everybody uses
 import triton
@@ -24,7 +25,7 @@ from truepair.sampling import Draws, Matrices
 from truepair.training.job import Job
 from truepair.training.sampled.gpu import in_batch, kernels
 from truepair.training.sampled.gpu.lightgcn import Hops
-from truepair.training.sampled.plan import next_power_of_two, plan_of, weights_of_anchors
+from truepair.training.sampled.plan import next_power_of_two, plan_of, prior_of, weights_of_anchors
 from truepair.training.trainer import EpochTotals
 
 _TABLE_BYTES = 1 << 30  # at most so much for the drawn entries of a part of an epoch
@@ -95,11 +96,10 @@ class GpuRuns:
             plan.run_numbers(job.settings.l2_users, job.settings.l2_items, job.settings.weight_decay)
             for plan, job in zip(self.plans, self.jobs, strict=True)
         ]
-        width = max(len(plan.tau) for plan in self.plans)
-        priors = [np.stack([np.broadcast_to(x, width) for x in xs]) for xs in (
-            [plan.tau for plan in self.plans], [plan.log_rest for plan in self.plans]
-        )]  # fmt: skip
-        tau, log_rest = (torch.from_numpy(prior).to(self.device) for prior in priors)
+        priors = [np.stack(prior_of(job.loss)) for job in self.jobs]  # [2, 1] or [2, n_users]
+        width = max(prior.shape[1] for prior in priors)
+        wide = np.stack([np.broadcast_to(prior, (2, width)) for prior in priors], axis=1)  # [2, runs, width]
+        tau, log_rest = torch.from_numpy(wide).to(self.device)
         return torch.tensor(rows, dtype=torch.float32, device=self.device), tau, log_rest
 
     def _tables(self) -> list[DrawTable]:
@@ -152,7 +152,7 @@ class GpuRuns:
 
     # --- one epoch -------------------------------------------------------------------------------------
 
-    def train(self, epochs: Sequence[int], rates: Sequence[float]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    def train(self, epochs: Sequence[int], rates: Sequence[float]) -> npt.NDArray[np.float64]:
         """One epoch of every run. Gives [runs, steps + 2]: loss sums, clamped rows, finite or not."""
         keys = [stream_key(job.settings.seed, e) for job, e in zip(self.jobs, epochs, strict=True)]
         self.epoch_parameters_cpu[0] = torch.from_numpy(np.array(keys, dtype=np.uint64).view(np.int64))
@@ -282,13 +282,13 @@ class GpuRuns:
             self.draws.popularity, plan.risk, self.shares, place, left, self.batch, table.entries,
             self.n_rows, self.n_users, self.losses.shape[1], self.tau.shape[1],
             table.first_step * self.batch + place,
-            PAIR=int(plan.pair), ROW=int(plan.row), RELATIVE=plan.relative, COSINE=plan.cosine,
+            PAIR=plan.pair, ROW=plan.row, RELATIVE=plan.relative, COSINE=plan.cosine,
             L2=self.has_l2, RAW=self.hops is None, M=plan.m, N=plan.n, POOL=plan.pool, K=slots,
             RANKED=bool(plan.risk), WEIGHTED=self.is_weighted, D=self.dim, DP=columns,
             num_warps=_warps(slots * columns), **self._overlap(early),
         )  # fmt: skip
 
-    def _overlap(self, early: bool) -> dict[str, Any]:
+    def _overlap(self, early: bool) -> dict[str, bool]:
         return {"PDL": True, "launch_pdl": True} if early else {"PDL": False}
 
     def _adam(self, table: DrawTable, step: int, place: int, left: int, spread: Tensor) -> None:
@@ -320,7 +320,7 @@ class GpuRuns:
             rows = self.weights[run] if self.hops is None else self.hops.whole(self.weights, run)
         users, items = rows[: self.n_users].clone(), rows[self.n_users :].clone()
         if self.plan.cosine:
-            return F.normalize(users) * self.plans[run].score_scale, F.normalize(items)
+            return F.normalize(users) * float(self.plans[run].score_scale), F.normalize(items)
         return users, items
 
 
@@ -344,7 +344,7 @@ class GpuTrainer:
         advance(self.steps)
         return totals
 
-    def totals(self, summary: np.ndarray[Any, np.dtype[np.float64]]) -> EpochTotals:
+    def totals(self, summary: npt.NDArray[np.float64]) -> EpochTotals:
         """This run's part of what `GpuRuns.train` gave."""
         mine = summary[self.run]
         self.finite = bool(mine[self.steps + 1])

@@ -1,0 +1,179 @@
+"""ReadOptions: the options of reading, shared by `read_interactions`, `prepare_interactions`, clusters."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, update_wrapper
+from typing import Concatenate, Literal, ParamSpec, TypeVar
+
+from truepair.data.columns import Column, Raw, find_columns
+from truepair.data.interactions import check_bounds
+from truepair.data.rows.pairs import DUPLICATES
+from truepair.data.rows.weighting import Weighting
+from truepair.data.sources.file_opening import expanded
+from truepair.data.sources.formats import FORMATS, open_path
+from truepair.data.sources.in_memory import memory_source
+from truepair.data.sources.sql import open_query
+from truepair.data.sources.sql_urls import find_database
+from truepair.errors import InputError, check_choice, check_number, check_whole, settle
+from truepair.storage.types import Ids, Source
+
+MISSING = ("error", "drop")
+"""Policies for rows with a missing value."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadOptions:
+    """The options of `read_interactions`, which describes them, checked."""
+
+    user: Column = None
+    item: Column = None
+    rating: Column = None
+    weight: Column = None
+    time: Column = None
+    chronological: bool = False
+    query: str | None = None
+    format: str | None = None
+    header: bool | None = None
+    encoding: str = "utf-8"
+    min_rating: float | None = None
+    duplicates: Literal["last", "first", "max", "strongest", "sum", "error"] | None = None
+    missing: Literal["error", "drop"] = "error"
+    core: int | tuple[int, int] | None = None
+    items: Ids = None
+    kind: Column = None
+    feedback: Mapping[str, float] | None = None
+    half_life: str | None = None
+    now: object = None
+    counts: str | None = None
+    dislikes: bool = False
+    max_disliked_rating: float | None = None
+
+    def __post_init__(self) -> None:
+        self.weighting  # noqa: B018, checks its options
+        check_choice("duplicates", self.policy, DUPLICATES)
+        check_choice("missing", self.missing, MISSING)
+        if self.min_rating is not None:
+            settle(self, min_rating=check_number("min_rating", self.min_rating))
+        check_bounds(self.min_rating, self.max_disliked_rating)
+        if self.cores is not None and self.items is not None:
+            raise InputError("core removes items, and items adds those that nobody has; use one of them.")
+        if self.feedback is None and self.kind is not None and self.kind is not False:
+            raise InputError(
+                f"kind = {self.kind!r} has no effect without feedback; leave it out, or add feedback."
+            )
+        if not isinstance(self.chronological, bool):
+            raise InputError(
+                f"chronological = {self.chronological!r:.60} is not allowed; pass True or False."
+            )
+        if self.chronological and self.half_life is not None:
+            raise InputError(
+                "half_life needs times, and chronological = True gives only an order; use one of them."
+            )
+        if self.header not in (None, True, False):
+            raise InputError(
+                f"header = {self.header!r} is not allowed; pass True, False, or None to detect it."
+            )
+        if self.format is not None:
+            check_choice("format", self.format, FORMATS)
+
+    @cached_property
+    def weighting(self) -> Weighting:
+        """What makes weights and dislikes."""
+        return Weighting(
+            self.half_life, self.now, self.feedback, self.counts, self.dislikes, self.max_disliked_rating
+        )
+
+    @property
+    def policy(self) -> str:
+        """The policy for repeated rows."""
+        return self.duplicates or ("last" if self.feedback is None else "strongest")
+
+    @property
+    def cores(self) -> tuple[int, int] | None:
+        """The least number of items of a user and of users of an item."""
+        if self.core is None:
+            return None
+        users, items = self.core if isinstance(self.core, tuple) and len(self.core) == 2 else [self.core] * 2
+        remedy = "Pass one number, or (least items per user, least users per item)."
+        return check_whole("core", users, 1, remedy=remedy), check_whole("core", items, 1, remedy=remedy)
+
+    @property
+    def _columns(self) -> dict[str, Column]:
+        roles = ("user", "item", "rating", "weight", "time", *(["kind"] if self.feedback is not None else []))
+        return {role: getattr(self, role) for role in roles}
+
+    def open(self, source: Source) -> Raw:
+        """The raw columns of the source; `close` them."""
+        is_text = isinstance(source, str | os.PathLike)
+        if is_text and (database := find_database(source)) is not None:
+            for name in ("format", "header", "encoding"):
+                if (value := getattr(self, name)) != getattr(ReadOptions, name):
+                    raise InputError(
+                        f"{name} = {value!r} works with files only, and {database.shown} is a database; "
+                        "leave it out."
+                    )
+            return open_query(database, self.query)
+        if self.query is not None:
+            what = source if is_text else f"a {type(source).__name__}"
+            raise InputError(
+                f"query needs a database, and the source is {what}; leave it out, or give a URL."
+            )
+        if not is_text:
+            return memory_source(source)
+        names = frozenset(column for column in self._columns.values() if isinstance(column, str))
+        return open_path(expanded(source), self.format, self.header, self.encoding, names)
+
+    def find_columns(self, raw: Raw) -> dict[str, int]:
+        """Role -> column position. An error if an option needs a column that is not there."""
+        at = find_columns(raw, self._columns)
+        needs = {"min_rating": "rating", "max_disliked_rating": "rating", "half_life": "time"}
+        needs |= {"dislikes": "weight"} if self.dislikes else {}
+        needs |= {"duplicates": "rating"} if self.policy == "max" else {}
+        needs |= {"counts": "weight"} if self.policy != "sum" else {}
+        for option, role in needs.items():
+            if (value := getattr(self, option)) is not None and role not in at:
+                shown = f"{value:g}" if role == "rating" and option != "duplicates" else repr(value)
+                raise InputError(
+                    f"{option} = {shown} needs a {role} column, and no column of {raw.source} is recognised "
+                    f"as one; its columns are {', '.join(map(repr, raw.names))}. "
+                    f"Pass {role}=<name or position>."
+                )
+        if self.chronological and "time" in at:
+            raise InputError(
+                f"chronological = True makes the order of rows the time, but {raw.source} has the time "
+                f"column {raw.names[at['time']]!r}; leave out chronological, or pass time=False."
+            )
+        if self.chronological and raw.order == "none":
+            raise InputError(
+                f"chronological = True: {raw.source} is a matrix, and its entries have no order; leave it "
+                "out."
+            )
+        return at
+
+
+_Options = ParamSpec("_Options")
+_Result = TypeVar("_Result")
+
+
+def with_options(
+    options: Callable[_Options, ReadOptions],
+) -> Callable[[Callable[[Source, ReadOptions], _Result]], Callable[Concatenate[Source, _Options], _Result]]:
+    """Make `read(source, options)` a function whose keyword parameters are the fields of `ReadOptions`."""
+
+    def decorated(
+        read: Callable[[Source, ReadOptions], _Result],
+    ) -> Callable[Concatenate[Source, _Options], _Result]:
+        def called(source: Source, *args: _Options.args, **given: _Options.kwargs) -> _Result:
+            return read(source, options(*args, **given))
+
+        own = inspect.signature(read)
+        first, *fields = own.parameters["source"], *inspect.signature(options).parameters.values()
+        called.__signature__ = own.replace(parameters=[first, *fields])  # type: ignore[attr-defined]
+        update_wrapper(called, read)
+        return called  # type: ignore[return-value]  # `source` may be named, too
+
+    return decorated

@@ -1,0 +1,208 @@
+"""Automatic settings: temperature, popularity, dimension, epochs and the blend with EASE, from the data.
+
+Short runs on held-out pairs climb to the best temperature and weight of popularity, one full run chooses the
+epoch and the blend, and the caller trains on everything. docs/automatic.md has the measurements behind it.
+
+Where there are many users, a sample of them is learnt from and judges. It is taken before anything is held
+out, so that a search over a billion pairs touches those of the sample. The users are half as many as the
+items at least: with few pairs for each item there is nothing to learn but popularity, and the search would
+choose settings for that.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from truepair.data.durations import budget_seconds
+from truepair.data.ids import Codes, IdMap
+from truepair.data.interactions import EXTRA, Interactions
+from truepair.data.split import Split
+from truepair.errors import InputError
+from truepair.evaluation import parse_metric
+from truepair.randomness import random_order, stream_key
+from truepair.recommender.features.tables import NO_TABLES, FeatureTables
+from truepair.recommender.holdout import hold_out, like_test
+from truepair.search.plan import SettingsSearch, Stopwatch
+from truepair.search.settings_file import SettingsFile
+from truepair.search.trials import run_jobs
+from truepair.spec import Spec
+from truepair.spec.parameters import as_json
+from truepair.storage.types import Json
+from truepair.training import AUTO
+from truepair.training.full.engine import check_state
+
+MOST_USERS = 50_000  # who judge; and who are learnt from, unless there are many items
+_ITEMS_OF_A_USER = 2
+_HELD_OUT = 0.1  # of the pairs
+_LEAST_USERS, _LEAST_PAIRS = 100, 1000  # with held-out pairs, to learn from: fewer say nothing
+
+
+class _TooLittleError(InputError):
+    """There is too little data to judge settings by."""
+
+
+@dataclass(frozen=True)
+class AutomaticSettings:
+    """The spec with what was chosen, and facts for the model file."""
+
+    spec: Spec
+    facts: Json = field(default_factory=dict)
+
+
+def chosen_settings(
+    spec: Spec,
+    split: Split,
+    budget: str | float | None = None,
+    checkpoint: str | Path | None = None,
+    progress: bool = False,
+    tables: FeatureTables = NO_TABLES,
+) -> AutomaticSettings:
+    """The automatic settings: those of the run that the checkpoint belongs to, or of a new search.
+
+    The search is judged by the validation part of the split, or by a hold-out of its train part. `budget` is
+    the time for the search and the training that follows.
+    """
+    limit = None if budget is None else budget_seconds(budget)
+    settled = replace(spec, searched=(), given_rate=True)
+    if not spec.searched:
+        if limit is not None:
+            raise InputError(
+                f"budget = {budget!s:.60} has no effect: it limits the choice of automatic settings, and "
+                "there is nothing to choose here; leave it out, or set epochs."
+            )
+        return AutomaticSettings(settled)
+    file = None if checkpoint is None else SettingsFile.of(checkpoint, spec, split, limit, tables)
+    if file is not None and (kept := file.read(settled)) is not None:
+        return AutomaticSettings(*kept)
+    if spec.settings.optimizer_state != "device" and spec.engine in (AUTO, "full"):
+        check_state(spec.job(split.train))  # an error now, and not after the search
+    spec = replace(spec, metric=judging_metric(spec.metric, split.train.n_items))
+    clock, users = Stopwatch(limit), some_users(split, spec.settings.seed)
+    try:
+        part = judging_parts(spec, split, users)
+    except InputError as error:
+        if spec.hold_out != "auto" and not isinstance(error, _TooLittleError):
+            raise  # a hold-out that was set is not replaced
+        if progress:
+            print(f"automatic settings are skipped: {error}", file=sys.stderr)
+        choice = AutomaticSettings(settled, {"automatic": {"skipped": str(error)}})
+    else:
+        whole = part.train if users is None else split.train
+        search = SettingsSearch(spec, part, whole, clock, progress, tables, users)
+        for points in search.batches():
+            began, jobs = clock.seconds, [search.job(point) for point in points]
+            results = run_jobs(jobs, search.judge, spec.engine)
+            search.add(points, results, (clock.seconds - began) / len(points))
+        choice = _choice(settled, search, part.recipe)
+    if file is not None:
+        file.write(choice.facts)
+    return choice
+
+
+def _choice(settled: Spec, search: SettingsSearch, recipe: str) -> AutomaticSettings:
+    """What a finished search chose, with its facts."""
+    found, trials, chosen = settled.varied(**search.chosen), [], {}
+    for name, value in search.chosen.items():
+        chosen[name] = as_json(value)
+    for trial in search.trials:
+        score = None if trial.score is None else round(trial.score, 6)
+        outcome = {"stop_after": trial.epoch, "score": score, "seconds": round(trial.seconds, 3)}
+        trials.append({**trial.parameters, **outcome})
+    if search.users is not None:
+        recipe += f" of {len(search.users):,} of the {search.whole_size.n_users:,} users"
+    facts = {
+        "chosen": chosen,
+        "repeat": found.call(),
+        "hold out": recipe,
+        "metric": search.judge.metric,
+        "trials": trials,
+        "blend": search.blend,
+        "seconds": round(search.clock.seconds, 3),
+    }
+    return AutomaticSettings(found, {"automatic": facts})
+
+
+# --- what judges --------------------------------------------------------------------------------------
+
+
+def judging_metric(metric: str, n_items: int) -> str:
+    """The metric that judges trials: where a list would hold all items, lists of half of them.
+
+    >>> judging_metric("ndcg@20", 1000), judging_metric("recall@20", 12)
+    ('ndcg@20', 'recall@6')
+    """
+    name, k = parse_metric(metric)
+    return metric if k < n_items else f"{name}@{max(1, n_items // 2)}"
+
+
+def judging_parts(spec: Spec, split: Split, users: Codes | None = None) -> Split:
+    """Train and validation of the search, of these users; raise if there is too little to judge by.
+
+    The validation part is the given one, or held out in the way of the test part.
+    """
+    if users is not None:
+        train, valid = only_users(split.train, users), split.valid
+        valid = None if valid is None else only_users(valid, users)
+        split = replace(split, train=train, valid=valid, test=train.take(np.zeros(len(train), bool)))
+    how = like_test(split) if spec.hold_out == "auto" else spec.hold_out
+    part = split if split.valid else hold_out(split.train, how, _HELD_OUT, spec.settings.seed)
+    assert part.valid is not None
+    for n, least, what in (
+        (int((part.valid.user_counts > 0).sum()), _LEAST_USERS, "users with held-out pairs"),
+        (len(part.train), _LEAST_PAIRS, "pairs to learn from"),
+    ):
+        if n < least:
+            raise _TooLittleError(f"{n:,} {what} are too few to choose settings by; it takes {least:,}.")
+    return judged_by_some(part, spec.settings.seed)
+
+
+# --- a sample of many users ---------------------------------------------------------------------------
+
+
+def some_users(split: Split, seed: int) -> Codes | None:
+    """The users of the sample; None where there are few enough to take all.
+
+    Those who can judge come first: who has a pair in the validation part or, without one, two pairs or more.
+    """
+    most = max(MOST_USERS, split.train.n_items // _ITEMS_OF_A_USER)
+    if (n := split.train.n_users) <= most:
+        return None
+    can_judge = split.train.user_counts > 1 if split.valid is None else split.valid.user_counts > 0
+    order = _order(n, seed)
+    return np.sort(order[np.argsort(~can_judge[order], kind="stable")][:most])
+
+
+def judged_by_some(part: Split, seed: int) -> Split:
+    """The split with the held-out pairs of MOST_USERS users at most."""
+    assert part.valid is not None
+    if np.count_nonzero(part.valid.user_counts) <= MOST_USERS:
+        return part
+    order = _order(part.valid.n_users, seed)
+    judges = order[part.valid.user_counts[order] > 0][:MOST_USERS]
+    return replace(part, valid=part.valid.take(np.isin(part.valid.users, judges)))
+
+
+def _order(n: int, seed: int) -> Codes:
+    return random_order(stream_key(seed, int.from_bytes(b"users", "big")), n)
+
+
+def only_users(data: Interactions, users: Codes) -> Interactions:
+    """The pairs of these users, given in rising order, who become the users 0, 1, …"""
+    counts = data.user_counts[users]
+    ends = np.cumsum(counts)
+    rows = np.arange(ends[-1] if len(ends) else 0) + np.repeat(data.indptr[users] - ends + counts, counts)
+    place = np.full(data.n_users, -1)
+    place[users] = np.arange(len(users))
+    columns: dict[str, Any] = {
+        name: column[rows] for name in EXTRA if (column := getattr(data, name)) is not None
+    }
+    return Interactions(
+        np.repeat(np.arange(len(users)), counts), data.items[rows], IdMap.range(len(users)), data.item_ids,
+        **columns, time_kind=data.time_kind,
+        disliked=data.recoded_dislikes(place, np.arange(data.n_items), data.n_items),
+    )  # fmt: skip

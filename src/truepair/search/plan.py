@@ -1,0 +1,358 @@
+"""The plan of a search for settings: short runs climb, a full run chooses the epoch and the blend."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import replace
+from typing import Literal, NamedTuple
+
+import torch
+
+from truepair.data.ids import Codes
+from truepair.data.interactions import Interactions
+from truepair.data.split import Split
+from truepair.errors import TrainingError
+from truepair.evaluation import Validation
+from truepair.models.factor_matrices import dense
+from truepair.recommender.features.tables import NO_TABLES, FeatureTables
+from truepair.sampling import Full
+from truepair.search.blend_choice import (
+    FEWEST_SOLVED,
+    MOST_ITEMS,
+    choose_blend,
+    ranking_work,
+    regularisation_work,
+)
+from truepair.search.climb import FIRST_PLACE, FIRST_POPULARITY, Point, climb
+from truepair.search.trials import Trial
+from truepair.spec import SEARCHED, Spec
+from truepair.spec.defaults import default_batch_size
+from truepair.training import FitResult, Job
+from truepair.training.full.step_work import step_work
+
+_RATE, _EPOCHS = 0.01, 40  # of the full run
+_SHORT_DIM, _SHORT_STEPS = 64, 400
+_SHORT_EPOCHS = (5, 14)  # at least, at most
+_SHORT_SHARE = 0.35  # of the full run's epochs, and of a budget, at most
+_MOST_SHORT = 9  # short runs
+_MOST_WORK = 2.5  # of the search, in trainings of the full size; by the clock 3 at most
+_DIMS = (512, 256, 128, 64)
+_MOST_BYTES = 3e9  # of all vectors in training, on a CPU
+_BYTES = 24  # of a number of a vector in training: its gradient, Adam's two, and the best so far
+_CLEARLY = 1.02  # a ratio of scores: a reason to leave the plan
+_SOLVING = 4e-11  # seconds of EASE for each cube of items, on two cores
+
+
+class Stopwatch:
+    """The time since it was made, and what is left of a limit."""
+
+    def __init__(self, limit: float | None) -> None:
+        self.limit, self._began = limit, time.perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        """Since the start."""
+        return time.perf_counter() - self._began
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left; infinite without a limit."""
+        return float("inf") if self.limit is None else self.limit - self.seconds
+
+    def is_late(self) -> bool:
+        """Whether the short runs have used up their part of the limit."""
+        return self.limit is not None and self.seconds > _SHORT_SHARE * self.limit
+
+
+class RunSize(NamedTuple):
+    """The data of a run, and the users of a step."""
+
+    n_users: int
+    n_items: int
+    n_pairs: int
+    batch: int
+    columns: int | None = None  # of the catalogue that a step compares with; None: all
+
+    @staticmethod
+    def of(spec: Spec, data: Interactions) -> RunSize:
+        """The size of a run on these interactions."""
+        assert isinstance(spec.sampler, Full)  # nothing else is searched
+        batch = spec.settings_for(len(data), data.n_users).batch_size
+        return RunSize(data.n_users, data.n_items, len(data), batch, spec.sampler.columns_of(data.n_items))
+
+
+def training_work(size: RunSize, dim: int, epochs: int) -> float:
+    """Counted work of full-catalogue training in the unit of `step_work`, so that no clock has a say.
+
+    What LightGCN adds is left out: it makes a short run cheaper beside a full one.
+    """
+    steps = -(-size.n_users // size.batch)
+    return epochs * steps * step_work(*size[:4], dim, size.columns)
+
+
+def largest_dim(device: torch.device, n_users: int, n_items: int) -> int:
+    """The largest dimension that the memory of a GPU holds; on a CPU what keeps a training short."""
+    if device.type == "cuda":
+        most, limit = _DIMS[0], torch.cuda.mem_get_info(device)[0] / 2
+    else:
+        n_scores = n_users * n_items
+        most, limit = 256 if n_scores <= 1e8 else 128 if n_scores <= 1e10 else 64, _MOST_BYTES
+    for dim in _DIMS:
+        if dim <= most and _BYTES * dim * (n_users + n_items) <= limit:
+            return dim
+    return _DIMS[-1]
+
+
+class SettingsSearch:
+    """One search. Run the points of `batches` and `add` their results; then `chosen` and `blend` are known.
+
+    part    what it learns from and is judged by
+    whole   what the model will learn from: the train part, or all of which `users` are a sample
+    chosen  fields of the encoder, of the settings and of the spec
+    blend   facts about the choice of the blend, if there was one
+    """
+
+    def __init__(
+        self,
+        spec: Spec,
+        part: Split,
+        whole: Interactions,
+        clock: Stopwatch,
+        progress: bool = False,
+        tables: FeatureTables = NO_TABLES,
+        users: Codes | None = None,
+    ) -> None:
+        assert part.valid is not None
+        self.train, self.valid, self.clock, self.progress = part.train, part.valid, clock, progress
+        self.tables, self.users = tables, users
+        self.judge = Validation(self.valid, self.train, spec.metric)
+        self.n_judged = int((self.valid.user_counts > 0).sum())
+        self.spec = spec if users is None else _of_sample(spec, self.train, whole.n_users)
+        self.size, self.whole_size = RunSize.of(self.spec, self.train), RunSize.of(spec, whole)
+        self.device, self.wanted = spec.settings.torch_device(), spec.searched
+        self.chosen: dict[str, object] = {}
+        self.blend: dict[str, object] | None = None
+        if "blend" in self.wanted and self.train.n_items > MOST_ITEMS:
+            self.wanted = tuple([name for name in self.wanted if name != "blend"])
+            self.blend = {"skipped": f"EASE has a number for each two of {self.train.n_items:,} items"}
+        has_own_rate = not spec.given_rate and set(self.wanted) != {"blend"}
+        self.rate = {"learning_rate": _RATE} if has_own_rate else {}
+        self.epochs = _EPOCHS if "epochs" in self.wanted else spec.settings.epochs
+        self.full_dim = spec.trained.dim
+        if "dim" in self.wanted:
+            self.full_dim = largest_dim(self.device, whole.n_users, whole.n_items)
+        self.most_work = _MOST_WORK * training_work(self.whole_size, self.full_dim, self.epochs)
+        self.spent = 0.0  # counted work
+        self.trials: list[Trial] = []
+        self.scores: dict[Point, float] = {}
+        self.full: Point | None = None
+        self.fitted: FitResult | None = None  # of the full run
+
+    # --- the plan --------------------------------------------------------------------------------------
+
+    def batches(self) -> Iterator[list[Point]]:
+        """Points to run: together on a GPU; else one after the other, as long as there is time."""
+        for points in self._steps():
+            if self.clock.limit is None and self.device.type != "cpu":
+                yield points
+                continue
+            yield points[:1]
+            for point in points[1:]:
+                if not self.clock.is_late():
+                    yield [point]
+
+    def _steps(self) -> Iterator[list[Point]]:
+        if not self.wanted:
+            return
+        point = self._short()
+        if self.clock.limit is not None:
+            point = yield from self._timed(point, self.clock.limit)
+        if {"temperature", "popularity"} & set(self.wanted):
+            allowed = self.most_work - self.spent - self._work(self._full_size(point))
+            if "blend" in self.wanted:
+                allowed -= FEWEST_SOLVED * regularisation_work(self.train, self.valid)
+            most = min(int(allowed / self._work(point)), _MOST_SHORT)
+            point = yield from climb(point, self.wanted, most, self.scores, self.clock.is_late)
+        full = self._full(point)
+        if full is None:  # no time for a run that judges
+            self.chosen = self._values(self._in_time(self._best()))
+        elif not {"epochs", "blend"} & set(self.wanted):  # nothing is left to judge
+            self.chosen = self._values(Trial(0, self._parameters(full), None, full.epochs, "complete"))
+        else:
+            self.full = full
+            yield [full]
+            last, best = self.trials[-1], self._best()
+            if self.fitted is not None and not (best.score or 0) > _CLEARLY * (last.score or 0):
+                self.chosen = self._values(last)
+                if "blend" in self.wanted:
+                    self._choose_blend(self.fitted, last)
+            else:
+                self.chosen = self._values(best)
+                if "blend" in self.wanted:
+                    self.blend = {"skipped": "a short run is better than the full one"}
+
+    def _short(self) -> Point:
+        """A short run with the middle of what datasets had, or with what is given."""
+        steps = -(-self.train.n_users // self.size.batch)
+        fewest, most = _SHORT_EPOCHS
+        share = max(1, round(_SHORT_SHARE * self.epochs))
+        epochs = min(max(round(_SHORT_STEPS / steps), fewest), most, share)
+        encoder = self.spec.trained
+        popularity = FIRST_POPULARITY if "popularity" in self.wanted else encoder.popularity
+        dim = _SHORT_DIM if "dim" in self.wanted else min(_SHORT_DIM, encoder.dim)
+        return Point(FIRST_PLACE, popularity, dim, epochs)
+
+    def _timed(self, point: Point, limit: float) -> Generator[list[Point], None, Point]:
+        """The short run with as many epochs as suit the limit: how long does one take?"""
+        share, probe = 0.05 * limit, point._replace(epochs=1)
+        yield [probe]
+        if share / point.epochs < self.trials[0].seconds < 2 * share:
+            yield [probe]  # the first one may compile
+        return point._replace(epochs=max(1, min(point.epochs, int(share / self.trials[-1].seconds))))
+
+    def _full_size(self, point: Point) -> Point:
+        """The full run where time is no limit: wider and longer, at a temperature one place lower."""
+        return Point(point.place - 1, point.popularity, self.full_dim, self.epochs)
+
+    def _full(self, point: Point) -> Point | None:
+        """The full run; None if time is short.
+
+        With a budget, it is as wide as lets it run twice, on held-out pairs and on everything.
+        """
+        full = self._full_size(point)
+        if self.clock.limit is None:
+            return full
+        timed = self.trials[1:] or self.trials  # the first one may compile
+        per_epoch = max(trial.seconds / trial.parameters["epochs"] for trial in timed)
+        runs = 1.1 * (1 + self._times_longer(point.dim))  # this one, and the one on everything
+        dims = [dim for dim in _DIMS if dim <= self.full_dim] if "dim" in self.wanted else [self.full_dim]
+        for dim in dims:
+            seconds = per_epoch * max(1.0, dim / point.dim)  # rather too much
+            if runs * full.epochs * seconds <= self.clock.left:
+                return full._replace(dim=dim)
+        fewer = int(self.clock.left / (runs * seconds))
+        if "epochs" in self.wanted and fewer > point.epochs:
+            return full._replace(dim=dims[-1], epochs=fewer)
+        return None
+
+    def _in_time(self, trial: Trial) -> Trial:
+        """The trial with as many epochs as there is time for."""
+        epochs, own = self.epochs, trial.parameters
+        if "epochs" in self.wanted:
+            per_epoch = trial.seconds / own["epochs"] * self._times_longer(own["dim"])
+            epochs = max(1, min(int(self.clock.left / per_epoch), epochs))
+        return replace(trial, parameters={**own, "epochs": epochs}, epoch=epochs)
+
+    def _best(self) -> Trial:
+        best = max(self.trials, key=lambda trial: -1.0 if trial.score is None else trial.score)
+        if best.score is None:
+            raise TrainingError(self.trials[-1].why)
+        return best
+
+    def _values(self, trial: Trial) -> dict[str, object]:
+        """What is wanted of a trial; its rate, if none was given."""
+        found = {name: trial.parameters[name] for name in SEARCHED[:-1] if name in self.wanted} | self.rate
+        if "epochs" in self.wanted and trial.epoch != trial.parameters["epochs"]:
+            found["stop_after"] = trial.epoch
+        return found
+
+    def _choose_blend(self, fitted: FitResult, last: Trial) -> None:
+        """Add the blend with EASE to what was chosen, if it is better."""
+        left = self.clock.left - 1.1 * last.seconds * self._times_longer(last.parameters["dim"])
+        most = int((self.most_work - self.spent) / regularisation_work(self.train, self.valid))
+        if left < 3 * _SOLVING * self.train.n_items**3:
+            self.blend = {"skipped": "the budget leaves no time for it"}
+            return
+        if most < FEWEST_SOLVED:
+            self.blend = {"skipped": "EASE takes long beside the training"}
+            return
+        found = choose_blend(
+            dense("users", fitted.users), dense("items", fitted.items), self.train, self.valid,
+            self.judge.metric, last.parameters["temperature"], self.spec.settings.seed, self.device,
+            left, most,
+        )  # fmt: skip
+        self.blend = {"alone": found.alone, "blended": found.blended, "tried": found.tried}
+        no_gain = "" if found.ease else "; the gain is not larger than its error, so it is not used"
+        self._say(f"with EASE {self.judge.metric} {found.alone:.4f} -> {found.blended:.4f}{no_gain}")
+        if found.ease is not None:
+            self.chosen |= {"blend": found.ease, "blend_weight": found.weight}
+
+    # --- work ------------------------------------------------------------------------------------------
+
+    def _work(self, point: Point) -> float:
+        """Counted, of a trial with its validations."""
+        validations = -(-point.epochs // _validate_every(point.epochs))
+        judged = ranking_work(self.n_judged, self.train.n_items, point.dim)
+        return training_work(self.size, point.dim, point.epochs) + validations * judged
+
+    def _times_longer(self, dim: int) -> float:
+        """How many times as long an epoch takes on everything, by the counted work."""
+        return training_work(self.whole_size, dim, 1) / training_work(self.size, dim, 1)
+
+    # --- trials ----------------------------------------------------------------------------------------
+
+    def job(self, point: Point) -> Job:
+        """The job of a point."""
+        every = _validate_every(point.epochs)
+        own = self.spec.varied(**self._parameters(point), **self.rate, patience=None, validate_every=every)
+        return own.job(self.train, encoder=self.tables.given_to(own.trained, self.users))
+
+    def add(
+        self,
+        points: Sequence[Point],
+        results: Sequence[tuple[FitResult | TrainingError, float]],
+        seconds: float,
+    ) -> None:
+        """Keep the trials of points that were run, in so many seconds each."""
+        for point, (result, _) in zip(points, results, strict=True):
+            epoch, score, why, own = point.epochs, None, "", self._parameters(point)
+            if isinstance(result, TrainingError):
+                why = outcome = str(result)
+            else:
+                epoch, score = _last_good(result)
+                outcome = f"{self.judge.metric} {score:.4f}"
+                self.fitted = result if point == self.full else None
+            state: Literal["complete", "failed"] = "failed" if why else "complete"
+            self.trials.append(Trial(len(self.trials), own, score, epoch, state, why, (), seconds))
+            self.scores[point] = -1.0 if score is None else score
+            self.spent += self._work(point)
+            self._say(
+                f"temperature {own['temperature']:g}, popularity {point.popularity:g}, dim {point.dim}, "
+                f"{point.epochs} epochs: {outcome}"
+            )
+
+    def _parameters(self, point: Point) -> dict[str, float]:
+        """What a trial has of its own; the temperature has three digits: what is printed repeats the run."""
+        temperature = self.spec.trained.temperature
+        if "temperature" in self.wanted:
+            temperature = float(f"{0.1 * 2 ** (point.place / 4):.3g}")
+        _, popularity, dim, epochs = point
+        return {"temperature": temperature, "popularity": popularity, "dim": dim, "epochs": epochs}
+
+    def _say(self, text: str) -> None:
+        if self.progress:
+            print(f"automatic settings: {text}", file=sys.stderr)
+
+
+def _of_sample(spec: Spec, train: Interactions, n_users: int) -> Spec:
+    """What the runs of a sample have of their own: a part of a given block, and Adam's state at hand."""
+    batch = spec.batch_size
+    if batch is not None:
+        default = default_batch_size(spec.sampler, len(train), train.n_users)
+        batch = max(batch * train.n_users // n_users, min(batch, default))
+    return spec.varied(batch_size=batch, optimizer_state="device")
+
+
+def _validate_every(epochs: int) -> int:
+    """Eight times in a full run, once in a short one."""
+    return max(1, epochs // 8) if epochs >= _EPOCHS else epochs
+
+
+def _last_good(result: FitResult) -> tuple[int, float]:
+    """The last epoch and its score, unless an earlier one is clearly better: then the best one."""
+    scores = {record.epoch: record.score for record in result.history if record.score is not None}
+    last, best = max(scores), max(scores, key=scores.__getitem__)
+    epoch = best if scores[best] > _CLEARLY * scores[last] else last
+    return epoch, scores[epoch]

@@ -1,0 +1,75 @@
+"""Automatic settings beside a checkpoint: an interrupted run goes on with those it began with."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from truepair.data.split import Split
+from truepair.errors import StorageError
+from truepair.recommender.features.tables import NO_TABLES, FeatureTables
+from truepair.spec import Spec
+from truepair.spec.parameters import as_json, from_json
+from truepair.storage.atomic import atomic_write
+from truepair.storage.types import Json
+
+_MOST_BYTES = 1 << 20
+
+
+def settings_file(checkpoint: str | Path) -> Path:
+    """The file of the automatic settings of a run with this checkpoint."""
+    return Path(checkpoint).with_name(Path(checkpoint).name + ".settings")
+
+
+@dataclass(frozen=True)
+class SettingsFile:
+    """The file of a run; `key` is that of its data and parameters."""
+
+    checkpoint: Path
+    key: str
+
+    @staticmethod
+    def of(
+        checkpoint: str | Path, spec: Spec, split: Split, limit: float | None, tables: FeatureTables
+    ) -> SettingsFile:
+        """The file of a run with this checkpoint, for at most so many seconds."""
+        # a run may go on for more epochs
+        stated = {name: as_json(value) for name, value in spec.parameters().items() if name != "epochs"}
+        about: list[object] = [stated, spec.searched, split.hash, limit]
+        if tables != NO_TABLES:
+            about.append(tables.digests)
+        key = hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=16).hexdigest()
+        return SettingsFile(Path(checkpoint), key)
+
+    def read(self, settled: Spec) -> tuple[Spec, Json] | None:
+        """The spec with what was chosen, and the facts; None without a file, or with one that is damaged.
+
+        Settings of another run are an error if its checkpoint exists.
+        """
+        path = settings_file(self.checkpoint)
+        with suppress(OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            if path.stat().st_size > _MOST_BYTES:
+                return None
+            found = json.loads(path.read_bytes())
+            facts = dict(found["facts"])
+            chosen = facts["automatic"].get("chosen", {})
+            restored = {name: value for name, value in from_json(chosen).items() if name in chosen}
+            spec = settled.varied(**restored)
+            if chosen:
+                facts["automatic"]["repeat"] = spec.call()
+            if found["key"] == self.key:
+                return spec, facts
+            if isinstance(found["key"], str) and self.checkpoint.exists():
+                raise StorageError(
+                    f"{path} is of a run with other data or parameters, whose checkpoint is "
+                    f"{self.checkpoint}. Give another checkpoint file, or delete both."
+                )
+        return None
+
+    def write(self, facts: Json) -> None:
+        """Keep the facts of a search."""
+        with atomic_write(settings_file(self.checkpoint), "the automatic settings") as file:
+            file.write(json.dumps({"key": self.key, "facts": facts}).encode())
