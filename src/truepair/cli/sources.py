@@ -128,7 +128,10 @@ class Reading:
             whole = dataset is not None and dataset.has_split and filters == (None, None, None)
             test = "given" if whole else "0.2"
         if test != "given":
-            return split_random(self.interactions(source, progress), _share(test), seed=seed)
+            share = number_or_text(test)
+            if not isinstance(share, float):
+                raise InputError(f"test = {test!r} is neither a share such as 0.2 nor 'given'.")
+            return split_random(self.interactions(source, progress), share, seed=seed)
         if dataset is None:
             raise InputError(
                 f"test = 'given' needs a dataset that comes with a split, and "
@@ -261,10 +264,3 @@ _PARSERS: dict[str, Callable[[str], object]] = {
     "now": number_or_text,
     "core": _cores,
 }
-
-
-def _share(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise InputError(f"test = {text!r} is neither a share such as 0.2 nor 'given'.") from None

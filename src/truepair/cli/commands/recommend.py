@@ -15,7 +15,7 @@ from truepair.cli.id_text import as_ids, lines_of, separated, separated_or_liste
 from truepair.cli.options import ListLength, ModelFile, option, refuse, unpacked
 from truepair.cli.table_files import WRITERS, check_output, format_of, with_plain_ids, write_table
 from truepair.data.sources.sql_urls import is_url, without_password
-from truepair.errors import InputError
+from truepair.errors import InputError, check_choice
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -176,7 +176,10 @@ def _checked_format(args: RecommendOptions) -> str | None:
                 f"--table {table} needs a database: -o sqlite:///shop.db; leave it out for files."
             )
         path = None if output is None else Path(output)
-        format = format_of(path, format)
+        if format is not None:
+            check_choice("format", format, WRITERS)
+        elif path is not None:
+            format = format_of(path)
         check_output(path)
         return format
     if table is None:
