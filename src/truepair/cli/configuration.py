@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from truepair.cli.options import option
-from truepair.errors import InputError
+from truepair.errors import InputError, check_choice
 
 if TYPE_CHECKING:
     from truepair.recommender.estimator import Recommender
@@ -153,10 +153,12 @@ def _value(text: str) -> object:
 
 def _plain(name: str, value: object) -> object:
     """The value, if it is a number or a text; a loss, encoder or sampler is given by name."""
-    from truepair.spec.parameters import may_be_none
+    from truepair.spec.parameters import PARTS, may_be_none
 
     if name == "blend" and value is None:
         return "none"
+    if name in PARTS:
+        return check_choice(name, value, PARTS[name])
     if not isinstance(value, str | int | float) and not (value is None and may_be_none(name)):
         raise InputError(f"{name} = {value!r} cannot be set on the command line; give a number or a name.")
     return value
