@@ -44,7 +44,7 @@ IMPORTS = {
     "losses": "import truepair.losses",
     "all public names": "import truepair\nfor name in truepair.__all__: getattr(truepair, name)",
     "without optuna": "sys.modules['optuna'] = None\n"
-    "import truepair.search.report, truepair.cli.commands.tune",
+    "import truepair.reporting.tuning, truepair.cli.commands.tune",
 }
 
 

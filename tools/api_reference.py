@@ -12,7 +12,7 @@ import truepair
 PAGE = Path(__file__).parents[1] / "docs" / "api.md"
 
 GROUPS = {
-    "Recommender": "truepair.recommender",
+    "Recommender": "truepair.recommender.estimator",
     "Data": "truepair.data",
     "Models": "truepair.models",
     "Losses": "truepair.losses",
@@ -21,7 +21,7 @@ GROUPS = {
     "Evaluation": "truepair.evaluation",
     "The prior": "truepair.prior",
     "Backtests": "truepair.reporting.backtesting",
-    "Tuning": "truepair.search",
+    "Tuning": "truepair.search truepair.recommender.tuning",
 }
 
 OPENING = """\
@@ -54,8 +54,8 @@ def _group(name: str) -> str:
     module = getattr(truepair, name).__module__
     if module == "truepair":  # `load`
         return "Recommender"
-    for title, package in GROUPS.items():
-        if module == package or module.startswith(f"{package}."):
+    for title, packages in GROUPS.items():
+        if any(f"{module}.".startswith(f"{package}.") for package in packages.split()):
             return title
     raise SystemExit(f"{name} is defined in {module}, which has no group in tools/api_reference.py")
 
@@ -104,9 +104,11 @@ def _annotation(before: str, annotation: Any) -> str:
 
 
 def _methods(kind: type) -> Iterator[tuple[str, Any]]:
-    """The public methods and properties that the class itself, or a base in `spec`, defines and describes."""
-    own = [base for base in kind.__mro__ if base is kind or base.__module__.startswith("truepair.spec")]
-    for name, value in (each for base in reversed(own) for each in vars(base).items()):
+    """The public methods that the class itself, or a base in `spec` or `search`, defines and describes."""
+    own = [
+        b for b in kind.__mro__ if b is kind or b.__module__.startswith(("truepair.spec", "truepair.search"))
+    ]
+    for name, value in {name: value for base in reversed(own) for name, value in vars(base).items()}.items():
         plain = value.__func__ if isinstance(value, classmethod | staticmethod) else value
         if not name.startswith("_") and inspect.isfunction(plain) and plain.__doc__:
             yield name, plain

@@ -11,7 +11,7 @@ import pytest
 from truepair.data.split_recipes import split_random
 from truepair.search.domains import Choice, Powers, Range
 from truepair.search.spaces import check_values
-from truepair.search.trials import Asked, Trial
+from truepair.search.trials import OpenTrial, Trial
 from truepair_lab.continued import drawn, go_on, run_named
 from truepair_lab.lines import TrialLine, read_lines
 from truepair_lab.quality import late, running
@@ -256,4 +256,4 @@ def test_a_search_without_a_journal_goes_on(tmp_path: Path) -> None:
     (tmp_path / "storage").mkdir()
     (tmp_path / "storage" / "ml-100k_mf_exact-dpl.journal").touch()
     assert not quest.is_left(tmp_path)
-    assert Asked(0, {}, lambda outcome: None).report(1, 0.5) is False
+    assert OpenTrial(0, {}, lambda outcome: None).report(1, 0.5) is False

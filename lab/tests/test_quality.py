@@ -28,7 +28,7 @@ from truepair.recommender.holdout import joined
 from truepair.sampling import Full
 from truepair.search.domains import domain_of
 from truepair.search.spaces import check_values
-from truepair.search.trials import Asked as Trying
+from truepair.search.trials import OpenTrial as Trying
 from truepair.training import EpochState, Job, StopTraining, fit, fit_many
 from truepair_lab import searching
 from truepair_lab.benchmarks import Options, Skipped, contest

@@ -73,6 +73,8 @@ if TYPE_CHECKING:
     from truepair.models.encoders import LightGCN as LightGCN
     from truepair.prior import estimate_prior as estimate_prior
     from truepair.recommender.estimator import Recommender as Recommender
+    from truepair.recommender.tuning import Tuning as Tuning
+    from truepair.recommender.tuning import tune as tune
     from truepair.reporting.backtesting import Backtest as Backtest
     from truepair.reporting.backtesting import backtest as backtest
     from truepair.sampling import BNS as BNS
@@ -84,8 +86,6 @@ if TYPE_CHECKING:
     from truepair.search.domains import Powers as Powers
     from truepair.search.domains import Range as Range
     from truepair.search.domains import When as When
-    from truepair.search.running import Tuning as Tuning
-    from truepair.search.tune import tune as tune
     from truepair.training import FitResult as FitResult
     from truepair.training import Job as Job
     from truepair.training import Settings as Settings
@@ -114,10 +114,9 @@ _MODULES = {  # module -> its public names
     "prior": "estimate_prior",
     "evaluation": "Evaluation Comparison Validation evaluate compare compare_all",
     "recommender.estimator": "Recommender",
+    "recommender.tuning": "Tuning tune",
     "reporting.backtesting": "backtest Backtest",
     "search.domains": "Range Powers Choice When",
-    "search.running": "Tuning",
-    "search.tune": "tune",
 }
 _OTHER_NAMES = {"load_dataset": ("data.datasets.loading", "load")}
 _HOME = {name: (module, name) for module, names in _MODULES.items() for name in names.split()} | _OTHER_NAMES

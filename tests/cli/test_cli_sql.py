@@ -120,8 +120,9 @@ def test_how_to_continue_has_no_password(shop, tmp_path, monkeypatch):
 
 def test_the_report_of_tuning_has_no_password(shop, tmp_path, monkeypatch):
     titles = []
-    monkeypatch.setattr("truepair.cli.commands.tune._report", lambda *args: titles.append(args[2]))
+    monkeypatch.setattr("truepair.reporting.page.Page.write", lambda page, path: titles.append(page.title))
     search = ("--trials", "1", "--extensions", "0", "--storage", tmp_path / "journal")
+    search += ("-o", tmp_path / "report.html")
     good("tune", f"{shop}#clicks", *EASE, *search)
     assert titles == [f"Tuning infonce-ease-full on {shop.replace(f':{QUOTED}', '')}#clicks"]
     assert QUOTED.encode() not in (tmp_path / "journal").read_bytes()

@@ -29,8 +29,8 @@ from truepair.recommender.estimator import Recommender
 from truepair.recommender.holdout import split_for_fitting
 from truepair.recommender.model_file import KIND, VERSION
 from truepair.recommender.new_users import with_more_users
+from truepair.recommender.tuning import tune
 from truepair.sampling import BNS, DNS, SAMPLERS, Full
-from truepair.search.tune import tune
 from truepair.spec import Spec
 from truepair.spec.defaults import FULL_CATALOGUE, with_defaults
 from truepair.spec.parameters import as_json

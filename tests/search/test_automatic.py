@@ -17,7 +17,7 @@ from truepair.errors import InputError
 from truepair.evaluation import Validation
 from truepair.models.closed_forms import EASE
 from truepair.recommender.holdout import hold_out
-from truepair.search import automatic, plan, trials
+from truepair.search import automatic, plan
 from truepair.search.automatic import chosen_settings, judging_metric
 from truepair.search.blend_choice import _Judge, choose_blend
 from truepair.search.climb import FIRST_PLACE, FIRST_POPULARITY, Point, climb
@@ -175,7 +175,7 @@ def test_short_runs_climb_and_are_few(data, monkeypatch):
             found.append(FitResult(*vectors, "full", job, (record,), job.settings.epochs, score=score))
         return found
 
-    monkeypatch.setattr(trials, "fit_many", landscape)
+    monkeypatch.setattr(automatic, "fit_many", landscape)
     monkeypatch.setattr(plan, "_MOST_WORK", 9)
     found = chosen_settings(tp.Recommender(device="cpu").spec, _whole(data)).spec
     assert asked[:3] == [(place, 0.8, 64, 14) for place in (4, 0, 8)]
@@ -220,13 +220,13 @@ def test_training_stops_early_only_for_a_clear_gain(scores, epoch):
 
 def test_the_search_learns_from_some_of_many_users(data, monkeypatch):
     seen = []
-    whole = trials.fit_many
+    whole = automatic.fit_many
 
     def counted(jobs, judge, **options):
         seen.extend((job.interactions.n_users, judge.target.n_users) for job in jobs)
         return whole(jobs, judge, **options)
 
-    monkeypatch.setattr(trials, "fit_many", counted)
+    monkeypatch.setattr(automatic, "fit_many", counted)
     monkeypatch.setattr(automatic, "MOST_USERS", 120)
     monkeypatch.setattr(automatic, "_LEAST_USERS", 50)
     model = tp.Recommender(**QUICK).fit(data)
@@ -236,7 +236,7 @@ def test_the_search_learns_from_some_of_many_users(data, monkeypatch):
 
 
 def test_a_run_that_fails_is_not_chosen(data, monkeypatch):
-    whole = trials.fit_many
+    whole = automatic.fit_many
 
     def failing(jobs, *args, **options):
         found = whole(jobs, *args, **options)
@@ -245,7 +245,7 @@ def test_a_run_that_fails_is_not_chosen(data, monkeypatch):
             for j, f in zip(jobs, found, strict=True)
         ]
 
-    monkeypatch.setattr(trials, "fit_many", failing)
+    monkeypatch.setattr(automatic, "fit_many", failing)
     facts = tp.Recommender(**QUICK).fit(data).facts_["automatic"]
     assert any(trial["score"] is None for trial in facts["trials"])
     assert facts["chosen"]["temperature"] != 0.2
@@ -332,13 +332,13 @@ def test_a_sample_is_held_out_by_time(data, how, monkeypatch):
 @pytest.mark.parametrize(("given", "sample"), [(None, 8), (4, 4), (100, 16), (1000, 80)])
 def test_a_sample_has_a_part_of_a_given_block(data, given, sample, monkeypatch):
     blocks = []
-    whole = trials.fit_many
+    whole = automatic.fit_many
 
     def kept(jobs, judge, **options):
         blocks.extend((job.settings.batch_size, job.settings.optimizer_state) for job in jobs)
         return whole(jobs, judge, **options)
 
-    monkeypatch.setattr(trials, "fit_many", kept)
+    monkeypatch.setattr(automatic, "fit_many", kept)
     fixed = {"epochs": 1, "optimizer_state": "half", "metric": "ndcg@10"}
     spec = tp.Recommender(device="cpu", batch_size=given, **fixed).spec
     spec = dataclasses.replace(spec, searched=("temperature",))
@@ -348,7 +348,7 @@ def test_a_sample_has_a_part_of_a_given_block(data, given, sample, monkeypatch):
     search = SettingsSearch(spec, part, many, Stopwatch(None), users=np.arange(150))
     for points in search.batches():
         jobs = [search.job(point) for point in points]
-        search.add(points, trials.run_jobs(jobs, search.judge, "auto"), 0.1)
+        search.add(points, automatic.fit_many(jobs, search.judge), 0.1)
     assert {state for _, state in blocks} == {"device"}
     assert {block for block, _ in blocks} == {sample}
     assert search.whole_size.batch == (given or search.whole_size.batch)
@@ -366,7 +366,7 @@ def test_the_time_of_everything_is_that_of_the_counted_work(data):
 
 
 def test_a_state_that_cannot_be_kept_elsewhere_is_an_error_before_the_search(data, monkeypatch):
-    monkeypatch.setattr(trials, "fit_many", None)
+    monkeypatch.setattr(automatic, "fit_many", None)
     with pytest.raises(InputError, match="optimizer_state = 'half' needs 64 steps in an epoch or more"):
         tp.Recommender(**QUICK, optimizer_state="half").fit(data)
 

@@ -12,7 +12,7 @@ from truepair.sampling import DNS
 from truepair.search.domains import Choice, Powers, Range
 from truepair.search.runner import TrainingRunner
 from truepair.search.running import run_search
-from truepair.search.trials import Asked
+from truepair.search.trials import OpenTrial
 from truepair.spec import Spec
 from worlds import two_tastes
 
@@ -33,7 +33,9 @@ class Batch:
     def __init__(self, runner, *chosen, others=()):
         self.ended = {}
         self.asked = [
-            Asked(n, {**runner.fixed, **each}, lambda outcome, n=n: self.ended.update({n: outcome}), others)
+            OpenTrial(
+                n, {**runner.fixed, **each}, lambda outcome, n=n: self.ended.update({n: outcome}), others
+            )
             for n, each in enumerate(chosen)
         ]
 

@@ -5,56 +5,30 @@ import math
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 
 from processes import start
+from trial_runners import SPACE, Runner, height, search
 from truepair.errors import InputError, StorageError, TrainingError
-from truepair.search.domains import Choice, Powers, Range, When
+from truepair.search.domains import Powers, Range, When
 from truepair.search.journal import JournalLock, is_dead, this_process
-from truepair.search.running import SHAPES, run_search
-from truepair.search.trials import is_behind
+from truepair.search.running import SHAPES, best_of
+from truepair.search.trials import Trial, is_behind
 
 pytest.importorskip("optuna")
-
-SPACE = {"x": Range(1e-3, 1e-1, log=True), "encoder.dim": Powers(4, 64), "kind": Choice(["a", "b"])}
-
-
-def height(p, at=16, centre=-2.0):
-    """Highest, 1, at x = 10^centre, dim = at, kind b."""
-    far = (math.log10(p["x"]) - centre) ** 2 + (math.log2(p["encoder.dim"]) - math.log2(at)) ** 2 / 8
-    return 1 - far - (0.1 if p["kind"] == "a" else 0)
-
-
-class Runner:
-    """Reports a curve that rises to the height, and counts what it was asked."""
-
-    identity, fixed = "height", {"loss": "dpl"}
-
-    def __init__(self, epochs=5, **shape):
-        self.epochs, self.shape, self.batches = epochs, shape, []
-
-    def __call__(self, batch):
-        self.batches.append([asked.parameters for asked in batch])
-        for asked in batch:
-            self.one(asked)
-
-    def one(self, asked):
-        top = height(asked.parameters, **self.shape)
-        for epoch in range(1, self.epochs + 1):
-            if asked.report(epoch, top - 1 / epoch):
-                break
-        asked.finish(top - 1 / epoch, epoch, 0.5, "none")
-
-
-def search(folder, runner=None, space=SPACE, **options):
-    options = {"trials": 12, "storage": folder / "trials.journal", "study": "s", **options}
-    return run_search(space, runner or Runner(), **options)
 
 
 def chosen(tuning):
     """What was asked; trials that were interrupted are not among the trials."""
     return [trial.parameters for trial in tuning.trials]
+
+
+def test_of_equal_trials_the_earliest_is_the_best():
+    trials = [Trial(number, {}, score, None, "complete") for number, score in enumerate((0.1, 0.4, 0.4, 0.2))]
+    assert best_of(trials).number == best_of(trials[::-1]).number == 1
+    assert best_of([replace(one, state="pruned") for one in trials]) is None
 
 
 def test_finds_the_optimum(tmp_path):

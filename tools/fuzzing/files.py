@@ -34,7 +34,7 @@ from truepair.training import EpochState, Job, Settings, checkpoints, fit, new_u
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
-    from truepair.search.trials import Asked
+    from truepair.search.trials import OpenTrial
 
 _FILES = Path(__file__).parents[2] / "tests" / "compatibility" / "files"
 _MODELS = sorted((_FILES / "models").glob("*.truepair"))
@@ -176,7 +176,7 @@ def _continue_changed(data: bytes, folder: Path) -> None:
 # --- journals ------------------------------------------------------------------------------------------
 
 
-def _constant(batch: Sequence[Asked]) -> None:
+def _constant(batch: Sequence[OpenTrial]) -> None:
     for asked in batch:
         asked.finish(0.5, 1)
 
@@ -200,7 +200,7 @@ class _Runner:
         meaning = _meaning()
         self.fixed, self.identity = meaning["fixed parameters"], meaning["measure"]
 
-    def __call__(self, batch: Sequence[Asked], /) -> None:
+    def __call__(self, batch: Sequence[OpenTrial], /) -> None:
         _constant(batch)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from truepair.search.domains import Choice, Domain, Powers, distribution_of, domain_of, place_of
 from truepair.search.journal import quietly
-from truepair.search.trials import Asked, Trial
+from truepair.search.trials import OpenTrial, Trial
 from truepair_lab.lines import TrialLine
 from truepair_lab.searching import Quest, Searched, lasting, trial_line
 
@@ -93,7 +93,7 @@ def drawn(
 def _run(quest: Quest, trials: Sequence[tuple[int, dict[str, Any], Sequence[Any]]], ended: Ended) -> None:
     """Run trials and hand each over as it ends."""
 
-    batch = [Asked(number, dict(p), ended, others) for number, p, others in trials]
+    batch = [OpenTrial(number, dict(p), ended, others) for number, p, others in trials]
     if batch:
         quest.runner(batch)
         for asked in batch:

@@ -11,7 +11,7 @@ from typing import Any
 
 from truepair.search.domains import Domain, When
 from truepair.search.running import run_search
-from truepair.search.trials import Asked, Trial
+from truepair.search.trials import OpenTrial, Trial
 from truepair_lab.lines import Lines, TrialLine, append_line, read_lines
 
 Searched = Domain | When
@@ -81,7 +81,7 @@ class Quest:
         """A trial that is not chosen by the search."""
         ended: list[Trial] = []
         whole = {**self.runner.fixed, **parameters}
-        self.runner([Asked(number, dict(whole), ended.append)])
+        self.runner([OpenTrial(number, dict(whole), ended.append)])
         return ended[0]
 
     def _found(

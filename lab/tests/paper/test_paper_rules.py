@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from truepair.evaluation import evaluate
 from truepair.evaluation.task import Task
-from truepair.search.trials import Asked
+from truepair.search.trials import OpenTrial
 from truepair.training.result import EpochState
 from truepair.training.trainer import Engine
 from truepair_lab.cli.main import app
@@ -111,7 +111,7 @@ def test_a_trial_that_rises_to_its_end_is_trained_longer_twice(
 
         fixed, identity = {"epochs": 4, "encoder": "mf", "loss": "bpr"}, "rising"
 
-        def __call__(self, batch: list[Asked]) -> None:
+        def __call__(self, batch: list[OpenTrial]) -> None:
             for asked in batch:
                 epochs = asked.parameters["epochs"]
                 asked.finish(epochs / 1000, epochs, 0.0, "none")
@@ -134,7 +134,9 @@ def test_a_reference_point_that_fails_fails_alone(material: Any, monkeypatch: py
     monkeypatch.setattr(searching, "solved", singular)
     ended: list[Any] = []
     runner = searching._runner(material, "-", "ease")
-    runner([Asked(at, runner.fixed | {"encoder.l2": l2}, ended.append) for at, l2 in enumerate((1.0, 10.0))])
+    runner(
+        [OpenTrial(at, runner.fixed | {"encoder.l2": l2}, ended.append) for at, l2 in enumerate((1.0, 10.0))]
+    )
     assert [outcome.state for outcome in ended] == ["failed", "complete"]
 
 

@@ -20,7 +20,7 @@ from truepair.recommender.holdout import split_for_fitting
 from truepair.sampling import Full, Uniform
 from truepair.search.runner import TrainingRunner
 from truepair.search.spaces import default_space
-from truepair.search.trials import Asked
+from truepair.search.trials import OpenTrial
 from truepair.training import Job, Settings, fit
 from truepair_lab.posterior import InfoNCEPosterior
 from truepair_lab.posterior.calibration import calibrate, density_ratio, posterior_facts
@@ -282,7 +282,7 @@ def test_a_trial_whose_first_model_diverges_fails_alone():
     chosen = [weighted, weighted | diverges, {"loss": "infonce"}, {**weighted, "sampler": "uniform"}]
     runner(
         [
-            Asked(n, {**runner.fixed, **each}, lambda outcome, n=n: ended.update({n: outcome}), ())
+            OpenTrial(n, {**runner.fixed, **each}, lambda outcome, n=n: ended.update({n: outcome}), ())
             for n, each in enumerate(chosen)
         ]
     )

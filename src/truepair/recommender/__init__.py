@@ -1,5 +1,1 @@
-"""Recommender: from interactions to lists, in the caller's ids."""
-
-from truepair.recommender.estimator import Recommender
-
-__all__ = ["Recommender"]
+"""From interactions to lists, in the caller's ids: `truepair.recommender.estimator` has the `Recommender`."""

@@ -29,11 +29,10 @@ from truepair.recommender.features.tables import NO_TABLES, FeatureTables
 from truepair.recommender.holdout import hold_out, like_test
 from truepair.search.plan import SettingsSearch, Stopwatch
 from truepair.search.settings_file import SettingsFile
-from truepair.search.trials import run_jobs
 from truepair.spec import Spec
 from truepair.spec.parameters import as_json
 from truepair.storage.types import Json
-from truepair.training import AUTO
+from truepair.training import AUTO, fit_many
 from truepair.training.full.engine import check_state
 
 MOST_USERS = 50_000  # who judge; and who are learnt from, unless there are many items
@@ -96,7 +95,7 @@ def chosen_settings(
         search = SettingsSearch(spec, part, whole, clock, progress, tables, users)
         for points in search.batches():
             began, jobs = clock.seconds, [search.job(point) for point in points]
-            results = run_jobs(jobs, search.judge, spec.engine)
+            results = fit_many(jobs, search.judge, engine=spec.engine)
             search.add(points, results, (clock.seconds - began) / len(points))
         choice = _choice(settled, search, part.recipe)
     if file is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from truepair.errors import InputError, check_number, check_type, check_whole, settle
 from truepair.storage.plain_values import is_number
@@ -27,6 +27,7 @@ class _Numbers:
     high: float
     least: float | None
     most: float | None
+    step: ClassVar[float | None] = None  # of an extension, in that scale; None: half the width
 
     def scaled(self, value: float) -> float:
         """A value in the scale that is searched."""
@@ -40,17 +41,17 @@ class _Numbers:
         """The middle, in the scale that is searched."""
         return self.unscaled((self.scaled(self.low) + self.scaled(self.high)) / 2)
 
-    def _extension(self, value: float, step: float | None, lowest: float) -> dict[str, float]:
-        """New bounds, by a step or half the width, at the edge that `value` lies at."""
-        low, high = self.scaled(self.low), self.scaled(self.high)
-        width, at, changes = high - low, self.scaled(value), dict[str, float]()
-        step = width / 2 if step is None else step
+    def extended(self, value: float) -> Self:
+        """With a step more at the edge that `value` lies at; the same where it lies at none."""
+        low, high, at = self.scaled(self.low), self.scaled(self.high), self.scaled(value)
+        width, changes = high - low, dict[str, float]()
+        step = width / 2 if self.step is None else self.step
         if at - low <= EDGE * width:
-            changes["low"] = max(self.unscaled(low - step), lowest if self.least is None else self.least)
+            least = 0 if self.least is None and self.low >= 0 else self.least
+            changes["low"] = max(self.unscaled(low - step), -math.inf if least is None else least)
         if high - at <= EDGE * width:
-            most = math.inf if self.most is None else self.most
-            changes["high"] = min(self.unscaled(high + step), most)
-        return changes
+            changes["high"] = min(self.unscaled(high + step), math.inf if self.most is None else self.most)
+        return replace(self, **changes)  # type: ignore[type-var]
 
     def _check_bounds(self) -> None:
         if self.least is not None:
@@ -90,10 +91,6 @@ class Range(_Numbers):
         """Whether it is a number in the range."""
         return is_number(value) and self.low <= value <= self.high  # type: ignore[operator]
 
-    def extended(self, value: float) -> Range:
-        """With half its width more at the edge that `value` lies at; the same where it lies at none."""
-        return replace(self, **self._extension(value, None, 0.0 if self.low >= 0 else -math.inf))  # type: ignore[arg-type]
-
 
 @dataclass(frozen=True)
 class Powers(_Numbers):
@@ -103,13 +100,11 @@ class Powers(_Numbers):
     high: int
     least: int | None = None
     most: int | None = None
+    step: ClassVar[float] = 1
 
     def __post_init__(self) -> None:
-        for name in ("low", "high", "least", "most"):
-            if (value := getattr(self, name)) is None:
-                continue
-            whole = check_whole(name, value, 1)
-            if whole & (whole - 1):
+        for name, value in vars(self).items():
+            if value is not None and (whole := check_whole(name, value, 1)) & (whole - 1):
                 nearest = 1 << round(math.log2(whole))
                 raise InputError(f"{name} = {whole} is no power of two; the nearest is {nearest}.")
         check_number("high", self.high, self.low, open_low=True)
@@ -126,10 +121,6 @@ class Powers(_Numbers):
     def contains(self, value: object) -> bool:
         """Whether it is a power of two in the range."""
         return type(value) is int and self.low <= value <= self.high and value & (value - 1) == 0
-
-    def extended(self, value: int) -> Powers:
-        """With one power more at the edge that `value` lies at; the same where it lies at none."""
-        return replace(self, **{k: int(v) for k, v in self._extension(value, 1, 1).items()})
 
 
 @dataclass(frozen=True)
@@ -273,6 +264,6 @@ def distribution_of(domain: Domain) -> BaseDistribution:
     return FloatDistribution(domain.low, domain.high, log=domain.log)
 
 
-def place_of(domain: Domain, value: Any) -> Value:
+def place_of(domain: Domain, value: Value) -> Value:
     """A value as Optuna knows it."""
-    return domain.scaled(value) if isinstance(domain, Powers) else value
+    return domain.scaled(value) if isinstance(domain, Powers) and isinstance(value, int) else value

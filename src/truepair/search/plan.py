@@ -300,13 +300,10 @@ class SettingsSearch:
         return own.job(self.train, encoder=self.tables.given_to(own.trained, self.users))
 
     def add(
-        self,
-        points: Sequence[Point],
-        results: Sequence[tuple[FitResult | TrainingError, float]],
-        seconds: float,
+        self, points: Sequence[Point], results: Sequence[FitResult | TrainingError], seconds: float
     ) -> None:
         """Keep the trials of points that were run, in so many seconds each."""
-        for point, (result, _) in zip(points, results, strict=True):
+        for point, result in zip(points, results, strict=True):
             epoch, score, why, own = point.epochs, None, "", self._parameters(point)
             if isinstance(result, TrainingError):
                 why = outcome = str(result)

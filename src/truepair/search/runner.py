@@ -6,16 +6,19 @@ import dataclasses
 import time
 from collections.abc import Sequence
 
+import torch
+
 from truepair.data.interactions import Interactions
 from truepair.errors import TrainingError, TruepairError
 from truepair.evaluation import Validation
-from truepair.prior import ESTIMATED, prepare_many, with_estimated_prior
+from truepair.models.closed_forms import ClosedForm
+from truepair.prior import ESTIMATED, prepare, with_estimated_prior
 from truepair.recommender.fitting import solve
 from truepair.search.domains import Flat
-from truepair.search.trials import Asked, run_jobs
+from truepair.search.trials import OpenTrial
 from truepair.spec import Spec
 from truepair.spec.parameters import Parameters
-from truepair.training import AUTO, EpochState, Job, StopTraining, choose_engine
+from truepair.training import AUTO, EpochState, FitResult, Job, StopTraining, choose_engine, fit_many
 
 
 class TrainingRunner:
@@ -40,40 +43,38 @@ class TrainingRunner:
         self.identity = self.validation.identity
         self._priors: dict[tuple[str, int], float | tuple[float, ...]] = {}
 
-    def __call__(self, batch: Sequence[Asked]) -> None:
+    def __call__(self, batch: Sequence[OpenTrial]) -> None:
         """Train the batch together where the engine can; a trial that cannot be trained fails alone."""
-        jobs: list[tuple[Asked, Job]] = []
-        for asked in batch:
+        ready: list[tuple[OpenTrial, Job]] = []
+        for trial in batch:
             try:
-                given = Parameters.of(asked.parameters).given()
+                given = Parameters.of(trial.parameters).given()
                 spec = Spec.of(given, disliked=self.train.disliked is not None, unused="drop")
                 if spec.closed_form is not None:
-                    self._solve(asked, spec)
+                    self._solve(trial, spec.closed_form, spec.settings.torch_device())
                     continue
                 job = self._with_prior(spec.job(self.train))
                 choose_engine(job, self.engine)
-                jobs.append((asked, job))
+                ready.append((trial, prepare(job, engine=self.engine, progress=self.progress).job))
             except TruepairError as error:
-                asked.fail(str(error))
-        if jobs:
-            self._train(jobs)
+                trial.fail(str(error))
+        if ready:
+            self._train(ready)
 
-    def _train(self, jobs: Sequence[tuple[Asked, Job]]) -> None:
-        """Train them, each with its prepared loss; a trial whose preparation fails, fails alone."""
-        prepared = prepare_many([job for _, job in jobs], engine=self.engine, progress=self.progress)
-        ready = list[tuple[Asked, Job]]()
-        for (asked, _), each in zip(jobs, prepared, strict=True):
-            if isinstance(each, TruepairError):
-                asked.fail(str(each))
-            else:
-                ready.append((asked, each.job))
-        watches = [_Watch(self.validation, asked) for asked, _ in ready]
-        found = run_jobs([job for _, job in ready], watches, self.engine, self.progress)
-        for (asked, _), (result, seconds) in zip(ready, found, strict=True):
+    def _train(self, ready: Sequence[tuple[OpenTrial, Job]]) -> None:
+        """Train these trials; those that train together share the seconds by those of their epochs."""
+        watches, began = [_Watch(self.validation, trial) for trial, _ in ready], time.perf_counter()
+        found = fit_many([job for _, job in ready], watches, engine=self.engine, progress=self.progress)
+        took, epochs = time.perf_counter() - began, [0.0] * len(ready)
+        for place, result in enumerate(found):
+            if isinstance(result, FitResult):
+                epochs[place] = sum([record.seconds for record in result.history])
+        for (trial, _), result, own in zip(ready, found, epochs, strict=True):
             if isinstance(result, TrainingError):
-                asked.fail(str(result))
+                trial.fail(str(result))
             else:
-                asked.finish(result.score, result.epoch, seconds, result.engine)
+                seconds = took * own / sum(epochs) if any(epochs) else took / len(ready)
+                trial.finish(result.score, result.epoch, seconds, result.engine)
 
     def _with_prior(self, job: Job) -> Job:
         """The job with the prior of its loss estimated, if it asks for that: once for all trials."""
@@ -85,22 +86,21 @@ class TrainingRunner:
             self._priors[word, seed] = vars(estimated)["tau"]
         return dataclasses.replace(job, loss=job.loss.with_prior(self._priors[word, seed]))
 
-    def _solve(self, asked: Asked, spec: Spec) -> None:
-        assert spec.closed_form is not None
+    def _solve(self, trial: OpenTrial, encoder: ClosedForm, device: torch.device) -> None:
         began = time.perf_counter()
-        result = solve(spec.closed_form, self.train, self.validation, spec.settings.torch_device())
-        asked.finish(result.score, None, time.perf_counter() - began, result.engine)
+        result = solve(encoder, self.train, self.validation, device)
+        trial.finish(result.score, None, time.perf_counter() - began, result.engine)
 
 
 class _Watch:
     """Reports the validation score of every epoch to a trial, which may stop the run."""
 
-    def __init__(self, validation: Validation, asked: Asked) -> None:
-        self.validation, self.asked = validation, asked
+    def __init__(self, validation: Validation, trial: OpenTrial) -> None:
+        self.validation, self.trial = validation, trial
         self.metric, self.identity = validation.metric, validation.identity
 
     def __call__(self, state: EpochState) -> float:
         score = self.validation(state)
-        if self.asked.report(state.epoch, score):
+        if self.trial.report(state.epoch, score):
             raise StopTraining(score)
         return score

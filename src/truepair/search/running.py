@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from truepair.errors import InputError, TrainingError, check_type, check_whole
-from truepair.recommender.estimator import Recommender
 from truepair.search.domains import (
     Choice,
     Domain,
@@ -27,7 +26,7 @@ from truepair.search.domains import (
     values_inside,
 )
 from truepair.search.journal import check_optuna, quietly
-from truepair.search.trials import Asked, History, Trial
+from truepair.search.trials import History, OpenTrial, Trial
 from truepair.storage.types import Json
 
 if TYPE_CHECKING:
@@ -51,12 +50,12 @@ class Runner(Protocol):
     states what is measured on which data. A study continues only if both are the same.
     """
 
-    def __call__(self, batch: Sequence[Asked], /) -> None:
+    def __call__(self, batch: Sequence[OpenTrial], /) -> None:
         """Run these trials, together or one after the other."""
 
 
-@dataclass(frozen=True)
-class Tuning:
+@dataclass(frozen=True, repr=False)
+class SearchResult:
     """Results of a search: the best trial, all trials, the final space, and what was extended.
 
     `interrupted` is the number of trials that were interrupted and run again; `trials` does not contain them.
@@ -73,7 +72,8 @@ class Tuning:
     def __repr__(self) -> str:
         states = [trial.state for trial in self.trials]
         counts = ", ".join(f"{states.count(s)} {s}" for s in ("complete", "pruned", "failed") if s in states)
-        return f"<Tuning: best {self.best.score:.4f} in trial {self.best.number}; {counts}>"
+        kind = type(self).__name__
+        return f"<{kind}: best {self.best.score:.4f} in trial {self.best.number}; {counts}>"
 
     def parameters(self) -> Json:
         """The parameters of the best trial for a fit on everything, flat.
@@ -86,10 +86,6 @@ class Tuning:
             return found
         return {**found, "validation": 0.0, "stop_after": self.best.epoch}
 
-    def recommender(self) -> Recommender:
-        """An unfitted `Recommender` with `parameters()`."""
-        return Recommender.of(self.parameters())
-
 
 @dataclass(frozen=True)
 class TpeSearch:
@@ -99,13 +95,13 @@ class TpeSearch:
     fixed: Flat
     default: Flat | None
     first: Flat
+    seed: int
+    prune: bool
     trials: int
     together: int
-    seed: int
     extensions: int
-    prune: bool
 
-    def batches(self) -> Iterator[list[Asked]]:
+    def batches(self) -> Iterator[list[OpenTrial]]:
         """Trials to run together; waits while other processes run the last ones."""
         while True:
             with quietly(), self.kept.lock:
@@ -119,7 +115,7 @@ class TpeSearch:
             else:
                 time.sleep(_WAIT)
 
-    def _asked(self, n: int) -> list[Asked]:
+    def _asked(self, n: int) -> list[OpenTrial]:
         """A round of trials: the default alone; or one that is chosen freely, and others of its shapes."""
         done = self.kept.trials()
         self._extend(done)
@@ -128,7 +124,7 @@ class TpeSearch:
             # values outside the space are left to `Recommender`, and TPE does not learn from them
             inside = values_inside(space, self.default, self.fixed)
             return [self.kept.ask(self.fixed, {name: space[name] for name in inside}, inside)]
-        others, batch, pinned = list[History](), list[Asked](), Json()
+        others, batch, pinned = list[History](), list[OpenTrial](), Json()
         if self.prune and len(done) >= math.ceil(self.trials / 3):
             others = [one.history for one in done if one.state == "complete" and one.history]
         if self.kept.counted() <= has_default:  # the first that is not the default
@@ -147,32 +143,21 @@ class TpeSearch:
         """
         so_far = len(self.kept.extensions)
         due = math.ceil(self.trials * (3 + so_far) / (3 + self.extensions))
-        if so_far < self.extensions and self.kept.counted() >= due and (complete := completed(done)):
-            space, names = extend_space(self.kept.space(), best_of(complete).parameters)
+        if so_far < self.extensions and self.kept.counted() >= due and (best := best_of(done)):
+            space, names = extend_space(self.kept.space(), best.parameters)
             if names:
                 self.kept.extend(space, names)
 
-    def run(self, batch: list[Asked], runner: Runner) -> None:
-        """Run a batch; a trial that an error or Ctrl-C interrupted is marked as such."""
-        try:
-            runner(batch)
-            for asked in batch:
-                asked.close()
-        finally:
-            for asked in batch:
-                if not asked.ended:
-                    self.kept.abandon(asked)
-
-    def found(self) -> Tuning:
+    def found(self) -> SearchResult:
         """The results of all processes so far."""
         with quietly():
             done, space, interrupted = self.kept.trials(), self.kept.space(), self.kept.interrupted()
             names = [name for one in self.kept.extensions for name in one["names"]]
             default = next((one for one in done if one.number == self.kept.default_number()), None)
-        if not (complete := completed(done)):
+        if (best := best_of(done)) is None:
             why = next((one.why for one in done if one.why), "nothing was run")
             raise TrainingError(f"none of {len(done)} trials has a score; the first failed because: {why}")
-        return Tuning(best_of(complete), done, space, tuple(dict.fromkeys(names)), interrupted, default)
+        return SearchResult(best, done, space, tuple(dict.fromkeys(names)), interrupted, default)
 
 
 def run_search(
@@ -186,13 +171,13 @@ def run_search(
     seed: int = 0,
     extensions: int = 2,
     on_trial: Callable[[Trial], None] | None = None,
-    on_best: Callable[[Tuning], None] | None = None,
+    on_best: Callable[[SearchResult], None] | None = None,
     progress: bool = False,
     prune: bool = True,
     default: Flat | None = None,
     first: Flat | None = None,
     keep_space: bool = False,
-) -> Tuning:
+) -> SearchResult:
     """Search the space for the highest score of any runner; `tune` does so for models of truepair.
 
     Exactly `trials` trials are run, pruned and failed ones included, also if the search is interrupted and
@@ -215,31 +200,61 @@ def run_search(
     fixed = dict(getattr(runner, "fixed", {}))
     check_space(space, fixed)
     seed = check_whole("seed", seed, 0)
-    trials, together, extensions = check_effort(trials, together, extensions)
+    effort = check_effort(trials, together, extensions)
     first = _checked(first or {}, space)
     check_optuna()
     from truepair.search.study import KeptStudy  # it needs Optuna
 
     meaning = _meaning(space, fixed, runner)
     kept = KeptStudy(Path(storage), study, meaning, keep_space=keep_space, has_default=default is not None)
-    search = TpeSearch(kept, fixed, default, first, trials, together, seed, extensions, prune)
+    search = TpeSearch(kept, fixed, default, first, seed, prune, **effort)
     try:
         for batch in search.batches():
-            search.run(batch, runner)
-            for asked in batch:
-                _report(search, asked.number, progress, on_trial, on_best)
+            _run(batch, runner, kept)
+            for number in [trial.number for trial in batch]:
+                with quietly():
+                    done = kept.trials()
+                trial = next((one for one in done if one.number == number), None)
+                if trial is None:
+                    continue  # another process took this one for dead
+                best = best_of(done)
+                if progress:
+                    print(
+                        f"trial {number}, {len(done)} of {trials} done: {_line(trial, best)}", file=sys.stderr
+                    )
+                if on_trial is not None:
+                    on_trial(trial)
+                if on_best is not None and trial == best:
+                    on_best(search.found())
         return search.found()
     finally:
         kept.presence.leave()
 
 
-def check_effort(trials: int, together: int, extensions: int) -> tuple[int, int, int]:
-    """The three as whole numbers; raise if one is out of range."""
-    return (
-        check_whole("trials", trials, 1),
-        check_whole("together", together, 1),
-        check_whole("extensions", extensions, 0),
-    )
+def _run(batch: Sequence[OpenTrial], runner: Runner, kept: KeptStudy) -> None:
+    """Run a batch; a trial that an error or Ctrl-C interrupted is marked as such."""
+    try:
+        runner(batch)
+        for trial in batch:
+            trial.close()
+    finally:
+        for trial in batch:
+            if not trial.ended:
+                kept.abandon(trial)
+
+
+def _line(trial: Trial, best: Trial | None) -> str:
+    """How a trial ended, and the best so far."""
+    reached = "" if trial.score is None else f" {trial.score:.4f}"
+    why = f" ({trial.why})" if trial.why else ""
+    so_far = "" if best is None else f"; best {best.score:.4f} in trial {best.number}"
+    return f"{trial.state}{reached}{why}{so_far}"
+
+
+def check_effort(trials: int, together: int, extensions: int) -> dict[str, int]:
+    """The three as whole numbers, by name; raise if one is out of range."""
+    least = {"trials": (trials, 1), "together": (together, 1), "extensions": (extensions, 0)}
+    return {name: check_whole(name, value, low) for name, (value, low) in least.items()}
 
 
 def check_space(space: Space, fixed: Flat) -> None:
@@ -284,37 +299,7 @@ def _meaning(space: Space, fixed: Flat, runner: Runner) -> Json:
     return meaning
 
 
-def best_of(trials: Sequence[Trial]) -> Trial:
-    """The one of highest score, the earliest of equals."""
-    return max(trials, key=lambda one: (one.score, -one.number))
-
-
-def completed(trials: Sequence[Trial]) -> list[Trial]:
-    """Those that ran to their end."""
-    return [one for one in trials if one.state == "complete"]
-
-
-def _report(
-    search: TpeSearch,
-    number: int,
-    progress: bool,
-    on_trial: Callable[[Trial], None] | None,
-    on_best: Callable[[Tuning], None] | None,
-) -> None:
-    """Print a line about a trial of this process, and call `on_trial` and `on_best`."""
-    with quietly():
-        done = search.kept.trials()
-    trial, complete = next((one for one in done if one.number == number), None), completed(done)
-    if trial is None:
-        return  # another process took this one for dead
-    best = best_of(complete) if complete else None
-    if progress:
-        so_far = "" if best is None else f"; best {best.score:.4f} in trial {best.number}"
-        reached = "" if trial.score is None else f" {trial.score:.4f}"
-        why = f" ({trial.why})" if trial.why else ""
-        counts = f"trial {number}, {len(done)} of {search.trials} done"
-        print(f"{counts}: {trial.state}{reached}{why}{so_far}", file=sys.stderr)
-    if on_trial is not None:
-        on_trial(trial)
-    if on_best is not None and trial == best:
-        on_best(search.found())
+def best_of(trials: Sequence[Trial]) -> Trial | None:
+    """The complete one of highest score, the earliest of equals; None if none ran to its end."""
+    complete = [one for one in trials if one.state == "complete"]
+    return max(complete, key=lambda one: (one.score, -one.number), default=None)

@@ -98,16 +98,17 @@ def default_space(
             raise InputError(f"encoder = {encoder!r} has no parameters, so there is nothing to tune.")
         return dict(SOLVED[encoder])
     kind = LOSSES[check_choice("loss", loss, LOSSES)]
+    family: Family | None = vars(kind).get("family")
     check_sampler(kind(), SAMPLERS[check_choice("sampler", sampler, SAMPLERS)]())
     own = loss_space(kind)
     graph = ENCODER_FIELDS.get(encoder, {})
     # two temperatures would only multiply each other; PSL and CCL are made for cosines at temperature 1
     once: dict[str, Domain | When] = {}
-    if sampler == "full" and _is_softmax(kind):
+    if sampler == "full" and family == Family(Pair.EXPONENTIAL, Row.SOFTMAX):  # InfoNCE, or of its form
         own["loss.temperature"] = DOT_TEMPERATURE
     elif "loss.temperature" in own or kind.needs_cosines:
         once["encoder.temperature"] = Choice([1.0])
-    if kind.needs_cosines or (sampler == "full" and _row(kind) in COSINES_ONLY):
+    if kind.needs_cosines or (sampler == "full" and family is not None and family.row in COSINES_ONLY):
         once["encoder.scoring"] = Choice(["cosine"])
     if sampler == "full":
         own.pop("loss.surrogate", None)  # the others have no closed form, and are slow
@@ -115,16 +116,6 @@ def default_space(
     extra = EXTRA if kind.uses_extra else {}
     common = COMMON if optimizer == "adam" else ROW_STEPS
     return {**common, **once, **own, **extra, **SAMPLER_FIELDS.get(sampler, {}), **graph}
-
-
-def _row(kind: type[Loss]) -> Row | None:
-    family: Family | None = vars(kind).get("family")
-    return None if family is None else family.row
-
-
-def _is_softmax(kind: type[Loss]) -> bool:
-    """Whether it is InfoNCE, or has its form."""
-    return bool(vars(kind).get("family") == Family(Pair.EXPONENTIAL, Row.SOFTMAX))
 
 
 def default_values(space: Space, fixed: Flat, train: Interactions) -> Json | None:

@@ -30,7 +30,7 @@ from truepair.search.domains import (
 )
 from truepair.search.journal import JournalLock, Presence, is_dead, quietly, this_process
 from truepair.search.journal_check import check_study
-from truepair.search.trials import Asked, History, Trial
+from truepair.search.trials import History, OpenTrial, Trial
 from truepair.storage.old_names import current_parameters
 from truepair.storage.types import Json
 
@@ -166,7 +166,7 @@ class KeptStudy:
         pinned: Flat,
         pruned_by: Sequence[History] = (),
         seed: int | None = None,
-    ) -> Asked:
+    ) -> OpenTrial:
         """A new trial; what is pinned has that value, the rest is chosen by TPE. Without a seed: the default.
 
         What TPE samples is a function of the seed and of how many trials there are, so that a search that was
@@ -189,7 +189,7 @@ class KeptStudy:
             if is_asked(entry, parameters):
                 parameters[name] = _suggested(trial, name, domain_of(entry))
         trial.set_user_attr("parameters", parameters)
-        return Asked(trial.number, parameters, lambda ended: self._settle(trial, ended), pruned_by)
+        return OpenTrial(trial.number, parameters, lambda ended: self._settle(trial, ended), pruned_by)
 
     def _settle(self, trial: optuna.Trial, ended: Trial) -> None:
         facts = {name: value for name, value in asdict(ended).items() if name not in ("number", "parameters")}
@@ -200,7 +200,7 @@ class KeptStudy:
             trial.set_user_attr("outcome", facts)
             self._end(trial.number, facts)
 
-    def abandon(self, asked: Asked) -> None:
+    def abandon(self, asked: OpenTrial) -> None:
         """End a trial that was interrupted."""
         asked.ended = True
         with quietly(), self.lock:

@@ -1,17 +1,14 @@
-"""A trial: its parameters, its outcome, the rule that prunes one early, and how jobs of trials are run."""
+"""A trial: its parameters, its outcome, and the rule that prunes one early."""
 
 from __future__ import annotations
 
 import math
 import statistics
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
-from truepair.errors import TrainingError
 from truepair.search.domains import Flat
-from truepair.training import FitResult, Job, OnEpoch, fit_many
 
 State = Literal["complete", "pruned", "failed"]
 History = Sequence[tuple[int, float]]  # (epoch, score)
@@ -41,7 +38,7 @@ class Trial:
 
 
 @dataclass(eq=False)
-class Asked:
+class OpenTrial:
     """A trial to be run: its parameters, and where the runner reports and ends it."""
 
     number: int
@@ -67,11 +64,12 @@ class Asked:
             self.fail(f"the score is {score}")
         else:
             state: State = "pruned" if self.pruned else "complete"
-            self._end(score=float(score), epoch=epoch, state=state, seconds=float(seconds), engine=engine)
+            own, found, took = self.parameters, float(score), float(seconds)
+            self._end(Trial(self.number, own, found, epoch, state, seconds=took, engine=engine))
 
     def fail(self, why: str) -> None:
         """End the trial without a score."""
-        self._end(score=None, epoch=None, state="failed", why=why)
+        self._end(Trial(self.number, self.parameters, None, None, "failed", why))
 
     def close(self) -> None:
         """End a trial that the runner left open: a pruned one with its best score, any other as failed."""
@@ -81,11 +79,11 @@ class Asked:
         else:
             self.fail("the runner gave neither a score nor a reason")
 
-    def _end(self, **outcome: Any) -> None:
+    def _end(self, trial: Trial) -> None:
         """Hand over the trial, once."""
         if not self.ended:
             self.ended = True
-            self.settle(Trial(self.number, self.parameters, history=tuple(self.history), **outcome))
+            self.settle(replace(trial, history=tuple(self.history)))
 
 
 def is_behind(history: History, others: Sequence[History]) -> bool:
@@ -96,18 +94,3 @@ def is_behind(history: History, others: Sequence[History]) -> bool:
     reached = [max((s for e, s in other if e <= until), default=None) for other in others]
     known = [score for score in reached if score is not None]
     return len(known) >= _OTHERS and max(s for _, s in history) < statistics.median(known)
-
-
-def run_jobs(
-    jobs: Sequence[Job], on_epoch: OnEpoch | Sequence[OnEpoch], engine: str, progress: bool = False
-) -> list[tuple[FitResult | TrainingError, float]]:
-    """Train jobs, together where the engine can: the result of each, and its share of the seconds."""
-    began = time.perf_counter()
-    found = fit_many(jobs, on_epoch, engine=engine, progress=progress)
-    took, epochs = time.perf_counter() - began, [0.0] * len(jobs)
-    for place, result in enumerate(found):
-        if isinstance(result, FitResult):
-            epochs[place] = sum([record.seconds for record in result.history])
-    if not sum(epochs):
-        epochs = [1.0] * len(jobs)
-    return [(result, took * own / sum(epochs)) for result, own in zip(found, epochs, strict=True)]

@@ -21,7 +21,7 @@ from truepair.models.factor_matrices import Rows, dense
 from truepair.models.scorer import Scorer
 from truepair.prior import PreparedJob, prepare_many
 from truepair.recommender.estimator import Recommender
-from truepair.search.trials import Asked
+from truepair.search.trials import OpenTrial
 from truepair.training import EpochState, FitResult, Job, StopTraining, fit_many
 from truepair_lab.lines import digest
 from truepair_lab.quality.settled import STOP, blend_parameters, final_parameters
@@ -126,7 +126,7 @@ class BlendRunner:
         self.fixed = {n: v for n, v in blend_parameters(run, ease).items() if n not in searched}
         self.run, self.train, self.judge, self.identity = run, train, judge, judge.identity
 
-    def __call__(self, batch: Sequence[Asked]) -> None:
+    def __call__(self, batch: Sequence[OpenTrial]) -> None:
         """One after the other."""
         for asked in batch:
             began = time.perf_counter()

@@ -9,7 +9,7 @@ from typing import Any
 from truepair.data.interactions import Interactions
 from truepair.errors import TruepairError
 from truepair.evaluation import Validation
-from truepair.search.trials import Asked
+from truepair.search.trials import OpenTrial
 from truepair_lab.paper.baselines import scaled_ials
 
 
@@ -19,7 +19,7 @@ class IalsRunner:
     def __init__(self, fixed: Mapping[str, Any], train: Interactions, judge: Validation) -> None:
         self.fixed, self.train, self.judge, self.identity = dict(fixed), train, judge, judge.identity
 
-    def __call__(self, batch: Sequence[Asked]) -> None:
+    def __call__(self, batch: Sequence[OpenTrial]) -> None:
         """One after the other."""
         for asked in batch:
             began = time.perf_counter()
@@ -30,7 +30,7 @@ class IalsRunner:
             else:
                 asked.finish(score, sweeps, time.perf_counter() - began, "iALS")
 
-    def _best(self, asked: Asked) -> tuple[float, int]:
+    def _best(self, asked: OpenTrial) -> tuple[float, int]:
         """The best score, and the number of sweeps that gave it."""
         run, every = scaled_ials(asked.parameters, self.train), asked.parameters["validate_every"]
         found: list[tuple[float, int]] = []

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import shlex
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from truepair.cli.configuration import Training, read_toml
-from truepair.cli.console import Console, aligned
-from truepair.cli.options import SourceText, unpacked
+from truepair.cli.console import Console, aligned, text_of, to_be_continued
+from truepair.cli.options import LossName, SourceText, option, unpacked
 from truepair.cli.sources import Reading, described, find_source
 from truepair.cli.table_files import check_output
 from truepair.data.sources.sql_urls import without_password
@@ -20,57 +20,47 @@ from truepair.storage.atomic import atomic_write
 if TYPE_CHECKING:
     from truepair.data.split import Split
     from truepair.recommender.estimator import Recommender
+    from truepair.recommender.tuning import Tuning
     from truepair.search.domains import Space
-    from truepair.search.running import Tuning
     from truepair.storage.types import Json
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuneOptions:
+    """Options of `tune` alone."""
+
+    loss: LossName = None
+    trials: int = option(
+        "The number of trials in all: the default, pruned and failed ones included.", default=30
+    )
+    storage: Path = option(
+        "The journal of the trials; several processes may share it.", default=Path("truepair-tune.journal")
+    )
+    study: str | None = option("The name of the study in the journal. [default: loss-encoder-sampler]")
+    space: Path | None = option("A TOML file of what to search. By default it depends on the loss.")
+    together: int = option("Train this many trials at once; on a GPU this is faster.", default=1)
+    extensions: int = option(
+        "Extend the space at most this often, if the best lies at an edge of it.", default=2
+    )
+    prune: bool = option(
+        "Stop trials early that are worse than the median.", "--prune/--no-prune", default=True
+    )
+    test: str | None = option(
+        "Leave out this share, or the test part of the dataset, as `fit --test` does; it is not used by the "
+        "search. The test part of a dataset is always left out.",
+        metavar="SHARE|given",
+    )
+    out: Path | None = option("The file of a report with figures.", "--out", "-o")
+    save_config: Path | None = option(
+        "A TOML file for the best parameters, for `fit --config`; written after each better trial."
+    )
 
 
 @unpacked
 def tune(
     ctx: typer.Context,
     source: SourceText,
-    *,
-    loss: Annotated[
-        str | None, typer.Option(help="The loss: {truepair.losses.LOSSES}. [default: {default}]")
-    ] = None,
-    trials: Annotated[
-        int, typer.Option(help="The number of trials in all: the default, pruned and failed ones included.")
-    ] = 30,
-    storage: Annotated[
-        Path, typer.Option(help="The journal of the trials; several processes may share it.")
-    ] = Path("truepair-tune.journal"),
-    study: Annotated[
-        str | None, typer.Option(help="The name of the study in the journal. [default: loss-encoder-sampler]")
-    ] = None,
-    space: Annotated[
-        Path | None, typer.Option(help="A TOML file of what to search. By default it depends on the loss.")
-    ] = None,
-    together: Annotated[
-        int, typer.Option(help="Train this many trials at once; on a GPU this is faster.")
-    ] = 1,
-    extensions: Annotated[
-        int, typer.Option(help="Extend the space at most this often, if the best lies at an edge of it.")
-    ] = 2,
-    prune: Annotated[
-        bool, typer.Option("--prune/--no-prune", help="Stop trials early that are worse than the median.")
-    ] = True,
-    test: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SHARE|given",
-            help="Leave out this share, or the test part of the dataset, as `fit --test` does; it is not "
-            "used by the search. The test part of a dataset is always left out.",
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The file of a report with figures.")
-    ] = None,
-    save_config: Annotated[
-        Path | None,
-        typer.Option(
-            help="A TOML file for the best parameters, for `fit --config`; written after each better trial."
-        ),
-    ] = None,
+    args: TuneOptions,
     training: Training,
     reading: Reading,
     console: Console,
@@ -82,33 +72,37 @@ def tune(
     several processes with the same command share the work. `fit --config` with the saved parameters learns
     from all pairs, the validation part included, for the number of epochs that was best.
     """
+    from truepair.recommender.tuning import plan_search
     from truepair.search.running import check_effort
-    from truepair.search.tune import plan_search
 
-    _check_files(storage, out, save_config)
-    check_effort(trials, together, extensions)
-    plan = plan_search(training.flat(loss=loss), None if space is None else read_space_file(space))
-    split = _read(plan.model, plan.validation, source, test, reading, console)
-    name, shown = study or plan.name, not console.quiet
-    options: Json = {"together": together, "extensions": extensions, "prune": prune, "progress": shown}
-    if save_config is not None:
-        options["on_best"] = lambda found: _write_config(found, save_config)
+    _check_files(args)
+    effort = check_effort(args.trials, args.together, args.extensions)
+    plan = plan_search(
+        training.flat(loss=args.loss), None if args.space is None else read_space_file(args.space)
+    )
+    split = _read(plan.model, plan.validation, source, args.test, reading, console)
+    name, metric, config = args.study or plan.name, plan.model.metric, args.save_config
     try:
-        found = plan.run(split, trials=trials, storage=storage, study=name, **options)
+        found = plan.run(
+            split,
+            storage=args.storage,
+            study=name,
+            prune=args.prune,
+            progress=not console.quiet,
+            on_best=None if config is None else lambda found: _write_config(found, config),
+            **effort,
+        )
     except KeyboardInterrupt:
-        again = shlex.join(["truepair", *ctx.meta["truepair.args"]])
-        typer.echo(f"interrupted; {storage} holds the finished trials. To continue:\n  {again}", err=True)
-        raise typer.Exit(130) from None
-    from truepair.search.report import best_trials, facts, in_words, page, rows_of
+        raise to_be_continued(ctx, f"{args.storage} holds the finished trials") from None
+    from truepair.reporting.tuning import best_trials, facts, in_words, page, rows_of
 
-    metric = plan.model.metric
-    if out is not None:
-        page(found, metric, f"Tuning {name} on {without_password(source)}").write(out)
-    if save_config is not None:
-        _write_config(found, save_config)
+    if args.out is not None:
+        page(found, metric, f"Tuning {name} on {without_password(source)}").write(args.out)
+    if config is not None:
+        _write_config(found, config)
     lines = [aligned(rows_of(found, best_trials(found), metric)), in_words(found, metric)]
-    lines += [f"{what} in {path}" for what, path in (("report", out), ("parameters", save_config)) if path]
-    files = {"report": out and str(out), "config": save_config and str(save_config)}
+    lines += [f"{what} in {path}" for what, path in (("report", args.out), ("parameters", config)) if path]
+    files = {"report": text_of(args.out), "config": text_of(config)}
     console.give("\n".join(lines), {"metric": metric, "study": name, **files, **facts(found)})
 
 
@@ -146,16 +140,15 @@ def _read(
     return split
 
 
-def _check_files(storage: Path, out: Path | None, config: Path | None) -> None:
+def _check_files(args: TuneOptions) -> None:
     from truepair.reporting.figures import check_plots
     from truepair.search.journal import check_journal, check_optuna
 
     check_optuna()
-    for path in (storage, out, config):
-        if path is not None:
-            check_output(path)
-    check_journal(storage)
-    if out is not None:
+    for path in (args.storage, args.out, args.save_config):
+        check_output(path)
+    check_journal(args.storage)
+    if args.out is not None:
         check_plots()
 
 

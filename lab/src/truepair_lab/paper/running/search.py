@@ -13,7 +13,7 @@ from truepair.evaluation import Validation
 from truepair.search.domains import Choice, Powers, Range, When
 from truepair.search.runner import TrainingRunner
 from truepair.search.running import Runner
-from truepair.search.trials import Asked, Trial
+from truepair.search.trials import OpenTrial, Trial
 from truepair_lab.lines import TrialLine
 from truepair_lab.paper.baselines import device_name, solved
 from truepair_lab.paper.presets import (
@@ -179,7 +179,7 @@ class PointRunner:
         self.method, self.fixed, self.train, self.judge = method, dict(fixed), train, judge
         self.identity = judge.identity
 
-    def __call__(self, batch: Sequence[Asked]) -> None:
+    def __call__(self, batch: Sequence[OpenTrial]) -> None:
         """One after the other."""
         for asked in batch:
             began = time.perf_counter()

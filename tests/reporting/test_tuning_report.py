@@ -1,13 +1,14 @@
 """What is said of a search: the best, what mattered, what was extended, what failed and why."""
 
 import json
+from dataclasses import replace
 
 import pytest
-from test_tuning import SPACE, Runner, search
 
-from truepair.reporting.figures import Panel, Series, draw_points
-from truepair.search.domains import Range, When
-from truepair.search.report import (
+from trial_runners import SPACE, Runner, search
+from truepair.recommender.tuning import Tuning
+from truepair.reporting.figures import draw_points
+from truepair.reporting.tuning import (
     best_trials,
     edges,
     facts,
@@ -17,7 +18,7 @@ from truepair.search.report import (
     rows_of,
     tendency,
 )
-from truepair.search.running import Tuning
+from truepair.search.domains import Choice, Range, When
 from truepair.search.trials import Trial
 
 pytest.importorskip("optuna")
@@ -90,8 +91,25 @@ def test_the_page(found):
 
 def test_small_multiples():
     pytest.importorskip("matplotlib")
-    best = Series([1, 10, 100], [0.1, 0.3, 0.2], best=1, line=[0.1, 0.3, 0.3])
-    panels = [Panel(str(n), {"_": best}, ylabel="score", log="x") for n in range(4)]
-    panels.append(Panel("words", {"_": Series(["a", "b", "a"], [0.1, 0.3, 0.2])}))
-    assert draw_points(panels) == draw_points(panels)
-    assert "var(--series-1)" in draw_points(panels)
+    panels = {str(n): Points([1, 10, 100], [0.1, 0.3, 0.2], 1, [0.1, 0.3, 0.3], log=True) for n in range(4)}
+    panels["words"] = Points(["a", "b", "a"], [0.1, 0.3, 0.2])
+    assert draw_points(panels, "score") == draw_points(panels, "score")
+    assert "var(--series-1)" in draw_points(panels, "score")
+
+
+def trial(number, score, **parameters):
+    return Trial(number, parameters, score, None, "complete")
+
+
+def test_pruned_trials_are_not_among_the_best():
+    trials = (trial(0, 0.2), replace(trial(1, 0.9), state="pruned"), trial(2, 0.4), trial(3, 0.2))
+    assert [one.number for one in best_trials(Tuning(trials[2], trials, {}, ()))] == [2, 0, 3]
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_tendency_is_the_rank_correlation_with_the_score(sign):
+    trials = tuple(trial(k, sign * k**3 / 1000, rate=float(k), other=1.0, kind="a") for k in range(12))
+    space = {"rate": Range(0.0, 12.0), "other": Range(0.0, 2.0), "kind": Choice(["a", "b"])}
+    found = Tuning(trials[0], trials, space, ())
+    assert tendency(found, "rate") == pytest.approx(sign)
+    assert tendency(found, "other") is tendency(found, "kind") is None

@@ -15,7 +15,7 @@ from truepair.recommender.estimator import Recommender
 from truepair.recommender.holdout import split_for_fitting
 from truepair.search.domains import Flat, Space
 from truepair.search.runner import TrainingRunner
-from truepair.search.running import Tuning, check_space, run_search
+from truepair.search.running import SearchResult, check_space, run_search
 from truepair.search.spaces import check_values, default_space, default_values
 from truepair.search.trials import Trial
 from truepair.spec import HOLD_OUTS
@@ -23,6 +23,18 @@ from truepair.spec.defaults import SAMPLED, with_defaults
 from truepair.spec.parameters import PARAMETERS, PARTS, by_fields, same_parameters
 from truepair.storage.old_names import current_parameters
 from truepair.storage.types import Json, Source
+
+
+class Tuning(SearchResult):
+    """Results of a search: the best trial, all trials, the final space, and what was extended.
+
+    `interrupted` is the number of trials that were interrupted and run again; `trials` does not contain them.
+    `default` is the trial of the default values, if the search had one.
+    """
+
+    def recommender(self) -> Recommender:
+        """An unfitted `Recommender` with `parameters()`."""
+        return Recommender.of(self.parameters())
 
 
 def tune(
@@ -91,7 +103,14 @@ class SearchPlan:
         return "-".join(str(self.fixed[part]) for part in PARTS if part in self.fixed)
 
     def run(
-        self, split: Split, *, trials: int, storage: Path | str, study: str | None = None, **options: Any
+        self,
+        split: Split,
+        *,
+        trials: int,
+        storage: Path | str,
+        study: str | None = None,
+        on_best: Callable[[Tuning], None] | None = None,
+        **options: Any,
     ) -> Tuning:
         """Search on the train and validation parts of a split; see `run_search` for the options."""
         if split.valid is None:
@@ -100,9 +119,11 @@ class SearchPlan:
         runner = TrainingRunner(self.fixed, split.train, split.valid, model.metric, model.engine)
         default = default_values(self.space, _for_fit(self.fixed), split.train)
         options = {"seed": model.seed, "default": default, "keep_space": self.keep_space, **options}
-        return run_search(
-            self.space, runner, trials=trials, storage=storage, study=study or self.name, **options
-        )
+        if on_best is not None:
+            options["on_best"] = lambda found: on_best(Tuning(**vars(found)))
+        study = study or self.name
+        found = run_search(self.space, runner, trials=trials, storage=storage, study=study, **options)
+        return Tuning(**vars(found))
 
 
 def plan_search(parameters: Flat, space: Space | None = None) -> SearchPlan:
@@ -151,12 +172,11 @@ def _check_names(fixed: list[str], space: list[str]) -> None:
                 f"{name} has no effect here: trials score the trained encoder without a blend. Leave it out, "
                 "and give it to `fit` together with the best parameters."
             )
-        if name == "hold_out" and name in space:
-            raise InputError("hold_out cannot be searched: trials on different parts do not compare. Fix it.")
-        if name == "auto":
-            raise InputError("auto has no effect here: the search chooses the parameters. Leave it out.")
-        if name == "stop_after":
-            raise InputError("stop_after has no effect here: a search chooses it. Leave it out.")
+        if name in ("auto", "stop_after"):
+            chosen = "the search chooses the parameters" if name == "auto" else "a search chooses it"
+            raise InputError(f"{name} has no effect here: {chosen}. Leave it out.")
+    if "hold_out" in space:
+        raise InputError("hold_out cannot be searched: trials on different parts do not compare. Fix it.")
     for part in [part for part in PARTS if part in space]:
         raise InputError(
             f"the space contains {part}, but a study has one {part}, because the other parameters depend on "

@@ -23,7 +23,7 @@ from truepair.search.domains import (
     plain_space,
 )
 from truepair.search.journal import check_optuna, quietly
-from truepair.search.running import Tuning
+from truepair.search.running import SearchResult
 from truepair.search.trials import Trial
 from truepair.storage.types import Json
 
@@ -32,18 +32,18 @@ _ENOUGH = 10  # trials with a score, for saying what mattered
 _TOP = 0.25  # the share of trials that counts as good
 
 
-def scored(tuning: Tuning) -> list[Trial]:
+def scored(tuning: SearchResult) -> list[Trial]:
     """The trials with a score, pruned ones too, in the order they were started."""
     return [trial for trial in tuning.trials if trial.score is not None]
 
 
-def best_trials(tuning: Tuning, n: int = SHOWN) -> list[Trial]:
+def best_trials(tuning: SearchResult, n: int = SHOWN) -> list[Trial]:
     """The best complete trials, best first."""
     complete = [trial for trial in tuning.trials if trial.state == "complete"]
     return sorted(complete, key=lambda trial: (-(trial.score or 0.0), trial.number))[:n]
 
 
-def importance(tuning: Tuning) -> dict[str, float]:
+def importance(tuning: SearchResult) -> dict[str, float]:
     """How much each parameter decides whether a trial is among the best quarter; the shares sum to 1.
 
     By PED-ANOVA: how far the parameter's distribution among the good trials is from that among all. Pruned
@@ -67,7 +67,7 @@ def importance(tuning: Tuning) -> dict[str, float]:
         return get_param_importances(study, evaluator=evaluator)
 
 
-def tendency(tuning: Tuning, name: str) -> float | None:
+def tendency(tuning: SearchResult, name: str) -> float | None:
     """Spearman's rank correlation of a numeric parameter with the score; None where it says nothing."""
     from scipy.stats import rankdata
 
@@ -80,7 +80,7 @@ def tendency(tuning: Tuning, name: str) -> float | None:
     return float(np.corrcoef(values, scores)[0, 1])
 
 
-def in_words(tuning: Tuning, metric: str) -> str:
+def in_words(tuning: SearchResult, metric: str) -> str:
     """The search in a few sentences."""
     best, chosen = tuning.best, _chosen(tuning, tuning.best)
     of, at = counted(len(tuning.trials), "trial"), f" at epoch {best.epoch}" if best.epoch else ""
@@ -104,7 +104,7 @@ def in_words(tuning: Tuning, metric: str) -> str:
     return "\n".join([*lines, cost(tuning)])
 
 
-def cost(tuning: Tuning) -> str:
+def cost(tuning: SearchResult) -> str:
     """The number of trials by state, the reasons of failures, and the total time."""
     states = Counter(trial.state for trial in tuning.trials)
     seconds = sum(trial.seconds for trial in tuning.trials)
@@ -116,12 +116,12 @@ def cost(tuning: Tuning) -> str:
     return f"{counts}; {seconds:.1f} seconds of training.{reasons}"
 
 
-def edges(tuning: Tuning) -> list[str]:
+def edges(tuning: SearchResult) -> list[str]:
     """Parameters whose best value lies at an edge of a range that could be extended."""
     return list(extend_space(tuning.space, tuning.best.parameters)[1])
 
 
-def facts(tuning: Tuning) -> Json:
+def facts(tuning: SearchResult) -> Json:
     """Everything, as plain JSON."""
     return {
         "best": dataclasses.asdict(tuning.best),
@@ -135,7 +135,7 @@ def facts(tuning: Tuning) -> Json:
     }
 
 
-def rows_of(tuning: Tuning, trials: Sequence[Trial], metric: str) -> list[Json]:
+def rows_of(tuning: SearchResult, trials: Sequence[Trial], metric: str) -> list[Json]:
     """One row a trial: its score, and what was chosen for it."""
     rows = []
     for trial in trials:
@@ -145,7 +145,7 @@ def rows_of(tuning: Tuning, trials: Sequence[Trial], metric: str) -> list[Json]:
     return rows
 
 
-def page(tuning: Tuning, metric: str, title: str) -> Page:
+def page(tuning: SearchResult, metric: str, title: str) -> Page:
     """The report as a page."""
     rows = rows_of(tuning, best_trials(tuning), metric)
     table = Table(
@@ -167,7 +167,7 @@ _HOW_TO_READ = (
 )
 
 
-def _parameters(tuning: Tuning) -> Table:
+def _parameters(tuning: SearchResult) -> Table:
     shares, rows = importance(tuning), []
     for name in sorted(tuning.space, key=lambda name: -shares.get(name, 0.0)):
         lean, best = tendency(tuning, name), shown(tuning.best.parameters.get(name, "–"))
@@ -176,7 +176,7 @@ def _parameters(tuning: Tuning) -> Table:
     return Table(["", "importance", "tendency", "best", "searched"], rows)
 
 
-def _searched(tuning: Tuning, name: str) -> str:
+def _searched(tuning: SearchResult, name: str) -> str:
     domain = domain_of(tuning.space[name])
     if isinstance(domain, Choice):
         return ", ".join(map(str, domain.values))
@@ -184,7 +184,7 @@ def _searched(tuning: Tuning, name: str) -> str:
     return f"{text}, extended" if name in tuning.extended else text
 
 
-def _figure(tuning: Tuning, metric: str) -> Figure:
+def _figure(tuning: SearchResult, metric: str) -> Figure:
     trials = scored(tuning)
     scores = [float(trial.score or 0.0) for trial in trials]
     best = trials.index(tuning.best)
@@ -206,7 +206,7 @@ def _figure(tuning: Tuning, metric: str) -> Figure:
     return Figure(draw_points(panels), alt, caption)
 
 
-def _chosen(tuning: Tuning, trial: Trial) -> Json:
+def _chosen(tuning: SearchResult, trial: Trial) -> Json:
     return {name: trial.parameters[name] for name in tuning.space if name in trial.parameters}
 
 
