@@ -7,7 +7,7 @@ import pytest
 
 from trial_runners import SPACE, Runner, search
 from truepair.recommender.tuning import Tuning
-from truepair.reporting.figures import draw_points
+from truepair.reporting.figures import Panel, Series, draw_points
 from truepair.reporting.tuning import (
     best_trials,
     edges,
