@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from live import uvicorn
-from truepair.serving.page.adding import add_page
+from truepair.serving.page.browsing import add_page
 from truepair.serving.web.app import Service
 from truepair.serving.web.monitoring import RequestLog
 

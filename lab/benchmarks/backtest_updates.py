@@ -74,7 +74,7 @@ def lines(folder: Path) -> list[dict[str, Any]]:
 def table(found: list[dict[str, Any]]) -> str:
     """Markdown: a row for each case, settings and strategy, means over the seeds."""
     head = (
-        "| data | settings | strategy | NDCG@20 | of retrain | known people | of retrain | time, of retrain |"
+        "| data | settings | strategy | NDCG@20 | of retrain | known users | of retrain | time, of retrain |"
     )
     rows = [head, "|---|---|---|---|---|---|---|---|"]
     for case, settings in sorted({(line["case"], line["settings"]) for line in found}):
@@ -89,7 +89,7 @@ def table(found: list[dict[str, Any]]) -> str:
 
 
 def _means(runs: list[list[dict[str, Any]]], strategy: str) -> tuple[float, float, float]:
-    """The value, that of known people, and the seconds of a strategy: means over runs."""
+    """The value, that of known users, and the seconds of a strategy: means over runs."""
     those = [line for summary in runs for line in summary if line["strategy"] == strategy]
     value, known, seconds = (
         sum(line[k] for line in those) / len(those) for k in ("value", "known", "seconds")
@@ -98,7 +98,7 @@ def _means(runs: list[list[dict[str, Any]]], strategy: str) -> tuple[float, floa
 
 
 def draw(found: list[dict[str, Any]], path: Path) -> None:
-    """A panel for each case: known people by period; a band from the lowest to the highest seed."""
+    """A panel for each case: known users by period; a band from the lowest to the highest seed."""
     found = [line for line in found if line["settings"] == next(iter(SETTINGS))]
     panels: list[Panel] = []
     for case in dict.fromkeys(line["case"] for line in found):
@@ -110,7 +110,7 @@ def draw(found: list[dict[str, Any]], path: Path) -> None:
             x = list(range(1, len(columns) + 1))
             means = [sum(column) / len(column) for column in columns]
             series[name] = Series(x, means, list(map(min, columns)), list(map(max, columns)), colour)
-        panels.append(Panel(case, series, "period", "NDCG@20, known people" if not panels else ""))
+        panels.append(Panel(case, series, "period", "NDCG@20, known users" if not panels else ""))
     write_text(path, standalone(draw_bands(panels, columns=len(panels))))
 
 

@@ -31,7 +31,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from truepair.reporting.figures import Panel, Series, draw_lines, standalone
+from truepair.reporting.figures import standalone
+from truepair_lab.reporting.drawing import Panel, Series, draw_lines
 
 AT_ONCE = 1_000_000
 IN_A_FILE = 10_000_000

@@ -12,7 +12,6 @@ import pytest
 from truepair.prior import ratios as ratio_methods
 from truepair.prior.estimate import METHODS, RANDOM
 from truepair_lab import store
-from truepair_lab.answers import OTHER_LINES, Answer, checksum
 from truepair_lab.lines import digest, read_lines
 from truepair_lab.markdown import share, short, signed
 from truepair_lab.paper.report import page as paper_page
@@ -45,6 +44,7 @@ from truepair_lab.quality.settled import (
     settings_of_trial,
 )
 from truepair_lab.quality.tables import Contest
+from truepair_lab.reporting.answers import OTHER_LINES, Answer, checksum
 from truepair_lab.statistics import corrected
 from truepair_lab.statistics import difference as apart
 from truepair_lab.truth.coat import TWO_PRIORS

@@ -21,7 +21,6 @@ from truepair.errors import InputError
 from truepair.evaluation.statistics import holm
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.holdout import like_test, resolved
-from truepair_lab.answers import OTHER_LINES, checksum
 from truepair_lab.cli.main import app
 from truepair_lab.lines import Lines, RunLine, TrialLine, digest, read_lines
 from truepair_lab.markdown import short
@@ -32,6 +31,7 @@ from truepair_lab.plain.report import ANSWER, Study
 from truepair_lab.quality.cases import NDCG, RECALL, Case
 from truepair_lab.quality.settled import mean_of
 from truepair_lab.quality.user_values import read_values, write_values
+from truepair_lab.reporting.answers import OTHER_LINES, checksum
 from truepair_lab.store import append
 from worlds import interactions_of, two_tastes
 

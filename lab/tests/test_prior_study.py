@@ -14,7 +14,6 @@ from truepair.data.simulation import simulate_world
 from truepair.data.split import Split
 from truepair.data.split_recipes import split_random
 from truepair.errors import InputError
-from truepair_lab.answers import OTHER_LINES
 from truepair_lab.cli.main import app
 from truepair_lab.prior_study import auto, cases, lines, running
 from truepair_lab.prior_study.auto import SOURCES, Setup, lines_of
@@ -24,6 +23,7 @@ from truepair_lab.prior_study.lines import AutoLine, EstimateLine
 from truepair_lab.prior_study.measuring import measure
 from truepair_lab.prior_study.report import rebuild
 from truepair_lab.prior_study.tables import auto_table, difference, grid_table, summary_table
+from truepair_lab.reporting.answers import OTHER_LINES
 from worlds import interactions_of
 
 pytestmark = pytest.mark.long  # the pages of the studies and what made them

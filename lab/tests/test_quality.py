@@ -25,7 +25,6 @@ from truepair.losses import InfoNCE
 from truepair.models import closed_forms, factor_matrices
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.holdout import joined
-from truepair.reporting import figures
 from truepair.sampling import Full
 from truepair.search.domains import domain_of
 from truepair.search.spaces import check_values
@@ -62,6 +61,7 @@ from truepair_lab.quality.tables import (
     trials_table,
 )
 from truepair_lab.quality.user_values import keep_values_of, read_values, values_name
+from truepair_lab.reporting import drawing
 from truepair_lab.truth.sources import Asked
 from truepair_lab.truth.true_label_metrics import judged_users, list_quality
 from worlds import two_tastes
@@ -894,7 +894,7 @@ def test_the_numbers_beside_one_dot_are_few() -> None:
     panel = report._panel(Contest(alone), "ml-100k")
     assert panel.steps == 3
     if importlib.util.find_spec("matplotlib"):
-        assert figures.draw_dots([panel], 1, 3.0).count("<svg") == 1
+        assert drawing.draw_dots([panel], 1, 3.0).count("<svg") == 1
 
 
 @pytest.mark.usefixtures("nothing_packaged")

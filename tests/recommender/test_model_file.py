@@ -619,3 +619,27 @@ def test_a_full_disk_leaves_the_old_model_intact(path, model, monkeypatch):
         save_model(path, model)
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_what_updates_count_is_stored_and_found_among_the_facts_of_older_files(tmp_path):
+    data = two_tastes(n_users=12, n_items=20, each=4)
+    model = Recommender(dim=4, epochs=2, auto=False).fit(data).model_
+    known = dataclasses.replace(
+        model,
+        n_updates=2,
+        new_pairs=7,
+        facts={**model.facts, "updates": [{"new pairs": 3}, {"new pairs": 4}]},
+    )
+    path, older = tmp_path / "m", tmp_path / "older"
+    save_model(path, known)
+    tensors, facts = read_tensors(path, KIND, VERSION)
+    for name in ("data", "updates", "new pairs"):
+        del facts["model"][name]
+    write_tensors(older, KIND, VERSION, tensors, facts)
+    for place in (path, older):
+        found = load_model(place).model
+        assert (found.data, found.n_updates, found.new_pairs) == (data.hash, 2, 7)
+    for name, value in (("updates", -1), ("new pairs", "many")):
+        write_tensors(older, KIND, VERSION, tensors, {**facts, "model": {**facts["model"], name: value}})
+        with pytest.raises(StorageError, match=f"{name} = "):
+            load_model(older)

@@ -14,9 +14,8 @@ from truepair.data.simulation import simulate_world
 from truepair.errors import DownloadError, InputError
 from truepair.evaluation import Comparison, evaluate
 from truepair.recommender.estimator import Recommender
-from truepair.reporting.demo import run_demo
-from truepair.reporting.demo_page import conclusion, demo_page, print_data, print_result
-from truepair.reporting.demo_result import DEFAULT, ModelComparison
+from truepair.reporting.demo import print_data, print_result, run_demo
+from truepair.reporting.demo_page import DEFAULT, ModelComparison, conclusion, demo_page
 from truepair.reporting.page import metric_name
 
 pytest.importorskip("matplotlib")
@@ -117,7 +116,7 @@ def test_the_same_seed_gives_the_same_and_another_seed_another_and_quiet_is_quie
         for seed in (0, 1)
     )
     assert again.test.comparisons == simulated.test.comparisons
-    assert again.person.lists == simulated.person.lists
+    assert again.example.lists == simulated.example.lists
     assert other.test.comparisons != simulated.test.comparisons
     assert capsys.readouterr() == ("", "")
 
@@ -131,24 +130,24 @@ def test_threads_are_given_back(simulated, monkeypatch):
     assert counts == [1, 7]
 
 
-# --- one person ----------------------------------------------------------------------------------------
+# --- one user ------------------------------------------------------------------------------------------
 
 
-def test_the_person_is_the_median_one():
+def test_the_user_is_the_median_one():
     n_train, n_test = np.array([9, 0, 3, 5, 7, 1]), np.array([1, 1, 1, 1, 1, 0])
-    assert demo._median_person(n_train, n_test) == 4  # of 3, 5, 7, 9: the upper median
+    assert demo._median_user(n_train, n_test) == 4  # of 3, 5, 7, 9: the upper median
 
 
 def test_lists_hold_nothing_known_and_hits_are_held_out_items(simulated):
-    person, split = simulated.person, simulated.data.split
-    code = int(split.train.user_ids.codes([person.id])[0])
+    user, split = simulated.example, simulated.data.split
+    code = int(split.train.user_ids.codes([user.id])[0])
     held_out = {simulated.data.titles[item] for item in split.test.items_of(code)}
-    assert len(held_out) == person.n_held_out
-    assert list(person.lists) == [DEFAULT, "EASE", "Popularity"]
-    for name, titles in person.lists.items():
+    assert len(held_out) == user.n_held_out
+    assert list(user.lists) == [DEFAULT, "EASE", "Popularity"]
+    for name, titles in user.lists.items():
         assert len(titles) == demo.LIST_LENGTH
-        assert not set(titles) & set(person.history)
-        assert person.hits[name] == {at for at, title in enumerate(titles) if title in held_out}
+        assert not set(titles) & set(user.history)
+        assert user.hits[name] == {at for at, title in enumerate(titles) if title in held_out}
 
 
 def test_a_history_begins_with_what_was_rated_highest(simulated):
@@ -208,14 +207,14 @@ def test_the_report_stands_alone_and_has_everything(simulated):
     assert_self_contained(html)
     assert html.count("<svg") == 3  # bars for clicks and for the truth, and curves
     for said in (
-        "Recommendations for one person",
+        "Recommendations for one user",
         "learning_rate",
         "torch",
         simulated.data.split.hash,
         "true prior",
     ):
         assert said in html
-    for title in simulated.person.lists[DEFAULT]:
+    for title in simulated.example.lists[DEFAULT]:
         assert title in html
     for number in range(1, 6):  # a colour for each model, which the style sheet knows
         assert html.count(f"var(--series-{number})") >= 1
@@ -224,13 +223,13 @@ def test_the_report_stands_alone_and_has_everything(simulated):
 
 def test_titles_are_not_trusted(simulated, capsys):
     hostile = "<script>alert(1)</script> [bold]x[/nothing]"
-    person = replace(
-        simulated.person,
+    user = replace(
+        simulated.example,
         history=(hostile,),
         lists={"EASE": (hostile,), DEFAULT: (hostile, hostile)},
         hits={"EASE": frozenset({0}), DEFAULT: frozenset()},
     )
-    result = replace(simulated, person=person)
+    result = replace(simulated, example=user)
     assert_self_contained(demo_page(result).html())
     print_result(result, quiet=False)
     assert "[/nothing]" in capsys.readouterr().out
@@ -245,7 +244,7 @@ def test_the_terminal_shows_the_comparison_and_the_lists(simulated, capsys, monk
         for evaluation in judgement.evaluations.values():
             assert f"{evaluation.mean('ndcg@20'):.4f} [" in printed
     assert "On all true preferences" in printed
-    assert simulated.person.lists[DEFAULT][0] in printed
+    assert simulated.example.lists[DEFAULT][0] in printed
     assert str(simulated.report) in printed
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from trial_runners import SPACE, Runner, search
 from truepair.recommender.tuning import Tuning
-from truepair.reporting.figures import Points, draw_points
+from truepair.reporting.figures import Panel, Series, draw_points
 from truepair.reporting.tuning import (
     best_trials,
     edges,
@@ -91,10 +91,11 @@ def test_the_page(found):
 
 def test_small_multiples():
     pytest.importorskip("matplotlib")
-    panels = {str(n): Points([1, 10, 100], [0.1, 0.3, 0.2], 1, [0.1, 0.3, 0.3], log=True) for n in range(4)}
-    panels["words"] = Points(["a", "b", "a"], [0.1, 0.3, 0.2])
-    assert draw_points(panels, "score") == draw_points(panels, "score")
-    assert "var(--series-1)" in draw_points(panels, "score")
+    best = Series([1, 10, 100], [0.1, 0.3, 0.2], best=1, line=[0.1, 0.3, 0.3])
+    panels = [Panel(str(n), {"_": best}, ylabel="score", log="x") for n in range(4)]
+    panels.append(Panel("words", {"_": Series(["a", "b", "a"], [0.1, 0.3, 0.2])}))
+    assert draw_points(panels) == draw_points(panels)
+    assert "var(--series-1)" in draw_points(panels)
 
 
 def trial(number, score, **parameters):

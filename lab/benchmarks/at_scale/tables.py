@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from truepair.reporting.figures import Panel, Series, draw_lines, standalone
+from truepair.reporting.figures import standalone
+from truepair_lab.reporting.drawing import Panel, Series, draw_lines
 
 Facts = dict[str, Any]
 NEARLY = 0.99  # of the best score: among such trials, the quickest is chosen

@@ -18,7 +18,6 @@ from truepair.data.split_recipes import split_random
 from truepair.errors import InputError
 from truepair.losses import DPL
 from truepair.models.encoders import MF
-from truepair.reporting.machine import machine, versions
 from truepair.training import ENGINES, Settings
 from truepair.training.trainer import EpochTotals
 from truepair_lab.benchmarks import (
@@ -41,6 +40,7 @@ from truepair_lab.benchmarks import (
 from truepair_lab.benchmarks.plots import check_plot, draw_scaling
 from truepair_lab.benchmarks.table import table
 from truepair_lab.cli.main import app
+from truepair_lab.reporting.machine import machine, versions
 
 pytestmark = pytest.mark.long  # the pages of the studies and what made them
 

@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from truepair.errors import InputError
-from truepair_lab.answers import OTHER_LINES
 from truepair_lab.cli.main import app
+from truepair_lab.reporting.answers import OTHER_LINES
 from truepair_lab.truth import lines
 from truepair_lab.truth.coat import TWO_PRIORS
 from truepair_lab.truth.lines import TruthLine

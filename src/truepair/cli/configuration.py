@@ -1,6 +1,5 @@
 """Parameters from a TOML file, options and --set, where the later overrides the earlier -> a Recommender."""
 
-# ruff: noqa: RUF009  an option() is a field
 from __future__ import annotations
 
 import tomllib

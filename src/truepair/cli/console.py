@@ -1,4 +1,4 @@
-"""Console: remarks for people on stderr, results on stdout as text or JSON."""
+"""Console: remarks on stderr, results on stdout as text or JSON."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import typer
 
 from truepair.cli.interruption import EXIT_CODE
 from truepair.cli.options import option
+from truepair.reporting.page import text_table
 
 
 @dataclass(frozen=True)
@@ -58,12 +59,9 @@ def aligned(rows: Sequence[Mapping[str, object]]) -> str:
     """
     if not rows:
         return ""
-    columns = [_column(name, [row[name] for row in rows]) for name in rows[0]]
-    return "\n".join("  ".join(cells).rstrip() for cells in zip(*columns, strict=True))
+    return text_table(_column(name, [row[name] for row in rows]) for name in rows[0])
 
 
-def _column(name: str, values: list[object]) -> list[str]:
+def _column(name: str, values: list[object]) -> tuple[list[str], bool]:
     cells = [name, *(f"{value:.4f}" if isinstance(value, float) else str(value) for value in values)]
-    width = max(map(len, cells))
-    right = all(isinstance(value, int | float) for value in values)
-    return [cell.rjust(width) if right else cell.ljust(width) for cell in cells]
+    return cells, all(isinstance(value, int | float) for value in values)

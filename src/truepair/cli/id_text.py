@@ -1,4 +1,4 @@
-"""Ids as text: what people type or list in a file -> ids of the type that a model knows."""
+"""Ids as text: what users type or list in a file -> ids of the type that a model knows."""
 
 from __future__ import annotations
 

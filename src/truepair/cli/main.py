@@ -86,7 +86,7 @@ def options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Learn recommenders from what people did, without punishing what they have not seen yet."""
+    """Learn recommenders from clicks, plays and purchases: unseen items are not treated as dislikes."""
 
 
 _COMMANDS = {
@@ -122,12 +122,10 @@ _DATASET_COMMANDS = {
     info: "info ml-100k",
     fetch: "fetch ml-100k",
 }
-for command, example in _COMMANDS.items():
-    app.command(example.split()[0], cls=Command, epilog=f"\b\nExample:\n  truepair {example}")(command)
-for command, example in _DATASET_COMMANDS.items():
-    datasets.command(example.split()[0], cls=Command, epilog=f"\b\nExample:\n  truepair data {example}")(
-        command
-    )
+for group, start, commands in ((app, "truepair", _COMMANDS), (datasets, "truepair data", _DATASET_COMMANDS)):
+    for command, example in commands.items():
+        epilog = f"\b\nExample:\n  {start} {example}"
+        group.command(example.split()[0], cls=Command, epilog=epilog)(command)
 app.add_typer(datasets, name="data", epilog="\b\nExample:\n  truepair data list")
 
 

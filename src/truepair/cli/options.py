@@ -6,7 +6,7 @@ import functools
 import importlib
 import inspect
 import re
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import MISSING, field, fields, is_dataclass
 from inspect import Parameter
 from pathlib import Path
@@ -144,6 +144,13 @@ def _by_sampler(name: str) -> str:
     module = importlib.import_module("truepair.spec.defaults")
     full, sampled = module.FULL_CATALOGUE[name], module.SAMPLED[name]
     return f"{'none' if full is None else full}; {sampled} with a sampler that draws"
+
+
+def refuse(given: Mapping[str, object], where: str) -> None:
+    """Raise for the first option that is given and has no effect there, such as "without --demo"."""
+    for name, value in given.items():
+        if value is not None:
+            raise InputError(f"{name} {value} has no effect {where}; leave it out.")
 
 
 def whole_numbers(what: str, text: str) -> tuple[int, ...]:

@@ -130,7 +130,10 @@ class Reading:
             whole = dataset is not None and dataset.has_split and filters == (None, None, None)
             test = "given" if whole else "0.2"
         if test != "given":
-            return split_random(self.interactions(source, progress), _share(test), seed=seed)
+            share = number_or_text(test)
+            if not isinstance(share, float):
+                raise InputError(f"test = {test!r} is neither a share such as 0.2 nor 'given'.")
+            return split_random(self.interactions(source, progress), share, seed=seed)
         if dataset is None:
             raise InputError(
                 f"test = 'given' needs a dataset that comes with a split, and "
@@ -244,13 +247,11 @@ def kind_numbers(text: str) -> dict[str, float]:
     """The numbers of kinds in a text such as "view=1,buy=10"."""
     found: dict[str, float] = {}
     for part in text.split(","):
-        kind, _, number = part.rpartition("=")
-        try:
-            found[kind.strip()] = float(number)
-        except ValueError:
-            kind = ""
-        if not kind.strip():
+        kind, _, right = part.rpartition("=")
+        number = number_or_text(right)
+        if not kind.strip() or not isinstance(number, float):
             raise InputError(f"feedback = {text!r:.60}: {part!r:.60} is not KIND=NUMBER, such as view=1.")
+        found[kind.strip()] = number
     return found
 
 
@@ -265,10 +266,3 @@ _PARSERS: dict[str, Callable[[str], object]] = {
     "now": number_or_text,
     "core": _cores,
 }
-
-
-def _share(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise InputError(f"test = {text!r} is neither a share such as 0.2 nor 'given'.") from None

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from truepair.data.sources.sql_urls import check_no_url
-from truepair.errors import InputError, StorageError, check_choice
+from truepair.errors import InputError, StorageError
 from truepair.storage.atomic import atomic_write
 
 if TYPE_CHECKING:
@@ -72,12 +72,8 @@ def write_table(parts: Iterable[pa.Table], path: Path, format: str) -> int:
 _SUFFIXES = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 
 
-def format_of(path: Path | None, format: str | None) -> str | None:
-    """The given format, else that of the suffix; None without both."""
-    if format is not None:
-        return check_choice("format", format, WRITERS)
-    if path is None:
-        return None
+def format_of(path: Path) -> str:
+    """The format of the suffix."""
     if path.suffix.lower() not in _SUFFIXES:
         raise InputError(
             f"{path} has no known suffix; use one of {', '.join(_SUFFIXES)}, or give "

@@ -5,7 +5,7 @@ from truepair.evaluation.comparison import Comparison, compare, compare_all
 from truepair.evaluation.evaluation import Validation, evaluate
 from truepair.evaluation.metrics import CATALOGUE_METRICS, METRICS, parse_metric
 from truepair.evaluation.results import Evaluation
-from truepair.evaluation.statistics import bootstrap_interval, holm, sign_flip_test
+from truepair.evaluation.statistics import holm
 
 __all__ = [
     "CATALOGUE_METRICS",
@@ -14,11 +14,9 @@ __all__ = [
     "Comparison",
     "Evaluation",
     "Validation",
-    "bootstrap_interval",
     "compare",
     "compare_all",
     "evaluate",
     "holm",
     "parse_metric",
-    "sign_flip_test",
 ]

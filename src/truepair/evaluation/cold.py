@@ -65,3 +65,8 @@ def check_cold(cold: str, n_cold: int, n_users: int) -> None:
             f"{n_cold:,} of {n_users:,} users have no trained pair, so the model knows nothing about them; "
             "use cold='popular' to give them the most popular items, or cold='separate' to leave them out."
         )
+
+
+def counted(cold: str, is_cold: Mask) -> Mask:
+    """Who counts in the means: with "separate", only users with a trained pair."""
+    return ~is_cold if cold == "separate" else np.ones(len(is_cold), dtype=bool)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from types import MappingProxyType
 from typing import Literal, Protocol
 
 from truepair.data.interactions import Interactions
@@ -12,7 +13,7 @@ from truepair.data.split import Split
 from truepair.errors import InputError, check_choice, check_type, check_whole
 from truepair.evaluation.cold import Cold, history_of
 from truepair.evaluation.judged import Judged
-from truepair.evaluation.metrics import CATALOGUE_METRICS, METRICS, Floats, parse_metric
+from truepair.evaluation.metrics import CATALOGUE_METRICS, METRICS, Floats, Hits, parse_metric
 from truepair.evaluation.results import Evaluation
 from truepair.evaluation.task import Task
 from truepair.ranking.prepared_items import Matrix, TopK
@@ -68,7 +69,9 @@ def evaluate(
         exclude = exclude if candidates is None else None
     ks = _checked_ks(ks)
     if candidates is not None:
-        return _evaluate_judged(model, target, exclude, ks, train, cold, candidates)
+        if exclude is not None:
+            raise InputError("with candidates, nothing else is ranked; leave out exclude.")
+        return _evaluate_judged(model, target, ks, train, cold, candidates)
     if target is None:
         raise InputError("there is no target; give a Split, a part such as split.test, or candidates.")
     check_type("target", target, Interactions, "give a Split, or a part such as split.test")
@@ -76,68 +79,47 @@ def evaluate(
     known = train if train is not None else masks[0] if masks else None
     task = Task.checked(target, masks, train, cold, None if known is None else history_of(model, known))
     listed, hits = task.listed(task.ranker(*matrices_of(model)), ks[-1])
-    per_user = {f"{name}@{k}": f(hits[:, :k], task.n_target) for name, f in METRICS.items() for k in ks}
-    counted, popularity = task.counted, task.train.item_counts
-    return _evaluation(
-        task,
-        per_user,
-        {
-            f"{name}@{k}": f(listed[counted, :k], popularity)
-            for name, f in CATALOGUE_METRICS.items()
-            for k in ks
-        },
-        ks,
-        target.n_users - len(task.users),
-        int((popularity[target.items] == 0).sum()),
-        target.hash,
-    )
+    popularity = task.train.item_counts
+    named = ((f"{name}@{k}", f, k) for name, f in CATALOGUE_METRICS.items() for k in ks)
+    catalogue = {name: f(listed[task.counted, :k], popularity) for name, f, k in named}
+    return _evaluation(task, hits, ks, catalogue)
 
 
 def _evaluate_judged(
     model: HasMatrices | tuple[Matrix, Matrix],
     target: Interactions | None,
-    exclude: Exclude | None,
     ks: tuple[int, ...],
     train: Interactions | None,
     cold: Cold,
     candidates: Table,
 ) -> Evaluation:
-    if exclude is not None:
-        raise InputError("with candidates, nothing else is ranked; leave out exclude.")
     train = getattr(model, "seen_", None) if train is None else train
     if train is None:
         raise InputError("with candidates, train is needed: give the pairs that the model was trained on.")
     judged = Judged.checked(candidates, target, train, cold, history_of(model, train))
     hits, auc = judged.ranked(*matrices_of(model), ks[-1])
-    per_user = {f"{name}@{k}": f(hits[:, :k], judged.n_target) for name, f in METRICS.items() for k in ks}
-    positives = judged.candidates.items[judged.positive]
-    unseen = int((train.item_counts[positives] == 0).sum())
-    per_user["auc"] = auc
-    return _evaluation(judged, per_user, {}, ks, judged.n_users_without_target, unseen, judged.target)
+    return _evaluation(judged, hits, ks, auc=auc)
 
 
 def _evaluation(
     task: Task | Judged,
-    per_user: Mapping[str, Floats],
-    catalogue: Mapping[str, float],
+    hits: Hits,
     ks: tuple[int, ...],
-    n_users_without_target: int,
-    n_unseen_pairs: int,
-    target: str,
+    catalogue: Mapping[str, float] = MappingProxyType({}),
+    **more: Floats,
 ) -> Evaluation:
-    """The evaluation: users who count, and those without a trained pair."""
+    """The evaluation of these hits: users who count, and those without a trained pair."""
+    per_user = {
+        f"{name}@{k}": f(hits[:, :k], task.n_target) for name, f in METRICS.items() for k in ks
+    } | more
+    counted, cold = (
+        (task.users[who], {name: values[who] for name, values in per_user.items()})
+        for who in (task.counted, task.is_cold)
+    )
+    n_unseen = int((task.train.item_counts[task.target_items] == 0).sum())
+    sizes = task.n_users_without_target, n_unseen
     return Evaluation(
-        task.users[task.counted],
-        {name: values[task.counted] for name, values in per_user.items()},
-        catalogue,
-        ks,
-        n_users_without_target,
-        n_unseen_pairs,
-        target,
-        task.cold,
-        task.users[task.is_cold],
-        {name: values[task.is_cold] for name, values in per_user.items()},
-        task.n_users_all_positive,
+        *counted, catalogue, ks, *sizes, task.digest, task.cold, *cold, task.n_users_all_positive
     )
 
 

@@ -12,7 +12,7 @@ from truepair.data.ids import Codes, IdMap
 from truepair.data.interactions import Interactions
 from truepair.data.reading import read_interactions
 from truepair.errors import InputError, check_type
-from truepair.evaluation.cold import Cold, History, check_cold
+from truepair.evaluation.cold import Cold, History, check_cold, counted
 from truepair.evaluation.metrics import Floats, Hits, Mask
 from truepair.models.factor_matrices import dot_rows, n_rows
 from truepair.ranking.prepared_items import Matrix, checked_matrices, tie_order
@@ -26,6 +26,7 @@ class Judged:
     candidates: Interactions  # its users may be unknown to the model, its items are those of the model
     positive: Mask  # (n,) the label of each candidate
     codes: Codes  # (n,) the user's code in the model; -1 for an unknown user
+    train: Interactions  # what the model was trained on
     history: History
     cold: Cold
 
@@ -43,8 +44,8 @@ class Judged:
         else:
             pairs, positive = _of_target(candidates, target, train)
             codes = pairs.users
-        judged = Judged(pairs, positive, codes, history, cold)
-        judged._check(train)
+        judged = Judged(pairs, positive, codes, train, history, cold)
+        judged._check()
         return judged
 
     @cached_property
@@ -73,7 +74,12 @@ class Judged:
         return int(((self.n_positive > 0) & (self.n_positive == self.candidates.user_counts)).sum())
 
     @property
-    def target(self) -> str:
+    def target_items(self) -> Codes:
+        """The items of the positive candidates."""
+        return self.candidates.items[self.positive]
+
+    @property
+    def digest(self) -> str:
         """A checksum of the candidates and their labels."""
         return f"{self.candidates.take(self.positive).hash} among {self.candidates.hash}"
 
@@ -86,7 +92,7 @@ class Judged:
     @property
     def counted(self) -> Mask:
         """Which of `users` count in the means (n,)."""
-        return ~self.is_cold if self.cold == "separate" else np.ones(len(self.users), dtype=bool)
+        return counted(self.cold, self.is_cold)
 
     def ranked(self, users: Matrix, items: Matrix, k: int) -> tuple[Hits, Floats]:
         """Which of the best k candidates are positive (n, k), and the AUC (n,); for each of `users`.
@@ -125,15 +131,14 @@ class Judged:
         ordered, users = scores[order], pairs.users
         starts = np.flatnonzero((np.diff(users, prepend=-1) != 0) | (np.diff(ordered, prepend=np.nan) != 0))
         sizes = np.diff(starts, append=len(ordered))
-        behind = (
-            pairs.indptr[users[starts] + 1] - starts - (sizes - 1) / 2
-        )  # mean rank from the end, 1 is last
+        # the mean rank from the end, where 1 is last
+        behind = pairs.indptr[users[starts] + 1] - starts - (sizes - 1) / 2
         ranks = np.repeat(behind, sizes)
         sums = np.bincount(users, ranks * self.positive[order], pairs.n_users)
         n, m = self.n_positive, pairs.user_counts - self.n_positive
         return np.asarray((sums - n * (n + 1) / 2) / np.maximum(n * m, 1))
 
-    def _check(self, train: Interactions) -> None:
+    def _check(self) -> None:
         if not len(self.users):
             raise InputError(
                 f"no user has a positive and a negative one among the {len(self.candidates):,} candidates, "
@@ -146,7 +151,7 @@ class Judged:
                 "give candidates of the users that the model was trained on."
             )
         known = self.codes >= 0
-        if seen := int(train.has(self.codes[known], self.candidates.items[known]).sum()):
+        if seen := int(self.train.has(self.codes[known], self.candidates.items[known]).sum()):
             raise InputError(
                 f"{seen:,} of {len(self.candidates):,} candidates are also in train, so the model would be "
                 "evaluated on what it has learnt; remove them from the candidates."

@@ -5,7 +5,7 @@ All draws come from `truepair.randomness`: the same seed gives the same results 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -55,9 +55,7 @@ def sign_flip_test(differences: npt.ArrayLike, *, flips: int = 10_000, seed: int
     numbers = _checked_values(differences)
     numbers = numbers[numbers != 0]  # their sign has no effect
     observed = abs(numbers.sum())
-    rounding = (
-        1e-12 * np.abs(numbers).sum()
-    )  # sums in another order may differ by this much and count as ties
+    rounding = 1e-12 * np.abs(numbers).sum()  # sums in another order may differ by this much: ties
 
     def flipped_sums(key: int, count: int) -> Floats:
         words = -(-len(numbers) // 64)
@@ -93,11 +91,8 @@ def _in_blocks(draw: Callable[[int, int], Floats], times: int, n: int, seed: int
     seed = check_whole("seed", seed, 0, 2**63 - 1)
     block = max(1, _BLOCK // n)
 
-    def parts() -> Iterator[Floats]:
-        for start in range(0, times, block):
-            yield draw(stream_key(seed, stream, start), min(block, times - start))
-
-    return np.concatenate(list(parts()))
+    starts = range(0, times, block)
+    return np.concatenate([draw(stream_key(seed, stream, at), min(block, times - at)) for at in starts])
 
 
 def _checked_values(values: npt.ArrayLike) -> Floats:

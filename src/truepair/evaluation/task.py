@@ -11,7 +11,7 @@ import numpy as np
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError, check_type
-from truepair.evaluation.cold import Cold, History, check_cold
+from truepair.evaluation.cold import Cold, History, check_cold, counted
 from truepair.evaluation.metrics import Hits, Mask
 from truepair.models.factor_matrices import n_rows
 from truepair.ranking.prepared_items import Matrix, TopK
@@ -69,7 +69,22 @@ class Task:
     @cached_property
     def counted(self) -> Mask:
         """Which of `users` count in the means (n,)."""
-        return ~self.is_cold if self.cold == "separate" else np.ones(len(self.users), dtype=bool)
+        return counted(self.cold, self.is_cold)
+
+    @property
+    def n_users_without_target(self) -> int:
+        """Users who have no target item."""
+        return self.target.n_users - len(self.users)
+
+    @property
+    def target_items(self) -> Codes:
+        """The items of the target."""
+        return self.target.items
+
+    @property
+    def digest(self) -> str:
+        """A checksum of the target."""
+        return self.target.hash
 
     def ranker(self, users: Matrix, items: Matrix) -> Callable[..., TopK]:
         """`top_k` of these matrices, for `listed`."""

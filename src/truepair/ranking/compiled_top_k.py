@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import ParamSpec, TypeVar
+from typing import NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ from truepair.storage.compiled_code import compiled_and_kept
 Floats = npt.NDArray[np.float32]
 Codes = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.uint8]
+Places = npt.NDArray[np.int32]
 _Inputs = ParamSpec("_Inputs")
 _Result = TypeVar("_Result")
 
@@ -50,22 +51,28 @@ def call_in_blocks(call: Callable[[int, int], object], n: int, block: int, threa
         list(pool.map(lambda start: call(start, min(start + block, n)), starts[1:]))  # raises their errors
 
 
+class Strips(NamedTuple):
+    """A catalogue in strips, and the order of its columns: column -> item."""
+
+    vectors: Floats  # [strips, dim, WIDTH]
+    order: Codes
+
+
+class Heaps(NamedTuple):
+    """The best columns so far of each row: a heap whose root is the worst entry."""
+
+    columns: Codes  # [n, k]
+    scores: Floats  # [n, k]
+    sizes: Codes  # [n]
+
+
 def rank_in_strips(
-    users: Floats,
-    strips: Floats,
-    order: Codes,
-    k: int,
-    codes: Codes,
-    hidden: Hidden,
-    block: int,
-    threads: int,
+    users: Floats, strips: Strips, k: int, codes: Codes, hidden: Hidden, block: int, threads: int
 ) -> tuple[Codes, Floats]:
-    """The k best (items, scores) of the users `codes`; columns are items in the order `order`."""
-    found, scores = np.empty((len(codes), k), np.int64), np.empty((len(codes), k), np.float32)
-    call_in_blocks(
-        partial(rank_rows, users, strips, order, codes, hidden, found, scores), len(codes), block, threads
-    )
-    return found, scores
+    """The k best (items, scores) of the users `codes`."""
+    best = np.empty((len(codes), k), np.int64), np.empty((len(codes), k), np.float32)
+    call_in_blocks(partial(rank_rows, users, strips, codes, hidden, *best), len(codes), block, threads)
+    return best
 
 
 @compiled
@@ -83,70 +90,53 @@ def in_strips(items: Floats, order: Codes) -> Floats:
 @compiled
 def rank_rows(
     users: Floats,
-    strips: Floats,
-    order: Codes,
+    strips: Strips,
     codes: Codes,
     hidden: Hidden,
-    found: Codes,
-    found_scores: Floats,
+    items: Codes,
+    scores: Floats,
     first: int,
     last: int,
 ) -> None:
-    """Fill the rows first … last - 1 of `found` and `found_scores`."""
-    n, n_items, k = last - first, len(order), found.shape[1]
-    vectors = np.zeros((-(-n // _ROWS) * _ROWS, strips.shape[1]), np.float32)
+    """Fill the rows first … last - 1 of `items` and `scores`."""
+    order, n, n_items, k = strips.order, last - first, len(strips.order), items.shape[1]
+    vectors = np.zeros((-(-n // _ROWS) * _ROWS, strips.vectors.shape[1]), np.float32)
     vectors[:n, : users.shape[1]] = users[codes[first:last]]
-    columns, scores = np.empty((n, k), np.int64), np.empty((n, k), np.float32)  # one heap per row
-    sizes = np.zeros(n, np.int64)
+    heaps = Heaps(np.empty((n, k), np.int64), np.empty((n, k), np.float32), np.zeros(n, np.int64))
     masked = np.zeros((n, (n_items + 7) // 8), np.uint8)  # one bit per item
     for row in range(n):
         for item in hidden.items[hidden.starts[first + row] : hidden.ends[first + row]]:
             masked[row, item >> 3] |= np.uint8(1 << (item & 7))
     buffer, good = np.empty((_ROWS, WIDTH), np.float32), np.empty(_CHUNK, np.int32)
-    for s in range(len(strips)):
+    for s in range(len(strips.vectors)):
         left = s * WIDTH
         for group in range(0, n, _ROWS):
-            _score(vectors, group, strips[s], buffer)
+            _score(vectors, group, strips.vectors[s], buffer)
             if left + WIDTH > n_items:
                 buffer[:, n_items - left :] = -np.inf  # columns beyond the catalogue
             for row in range(group, min(group + _ROWS, n)):
-                _scan(buffer, row - group, left, order, masked, columns, scores, sizes, row, good)
+                _scan(buffer, row - group, left, order, masked, heaps, row, good)
     for row in range(n):
-        size = sizes[row]
-        sort_heap(columns[row], scores[row], size)
+        size = heaps.sizes[row]
+        sort_heap(heaps.columns[row], heaps.scores[row], size)
         for place in range(k):
             here = place < size
-            found[first + row, place] = order[columns[row, place]] if here else -1
-            found_scores[first + row, place] = scores[row, place] + np.float32(0) if here else -np.inf
+            items[first + row, place] = order[heaps.columns[row, place]] if here else -1
+            scores[first + row, place] = heaps.scores[row, place] + np.float32(0) if here else -np.inf
 
 
 @compiled
-def _score(vectors: Floats, r: int, strip: Floats, out: Floats) -> None:
-    """out[i, j] = Σ_k vectors[r + i, k] · strip[k, j] of four rows i, added up in the order of k.
+def _score(rows: Floats, r: int, strip: Floats, out: Floats) -> None:
+    """out[i, j] = Σ_k rows[r + i, k] · strip[k, j] of four rows i, added up in the order of k.
 
     Four terms at a time for four rows keep loads and stores few, so that multiply-adds are the bottleneck.
     """
     out[:] = 0
     for k in range(0, len(strip), 4):
-        a0, a1, a2, a3 = vectors[r, k], vectors[r, k + 1], vectors[r, k + 2], vectors[r, k + 3]
-        b0, b1, b2, b3 = (
-            vectors[r + 1, k],
-            vectors[r + 1, k + 1],
-            vectors[r + 1, k + 2],
-            vectors[r + 1, k + 3],
-        )
-        c0, c1, c2, c3 = (
-            vectors[r + 2, k],
-            vectors[r + 2, k + 1],
-            vectors[r + 2, k + 2],
-            vectors[r + 2, k + 3],
-        )
-        d0, d1, d2, d3 = (
-            vectors[r + 3, k],
-            vectors[r + 3, k + 1],
-            vectors[r + 3, k + 2],
-            vectors[r + 3, k + 3],
-        )
+        a0, a1, a2, a3 = rows[r, k], rows[r, k + 1], rows[r, k + 2], rows[r, k + 3]
+        b0, b1, b2, b3 = rows[r + 1, k], rows[r + 1, k + 1], rows[r + 1, k + 2], rows[r + 1, k + 3]
+        c0, c1, c2, c3 = rows[r + 2, k], rows[r + 2, k + 1], rows[r + 2, k + 2], rows[r + 2, k + 3]
+        d0, d1, d2, d3 = rows[r + 3, k], rows[r + 3, k + 1], rows[r + 3, k + 2], rows[r + 3, k + 3]
         for j in range(WIDTH):
             s0, s1, s2, s3 = strip[k, j], strip[k + 1, j], strip[k + 2, j], strip[k + 3, j]
             out[0, j] = out[0, j] + a0 * s0 + a1 * s1 + a2 * s2 + a3 * s3
@@ -157,22 +147,14 @@ def _score(vectors: Floats, r: int, strip: Floats, out: Floats) -> None:
 
 @compiled
 def _scan(
-    buffer: Floats,
-    at: int,
-    left: int,
-    order: Codes,
-    masked: Bits,
-    columns: Codes,
-    scores: Floats,
-    sizes: Codes,
-    row: int,
-    good: npt.NDArray[np.int32],
+    buffer: Floats, at: int, left: int, order: Codes, masked: Bits, heaps: Heaps, row: int, good: Places
 ) -> None:
     """Offer buffer[at], the scores of the columns left, left + 1, …, to the heap of `row`.
 
     Columns come in increasing order, so of equal scores the earlier one stays. Whole arrays are passed
     because making a slice costs more than scanning a chunk.
     """
+    columns, scores, sizes = heaps
     k = scores.shape[1]
     least = scores[row, 0] if sizes[row] == k else np.float32(-np.inf)
     for start in range(0, WIDTH, _CHUNK):

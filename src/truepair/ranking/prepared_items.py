@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,9 @@ from truepair.randomness import random_order
 from truepair.ranking.hidden import Hidden, read_only
 from truepair.ranking.torch_top_k import rank_in_blocks
 from truepair.storage.types import Array
+
+if TYPE_CHECKING:  # it loads Numba
+    from truepair.ranking.compiled_top_k import Strips
 
 Matrix = Rows | Array
 
@@ -53,16 +56,17 @@ class PreparedItems:
         return PreparedItems(checked, tie_order(n_rows(checked)))
 
     @cached_property
-    def strips(self) -> npt.NDArray[np.float32] | None:
+    def strips(self) -> Strips | None:
         """The layout of compiled code; None where PyTorch ranks: sparse rows and CUDA."""
         if not isinstance(self.items, torch.Tensor) or self.items.device.type != "cpu":
             return None
-        from truepair.ranking.compiled_top_k import in_strips  # not before it is needed: it loads Numba
+        from truepair.ranking.compiled_top_k import (
+            Strips,
+            in_strips,
+        )  # not before it is needed: it loads Numba
 
-        strips: npt.NDArray[np.float32] = in_strips(
-            np.ascontiguousarray(self.items.detach().float().numpy()), self.order
-        )
-        return strips
+        rows = np.ascontiguousarray(self.items.detach().float().numpy())
+        return Strips(in_strips(rows, self.order), self.order)
 
     def top_k(
         self, users: Rows, k: int, hidden: Hidden, rows: Codes | None = None, block: int | None = None
@@ -78,9 +82,7 @@ class PreparedItems:
         from truepair.ranking.compiled_top_k import BLOCK, rank_in_strips
 
         vectors, threads = np.ascontiguousarray(users.detach().float().cpu().numpy()), torch.get_num_threads()
-        return TopK(
-            *rank_in_strips(vectors, self.strips, self.order, k, rows, hidden, block or BLOCK, threads)
-        )
+        return TopK(*rank_in_strips(vectors, self.strips, k, rows, hidden, block or BLOCK, threads))
 
 
 # --- checks --------------------------------------------------------------------------------------------

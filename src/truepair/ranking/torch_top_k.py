@@ -92,31 +92,26 @@ def _scores_of(users: Rows, items: Rows, order: Tensor, block: int) -> Scores:
     """A function that scores up to `block` users; a user's scores do not depend on the other users."""
     if isinstance(items, sp.csr_array):
         return _sparse_items(users, items, order)
-    if isinstance(users, sp.csr_array):
-        return _sparse_users(users, items, order)
-    return _dense(users, items, order, block)
+    return (
+        _sparse_users(users, items, order)
+        if isinstance(users, sp.csr_array)
+        else _dense(users, items, order, block)
+    )
 
 
 def _dense(users: Tensor, items: Tensor, order: Tensor, block: int) -> Scores:
+    """Products whose bits do not depend on the other rows: those of few rows use another algorithm of the
+    library, whose sums round differently; hence the padding."""
     columns_t = items[order].T  # (d, n_items)
     buffer = items.new_empty(block, len(items))
 
     def scores(codes: Codes) -> Tensor:
         vectors = users[_on_device(codes, users.device)].to(items.device)  # (b, d)
-        return _product(vectors, columns_t, buffer)
+        missing = -len(vectors) % _ROWS
+        padded = F.pad(vectors, (0, 0, 0, missing)) if missing else vectors
+        return torch.mm(padded, columns_t, out=buffer[: len(padded)])[: len(vectors)]
 
     return scores
-
-
-def _product(vectors: Tensor, columns_t: Tensor, buffer: Tensor) -> Tensor:
-    """vectors @ columns_t, where the bits of a row do not depend on the other rows.
-
-    Products of few rows use another algorithm of the library, whose sums round differently; hence the
-    padding.
-    """
-    missing = -len(vectors) % _ROWS
-    padded = F.pad(vectors, (0, 0, 0, missing)) if missing else vectors
-    return torch.mm(padded, columns_t, out=buffer[: len(padded)])[: len(vectors)]
 
 
 def _sparse_users(users: sp.csr_array, items: Tensor, order: Tensor) -> Scores:

@@ -177,7 +177,7 @@ class Recommender(Parameters):
                 "the model was fitted on other users or items; fit and evaluate on one split. After an "
                 "update, make one whose train part is model.seen_."
             )
-        if on == "valid" and model.facts.get("data") == split.train.hash:
+        if on == "valid" and model.data == split.train.hash:
             return  # fitted on this split: the validation part is known, and nothing was learnt from it
         n_seen = 0 if target is None else int(model.seen.has(target.users, target.items).sum())
         if n_seen:

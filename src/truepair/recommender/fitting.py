@@ -60,7 +60,7 @@ def fit_split(
     model = Model(
         dataclasses.replace(spec, searched=()), scorer.on_cpu(), seen, train.item_counts,
         trained=train.user_counts > 0, added=np.zeros(train.n_items, dtype=bool),
-        tau=tau_of(result), start=result.start,
+        tau=tau_of(result), start=result.start, data=train.hash,
         facts=_facts(spec, result, split, score) | facts | dict(about or {}),
     )  # fmt: skip
     if tables.items is not None:
@@ -170,11 +170,17 @@ def data_facts(train: Interactions) -> Json:
     return facts
 
 
-def facts_after(facts: Json, data: Interactions, record: Json) -> Json:
-    """The facts of a model that was changed and knows these pairs now, with a record of the change.
+def recorded(model: Model, data: Interactions, record: Json) -> Model:
+    """The model with a record of a change after which it knows these interactions; its parts are as before.
 
-    Scores of the earlier matrices are left out, and so is the split; what reading did stays a fact.
+    Facts about scores of the earlier matrices are left out, and so is the split; what reading did stays one.
     """
-    kept = {name: value for name, value in facts.items() if name not in ("split", "weights", "dislikes")}
-    kept |= {"data": data.hash, "metrics": {}, **data_facts(data)}
-    return {**kept, UPDATES: [*facts.get(UPDATES, []), record]}
+    facts = {
+        name: value for name, value in model.facts.items() if name not in ("split", "weights", "dislikes")
+    }
+    facts |= {"data": data.hash, "metrics": {}, **data_facts(data)}
+    return dataclasses.replace(
+        model, data=data.hash, n_updates=model.n_updates + 1,
+        new_pairs=model.new_pairs + record.get("new pairs", 0),
+        facts={**facts, UPDATES: [*facts.get(UPDATES, []), record]},
+    )  # fmt: skip

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions, Origin, without_columns
 from truepair.data.log import Log, joined_log, pair_keys
 from truepair.data.prepared.opening import is_prepared, open_prepared
@@ -25,7 +23,7 @@ from truepair.data.split_recipes import (
 )
 from truepair.errors import InputError, check_choice, check_number, check_whole
 from truepair.spec import HOLD_OUTS
-from truepair.storage.types import Source
+from truepair.storage.types import Array, Source
 
 
 def hold_out(interactions: Interactions, how: str = "auto", share: float = 0.1, seed: int = 0) -> Split:
@@ -55,8 +53,10 @@ def hold_out(interactions: Interactions, how: str = "auto", share: float = 0.1, 
     if how == "last":
         chosen = last_of_each_user(interactions, share, seed)
     else:
-        drawn = how == "random"
-        made = split_random(interactions, share, seed=seed) if drawn else split_temporal(interactions, share)
+        by_time = how == "time"
+        made = (
+            split_temporal(interactions, share) if by_time else split_random(interactions, share, seed=seed)
+        )
         chosen = made.test.has(interactions.users, interactions.items)
     held_out = _without_isolated(interactions, chosen)
     if not held_out.any():
@@ -69,11 +69,11 @@ def hold_out(interactions: Interactions, how: str = "auto", share: float = 0.1, 
 def _hold_out_events(interactions: Interactions, log: Log, how: str, share: float, seed: int) -> Split:
     """The hold-out of a log; all events of a pair that has to stay in train are learnt from."""
     later = later_events(log, how, share)
-    nobody, recipe = np.zeros(len(log), dtype=bool), f"hold_out(how={how!r}, share={share}, seed={seed})"
+    recipe = f"hold_out(how={how!r}, share={share}, seed={seed})"
     train, valid = (interactions_of(log.take(rows)) for rows in (~later, later))
     isolated = (train.user_counts[valid.users] == 0) | (train.item_counts[valid.items] == 0)
     later &= ~np.isin(log.keys, valid.keys[isolated])
-    made = cut_log(interactions, log, nobody, later, recipe)
+    made = cut_log(interactions, log, np.zeros(len(log), dtype=bool), later, recipe)
     if not len(made.valid or ()):
         raise _nothing_held_out(interactions, how, share)
     return made
@@ -162,13 +162,18 @@ def joined(parts: Sequence[Interactions]) -> Interactions:
     if len(parts) == 1:
         return without_columns(first, ("rating",), history=())
     users, items = (np.concatenate([getattr(part, name) for part in parts]) for name in ("users", "items"))
-    times = [part.time for part in parts if part.time is not None and part.time_kind == first.time_kind]
-    time: Any = np.concatenate(times) if len(times) == len(parts) else None
-    weights = [np.ones(len(part)) if part.weight is None else part.weight for part in parts]
-    weight: Any = np.concatenate(weights) if any(part.weight is not None for part in parts) else None
-    extra: dict[str, Any] = {"weight": weight, "time": time, "time_kind": first.time_kind}
-    extra["disliked"] = _joined_dislikes(parts, pair_keys(users, items, first.n_items))
-    made = Interactions(users, items, first.user_ids, first.item_ids, **extra)
+    times: list[Array] = [
+        part.time for part in parts if part.time is not None and part.time_kind == first.time_kind
+    ]
+    time = np.concatenate(times) if len(times) == len(parts) else None
+    weights: list[Array] = [np.ones(len(part)) if part.weight is None else part.weight for part in parts]
+    disliked = [part.disliked for part in parts if part.disliked is not None]
+    liked = pair_keys(users, items, first.n_items)  # what another part has as a pair is no dislike
+    made = Interactions(
+        users, items, first.user_ids, first.item_ids, time=time, time_kind=first.time_kind,
+        weight=np.concatenate(weights) if any(part.weight is not None for part in parts) else None,
+        disliked=np.setdiff1d(np.concatenate(disliked), liked) if disliked else None,
+    )  # fmt: skip
     logs = {id(part.origin.log): part.origin.log for part in parts}
     if time is None or None in logs.values():
         return made
@@ -177,21 +182,13 @@ def joined(parts: Sequence[Interactions]) -> Interactions:
     return interactions_of(made.log.without(("rating",))) if len(logs) > 1 else made
 
 
-def _joined_dislikes(parts: Sequence[Interactions], liked: Codes) -> Codes | None:
-    """The dislikes of all parts; what another part has as a pair is none."""
-    found = [part.disliked for part in parts if part.disliked is not None]
-    return np.setdiff1d(np.unique(np.concatenate(found)), liked) if found else None
-
-
 def _most_users_have_times(interactions: Interactions) -> bool:
     """Whether more than half of the users with two pairs or more have pairs of different times."""
     if interactions.time is None or not len(interactions):
         return False
-    several = interactions.user_counts > 1
     starts = interactions.indptr[:-1][interactions.user_counts > 0]
     first, last = (each.reduceat(interactions.time, starts) for each in (np.minimum, np.maximum))
-    different = int((first < last).sum())
-    return 2 * different > int(several.sum())
+    return bool(2 * (first < last).sum() > (interactions.user_counts > 1).sum())
 
 
 def _without_isolated(everything: Interactions, held_out: Mask) -> Mask:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -155,17 +154,8 @@ def excluded_items(model: Model, items: Mapping[object, Ids], unknown: str) -> d
 
 def _joined(lists: list[Ids]) -> tuple[pa.Array, list[int]]:
     """The ids of all lists in one array, to be looked up at once, and the length of each list."""
-    if all(type(some) is list for some in lists):
-        return as_ids(list(chain.from_iterable(lists)), "item"), [len(some) for some in lists]
-    arrays = [as_ids(some, "item") for some in lists]
-    values = [some for some in arrays if len(some)]
-    alike = len({some.type for some in values}) == 1
-    joined = (
-        pa.concat_arrays(values)
-        if alike
-        else as_ids([one for some in values for one in some.to_pylist()], "item")
-    )
-    return joined, [len(some) for some in arrays]
+    values = [some if type(some) is list else as_ids(some, "item").to_pylist() for some in lists]
+    return as_ids(list(chain.from_iterable(values)), "item"), list(map(len, values))
 
 
 def explanation_of(model: Model, explain: bool | int) -> Explanation:
@@ -217,7 +207,7 @@ class Neighbours:
             )
 
 
-def _trained_codes(what: str, ids: IdMap, values: Any, trained: Mask) -> Codes:
+def _trained_codes(what: str, ids: IdMap, values: Ids, trained: Mask) -> Codes:
     """The codes of these ids; one without a trained pair raises an error."""
     codes = ids.codes(as_ids(values, what), what)
     if not trained[codes].all():

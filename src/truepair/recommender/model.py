@@ -46,6 +46,12 @@ class Model:
     """From features to rows of items; None without features."""
     folded: bool = False
     """Whether the users are new ones that were folded in, and not those of training."""
+    data: str = ""
+    """The checksum of the interactions that it was trained on."""
+    n_updates: int = 0
+    """Updates and removals since the fit; each update trains with a seed of its own."""
+    new_pairs: int = 0
+    """Pairs that updates have added since the fit."""
     facts: Json = field(default_factory=dict)
 
     @property
@@ -90,6 +96,6 @@ class Model:
         return {name: as_json(value) for name, value in self.spec.parameters().items()}
 
     def __repr__(self) -> str:
-        n = len(self.facts.get(UPDATES, []))
+        n = self.n_updates
         updated = "" if not n else ", updated once" if n == 1 else f", updated {n:,} times"
         return f"fitted on {self.seen}{updated}"

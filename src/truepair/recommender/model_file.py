@@ -6,7 +6,7 @@ docs/file-format.md describes the file. Opening a file runs no code of it, and e
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ from truepair.data.ids import Codes, IdMap
 from truepair.data.interactions import Interactions, trusted_interactions
 from truepair.data.prepared.id_files import id_arrays, id_type, ids_of_arrays
 from truepair.data.tables.features import FeatureEncoding
-from truepair.errors import InputError, StorageError, check_choice, check_number
+from truepair.errors import InputError, StorageError, check_choice, check_number, check_whole
 from truepair.models.factor_matrices import Rows, by_columns
 from truepair.models.feature_map import FeatureMap
 from truepair.models.scorer import Scorer
@@ -32,19 +32,17 @@ from truepair.spec import Spec
 from truepair.spec.parameters import check_saveable
 from truepair.storage.plain_values import is_number
 from truepair.storage.tensor_file import read_tensors, write_tensors
-from truepair.storage.types import Json
+from truepair.storage.types import Array, Json
 
 KIND, VERSION = "truepair model", 2
 _ERRORS = (
-    InputError,
     StorageError,
-    KeyError,
-    pa.ArrowException,
-    OSError,
     ValueError,
     TypeError,
-    AttributeError,
+    LookupError,
     ArithmeticError,
+    AttributeError,
+    pa.ArrowException,
 )
 
 
@@ -72,7 +70,7 @@ def save_model(path: str | Path, model: Model, output: str = "arrow", updatable:
         **_ids("users", seen.user_ids), **_ids("items", seen.item_ids),
         **(_training(model.start) if updatable and model.start is not None else {}),
     }  # fmt: skip
-    optional: dict[str, Any] = {
+    optional: dict[str, Tensor | Array | None] = {
         "term": scorer.term, "seen.disliked": seen.disliked,
         "seen.weights": None if seen.weight is None else seen.weight.astype(np.float64),
         "added": model.added if model.added.any() else None,
@@ -88,6 +86,7 @@ def save_model(path: str | Path, model: Model, output: str = "arrow", updatable:
         "parameters": parameters, "output": output, "folded": model.folded,
         "user ids": id_type(seen.user_ids.ids.type), "item ids": id_type(seen.item_ids.ids.type),
         "tau of each user": isinstance(model.tau, tuple),
+        "data": model.data, "updates": model.n_updates, "new pairs": model.new_pairs,
     }  # fmt: skip
     if (found := model.item_map) is not None:
         described["features"] = {
@@ -126,7 +125,8 @@ def _checked(tensors: Tensors, described: Json, facts: Json) -> Stored:
         raise InputError(
             f"popularity adds up to {total:g} pairs; it must be counts, from 1 to 2^53 together."
         )
-    _check_updates(facts)
+    records = _updates(facts)
+    new_pairs = sum(record.get("new pairs", 0) for record in records)
     no_items = torch.zeros(n_items, dtype=torch.bool)
     model = Model(
         spec, scorer, seen, popularity.numpy(),
@@ -135,7 +135,10 @@ def _checked(tensors: Tensors, described: Json, facts: Json) -> Stored:
         tau=_tau(tensors, described, spec, n_users),
         start=_start(tensors, spec, n_users, n_items),
         item_map=_item_map(tensors, described.get("features"), scorer),
-        folded=bool(described["folded"]), facts=facts,
+        folded=bool(described["folded"]), data=str(described.get("data", facts.get("data", ""))),
+        n_updates=check_whole("updates", described.get("updates", len(records)), 0),  # absent: an older file
+        new_pairs=check_whole("new pairs", described.get("new pairs", new_pairs), 0),
+        facts=facts,
     )  # fmt: skip
     return Stored(model, cast(Output, check_choice("output", described["output"], OUTPUTS)))
 
@@ -248,8 +251,8 @@ def _tau(tensors: Tensors, described: Json, spec: Spec, n_users: int) -> float |
     return tuple(tau.tolist()) if by_user else float(tau[0])
 
 
-def _check_updates(facts: Json) -> None:
-    """Raise if the records are not such as updates write."""
+def _updates(facts: Json) -> list[Json]:
+    """The records of updates; raise if they are not such as updates write."""
     records = facts.get(UPDATES, [])
     if not isinstance(records, list):
         raise InputError(f"the fact {UPDATES!r} is {records!r:.60}, not a list of records.")
@@ -259,6 +262,7 @@ def _check_updates(facts: Json) -> None:
         )
         if not plain:
             raise InputError(f"the record of update {place} is {record!r:.60}, not names with plain values.")
+    return records
 
 
 def _check_object(what: str, value: object) -> None:
@@ -266,7 +270,7 @@ def _check_object(what: str, value: object) -> None:
         raise InputError(f"its {what} are a {type(value).__name__}, not an object.")
 
 
-def _item_map(tensors: Tensors, described: Any, scorer: Scorer) -> FeatureMap | None:
+def _item_map(tensors: Tensors, described: Json | None, scorer: Scorer) -> FeatureMap | None:
     """The map from features to rows of items, if the file has one."""
     if (described is None) != ("features.map" not in tensors):
         raise InputError("it has either a map of features or what the features are, and not both.")

@@ -16,7 +16,7 @@ from truepair.models.scorer import Scorer
 from truepair.recommender.holdout import as_interactions
 from truepair.recommender.known_ids import codes_of
 from truepair.recommender.model import Model
-from truepair.recommender.reindexing import recoded, reindexed
+from truepair.recommender.reindexing import reindexed
 from truepair.storage.types import Source
 
 
@@ -33,7 +33,8 @@ def fold_in_users(model: Model, history: Source, unknown: str) -> Model:
     kept = np.unique(new.users[known])
     place = np.full(new.n_users, -1)
     place[kept] = np.arange(len(kept))
-    pairs = recoded(new, place, items, IdMap(new.user_ids.outside(kept)), item_ids)
+    user_ids = IdMap(new.user_ids.outside(kept))
+    pairs = new.pairs_only(weights=True).recoded(place, items, user_ids, item_ids)
     return dataclasses.replace(
         model,
         scorer=with_users(model.scorer, model.encode(pairs)),

@@ -9,7 +9,6 @@ import scipy.sparse as sp
 from torch import Tensor
 
 from truepair.data.ids import Codes, IdMap
-from truepair.data.interactions import Interactions
 from truepair.models.factor_matrices import by_columns, placed_rows
 from truepair.recommender.model import Model
 
@@ -35,26 +34,11 @@ def reindexed(model: Model, user_ids: IdMap, item_ids: IdMap) -> Model:
             history=history,
             weights=weights,
         ),
-        seen=recoded(seen, new_users, new_items, user_ids, item_ids),
+        seen=seen.recoded(new_users, new_items, user_ids, item_ids),
         popularity=np.where(items >= 0, model.popularity[items], 0),
         trained=np.where(users >= 0, model.trained[users], False),
         added=np.where(items >= 0, model.added[items], False),
         start=None if model.start is None else model.start.take(users, items),
-    )
-
-
-def recoded(
-    pairs: Interactions, users: Codes, items: Codes, user_ids: IdMap, item_ids: IdMap
-) -> Interactions:
-    """The pairs and dislikes in other codes: users[u] and items[i]; those of -1 are left out."""
-    kept = (users[pairs.users] >= 0) & (items[pairs.items] >= 0)
-    return Interactions(
-        users[pairs.users[kept]],
-        items[pairs.items[kept]],
-        user_ids,
-        item_ids,
-        weight=None if pairs.weight is None else pairs.weight[kept],
-        disliked=pairs.recoded_dislikes(users, items, len(item_ids)),
     )
 
 

@@ -15,33 +15,41 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as RichTable
 
 from truepair.data.datasets.loading import load, load_titles
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 from truepair.data.simulation import simulate_world
-from truepair.data.split import Split
+from truepair.data.split import Split, counted
 from truepair.data.split_recipes import split_random
 from truepair.errors import DownloadError, InputError, check_choice
 from truepair.evaluation import Evaluation, compare_all, evaluate
 from truepair.ranking.selection import top_k
 from truepair.recommender.estimator import Recommender
-from truepair.reporting.demo_page import demo_page, print_data, print_result
-from truepair.reporting.demo_result import (
+from truepair.reporting.demo_page import (
     DEFAULT,
+    HISTORY_SHOWN,
     METRIC,
     DemoData,
     DemoResult,
     ExampleUser,
     ModelComparison,
+    conclusion,
+    demo_page,
+    p_value,
 )
 from truepair.reporting.figures import check_plots
+from truepair.reporting.page import metric_name
 from truepair.storage.types import Json
 from truepair.training import FitResult, Settings
 
 DATASETS = ("ml-100k", "simulated")
 LISTED = (DEFAULT, "EASE", "Popularity")  # the models whose lists are shown
 LIST_LENGTH = 10
+TERMINAL_METRICS = ("recall@20", "hit@20", "coverage@20")  # beside the main one
 PAIRWISE: Json = {
     "sampler": "uniform",
     "epochs": 60,
@@ -173,17 +181,17 @@ def _evaluate(data: DemoData, fits: Mapping[str, tuple[FitResult, float]], out: 
     if data.world is not None:
         hidden, observed = data.world.hidden, data.world.observed
         truth = _judgement({name: evaluate(m, hidden, exclude=observed) for name, m in models.items()})
-    return DemoResult(out, data, models, seconds, test, _person(data, models), truth)
+    return DemoResult(out, data, models, seconds, test, _example(data, models), truth)
 
 
 def _judgement(evaluations: Mapping[str, Evaluation]) -> ModelComparison:
     return ModelComparison(evaluations, tuple(compare_all(evaluations, METRIC, baseline=DEFAULT)))
 
 
-def _person(data: DemoData, models: Mapping[str, FitResult]) -> ExampleUser:
-    """The person with the median number of train items among those with a test item."""
+def _example(data: DemoData, models: Mapping[str, FitResult]) -> ExampleUser:
+    """The user with the median number of train items among those with a test item."""
     train, test = data.split.train, data.split.test
-    code = _median_person(train.user_counts, test.user_counts)
+    code = _median_user(train.user_counts, test.user_counts)
     history = _history(data.known, code)
     best = {
         name: top_k(*models[name].matrices(), LIST_LENGTH, rows=[code], exclude=data.known).items[0]
@@ -206,13 +214,75 @@ def _name(user: object) -> str:
     return user if isinstance(user, str) else f"user {user}"
 
 
-def _median_person(n_train: Codes, n_test: Codes) -> int:
+def _median_user(n_train: Codes, n_test: Codes) -> int:
     able = np.flatnonzero((n_test > 0) & (n_train > 0))
     return int(able[np.argsort(n_train[able], kind="stable")[len(able) // 2]])
 
 
 def _history(known: list[Interactions], code: int) -> Codes:
-    """The person's items, the highest rated first if there are ratings."""
+    """The user's items, the highest rated first if there are ratings."""
     items = np.concatenate([part.items_of(code) for part in known])
     ratings = [part.rating[part.users == code] for part in known if part.rating is not None]
     return items[np.argsort(-np.concatenate(ratings), kind="stable")] if ratings else items
+
+
+# --- terminal ------------------------------------------------------------------------------------------
+
+
+def print_data(data: DemoData, quiet: bool) -> None:
+    """Print the data and its notes."""
+    console = Console(quiet=quiet, highlight=False)
+    for note in data.notes:
+        console.print(note, style="yellow", markup=False)
+    console.print(f"Data: {data.name}. {data.split}", markup=False)
+
+
+def print_result(result: DemoResult, quiet: bool) -> None:
+    """Print the comparison, the lists of one user, and the path of the report."""
+    console = Console(quiet=quiet, highlight=False)
+    for on, judgement in result.comparisons.items():
+        console.print()
+        console.print(_terminal_table(judgement, on))
+        console.print(conclusion(judgement, on), markup=False)
+    _print_lists(console, result.example)
+    console.print(f"\nReport: {result.report.resolve()}", markup=False, soft_wrap=True)
+
+
+def _terminal_table(judgement: ModelComparison, on: str) -> RichTable:
+    p_values = {found.a: p_value(found) for found in judgement.comparisons}
+    head = ["model", f"{metric_name(METRIC)} [95% interval]", *map(metric_name, TERMINAL_METRICS)]
+    table = RichTable(*head, f"p vs {DEFAULT}", title=f"On {on}")
+    for name, evaluation in judgement.evaluations.items():
+        means = [f"{evaluation.mean(metric):.4f}" for metric in TERMINAL_METRICS]
+        table.add_row(name, _with_interval(evaluation, METRIC), *means, p_values.get(name, ""))
+    return table
+
+
+def _print_lists(console: Console, user: ExampleUser) -> None:
+    console.print(f"\n{_known_items(user)} {'; '.join(user.history[:HISTORY_SHOWN])}", markup=False)
+    table = RichTable("", *user.lists, title=_hit_counts(user))
+    for at in range(max(map(len, user.lists.values()))):
+        table.add_row(str(at + 1), *(_list_cell(user, name, at) for name in user.lists))
+    console.print(table, markup=False)
+
+
+def _list_cell(user: ExampleUser, name: str, at: int) -> str:
+    entries = user.lists[name]
+    if at >= len(entries):
+        return ""
+    return f"{escape(entries[at])}{' ✓' if at in user.hits[name] else ''}"
+
+
+def _known_items(user: ExampleUser) -> str:
+    shown = min(HISTORY_SHOWN, len(user.history))
+    return f"{user.id.capitalize()} has {counted(len(user.history), 'known item')}, {shown} of them:"
+
+
+def _hit_counts(user: ExampleUser) -> str:
+    hits = ", ".join(f"{name} {len(found)}" for name, found in user.hits.items())
+    return f"Hits (✓) among {counted(user.n_held_out, 'held-out item')}: {hits}"
+
+
+def _with_interval(evaluation: Evaluation, metric: str) -> str:
+    low, high = evaluation.interval(metric)
+    return f"{evaluation.mean(metric):.4f} [{low:.4f}, {high:.4f}]"

@@ -1,24 +1,28 @@
-"""The demo's results on the terminal and as a page."""
+"""The results of the demo, and their page."""
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
-
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table as RichTable
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 from truepair.data.datasets.loading import find_dataset
-from truepair.data.split import counted
+from truepair.data.interactions import Interactions
+from truepair.data.simulation import World
+from truepair.data.split import Split, counted
 from truepair.evaluation import Comparison, Evaluation
-from truepair.reporting.demo_result import DEFAULT, METRIC, DemoData, DemoResult, ExampleUser, ModelComparison
 from truepair.reporting.figures import Panel, Series, draw_bars, draw_curves
 from truepair.reporting.page import Columns, Figure, Items, Page, Section, Table, Text, metric_name
 from truepair.storage.versions import package_version
 from truepair.training import FitResult
 
-TERMINAL_METRICS = ("recall@20", "hit@20", "coverage@20")  # beside the main one
+METRIC = "ndcg@20"
+"""The metric that chooses the epoch and compares the models."""
+
+DEFAULT = "InfoNCE"
+"""The name of the default model, full-catalogue InfoNCE: what `Recommender()` trains."""
+
 PAGE_METRICS = (
     *("ndcg@20", "recall@20", "precision@20", "hit@20"),
     *("mrr@20", "map@20", "coverage@20", "novelty@20"),
@@ -28,12 +32,71 @@ HISTORY_SHOWN = 12
 _PACKAGES = ("truepair", "torch", "numpy", "scipy", "pyarrow", "matplotlib")
 TEST, TRUTH = "held-out interactions", "all true preferences"
 ABOUT = {
-    DEFAULT: "the plain call, Recommender(): full-catalogue InfoNCE with automatic settings",
+    DEFAULT: "the default, Recommender(): full-catalogue InfoNCE with automatic settings",
     "Popularity": "the items with the most users",
     "EASE": "a linear item-item model in closed form",
     "BPR": "pairwise ranking against one random unlabelled item",
     "DPL": "BPR corrected for positives among the unlabelled items: the paper's method",
 }
+
+
+# --- results -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class DemoData:
+    """The split, the items' titles by code, and the simulated world if there is one."""
+
+    name: str
+    split: Split
+    titles: tuple[str, ...]
+    world: World | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def known(self) -> list[Interactions]:
+        """The interactions that lists must not repeat: train and validation."""
+        return [part for name, part in self.split.parts.items() if name != "test"]
+
+
+@dataclass(frozen=True, eq=False)
+class ModelComparison:
+    """An evaluation of each model by name, and a comparison of each other model with the default one."""
+
+    evaluations: Mapping[str, Evaluation]
+    comparisons: tuple[Comparison, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class ExampleUser:
+    """One user: the known items, the number of held-out items, and the lists of some models."""
+
+    id: str
+    history: tuple[str, ...]  # titles, the highest rated first if there are ratings
+    n_held_out: int
+    lists: Mapping[str, tuple[str, ...]]
+    hits: Mapping[str, frozenset[int]]  # positions in the list, from 0, of held-out items
+
+
+@dataclass(frozen=True, eq=False)
+class DemoResult:
+    """The results of the demo, and the path of its report.
+
+    `test` is on held-out interactions; `truth` on all true preferences, which only a simulated world knows.
+    """
+
+    report: Path
+    data: DemoData
+    models: Mapping[str, FitResult]  # each with its validation score
+    seconds: Mapping[str, float]  # of fitting
+    test: ModelComparison
+    example: ExampleUser
+    truth: ModelComparison | None = None
+
+    @property
+    def comparisons(self) -> dict[str, ModelComparison]:
+        """The comparisons of the models by what they were evaluated on."""
+        return {TEST: self.test} | ({} if self.truth is None else {TRUTH: self.truth})
 
 
 # --- sentences -----------------------------------------------------------------------------------------
@@ -55,74 +118,9 @@ def _and(names: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
-def _with_interval(evaluation: Evaluation, metric: str) -> str:
-    low, high = evaluation.interval(metric)
-    return f"{evaluation.mean(metric):.4f} [{low:.4f}, {high:.4f}]"
-
-
-def _p_value(found: Comparison) -> str:
+def p_value(found: Comparison) -> str:
+    """The corrected p-value as text."""
     return f"{found.p_corrected:.2g}" if found.p_corrected >= 0.001 else "< 0.001"
-
-
-def _judgements(result: DemoResult) -> dict[str, ModelComparison]:
-    return {TEST: result.test} | ({} if result.truth is None else {TRUTH: result.truth})
-
-
-# --- terminal ------------------------------------------------------------------------------------------
-
-
-def print_data(data: DemoData, quiet: bool) -> None:
-    """Print the data and its notes."""
-    console = Console(quiet=quiet, highlight=False)
-    for note in data.notes:
-        console.print(note, style="yellow", markup=False)
-    console.print(f"Data: {data.name}. {data.split}", markup=False)
-
-
-def print_result(result: DemoResult, quiet: bool) -> None:
-    """Print the comparison, the lists of one person, and the path of the report."""
-    console = Console(quiet=quiet, highlight=False)
-    for on, judgement in _judgements(result).items():
-        console.print()
-        console.print(_terminal_table(judgement, on))
-        console.print(conclusion(judgement, on), markup=False)
-    _print_person(console, result.person)
-    console.print(f"\nReport: {result.report.resolve()}", markup=False, soft_wrap=True)
-
-
-def _terminal_table(judgement: ModelComparison, on: str) -> RichTable:
-    p_values = {found.a: _p_value(found) for found in judgement.comparisons}
-    head = ["model", f"{metric_name(METRIC)} [95% interval]", *map(metric_name, TERMINAL_METRICS)]
-    table = RichTable(*head, f"p vs {DEFAULT}", title=f"On {on}")
-    for name, evaluation in judgement.evaluations.items():
-        means = [f"{evaluation.mean(metric):.4f}" for metric in TERMINAL_METRICS]
-        table.add_row(name, _with_interval(evaluation, METRIC), *means, p_values.get(name, ""))
-    return table
-
-
-def _print_person(console: Console, person: ExampleUser) -> None:
-    console.print(f"\n{_known_items(person)} {'; '.join(person.history[:HISTORY_SHOWN])}", markup=False)
-    table = RichTable("", *person.lists, title=_hit_counts(person))
-    for at in range(max(map(len, person.lists.values()))):
-        table.add_row(str(at + 1), *(_list_cell(person, name, at) for name in person.lists))
-    console.print(table, markup=False)
-
-
-def _list_cell(person: ExampleUser, name: str, at: int) -> str:
-    entries = person.lists[name]
-    if at >= len(entries):
-        return ""
-    return f"{escape(entries[at])}{' ✓' if at in person.hits[name] else ''}"
-
-
-def _known_items(person: ExampleUser) -> str:
-    shown = min(HISTORY_SHOWN, len(person.history))
-    return f"{person.id.capitalize()} has {counted(len(person.history), 'known item')}, {shown} of them:"
-
-
-def _hit_counts(person: ExampleUser) -> str:
-    hits = ", ".join(f"{name} {len(found)}" for name, found in person.hits.items())
-    return f"Hits (✓) among {counted(person.n_held_out, 'held-out item')}: {hits}"
 
 
 # --- page ----------------------------------------------------------------------------------------------
@@ -134,7 +132,7 @@ def demo_page(result: DemoResult) -> Page:
         "truepair's default model against two baselines without training, popularity and EASE, and two "
         "published losses, BPR and DPL."
     )
-    judged = [_comparison(on, judgement) for on, judgement in _judgements(result).items()]
+    judged = [_comparison(on, judgement) for on, judgement in result.comparisons.items()]
     sections = [*judged, _lists(result), _training(result), _data(result.data), _setup(result)]
     return Page(f"Five recommenders on {result.data.name}", lead, sections)
 
@@ -145,7 +143,7 @@ def _comparison(on: str, judgement: ModelComparison) -> Section:
     bars = {name: _bars(found, colour) for colour, (name, found) in enumerate(evaluations.items())}
     n_users = evaluations[DEFAULT].n_users
     alt = f"Bars of the means in the table below, for {', '.join(places)}"
-    caption = f"Means over {n_users:,} people; thin lines are 95% bootstrap intervals over people."
+    caption = f"Means over {n_users:,} users; thin lines are 95% bootstrap intervals over users."
     rows = [[name, *(f"{e.mean(m):.4f}" for m in PAGE_METRICS)] for name, e in evaluations.items()]
     return Section(
         f"On {on}",
@@ -166,16 +164,16 @@ def _bars(found: Evaluation, colour: int) -> Series:
 
 def _differences(comparisons: Sequence[Comparison]) -> Table:
     rows = [
-        [found.a, f"{found.difference:+.4f}", f"[{found.low:+.4f}, {found.high:+.4f}]", _p_value(found)]
+        [found.a, f"{found.difference:+.4f}", f"[{found.low:+.4f}, {found.high:+.4f}]", p_value(found)]
         for found in comparisons
     ]
-    caption = "Differences are paired by person. p: sign-flip test with Holm's correction."
+    caption = "Differences are paired by user. p: sign-flip test with Holm's correction."
     return Table(["", f"{metric_name(METRIC)} less {DEFAULT}'s", "95% interval", "p"], rows, caption)
 
 
 _HOW_TO_READ = (
-    "The intervals of single means show how much a mean would vary with other people. All models are "
-    "evaluated on the same people, so the table of differences is more precise than a "
+    "The intervals of single means show how much a mean would vary with other users. All models are "
+    "evaluated on the same users, so the table of differences is more precise than a "
     "comparison of overlapping bars. NDCG@20 was chosen as the metric before training. This is one split and "
     "one seed. The default model chooses its settings by the validation part; EASE has fixed ones. With both "
     "tuned, MovieLens-100k shows no significant difference between them (lab/docs/quality.md)."
@@ -188,22 +186,22 @@ _ON_TRUTH = (
 
 
 def _lists(result: DemoResult) -> Section:
-    person = result.person
+    user = result.example
     known = Items(
-        f"Known items of {person.id}",
-        person.history[:HISTORY_SHOWN],
-        note=f"{min(HISTORY_SHOWN, len(person.history))} of {len(person.history)}",
+        f"Known items of {user.id}",
+        user.history[:HISTORY_SHOWN],
+        note=f"{min(HISTORY_SHOWN, len(user.history))} of {len(user.history)}",
         ordered=False,
     )
     lists = [
-        Items(name, entries, person.hits[name], "held out", counted(len(person.hits[name]), "hit"))
-        for name, entries in person.lists.items()
+        Items(name, entries, user.hits[name], "held out", counted(len(user.hits[name]), "hit"))
+        for name, entries in user.lists.items()
     ]
     how = (
-        f"This is the person with the median number of known items; {counted(person.n_held_out, 'item')} "
-        "were held out. A hit is a held-out item in the list. One person is an example, not evidence."
+        f"This is the user with the median number of known items; {counted(user.n_held_out, 'item')} "
+        "were held out. A hit is a held-out item in the list. One user is an example, not evidence."
     )
-    return Section("Recommendations for one person", [Text(how), Columns([known, *lists])])
+    return Section("Recommendations for one user", [Text(how), Columns([known, *lists])])
 
 
 def _training(result: DemoResult) -> Section:
@@ -228,7 +226,7 @@ def _training(result: DemoResult) -> Section:
     head = ["", "epoch chosen", "epochs trained", f"validation {metric_name(METRIC)}", "seconds"]
     caption = (
         "A dot marks the epoch with the best validation score. The values of different losses cannot be "
-        "compared. Validation scores are lower than test scores: fewer items of each person are held out."
+        "compared. Validation scores are lower than test scores: fewer items of each user are held out."
     )
     compiled = "Seconds include compilation, which a machine does once."
     alt = "; ".join(f"{name}: best epoch {fit.epoch} of {len(fit.history)}" for name, fit in fits.items())
@@ -249,7 +247,7 @@ def _score_curve(fit: FitResult, colour: int) -> Series:
 def _data(data: DemoData) -> Section:
     train = data.split.train
     rows: list[list[object]] = [
-        ["people", f"{train.n_users:,}"],
+        ["users", f"{train.n_users:,}"],
         ["items", f"{train.n_items:,}"],
         ["density of train", f"{train.density:.2%}"],
         ["split", data.split.recipe],

@@ -9,9 +9,8 @@ import importlib.util
 import io
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from truepair.errors import InputError
 from truepair.storage.types import Json
@@ -22,12 +21,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
 # Placeholder colours, which are replaced by the names in the page's style sheet.
-_INK, _LINE = "#010203", "#040506"
-_SERIES = ("#0a0b01", "#0a0b02", "#0a0b03", "#0a0b04", "#0a0b05")
-_NAMED = {_INK: "currentColor", _LINE: "var(--line)"} | {
-    colour: f"var(--series-{number})" for number, colour in enumerate(_SERIES, 1)
+INK, _LINE = "#010203", "#040506"
+COLOURS = ("#0a0b01", "#0a0b02", "#0a0b03", "#0a0b04", "#0a0b05")
+_NAMED = {INK: "currentColor", _LINE: "var(--line)"} | {
+    colour: f"var(--series-{number})" for number, colour in enumerate(COLOURS, 1)
 }
-_PER_ROW = 3  # panels in a row
 # The colours of the light page, for SVG files without a style sheet.
 _ON_WHITE = {
     "currentColor": "#1c2126",
@@ -38,50 +36,39 @@ _ON_WHITE = {
     "var(--series-4)": "#7a4fa3",
     "var(--series-5)": "#7d6b52",
 }
-_MARKERS = ("o", "s", "^", "D", "v")
-_DASHES = ("-", "--", ":", "-.")
-_STYLE: Any = {
+MARKERS = ("o", "s", "^", "D", "v")
+STYLE: Any = {
     "svg.hashsalt": "truepair",  # equal figures have equal bytes
-    "svg.fonttype": "path",
     "font.family": "DejaVu Sans",  # included in matplotlib, so that every machine draws the same
-    "font.size": 10,
-    "text.color": _INK,
-    "axes.labelcolor": _INK,
-    "axes.edgecolor": _LINE,
-    "axes.titlesize": 11,
     "axes.titlelocation": "left",
     "axes.spines.top": False,
     "axes.spines.right": False,
+    "legend.frameon": False,
+}
+_STYLE: Any = STYLE | {
+    "svg.fonttype": "path",
+    "font.size": 10,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": _LINE,
+    "axes.titlesize": 11,
     "axes.grid": True,
     "axes.grid.axis": "y",
     "axes.axisbelow": True,
     "grid.color": _LINE,
     "grid.linewidth": 0.7,
-    "xtick.color": _INK,
-    "ytick.color": _INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
     "xtick.major.size": 0,
     "ytick.major.size": 0,
-    "legend.frameon": False,
 }
-
-
-@dataclass(frozen=True)
-class Points:
-    """Points (x, y), with one of them marked and `line` behind them. Strings as x are categories."""
-
-    x: Sequence[float] | Sequence[str]
-    y: Sequence[float]
-    best: int | None = None
-    line: Sequence[float] | None = None
-    log: bool = False
 
 
 @dataclass(frozen=True)
 class Series:
     """Points, for some figures with intervals (low, high); `colour` is an index.
 
-    `hollow` marks results of others, `joined` is whether a line connects the points, `best` is the index of a
-    point to mark.
+    `best` is the index of a point to mark, and `line` has the values of a line behind the points.
     """
 
     x: Sequence[float]
@@ -89,24 +76,26 @@ class Series:
     low: Sequence[float] = ()
     high: Sequence[float] = ()
     colour: int = 0
-    hollow: bool = False
-    joined: bool = True
     best: int | None = None
+    line: Sequence[float] = ()
 
 
 @dataclass(frozen=True)
 class Panel:
-    """A pair of axes: series by name, optional names of the positions 0, 1, …, and reference lines."""
+    """A pair of axes: series by name, and optional names of the positions 0, 1, … along x.
+
+    A name that begins with `_` is not in the legend.
+    """
 
     title: str
     series: Mapping[str, Series]
     xlabel: str = ""
     ylabel: str = ""
     places: Sequence[str] = ()
-    marks: Mapping[str, float] = field(default_factory=dict)
-    spans: Mapping[str, tuple[float, float, int]] = field(default_factory=dict)  # low, high, colour
     log: str = ""  # "x", "y" or "xy": these axes are logarithmic
-    steps: int | None = None  # the most intervals between ticks along x; for dots
+
+
+P = TypeVar("P", bound=Panel)
 
 
 def check_plots() -> None:
@@ -117,57 +106,22 @@ def check_plots() -> None:
 
 def draw_curves(panels: Sequence[Panel]) -> str:
     """Lines along whole numbers, panels side by side, as SVG."""
-    return _panels(panels, len(panels), 3.0, _draw_curves)
+    return draw_panels(panels, len(panels), 3.0, _draw_curves)
 
 
 def draw_bars(panel: Panel) -> str:
     """Groups of bars at the named places: one bar a series, with its interval and its value, as SVG."""
-    return _panels([panel], 1, 3.2, _draw_bars)
-
-
-def draw_points(panels: Mapping[str, Points], ylabel: str) -> str:
-    """Panels, one per title, three in a row, with a common y axis, as SVG."""
-    with _style_context():
-        rows = -(-len(panels) // _PER_ROW)
-        drawing, first = _drawing(2.4 * rows), None
-        for at, (title, points) in enumerate(panels.items()):
-            axes = drawing.add_subplot(rows, _PER_ROW, at + 1, sharey=first)
-            first = first or axes
-            axes.set(title=title, ylabel=ylabel if at % _PER_ROW == 0 else "")
-            _draw_points(axes, points)
-        return _svg(drawing)
-
-
-def _draw_points(axes: Axes, points: Points) -> None:
-    if points.log:
-        axes.set_xscale("log")
-        axes.minorticks_off()
-    if points.line is not None:
-        axes.plot(points.x, points.line, color=_SERIES[1], linewidth=1.5)
-    axes.plot(points.x, points.y, "o", color=_SERIES[1], markersize=3.5, alpha=0.7)
-    if points.best is not None:
-        axes.plot(points.x[points.best], points.y[points.best], "o", color=_SERIES[0], markersize=7)
-    axes.margins(x=0.08)
+    return draw_panels([panel], 1, 3.2, _draw_bars)
 
 
 def draw_bands(panels: Sequence[Panel], columns: int) -> str:
     """Lines through points, each with a band from low to high, as SVG."""
-    return _panels(panels, columns, 2.6, _draw_band)
+    return draw_panels(panels, columns, 2.6, _draw_band)
 
 
-def draw_lines(panels: Sequence[Panel], columns: int) -> str:
-    """Points, joined or not, on linear or logarithmic axes; hollow series are dashed, `marks` horizontal."""
-    return _panels(panels, columns, 3.0, _draw_lines)
-
-
-def draw_dots(panels: Sequence[Panel], columns: int, height: float) -> str:
-    """Values along x, names along y, thin lines from low to high; `marks` are vertical lines. As SVG."""
-    return _panels(panels, columns, height, _draw_dots)
-
-
-def draw_columns(panels: Sequence[Panel], columns: int) -> str:
-    """Bars at named positions with their values above; `spans` are reference bands. As SVG."""
-    return _panels(panels, columns, 3.2, _draw_columns)
+def draw_points(panels: Sequence[Panel]) -> str:
+    """Points with the best one marked, three panels in a row with a common y axis, as SVG."""
+    return draw_panels(panels, 3, 2.4, _draw_points, same_y=True)
 
 
 def standalone(svg: str) -> str:
@@ -179,92 +133,51 @@ def standalone(svg: str) -> str:
     return f'<?xml version="1.0" encoding="utf-8"?>\n{head}>\n {white}{rest}'
 
 
-def _panels(panels: Sequence[Panel], columns: int, height: float, draw: Callable[[Axes, Panel], None]) -> str:
-    """The panels in rows, with a common legend."""
+def draw_panels(
+    panels: Sequence[P], columns: int, height: float, draw: Callable[[Axes, P], None], same_y: bool = False
+) -> str:
+    """The panels in rows as SVG, with a common legend; `height` is that of a row, in inches."""
+    check_plots()
+    import matplotlib
+    from matplotlib.figure import Figure as Drawing
+
     rows = -(-len(panels) // columns)
-    with _style_context():
-        drawing = _drawing(height * rows + 0.4)
+    legend = any(not name.startswith("_") for panel in panels for name in panel.series)
+    with matplotlib.rc_context(_STYLE):
+        drawing, first = Drawing(figsize=(9, height * rows + 0.4 * legend), layout="constrained"), None
         for at, panel in enumerate(panels, 1):
-            axes = drawing.add_subplot(rows, columns, at)
+            axes = drawing.add_subplot(rows, columns, at, sharey=first)
+            first = axes if same_y and first is None else first
             axes.set(title=panel.title, xlabel=panel.xlabel, ylabel=panel.ylabel)
+            for axis in panel.log:
+                axes.set(**{f"{axis}scale": "log"})
+                axes.minorticks_off()
             draw(axes, panel)
-        _draw_legend(drawing)
+        if legend:
+            _draw_legend(drawing)
         return _svg(drawing)
+
+
+def _draw_points(axes: Axes, panel: Panel) -> None:
+    for series in panel.series.values():
+        if series.line:
+            axes.plot(series.x, series.line, color=COLOURS[1], linewidth=1.5)
+        axes.plot(series.x, series.y, "o", color=COLOURS[1], markersize=3.5, alpha=0.7)
+        if series.best is not None:
+            axes.plot(series.x[series.best], series.y[series.best], "o", color=COLOURS[0], markersize=7)
+    axes.margins(x=0.08)
 
 
 def _draw_band(axes: Axes, panel: Panel) -> None:
     for name, series in panel.series.items():
-        colour = _SERIES[series.colour]
-        axes.plot(series.x, series.y, _MARKERS[series.colour] + "-", color=colour, markersize=4, label=name)
+        colour = COLOURS[series.colour]
+        axes.plot(series.x, series.y, MARKERS[series.colour] + "-", color=colour, markersize=4, label=name)
         axes.fill_between(series.x, series.low, series.high, color=colour, alpha=0.2, linewidth=0)
     whole = all(float(x).is_integer() for series in panel.series.values() for x in series.x)
     axes.locator_params(axis="x", integer=whole)
 
 
-def _draw_lines(axes: Axes, panel: Panel) -> None:
-    _set_scales(axes, panel.log)
-    for name, (low, high, colour) in panel.spans.items():
-        axes.axhspan(low, high, color=_SERIES[colour], alpha=0.12, linewidth=0, label=name)
-    for name, series in panel.series.items():
-        look: Json = {"color": _SERIES[series.colour], "linewidth": 1.3, "label": name}
-        if series.hollow:
-            axes.plot(series.x, series.y, linestyle=(0, (4, 3)), **look)
-            continue
-        marker = _MARKERS[series.colour] + ("-" if series.joined else "")
-        axes.plot(series.x, series.y, marker, markersize=3.5, **look)
-        axes.vlines(series.x, series.low, series.high, color=_SERIES[series.colour], linewidth=1)
-    for dash, (name, value) in zip(_DASHES, panel.marks.items(), strict=False):
-        axes.axhline(value, color=_INK, linewidth=1, linestyle=dash, label=name)
-    if panel.places:
-        axes.set_xticks(range(len(panel.places)), list(panel.places))
-
-
-def _set_scales(axes: Axes, log: str) -> None:
-    if "x" in log:
-        axes.set_xscale("log")
-    if "y" in log:
-        axes.set_yscale("log")
-    if log:
-        axes.minorticks_off()
-
-
-def _draw_dots(axes: Axes, panel: Panel) -> None:
-    _set_scales(axes, panel.log)
-    for dash, (name, value) in zip(_DASHES, panel.marks.items(), strict=False):
-        axes.axvline(value, color=_INK, linewidth=1, linestyle=dash, label=name)
-    for name, series in panel.series.items():
-        colour = _SERIES[series.colour]
-        look: Json = {
-            "color": colour,
-            "markerfacecolor": "none" if series.hollow else colour,
-            "markersize": 6,
-        }
-        marker = _MARKERS[series.colour]
-        axes.errorbar(
-            series.x, series.y, xerr=_reach(series, series.x), fmt=marker, elinewidth=1.2, label=name, **look
-        )
-    if panel.steps is not None:
-        axes.locator_params(axis="x", nbins=panel.steps)
-    axes.set_yticks(range(len(panel.places)), list(panel.places))
-    axes.set_ylim(len(panel.places) - 0.5, -0.5)
-    axes.grid(visible=True, axis="both")
-
-
-def _draw_columns(axes: Axes, panel: Panel) -> None:
-    for name, (low, high, colour) in panel.spans.items():
-        axes.axhspan(low, high, color=_SERIES[colour], alpha=0.18, linewidth=0, label=name)
-    width = 0.8 / max(len(panel.series), 1)
-    for name, series in panel.series.items():
-        axes.bar(series.x, series.y, width * 0.92, color=_SERIES[series.colour], label=name)
-        for x, y in zip(series.x, series.y, strict=True):
-            axes.annotate(f"{y:.2f}", (x, y), (0, 2), textcoords="offset points", ha="center", fontsize=8)
-    for name, value in panel.marks.items():
-        axes.axhline(value, color=_INK, linewidth=1, label=name)
-    axes.set_xticks(range(len(panel.places)), list(panel.places))
-    axes.margins(y=0.1)
-
-
-def _reach(series: Series, middle: Sequence[float]) -> list[list[float]]:
+def reach(series: Series, middle: Sequence[float]) -> list[list[float]]:
     """How far the interval reaches below and above the middle."""
     below = [max(m - low, 0.0) for m, low in zip(middle, series.low, strict=True)]
     return [below, [max(high - m, 0.0) for m, high in zip(middle, series.high, strict=True)]]
@@ -274,7 +187,7 @@ def _draw_curves(axes: Axes, panel: Panel) -> None:
     axes.margins(x=0.02)
     axes.locator_params(axis="x", integer=True)
     for name, series in panel.series.items():
-        colour = _SERIES[series.colour]
+        colour = COLOURS[series.colour]
         axes.plot(series.x, series.y, color=colour, linewidth=1.8, label=name)
         if series.best is not None:
             axes.plot(series.x[series.best], series.y[series.best], "o", color=colour, markersize=7)
@@ -284,9 +197,9 @@ def _draw_bars(axes: Axes, panel: Panel) -> None:
     width = 0.8 / len(panel.series)
     for n, (name, series) in enumerate(panel.series.items()):
         places = [x + (n - (len(panel.series) - 1) / 2) * width for x in series.x]
-        look: Json = {"color": _SERIES[series.colour], "label": name}
-        error = {"ecolor": _INK, "capsize": 3, "elinewidth": 1.2}
-        axes.bar(places, series.y, width * 0.92, yerr=_reach(series, series.y), error_kw=error, **look)
+        look: Json = {"color": COLOURS[series.colour], "label": name}
+        error = {"ecolor": INK, "capsize": 3, "elinewidth": 1.2}
+        axes.bar(places, series.y, width * 0.92, yerr=reach(series, series.y), error_kw=error, **look)
         for place, y, high in zip(places, series.y, series.high, strict=True):
             axes.annotate(
                 f"{y:.3f}", (place, high), (0, 3), textcoords="offset points", ha="center", fontsize=8
@@ -295,25 +208,12 @@ def _draw_bars(axes: Axes, panel: Panel) -> None:
     axes.margins(y=0.12)
 
 
-def _drawing(height: float) -> Drawing:
-    from matplotlib.figure import Figure as Drawing
-
-    return Drawing(figsize=(9, height), layout="constrained")
-
-
 def _draw_legend(drawing: Drawing) -> None:
     found: dict[str, Artist] = {}
     for axes in drawing.axes:
         for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
             found.setdefault(name, handle)
     drawing.legend(list(found.values()), list(found), loc="outside upper right", ncols=min(len(found), 6))
-
-
-def _style_context() -> AbstractContextManager[None]:
-    check_plots()
-    import matplotlib
-
-    return matplotlib.rc_context(_STYLE)
 
 
 def _svg(drawing: Drawing) -> str:

@@ -5,7 +5,7 @@ The template `page.html` escapes all text. A page has no scripts and loads nothi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -101,6 +101,15 @@ def metric_name(metric: str) -> str:
     name, _, k = metric.partition("@")
     label = {"ndcg": "NDCG", "mrr": "MRR", "map": "MAP", "hit": "Hit rate"}.get(name, name.capitalize())
     return f"{label}@{k}"
+
+
+def text_table(columns: Iterable[tuple[Sequence[str], bool]]) -> str:
+    """Columns of cells as lines of text; each column says whether it is aligned to the right."""
+    padded = []
+    for cells, right in columns:
+        width = max(map(len, cells))
+        padded.append([cell.rjust(width) if right else cell.ljust(width) for cell in cells])
+    return "\n".join("  ".join(line).rstrip() for line in zip(*padded, strict=True))
 
 
 def write_text(path: Path, text: str) -> Path:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from truepair.errors import InputError, StorageError
 from truepair.prior import LEVEL, PriorEstimate
 from truepair.prior.holdout_scores import Floats
-from truepair.reporting.figures import check_plots
+from truepair.reporting.figures import STYLE, check_plots
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,14 +18,6 @@ if TYPE_CHECKING:
 SUFFIXES = (".svg", ".png")
 _INK, _GREY = "#1c2126", "#8a939c"
 _ORANGE, _BLUE, _GREEN = "#c2571a", "#0f6e8c", "#5b7f2b"
-_STYLE: Any = {
-    "svg.hashsalt": "truepair",
-    "font.family": "DejaVu Sans",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlelocation": "left",
-    "legend.frameon": False,
-}
 
 
 def check_plot(path: Path) -> None:
@@ -41,7 +33,7 @@ def draw_prior(estimate: PriorEstimate, path: Path) -> None:
     import matplotlib
     from matplotlib.figure import Figure
 
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         drawing = Figure(figsize=(11, 4.4), layout="constrained")
         _draw_ratios(drawing.add_subplot(1, 2, 1), estimate)
         _draw_curve(drawing.add_subplot(1, 2, 2), estimate)

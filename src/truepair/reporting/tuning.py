@@ -10,7 +10,7 @@ from itertools import accumulate
 import numpy as np
 
 from truepair.data.split import counted
-from truepair.reporting.figures import Points, draw_points
+from truepair.reporting.figures import Panel, Series, draw_points
 from truepair.reporting.page import Figure, Page, Section, Table, Text
 from truepair.search.domains import (
     Choice,
@@ -188,19 +188,22 @@ def _figure(tuning: SearchResult, metric: str) -> Figure:
     trials = scored(tuning)
     scores = [float(trial.score or 0.0) for trial in trials]
     best = trials.index(tuning.best)
-    panels = {"trial": Points([t.number for t in trials], scores, best, list(accumulate(scores, max)))}
+    over_trials = Series([t.number for t in trials], scores, best=best, line=list(accumulate(scores, max)))
+    panels = [Panel("trial", {"_": over_trials}, ylabel=metric)]
     for name, entry in tuning.space.items():
         domain = domain_of(entry)
         those = [trial for trial in trials if name in trial.parameters]
         if those:
-            values = [trial.parameters[name] for trial in those]
-            x = list(map(str, values)) if isinstance(domain, Choice) else values
+            x = [trial.parameters[name] for trial in those]
+            x = list(map(str, x)) if isinstance(domain, Choice) else x
             at = those.index(tuning.best) if tuning.best in those else None
             log = isinstance(domain, Powers) or (isinstance(domain, Range) and domain.log)
-            panels[name] = Points(x, [float(t.score or 0.0) for t in those], at, log=log)
+            points = Series(x, [float(t.score or 0.0) for t in those], best=at)
+            label = metric if len(panels) % 3 == 0 else ""
+            panels.append(Panel(name, {"_": points}, ylabel=label, log="x" if log else ""))
     alt = f"{metric} of every trial, over the trials and against {', '.join(tuning.space)}"
     caption = "Each point is a trial; the large one is the best. The line is the best so far."
-    return Figure(draw_points(panels, metric), alt, caption)
+    return Figure(draw_points(panels), alt, caption)
 
 
 def _chosen(tuning: SearchResult, trial: Trial) -> Json:

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import repeat
 
 import numpy as np
 import pyarrow as pa
@@ -71,7 +72,7 @@ class IdTexts:
 
     def find(self, texts: Sequence[str]) -> Codes:
         """The codes of ids; -1 for an id that the model does not know."""
-        return np.array([self.codes.get(text, -1) for text in texts], np.int64)
+        return np.fromiter(map(self.codes.get, texts, repeat(-1)), np.int64, len(texts))
 
     def typed(self, texts: Sequence[str]) -> pa.Array:
         """Texts of ids as an array of the model's type."""

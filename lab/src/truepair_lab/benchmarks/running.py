@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from truepair.errors import TruepairError
-from truepair.reporting.machine import machine, versions
 from truepair_lab.benchmarks.outcome import Options, Outcome
+from truepair_lab.reporting.machine import machine, versions
 
 Benchmark = Callable[[Options], Outcome]
 Report = dict[str, Any]

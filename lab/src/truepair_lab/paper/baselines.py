@@ -13,9 +13,9 @@ import torch
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError
 from truepair.recommender.estimator import Recommender
-from truepair.reporting.machine import cpu_model
 from truepair_lab.paper import ials
 from truepair_lab.paper.chebycf import ChebyCF, ItemGraph
+from truepair_lab.reporting.machine import cpu_model
 
 IALS, SCALED_IALS, CHEBYCF = "ials", "ials-scaled", "chebycf"
 _ITERATIONS = 16  # sweeps over users and items

@@ -15,7 +15,6 @@ from scipy.stats import t as student
 from truepair.errors import InputError
 from truepair.evaluation.comparison import SIGNIFICANT
 from truepair.reporting.page import write_text
-from truepair_lab.answers import Answer
 from truepair_lab.lines import Lines, read_lines
 from truepair_lab.markdown import details, duration, joined, metric_name, plain, short, table, unread
 from truepair_lab.plain.baselines import (
@@ -38,6 +37,7 @@ from truepair_lab.quality.part_scores import read_contest
 from truepair_lab.quality.settled import mean_of
 from truepair_lab.quality.tables import Gap, verdict
 from truepair_lab.quality.user_values import read_values
+from truepair_lab.reporting.answers import Answer
 from truepair_lab.statistics import Difference, Mean, corrected
 
 Row = tuple[str, str]  # case, processor

@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from truepair.reporting.figures import Panel, Series, draw_dots, draw_lines, standalone
+from truepair.reporting.figures import standalone
 from truepair_lab.prior_study.auto import SETUPS, SOURCES
 from truepair_lab.prior_study.cases import DENSITY
 from truepair_lab.prior_study.groups import BLOCKS, METHOD_NAMES, WORLDS, Group, estimate_of
 from truepair_lab.prior_study.lines import EstimateLine, Line
 from truepair_lab.prior_study.tables import auto_lines_of
+from truepair_lab.reporting.drawing import Panel, Series, draw_dots, draw_lines
 
 _DRAWN = ("recommended", "dedpul", "bbe")
 _FOOT = 1e-3  # the least that is drawn: what is next to 0 has no place on a logarithmic axis

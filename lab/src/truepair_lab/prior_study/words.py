@@ -1,6 +1,6 @@
 """The texts of the page: the question, the answer, and how to read each table."""
 
-from truepair_lab.answers import Answer
+from truepair_lab.reporting.answers import Answer
 
 QUESTION = """\
 # The prior study

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from truepair.errors import InputError
 from truepair.evaluation.comparison import SIGNIFICANT
-from truepair.reporting.figures import Panel, Series, check_plots, draw_dots, standalone
+from truepair.reporting.figures import check_plots, standalone
 from truepair.reporting.page import write_text
-from truepair_lab.answers import Answer
 from truepair_lab.lines import Lines
 from truepair_lab.markdown import details, joined, metric_name, table, unread
 from truepair_lab.quality.cases import CASES, NDCG, case_title, n_parts
@@ -36,6 +35,8 @@ from truepair_lab.quality.tables import (
     ranking_table,
     trials_table,
 )
+from truepair_lab.reporting.answers import Answer
+from truepair_lab.reporting.drawing import Panel, Series, draw_dots
 from truepair_lab.searching import ONE_PARAMETER
 from truepair_lab.statistics import Mean
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from truepair.reporting.figures import Panel, Series, draw_dots, draw_lines, standalone
+from truepair.reporting.figures import standalone
+from truepair_lab.reporting.drawing import Panel, Series, draw_dots, draw_lines
 from truepair_lab.theory.lemma1 import ANCHORS, DRAWN, TAUS
 from truepair_lab.theory.lemma2 import SHIPPED
 from truepair_lab.theory.lemma3 import corrected, printed, simple
@@ -46,7 +47,7 @@ def theory_figures(results: Results) -> dict[str, Figure]:
 def _plain(
     x: Sequence[float], y: Sequence[float], colour: int, hollow: bool = False, joined: bool = True
 ) -> Series:
-    return Series(x, y, y, y, colour, hollow, joined)
+    return Series(x, y, y, y, colour, hollow=hollow, joined=joined)
 
 
 # --- Lemma 1 -------------------------------------------------------------------------------------------
@@ -85,7 +86,7 @@ def _wrong(found: Lemma1) -> Figure:
         "largest |z| over populations and fixed anchors",
         "",
         names,
-        {"bound": found.bound},
+        marks={"bound": found.bound},
         log="x",
     )
     caption = "Estimators that are wrong on purpose, under the same test. Right of the line they are caught."
@@ -169,7 +170,7 @@ def _violations(found: Lemma3) -> Figure:
         worst = {c.size: c.error for c in found.corners if (c.tau, c.floor, c.infinite) == place}
         values = [error / printed(tau, None, n) for n, error in worst.items()]
         ratios[f"τ = {tau:g}"] = _plain(list(worst), values, colour)
-    panel = Panel("M = ∞", ratios, "N", "worst error / printed bound", (), {"the bound": 1.0}, log="xy")
+    panel = Panel("M = ∞", ratios, "N", "worst error / printed bound", marks={"the bound": 1.0}, log="xy")
     ratio = corrected(0.98, 1, 1) / printed(0.98, 1, 1)
     caption = (
         "Scores of two values, the worst of each N. Above the line, the bound as printed is broken; the "

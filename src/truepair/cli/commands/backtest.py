@@ -1,6 +1,5 @@
 """`truepair backtest`: retraining, updating and popularity over time, judged on the next period."""
 
-# ruff: noqa: RUF009  an option() is a field
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -59,7 +58,7 @@ def backtest(
     """Replay the past: train before each period, and judge on it.
 
     Retraining, updating, doing nothing after the first period, and popularity are judged side by side. The
-    report shows quality over time, the newness of the catalogue, and the share of people and items that were
+    report shows quality over time, the newness of the catalogue, and the share of users and items that were
     new. With --checkpoint or --out, the same command continues after Ctrl-C.
     """
     from truepair.reporting.backtesting import backtest as run

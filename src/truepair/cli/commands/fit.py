@@ -1,6 +1,5 @@
 """`truepair fit`: train a model on interactions and save it."""
 
-# ruff: noqa: RUF009  an option() is a field
 from __future__ import annotations
 
 import contextlib
@@ -14,7 +13,7 @@ import typer
 from truepair.cli.configuration import Training
 from truepair.cli.console import Console, to_be_continued
 from truepair.cli.interruption import EXIT_CODE
-from truepair.cli.options import LossName, SourceText, WithoutOptimizer, option, unpacked
+from truepair.cli.options import LossName, SourceText, WithoutOptimizer, option, refuse, unpacked
 from truepair.cli.ranks import Ranks
 from truepair.cli.sources import Reading, described
 from truepair.cli.table_files import check_output
@@ -104,8 +103,7 @@ def fit(
 def _checkpoint(model: Recommender, output: Path, given: Path | None) -> Path | None:
     """The checkpoint file; None for a closed form."""
     if (closed := model.spec.closed_form) is not None:
-        if given is not None:
-            raise InputError(f"--checkpoint {given} has no effect: {closed} is not trained; leave it out.")
+        refuse({"--checkpoint": given}, f"with {closed}, which is not trained")
         return None
     kept = given or output.with_name(output.name + ".checkpoint")
     if model.engine != "distributed" or not kept.is_dir():  # there it is a folder

@@ -1,6 +1,5 @@
 """`truepair prepare`: a source -> a folder of memory-mapped arrays, from which all commands start at once."""
 
-# ruff: noqa: RUF009  an option() is a field
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -8,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from truepair.cli.console import Console
-from truepair.cli.options import SourceText, option, unpacked
+from truepair.cli.options import SourceText, option, refuse, unpacked
 from truepair.cli.sources import Reading, described, find_source
 from truepair.data.sources.sql_urls import check_no_url, without_password
 from truepair.errors import InputError
@@ -51,7 +50,7 @@ def prepare(source: SourceText, args: PrepareOptions, reading: Reading, console:
     the last finished step.
     """
     if args.verify:
-        _check_verify(args.output, args.test)
+        refuse({"--output": args.output, "--test": args.test}, "with --verify")
         from truepair.data.prepared.opening import open_prepared
 
         found = open_prepared(source, verify=True)
@@ -79,12 +78,6 @@ def prepare(source: SourceText, args: PrepareOptions, reading: Reading, console:
     )
     facts = {"source": without_password(source), **_facts(made, str(args.output))}
     console.done(f"{described(made)}\nprepared in {args.output}", facts)
-
-
-def _check_verify(output: Path | None, test: float | None) -> None:
-    for name, value in (("--output", output), ("--test", test)):
-        if value is not None:
-            raise InputError(f"{name} {value} has no effect with --verify; leave it out.")
 
 
 def _facts(found: Interactions | Split, folder: str) -> Json:

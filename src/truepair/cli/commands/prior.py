@@ -1,6 +1,5 @@
 """`truepair prior`: an estimate of the share of positives among unlabelled pairs."""
 
-# ruff: noqa: RUF009  an option() is a field
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -44,7 +43,7 @@ def prior(source: SourceText, args: PriorOptions, reading: Reading, console: Con
     """
     from truepair.prior import estimate_prior
 
-    chosen = _check_files(args.plot, args.per_user)
+    _check_files(args.plot, args.per_user)
     pairs = reading.interactions(source, not console.quiet)
     console.say(described(pairs))
     found = estimate_prior(
@@ -54,30 +53,32 @@ def prior(source: SourceText, args: PriorOptions, reading: Reading, console: Con
         from truepair.reporting.prior_figure import draw_prior
 
         draw_prior(found, args.plot)
-    if args.per_user is not None and chosen is not None:
-        if found.failures:
-            raise InputError(f"{args.per_user} is not written. {found.verdict}")
-        _write(pairs, found, args.per_user, chosen)
+    if args.per_user is not None:
+        _write(pairs, found, args.per_user)
     written = [f"written: {path}" for path in (args.plot, args.per_user) if path is not None]
     files = {"plot": text_of(args.plot), "per_user": text_of(args.per_user)}
     console.give("\n".join([_text(found), *written]), _facts(found) | files)
 
 
-def _check_files(plot: Path | None, per_user: Path | None) -> str | None:
-    """Check the output files before any work is done; the result is the format of the table."""
+def _check_files(plot: Path | None, per_user: Path | None) -> None:
+    """Check the output files before any work is done."""
     if plot is not None:
         from truepair.reporting.prior_figure import check_plot
 
         check_plot(plot)
     check_output(plot)
     check_output(per_user)
-    return format_of(per_user, None)
+    if per_user is not None:
+        format_of(per_user)
 
 
-def _write(pairs: Interactions, found: PriorEstimate, path: Path, format: str) -> None:
+def _write(pairs: Interactions, found: PriorEstimate, path: Path) -> None:
+    """Write the table of each user's own τ, unless the estimate failed."""
     import pyarrow as pa
 
-    write_table([pa.table({"user": pairs.user_ids.ids, "tau": found.user_tau})], path, format)
+    if found.failures:
+        raise InputError(f"{path} is not written. {found.verdict}")
+    write_table([pa.table({"user": pairs.user_ids.ids, "tau": found.user_tau})], path, format_of(path))
 
 
 def _text(found: PriorEstimate) -> str:

@@ -1,6 +1,5 @@
 """`truepair recommend`: lists for some users or all, to the screen, a file or a database."""
 
-# ruff: noqa: RUF009  an option() is a field
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -13,10 +12,10 @@ import typer
 
 from truepair.cli.console import Console, aligned
 from truepair.cli.id_text import as_ids, lines_of, separated, separated_or_listed
-from truepair.cli.options import ListLength, ModelFile, option, unpacked
+from truepair.cli.options import ListLength, ModelFile, option, refuse, unpacked
 from truepair.cli.table_files import WRITERS, check_output, format_of, with_plain_ids, write_table
 from truepair.data.sources.sql_urls import is_url, without_password
-from truepair.errors import InputError, check_choice, check_whole
+from truepair.errors import InputError, check_choice
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -89,9 +88,6 @@ def recommend(model: ModelFile, args: RecommendOptions, console: Console) -> Non
     """
     from truepair.recommender.estimator import Recommender
 
-    check_whole("k", args.k, 1)
-    check_choice("unknown", args.unknown, ["error", "popular", "drop"])
-    check_choice("cold", args.cold, ["popular", "separate", "error"])
     format = _checked_format(args)
     fitted = Recommender.load(model)
     users = _users(fitted, args.users, args.users_file)
@@ -157,9 +153,8 @@ def _excluded(fitted: Recommender, items: str | None, pairs: str | None) -> Ids 
 def _of_type(ids: IdMap, known: IdMap, what: str) -> list[object]:
     """The ids of a file, with the type of those of the model."""
     values: list[object] = ids.ids.to_pylist()
-    if ids.ids.type == known.ids.type:
-        return values
-    return list(as_ids([str(value) for value in values], known, what).to_pylist())
+    same = ids.ids.type == known.ids.type
+    return values if same else list(as_ids(list(map(str, values)), known, what).to_pylist())
 
 
 def _quota(texts: list[str] | None) -> dict[str, int] | None:
@@ -181,15 +176,17 @@ def _checked_format(args: RecommendOptions) -> str | None:
                 f"--table {table} needs a database: -o sqlite:///shop.db; leave it out for files."
             )
         path = None if output is None else Path(output)
-        format = format_of(path, format)
+        if format is not None:
+            check_choice("format", format, WRITERS)
+        elif path is not None:
+            format = format_of(path)
         check_output(path)
         return format
     if table is None:
         raise InputError(
             f"{without_password(output)} is a database; name the table of the lists: --table lists."
         )
-    if format is not None:
-        raise InputError(f"--format {format} has no effect on a database; leave it out.")
+    refuse({"--format": format}, "on a database")
     from truepair.data.sources.sql_writing import check_target
 
     columns = ["user", "item", "score", "rank", *(["because", "rest", "popularity"] if args.explain else [])]
@@ -198,19 +195,19 @@ def _checked_format(args: RecommendOptions) -> str | None:
 
 
 def _put(parts: Iterator[pa.Table], args: RecommendOptions, format: str | None, console: Console) -> None:
+    facts: Json
     output = args.output
     if output is not None and args.table is not None:
         from truepair.data.sources import sql_writing
 
         count = sql_writing.write_table(_stream(parts), output, args.table)
-        facts: Json = {"output": without_password(output), "table": args.table, "rows": count}
+        facts = {"output": without_password(output), "table": args.table, "rows": count}
         console.done(f"{count:,} rows saved to table {args.table} of {facts['output']}", facts)
     elif output is not None and format is not None:
-        count = write_table(parts, Path(output), format)
-        console.done(
-            f"{count:,} rows saved to {Path(output)}",
-            {"output": str(Path(output)), "format": format, "rows": count},
-        )
+        path = Path(output)
+        count = write_table(parts, path, format)
+        facts = {"output": str(path), "format": format, "rows": count}
+        console.done(f"{count:,} rows saved to {path}", facts)
     elif format is None or console.json:
         rows = [row for part in parts for row in with_plain_ids(part).to_pylist()]
         console.give(aligned([_readable(row) for row in rows]), rows)

@@ -1,6 +1,5 @@
 """`truepair serve`: answer requests for lists over HTTP, and store what users do."""
 
-# ruff: noqa: RUF009  an option() is a field
 from __future__ import annotations
 
 from contextlib import nullcontext
@@ -12,7 +11,7 @@ from typing import Annotated, Literal, cast
 import typer
 
 from truepair.cli.console import Console
-from truepair.cli.options import DataDir, option, option_name, unpacked
+from truepair.cli.options import DataDir, option, option_name, refuse, unpacked
 from truepair.cli.sources import kind_numbers
 from truepair.cli.table_files import check_output
 from truepair.data.sources.sql_urls import is_url
@@ -116,7 +115,7 @@ def serve(
     from truepair.serving.limits import Limits
     from truepair.serving.lists.index_choice import CHOICES, IndexChoice
     from truepair.serving.lists.served_model import read_items
-    from truepair.serving.page.adding import add_page
+    from truepair.serving.page.browsing import add_page
     from truepair.serving.retraining.rounds import RetrainingPlan, check_retrainable
     from truepair.serving.retraining.schedule import Schedule
     from truepair.serving.retraining.versions import Versions
@@ -126,13 +125,7 @@ def serve(
     from truepair.serving.web.running import bound_socket, run
     from truepair.serving.web.tokens import Tokens, check_binding
 
-    check_whole("--port", args.port, 0, 65535)
-    for name in ("gather", "max_body", "max_k", "max_users", "max_events"):
-        check_whole(option_name(name), getattr(args, name), 1)
-    check_number("--timeout", args.timeout, 0, open_low=True)
-    check_number("--recall", args.recall, 0, 1, open_low=True)
-    if args.rate is not None:
-        check_number("--rate", args.rate, 0, 1e6, open_low=True)
+    _check_numbers(args)
     check_choice("--index", args.index, CHOICES)
     limits = Limits(
         body=args.max_body, k=args.max_k, users=args.max_users, events=args.max_events, seconds=args.timeout
@@ -147,11 +140,7 @@ def serve(
             console.say(demo.note)
             model, args = demo.model, replace(args, items=str(demo.items), beside=demo.beside)
         assert model is not None
-        place = str(model.with_suffix(".events.sqlite")) if args.store is None else args.store
-        if not is_url(place):
-            if Path(place).resolve() == model.resolve():
-                raise InputError(f"--store {place} is the model; give another file.")
-            check_output(Path(place))
+        place = _store_place(model, args.store)
         choice = IndexChoice(args.index, args.recall, model.with_suffix(".index"), console.say)
         schedule = Schedule.of(args.retrain, args.retrain_events)
         by = cast(Literal["auto", "update", "fit"], args.retrain_by)
@@ -197,12 +186,32 @@ def serve(
         console.say("stopped")
 
 
+def _check_numbers(args: ServeOptions) -> None:
+    check_whole("--port", args.port, 0, 65535)
+    for name in ("gather", "max_body", "max_k", "max_users", "max_events"):
+        check_whole(option_name(name), getattr(args, name), 1)
+    check_number("--timeout", args.timeout, 0, open_low=True)
+    check_number("--recall", args.recall, 0, 1, open_low=True)
+    if args.rate is not None:
+        check_number("--rate", args.rate, 0, 1e6, open_low=True)
+
+
 def _check_demo(model: Path | None, args: ServeOptions) -> None:
     """Raise unless there is either a model or the demo, and nothing without effect."""
-    if not args.demonstrate and model is None:
+    if args.demonstrate:
+        own = {"MODEL": model, "--items": args.items, "--beside": args.beside}
+        refuse(own, "with --demo, which brings its own")
+        return
+    refuse({"--data-dir": args.data_dir}, "without --demo")
+    if model is None:
         raise InputError("there is no MODEL; give a model file saved by `truepair fit`, or --demo.")
-    if not args.demonstrate and args.data_dir is not None:
-        raise InputError(f"--data-dir {args.data_dir} has no effect without --demo; leave it out.")
-    for name, value in (("MODEL", model), ("--items", args.items), ("--beside", args.beside)):
-        if args.demonstrate and value is not None:
-            raise InputError(f"{name} {value} has no effect with --demo, which brings its own; leave it out.")
+
+
+def _store_place(model: Path, store: str | None) -> str:
+    """The file or the URL of the store."""
+    place = str(model.with_suffix(".events.sqlite")) if store is None else store
+    if not is_url(place):
+        if Path(place).resolve() == model.resolve():
+            raise InputError(f"--store {place} is the model; give another file.")
+        check_output(Path(place))
+    return place

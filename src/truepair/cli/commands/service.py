@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -37,13 +38,8 @@ def export(
     from truepair.serving.events.opening import open_store
     from truepair.serving.transfer.exporting import export_store
 
-    found = open_store(store, create=False)
-    try:
-        reader = found.reader()
+    with closing(open_store(store, create=False)) as found, closing(found.reader()) as reader:
         counts = export_store(reader, out, progress(console))
-        reader.close()
-    finally:
-        found.close()
     text = ", ".join(f"{count:,} {name}" for name, count in counts.items())
     console.done(f"{text} written to {out}", {"out": str(out), **counts})
 
@@ -90,11 +86,8 @@ def import_files(
     *found, place = sources
     if not 0 < len(kind) <= 128:
         raise InputError(f"--kind = {kind!r:.60} cannot be used; give 1 to 128 characters.")
-    store = open_store(place)
-    try:
+    with closing(open_store(place)) as store:
         counts = importing.import_files(store, found, kind, progress(console))
-    finally:
-        store.close()
     rows = [f"{read:,} {name} read, {changed:,} new or changed" for name, (read, changed) in counts.items()]
     text = "; ".join(rows) or "nothing to import"
     data = {name: {"read": read, "changed": changed} for name, (read, changed) in counts.items()}

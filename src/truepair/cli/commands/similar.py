@@ -10,7 +10,6 @@ from truepair.cli.console import Console, aligned
 from truepair.cli.id_text import as_ids
 from truepair.cli.options import ListLength, ModelFile, unpacked
 from truepair.cli.table_files import with_plain_ids
-from truepair.errors import check_whole
 
 
 @unpacked
@@ -27,7 +26,6 @@ def similar(
     """List the items most similar to the given ones."""
     from truepair.recommender.estimator import Recommender
 
-    check_whole("k", k, 1)
     fitted = Recommender.load(model)
     fitted.output_ = "arrow"
     what, known = ("user", fitted.seen_.user_ids) if users else ("item", fitted.seen_.item_ids)

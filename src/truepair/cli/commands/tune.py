@@ -1,6 +1,5 @@
 """`truepair tune`: search for the parameters of a model, and report which of them mattered."""
 
-# ruff: noqa: RUF009  an option() is a field
 from __future__ import annotations
 
 import json

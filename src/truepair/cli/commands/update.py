@@ -1,6 +1,5 @@
 """`truepair update` and `add-items`: a saved model learns from new interactions, forgets, gets new items."""
 
-# ruff: noqa: RUF009  an option() is a field
 from __future__ import annotations
 
 from dataclasses import MISSING, dataclass
@@ -11,7 +10,7 @@ import typer
 
 from truepair.cli.console import Console
 from truepair.cli.id_text import as_ids, separated_or_listed
-from truepair.cli.options import ModelFile, WithoutOptimizer, option, unpacked
+from truepair.cli.options import ModelFile, WithoutOptimizer, option, refuse, unpacked
 from truepair.cli.sources import Reading, described
 from truepair.cli.table_files import check_output
 from truepair.data.sources.sql_urls import without_password
@@ -64,8 +63,8 @@ def update(
     check_choice("unknown", args.unknown, ["error", "drop"])
     if source is None and args.forget is None and args.forget_users is None:
         raise InputError("give new interactions, --forget or --forget-users; else there is nothing to do.")
-    if source is None and args.epochs is not None:
-        raise InputError(f"--epochs {args.epochs} has no effect without new interactions; leave it out.")
+    if source is None:
+        refuse({"--epochs": args.epochs}, "without new interactions")
     fitted = Recommender.load(model)
     before = len(fitted.facts_.get("updates", []))
     if args.forget is not None or args.forget_users is not None:

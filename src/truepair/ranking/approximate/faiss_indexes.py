@@ -29,7 +29,6 @@ _DEGREE, _BREADTH = 24, 80  # of HNSW: neighbours of an item, and candidates whi
 class Kind(NamedTuple):
     """A kind of index."""
 
-    about: str
     build: Callable[[Floats], FaissIndex]
     efforts: Callable[[FaissIndex], Iterator[int]]
     """What a search may cost, cheapest first."""
@@ -202,45 +201,30 @@ def _check_levels(levels: Codes, neighbours: Codes, offsets: Codes, per_level: C
 # --- the kinds -------------------------------------------------------------------------------------------
 
 
-def _ivf_efforts(index: FaissIndex) -> Iterator[int]:
-    """Numbers of lists, up to a quarter of all: beyond, looking at every item is faster."""
-    probes = 1
-    while probes <= max(index.nlist // 4, 1):
-        yield probes
-        probes += max(probes // 4, 1)
+def _rising(first: int, last: int) -> Iterator[int]:
+    """Efforts, a quarter more each time."""
+    while first <= last:
+        yield first
+        first += max(first // 4, 1)
 
 
 def _ivf_options(effort: int, count: int, only: object = None) -> object:
     return faiss_module().SearchParametersIVF(nprobe=effort, sel=only)
 
 
-def _hnsw_efforts(index: FaissIndex) -> Iterator[int]:
-    """Numbers of candidates that are kept while walking."""
-    breadth = 16
-    while breadth <= 4096:
-        yield breadth
-        breadth += breadth // 4
-
-
 def _hnsw_options(effort: int, count: int, only: object = None) -> object:
     return faiss_module().SearchParametersHNSW(efSearch=max(effort, count), sel=only)
 
 
+# lists of IVF up to a quarter of all, beyond which looking at every item is faster; candidates of HNSW
 INDEXES: dict[str, Kind] = {
     "ivf": Kind(
-        "items in lists around centroids, built in seconds",
         _build_ivf,
-        _ivf_efforts,
+        lambda index: _rising(1, max(index.nlist // 4, 1)),
         _ivf_options,
         _ivf_arrays,
         _assemble_ivf,
     ),
-    "hnsw": Kind(
-        "a graph of near items, built in minutes",
-        _build_hnsw,
-        _hnsw_efforts,
-        _hnsw_options,
-        _hnsw_arrays,
-        _assemble_hnsw,
-    ),
+    "hnsw": Kind(_build_hnsw, lambda index: _rising(16, 4096), _hnsw_options, _hnsw_arrays, _assemble_hnsw),
 }
+"""By name: items in lists around centroids, built in seconds; a graph of near items, built in minutes."""

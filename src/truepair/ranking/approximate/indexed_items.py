@@ -87,6 +87,8 @@ class IndexedItems:
 
         `allowed` says which items may be listed at all.
         """
+        from truepair.ranking.approximate.rescoring import best_of_found  # it loads Numba
+
         assert isinstance(vectors, torch.Tensor)
         rows = np.ascontiguousarray(vectors.detach().float().numpy())
         counts = k + hidden.ends - hidden.starts
@@ -98,8 +100,13 @@ class IndexedItems:
         exactly = [np.flatnonzero(places == len(depths))]
         for place in np.unique(places[places < len(depths)]):
             some = np.flatnonzero(places == place)
-            short = self._searched(rows, some, k, counts, hidden, allowed, self.levels[place].effort, found)
-            exactly.append(short)
+            count = min(int(counts[some].max()), len(self._rows))
+            candidates = self.candidates(rows[some], count, self.levels[place].effort, allowed)
+            best, scores = np.empty((len(some), k), np.int64), np.empty((len(some), k), np.float32)
+            tables = rows[some], self._rows, self._column, self.exact.order
+            lengths = best_of_found(*tables, candidates, hidden.take(some), best, scores)
+            found.items[some], found.scores[some] = best, scores
+            exactly.append(some[lengths < k])
         left = np.concatenate(exactly)
         if len(left):
             own = hidden.take(left)
@@ -120,28 +127,3 @@ class IndexedItems:
         hidden = Hidden.of([never] * len(rows))
         best = split.head_items.top_k(torch.from_numpy(rows), min(count, len(split.head)), hidden).items
         return np.asarray(np.hstack([found, np.where(best >= 0, split.head[best], -1)]), np.int64)
-
-    def _searched(
-        self,
-        rows: Floats,
-        some: Codes,
-        k: int,
-        counts: Codes,
-        hidden: Hidden,
-        allowed: Mask | None,
-        effort: int,
-        found: TopK,
-    ) -> Codes:
-        """Fill `some` rows of `found` by the index; returns those that it found too little for."""
-        from truepair.ranking.approximate.rescoring import best_of_found
-
-        users, n_items = rows[some], len(self._rows)
-        count = min(int(counts[some].max()), n_items)
-        items = self.candidates(users, count, effort, allowed)
-        best, scores = np.empty((len(some), k), np.int64), np.empty((len(some), k), np.float32)
-        lengths = best_of_found(
-            users, self._rows, self._column, self.exact.order, items, hidden.take(some), best, scores
-        )
-        found.items[some], found.scores[some] = best, scores
-        short: Codes = some[lengths < k]
-        return short

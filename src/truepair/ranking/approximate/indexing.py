@@ -6,6 +6,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,21 +48,10 @@ class Indexing(NamedTuple):
 
     items: IndexedItems | PreparedItems
     about: str
-
-    @property
-    def kind(self) -> str:
-        """The kind of the index; "exact" without one."""
-        return self.items.kind if isinstance(self.items, IndexedItems) else EXACT
-
-    @property
-    def recall(self) -> float:
-        """The measured recall; 1 without an index."""
-        return self.items.recall if isinstance(self.items, IndexedItems) else 1.0
-
-    @property
-    def size(self) -> int:
-        """How many items there are."""
-        return n_rows(self.items.exact.items if isinstance(self.items, IndexedItems) else self.items.items)
+    kind: str = EXACT
+    """The kind of the index."""
+    recall: float = 1.0
+    """The measured recall."""
 
 
 def index_items(
@@ -96,9 +86,8 @@ def index_items(
             exact, f"lists are exact: with the recall {recall:g}, the index {kind} is {ratio:.1f} x as fast."
         )
     seconds = time.perf_counter() - started
-    return Indexing(
-        chosen, f"index {kind} with the recall@{_K} {chosen.recall:.4f}, ready after {seconds:.1f} s"
-    )
+    about = f"index {kind} with the recall@{_K} {chosen.recall:.4f}, ready after {seconds:.1f} s"
+    return Indexing(chosen, about, kind, chosen.recall)
 
 
 def _obstacle(exact: PreparedItems, users: SampledUsers, kind: str) -> str | None:
@@ -144,53 +133,39 @@ def _built(exact: PreparedItems, kind: str, path: Path | None, say: Callable[[st
 def _with_recall(found: IndexedItems, users: SampledUsers, recall: float) -> IndexedItems | None:
     """With the least efforts that reach the recall; None if none does."""
     efforts = list(INDEXES[found.kind].efforts(found.index))
-    chosen = [level for level, _ in _levels(found, users.half(0), recall, efforts)]
+    chosen = list(_levels(found, users.half(0), recall, efforts))
     judges = users.half(1)
     k = min(_K, n_rows(found.exact.items))
-    truth = _exact_lists(found.exact, judges, k)
+    truth = found.exact.top_k(judges.vectors, k, Hidden.of(judges.hidden))
     needed = np.median([k + len(codes) for codes in judges.hidden])
     while chosen and chosen[-1].depth >= needed:  # else most lists would be computed exactly
         tried = dataclasses.replace(found, levels=tuple(chosen))
         measured = _share(tried.top_k(judges.vectors, k, Hidden.of(judges.hidden)), truth)
         if measured >= recall:
             return dataclasses.replace(tried, recall=measured)
-        higher = [_next(efforts, level.effort) for level in chosen]
-        chosen = [
-            Level(level.depth, effort)
-            for level, effort in zip(chosen, higher, strict=True)
-            if effort is not None
-        ]
+        following = dict(pairwise(efforts))  # the next effort; the last has none
+        chosen = [Level(depth, following[effort]) for depth, effort in chosen if effort in following]
     return None
 
 
 def _levels(
     found: IndexedItems, users: SampledUsers, recall: float, efforts: Sequence[int]
-) -> Iterator[tuple[Level, float]]:
+) -> Iterator[Level]:
     """For each depth the least effort whose search finds enough of that many best items."""
     n = n_rows(found.exact.items)
     depths = sorted({min(depth, n) for depth in _DEPTHS})
     nothing = [np.empty(0, np.int64)] * len(users.hidden)
-    truth = _exact_lists(found.exact, SampledUsers(users.vectors, nothing), depths[-1])
+    truth = found.exact.top_k(users.vectors, depths[-1], Hidden.of(nothing))
     assert isinstance(users.vectors, torch.Tensor)
     rows = np.ascontiguousarray(users.vectors.detach().float().numpy())
     at = 0
     for depth in depths:
         while at < len(efforts):
             items = found.candidates(rows, depth, efforts[at])
-            measured = _share_of_items(items, truth.items[:, :depth])
-            if measured >= recall:
-                yield Level(depth, efforts[at]), measured
+            if _share_of_items(items, truth.items[:, :depth]) >= recall:
+                yield Level(depth, efforts[at])
                 break
             at += 1
-
-
-def _next(efforts: Sequence[int], effort: int) -> int | None:
-    return next((higher for higher in efforts if higher > effort), None)
-
-
-def _exact_lists(exact: PreparedItems, users: SampledUsers, k: int) -> TopK:
-    """The exact lists, by all threads."""
-    return exact.top_k(users.vectors, k, Hidden.of(users.hidden))
 
 
 def _share(lists: TopK, truth: TopK) -> float:

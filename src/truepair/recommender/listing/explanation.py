@@ -89,17 +89,16 @@ class Explanation:
     def _weights(self) -> Weights:
         from truepair.ranking.reasons import SPARSE_ROWS, TABLE, VECTORS, Weights
 
-        nothing, no_codes = np.zeros((1, 1), np.float32), np.empty(0, np.int64)
-        rows: Rows = torch.zeros(1, 1) if self.directions is None else self.directions
-        if self.scorer.weights is not None:
-            rows = self.scorer.weights
+        rows = self.scorer.weights
         if isinstance(rows, sp.csr_array):
             sparse = _codes(rows.indptr), _codes(rows.indices), _floats(rows.data)
-            return Weights(SPARSE_ROWS, _floats(nothing), *sparse)
-        are_vectors = self.scorer.weights is None
-        matrix = rows.cpu() if are_vectors else rows.cpu().T  # a closed form has its columns in order
-        form = VECTORS if are_vectors else TABLE
-        return Weights(form, _floats(matrix.numpy()), _codes(no_codes), _codes(no_codes), _floats(nothing[0]))
+            return Weights(SPARSE_ROWS, _floats(np.zeros((1, 1), np.float32)), *sparse)
+        no_codes = _codes(np.empty(0, np.int64))
+        sparse = no_codes, no_codes, _floats(np.zeros(1, np.float32))
+        if rows is not None:  # a closed form has its columns in order
+            return Weights(TABLE, _floats(rows.cpu().T.numpy()), *sparse)
+        vectors = torch.zeros(1, 1) if self.directions is None else self.directions
+        return Weights(VECTORS, _floats(vectors.cpu().numpy()), *sparse)
 
     def _products(self, rows: Rows, users: Codes, items: Codes) -> Doubles:
         """The products of the trained vectors of each pair; 0 for the user -1."""

@@ -82,13 +82,11 @@ class ItemTable:
         times = self.table.column_names.count(name)
         if times != 1:
             how = "has no column" if not times else f"has {times} columns"
-            raise InputError(f"{self.source} {how} {name!r}; {self._columns()}.{self._hint(str(name))}")
+            hint = did_you_mean(str(name), self.table.column_names)
+            raise InputError(f"{self.source} {how} {name!r}; {self._columns()}.{hint}")
 
     def _columns(self) -> str:
         return f"its columns are {', '.join(map(repr, self.table.column_names))}"
-
-    def _hint(self, name: str) -> str:
-        return did_you_mean(name, self.table.column_names)
 
     def _evaluated(self, condition: pc.Expression) -> Mask:
         numbers = pa.table({_ROW: np.arange(len(self.table))})
@@ -113,7 +111,7 @@ class ItemTable:
         met[kept.to_numpy()] = True
         return met
 
-    def _mask(self, mask: Any) -> Mask:
+    def _mask(self, mask: object) -> Mask:
         remedy = (
             f"give an Arrow expression, text such as 'price < 10', or a mask over the rows of {self.source}"
         )
@@ -136,6 +134,6 @@ class ItemTable:
         return np.asarray(array.fill_null(False).to_numpy(zero_copy_only=False), dtype=bool)
 
 
-def _index_of(source: Any) -> Any:
+def _index_of(source: object) -> Any:
     """The labels of the rows of a pandas table or column; None for anything else."""
     return source.index if hasattr(source, "iloc") and hasattr(source, "index") else None

@@ -9,7 +9,7 @@ import torch
 
 from truepair.data.ids import Codes, IdMap
 from truepair.errors import InputError, check_choice
-from truepair.recommender.fitting import blended, facts_after, scorer_of, solve
+from truepair.recommender.fitting import blended, recorded, scorer_of, solve
 from truepair.recommender.known_ids import codes_of
 from truepair.recommender.model import Model
 from truepair.recommender.reindexing import reindexed
@@ -75,8 +75,7 @@ def _reduced(model: Model, users: Codes, items: Codes) -> Model:
         "data": seen.hash,
     }
     return dataclasses.replace(
-        kept, scorer=scorer, popularity=popularity, trained=trained,
+        recorded(kept, seen, record), scorer=scorer, popularity=popularity, trained=trained,
         tau=tuple(tau[code] for code in users) if isinstance(tau, tuple) else tau,
         item_map=None if spec.blend is not None else model.item_map,  # a blend's has columns of items
-        facts=facts_after(model.facts, seen, record),
     )  # fmt: skip

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 import numpy as np
 
 from truepair.data.ids import Codes, IdMap
-from truepair.data.interactions import Interactions, Values
+from truepair.data.interactions import Interactions
+from truepair.data.log import pair_keys
 from truepair.errors import InputError
+from truepair.storage.types import Array
 
 
 def merged(known: Interactions, new: Interactions) -> Interactions:
@@ -19,43 +19,29 @@ def merged(known: Interactions, new: Interactions) -> Interactions:
     """
     user_ids = _all_ids("user", known.user_ids, new.user_ids)
     item_ids = _all_ids("item", known.item_ids, new.item_ids)
-    users, items = (
-        [ids.find(getattr(part, f"{side}_ids"), side)[getattr(part, f"{side}s")] for part in (known, new)]
-        for side, ids in (("user", user_ids), ("item", item_ids))
-    )
-    keys = np.concatenate([u * len(item_ids) + i for u, i in zip(users, items, strict=True)])
+    parts = old, late = known.among(user_ids, item_ids), new.among(user_ids, item_ids)
+    keys = np.concatenate([pair_keys(part.users, part.items, len(item_ids)) for part in parts])
     # of equal keys, `np.unique` gives the first place: in the reversed order, that of the new pair
     places = len(keys) - 1 - np.unique(keys[::-1], return_index=True)[1]
-    disliked = _disliked(known, new, user_ids, item_ids)
-    if disliked.new is not None:
-        places = places[(places >= len(known)) | ~np.isin(keys[places], disliked.new)]
-    columns: dict[str, Any] = {name: column[places] for name, column in _columns(known, new).items()}
-    pairs = np.concatenate(users)[places], np.concatenate(items)[places]
-    left = disliked.all_of(keys[len(known) :])
-    return Interactions(*pairs, user_ids, item_ids, **columns, time_kind=new.time_kind, disliked=left)
+    disliked = None if old.disliked is None else np.setdiff1d(old.disliked, keys[len(old) :])
+    if late.disliked is not None:
+        places = places[(places >= len(old)) | ~np.isin(keys[places], late.disliked)]
+        disliked = late.disliked if disliked is None else np.union1d(disliked, late.disliked)
+    weights: list[Array] = [np.ones(len(part)) if part.weight is None else part.weight for part in parts]
+    has_weights = any(part.weight is not None for part in parts)
+    are_clocks = old.time_kind == late.time_kind == "clock"
+    return Interactions(
+        *np.divmod(keys[places], len(item_ids)), user_ids, item_ids,
+        rating=_both(old.rating, late.rating, places),
+        weight=np.concatenate(weights)[places] if has_weights else None,
+        time=_both(old.time, late.time, places) if are_clocks else None,
+        time_kind=late.time_kind, disliked=disliked,
+    )  # fmt: skip
 
 
-class _Disliked(NamedTuple):
-    """The keys of the dislikes of both, in the codes of all ids."""
-
-    known: Codes | None
-    new: Codes | None
-
-    def all_of(self, liked: Codes) -> Codes | None:
-        """All of them but the known ones that are liked now."""
-        known = None if self.known is None else np.setdiff1d(self.known, liked)
-        found = [keys for keys in (known, self.new) if keys is not None]
-        return np.unique(np.concatenate(found)) if found else None
-
-
-def _disliked(known: Interactions, new: Interactions, user_ids: IdMap, item_ids: IdMap) -> _Disliked:
-    both = (
-        part.recoded_dislikes(
-            user_ids.find(part.user_ids, "user"), item_ids.find(part.item_ids, "item"), len(item_ids)
-        )
-        for part in (known, new)
-    )
-    return _Disliked(*both)
+def _both(old: Array | None, late: Array | None, places: Codes) -> Array | None:
+    """A column of both at these places; None if one of them does not have it."""
+    return None if old is None or late is None else np.concatenate([old, late])[places]
 
 
 def _all_ids(what: str, known: IdMap, new: IdMap) -> IdMap:
@@ -64,26 +50,6 @@ def _all_ids(what: str, known: IdMap, new: IdMap) -> IdMap:
         return known.union(new, what)
     except InputError:
         raise InputError(
-            f"the known {what} ids are of type {known.ids.type}, such as {_example(known)}, and the new ones "
-            f"of type {new.ids.type}, such as {_example(new)}; convert the new ones."
+            f"the known {what} ids are of type {known.ids.type}, such as {known.ids[0].as_py()!r}, and the "
+            f"new ones of type {new.ids.type}, such as {new.ids[0].as_py()!r}; convert the new ones."
         ) from None
-
-
-def _example(ids: IdMap) -> str:
-    return repr(ids.ids[0].as_py())
-
-
-def _columns(known: Interactions, new: Interactions) -> dict[str, Values]:
-    """The columns of the pairs of both, one after the other."""
-    found: dict[str, Values] = {}
-    for name in ("rating", "weight", "time"):
-        both = [getattr(part, name) for part in (known, new)]
-        if name == "weight" and any(column is not None for column in both):
-            both = [
-                np.ones(len(part)) if column is None else column
-                for column, part in zip(both, (known, new), strict=True)
-            ]
-        comparable = name != "time" or known.time_kind == new.time_kind == "clock"
-        if comparable and all(column is not None for column in both):
-            found[name] = np.concatenate(both)
-    return found

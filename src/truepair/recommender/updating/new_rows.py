@@ -95,7 +95,8 @@ def _fitted(job: Job, one: _Side, other: _Side, pairs: Mask, rows: Codes) -> Ten
     elif (addition := encoder.addition(data)) is not None:
         fixed = torch.cat([fixed, addition[torch.from_numpy(against)]], dim=1)
     found = fold_in(fixed, encoder, job.loss, job.sampler, history, settings, popularity)
-    return _unscaled(found[:, : encoder.dim], encoder)
+    vectors = found[:, : encoder.dim]
+    return F.normalize(vectors) if encoder.scoring == "cosine" else vectors
 
 
 def _compared(known: Mask, own: Codes, seed: int) -> Codes:
@@ -107,7 +108,3 @@ def _compared(known: Mask, own: Codes, seed: int) -> Codes:
     chosen[order[known[order]][:_MOST_USERS]] = True
     chosen[own] = True
     return np.flatnonzero(chosen)
-
-
-def _unscaled(vectors: Tensor, encoder: Encoder) -> Tensor:
-    return F.normalize(vectors) if encoder.scoring == "cosine" else vectors

@@ -23,9 +23,9 @@ from truepair.losses import Loss
 from truepair.models.scorer import Scorer
 from truepair.models.start import Side, Start
 from truepair.randomness import stream_key
-from truepair.recommender.fitting import Fitted, facts_after, scorer_of, solve, tau_of
+from truepair.recommender.fitting import Fitted, recorded, scorer_of, solve, tau_of
 from truepair.recommender.holdout import as_interactions
-from truepair.recommender.model import UPDATES, Model
+from truepair.recommender.model import Model
 from truepair.recommender.updating.merging import merged
 from truepair.recommender.updating.new_rows import Mask, with_new_rows
 from truepair.storage.types import Json, Source
@@ -54,7 +54,9 @@ def updated(model: Model, new: Source, epochs: int | None = None, progress: bool
         raise InputError(
             "these users were folded in, and are not a part of the model; update the model itself."
         )
-    pairs, spec = _new_pairs(new), model.spec
+    pairs, spec = as_interactions(new), model.spec
+    if not len(pairs) and pairs.disliked is None:
+        raise InputError("there are no new interactions to learn from; give at least one pair.")
     growth = grown(model, pairs)
     everything = growth.everything
     if spec.closed_form is not None:
@@ -64,27 +66,20 @@ def updated(model: Model, new: Source, epochs: int | None = None, progress: bool
     else:
         n_epochs = EPOCHS if epochs is None else check_whole("epochs", epochs, 0)
         result = _trained(model, growth, n_epochs, progress)
-    added = _still_added(model, growth)
+    # items that have a vector by their features, and still nobody
+    added = np.where(growth.items >= 0, model.added[growth.items], False) & (everything.item_counts == 0)
     scorer = _with_added(model, growth, scorer_of(spec, result, everything), added).on_cpu()
     has_pairs = everything.user_counts > 0
     return Fitted(
         dataclasses.replace(
-            model, scorer=scorer, seen=everything.pairs_only(weights=True),
-            popularity=everything.item_counts,
+            recorded(model, everything, _record(model, pairs, growth, result)), scorer=scorer,
+            seen=everything.pairs_only(weights=True), popularity=everything.item_counts,
             # the row of a closed form is made of pairs, and without any there is none
             trained=has_pairs | growth.trained_users if spec.is_trained else has_pairs,
             added=added, tau=tau_of(result), start=result.start, item_map=None,
-            facts=_facts(model, pairs, growth, result),
         ),
         result,
     )  # fmt: skip
-
-
-def _new_pairs(new: Source) -> Interactions:
-    pairs = as_interactions(new)
-    if not len(pairs) and pairs.disliked is None:
-        raise InputError("there are no new interactions to learn from; give at least one pair.")
-    return pairs
 
 
 # --- rows ----------------------------------------------------------------------------------------------
@@ -101,12 +96,6 @@ def grown(model: Model, pairs: Interactions) -> Growth:
         trained_users=np.where(users >= 0, trained_users[users], False),
         trained_items=np.where(items >= 0, trained_items[items], False),
     )  # fmt: skip
-
-
-def _still_added(model: Model, growth: Growth) -> Mask:
-    """Items that have a vector by their features, and still nobody."""
-    added = np.where(growth.items >= 0, model.added[growth.items], False)
-    return np.asarray(added & (growth.everything.item_counts == 0))
 
 
 def _with_added(model: Model, growth: Growth, scorer: Scorer, added: Mask) -> Scorer:
@@ -175,7 +164,7 @@ def _trained(model: Model, growth: Growth, epochs: int, progress: bool) -> FitRe
         schedule="cosine",
         patience=None,
         validate_every=1,
-        seed=stream_key(settings.seed, len(model.facts.get(UPDATES, [])) + 1) >> 1,
+        seed=stream_key(settings.seed, model.n_updates + 1) >> 1,
     )
     job = spec.job(everything, loss=_with_prior(spec.loss, model, growth), settings=settings)
     start = _placed(start_of(model), job, growth)
@@ -219,25 +208,17 @@ def _fixed(loss: Loss, tau: float | tuple[float, ...]) -> Loss:
     return dataclasses.replace(loss, tau=tau) if hasattr(loss, "tau") else loss  # type: ignore[type-var]
 
 
-# --- facts ---------------------------------------------------------------------------------------------
-
-
-def _facts(model: Model, pairs: Interactions, growth: Growth, result: FitResult) -> Json:
-    """The facts of the model with a record of this update."""
+def _record(model: Model, pairs: Interactions, growth: Growth, result: FitResult) -> Json:
+    """What this update added and how it trained."""
     everything = growth.everything
-    record = {
+    users, items = growth.users[everything.users], growth.items[everything.items]
+    known = (users >= 0) & (items >= 0) & model.seen.has(users, items)
+    return {
         "new users": int(((everything.user_counts > 0) & ~growth.trained_users).sum()),
         "new items": int(((everything.item_counts > 0) & ~growth.trained_items).sum()),
-        "new pairs": int((~_known_pairs(model, growth)).sum()),
+        "new pairs": int((~known).sum()),
         "epochs": len(result.history),
         "training loss": result.history[-1].loss if result.history else None,
         "engine": result.engine,
         "data": pairs.hash,
     }
-    return facts_after(model.facts, everything, record)
-
-
-def _known_pairs(model: Model, growth: Growth) -> Mask:
-    """Which of all pairs the model had before."""
-    users, items = growth.users[growth.everything.users], growth.items[growth.everything.items]
-    return np.asarray((users >= 0) & (items >= 0) & model.seen.has(users, items))

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from truepair.errors import InputError, StorageError
-from truepair.reporting.backtesting.cells import Cell
 from truepair.reporting.backtesting.strategies import STRATEGIES, restored
 from truepair.storage.atomic import atomic_write
 from truepair.storage.plain_values import is_number
@@ -21,57 +19,56 @@ _OPTIONAL = ("known", "new")  # fields that may be null
 _WHOLE = ("period", "users", "known_users", "trained_users", "unknown_pairs", "train_pairs")
 
 
+@dataclass(frozen=True)
+class Cell:
+    """The result of one strategy in one period: the mean of the metric over users, and its 95% interval."""
+
+    period: int
+    strategy: str
+    value: float
+    low: float
+    high: float
+    users: int
+    known_users: int  # with a pair before the period: the same for all strategies
+    known: float | None  # their mean; None without any
+    new: float | None  # the mean of new users
+    trained_users: int  # with a pair that the model was trained on; the others get the most popular items
+    unknown_pairs: int  # judged pairs whose item the model does not know
+    train_pairs: int  # pairs that the model knows
+    seconds: float  # of training
+
+
 def key_of(facts: Mapping[str, object]) -> str:
     """A checksum of everything that decides the cells of a backtest."""
     return hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 class Journal:
-    """Finished cells and the settings of the first period. Without a path, they are in memory only."""
+    """Finished cells and the settings of the first period, in a file; without a path, in memory only."""
 
     def __init__(self, path: str | Path | None, key: str) -> None:
         self.path, self.key = None if path is None else Path(path), key
         self.settings: Json | None = None
-        self._cells: dict[tuple[int, str], Cell] = {}
-        if self.path is None:
-            return
-        if self.path.exists():
+        self.cells: dict[tuple[int, str], Cell] = {}
+        if self.path is not None and self.path.exists():
             self._read(self.path)
-        self._write_all(self.path)  # without a line that was cut off, and now rather than after hours
+        self._write()  # what cannot be written is an error now rather than after hours
 
-    def get(self, period: int, strategy: str) -> Cell | None:
-        """The cell, if it is finished."""
-        return self._cells.get((period, strategy))
-
-    def add(self, cell: Cell) -> None:
-        """Keep a finished cell."""
-        self._cells[cell.period, cell.strategy] = cell
-        self._append({"cell": asdict(cell)})
-
-    def settle(self, settings: Mapping[str, object] | None) -> None:
-        """Keep the settings of the first period, once they are known."""
-        if settings is not None and self.settings is None:
+    def add(self, cell: Cell, settings: Mapping[str, object] | None) -> None:
+        """Keep a finished cell, and the settings of the first period once they are known."""
+        self.cells[cell.period, cell.strategy] = cell
+        if self.settings is None and settings is not None:
             self.settings = dict(settings)
-            self._append({"settings": self.settings})
+        self._write()
 
-    def _lines(self) -> list[Json]:
-        settled = [] if self.settings is None else [{"settings": self.settings}]
-        return [{"backtest": self.key}, *settled, *({"cell": asdict(cell)} for cell in self._cells.values())]
-
-    def _write_all(self, path: Path) -> None:
-        with atomic_write(path, "the checkpoint") as file:
-            file.write("".join(json.dumps(line) + "\n" for line in self._lines()).encode())
-
-    def _append(self, line: Mapping[str, object]) -> None:
+    def _write(self) -> None:
         if self.path is None:
             return
-        try:
-            with self.path.open("ab") as file:
+        settled = [] if self.settings is None else [{"settings": self.settings}]
+        cells = ({"cell": asdict(cell)} for cell in self.cells.values())
+        with atomic_write(self.path, "the checkpoint") as file:
+            for line in [{"backtest": self.key}, *settled, *cells]:
                 file.write((json.dumps(line) + "\n").encode())
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise StorageError(f"cannot write to {self.path}: {error.strerror or error}.") from error
 
     def _read(self, path: Path) -> None:
         lines = _whole_lines(path)
@@ -101,7 +98,7 @@ class Journal:
         for name, value in asdict(cell).items():
             if not (value is None and name in _OPTIONAL) and not _fits(name, value):
                 raise InputError(f"{name} = {value!r:.60} is not allowed.")
-        self._cells[cell.period, cell.strategy] = cell
+        self.cells[cell.period, cell.strategy] = cell
 
 
 def _fits(name: str, value: object) -> bool:

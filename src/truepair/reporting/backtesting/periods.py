@@ -31,7 +31,7 @@ class Period:
     number: int  # from 1
     start: float
     end: float
-    date: str  # the start, for people
+    date: str  # the start as text
     train_start: float | None  # the start of the training window; None: everything before
     pairs: int
     judged_pairs: int
@@ -72,6 +72,7 @@ class Timeline:
         if self._log is not None:  # each pair at its first like
             self.pairs = interactions_of(self._log.take(self._log.is_first_like), interactions.history)
             self.time = clock_times(self.pairs, "backtest")
+        self._event_time = self.time if self._log is None else np.asarray(self._log.time)
         if not len(interactions):
             raise InputError("there are no pairs to backtest on; give interactions with times.")
         window = None if train is None else time_length("train", train, interactions)
@@ -111,15 +112,15 @@ class Timeline:
     def _between(self, start: float | None, end: float) -> Interactions:
         part = self._part(start, end)
         if not len(part):
-            raise InputError(
-                f"there is no pair to learn from before {shown_time(end, self.pairs)}; give a longer train."
-            )
+            date = shown_time(end, self.pairs)
+            raise InputError(f"there is no pair to learn from before {date}; give a longer train.")
         return part.k_core(1)  # only users and items with a pair in it
 
     def _part(self, start: float | None, end: float) -> Interactions:
         """The pairs of the events from the start, if there is one, and before the end."""
-        time = self.time if self._log is None else np.asarray(self._log.time)
-        rows = time < end if start is None else (time >= start) & (time < end)
+        rows = self._event_time < end
+        if start is not None:
+            rows &= self._event_time >= start
         if self._log is None:
             return self.pairs.take(rows)
         return interactions_of(self._log.take(rows), self.pairs.history)
@@ -154,7 +155,7 @@ class Timeline:
 
     def _end(self) -> float:
         """A time after the last event."""
-        last = self.time.max() if self._log is None else np.asarray(self._log.time).max()
+        last = self._event_time.max()
         return int(last) + 1 if self.time.dtype.kind == "i" else float(np.nextafter(last, np.inf))
 
     def _equal_times(self, every: str | float, window: float | None, periods: int | None) -> list[float]:

@@ -14,8 +14,7 @@ from truepair.evaluation import parse_metric
 from truepair.evaluation.metrics import Floats
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.holdout import as_interactions
-from truepair.reporting.backtesting.cells import Cell
-from truepair.reporting.backtesting.journal import Journal, key_of
+from truepair.reporting.backtesting.journal import Cell, Journal, key_of
 from truepair.reporting.backtesting.judging import judge
 from truepair.reporting.backtesting.periods import Period, Timeline
 from truepair.reporting.backtesting.results import Backtest
@@ -89,11 +88,10 @@ def backtest(
     models = PeriodModels(timeline, chosen, settings == "each", journal.settings)
     cells = []
     for period, name in itertools.product(timeline.periods, names):
-        cell = journal.get(period.number, name)
+        cell = journal.cells.get((period.number, name))
         if cell is None:
             cell = _cell(models, name, period, chosen.metric)
-            journal.settle(models.settings)
-            journal.add(cell)
+            journal.add(cell, models.settings)
         cells.append(cell)
         if progress:
             print(_progress_line(cell, len(timeline.periods), chosen.metric), file=sys.stderr)

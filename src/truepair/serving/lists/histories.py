@@ -78,13 +78,12 @@ class UserHistories:
         if self.reader is None:
             return [None] * len(users)
         with self._lock:
-            unread = [user for user in dict.fromkeys(users) if user not in self._known]
-            if unread:
-                self._read(self.reader, unread)
+            if unread := set(users).difference(self._known):
+                self._read(self.reader, sorted(unread))
             for user in users:
                 if user in self._known:
                     self._known.move_to_end(user)
-            return [self._known.get(user) for user in users]
+            return list(map(self._known.get, users))
 
     def _read(self, reader: Events, users: Sequence[str]) -> None:
         try:
@@ -135,9 +134,7 @@ class UserHistories:
     ) -> ListedUsers:
         """Users as a lister takes them: as they were found, or by their codes, -1 for an unknown user."""
         model, explain = self.model, own.explain is not False
-        known = np.array(
-            [code if one is None else -1 for one, code in zip(found, codes, strict=True)], np.int64
-        )
+        known = np.where(list(map(bool, found)), -1, codes) if any(found) else codes
         excluded = excluded_items(model, own.by_user, own.unknown) if own.exclude_items is not None else None
         block = known_users(model, ids, known, own.exclude_seen, excluded, explain)
         if not any(found):  # nobody has events

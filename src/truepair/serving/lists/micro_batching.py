@@ -5,15 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 Question = TypeVar("Question")
 Answer = TypeVar("Answer")
-
-
-class _Waiting(NamedTuple):
-    question: Any
-    future: asyncio.Future[Any]
 
 
 class MicroBatcher(Generic[Question, Answer]):
@@ -30,55 +25,49 @@ class MicroBatcher(Generic[Question, Answer]):
         self.sizes: Callable[[int], object] = lambda size: None
         """Called with the size of each batch."""
         self._answers = answers
-        self._waiting: list[_Waiting] = []
-        self._is_running = self._is_closed = False
+        self._waiting: list[tuple[Question, asyncio.Future[Answer]]] = []
+        self._is_closed = False
+        self._work: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1)
 
     async def ask(self, question: Question) -> Answer:
         """The answer, the same as if the question came alone."""
         if self._is_closed:
             raise RuntimeError("the service is stopping, and answers nothing new")
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Answer] = loop.create_future()
-        self._waiting.append(_Waiting(question, future))
-        if not self._is_running:
-            self._is_running = True
-            if self.most > 1 and self.seconds:
-                loop.call_later(self.seconds, self._start, loop)
-            else:
-                self._start(loop)
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting.append((question, future))
+        if self._work is None or self._work.done():
+            self._work = asyncio.create_task(self._answer_all())
         return await future
 
-    def _start(self, loop: asyncio.AbstractEventLoop) -> None:
-        batch = [one for one in self._waiting[: self.most] if not one.future.done()]  # a caller may be gone
-        del self._waiting[: self.most]
-        self.sizes(len(batch))
-        work = loop.run_in_executor(self._thread, self._answered, [one.question for one in batch])
-        work.add_done_callback(lambda done: self._deliver(loop, batch, done.result()))
+    async def _answer_all(self) -> None:
+        """Answer batch after batch, until nothing waits."""
+        if self.most > 1 and self.seconds:
+            await asyncio.sleep(self.seconds)
+        while self._waiting:
+            batch = [one for one in self._waiting[: self.most] if not one[1].done()]  # a caller may be gone
+            del self._waiting[: self.most]
+            if not batch:
+                continue
+            self.sizes(len(batch))
+            questions, futures = zip(*batch, strict=True)
+            work = asyncio.get_running_loop().run_in_executor(self._thread, self._answered, questions)
+            for future, answer in zip(futures, await work, strict=True):
+                if future.done():
+                    continue
+                if isinstance(answer, Exception):
+                    future.set_exception(answer)
+                else:
+                    future.set_result(answer)
 
-    def _answered(self, questions: list[Question]) -> list[Answer | Exception]:
+    def _answered(self, questions: Sequence[Question]) -> list[Answer | Exception]:
         """An answer or an error for each; after an error each is asked alone, so that only one fails."""
         try:
-            return list(self._answers(questions)) if questions else []
+            return list(self._answers(questions))
         except Exception as error:
             if len(questions) == 1:
                 return [error]
             return [answer for question in questions for answer in self._answered([question])]
-
-    def _deliver(
-        self, loop: asyncio.AbstractEventLoop, batch: list[_Waiting], answers: list[Answer | Exception]
-    ) -> None:
-        for one, answer in zip(batch, answers, strict=True):
-            if one.future.done():
-                continue
-            if isinstance(answer, Exception):
-                one.future.set_exception(answer)
-            else:
-                one.future.set_result(answer)
-        if self._waiting:
-            self._start(loop)
-        else:
-            self._is_running = False
 
     def close(self) -> None:
         """Answer nothing new, and wait for the batch that is being answered."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Annotated, ClassVar, NamedTuple
+from collections.abc import Sequence
+from typing import Annotated, ClassVar
 from weakref import WeakKeyDictionary
 
 from fastapi import Query
@@ -13,15 +13,15 @@ from pydantic import BaseModel, Field
 from truepair.errors import InputError, StorageError, check_whole
 from truepair.recommender.estimator import Recommender
 from truepair.serving.events.reading import StoredHistory
-from truepair.serving.id_texts import escaped
 from truepair.serving.lists.served_model import ListRequest, ServedModel
 from truepair.serving.page.catalogue import Catalogue
 from truepair.serving.page.figures import Figures
+from truepair.serving.page.files import files_router
 from truepair.serving.refusals import RefusalError
 from truepair.serving.web.answers import plain_value, table_rows
 from truepair.serving.web.app import K, Service
 from truepair.serving.web.bodies import Id, Ids, RequestBody
-from truepair.serving.web.routing import JSON, CheckedRouter, in_thread
+from truepair.serving.web.routing import JSON, CheckedRouter, json_response
 from truepair.storage.types import Json
 
 SHOWN = 200
@@ -121,13 +121,6 @@ class FiguresAnswer(BaseModel):
     routes: list[Json]
 
 
-class Beside(NamedTuple):
-    """A second model, whose lists are shown beside those of the first."""
-
-    name: str
-    served: ServedModel
-
-
 class Browsing:
     """The answers to these routes."""
 
@@ -136,7 +129,8 @@ class Browsing:
         self._catalogues: WeakKeyDictionary[ServedModel, Catalogue] = WeakKeyDictionary()
         self.beside = None if beside is None else self._second(*beside)
 
-    def _second(self, name: str, recommender: Recommender) -> Beside:
+    def _second(self, name: str, recommender: Recommender) -> tuple[str, ServedModel]:
+        """A second model, whose lists are shown beside those of the first."""
         first, second = self.service.served, recommender.model_.seen
         for what, ids in (("user", second.user_ids), ("item", second.item_ids)):
             kind = (first.users if what == "user" else first.items).kind
@@ -147,7 +141,7 @@ class Browsing:
                 )
         served = self.service.prepared(recommender, with_index=False)  # it is looked at, not asked often
         self.service.closing.append(served.close)
-        return Beside(name, served)
+        return name, served
 
     def catalogue(self, served: ServedModel) -> Catalogue:
         """That of a model, with the titles of this moment; freed with the model."""
@@ -175,60 +169,47 @@ class Browsing:
         router.add("GET", "/v1/service", self.figures_now, "read", FiguresAnswer)
         return router
 
-    async def find_users(self, query: Text = "", limit: Limit = 20) -> Response:
+    def find_users(self, query: Text = "", limit: Limit = 20) -> Response:
         """Users whose id begins with the query."""
         served = self.service.served
+        catalogue, counts = self.catalogue(served), served.model.seen.user_counts
+        codes = catalogue.find("users", query, limit).tolist()
+        counted = {catalogue.user(code): int(counts[code]) for code in codes}
+        rows = [{"user": user, "items": counted[user]} for user in self._remembered(list(counted))]
+        return _answer({"users": rows, "of": served.model.seen.n_users})
 
-        def found() -> Json:
-            catalogue, counts = self.catalogue(served), served.model.seen.user_counts
-            codes = catalogue.find("users", query, limit).tolist()
-            counted = {catalogue.user(code): int(counts[code]) for code in codes}
-            rows = [{"user": user, "items": counted[user]} for user in self._remembered(list(counted))]
-            return {"users": rows, "of": served.model.seen.n_users}
-
-        return await _answered(found)
-
-    async def find_items(self, query: Text = "", limit: Limit = 20) -> Response:
+    def find_items(self, query: Text = "", limit: Limit = 20) -> Response:
         """Items by the beginning of the id, or words of the title."""
         served = self.service.served
+        catalogue = self.catalogue(served)
+        codes = catalogue.find("items", query, limit).tolist()
+        return _answer({"items": catalogue.cards(codes), "of": served.model.seen.n_items})
 
-        def found() -> Json:
-            catalogue = self.catalogue(served)
-            codes = catalogue.find("items", query, limit).tolist()
-            return {"items": catalogue.cards(codes), "of": served.model.seen.n_items}
-
-        return await _answered(found)
-
-    async def titles(self, body: TitlesBody) -> Response:
+    def titles(self, body: TitlesBody) -> Response:
         """Titles and pictures of items."""
         served = self.service.served
         texts = served.items.texts(body.items)
-        return await _answered(lambda: {"items": [self.catalogue(served).card(text) for text in texts]})
+        return _answer({"items": list(map(self.catalogue(served).card, texts))})
 
-    async def user(self, id: str) -> Response:
+    def user(self, id: str) -> Response:
         """What a user has, and their events."""
         served = self.service.served
         user = served.users.text(id)
-
-        def found() -> Json:
-            catalogue, code = self.catalogue(served), served.users.codes.get(user)
-            events, is_forgotten = self._stored([user]).get(user, StoredHistory([]))
-            code = None if is_forgotten else code
-            codes = [] if code is None else self._history(served, code)
-            newest = [
-                catalogue.card(item, kind=kind, weight=weight)
-                for item, kind, weight in events[::-1][:SHOWN]
-            ]  # fmt: skip
-            return {
+        catalogue, code = self.catalogue(served), served.users.codes.get(user)
+        events, is_forgotten = self._stored([user]).get(user, StoredHistory([]))
+        code = None if is_forgotten else code
+        codes = [] if code is None else self._history(served, code)
+        newest = events[::-1][:SHOWN]
+        return _answer(
+            {
                 "user": served.users.value(user),
                 "known": code is not None,
                 "n_items": len(codes),
                 "items": catalogue.cards(codes[:SHOWN]),
                 "n_events": len(events),
-                "events": newest,
+                "events": [catalogue.card(item, kind=kind, weight=weight) for item, kind, weight in newest],
             }
-
-        return await _answered(found)
+        )
 
     def _stored(self, users: Sequence[str]) -> dict[str, StoredHistory]:
         """What the store knows about users; without a store that answers, nothing."""
@@ -249,51 +230,36 @@ class Browsing:
         liked = [item for item, weight in history.items() if weight > 0]
         return sorted(liked, key=lambda item: (-history[item], -int(popularity[item]), item))
 
-    async def compared(self, id: str, k: K = 10) -> Response:
+    def compared(self, id: str, k: K = 10) -> Response:
         """A user's list of each model, with titles and reasons."""
         first = self.service.served
         user = first.users.text(id)
         k = check_whole("k", k, 1, self.service.limits.k)
-        models = [Beside(self.service.name, first), *([] if self.beside is None else [self.beside])]
-
-        def found() -> Json:
-            lists = [self._explained(name, served, user, k) for name, served in models]
-            return {"user": first.users.value(user), "lists": lists}
-
-        return await _answered(found)
+        models = [(self.service.name, first), *([] if self.beside is None else [self.beside])]
+        lists = [self._explained(name, served, user, k) for name, served in models]
+        return _answer({"user": first.users.value(user), "lists": lists})
 
     def _explained(self, name: str, served: ServedModel, user: str, k: int) -> Json:
         catalogue = self.catalogue(served)
         basis = served.plain_lists([ListRequest(user, 1)])[0].basis
-        rows = table_rows(served.recommend([user], {"k": k, "explain": _REASONS}))
-        return {
-            "model": name,
-            "basis": basis,
-            "items": [
-                catalogue.card(
-                    str(row["item"]),
-                    score=row["score"],
-                    rank=row["rank"],
-                    because=[
-                        catalogue.card(str(one["item"]), weight=one["weight"]) for one in row["because"]
-                    ],
-                )
-                for row in rows
-            ],
-        }
+        items = []
+        for row in table_rows(served.recommend([user], {"k": k, "explain": _REASONS})):
+            because = [catalogue.card(str(one["item"]), weight=one["weight"]) for one in row["because"]]
+            facts = {"score": row["score"], "rank": row["rank"], "because": because}
+            items.append(catalogue.card(str(row["item"]), **facts))
+        return {"model": name, "basis": basis, "items": items}
 
-    async def item(self, id: str) -> Response:
+    def item(self, id: str) -> Response:
         """An item: its facts, its neighbours, its audience."""
         served = self.service.served
         text = served.items.text(id)
         code = served.items.codes.get(text)
         if code is None:
             raise RefusalError(404, f"unknown item: {text!r:.60}; ask for an item of the training data.")
-
-        def found() -> Json:
-            catalogue, popularity = self.catalogue(served), served.model.popularity
-            audience = catalogue.audience(code, _USERS, _ALSO)
-            return {
+        catalogue, popularity = self.catalogue(served), served.model.popularity
+        audience = catalogue.audience(code, _USERS, _ALSO)
+        return _answer(
+            {
                 **catalogue.cards([code])[0],
                 "more_popular": int((popularity > popularity[code]).sum()),
                 "of": len(popularity),
@@ -302,8 +268,7 @@ class Browsing:
                 "audience": {**audience, "some": self._remembered(audience["some"])},
                 "hidden": code in served.facts.hidden,
             }
-
-        return await _answered(found)
+        )
 
     @staticmethod
     def _neighbours(served: ServedModel, catalogue: Catalogue, text: str) -> list[Json]:
@@ -314,16 +279,19 @@ class Browsing:
             return []
         return [catalogue.card(str(row["similar"]), score=plain_value(row["score"])) for row in rows]
 
-    async def map(self) -> Response:
+    def map(self) -> Response:
         """The most popular items as points of a map; the first request computes it."""
-        served = self.service.served
-        return await _answered(lambda: self.catalogue(served).map_json)
+        return Response(self.catalogue(self.service.served).map_json, media_type=JSON)
 
-    async def figures_now(self) -> Response:
+    def figures_now(self) -> Response:
         """Requests, times and events since the start."""
-        return await _answered(self.figures.now)
+        return _answer(self.figures.now())
 
 
-async def _answered(function: Callable[[], object]) -> Response:
-    found = await in_thread(function)
-    return Response(found if isinstance(found, str) else escaped(plain_value(found)), media_type=JSON)
+def _answer(value: Json) -> Response:
+    return json_response(plain_value(value))
+
+
+def add_page(service: Service, beside: tuple[str, Recommender] | None = None) -> None:
+    """Add the page to a service; `beside` is the name and the model of a second list for each user."""
+    service.routers += [Browsing(service, beside).router(), files_router(service.gate)]

@@ -28,31 +28,26 @@ _KINDS = {
 }
 
 
-class PageFiles:
-    """The files of the package, read once; no other name is served."""
+def files_router(gate: Gate) -> CheckedRouter:
+    """The routes of the files, which need no token. They are read once; no other name is served."""
+    folder = files("truepair.serving.page") / "static"
+    contents = {file.name: file.read_bytes() for file in folder.iterdir() if _kind(file.name)}
 
-    def __init__(self) -> None:
-        folder = files("truepair.serving.page") / "static"
-        self.contents = {
-            file.name: file.read_bytes()
-            for file in folder.iterdir()
-            if file.is_file() and f".{file.name.rpartition('.')[2]}" in _KINDS
-        }
-
-    def router(self, gate: Gate) -> CheckedRouter:
-        """The routes of the files, which need no token."""
-        router = CheckedRouter(gate)
-        router.add("GET", "/", self.page, None, listed=False)
-        router.add("GET", "/page/{name}", self.file, None, listed=False)
-        return router
-
-    async def page(self) -> Response:
-        """The page itself."""
-        return await self.file("index.html")
-
-    async def file(self, name: str) -> Response:
+    async def file(name: str) -> Response:
         """A script, a style, the icon."""
-        if name not in self.contents:
+        if name not in contents:
             raise RefusalError(404, f"the page has no file {name!r:.60}.")
-        kind = _KINDS[f".{name.rpartition('.')[2]}"]
-        return Response(self.contents[name], headers=_HEADERS, media_type=kind)
+        return Response(contents[name], headers=_HEADERS, media_type=_kind(name))
+
+    async def page() -> Response:
+        """The page itself."""
+        return await file("index.html")
+
+    router = CheckedRouter(gate)
+    router.add("GET", "/", page, None, listed=False)
+    router.add("GET", "/page/{name}", file, None, listed=False)
+    return router
+
+
+def _kind(name: str) -> str | None:
+    return _KINDS.get(name[name.rfind(".") :])

@@ -14,7 +14,6 @@ from truepair.data.interactions import Interactions
 from truepair.errors import InputError, check_choice, check_whole
 from truepair.evaluation import Evaluation
 from truepair.recommender.estimator import Recommender
-from truepair.recommender.model import UPDATES
 from truepair.serving.events.event import Kinds
 from truepair.serving.events.opening import open_store
 from truepair.serving.events.reading import StoreReader
@@ -169,9 +168,7 @@ class _Round:
 
 def _is_much(running: Recommender, data: TrainingData) -> bool:
     """Whether much of what the candidate knows came after the last fit."""
-    records = running.facts_.get(UPDATES, [])
-    new = data.new_pairs + sum(record.get("new pairs", 0) for record in records)
-    return bool(new > MUCH * len(data.known))
+    return data.new_pairs + running.model_.new_pairs > MUCH * len(data.known)
 
 
 def _fitted(running: Recommender, pairs: Interactions) -> Recommender:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from itertools import groupby
 from operator import methodcaller
 from typing import Any
@@ -16,6 +17,12 @@ from truepair.serving.id_texts import escaped
 from truepair.serving.lists.served_model import PlainList
 from truepair.serving.web.routing import ARROW, JSON
 from truepair.storage.types import Json
+
+_SHOWN = (
+    *("epoch", "engine", "training loss", "training curve", "clamped share", "automatic"),
+    *("prior", "reading", "weights", "dislikes", "updates", "versions"),
+)
+"""The facts of a model file that its page shows: how it was trained, what was chosen automatically."""
 
 
 def wants_arrow(request: Request) -> bool:
@@ -91,3 +98,21 @@ def arrow_response(table: pa.Table) -> Response:
     with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)
     return Response(bytes(sink.getvalue()), media_type=ARROW)
+
+
+def shown_facts(facts: Mapping[str, object]) -> Json:
+    """The facts to show, without those that have a value for each user or item.
+
+    `metrics` is a list of name, value and interval (null where none was computed).
+    """
+    metrics, intervals = (_dict(facts.get(name)) for name in ("metrics", "intervals"))
+    rows = [
+        {"name": name, "value": value, "interval": intervals.get(name)} for name, value in metrics.items()
+    ]
+    found: Json = {"metrics": rows}
+    found |= {name: facts[name] for name in _SHOWN if facts.get(name) is not None}
+    return plain_value(found)  # type: ignore[no-any-return]
+
+
+def _dict(value: object) -> Json:
+    return value if isinstance(value, dict) else {}

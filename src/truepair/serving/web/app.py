@@ -27,9 +27,8 @@ from truepair.serving.web import answers, bodies
 from truepair.serving.web.document import document_router
 from truepair.serving.web.gorse.routes import Gorse
 from truepair.serving.web.guard import Guard, RateLimit
-from truepair.serving.web.model_facts import shown_facts
 from truepair.serving.web.monitoring import Metrics, RequestLog
-from truepair.serving.web.routing import JSON, CheckedRouter, Gate, in_thread, json_response, refused
+from truepair.serving.web.routing import JSON, CheckedRouter, Gate, json_response, refused
 from truepair.serving.web.tokens import Tokens
 from truepair.storage.types import Json
 from truepair.storage.versions import package_version
@@ -172,27 +171,26 @@ class Service:
             return answers.arrow_response(answers.plain_table(found))
         return Response(answers.plain_json(found), media_type=JSON)
 
-    async def lists(self, request: Request, body: bodies.ListsBody) -> Response:
+    def lists(self, request: Request, body: bodies.ListsBody) -> Response:
         """Lists for several users, with all options."""
-        table = await in_thread(self.served.recommend, body.users, body.given("users"))
+        table = self.served.recommend(body.users, body.given("users"))
         return answers.table_response(request, table, "lists")
 
-    async def session(self, request: Request, body: bodies.SessionBody) -> Response:
+    def session(self, request: Request, body: bodies.SessionBody) -> Response:
         """A list by the history of a session, which is not stored."""
-        options = body.given("liked", "disliked")
-        table = await in_thread(self.served.session, body.liked, body.disliked, options)
+        table = self.served.session(body.liked, body.disliked, body.given("liked", "disliked"))
         return answers.table_response(request, table, "items")
 
-    async def similar(self, request: Request, id: str, k: K = 10) -> Response:
+    def similar(self, request: Request, id: str, k: K = 10) -> Response:
         """The items that are most like this one."""
         served = self.served
         item = served.items.text(id)
-        table = await in_thread(served.similar, item, check_whole("k", k, 1, self.limits.k))
+        table = served.similar(item, check_whole("k", k, 1, self.limits.k))
         return answers.table_response(request, table, "items", {"item": served.items.value(item)})
 
-    async def scores(self, request: Request, body: bodies.ScoresBody) -> Response:
+    def scores(self, request: Request, body: bodies.ScoresBody) -> Response:
         """Scores of pairs."""
-        table = await in_thread(self.served.scores, [vars(pair) for pair in body.pairs])
+        table = self.served.scores([vars(pair) for pair in body.pairs])
         return answers.table_response(request, table, "scores")
 
     async def events(self, body: bodies.EventsBody) -> Response:
@@ -218,7 +216,7 @@ class Service:
                 "user_ids": str(seen.user_ids.ids.type),
                 "item_ids": str(seen.item_ids.ids.type),
                 "parameters": answers.plain_value(served.model.parameters_json()),
-                "facts": shown_facts(facts),
+                "facts": answers.shown_facts(facts),
                 "kinds": dict(self.kinds.numbers),
                 "index": {"kind": served.indexing.kind, "recall": served.indexing.recall},
                 "decisions": self.has_decisions,
@@ -230,9 +228,9 @@ class Service:
         """The process runs."""
         return json_response({"status": "live"})
 
-    async def ready(self) -> Response:
+    def ready(self) -> Response:
         """Model and store can be used."""
-        await in_thread(self.reader.count)
+        self.reader.count()
         return json_response({"status": "ready"})
 
     async def prometheus(self) -> Response:

@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from truepair.ranking.approximate.faiss_indexes import INDEXES
 from truepair.serving.lists.served_model import ServedModel
 
-_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
+_TIMES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
@@ -61,18 +61,10 @@ class Metrics:
 
     def __init__(self, served: Callable[[], ServedModel]) -> None:
         self.registry = registry = CollectorRegistry()
-        requests = Counter(
-            "truepair_requests",
-            "Requests that were answered",
-            ("method", "route", "status"),
-            registry=registry,
-        )
+        by = "method", "route", "status"
+        requests = Counter("truepair_requests", "Requests that were answered", by, registry=registry)
         seconds = Histogram(
-            "truepair_request_seconds",
-            "Time until an answer",
-            ("route",),
-            buckets=_SECONDS,
-            registry=registry,
+            "truepair_request_seconds", "Time until an answer", ("route",), buckets=_TIMES, registry=registry
         )
         self._requests, self._seconds = cache(requests.labels), cache(seconds.labels)
         self.events = Counter("truepair_events", "Events by result", ("result",), registry=registry)
@@ -108,4 +100,4 @@ class Metrics:
 def _index_size(served: Callable[[], ServedModel], kind: str) -> int:
     """How many items the index has, if it is of this kind."""
     indexing = served().indexing
-    return indexing.size if indexing.kind == kind else 0
+    return len(served().lister.codes) if indexing.kind == kind else 0

@@ -23,7 +23,7 @@ from truepair.serving.retraining.schedule import Schedule
 from truepair.serving.retraining.versions import State, Versions
 from truepair.serving.web.app import Service
 from truepair.serving.web.bodies import RequestBody
-from truepair.serving.web.routing import CheckedRouter, in_thread, json_response
+from truepair.serving.web.routing import CheckedRouter, json_response
 from truepair.storage.types import Json
 
 TICK = 0.5
@@ -44,35 +44,6 @@ class NoFields(RequestBody):
     """An empty object."""
 
 
-class _Mean(BaseModel):
-    mean: float
-    low: float
-    high: float
-
-
-class DecisionAnswer(BaseModel):
-    """One decision about the served model."""
-
-    id: str
-    time: str
-    decision: Literal[tuple(DECISIONS)]  # type: ignore[valid-type]
-    reason: str
-    version: int | None
-    against: int | None
-    events: int | None
-    new_events: int | None
-    judged_events: int | None
-    new_pairs: int | None
-    people: int | None
-    by: str | None
-    metric: str | None
-    candidate: _Mean | None
-    running: _Mean | None
-    difference: _Mean | None
-    p: float | None
-    seconds: float | None
-
-
 class RunningAnswer(BaseModel):
     """What is served now, and when it is trained next."""
 
@@ -91,7 +62,7 @@ class RunningAnswer(BaseModel):
 class DecisionsAnswer(BaseModel):
     """Decisions, newest first, and what is served now."""
 
-    decisions: list[DecisionAnswer]
+    decisions: list[Decision]
     running: RunningAnswer
 
 
@@ -232,11 +203,8 @@ class AutomaticRetraining:
         router.add("POST", "/v1/model/rollback", self.rollback, "admin", VersionAnswer, example={})
         return router
 
-    async def decisions(self, n: Annotated[int, Query(ge=1, le=1000)] = 100) -> Response:
+    def decisions(self, n: Annotated[int, Query(ge=1, le=1000)] = 100) -> Response:
         """What happened to the served model, newest first, and what is served now."""
-        return json_response(await in_thread(self._decided, n))
-
-    def _decided(self, n: int) -> Json:
         state = self.versions.state()
         following = self.schedule.next_time(state)
         running = {
@@ -251,27 +219,24 @@ class AutomaticRetraining:
             "every_seconds": self.schedule.seconds,
             "every_events": self.schedule.events,
         }
-        return {"decisions": self.versions.log.newest(n), "running": running}
+        return json_response({"decisions": self.versions.log.newest(n), "running": running})
 
-    async def retrain(self, body: RetrainBody) -> Response:
+    def retrain(self, body: RetrainBody) -> Response:
         """Train and judge a candidate now."""
         check_retrainable(self.service.served.recommender)
-        if not await in_thread(self.begin, RetrainingPlan(**{**vars(self.plan), **body.given()})):
+        if not self.begin(RetrainingPlan(**{**vars(self.plan), **body.given()})):
             raise RefusalError(409, "a candidate is being trained already; wait for its decision.")
         return json_response({"training": True})
 
-    async def rollback(self, body: NoFields) -> Response:
+    def rollback(self, body: NoFields) -> Response:
         """Return to the former model; when this is answered, it is served."""
-        return json_response({"version": await in_thread(self._roll_back)})
-
-    def _roll_back(self) -> int:
         try:
             state = self.versions.roll_back()
         except InputError as error:
             raise RefusalError(409, str(error)) from None
         self._count(state.decision or {})
         self.follow()
-        return state.current
+        return json_response({"version": state.current})
 
     def _count(self, decision: Json) -> None:
         self._decisions.labels(decision["decision"]).inc()

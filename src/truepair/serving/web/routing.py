@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Coroutine
-from functools import partial
+from functools import partial, wraps
+from inspect import iscoroutinefunction
 from typing import Any, NamedTuple, NoReturn, ParamSpec, TypeVar
 
 from fastapi import APIRouter, Request
@@ -77,7 +78,7 @@ class CheckedRoute(APIRoute):
                         )
             k = request.query_params.get("k", "10")
             if is_list and k.isascii() and k.isdecimal() and len(k) < 10:  # a fifth faster than FastAPI's way
-                return await self.endpoint(request, **request.path_params, k=int(k))  # type: ignore[no-any-return]
+                return await self.endpoint(request=request, **request.path_params, k=int(k))  # type: ignore[no-any-return]
             if field is not None:  # where FastAPI looks for what was read before
                 request._body = await read_body(request, self.gate.limits)
                 request._json = read_json(request._body)
@@ -104,7 +105,7 @@ class CheckedRouter(APIRouter):
         self,
         method: str,
         path: str,
-        answer: Callable[..., Awaitable[Response]],
+        answer: Callable[..., Response | Awaitable[Response]],
         right: str | None,
         model: object = None,
         *,
@@ -112,7 +113,7 @@ class CheckedRouter(APIRouter):
         arrow: bool = False,
         listed: bool = True,
     ) -> None:
-        """Add a route.
+        """Add a route; an answer that is no coroutine is given in a thread.
 
         `model` is the type of the answer in JSON, for the document alone: answers are not validated. The
         texts "USER" and "ITEM" in the example of a body become ids of the model.
@@ -125,8 +126,9 @@ class CheckedRouter(APIRouter):
         if example is not None:
             extra["requestBody"] = {"content": {JSON: {"example": example}}}
         self.add_api_route(
-            path, answer, methods=[method], response_model=None, response_class=Response, summary=about,
-            description="", responses={200: found, **_ERRORS}, openapi_extra=extra, include_in_schema=listed,
+            path, answer if iscoroutinefunction(answer) else _threaded(answer), methods=[method],
+            response_model=None, response_class=Response, summary=about, description="",
+            responses={200: found, **_ERRORS}, openapi_extra=extra, include_in_schema=listed,
         )  # fmt: skip
         route = self.routes[-1]
         assert isinstance(route, CheckedRoute)
@@ -181,6 +183,14 @@ def json_response(value: object) -> Response:
 async def in_thread(function: Callable[Given, Found], *given: Given.args, **options: Given.kwargs) -> Found:
     """The result of a function that may take some time."""
     return await asyncio.get_running_loop().run_in_executor(None, partial(function, *given, **options))
+
+
+def _threaded(answer: Callable[..., Found]) -> Callable[..., Awaitable[Found]]:
+    @wraps(answer)  # the document has its parameters and its name
+    async def answered(**given: object) -> Found:
+        return await in_thread(answer, **given)
+
+    return answered
 
 
 async def refused(request: Request, error: Exception) -> Response:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from truepair.reporting.figures import Panel, Series, draw_bands, draw_columns, draw_dots, standalone
+from truepair.reporting.figures import draw_bands, standalone
 from truepair_lab.lines import Lines
 from truepair_lab.markdown import metric_name
 from truepair_lab.paper.presets import DATA, ENCODERS, METHODS, NO_ENCODER, REFERENCES, TABLE_2
@@ -14,6 +14,7 @@ from truepair_lab.paper.report.names import ENCODER_NAMES, METHOD_NAMES, dataset
 from truepair_lab.paper.report.published import published
 from truepair_lab.paper.report.questions import SEVERAL, SLIGHTLY
 from truepair_lab.paper.report.study_runs import NDCG, SWEPT, study_of, swept
+from truepair_lab.reporting.drawing import Panel, Series, draw_columns, draw_dots
 from truepair_lab.statistics import Mean
 
 TIMED = ("dpl", "dpl-hard", "bns")
@@ -90,7 +91,7 @@ def _reach(means: Sequence[Mean]) -> tuple[list[float], list[float]]:
 def _dots(rows: Mapping[int, Mean], shift: float, colour: int, hollow: bool = False) -> Series:
     means = list(rows.values())
     values = [mean.value for mean in means]
-    return Series(values, [row + shift for row in rows], *_reach(means), colour, hollow)
+    return Series(values, [row + shift for row in rows], *_reach(means), colour, hollow=hollow)
 
 
 def _published(lines: Lines) -> Figure:

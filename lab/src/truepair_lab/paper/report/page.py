@@ -12,7 +12,6 @@ from pathlib import Path
 from truepair.errors import InputError
 from truepair.reporting.figures import check_plots
 from truepair.reporting.page import write_text
-from truepair_lab.answers import Answer
 from truepair_lab.lines import Lines, read_lines
 from truepair_lab.markdown import joined, unread
 from truepair_lab.paper.presets import STUDIES
@@ -33,6 +32,7 @@ from truepair_lab.paper.report.running_time import (
 from truepair_lab.paper.report.study_runs import study_of
 from truepair_lab.paper.report.tables import reproduction, tuned_table
 from truepair_lab.paper.report.tuning_effort import effort_text
+from truepair_lab.reporting.answers import Answer
 
 LINES, PAGE, FIGURES = Path("results/paper"), Path("docs/paper.md"), Path("docs/figures")
 

@@ -17,7 +17,6 @@ from truepair.evaluation.metrics import METRICS as FORMULAS
 from truepair.evaluation.metrics import Floats, parse_metric
 from truepair.evaluation.task import Task
 from truepair.recommender.estimator import Recommender
-from truepair.reporting.machine import versions
 from truepair.sampling import Matrices
 from truepair.storage.atomic import atomic_write
 from truepair.training import FitResult, Job, fit_many
@@ -27,6 +26,7 @@ from truepair_lab.lines import Key, RunLine, append_line, digest, read_lines
 from truepair_lab.paper.baselines import device_name, solved
 from truepair_lab.paper.presets import CHOOSE_BY, KS, METRICS, NO_ENCODER, Material
 from truepair_lab.paper.running.plan import Wanted
+from truepair_lab.reporting.machine import versions
 
 OPTIMISTIC = ("paper", "paper-tuned", "sweep", "ablation", "causes")
 _TOGETHER = 16  # runs of MF at once on the GPU; one LightGCN fills it alone

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from truepair.reporting.figures import Panel, Series, draw_bands, draw_dots, standalone
+from truepair.reporting.figures import draw_bands, standalone
+from truepair_lab.reporting.drawing import Panel, Series, draw_dots
 from truepair_lab.statistics import Mean
 from truepair_lab.truth.report.summary import BASELINE, Setting, title
 from truepair_lab.truth.report.tables import SAMPLERS

@@ -9,8 +9,8 @@ from truepair.errors import InputError
 from truepair.reporting.figures import check_plots
 from truepair.reporting.page import write_text
 from truepair_lab import store
-from truepair_lab.answers import Answer
 from truepair_lab.markdown import joined, unread
+from truepair_lab.reporting.answers import Answer
 from truepair_lab.truth.coat import TWO_PRIORS
 from truepair_lab.truth.lines import POSTERIOR, PosteriorLine, TruthLine
 from truepair_lab.truth.report.csv_tables import csv_tables

@@ -23,6 +23,18 @@ from truepair.storage.types import Json
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _NO_TIME = "0001-01-01T00:00:00Z"  # as Gorse prints a time that is not there
+_FIELDS = {
+    "FeedbackType": "kind",
+    "UserId": "user",
+    "ItemId": "item",
+    "Value": "value",
+    "IsHidden": "hidden",
+    "Categories": "categories",
+    "Timestamp": "time",
+    "Labels": "labels",
+    "Comment": "comment",
+}
+"""The fields of records by Gorse's names, in the order in which Gorse prints them."""
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:h|ms|m|s|us|µs|ns))+")
 
@@ -48,13 +60,15 @@ class _Fields(BaseModel):
     model_config = ConfigDict(strict=True)
 
     def given(self) -> Json:
-        """The fields of a record that have a value."""
-        names = {"IsHidden": "hidden", "Categories": "categories", "Labels": "labels", "Comment": "comment"}
-        found = {field: getattr(self, name, None) for name, field in names.items()}
-        found["time"] = moment(getattr(self, "Timestamp", None))
-        if found["categories"] is not None:
+        """The fields of a record, without its id, that have a value."""
+        found = {
+            _FIELDS[name]: value for name, value in self if not name.endswith("Id") and value is not None
+        }
+        if "categories" in found:
             found["categories"] = tuple(found["categories"])
-        return {field: value for field, value in found.items() if value is not None}
+        if "time" in found and (time := moment(found.pop("time"))) is not None:
+            found["time"] = time
+        return found
 
 
 class UserPatch(_Fields):
@@ -208,33 +222,10 @@ class FeedbackPage(_Page):
     Feedback: list[FeedbackBody]
 
 
-def item_json(record: ItemRecord) -> Json:
-    """An item as Gorse prints it."""
-    return {
-        "ItemId": record.item,
-        "IsHidden": record.hidden,
-        "Categories": list(record.categories),
-        "Timestamp": printed(record.time),
-        "Labels": record.labels,
-        "Comment": record.comment,
-    }
-
-
-def user_json(record: UserRecord) -> Json:
-    """A user as Gorse prints it."""
-    return {"UserId": record.user, "Labels": record.labels, "Comment": record.comment}
-
-
-def feedback_json(found: Feedback) -> Json:
-    """A feedback as Gorse prints it."""
-    return {
-        "FeedbackType": found.kind,
-        "UserId": found.user,
-        "ItemId": found.item,
-        "Value": found.value,
-        "Timestamp": printed(found.time),
-        "Comment": found.comment,
-    }
+def shown(record: ItemRecord | UserRecord | Feedback) -> Json:
+    """A record as Gorse prints it."""
+    found = {name: getattr(record, field) for name, field in _FIELDS.items() if hasattr(record, field)}
+    return found | {"Timestamp": printed(found["Timestamp"])} if "Timestamp" in found else found
 
 
 def printed(when: int | None) -> str:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Annotated, Any, Protocol, TypeVar
 
 import pyarrow as pa
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
 
 from truepair.errors import InputError, NoItemLeftError, StorageError, check_whole
@@ -32,6 +32,17 @@ Record = TypeVar("Record", ItemRecord, UserRecord, Feedback)
 _FEEDBACK = {"FeedbackType": "like", "UserId": "USER", "ItemId": "ITEM", "Timestamp": "2024-05-31T12:00:00Z"}
 _ITEM = {"ItemId": "ITEM", "Categories": ["new"], "Labels": {"title": "A title"}}
 _USER = {"UserId": "USER", "Labels": {"age": 30}}
+
+
+def _write_back(
+    kind: Annotated[str, Query(alias="write-back-type", max_length=128)] = "",
+    delay: Annotated[str, Query(alias="write-back-delay")] = "",
+) -> tuple[str, int]:
+    """The kind and the time of the feedback that is stored about what is recommended."""
+    return kind, fields.now() + fields.duration(delay)
+
+
+WriteBack = Annotated[tuple[str, int], Depends(_write_back)]
 
 
 class Host(Protocol):
@@ -109,13 +120,12 @@ class Gorse:
         request: Request,
         user: str,
         category: Annotated[list[str], Query(default_factory=list)],
+        back: WriteBack,
         n: N = 10,
         offset: Offset = 0,
-        kind: Annotated[str, Query(alias="write-back-type", max_length=128)] = "",
-        delay: Annotated[str, Query(alias="write-back-delay")] = "",
     ) -> Response:
         """Items for a user."""
-        moment = fields.now() + fields.duration(delay)
+        kind, moment = back
         if kind:
             self.service.tokens.check(credentials(request.headers), "write")
         served, end = self.service.served, self._end(n, offset)
@@ -129,17 +139,10 @@ class Gorse:
         return json_response([item for item, _ in scored])
 
     async def recommend_in(
-        self,
-        request: Request,
-        user: str,
-        category: str,
-        n: N = 10,
-        offset: Offset = 0,
-        kind: Annotated[str, Query(alias="write-back-type", max_length=128)] = "",
-        delay: Annotated[str, Query(alias="write-back-delay")] = "",
+        self, request: Request, user: str, category: str, back: WriteBack, n: N = 10, offset: Offset = 0
     ) -> Response:
         """Items of a category for a user."""
-        return await self.recommend(request, user, [category], n, offset, kind, delay)
+        return await self.recommend(request, user, [category], back, n, offset)
 
     async def _recommended(
         self, served: ServedModel, user: str, categories: Sequence[str], end: int
@@ -153,7 +156,8 @@ class Gorse:
             scored = zip(names, found.scores.tolist(), strict=True)
             return [pair for pair in scored if pair[0] not in seen][:end]
         items = await in_thread(self._listed_in, served, categories)
-        return await self._listed(end, served.recommend, [user], only_items=sorted(items - seen))
+        options = {"only_items": sorted(items - seen)}
+        return await in_thread(self._listed, end, served.recommend, [user], **options)
 
     def _seen(self, user: str) -> set[str]:
         try:
@@ -167,17 +171,17 @@ class Gorse:
         return set(served.facts.in_categories(categories)) - hidden
 
     @staticmethod
-    async def _listed(end: int, ask: Callable[..., pa.Table], *history: Any, **options: Any) -> Scored:
+    def _listed(end: int, ask: Callable[..., pa.Table], *history: Any, **options: Any) -> Scored:
         """The first `end` items; an empty list if no item is left."""
         if options.get("only_items") == []:
             return []
         try:
-            table = await in_thread(ask, *history, {"k": max(end, 1), **options})
+            table = ask(*history, {"k": max(end, 1), **options})
         except NoItemLeftError:
             return []
         return _pairs(table, "item")
 
-    async def session(
+    def session(
         self, body: list[FeedbackBody], category: str = "", n: N = 10, offset: Offset = 0
     ) -> Response:
         """Items by the feedback of a session, which is not stored."""
@@ -189,146 +193,146 @@ class Gorse:
         seen = {event.item for event in found}
         options: Json = {"exclude_items": sorted(seen & set(served.items.codes))}
         if category:
-            options = {"only_items": sorted(await in_thread(self._listed_in, served, [category]) - seen)}
-        return _scores((await self._listed(end, served.session, liked, disliked, **options))[offset:end])
+            options = {"only_items": sorted(self._listed_in(served, [category]) - seen)}
+        return _scores((self._listed(end, served.session, liked, disliked, **options))[offset:end])
 
-    async def popular(self, category: str = "", n: N = 10, offset: Offset = 0) -> Response:
+    def popular(self, category: str = "", n: N = 10, offset: Offset = 0) -> Response:
         """Popular items."""
-        return await self.session([], category, n, offset)
+        return self.session([], category, n, offset)
 
-    async def neighbors(self, item: str, category: str = "", n: N = 10, offset: Offset = 0) -> Response:
+    def neighbors(self, item: str, category: str = "", n: N = 10, offset: Offset = 0) -> Response:
         """Items that are most like this one."""
         served, end = self.service.served, self._end(n, offset)
         text, k = served.items.text(item), served.model.seen.n_items if category else max(end, 1)
         try:
-            table = await in_thread(served.similar, text, k)
+            table = served.similar(text, k)
         except (RefusalError, InputError):  # Gorse knows no neighbours of new items either
             return json_response([])
         scored = _pairs(table, "similar")
         if category:
-            kept = await in_thread(self._listed_in, served, [category])
+            kept = self._listed_in(served, [category])
             scored = [pair for pair in scored if pair[0] in kept]
         return _scores(scored[offset:end])
 
-    async def user_neighbors(self, user: str, n: N = 10, offset: Offset = 0) -> Response:
+    def user_neighbors(self, user: str, n: N = 10, offset: Offset = 0) -> Response:
         """Users who are most like this one, by the model."""
         served, end = self.service.served, self._end(n, offset)
         ids = served.users.typed([served.users.text(user)])
         try:
-            table = await in_thread(served.neighbours.users, ids, max(end, 1))
+            table = served.neighbours.users(ids, max(end, 1))
         except InputError:
             return json_response([])
         return _scores(_pairs(table, "similar")[offset:end])
 
     # --- items -------------------------------------------------------------------------------------------
 
-    async def put_item(self, body: ItemBody) -> Response:
+    def put_item(self, body: ItemBody) -> Response:
         """Store an item."""
-        return await self.put_items([body])
+        return self.put_items([body])
 
-    async def put_items(self, body: list[ItemBody]) -> Response:
+    def put_items(self, body: list[ItemBody]) -> Response:
         """Store items."""
         items = self.service.served.items
         records = [one.record(items) for one in self._few(body, self.service.limits.items)]
-        await in_thread(self.service.store.put_items, records)
+        self.service.store.put_items(records)
         return _done(len(records))
 
-    async def items(self, cursor: str = "", n: N = 10, q: str = "") -> Response:
+    def items(self, cursor: str = "", n: N = 10, q: str = "") -> Response:
         """Items, page by page; with `q`, those that have this text."""
         after, n = fields.from_cursor(cursor), check_whole("n", n, 0, self.service.limits.items)
         text = q[: self.service.limits.text_length]
-        found = await in_thread(self.service.reader.items, after, n, text)
-        return _page("Items", found, n, fields.item_json, lambda one: one.item)
+        found = self.service.reader.items(after, n, text)
+        return _page("Items", found, n, lambda one: one.item)
 
-    async def item(self, item: str) -> Response:
+    def item(self, item: str) -> Response:
         """An item."""
-        return json_response(fields.item_json(await self._item(item)))
+        return json_response(fields.shown(self._item(item)))
 
-    async def _item(self, item: str) -> ItemRecord:
+    def _item(self, item: str) -> ItemRecord:
         item = self.service.served.items.text(item)
-        found = await in_thread(self.service.reader.item, item)
+        found = self.service.reader.item(item)
         if found is None:
             raise _not_found("item", item)
         return found
 
-    async def patch_item(self, item: str, body: fields.ItemPatch) -> Response:
+    def patch_item(self, item: str, body: fields.ItemPatch) -> Response:
         """Change some fields of an item."""
-        return await self._patch_item(self.service.served.items.text(item), **body.given())
+        return self._patch_item(self.service.served.items.text(item), **body.given())
 
-    async def _patch_item(self, item: str, **changes: Any) -> Response:
-        if not await in_thread(self.service.store.patch_item, item, **changes):
+    def _patch_item(self, item: str, **changes: Any) -> Response:
+        if not self.service.store.patch_item(item, **changes):
             raise _not_found("item", item)
         return _done(1)
 
-    async def delete_item(self, item: str) -> Response:
+    def delete_item(self, item: str) -> Response:
         """Delete an item and its feedback."""
-        await in_thread(self.service.store.delete_item, self.service.served.items.text(item))
+        self.service.store.delete_item(self.service.served.items.text(item))
         return _done(1)
 
-    async def put_category(self, item: str, category: str) -> Response:
+    def put_category(self, item: str, category: str) -> Response:
         """Add a category to an item."""
-        record = await self._item(item)
+        record = self._item(item)
         categories = dict.fromkeys([*record.categories, category])
-        return await self._patch_item(record.item, categories=tuple(categories))
+        return self._patch_item(record.item, categories=tuple(categories))
 
-    async def delete_category(self, item: str, category: str) -> Response:
+    def delete_category(self, item: str, category: str) -> Response:
         """Remove a category from an item."""
-        record = await self._item(item)
+        record = self._item(item)
         categories = (one for one in record.categories if one != category)
-        return await self._patch_item(record.item, categories=tuple(categories))
+        return self._patch_item(record.item, categories=tuple(categories))
 
     # --- users -------------------------------------------------------------------------------------------
 
-    async def put_user(self, body: UserBody) -> Response:
+    def put_user(self, body: UserBody) -> Response:
         """Store a user."""
-        return await self.put_users([body])
+        return self.put_users([body])
 
-    async def put_users(self, body: list[UserBody]) -> Response:
+    def put_users(self, body: list[UserBody]) -> Response:
         """Store users."""
         users = self.service.served.users
         records = [one.record(users) for one in self._few(body, self.service.limits.items)]
-        await in_thread(self.service.store.put_users, records)
+        self.service.store.put_users(records)
         return _done(len(records))
 
-    async def users(self, cursor: str = "", n: N = 10) -> Response:
+    def users(self, cursor: str = "", n: N = 10) -> Response:
         """Users, page by page."""
         after, n = fields.from_cursor(cursor), check_whole("n", n, 0, self.service.limits.items)
-        found = await in_thread(self.service.reader.users, after, n)
-        return _page("Users", found, n, fields.user_json, lambda one: one.user)
+        found = self.service.reader.users(after, n)
+        return _page("Users", found, n, lambda one: one.user)
 
-    async def user(self, user: str) -> Response:
+    def user(self, user: str) -> Response:
         """A user."""
         user = self.service.served.users.text(user)
-        found = await in_thread(self.service.reader.user, user)
+        found = self.service.reader.user(user)
         if found is None:
             raise _not_found("user", user)
-        return json_response(fields.user_json(found))
+        return json_response(fields.shown(found))
 
-    async def patch_user(self, user: str, body: fields.UserPatch) -> Response:
+    def patch_user(self, user: str, body: fields.UserPatch) -> Response:
         """Change some fields of a user."""
         user = self.service.served.users.text(user)
-        if not await in_thread(self.service.store.patch_user, user, **body.given()):
+        if not self.service.store.patch_user(user, **body.given()):
             raise _not_found("user", user)
         return _done(1)
 
-    async def delete_user(self, user: str) -> Response:
+    def delete_user(self, user: str) -> Response:
         """Delete a user and their feedback."""
-        await in_thread(self.service.store.delete_user, self.service.served.users.text(user))
+        self.service.store.delete_user(self.service.served.users.text(user))
         return _done(1)
 
     # --- feedback ----------------------------------------------------------------------------------------
 
-    async def post_feedback(self, body: list[FeedbackBody]) -> Response:
+    def post_feedback(self, body: list[FeedbackBody]) -> Response:
         """Store feedback; what is there stays."""
-        return await self._store(body, overwrite=False)
+        return self._store(body, overwrite=False)
 
-    async def put_feedback(self, body: list[FeedbackBody]) -> Response:
+    def put_feedback(self, body: list[FeedbackBody]) -> Response:
         """Store feedback; what is there is replaced."""
-        return await self._store(body, overwrite=True)
+        return self._store(body, overwrite=True)
 
-    async def _store(self, body: list[FeedbackBody], overwrite: bool) -> Response:
+    def _store(self, body: list[FeedbackBody], overwrite: bool) -> Response:
         found = self._events(body)
-        stored = await in_thread(self.service.store.add_feedback, found, overwrite)
+        stored = self.service.store.add_feedback(found, overwrite)
         self.service.metrics.stored(stored, len(found))
         return _done(len(found))
 
@@ -337,36 +341,36 @@ class Gorse:
         few = self._few(body, self.service.limits.events)
         return [one.event(served.users, served.items) for one in few]
 
-    async def feedback(self, kind: str = "", cursor: str = "", n: N = 10) -> Response:
+    def feedback(self, kind: str = "", cursor: str = "", n: N = 10) -> Response:
         """Feedback, of one type or of all, page by page."""
         after, n = fields.from_cursor(cursor) or "0", check_whole("n", n, 0, self.service.limits.items)
         if not after.isdecimal():
             raise InputError("the cursor does not belong to a list of feedback; start without one.")
         ask, until = self.service.reader.feedback, fields.now()
-        found = await in_thread(ask, kind=kind or None, until=until, after=int(after), limit=n)
-        return _page("Feedback", found, n, fields.feedback_json, lambda one: str(one.number))
+        found = ask(kind=kind or None, until=until, after=int(after), limit=n)
+        return _page("Feedback", found, n, lambda one: str(one.number))
 
-    async def found_feedback(self, user: str = "", item: str = "", kind: str = "") -> Response:
+    def found_feedback(self, user: str = "", item: str = "", kind: str = "") -> Response:
         """Feedback of a user, of an item, or of both; of one type or of all."""
-        return json_response(await self._found(user, item, kind))
+        return json_response(self._found(user, item, kind))
 
-    async def one_feedback(self, kind: str, user: str, item: str) -> Response:
+    def one_feedback(self, kind: str, user: str, item: str) -> Response:
         """One feedback."""
-        found = await self._found(user, item, kind)
+        found = self._found(user, item, kind)
         if not found:
             raise RefusalError(404, "there is no such feedback; check the type, the user and the item.")
         return json_response(found[0])
 
-    async def _found(self, user: str, item: str, kind: str) -> list[Json]:
+    def _found(self, user: str, item: str, kind: str) -> list[Json]:
         ask, limit, ids = self.service.reader.feedback, self.service.limits.items, self._ids(user, item)
-        found = await in_thread(ask, *ids, kind or None, until=fields.now(), limit=limit)
-        return [fields.feedback_json(one) for one in found]
+        found = ask(*ids, kind or None, until=fields.now(), limit=limit)
+        return [fields.shown(one) for one in found]
 
-    async def delete_feedback(self, user: str, item: str, kind: str = "") -> Response:
+    def delete_feedback(self, user: str, item: str, kind: str = "") -> Response:
         """Delete the feedback of a user with an item, of one type or of all."""
         served, delete = self.service.served, self.service.store.delete_feedback
         ids = served.users.text(user), served.items.text(item)
-        return _done(await in_thread(delete, *ids, kind or None))
+        return _done(delete(*ids, kind or None))
 
     def _ids(self, user: str, item: str) -> tuple[str | None, str | None]:
         served = self.service.served
@@ -374,15 +378,15 @@ class Gorse:
 
     # --- health and limits -------------------------------------------------------------------------------
 
-    async def ready(self) -> Response:
+    def ready(self) -> Response:
         """The store can be used."""
-        await in_thread(self.service.reader.count)
+        self.service.reader.count()
         return _health(True)
 
-    async def live(self) -> Response:
+    def live(self) -> Response:
         """The process runs, with a store or without."""
         try:
-            return await self.ready()
+            return self.ready()
         except StorageError:
             return _health(False)
 
@@ -402,11 +406,9 @@ def _pairs(table: pa.Table, name: str) -> Scored:
     return [(str(id), score) for id, score in zip(ids, scores, strict=True)]
 
 
-def _page(
-    name: str, found: list[Record], n: int, shown: Callable[[Record], Json], key: Callable[[Record], str]
-) -> Response:
+def _page(name: str, found: list[Record], n: int, key: Callable[[Record], str]) -> Response:
     cursor = fields.cursor_of(key(found[-1])) if n and len(found) == n else ""
-    return json_response({"Cursor": cursor, name: [shown(one) for one in found]})
+    return json_response({"Cursor": cursor, name: [fields.shown(one) for one in found]})
 
 
 def _not_found(what: str, id: str) -> RefusalError:

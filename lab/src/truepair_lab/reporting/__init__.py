@@ -1,0 +1,1 @@
+"""What the studies share for their pages: drawing, the machine, written answers."""
