@@ -94,7 +94,7 @@ OF_REMOVED_ENGINE = "dpl-uniform.toml", "tuned-dpl.toml"
 
 @pytest.mark.parametrize("name", OF_REMOVED_ENGINE)
 def test_a_configuration_of_the_removed_engine_trains_in_the_reference(name, clicks):
-    model = Training(config=FILES / "configs" / name).recommender()
+    model = Training(config=FILES / "configs" / name).recommender().set_params(device="cpu")
     with pytest.raises(InputError, match=r"engine = 'cpu': optimizer = 'adam'.*Use reference"):
         model.set_params(optimizer="adam").fit(clicks)
     usual = {"learning_rate": model.learning_rate or 3e-3, "schedule": "constant", "validation": 0.1}

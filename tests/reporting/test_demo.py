@@ -72,7 +72,8 @@ def test_every_model_learns_from_the_train_part_alone(simulated):
     for name in ("Popularity", "EASE"):
         model = simulated.models[name]
         assert model.job is None
-        assert torch.equal(torch.as_tensor(model.items), torch.as_tensor(model.closed_form.solve(train)[1]))
+        solved = torch.as_tensor(model.closed_form.solve(train)[1])
+        torch.testing.assert_close(torch.as_tensor(model.items), solved)  # the demo may solve on a GPU
 
 
 def test_the_scores_are_of_the_validation_part(simulated):

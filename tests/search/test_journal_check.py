@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from truepair.errors import StorageError, TruepairError
-from truepair.search.study import KeptStudy
 
 pytest.importorskip("optuna")
+
+from truepair.search.study import KeptStudy  # noqa: E402, it needs Optuna
 
 JOURNAL = Path(__file__).parents[1] / "compatibility" / "files" / "tuning" / "exact-rows.journal"
 LINES = [json.loads(line) for line in JOURNAL.read_text(encoding="utf-8").splitlines()]
