@@ -10,7 +10,7 @@ from truepair.errors import StorageError, TruepairError
 
 pytest.importorskip("optuna")
 
-from truepair.search.study import KeptStudy  # noqa: E402, it needs Optuna
+from truepair.search.study import KeptStudy
 
 JOURNAL = Path(__file__).parents[1] / "compatibility" / "files" / "tuning" / "exact-rows.journal"
 LINES = [json.loads(line) for line in JOURNAL.read_text(encoding="utf-8").splitlines()]
