@@ -1,4 +1,4 @@
-"""People without history: who has no trained pair, and what an evaluation does with them."""
+"""Users without history: who has no trained pair, and what an evaluation does with them."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def evaluate(
     for them too, which makes sense only if these know them from elsewhere. `Evaluation.groups` has the number
     and the means of users with and without history in every case.
 
-    `candidates` are judged pairs: only these are ranked, as in tests where people rated random items. Give
+    `candidates` are judged pairs: only these are ranked, as in tests where users rated random items. Give
     all of them, positive and negative, as `Interactions` beside a target of the positive ones. Or give a
     table with user, item and label (1 or 0) and no target; then the items must be known to the model, and
     `train` is by default what a `Recommender` knows. Users without a positive or without a negative candidate

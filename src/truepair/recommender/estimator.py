@@ -274,10 +274,10 @@ class Recommender(Parameters):
         return to_output(lists.score_pairs(self._fitted(), pairs), output_of(pairs))
 
     def fold_in(self, history: Source, *, unknown: Literal["error", "drop"] = "error") -> Recommender:
-        """A recommender for people who were not trained on, from their interactions; nothing is retrained.
+        """A recommender for users who were not trained on, from their interactions; nothing is retrained.
 
         Their vectors are fitted by the same loss while the item vectors stay fixed. For a closed form, the
-        result is exact. The users of the result are the people of `history` with at least one known item.
+        result is exact. The users of the result are those of `history` with at least one known item.
         """
         return with_model(fold_in_users(self._fitted(), history, unknown), output_of(history))
 
@@ -318,7 +318,7 @@ class Recommender(Parameters):
         similar, saved and loaded like others; in lists of the most popular items they come last.
 
         `popularity` is for models with this option: so many users a new item is taken to have. By default, as
-        many as a trained item has (the geometric mean); more shows new items to more people.
+        many as a trained item has (the geometric mean); more shows new items to more users.
 
         >>> clicks = {"user": [1, 1, 2, 2, 3, 3], "item": ["tea", "milk", "tea", "jam", "jam", "roll"]}
         >>> names = ["tea", "milk", "jam", "roll", "mate"]

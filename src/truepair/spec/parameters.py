@@ -244,7 +244,7 @@ def _built(part: str, name: object, fields: Given) -> object:
 
 
 def _field_names(kind: type) -> list[str]:
-    """The fields that people set; training fills in those without a repr, and they are not stored."""
+    """The fields that users set; training fills in those without a repr, and they are not stored."""
     return [f.name for f in dataclasses.fields(kind) if f.repr and f.init]
 
 

@@ -38,7 +38,7 @@ def fold_in(
     Works for any encoder: whatever made the items, a user's scores are dot products with them. `popularity`
     is that of training, and its sum the number of pairs there: the losses' sum is divided by it, so that
     weight decay has the strength it had, and nobody's vector depends on who else is folded in. The weight of
-    a pair counts relative to the mean weight of the person's own history, for the same reason.
+    a pair counts relative to the mean weight of the user's own history, for the same reason.
     """
     device = settings.torch_device()
     job = with_dislikes(Job(encoder, loss.for_new_users(), sampler, history, settings))

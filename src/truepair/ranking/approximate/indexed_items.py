@@ -33,7 +33,7 @@ class Level(NamedTuple):
 class HeadAndTail:
     """The longest items, which are searched exactly, and all others, which the index holds.
 
-    Long items, such as popular ones, are in lists of people of all tastes. An index would have to look for
+    Long items, such as popular ones, are in lists of users of all tastes. An index would have to look for
     them everywhere.
     """
 

@@ -33,24 +33,27 @@ def with_new_rows(job: Job, start: Start, users: Mask, items: Mask) -> Start:
     """`start` with vectors for the rows that have none; `users` and `items` say which have one.
 
     New users are fitted against the items that have a vector, then new items against the users that have one
-    by now, and so on until nobody is left who has a pair with somebody that has a vector. Those who are left
+    by now, and so on until no row is left that has a pair with one that has a vector. Those that are left
     keep the rows of `start`, and so do all others. The moments of new rows are those of `start`, too.
     """
     data = job.interactions
-    people = _Side(start.users.vectors.clone(), users.copy(), data.users)
-    things = _Side(start.items.vectors.clone(), items.copy(), data.items)
-    lengths = [_typical_length(side, job.encoder) for side in (people, things)]
+    users_side = _Side(start.users.vectors.clone(), users.copy(), data.users)
+    items_side = _Side(start.items.vectors.clone(), items.copy(), data.items)
+    lengths = [_typical_length(side, job.encoder) for side in (users_side, items_side)]
     progress = True
     while progress:
         progress = False
-        for one, other, length in ((people, things, lengths[0]), (things, people, lengths[1])):
+        for one, other, length in (
+            (users_side, items_side, lengths[0]),
+            (items_side, users_side, lengths[1]),
+        ):
             pairs = ~one.known[one.codes] & other.known[other.codes]
             if pairs.any():
                 rows = np.unique(one.codes[pairs])
                 found = _fitted(job, one, other, pairs, rows)
                 one.vectors[torch.from_numpy(rows)] = found if length is None else found * length
                 one.known[rows] = progress = True
-    both = zip((start.users, start.items), (people, things), strict=True)
+    both = zip((start.users, start.items), (users_side, items_side), strict=True)
     new_users, new_items = (Side(side.vectors, *old[1:]) for old, side in both)
     return Start(new_users, new_items, start.steps)
 
