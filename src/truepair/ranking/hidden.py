@@ -72,6 +72,8 @@ class Hidden(NamedTuple):
 
 def places_of(starts: Codes, ends: Codes) -> Codes:
     """The whole numbers from each start up to its end, one range after the other."""
+    if len(starts) == 1:  # a list of one user
+        return np.arange(starts[0], ends[0])
     counts = ends - starts
     places: Codes = np.arange(counts.sum()) + np.repeat(starts - (np.cumsum(counts) - counts), counts)
     return places

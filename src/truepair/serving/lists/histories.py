@@ -78,7 +78,7 @@ class UserHistories:
         if self.reader is None:
             return [None] * len(users)
         with self._lock:
-            if unread := set(users).difference(self._known):
+            if unread := {user for user in users if user not in self._known}:
                 self._read(self.reader, sorted(unread))
             for user in users:
                 if user in self._known:
