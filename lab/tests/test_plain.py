@@ -69,6 +69,7 @@ def lines_in(folder: Path) -> list[str]:
 
 
 def test_a_study_from_search_to_page(small: None, tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
     said: list[str] = []
     running.tune_all(["toy"], tmp_path, None, said.append, progress=False)
     own = tmp_path / baselines.FOLDER
@@ -323,6 +324,7 @@ def test_the_page_in_the_docs_is_that_of_the_lines() -> None:
 
 
 def test_the_command(small: None, tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
     lines, contest = ["--lines", str(tmp_path), "--quiet"], ["--contest", str(tmp_path / "none")]
     runner = CliRunner()
     for words in (

@@ -77,6 +77,7 @@ def test_a_contestant_is_stopped_at_a_limit_and_its_points_are_kept(limits, word
 
 
 def test_a_kept_world_is_used_again_and_another_is_refused(tmp_path):
+    pytest.importorskip("duckdb")
     world = World(5000)
     seconds = make(world, tmp_path, "1GB")
     size, changed = len(part(tmp_path, "train")), (tmp_path / "train.parquet").stat().st_mtime_ns

@@ -159,6 +159,8 @@ LONG = (
     ],
 )
 def test_a_script_runs(name, data, monkeypatch, capfd):
+    if name == "prepare.py":
+        pytest.importorskip("duckdb")
     if name == "memory.py":  # its program runs in recommender/test_memory.py
         done = subprocess.CompletedProcess([], 0, stdout="2370000000\n")
         monkeypatch.setattr(subprocess, "run", lambda *command, **options: done)
