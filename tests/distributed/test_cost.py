@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import plan_table
 from ranks import values
 from truepair.cli.main import app
-from truepair.distributed.cost import MANY_PAIRS, TrainingSize, expected_maximum
+from truepair.distributed.cost import MANY_PAIRS, TrainingSize, expected_maximum, step_work
 from truepair.distributed.devices import DEVICES, OF_LINK, link_speed
 from truepair.distributed.plan import estimate, gathered_bytes, plan
 from truepair.errors import InputError
@@ -21,7 +21,6 @@ from truepair.training import Job, Settings
 from truepair.training.distributed.engine import started
 from truepair.training.distributed.processes import group_of
 from truepair.training.full.large.memory import size_of
-from truepair.training.full.step_work import step_work
 from worlds import two_tastes
 
 H200 = DEVICES["h200"]

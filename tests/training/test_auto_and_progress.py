@@ -9,7 +9,7 @@ from truepair.losses import BPR, DPL, SL, InfoNCE
 from truepair.models.encoders import MF, LightGCN
 from truepair.sampling import BNS, Full, Uniform
 from truepair.training import Job, Settings, choose_engine, fit
-from truepair.training.progress import describe_epoch
+from truepair.training.loop import describe_epoch
 from truepair.training.result import EpochRecord
 from worlds import two_tastes
 

@@ -16,7 +16,7 @@ from truepair.models.encoders import ENCODERS, MF, LightGCN
 from truepair.randomness import stream_key
 from truepair.sampling import DNS, SAMPLERS, Draws, Uniform
 from truepair.training import ENGINES, Job, Settings, choose_engine, fit
-from truepair.training.progress import describe_epoch
+from truepair.training.loop import describe_epoch
 from worlds import two_tastes
 
 fit_reference = partial(fit, engine="reference")

@@ -13,7 +13,7 @@ from truepair.data.simulation import simulate_world
 from truepair.errors import InputError, StorageError, TrainingError
 from truepair.losses import BPR, LOSSES, InfoNCE
 from truepair.models.encoders import MF
-from truepair.prior import prepare, prepare_many
+from truepair.prior import prepare
 from truepair.prior.holdout_scores import Evidence
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.holdout import split_for_fitting
@@ -156,21 +156,10 @@ def test_what_needs_nothing_is_left_as_it_is(seen):
         assert prepare(job) == (job, {})
 
 
-def test_many_are_prepared_each_as_alone_and_one_that_diverges_fails_alone(seen):
-    jobs = [
-        job_of(seen, InfoNCEPosterior(tau=0.1)),
-        dataclasses.replace(
-            job_of(seen, InfoNCEPosterior(tau=0.1), optimizer="sgd", learning_rate=1e30), encoder=MF(dim=4)
-        ),
-        job_of(seen, InfoNCE()),
-    ]
-    found = prepare_many(jobs)
-    assert isinstance(found[1], TrainingError)
-    assert found[2].job == jobs[2]
-    alone = prepare(jobs[0]).job.loss.posterior
-    assert torch.equal(found[0].job.loss.posterior.users, alone.users)
+def test_a_training_that_diverges_is_an_error(seen):
+    job = job_of(seen, InfoNCEPosterior(tau=0.1), optimizer="sgd", learning_rate=1e30)
     with pytest.raises(TrainingError):
-        prepare(jobs[1])
+        prepare(dataclasses.replace(job, encoder=MF(dim=4)))
 
 
 def test_who_was_hidden_entirely_weighs_all_items_the_same():

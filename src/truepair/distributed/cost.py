@@ -25,9 +25,14 @@ MANY_PAIRS = 1 << 26
 """From which on the pairs of a prepared folder are streamed to a GPU."""
 MOST_COLUMNS, DRAWN_COLUMNS = 131_072, 16_384
 """The most items of a catalogue that a block has as columns; the columns that are drawn of a larger one."""
+STEP_WORK = 2e7
+"""Of a step of any size on a CPU; the unit is about one multiplication and addition of a product."""
 EXCHANGED = {"softmax": 0, "pairwise": 4, "debiased": 5}
 """Families of losses -> numbers of each anchor that ranks exchange."""
 
+_SCORE_WORK = 50  # on a CPU, of a score, beside its product
+_UPDATE_WORK = 70  # … of a number of a vector: gradient, Adam, scaling
+_PAIR_WORK = 2000  # … of a pair of one of the step's users
 _PRODUCTS = 3  # scores, gradients of users, gradients of items
 _PASSES = 18  # times that a softmax reads or writes a block's scores
 _DRAWN_PASSES = 29  # … where columns are drawn, and weighted
@@ -191,6 +196,19 @@ class TrainingSize(NamedTuple):
         mean = self.block / ranks
         left = 1 - self.block / self.n_users  # a block of all users is divided evenly
         return mean + expected_maximum(ranks) * math.sqrt(mean * left)
+
+
+def step_work(
+    n_users: int, n_items: int, n_pairs: int, batch: int, dim: int, columns: int | None = None
+) -> float:
+    """The counted work on a CPU of a step of `batch` users against all items, or so many `columns` of them.
+
+    Measured for six shapes from 300 x 300 to 6,000 x 3,700 with 16 to 256 dimensions: counted and measured
+    times agree within 19%, at about 0.07 ns a unit.
+    """
+    users, columns = min(batch, n_users), n_items if columns is None else columns
+    scores, updates = users * columns * (_SCORE_WORK + dim), (n_users + n_items) * dim
+    return STEP_WORK + scores + _UPDATE_WORK * updates + _PAIR_WORK * n_pairs * users / max(n_users, 1)
 
 
 def columns_of(n_items: int, columns: int | None = None) -> int:

@@ -56,7 +56,7 @@ DEVICES = {
         Device("h100", 80 * GIGA, 67 * TERA, 3.35 * TERA, 450 * GIGA, 64 * GIGA),
         Device("a100-80", 80 * GIGA, 19.5 * TERA, 2.039 * TERA, 300 * GIGA, 32 * GIGA),
         Device("l4", 24 * GIGA, 30.3 * TERA, 0.3 * TERA, 32 * GIGA, 32 * GIGA),
-        Device(  # by the counted work of `training.full.step_work`, at 0.07 ns a unit
+        Device(  # by the counted work of `cost.step_work`, at 0.07 ns a unit
             "cpu-core",
             *(4 * GIGA, 86 * GIGA, 15 * GIGA, 2 * GIGA, 15 * GIGA),
             recorded_step=1.4e-3,

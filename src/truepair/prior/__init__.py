@@ -7,5 +7,4 @@ from truepair.prior.estimate import estimate_prior as estimate_prior
 from truepair.prior.preparation import ESTIMATED as ESTIMATED
 from truepair.prior.preparation import PreparedJob as PreparedJob
 from truepair.prior.preparation import prepare as prepare
-from truepair.prior.preparation import prepare_many as prepare_many
 from truepair.prior.preparation import with_estimated_prior as with_estimated_prior

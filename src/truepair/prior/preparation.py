@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from truepair.data.interactions import Interactions
-from truepair.errors import TruepairError
 from truepair.losses import Loss
 from truepair.prior.estimate import PriorEstimate, estimate_prior
 from truepair.storage.types import Json
@@ -34,19 +32,6 @@ def prepare(job: Job, *, engine: str = AUTO, progress: bool = False) -> Prepared
     loss, facts = loss.prepared(job, engine, progress)
     job = job if loss is job.loss else replace(job, loss=loss)
     return PreparedJob(job, facts if found is None else {"prior": found, **facts})
-
-
-def prepare_many(
-    jobs: Sequence[Job], *, engine: str = AUTO, progress: bool = False
-) -> list[PreparedJob | TruepairError]:
-    """`prepare` for many jobs; a job that fails has its error in place of a result."""
-    results: list[PreparedJob | TruepairError] = []
-    for job in jobs:
-        try:
-            results.append(prepare(job, engine=engine, progress=progress))
-        except TruepairError as error:
-            results.append(error)
-    return results
 
 
 def with_estimated_prior(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import NamedTuple
 
 import torch
@@ -33,7 +33,7 @@ def epoch_order(values: Tensor, seed: int, epoch: int) -> Tensor:
     return values[words.argsort(stable=True)]
 
 
-def epoch_batches(values: Tensor, seed: int, epoch: int, batch_size: int) -> Iterator[Tensor]:
+def epoch_batches(values: Tensor, seed: int, epoch: int, batch_size: int) -> Generator[Tensor]:
     """All values once, in the order of (seed, epoch), in pieces of `batch_size`."""
     order = epoch_order(values, seed, epoch)
     for start in range(0, len(order), batch_size):

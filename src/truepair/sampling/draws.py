@@ -7,7 +7,7 @@ Every number is a function of (seed, epoch, step): see `randomness`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 
 import numpy as np
 import numpy.typing as npt
@@ -80,7 +80,7 @@ class Draws:
         self.longest_history = int(interactions.user_counts.max())
         self.has_uniform_weights = bool((weights == 1).all())  # then an item's place is its code
 
-    def epoch(self, seed: int, epoch: int, batch_size: int) -> Iterator[Tensor]:
+    def epoch(self, seed: int, epoch: int, batch_size: int) -> Generator[Tensor]:
         """All anchors once, in the order of (seed, epoch), in pieces of `batch_size`."""
         return epoch_batches(self.anchors, seed, epoch, batch_size)
 

@@ -13,6 +13,7 @@ import torch
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 from truepair.data.split import Split
+from truepair.distributed.cost import step_work
 from truepair.errors import TrainingError
 from truepair.evaluation import Validation
 from truepair.models.factor_matrices import dense
@@ -30,7 +31,6 @@ from truepair.search.trials import Trial
 from truepair.spec import SEARCHED, Spec
 from truepair.spec.defaults import default_batch_size
 from truepair.training import FitResult, Job
-from truepair.training.full.step_work import step_work
 
 _RATE, _EPOCHS = 0.01, 40  # of the full run
 _SHORT_DIM, _SHORT_STEPS = 64, 400

@@ -1,25 +1,16 @@
 """Training: a job in, fitted matrices out."""
 
-from truepair.training.engines import AUTO, ENGINES, choose_engine
-from truepair.training.fitting import check_sampler, fit, fit_many
-from truepair.training.job import Job
-from truepair.training.new_users import fold_in
-from truepair.training.result import EpochRecord, EpochState, FitResult, OnEpoch, StopTraining
-from truepair.training.settings import Settings
-
-__all__ = [
-    "AUTO",
-    "ENGINES",
-    "EpochRecord",
-    "EpochState",
-    "FitResult",
-    "Job",
-    "OnEpoch",
-    "Settings",
-    "StopTraining",
-    "check_sampler",
-    "choose_engine",
-    "fit",
-    "fit_many",
-    "fold_in",
-]
+from truepair.training.engines import AUTO as AUTO
+from truepair.training.engines import ENGINES as ENGINES
+from truepair.training.engines import choose_engine as choose_engine
+from truepair.training.fitting import check_sampler as check_sampler
+from truepair.training.fitting import fit as fit
+from truepair.training.fitting import fit_many as fit_many
+from truepair.training.job import Job as Job
+from truepair.training.new_users import fold_in as fold_in
+from truepair.training.result import EpochRecord as EpochRecord
+from truepair.training.result import EpochState as EpochState
+from truepair.training.result import FitResult as FitResult
+from truepair.training.result import OnEpoch as OnEpoch
+from truepair.training.result import StopTraining as StopTraining
+from truepair.training.settings import Settings as Settings

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 
 import torch
 import torch.nn.functional as F  # noqa: N812, the name everybody uses
@@ -18,6 +20,7 @@ from truepair.training.job import Job
 from truepair.training.settings import Settings
 from truepair.training.trainer import EpochTotals
 
+_SMALL_WORK = 2e8  # of a step, by `step_work`: up to here, one thread
 _MOMENTS = ("exp_avg", "exp_avg_sq")  # as PyTorch's Adam names them
 
 
@@ -28,6 +31,8 @@ StepLosses = tuple[Tensor, Tensor | None, *tuple[Tensor, ...]]
 
 class ModuleTrainer(ABC):
     """The model and its optimizer, and epochs of steps; a subclass defines the batches and the step."""
+
+    work = math.inf  # of a step on the CPU, where it is counted
 
     def __init__(self, job: Job) -> None:
         self.job = job if job.interactions.disliked is None else with_dislikes(job)
@@ -49,7 +54,7 @@ class ModuleTrainer(ABC):
         return kind(parameters, lr=rate, weight_decay=decay, fused=True)
 
     @abstractmethod
-    def batches(self, epoch: int) -> Iterable[Tensor]:
+    def batches(self, epoch: int) -> Generator[Tensor]:
         """The anchors, or the users, of each step of an epoch."""
 
     @abstractmethod
@@ -62,17 +67,14 @@ class ModuleTrainer(ABC):
             group["lr"] = rate
         losses: list[Tensor] = []
         clamped: list[Tensor] = []
-        batches = iter(self.batches(epoch))
-        try:
+        # a thread may make batches ahead; it ends with them, also after an error or Ctrl-C
+        with threads_for(self.work), closing(self.batches(epoch)) as batches:
             for step, batch in enumerate(batches):
                 loss, at_floor, *_ = self.train_step(batch, stream_key(self.job.settings.seed, epoch, step))
                 losses.append(loss.detach().sum())
                 if at_floor is not None:
                     clamped.append(at_floor.sum())
                 advance(1)
-        finally:
-            if isinstance(batches, Generator):
-                batches.close()  # a thread may make them ahead; it ends, also after an error or Ctrl-C
         return EpochTotals(torch.stack(losses), int(torch.stack(clamped).sum()) if clamped else None)
 
     def descend(self, objective: Tensor) -> None:
@@ -127,6 +129,26 @@ class ModuleTrainer(ABC):
         users = Side(state["user"], *[state[f"optimizer.0.{name}"] for name in moments])
         items = Side(state["item"], *[state[f"optimizer.1.{name}"] for name in moments])
         return Start(users, items, steps)
+
+
+@contextmanager
+def threads_for(work: float) -> Iterator[None]:
+    """Within, PyTorch has one thread where a step is small, else as many as before.
+
+    A step is many short operations, and PyTorch's threads wait for each other at the end of each. Beside
+    another busy process a thread may have to wait for its turn on the processor each time, so that a small
+    step takes many times as long on two threads as on one. The number of threads depends on the size of the
+    step alone, never on a clock: results of a seed stay the same.
+    """
+    before = torch.get_num_threads()
+    small = work <= _SMALL_WORK and before > 1
+    if small:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        if small:
+            torch.set_num_threads(before)
 
 
 def l2_penalty(

@@ -4,12 +4,12 @@ import pytest
 import torch
 
 from truepair.data.simulation import simulate_world
+from truepair.distributed.cost import STEP_WORK, step_work
 from truepair.losses import InfoNCE
 from truepair.models.encoders import MF
 from truepair.sampling import Full
-from truepair.training import Job, Settings, fit
-from truepair.training.full import step_work as module
-from truepair.training.full.step_work import STEP, step_work, threads_for
+from truepair.training import Job, Settings, fit, module_trainer
+from truepair.training.module_trainer import threads_for
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def threads(monkeypatch):
 
 
 def test_work_is_counted():
-    assert step_work(10, 20, 50, 4, 8) == STEP + 4 * 20 * 58 + 70 * 30 * 8 + 2000 * 20
+    assert step_work(10, 20, 50, 4, 8) == STEP_WORK + 4 * 20 * 58 + 70 * 30 * 8 + 2000 * 20
     assert step_work(10, 20, 50, 400, 8) == step_work(10, 20, 50, 10, 8)  # there are no more users
 
 
@@ -46,7 +46,7 @@ def test_threads_are_given_back_after_an_error(threads):
 
 @pytest.mark.parametrize(("small", "expected"), [(1e12, [4, 1, 4, 1, 4]), (0.0, [4])])
 def test_training_asks_for_the_threads_of_its_steps(small, expected, threads, monkeypatch):
-    monkeypatch.setattr(module, "_SMALL", small)
+    monkeypatch.setattr(module_trainer, "_SMALL_WORK", small)
     data = simulate_world(30, 20, density=0.2, seed=0).observed
     fit(Job(MF(dim=4), InfoNCE(), Full(), data, Settings(epochs=2, device="cpu")), engine="full")
     assert threads == expected

@@ -19,7 +19,7 @@ from truepair.evaluation import Validation
 from truepair.models.closed_forms import EASE
 from truepair.models.factor_matrices import Rows, dense
 from truepair.models.scorer import Scorer
-from truepair.prior import PreparedJob, prepare_many
+from truepair.prior import PreparedJob, prepare
 from truepair.recommender.estimator import Recommender
 from truepair.search.trials import OpenTrial
 from truepair.training import EpochState, FitResult, Job, StopTraining, fit_many
@@ -61,7 +61,7 @@ def trained_together(
     jobs: dict[str, tuple[Job, StopAfter]] = {}
     for parameters, seed in asked:
         jobs.setdefault(run_key(parameters, seed), _job(parameters, train, seed))
-    ready = prepare_many([job for job, _ in jobs.values()])
+    ready = [_prepared(job) for job, _ in jobs.values()]
     fitting = [(each.job, stop) for each, (_, stop) in zip(ready, jobs.values(), strict=True)
                if isinstance(each, PreparedJob)]  # fmt: skip
     fitted = iter(fit_many([job for job, _ in fitting], [stop for _, stop in fitting]))
@@ -70,6 +70,14 @@ def trained_together(
     for parameters, seed in asked:
         result = of_key[run_key(parameters, seed)]
         yield result if isinstance(result, TruepairError) else _with_ease(parameters, result, train)
+
+
+def _prepared(job: Job) -> PreparedJob | TruepairError:
+    """The job with a complete loss, or the error of completing it."""
+    try:
+        return prepare(job)
+    except TruepairError as error:
+        return error
 
 
 def run_key(parameters: Parameters, seed: int) -> str:

@@ -9,12 +9,13 @@ graph; then the vectors and gradients of all rows are gathered for each hop.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from truepair.distributed.cost import step_work
 from truepair.models.encoders import Encoder, StartedEncoder
 from truepair.models.start import Side, Start
 from truepair.sampling import Matrices
@@ -25,7 +26,6 @@ from truepair.training.distributed.graph import ShardGraph, hops_of, places
 from truepair.training.distributed.shards import Exchange, Parts, Shard, first_vectors
 from truepair.training.full.losses import RowLosses
 from truepair.training.full.scoring import sums_for
-from truepair.training.full.step_work import step_work, threads_for
 from truepair.training.job import Job
 from truepair.training.module_trainer import ModuleTrainer, l2_penalty
 from truepair.training.trainer import EpochTotals
@@ -77,12 +77,11 @@ class ShardTrainer(ModuleTrainer):
 
     def train(self, epoch: int, rate: float, advance: Callable[[int], None]) -> EpochTotals:
         """All anchors once; the totals are those of all ranks."""
-        with threads_for(self.work):
-            part = super().train(epoch, rate, advance)
+        part = super().train(epoch, rate, advance)
         clamped = None if part.clamped is None else int(self.group.sum(torch.tensor(part.clamped)))
         return EpochTotals(self.group.sum(part.losses), clamped)
 
-    def batches(self, epoch: int) -> Iterator[Tensor]:
+    def batches(self, epoch: int) -> Generator[Tensor]:
         """The users of each step, the same on all ranks."""
         return self.blocks.epoch(self.job.settings.seed, epoch, self.job.settings.batch_size)
 

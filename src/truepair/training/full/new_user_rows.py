@@ -8,23 +8,24 @@ cache.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from truepair.data.ids import Codes
-from truepair.storage.compiled_code import compiled_and_kept
 from truepair.training.job import Job
+from truepair.training.sampled.cpu.arithmetic import compiled, exp32
+from truepair.training.sampled.plan import Floats
 
 Doubles = npt.NDArray[np.float64]
-Floats = npt.NDArray[np.float32]
-_Function = TypeVar("_Function", bound=Callable[..., object])
 _SLOW, _FAST, _EPSILON = 0.999, 0.9, 1e-8  # of Adam, as in PyTorch
 _HIGHEST = 80.0  # e^80 is a number of float32, and 1 / (1 + e^80) is 0 for all that it matters
 _LOWEST = -87.0  # e^-87 is the smallest normal number of float32
 _BLOCK = 128  # items whose vectors stay in cache between their scores and the gradient
+_compiled = partial(compiled, nogil=True, _nrt=True)  # they make arrays
 
 
 class History(NamedTuple):
@@ -78,13 +79,6 @@ def fold_in_rows(
     return found
 
 
-def _compiled(function: _Function) -> _Function:
-    """Compile without the GIL; sums may be reordered, so that they use vector instructions."""
-    return compiled_and_kept(
-        function, nogil=True, error_model="numpy", fastmath={"contract", "reassoc", "nsz"}
-    )
-
-
 @_compiled
 def _move(
     items: Floats, additions: Floats, vector: Floats, history: History, rates: Doubles, numbers: Numbers
@@ -129,7 +123,6 @@ def _gradient(
     width, n, own, weight = len(vector), len(items), history.items, history.weight
     gradient[:] = 0
     scores = np.empty(_BLOCK, np.float32)
-    powers = np.empty(_BLOCK, np.int32)
     top, total = np.float32(-1e30), np.float32(0)
     for start in range(0, n, _BLOCK):
         size = min(_BLOCK, n - start)
@@ -143,8 +136,7 @@ def _gradient(
             gradient *= shrink
             top = highest
         for j in range(size):
-            scores[j] -= top
-        _exponentials(scores, powers, size)
+            scores[j] = exp32(scores[j] - top)
         for j in range(size):
             total += scores[j]
         fours = size // 4 * 4
@@ -174,25 +166,3 @@ def _dot(left: Floats, right: Floats, width: int) -> np.float32:
     for at in range(width):
         total += left[at] * right[at]
     return total
-
-
-@_compiled
-def _exponentials(values: Floats, powers: npt.NDArray[np.int32], size: int) -> None:
-    """e^x of the first `size` numbers, in place: 2^n · e^r, where |r| ≤ ln 2 / 2, by Taylor's series.
-
-    Functions of the C library take one number at a time, ten times as long.
-    """
-    for j in range(size):
-        x = max(values[j], np.float32(_LOWEST))
-        n = np.floor(x * np.float32(1.4426950408889634) + np.float32(0.5))
-        r = x - n * np.float32(0.693359375) + n * np.float32(2.12194440e-4)
-        series = np.float32(1 / 720) * r + np.float32(1 / 120)
-        series = series * r + np.float32(1 / 24)
-        series = series * r + np.float32(1 / 6)
-        series = series * r + np.float32(0.5)
-        series = series * r + np.float32(1)
-        values[j] = series * r + np.float32(1)
-        powers[j] = (np.int32(n) + np.int32(127)) << np.int32(23)
-    scales = powers.view(np.float32)
-    for j in range(size):
-        values[j] *= scales[j]

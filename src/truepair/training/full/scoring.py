@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Generator
 from importlib.util import find_spec
 from typing import NamedTuple
 
@@ -127,7 +127,7 @@ class Blocks:
         self.items = torch.tensor(data.items, dtype=torch.int64, device=self.device)
         self.anchor_weights = None if weights is None else torch.tensor(weights, device=self.device)
 
-    def epoch(self, seed: int, epoch: int, batch_size: int) -> Iterator[Tensor]:
+    def epoch(self, seed: int, epoch: int, batch_size: int) -> Generator[Tensor]:
         """All users who have anchors once, in the order of (seed, epoch), in pieces."""
         return epoch_batches(self.users, seed, epoch, batch_size)
 

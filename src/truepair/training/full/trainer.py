@@ -8,18 +8,17 @@ users × items or anchors × items is ever stored.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Generator
 
 import torch
 from torch import Tensor
 
+from truepair.distributed.cost import step_work
 from truepair.training.full.large.streaming import StreamedBlocks, is_streamed
 from truepair.training.full.losses import RowLosses
 from truepair.training.full.scoring import Blocks, ScoredBlock, sums_for
-from truepair.training.full.step_work import step_work, threads_for
 from truepair.training.job import Job
 from truepair.training.module_trainer import ModuleTrainer, l2_penalty
-from truepair.training.trainer import EpochTotals
 
 
 class FullTrainer(ModuleTrainer):
@@ -37,12 +36,7 @@ class FullTrainer(ModuleTrainer):
         size = job.interactions.n_users, job.interactions.n_items, len(job.interactions)
         self.work = step_work(*size, job.settings.batch_size, job.encoder.dim)
 
-    def train(self, epoch: int, rate: float, advance: Callable[[int], None]) -> EpochTotals:
-        """All anchors once."""
-        with threads_for(self.work):
-            return super().train(epoch, rate, advance)
-
-    def batches(self, epoch: int) -> Iterator[Tensor]:
+    def batches(self, epoch: int) -> Generator[Tensor]:
         """The users of each step."""
         return self.blocks.epoch(self.job.settings.seed, epoch, self.job.settings.batch_size)
 

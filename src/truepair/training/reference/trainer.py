@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Generator
 
 import torch
 import torch.nn.functional as F  # noqa: N812, the name everybody uses
@@ -28,7 +28,7 @@ class ReferenceTrainer(ModuleTrainer):
         self.weights = weights_at(self.draws, job.anchor_weights)
         self.steps = math.ceil(self.n_anchors / job.settings.batch_size)
 
-    def batches(self, epoch: int) -> Iterator[Tensor]:
+    def batches(self, epoch: int) -> Generator[Tensor]:
         """The anchors of each step."""
         return self.draws.epoch(self.job.settings.seed, epoch, self.job.settings.batch_size)
 
@@ -73,7 +73,7 @@ class FullReferenceTrainer(ModuleTrainer):
             self.dislikes = Draws(data.dislikes, job.sampler, self.device).known_mask
         self.steps = math.ceil(len(self.users) / job.settings.batch_size)
 
-    def batches(self, epoch: int) -> Iterator[Tensor]:
+    def batches(self, epoch: int) -> Generator[Tensor]:
         """The users of each step."""
         return epoch_batches(self.users, self.job.settings.seed, epoch, self.job.settings.batch_size)
 
